@@ -1,0 +1,170 @@
+"""What constructors and public calls check, once, with messages that say what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mixts.errors import (
+    CovarianceError,
+    MaskError,
+    ParameterError,
+    TaskError,
+    WeightsError,
+)
+from mixts.typing import Array, ArrayLike
+
+SUM_TOLERANCE = 1e-9
+"""How far the sum of weights may be from one."""
+
+PSD_TOLERANCE = 1e-10
+"""How negative an eigenvalue may be, relative to the largest: rounding of a singular matrix."""
+
+
+def real_array(value: ArrayLike, name: str, n_dims: int) -> Array:
+    """A finite float array of ``n_dims`` axes, read-only and owned by nobody else."""
+    try:
+        array = np.array(value, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise ParameterError(f"{name} must be an array of numbers: {error}") from error
+    if array.ndim != n_dims:
+        raise ParameterError(
+            f"{name} must have {n_dims} axes (components first), got shape {array.shape}"
+        )
+    if array.size == 0:
+        raise ParameterError(f"{name} is empty: shape {array.shape}")
+    if not np.isfinite(array).all():
+        where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+        raise ParameterError(f"{name} must be finite, got {array[where]} at index {where}")
+    array.flags.writeable = False
+    return array
+
+
+def positive(array: Array, name: str, *, zero: bool = False) -> None:
+    """Every entry above zero (or, with ``zero``, not below it)."""
+    bad = array < 0 if zero else array <= 0
+    if bad.any():
+        where = tuple(int(i) for i in np.argwhere(bad)[0])
+        least = "at least 0" if zero else "above 0"
+        raise ParameterError(f"{name} must be {least}, got {array[where]} at index {where}")
+
+
+def positive_number(value: Any, name: str) -> float:
+    """A finite number above zero."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError) as error:
+        raise ParameterError(f"{name} must be a number above 0, got {value!r}") from error
+    if not (np.isfinite(number) and number > 0):
+        raise ParameterError(f"{name} must be a finite number above 0, got {value!r}")
+    return number
+
+
+def count(value: Any, name: str, *, least: int = 1) -> int:
+    """A whole number, at least ``least``."""
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_))
+    if not whole or value < least:
+        raise ParameterError(f"{name} must be a whole number, at least {least}, got {value!r}")
+    return int(value)
+
+
+def same_shape(first: Array, second: Array, names: str) -> None:
+    """Two parameters of one family have one shape."""
+    if first.shape != second.shape:
+        raise ParameterError(
+            f"{names} must have the same shape, got {first.shape} and {second.shape}"
+        )
+
+
+def covariance_stack(covariance: Array, name: str) -> None:
+    """Each matrix of a stack is symmetric and, up to rounding, positive semi-definite."""
+    for index, matrix in enumerate(covariance):
+        scale = float(np.abs(matrix).max())
+        gap = float(np.abs(matrix - matrix.T).max())
+        if gap > PSD_TOLERANCE * scale:
+            raise CovarianceError(
+                f"{name}[{index}] must be symmetric, but it differs from its transpose by {gap:.3g}"
+            )
+        smallest = float(np.linalg.eigvalsh((matrix + matrix.T) / 2)[0])
+        if smallest < -PSD_TOLERANCE * scale:
+            raise CovarianceError(
+                f"{name}[{index}] must be positive semi-definite, but its smallest eigenvalue is "
+                f"{smallest:.3g}; add at least that to its diagonal"
+            )
+
+
+def weight_vector(weights: ArrayLike | None, n_components: int) -> Array:
+    """Weights of the components: given, or uniform; rescaled to sum to one exactly."""
+    if weights is None:
+        array = np.full(n_components, 1.0 / n_components)
+        array.flags.writeable = False
+        return array
+    try:
+        array = np.array(weights, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise WeightsError(f"weights must be numbers: {error}") from error
+    if array.shape != (n_components,):
+        raise WeightsError(
+            f"weights must have shape ({n_components},), one for each component, got {array.shape}"
+        )
+    if not np.isfinite(array).all() or (array < 0).any():
+        raise WeightsError(f"weights must be finite and at least 0, got {array}")
+    total = float(array.sum())
+    if abs(total - 1) > SUM_TOLERANCE:
+        raise WeightsError(
+            f"weights must sum to 1 within {SUM_TOLERANCE:g}, got {total!r}; divide them by their sum"
+        )
+    array /= total
+    array.flags.writeable = False
+    return array
+
+
+def name_list(names: Sequence[str] | None, length: int, what: str) -> tuple[str, ...] | None:
+    """Names of components or arms: distinct strings, one for each."""
+    if names is None:
+        return None
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise ParameterError(f"{what} must be a sequence of strings, got {names!r}")
+    if len(names) != length:
+        raise ParameterError(f"{what} must have {length} entries, got {len(names)}")
+    if len(set(names)) != length:
+        raise ParameterError(f"{what} must be distinct, got {list(names)}")
+    return tuple(names)
+
+
+def task_indices(tasks: ArrayLike, n_tasks: int) -> Array:
+    """Indices of existing tasks as a one-dimensional integer array."""
+    array = np.asarray(tasks)
+    if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
+        raise TaskError(
+            f"tasks must be a one-dimensional array of integers, got shape {array.shape} "
+            f"and type {array.dtype}"
+        )
+    array = array.astype(np.int64, copy=False)
+    if array.size and (array.min() < 0 or array.max() >= n_tasks):
+        bad = int(array[(array < 0) | (array >= n_tasks)][0])
+        raise TaskError(
+            f"tasks must be between 0 and {n_tasks - 1}, got {bad}; "
+            "new tasks are made with add_tasks"
+        )
+    return np.ascontiguousarray(array)
+
+
+def action_mask(mask: ArrayLike, n_rows: int, n_actions: int) -> Array:
+    """A mask (n_actions,) or (n_rows, n_actions), true where an action may be taken."""
+    array = np.asarray(mask)
+    if array.dtype != np.bool_:
+        raise MaskError(f"mask must be boolean (true: available), got type {array.dtype}")
+    if array.shape not in ((n_actions,), (n_rows, n_actions)):
+        raise MaskError(
+            f"mask must have shape ({n_actions},) or ({n_rows}, {n_actions}), got {array.shape}"
+        )
+    array = np.broadcast_to(array, (n_rows, n_actions))
+    empty = ~array.any(axis=1)
+    if empty.any():
+        raise MaskError(
+            f"mask leaves no action for decision {int(np.argmax(empty))}: at least one must be true"
+        )
+    return array

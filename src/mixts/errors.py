@@ -1,0 +1,74 @@
+"""The exceptions, drawn as a tree.
+
+::
+
+    MixtsError
+    +-- ParameterError (ValueError)      a prior, family or agent was given impossible parameters
+    |   +-- CovarianceError              a covariance is not symmetric or not positive semi-definite
+    |   +-- WeightsError                 weights are negative or do not sum to one
+    +-- ObservationError (ValueError)    an observation or a decision cannot be taken as given
+    |   +-- ActionError                  an unknown arm, or features of the wrong shape
+    |   +-- OutcomeError                 a reward outside the family's support
+    |   +-- MaskError                    a mask of the wrong shape, or with nothing left to choose
+    |   +-- FeedbackError                feedback for a decision that was not made
+    +-- TaskError (IndexError)           a task that does not exist
+    +-- StatisticsError (ValueError)     statistics that do not fit together, or not this prior
+    +-- FormatError (ValueError)         a file that is not ours, damaged, or from a newer version
+    +-- MissingExtraError (ImportError)  an optional dependency is not installed
+
+Every message says what was expected, what came, and what to do. A refused call changes nothing.
+"""
+
+from __future__ import annotations
+
+
+class MixtsError(Exception):
+    """The root of every exception that mixts raises on purpose."""
+
+
+class ParameterError(MixtsError, ValueError):
+    """A prior, a family or an agent was given impossible parameters."""
+
+
+class CovarianceError(ParameterError):
+    """A covariance is not symmetric, or not positive semi-definite."""
+
+
+class WeightsError(ParameterError):
+    """Weights are negative, not finite, or do not sum to one."""
+
+
+class ObservationError(MixtsError, ValueError):
+    """An observation or a decision cannot be taken as given."""
+
+
+class ActionError(ObservationError):
+    """An unknown arm, or action features of the wrong shape."""
+
+
+class OutcomeError(ObservationError):
+    """A reward outside the support of the family."""
+
+
+class MaskError(ObservationError):
+    """A mask of the wrong shape, or one that leaves nothing to choose."""
+
+
+class FeedbackError(ObservationError):
+    """Feedback for a decision that was not made, or was answered before."""
+
+
+class TaskError(MixtsError, IndexError):
+    """A task that does not exist."""
+
+
+class StatisticsError(MixtsError, ValueError):
+    """Statistics that do not fit together, or do not fit the prior."""
+
+
+class FormatError(MixtsError, ValueError):
+    """A file that is not ours, is damaged, or comes from a newer version."""
+
+
+class MissingExtraError(MixtsError, ImportError):
+    """An optional dependency is not installed."""
