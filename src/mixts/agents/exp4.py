@@ -1,0 +1,250 @@
+"""Exp4 and CorralExp4: adversarial votes of experts, the baselines of the paper.
+
+Expert s votes for its best action; ``p = (1 - gamma) * weighted votes + gamma / K``; the reward estimate of the
+taken action is ``y / p``, and the weights of the experts who voted for it are multiplied by ``exp(eta y / p)``.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from mixts import checks
+from mixts.agents.base import Agent, draw_rows
+from mixts.errors import ActionError, FeedbackError, ObservationError, OutcomeError, ParameterError
+from mixts.families.choice import best_rows
+from mixts.mixture.belief import Belief
+from mixts.mixture.prior import MixturePrior
+from mixts.typing import Array, ArrayLike, Bool, Float, Int, Seed
+
+
+def theory_gamma(n_actions: int, n_experts: int, n_rounds: int) -> float:
+    """The mixing of the theory, min(1, sqrt(K ln L / ((e - 1) n)))."""
+    return min(1.0, math.sqrt(n_actions * math.log(n_experts) / ((math.e - 1) * n_rounds)))
+
+
+class VotingAgent(Agent):
+    """What Exp4 and CorralExp4 share: weights of experts, and one pending decision a task.
+
+    Importance weighting needs the probability of each decision, so feedback goes step by step: one update after
+    each act of a task.
+    """
+
+    def __init__(
+        self,
+        n_experts: int,
+        n_features: int,
+        n_rounds: int | None,
+        gamma: float | None,
+        eta: float | None,
+        n_tasks: int | None,
+        seed: Seed,
+    ) -> None:
+        super().__init__(n_tasks, seed)
+        if gamma is None and n_rounds is None:
+            raise ParameterError("give gamma, or n_rounds from which the theory's gamma follows")
+        if gamma is not None and not 0 <= gamma <= 1:
+            raise ParameterError(f"gamma must be between 0 and 1, got {gamma!r}")
+        self._gamma = gamma
+        self._eta = None if eta is None else checks.positive_number(eta, "eta")
+        self._n_rounds = None if n_rounds is None else checks.count(n_rounds, "n_rounds")
+        if gamma == 0 and eta is None:
+            raise ParameterError("eta follows from gamma as gamma / K: give eta with gamma = 0")
+        self._log_weights = np.zeros((self._axis.size, n_experts))
+        self._chosen = np.full(self._axis.size, -1)
+        self._propensity = np.ones(self._axis.size)
+        self._rate = np.ones(self._axis.size)
+        self._votes = np.zeros((self._axis.size, n_experts), np.int64)
+        self._taken = np.zeros((self._axis.size, n_features))
+        self._linear = False
+
+    @property
+    def weights(self) -> Float[Array, "..."]:
+        """The normalised weights of the experts, (L,) or (n_tasks, L)."""
+        return np.asarray(self._axis.squeeze(special.softmax(self._log_weights, axis=1)))
+
+    @abstractmethod
+    def _expert_scores(
+        self, index: Int[Array, " m"], actions: Array | None
+    ) -> Float[Array, "m L K"]:
+        """What each expert thinks of each action."""
+
+    def _learn(self, index: Int[Array, " m"], actions: ArrayLike, outcomes: Array) -> None:
+        """What an agent learns besides the weights; may refuse, before they change."""
+        return None
+
+    def act(
+        self,
+        actions: ArrayLike | None = None,
+        tasks: ArrayLike | None = None,
+        mask: ArrayLike | None = None,
+    ) -> Any:
+        """Draw an action from the mixed votes."""
+        index = self._axis.decisions(tasks)
+        sets, n_actions = self._action_sets(actions, len(index))
+        available = self._full_mask(mask, len(index), n_actions)
+        probabilities, _ = self._probabilities(index, sets, available)
+        chosen = draw_rows(self._rng, probabilities)
+        self._remember(index, sets, chosen, probabilities)
+        return self._axis.squeeze(chosen)
+
+    def _mixing(self, n_available: Int[Array, " m"]) -> Float[Array, " m"]:
+        if self._gamma is not None:
+            return np.full(len(n_available), float(self._gamma))
+        assert self._n_rounds is not None
+        n_experts = self._log_weights.shape[1]
+        return np.array([theory_gamma(int(k), n_experts, self._n_rounds) for k in n_available])
+
+    def _probabilities(
+        self, index: Int[Array, " m"], actions: Array | None, mask: Bool[Array, "m K"]
+    ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
+        m, n_experts, n_actions = len(index), self._log_weights.shape[1], mask.shape[1]
+        scores = self._expert_scores(index, actions).reshape(m * n_experts, n_actions)
+        votes = best_rows(self._rng, scores, np.repeat(mask, n_experts, axis=0))
+        votes = votes.reshape(m, n_experts)
+        weights = special.softmax(self._log_weights[index], axis=1)
+        share = np.zeros((m, n_actions))
+        np.add.at(share, (np.arange(m)[:, None], votes), weights)
+        n_available = mask.sum(axis=1)
+        gamma = self._mixing(n_available)
+        mixed = (1 - gamma)[:, None] * share + np.where(mask, (gamma / n_available)[:, None], 0.0)
+        self._asked = (votes, gamma / n_available if self._eta is None else np.full(m, self._eta))
+        return mixed / mixed.sum(axis=1, keepdims=True), np.zeros_like(mixed)
+
+    def _remember(
+        self,
+        index: Int[Array, " m"],
+        actions: Array | None,
+        chosen: Int[Array, " m"],
+        probabilities: Float[Array, "m K"],
+    ) -> None:
+        votes, rate = self._asked
+        self._chosen[index] = chosen
+        self._propensity[index] = probabilities[np.arange(len(index)), chosen]
+        self._votes[index] = votes
+        self._rate[index] = rate
+        self._linear = actions is not None
+        if actions is not None:
+            rows = actions[chosen] if actions.ndim == 2 else actions[np.arange(len(index)), chosen]
+            self._taken[index] = rows
+
+    def update(self, actions: ArrayLike, outcomes: ArrayLike, tasks: ArrayLike | None = None) -> None:
+        """The outcome of each task's last decision; the action must be the one that was taken."""
+        try:
+            rewards = np.asarray(outcomes, dtype=float).reshape(-1)
+        except (TypeError, ValueError) as error:
+            raise OutcomeError(f"outcomes must be numbers: {error}") from error
+        index = self._axis.observations(tasks, len(rewards))
+        self._check_feedback(index, actions, rewards)
+        self._learn(index, actions, rewards)
+        agreed = self._votes[index] == self._chosen[index][:, None]
+        step = self._rate[index] * rewards / self._propensity[index]
+        self._log_weights[index] += agreed * step[:, None]
+        self._chosen[index] = -1
+
+    def _check_feedback(self, index: Int[Array, " m"], actions: ArrayLike, rewards: Array) -> None:
+        if not np.isfinite(rewards).all():
+            raise OutcomeError(f"rewards must be finite, got {rewards[~np.isfinite(rewards)][0]}")
+        if len(np.unique(index)) < len(index):
+            raise FeedbackError("one outcome a decision: a task was named twice")
+        waiting = self._chosen[index] >= 0
+        if not waiting.all():
+            task = int(index[np.argmin(waiting)])
+            raise FeedbackError(f"no decision of task {task} waits for an outcome: act first")
+        given = np.asarray(actions, dtype=float)
+        taken = self._taken[index] if self._linear else self._chosen[index]
+        if given.size != taken.size or not np.array_equal(given.reshape(taken.shape), taken):
+            raise FeedbackError(
+                f"update must name the actions that were taken, {taken}, got {actions!r}"
+            )
+
+
+class Exp4(VotingAgent):
+    """Exp4 whose experts are fixed parameter vectors  [paper: Sec. 6.2].
+
+    ``experts`` (L, d) score action sets given to ``act``, or (L, K) score K arms where none are given. The theory's
+    defaults are ``gamma = min(1, sqrt(K ln L / ((e - 1) n_rounds)))`` and ``eta = gamma / K``: gamma or
+    n_rounds is needed. Rewards are meant to lie in [0, 1].
+    """
+
+    def __init__(
+        self,
+        experts: ArrayLike,
+        n_rounds: int | None = None,
+        gamma: float | None = None,
+        eta: float | None = None,
+        n_tasks: int | None = None,
+        seed: Seed = None,
+    ) -> None:
+        self.experts: Float[Array, "L p"] = checks.real_array(experts, "experts", 2)
+        super().__init__(*self.experts.shape, n_rounds, gamma, eta, n_tasks, seed)
+
+    def _action_sets(
+        self, actions: ArrayLike | None, n_rows: int
+    ) -> tuple[Array | None, int]:
+        d = self.experts.shape[1]
+        if actions is None:
+            return None, d
+        array = np.asarray(actions, dtype=float)
+        if array.ndim not in (2, 3) or array.shape[-1] != d or array.shape[:-2] not in ((), (n_rows,)):
+            raise ActionError(
+                f"actions must have shape (K, {d}), or ({n_rows}, K, {d}), got {array.shape}"
+            )
+        return array, array.shape[-2]
+
+    def _expert_scores(
+        self, index: Int[Array, " m"], actions: Array | None
+    ) -> Float[Array, "m L K"]:
+        scores = self.experts if actions is None else self.experts @ np.swapaxes(actions, -1, -2)
+        return np.broadcast_to(scores, (len(index), *scores.shape[-2:]))
+
+
+class CorralExp4(VotingAgent):
+    """Exp4 over experts that learn: each follows its component's posterior mean  [paper: Sec. 6.2].
+
+    Every component is updated exactly each round, but an adversarial algorithm switches between them. The
+    other arguments are those of :class:`Exp4`.
+    """
+
+    def __init__(
+        self,
+        prior: MixturePrior,
+        n_rounds: int | None = None,
+        gamma: float | None = None,
+        eta: float | None = None,
+        n_tasks: int | None = None,
+        seed: Seed = None,
+    ) -> None:
+        if not isinstance(prior, MixturePrior):
+            raise ParameterError(f"prior must be a MixturePrior, got {type(prior).__name__}")
+        # Every mean is needed in every round: nobody sleeps.
+        self.belief = Belief(prior, prior.family.empty_statistics(n_tasks), sleep=False)
+        n_features = self.belief.component_mean.shape[-1]
+        super().__init__(prior.n_components, n_features, n_rounds, gamma, eta, n_tasks, seed)
+
+    def _action_sets(
+        self, actions: ArrayLike | None, n_rows: int
+    ) -> tuple[Array | None, int]:
+        return self.belief.prior.family.action_sets(actions, n_rows)
+
+    def _expert_scores(
+        self, index: Int[Array, " m"], actions: Array | None
+    ) -> Float[Array, "m L K"]:
+        means = self.belief.component_means(index)
+        if actions is not None and actions.ndim == 3:
+            actions = actions[:, None]
+        return self.belief.prior.family.mean_rewards(means, actions)
+
+    def _learn(self, index: Int[Array, " m"], actions: ArrayLike, outcomes: Array) -> None:
+        taken = self._taken[index] if self._linear else self._chosen[index]
+        try:
+            self.belief.update(
+                self._axis.squeeze(taken), self._axis.squeeze(outcomes),
+                None if self._axis.single else index,
+            )  # fmt: skip
+        except ObservationError as error:
+            raise type(error)(f"CorralExp4's components refused the outcome: {error}") from error

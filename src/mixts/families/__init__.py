@@ -1,0 +1,28 @@
+"""The conjugate families, their statistics and their compiled loops."""
+
+from mixts.families.arms import ArmFamily, ArmPosterior, ArmStatistics
+from mixts.families.base import FAMILIES, Family, Posterior
+from mixts.families.bernoulli import BernoulliArms, BernoulliStatistics
+from mixts.families.gaussian import GaussianArms, GaussianStatistics
+from mixts.families.linear import LinearGaussian
+from mixts.families.linear_statistics import LinearStatistics
+from mixts.families.poisson import PoissonArms, PoissonStatistics
+from mixts.families.statistics import Statistics
+
+__all__ = [
+    "FAMILIES",
+    "ArmFamily",
+    "ArmPosterior",
+    "ArmStatistics",
+    "BernoulliArms",
+    "BernoulliStatistics",
+    "Family",
+    "GaussianArms",
+    "GaussianStatistics",
+    "LinearGaussian",
+    "LinearStatistics",
+    "PoissonArms",
+    "PoissonStatistics",
+    "Posterior",
+    "Statistics",
+]

@@ -1,0 +1,292 @@
+"""Families of independent arms: what Bernoulli, Gaussian and Poisson arms share.
+
+A concrete family gives its parameters, its two compiled loops and its marginal distribution (the posterior
+of one arm's mean); everything else is here.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from mixts.errors import ActionError, OutcomeError, ParameterError, StatisticsError
+from mixts.families.base import Family, Posterior
+from mixts.families.quadrature import Marginal, best_arm_probabilities
+from mixts.families.statistics import Statistics
+from mixts.typing import Array, ArrayLike, Bool, Float, Int
+
+_RECOMPUTE_COST = 4
+"""Recomputing one arm's evidence costs about this many incremental updates of it."""
+
+
+class ArmStatistics(Statistics):
+    """Statistics with one entry per task and arm in every array."""
+
+    def _check(self) -> None:
+        shapes = {self.array(name).shape for name in self.fields}
+        shape = self.array(next(iter(self.fields))).shape
+        if len(shapes) != 1 or len(shape) != 2:
+            raise StatisticsError(f"expected arrays of one shape (tasks, arms), got {shapes}")
+        if self.single and shape[0] != 1:
+            raise StatisticsError(f"single statistics hold one task, got {shape[0]}")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(n_arms,)."""
+        return self.array(next(iter(self.fields))).shape[1:]
+
+    @property
+    def n_observations(self) -> Array:
+        """How many observations each task has."""
+        return self._view(self._pulls().sum(axis=1))
+
+    @abstractmethod
+    def _pulls(self) -> Int[Array, "n K"]:
+        """How often each arm was observed."""
+
+    def with_arms(self, n: int) -> Self:
+        """The same histories with ``n`` more arms, never observed."""
+        widened = {
+            name: np.pad(self.array(name), ((0, 0), (0, n))) for name in self.fields
+        }
+        return type(self)(single=self.single, **widened)
+
+
+class ArmFamily(Family):
+    """Independent arms given the component; parameters are the arms' mean rewards."""
+
+    statistics_type: ClassVar[type[ArmStatistics]]
+    support: ClassVar[str]
+    """Which rewards are possible, for error messages."""
+    observe_loop: ClassVar[Callable[..., int]]
+    evidence_loop: ClassVar[Callable[..., None]]
+
+    @property
+    @abstractmethod
+    def dimensions(self) -> tuple[int, int]:
+        """(L, K)."""
+
+    @property
+    @abstractmethod
+    def loop_parameters(self) -> tuple[Any, ...]:
+        """The prior as the compiled loops take it: arrays (K, L) and numbers."""
+
+    @abstractmethod
+    def marginals(self, statistics: Statistics, index: tuple[Any, ...], latent: Any) -> Marginal:
+        """The distributions of the arms' means for tasks ``index`` under components ``latent``."""
+
+    @abstractmethod
+    def evidence_constant(self, statistics: Statistics) -> Float[Array, " n"]:
+        """The part of the log evidence that all components share."""
+
+    @classmethod
+    @abstractmethod
+    def match(cls, mean: Array, variance: Array, settings: dict[str, Any]) -> Self:
+        """The family whose arms have these means and variances, (L, K)."""
+
+    @classmethod
+    @abstractmethod
+    def from_marginal(cls, marginal: Marginal, settings: dict[str, Any]) -> Self:
+        """The family whose parameters are a marginal's."""
+
+    @property
+    def n_components(self) -> int:
+        """L."""
+        return self.dimensions[0]
+
+    @property
+    def n_arms(self) -> int:
+        """K."""
+        return self.dimensions[1]
+
+    def __repr__(self) -> str:
+        settings = "".join(f", {k}={v!r}" for k, v in self.settings().items())
+        return (
+            f"{type(self).__name__}({self.n_components} components, {self.n_arms} arms{settings})"
+        )
+
+    def with_arms(self, other: Family) -> Self:
+        """These arms, then the other family's, component by component."""
+        if type(other) is not type(self) or other.settings() != self.settings():
+            raise ParameterError(f"expected arms of {self!r}'s kind and settings, got {other!r}")
+        if other.n_components != self.n_components:
+            raise ParameterError(
+                f"new arms need parameters for each of the {self.n_components} components, "
+                f"got {other.n_components}"
+            )
+        theirs = other.arrays()
+        joined = {k: np.concatenate([v, theirs[k]], axis=1) for k, v in self.arrays().items()}
+        return type(self)(**joined, **self.settings())
+
+    def prior_marginal(self, latent: Any = slice(None)) -> Marginal:
+        """The prior distributions of the arms' means under components."""
+        return self.marginals(self.empty_statistics(1), (0,), latent)
+
+    def collapse(self, weights: Float[Array, " L"]) -> Self:
+        """Keep each arm's marginal mean and variance; the correlation between arms is lost."""
+        prior = self.prior_marginal()
+        w = weights[:, None]
+        mean = (w * prior.mean()).sum(axis=0, keepdims=True)
+        spread = (w * (prior.mean() - mean) ** 2).sum(axis=0, keepdims=True)
+        variance = (w * prior.variance()).sum(axis=0, keepdims=True) + spread
+        return self.match(mean, variance, self.settings())
+
+    def observations(
+        self, actions: ArrayLike, outcomes: ArrayLike
+    ) -> tuple[Int[Array, " m"], Float[Array, " m"]]:
+        """Arm indices and rewards as arrays of m observations."""
+        arms = np.asarray(actions)
+        if arms.dtype.kind not in "iu" and arms.size:
+            raise ActionError(
+                f"actions must be arm indices (integers from 0 to {self.n_arms - 1}), "
+                f"got type {arms.dtype}"
+            )
+        try:
+            rewards = np.asarray(outcomes, dtype=float)
+        except (TypeError, ValueError) as error:
+            raise OutcomeError(f"outcomes must be numbers: {error}") from error
+        if arms.ndim > 1 or arms.shape != rewards.shape:
+            raise ActionError(
+                "actions and outcomes must be two numbers, or two arrays of one length, "
+                f"got shapes {arms.shape} and {rewards.shape}"
+            )
+        return arms.astype(np.int64, copy=False).reshape(-1), rewards.reshape(-1)
+
+    def empty_statistics(self, n_tasks: int | None) -> ArmStatistics:
+        """The statistics of tasks with no history."""
+        kind = self.statistics_type
+        rows = 1 if n_tasks is None else n_tasks
+        empty = {name: np.zeros((rows, self.n_arms), dtype) for name, dtype in kind.fields.items()}
+        return kind(single=n_tasks is None, **empty)
+
+    def posterior(
+        self, statistics: Statistics, log_weights: Float[Array, " L"], *, sleep: bool = True
+    ) -> ArmPosterior:
+        """The posteriors; arms are cheap, so no component ever sleeps."""
+        return ArmPosterior(self, statistics)
+
+    def draw(self, rng: np.random.Generator, latent: Int[Array, " n"]) -> Float[Array, "n p"]:
+        """Mean rewards from the prior of each given component."""
+        return self.prior_marginal(latent).sample(rng)
+
+    def mean_rewards(
+        self, parameters: Float[Array, "... p"], actions: Array | None = None
+    ) -> Float[Array, "... K"]:
+        """The parameters themselves."""
+        return parameters
+
+    def action_sets(self, actions: ArrayLike | None, n_rows: int) -> tuple[Array | None, int]:
+        """Arms are fixed: nothing may be given."""
+        if actions is not None:
+            raise ActionError(
+                f"{type(self).__name__} has {self.n_arms} fixed arms: leave actions out "
+                "(a mask says which are available)"
+            )
+        return None, self.n_arms
+
+
+class ArmPosterior(Posterior):
+    """The posteriors of arms: nothing is kept but the statistics and L numbers a task."""
+
+    statistics: ArmStatistics
+
+    def __init__(self, prior: ArmFamily, statistics: Statistics) -> None:
+        if type(statistics) is not prior.statistics_type or statistics.shape != (prior.n_arms,):
+            raise StatisticsError(
+                f"{prior!r} needs {prior.statistics_type.__name__} of {prior.n_arms} arms, "
+                f"got {statistics!r}"
+            )
+        self.prior = prior
+        self.statistics = statistics
+        self._lazy: Array | None = None
+
+    @property
+    def relative(self) -> Float[Array, "n L"]:  # type: ignore[override]
+        """log p(history | s) up to a constant per task, computed when first asked for."""
+        if self._lazy is None:
+            self._lazy = np.zeros((len(self.statistics), self.prior.n_components))
+            seen = self.statistics._pulls().any(axis=1)
+            self._recompute(np.flatnonzero(seen))
+        return self._lazy
+
+    def _stored(self) -> list[Array]:
+        return [self.statistics.array(name) for name in self.statistics.fields]
+
+    def _recompute(self, tasks: Int[Array, " m"]) -> None:
+        self.prior.evidence_loop(tasks, *self._stored(), *self.prior.loop_parameters, self._lazy)
+
+    def update(self, tasks: Int[Array, " m"], actions: Array, outcomes: Float[Array, " m"]) -> None:
+        """Absorb observations in one compiled pass, all or none."""
+        work = len(actions)
+        # A long batch is counted first and its evidence computed once for each task.
+        incremental = work <= _RECOMPUTE_COST * self.prior.n_arms * len(self.statistics)
+        bad = self.prior.observe_loop(
+            tasks, actions, outcomes, incremental,
+            *self._stored(), *self.prior.loop_parameters, self.relative,
+        )  # fmt: skip
+        if bad >= 0:
+            self._refuse(int(actions[bad]), float(outcomes[bad]), bad)
+        if not incremental:
+            self._recompute(np.unique(tasks))
+
+    def _refuse(self, arm: int, outcome: float, index: int) -> None:
+        if not 0 <= arm < self.prior.n_arms:
+            raise ActionError(
+                f"arms are numbered from 0 to {self.prior.n_arms - 1}, got {arm} (observation {index})"
+            )
+        raise OutcomeError(
+            f"rewards of {type(self.prior).__name__} must be {self.prior.support}, "
+            f"got {outcome} (observation {index})"
+        )
+
+    def log_evidence(self) -> Float[Array, "n L"]:
+        """log p(history | s), with all constants."""
+        return self.relative + self.prior.evidence_constant(self.statistics)[:, None]
+
+    def sample(
+        self, rng: np.random.Generator, tasks: Int[Array, " m"], latent: Int[Array, " m"]
+    ) -> Float[Array, "m p"]:
+        """Mean rewards of all arms, given the one component of each task."""
+        return self.prior.marginals(self.statistics, (tasks,), latent).sample(rng)
+
+    def _all(self, tasks: Int[Array, " m"]) -> Marginal:
+        return self.prior.marginals(self.statistics, (tasks, None), slice(None))
+
+    def component_means(self, tasks: Int[Array, " m"]) -> Float[Array, "m L p"]:
+        """E[theta | history, s]."""
+        return self._all(tasks).mean()
+
+    def component_covariances(self, tasks: Int[Array, " m"]) -> Float[Array, "m L p p"]:
+        """Cov[theta | history, s]: diagonal."""
+        variance = self._all(tasks).variance()
+        return variance[..., None] * np.eye(self.prior.n_arms)
+
+    def family(self, task: int) -> ArmFamily:
+        """The posterior of one task as a prior."""
+        marginal = self.prior.marginals(self.statistics, (task,), slice(None))
+        return self.prior.from_marginal(marginal, self.prior.settings())
+
+    def best_action_probabilities(
+        self,
+        rng: np.random.Generator,
+        tasks: Int[Array, " m"],
+        weights: Float[Array, "m L"],
+        actions: Array | None,
+        mask: Bool[Array, "m K"],
+        n_samples: int,
+    ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
+        """By quadrature: the standard errors are zero."""
+        result = np.zeros((len(tasks), self.prior.n_arms))
+        for row, task in enumerate(tasks):
+            marginal = self.prior.marginals(self.statistics, (task,), slice(None))
+            result[row] = best_arm_probabilities(marginal, weights[row], mask[row])
+        return result, np.zeros_like(result)
+
+    def add_tasks(self, n: int) -> None:
+        """Append tasks with no history."""
+        self.statistics = self.statistics.extend(n)
+        if self._lazy is not None:
+            self._lazy = np.pad(self._lazy, ((0, n), (0, 0)))

@@ -1,0 +1,150 @@
+"""Beta-Bernoulli arms: rewards 0 or 1, a Beta prior on each arm's mean."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from scipy import special
+
+from mixts import checks
+from mixts.errors import ParameterError, StatisticsError
+from mixts.families.arms import ArmFamily, ArmStatistics
+from mixts.families.kernels.arms import evidence_bernoulli, observe_bernoulli
+from mixts.families.quadrature import Marginal
+from mixts.families.statistics import Statistics
+from mixts.typing import Array, ArrayLike, Float, Int
+
+
+_TINY = 1e-300
+"""Instead of an underflow to zero, whose logarithm would be infinite."""
+
+
+class BernoulliStatistics(ArmStatistics):
+    """Successes and failures of each arm, (tasks, arms)."""
+
+    kind: ClassVar[str] = "bernoulli-arms"
+    fields: ClassVar[dict[str, Any]] = {"successes": np.int64, "failures": np.int64}
+
+    def _check(self) -> None:
+        super()._check()
+        if (self.array("successes") < 0).any() or (self.array("failures") < 0).any():
+            raise StatisticsError("successes and failures must be at least 0")
+
+    @property
+    def successes(self) -> Array:
+        """How often each arm gave 1."""
+        return self._view(self.array("successes"))
+
+    @property
+    def failures(self) -> Array:
+        """How often each arm gave 0."""
+        return self._view(self.array("failures"))
+
+    def _pulls(self) -> Int[Array, "n K"]:
+        return self.array("successes") + self.array("failures")
+
+
+@dataclass(frozen=True)
+class BetaMarginal(Marginal):
+    """Beta distributions of arms' means."""
+
+    a: Array
+    b: Array
+
+    def sample(self, rng: np.random.Generator) -> Array:
+        return rng.beta(self.a, self.b)
+
+    def mean(self) -> Array:
+        return self.a / (self.a + self.b)
+
+    def variance(self) -> Array:
+        total = self.a + self.b
+        return self.a * self.b / (total * total * (total + 1))
+
+    def select(self, index: Any) -> BetaMarginal:
+        return BetaMarginal(self.a[index], self.b[index])
+
+    # The smooth coordinate is the logit; x and 1 - x are kept apart so that neither rounds to 1.
+
+    def coordinate(self, level: Array, spare: Array) -> Array:
+        x = special.betaincinv(self.a, self.b, level)
+        y = special.betaincinv(self.b, self.a, spare)
+        return np.log(np.maximum(x, _TINY)) - np.log(np.maximum(y, _TINY))
+
+    def density(self, t: Array) -> Array:
+        log = self.a * special.log_expit(t) + self.b * special.log_expit(-t)
+        return np.exp(log - special.betaln(self.a, self.b))
+
+    def cdf(self, t: Array) -> Array:
+        lower = special.betainc(self.a, self.b, special.expit(t))
+        upper = 1 - special.betainc(self.b, self.a, special.expit(-t))
+        return np.where(t < 0, lower, upper)
+
+
+class BernoulliArms(ArmFamily):
+    """K arms with rewards 0 or 1 and Beta(alpha, beta) priors on their means, for L components.
+
+    ``alpha`` and ``beta`` have shape (L, K). The log evidence of an arm's ordered history with w ones
+    and l zeros is ``ln B(alpha + w, beta + l) - ln B(alpha, beta)``  [paper: Sec. 3].
+    """
+
+    kind: ClassVar[str] = "bernoulli-arms"
+    statistics_type: ClassVar[type[ArmStatistics]] = BernoulliStatistics
+    support: ClassVar[str] = "0 or 1"
+    observe_loop = staticmethod(observe_bernoulli)
+    evidence_loop = staticmethod(evidence_bernoulli)
+
+    def __init__(self, alpha: ArrayLike, beta: ArrayLike) -> None:
+        self.alpha: Float[Array, "L K"] = checks.real_array(alpha, "alpha", 2)
+        self.beta: Float[Array, "L K"] = checks.real_array(beta, "beta", 2)
+        checks.same_shape(self.alpha, self.beta, "alpha and beta")
+        checks.positive(self.alpha, "alpha")
+        checks.positive(self.beta, "beta")
+        self._loop = (np.ascontiguousarray(self.alpha.T), np.ascontiguousarray(self.beta.T))
+
+    @classmethod
+    def uniform(cls, n_arms: int) -> Self:
+        """One component that knows nothing: Beta(1, 1) on every arm, the prior of plain TS."""
+        n_arms = checks.count(n_arms, "n_arms")
+        return cls(np.ones((1, n_arms)), np.ones((1, n_arms)))
+
+    @property
+    def dimensions(self) -> tuple[int, int]:
+        return self.alpha.shape[0], self.alpha.shape[1]
+
+    @property
+    def loop_parameters(self) -> tuple[Any, ...]:
+        return self._loop
+
+    def arrays(self) -> dict[str, Array]:
+        return {"alpha": self.alpha, "beta": self.beta}
+
+    def marginals(
+        self, statistics: Statistics, index: tuple[Any, ...], latent: Any
+    ) -> BetaMarginal:
+        return BetaMarginal(
+            self.alpha[latent] + statistics.array("successes")[index],
+            self.beta[latent] + statistics.array("failures")[index],
+        )
+
+    def evidence_constant(self, statistics: Statistics) -> Float[Array, " n"]:
+        return np.zeros(len(statistics))
+
+    @classmethod
+    def match(cls, mean: Array, variance: Array, settings: dict[str, Any]) -> Self:
+        total = mean * (1 - mean) / variance - 1
+        if (total <= 0).any():
+            raise ParameterError(
+                "no Beta distribution has these moments: the variance must be below mean (1 - mean)"
+            )
+        return cls(mean * total, (1 - mean) * total)
+
+    @classmethod
+    def from_marginal(cls, marginal: Marginal, settings: dict[str, Any]) -> Self:
+        assert isinstance(marginal, BetaMarginal)
+        return cls(marginal.a, marginal.b)
+
+    def outcomes(self, rng: np.random.Generator, means: Float[Array, " n"]) -> Float[Array, " n"]:
+        return (rng.random(means.shape) < means).astype(float)

@@ -1,0 +1,166 @@
+"""Gaussian arms: rewards with known Gaussian noise, a Gaussian prior on each arm's mean."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from scipy import special
+
+from mixts import checks
+from mixts.errors import StatisticsError
+from mixts.families.arms import ArmFamily, ArmStatistics
+from mixts.families.kernels.arms import evidence_gaussian, observe_gaussian
+from mixts.families.linear import LinearGaussian
+from mixts.families.quadrature import Marginal
+from mixts.families.statistics import Statistics
+from mixts.typing import Array, ArrayLike, Float, Int
+
+
+class GaussianStatistics(ArmStatistics):
+    """Count, average and sum of squared deviations of each arm, (tasks, arms)."""
+
+    kind: ClassVar[str] = "gaussian-arms"
+    fields: ClassVar[dict[str, Any]] = {"count": np.int64, "average": float, "squares": float}
+
+    def _check(self) -> None:
+        super()._check()
+        if (self.array("count") < 0).any() or (self.array("squares") < 0).any():
+            raise StatisticsError("count and squares must be at least 0")
+        if not (np.isfinite(self.array("average")) & np.isfinite(self.array("squares"))).all():
+            raise StatisticsError("average and squares must be finite")
+
+    @property
+    def count(self) -> Array:
+        """How often each arm was observed."""
+        return self._view(self.array("count"))
+
+    @property
+    def average(self) -> Array:
+        """The average reward of each arm; 0 where there is none."""
+        return self._view(self.array("average"))
+
+    @property
+    def squares(self) -> Array:
+        """The sum of squared deviations from the average, M2."""
+        return self._view(self.array("squares"))
+
+    def _pulls(self) -> Int[Array, "n K"]:
+        return self.array("count")
+
+    def _merge(self, other: Self) -> dict[str, Array]:
+        """Chan's formula: no sum of squares, so rewards near 1000 keep their digits."""
+        count = self.array("count") + other.array("count")
+        share = other.array("count") / np.maximum(count, 1)
+        gap = other.array("average") - self.array("average")
+        # An arm that only one side has seen has that side's average, to the bit.
+        average = np.where(share == 1, other.array("average"), self.array("average") + gap * share)
+        between = gap * gap * share * self.array("count")
+        squares = self.array("squares") + other.array("squares") + between
+        return {"count": count, "average": average, "squares": squares}
+
+
+@dataclass(frozen=True)
+class NormalMarginal(Marginal):
+    """Normal distributions of arms' means; a variance of zero is a certain mean."""
+
+    location: Array
+    spread: Array
+
+    def sample(self, rng: np.random.Generator) -> Array:
+        return self.location + np.sqrt(self.spread) * rng.standard_normal(self.location.shape)
+
+    def mean(self) -> Array:
+        return self.location
+
+    def variance(self) -> Array:
+        return self.spread
+
+    def select(self, index: Any) -> NormalMarginal:
+        return NormalMarginal(self.location[index], self.spread[index])
+
+    def coordinate(self, level: Array, spare: Array) -> Array:
+        # The tail that is small is the one that keeps its digits.
+        score = np.where(level < spare, special.ndtri(level), -special.ndtri(spare))
+        return self.location + np.sqrt(self.spread) * score
+
+    def density(self, t: Array) -> Array:
+        log = -0.5 * ((t - self.location) ** 2 / self.spread + np.log(2 * np.pi * self.spread))
+        return np.exp(log)
+
+    def cdf(self, t: Array) -> Array:
+        return special.ndtr((t - self.location) / np.sqrt(self.spread))
+
+
+class GaussianArms(ArmFamily):
+    """K arms with rewards N(mean of the arm, noise_std^2) and normal priors, for L components.
+
+    ``mean`` and ``variance`` have shape (L, K); a variance of 0 is an arm that the component knows
+    exactly. With n rewards of average y and squared deviations M2 an arm's log evidence is
+    ``-n/2 ln(2 pi sigma^2) - (ln(1 + n v / sigma^2) + M2 / sigma^2 + n (y - m)^2 / (sigma^2 + n v)) / 2``
+    [paper: Sec. 3].
+    """
+
+    kind: ClassVar[str] = "gaussian-arms"
+    statistics_type: ClassVar[type[ArmStatistics]] = GaussianStatistics
+    support: ClassVar[str] = "finite numbers"
+    observe_loop = staticmethod(observe_gaussian)
+    evidence_loop = staticmethod(evidence_gaussian)
+
+    def __init__(self, mean: ArrayLike, variance: ArrayLike, noise_std: float) -> None:
+        self.mean: Float[Array, "L K"] = checks.real_array(mean, "mean", 2)
+        self.variance: Float[Array, "L K"] = checks.real_array(variance, "variance", 2)
+        checks.same_shape(self.mean, self.variance, "mean and variance")
+        checks.positive(self.variance, "variance", zero=True)
+        self.noise_std = checks.positive_number(noise_std, "noise_std")
+        self._loop = (
+            np.ascontiguousarray(self.mean.T),
+            np.ascontiguousarray(self.variance.T),
+            self.noise_std**2,
+        )
+
+    @property
+    def dimensions(self) -> tuple[int, int]:
+        return self.mean.shape[0], self.mean.shape[1]
+
+    @property
+    def loop_parameters(self) -> tuple[Any, ...]:
+        return self._loop
+
+    def arrays(self) -> dict[str, Array]:
+        return {"mean": self.mean, "variance": self.variance}
+
+    def settings(self) -> dict[str, Any]:
+        return {"noise_std": self.noise_std}
+
+    def to_linear(self) -> LinearGaussian:
+        """The same prior over unit-vector actions; collapsing that keeps the arms' correlation."""
+        return LinearGaussian(self.mean, self.variance, self.noise_std, covariance_type="diag")
+
+    def marginals(
+        self, statistics: Statistics, index: tuple[Any, ...], latent: Any
+    ) -> NormalMarginal:
+        m, v, noise = self.mean[latent], self.variance[latent], self.noise_std**2
+        count = statistics.array("count")[index]
+        average = statistics.array("average")[index]
+        shrink = noise + count * v
+        return NormalMarginal(m + count * v * (average - m) / shrink, v * noise / shrink)
+
+    def evidence_constant(self, statistics: Statistics) -> Float[Array, " n"]:
+        noise = self.noise_std**2
+        count = statistics.array("count").sum(axis=1)
+        squares = statistics.array("squares").sum(axis=1)
+        return np.asarray(-0.5 * (count * np.log(2 * np.pi * noise) + squares / noise))
+
+    @classmethod
+    def match(cls, mean: Array, variance: Array, settings: dict[str, Any]) -> Self:
+        return cls(mean, variance, **settings)
+
+    @classmethod
+    def from_marginal(cls, marginal: Marginal, settings: dict[str, Any]) -> Self:
+        assert isinstance(marginal, NormalMarginal)
+        return cls(marginal.location, marginal.spread, **settings)
+
+    def outcomes(self, rng: np.random.Generator, means: Float[Array, " n"]) -> Float[Array, " n"]:
+        return means + self.noise_std * rng.standard_normal(means.shape)

@@ -1,0 +1,186 @@
+"""Compiled loops of the arm families: absorb observations, evidence of statistics.
+
+Prior parameters come transposed, (K, L), so that an arm's L components are side by side. ``observe``
+loops first check every observation and return the index of the first bad one, or -1 after absorbing all.
+With ``incremental`` they also move ``relative``, the log evidence up to a constant per task.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from mixts.typing import Array
+
+# Stirling's series for lnGamma, as differences of it are needed: for arguments of at least 10 the
+# first neglected term, 691/360360 x^-11, is below 2e-14.
+_STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188)
+_LARGE = 10.0
+_FEW = 16
+
+
+@njit(cache=True)
+def _stirling_rest(x: float) -> float:
+    y = 1.0 / (x * x)
+    return (
+        _STIRLING[0]
+        + y * (_STIRLING[1] + y * (_STIRLING[2] + y * (_STIRLING[3] + y * _STIRLING[4])))
+    ) / x
+
+
+@njit(cache=True)
+def log_rising(a: float, n: float) -> float:
+    """ln Gamma(a + n) - ln Gamma(a) for whole n, without subtracting two large numbers."""
+    total = 0.0
+    if n <= _FEW:
+        for i in range(int(n)):
+            total += math.log(a + i)
+        return total
+    while a < _LARGE:
+        total += math.log(a)
+        a += 1.0
+        n -= 1.0
+    end = a + n
+    total += (a - 0.5) * math.log1p(n / a) + n * (math.log(end) - 1.0)
+    return total + _stirling_rest(end) - _stirling_rest(a)
+
+
+@njit(cache=True)
+def observe_bernoulli(
+    tasks: Array, arms: Array, outcomes: Array, incremental: bool,
+    successes: Array, failures: Array, alpha: Array, beta: Array, relative: Array,
+) -> int:  # fmt: skip
+    n_arms, n_components = alpha.shape
+    for i in range(len(arms)):
+        if not (0 <= arms[i] < n_arms and (outcomes[i] == 0.0 or outcomes[i] == 1.0)):
+            return i
+    for i in range(len(arms)):
+        t, k = tasks[i], arms[i]
+        won = outcomes[i] == 1.0
+        if incremental:
+            seen = successes[t, k] if won else failures[t, k]
+            both = successes[t, k] + failures[t, k]
+            for s in range(n_components):
+                prior = alpha[k, s] if won else beta[k, s]
+                relative[t, s] += math.log((prior + seen) / (alpha[k, s] + beta[k, s] + both))
+        if won:
+            successes[t, k] += 1
+        else:
+            failures[t, k] += 1
+    return -1
+
+
+@njit(cache=True)
+def evidence_bernoulli(
+    tasks: Array, successes: Array, failures: Array, alpha: Array, beta: Array, relative: Array
+) -> None:
+    n_arms, n_components = alpha.shape
+    for t in tasks:
+        relative[t] = 0.0
+        for k in range(n_arms):
+            won, lost = successes[t, k], failures[t, k]
+            if won + lost > 0:
+                for s in range(n_components):
+                    relative[t, s] += (
+                        log_rising(alpha[k, s], won)
+                        + log_rising(beta[k, s], lost)
+                        - log_rising(alpha[k, s] + beta[k, s], won + lost)
+                    )
+
+
+@njit(cache=True)
+def observe_poisson(
+    tasks: Array, arms: Array, outcomes: Array, incremental: bool,
+    count: Array, total: Array, log_factorials: Array, shape: Array, rate: Array, relative: Array,
+) -> int:  # fmt: skip
+    n_arms, n_components = shape.shape
+    for i in range(len(arms)):
+        y = outcomes[i]
+        # Beyond 2^53 a float no longer holds every whole number.
+        if not (0 <= arms[i] < n_arms and 0.0 <= y <= 9007199254740992.0 and y == math.floor(y)):
+            return i
+    for i in range(len(arms)):
+        t, k, y = tasks[i], arms[i], outcomes[i]
+        if incremental:
+            for s in range(n_components):
+                a = shape[k, s] + total[t, k]
+                b = rate[k, s] + count[t, k]
+                relative[t, s] += log_rising(a, y) - a * math.log1p(1.0 / b) - y * math.log(b + 1.0)
+        count[t, k] += 1
+        total[t, k] += np.int64(y)
+        log_factorials[t, k] += math.lgamma(y + 1.0)
+    return -1
+
+
+@njit(cache=True)
+def evidence_poisson(
+    tasks: Array, count: Array, total: Array, log_factorials: Array,
+    shape: Array, rate: Array, relative: Array,
+) -> None:  # fmt: skip
+    n_arms, n_components = shape.shape
+    for t in tasks:
+        relative[t] = 0.0
+        for k in range(n_arms):
+            n, y = count[t, k], total[t, k]
+            if n > 0:
+                for s in range(n_components):
+                    a, b = shape[k, s], rate[k, s]
+                    relative[t, s] += (
+                        log_rising(a, y) - a * math.log1p(n / b) - y * math.log(b + n)
+                    )
+
+
+@njit(cache=True)
+def _gaussian_quadratic(n: float, mean: float, m: float, v: float, noise: float) -> float:
+    gap = mean - m
+    return n * gap * gap / (noise + n * v)
+
+
+@njit(cache=True)
+def observe_gaussian(
+    tasks: Array, arms: Array, outcomes: Array, incremental: bool,
+    count: Array, average: Array, squares: Array,
+    mean: Array, variance: Array, noise: float, relative: Array,
+) -> int:  # fmt: skip
+    n_arms, n_components = mean.shape
+    for i in range(len(arms)):
+        if not (0 <= arms[i] < n_arms and math.isfinite(outcomes[i])):
+            return i
+    for i in range(len(arms)):
+        t, k, y = tasks[i], arms[i], outcomes[i]
+        n, old = count[t, k], average[t, k]
+        new = old + (y - old) / (n + 1)
+        if incremental:
+            # Differences of the closed form: they telescope, so that errors do not pile up.
+            for s in range(n_components):
+                m, v = mean[k, s], variance[k, s]
+                relative[t, s] += 0.5 * (
+                    _gaussian_quadratic(n, old, m, v, noise)
+                    - _gaussian_quadratic(n + 1, new, m, v, noise)
+                    - math.log1p(v / (noise + n * v))
+                )
+        count[t, k] = n + 1
+        average[t, k] = new
+        squares[t, k] += (y - old) * (y - new)
+    return -1
+
+
+@njit(cache=True)
+def evidence_gaussian(
+    tasks: Array, count: Array, average: Array, squares: Array,
+    mean: Array, variance: Array, noise: float, relative: Array,
+) -> None:  # fmt: skip
+    n_arms, n_components = mean.shape
+    for t in tasks:
+        relative[t] = 0.0
+        for k in range(n_arms):
+            n = count[t, k]
+            if n > 0:
+                for s in range(n_components):
+                    m, v = mean[k, s], variance[k, s]
+                    relative[t, s] -= 0.5 * (
+                        _gaussian_quadratic(n, average[t, k], m, v, noise)
+                        + math.log1p(n * v / noise)
+                    )

@@ -1,0 +1,60 @@
+"""Compiled loops of a decision: draw a latent state, take the best action."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from mixts.typing import Array
+
+
+@njit(cache=True)
+def draw_latent(
+    log_weights: Array, relative: Array, tasks: Array, uniform: Array, latent: Array
+) -> None:
+    """S ~ P_t for each task: inversion of the normalised weights."""
+    n_components = len(log_weights)
+    for i in range(len(tasks)):
+        t = tasks[i]
+        lead = -np.inf
+        for s in range(n_components):
+            lead = max(lead, log_weights[s] + relative[t, s])
+        total = 0.0
+        for s in range(n_components):
+            total += math.exp(log_weights[s] + relative[t, s] - lead)
+        rest = uniform[i] * total
+        for s in range(n_components):
+            weight = math.exp(log_weights[s] + relative[t, s] - lead)
+            if weight > 0.0:
+                # Rounding may leave a crumb at the end: then it is the last possible one.
+                latent[i] = s
+                rest -= weight
+                if rest < 0.0:
+                    break
+
+
+@njit(cache=True)
+def take_best(scores: Array, mask: Array, best: Array, ties: Array) -> int:
+    """The available action of the largest score in each row, and how many share it.
+
+    Returns -1, or the first row with an available score that is not finite. An empty mask (no rows) means
+    that every action is available.
+    """
+    masked = len(mask) > 0
+    for i in range(scores.shape[0]):
+        top, where, same = -np.inf, -1, 0
+        for k in range(scores.shape[1]):
+            if masked and not mask[i, k]:
+                continue
+            score = scores[i, k]
+            if not math.isfinite(score):
+                return i
+            if score > top:
+                top, where, same = score, k, 1
+            elif score == top:
+                same += 1
+        best[i] = where
+        ties[i] = same
+    return -1

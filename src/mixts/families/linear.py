@@ -1,0 +1,233 @@
+"""Linear-Gaussian rewards: a'theta plus known Gaussian noise, a Gaussian prior on theta."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self, get_args
+
+import numpy as np
+
+from mixts import checks
+from mixts.errors import ActionError, OutcomeError, ParameterError, StatisticsError
+from mixts.families.base import Family
+from mixts.families.linear_posterior import LinearPosterior
+from mixts.families.linear_statistics import LinearStatistics
+from mixts.families.statistics import Statistics
+from mixts.typing import Array, ArrayLike, Float, Int
+
+CovarianceType = Literal["full", "tied", "diag", "spherical"]
+
+
+@dataclass(frozen=True)
+class Roots:
+    """Square roots of the prior covariances, one for each group of components that share one."""
+
+    values: Float[Array, "G r d"]
+    """Lower triangles (r = d), or diagonals (r = 1)."""
+    group_of: Int[Array, " L"]
+    """The group of each component."""
+    starts: Int[Array, " G1"]
+    """Where each group's members start in ``members``; one more entry than there are groups."""
+    members: Int[Array, " L"]
+    """The components, group by group."""
+
+
+class LinearGaussian(Family):
+    """Rewards a'theta + N(0, noise_std^2) with theta ~ N(mean, covariance), for L components.
+
+    ``mean`` has shape (L, d); ``covariance`` is, by ``covariance_type``, "full" (L, d, d), "tied" (d, d),
+    "diag" (L, d) or "spherical" (L,), variances all of them. It may be singular: a component that knows
+    some direction exactly. Posteriors are exact for every component  [paper: Sec. 4.2, Eq. 5].
+    """
+
+    kind: ClassVar[str] = "linear-gaussian"
+    statistics_type: ClassVar[type[Statistics]] = LinearStatistics
+
+    def __init__(
+        self,
+        mean: ArrayLike,
+        covariance: ArrayLike,
+        noise_std: float,
+        covariance_type: CovarianceType = "full",
+    ) -> None:
+        if covariance_type not in get_args(CovarianceType):
+            raise ParameterError(
+                f"covariance_type must be one of {get_args(CovarianceType)}, got {covariance_type!r}"
+            )
+        self.mean: Float[Array, "L d"] = checks.real_array(mean, "mean", 2)
+        self.noise_std = checks.positive_number(noise_std, "noise_std")
+        self.covariance_type: CovarianceType = covariance_type
+        n, d = self.mean.shape
+        shape = {"full": (n, d, d), "tied": (d, d), "diag": (n, d), "spherical": (n,)}
+        expected = shape[covariance_type]
+        self.covariance = checks.real_array(covariance, "covariance", len(expected))
+        if self.covariance.shape != expected:
+            raise ParameterError(
+                f"covariance of type {covariance_type!r} must have shape {expected} "
+                f"(mean has shape {self.mean.shape}), got {self.covariance.shape}"
+            )
+        if covariance_type in ("full", "tied"):
+            checks.covariance_stack(self.covariance.reshape(-1, d, d), "covariance")
+        else:
+            checks.positive(self.covariance, "covariance", zero=True)
+        self.roots = _group_roots(self.covariance, covariance_type, n, d)
+
+    @classmethod
+    def standard(cls, n_features: int, noise_std: float) -> Self:
+        """One component N(0, I): the uninformative prior of the paper's TS  [paper: Sec. 6.2]."""
+        d = checks.count(n_features, "n_features")
+        return cls(np.zeros((1, d)), np.ones(1), noise_std, covariance_type="spherical")
+
+    @property
+    def n_components(self) -> int:
+        """L."""
+        return self.mean.shape[0]
+
+    @property
+    def n_features(self) -> int:
+        """The dimension d."""
+        return self.mean.shape[1]
+
+    @property
+    def task_bytes(self) -> int:
+        """The roots and means of one task."""
+        n_groups = len(self.roots.values)
+        return 8 * self.n_features * (n_groups * self.n_features + 2 * self.n_components)
+
+    def __repr__(self) -> str:
+        return (
+            f"LinearGaussian({self.n_components} components, {self.n_features} features, "
+            f"noise_std={self.noise_std!r}, covariance_type={self.covariance_type!r})"
+        )
+
+    def arrays(self) -> dict[str, Array]:
+        return {"mean": self.mean, "covariance": self.covariance}
+
+    def settings(self) -> dict[str, Any]:
+        return {"noise_std": self.noise_std, "covariance_type": self.covariance_type}
+
+    def select(self, components: ArrayLike) -> Self:
+        """The family of these components; a tied covariance stays tied."""
+        index = np.asarray(components)
+        covariance = self.covariance if self.covariance_type == "tied" else self.covariance[index]
+        return type(self)(self.mean[index], covariance, **self.settings())
+
+    def full_covariances(self) -> Float[Array, "L d d"]:
+        """The covariances as matrices, whatever the type."""
+        n, d = self.mean.shape
+        if self.covariance_type == "full":
+            return self.covariance
+        if self.covariance_type == "tied":
+            return np.broadcast_to(self.covariance, (n, d, d))
+        diagonal = self.covariance if self.covariance_type == "diag" else self.covariance[:, None]
+        return diagonal[..., None] * np.eye(d)
+
+    def collapse(self, weights: Float[Array, " L"]) -> LinearGaussian:
+        """One component with the mean and the full covariance of the mixture: UniTS."""
+        mean = weights @ self.mean
+        gap = self.mean - mean
+        within = np.tensordot(weights, self.full_covariances(), axes=1)
+        covariance = within + (weights[:, None] * gap).T @ gap
+        covariance = (covariance + covariance.T) / 2
+        return LinearGaussian(mean[None], covariance[None], self.noise_std)
+
+    def observations(
+        self, actions: ArrayLike, outcomes: ArrayLike
+    ) -> tuple[Float[Array, "m d"], Float[Array, " m"]]:
+        """Feature rows and rewards as arrays of m observations."""
+        d = self.n_features
+        try:
+            features = np.asarray(actions, dtype=float)
+        except (TypeError, ValueError) as error:
+            raise ActionError(f"actions must be feature vectors of {d} numbers: {error}") from error
+        try:
+            rewards = np.asarray(outcomes, dtype=float)
+        except (TypeError, ValueError) as error:
+            raise OutcomeError(f"outcomes must be numbers: {error}") from error
+        if features.ndim not in (1, 2) or features.shape != (*rewards.shape, d):
+            raise ActionError(
+                f"actions must be features ({d},) with one outcome, or (m, {d}) with m outcomes; "
+                f"got shapes {features.shape} and {rewards.shape}"
+            )
+        return np.ascontiguousarray(features.reshape(-1, d)), rewards.reshape(-1)
+
+    def empty_statistics(self, n_tasks: int | None) -> LinearStatistics:
+        """The statistics of tasks with no history."""
+        rows, size = (1 if n_tasks is None else n_tasks), self.n_features + 1
+        return LinearStatistics(
+            single=n_tasks is None,
+            count=np.zeros(rows, np.int64),
+            factor=np.zeros((rows, size, size)),
+        )
+
+    def posterior(
+        self, statistics: Statistics, log_weights: Float[Array, " L"], *, sleep: bool = True
+    ) -> LinearPosterior:
+        """The posteriors given statistics."""
+        if type(statistics) is not LinearStatistics or statistics.shape != (self.n_features,):
+            raise StatisticsError(
+                f"{self!r} needs LinearStatistics of {self.n_features} features, got {statistics!r}"
+            )
+        return LinearPosterior(self, statistics, log_weights, sleep=sleep)
+
+    def draw(self, rng: np.random.Generator, latent: Int[Array, " n"]) -> Float[Array, "n p"]:
+        """theta from the prior of each given component."""
+        x = rng.standard_normal((len(latent), self.n_features))
+        root = self.roots.values[self.roots.group_of[latent]]
+        if root.shape[1] == 1:
+            return self.mean[latent] + root[:, 0] * x
+        return self.mean[latent] + (root @ x[:, :, None])[:, :, 0]
+
+    def mean_rewards(
+        self, parameters: Float[Array, "... p"], actions: Array | None = None
+    ) -> Float[Array, "... K"]:
+        """a'theta for every action; the action sets are (K, d), or one for each theta."""
+        if actions is None:
+            raise ActionError(f"LinearGaussian needs actions, (K, {self.n_features})")
+        if actions.ndim == 2:
+            return parameters @ actions.T
+        return np.asarray((actions @ parameters[..., None])[..., 0])
+
+    def outcomes(self, rng: np.random.Generator, means: Float[Array, " n"]) -> Float[Array, " n"]:
+        return means + self.noise_std * rng.standard_normal(means.shape)
+
+    def action_sets(self, actions: ArrayLike | None, n_rows: int) -> tuple[Array | None, int]:
+        """One action set (K, d) for all decisions, or one for each, (n_rows, K, d)."""
+        d = self.n_features
+        try:
+            array = np.asarray(actions, dtype=float)
+        except (TypeError, ValueError) as error:
+            raise ActionError(f"actions must be arrays of {d} features: {error}") from error
+        good = array.ndim == 2 or (array.ndim == 3 and array.shape[0] == n_rows)
+        if actions is None or not good or array.shape[-1] != d or array.shape[-2] == 0:
+            raise ActionError(
+                f"actions must have shape (K, {d}), or ({n_rows}, K, {d}) with one set for each "
+                f"decision, got {None if actions is None else array.shape}"
+            )
+        return array, array.shape[-2]
+
+
+def _group_roots(covariance: Array, kind: str, n: int, d: int) -> Roots:
+    """Roots of the distinct covariances: components that share one share the work."""
+    if kind == "tied":
+        distinct, group_of = covariance[None], np.zeros(n, np.int64)
+    else:
+        distinct, inverse = np.unique(covariance.reshape(n, -1), axis=0, return_inverse=True)
+        group_of = inverse.reshape(-1).astype(np.int64)
+    if kind in ("full", "tied"):
+        values = np.stack([_lower_root(matrix) for matrix in distinct.reshape(-1, d, d)])
+    else:
+        values = np.sqrt(np.broadcast_to(distinct, (len(distinct), d)))[:, None, :].copy()
+    members = np.argsort(group_of, kind="stable").astype(np.int64)
+    starts = np.searchsorted(group_of[members], np.arange(len(values) + 1)).astype(np.int64)
+    return Roots(values, group_of, starts, members)
+
+
+def _lower_root(matrix: Float[Array, "d d"]) -> Float[Array, "d d"]:
+    """A lower triangle C with C C' = matrix, also where the matrix is singular."""
+    try:
+        return np.linalg.cholesky(matrix)
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
+        root = vectors * np.sqrt(np.maximum(values, 0))
+        return np.linalg.qr(root.T, mode="r").T

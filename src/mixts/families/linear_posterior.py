@@ -1,0 +1,327 @@
+"""The posteriors of linear tasks: incremental where it is fast, from statistics where it is needed."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mixts.errors import ActionError, OutcomeError
+from mixts.families.base import Posterior
+from mixts.families.kernels import evidence as evidence_kernels
+from mixts.families.kernels import linear as kernels
+from mixts.families.linear_cache import BUDGET_BYTES, FactorPool
+from mixts.families.linear_statistics import LinearStatistics, fold_block
+from mixts.typing import Array, Bool, Float, Int
+
+if TYPE_CHECKING:
+    from mixts.families.linear import LinearGaussian
+
+SLEEP_LIMIT = -math.log(1e-16)
+"""A component may sleep while its weight is surely below 1e-16 of the largest."""
+
+_SLEEP_MARGIN = 12.0
+"""It falls asleep a factor exp(12) below that, so that it need not be looked at again at once."""
+
+_FIRST_REFRESH = 4096
+"""Rounding of incremental updates is wiped out by recomputing at this many observations, then at doublings."""
+
+
+class LinearPosterior(Posterior):
+    """Posteriors of all awake components; sleepers are recomputed from statistics when asked for."""
+
+    statistics: LinearStatistics
+
+    def __init__(
+        self,
+        prior: LinearGaussian,
+        statistics: LinearStatistics,
+        log_weights: Float[Array, " L"],
+        *,
+        sleep: bool = True,
+        budget: int = BUDGET_BYTES,
+    ) -> None:
+        self.prior = prior
+        self.statistics = statistics
+        self._log_weights = log_weights
+        self._sleep = sleep
+        n, roots = len(statistics), prior.roots
+        n_groups = len(roots.values)
+        self._pool = FactorPool(n, n_groups, prior.n_components, prior.n_features, budget)
+        self._asleep = np.zeros((n, n_groups), bool)
+        self._ceiling = np.full((n, n_groups), -np.inf)
+        self._highest = np.full(n, -np.inf)
+        self._refresh = np.maximum(_FIRST_REFRESH, 2 * statistics.array("count"))
+        self._gain = -0.5 * math.log(2 * math.pi * prior.noise_std**2)
+        self._lazy: Array | None = None
+        self._shape = (prior.mean, roots.values, roots.starts, roots.members)
+
+    # -- log evidence -------------------------------------------------------------------------
+
+    @property
+    def relative(self) -> Float[Array, "n L"]:  # type: ignore[override]
+        """log p(history | s), -inf where the component sleeps; computed when first asked for."""
+        if self._lazy is None:
+            count = self.statistics.array("count")
+            self._lazy = np.zeros((len(count), self.prior.n_components))
+            seen = np.flatnonzero(count)
+            wanted = np.ones((len(seen), self._asleep.shape[1]), bool)
+            self._lazy[seen] = self._evidence(seen, wanted)
+            self._settle(seen)
+        return self._lazy
+
+    def log_evidence(self) -> Float[Array, "n L"]:
+        """log p(history | s), exact for every component; sleepers are computed now."""
+        result = self.relative.copy()
+        drowsy = np.flatnonzero(self._asleep.any(axis=1))
+        if len(drowsy):
+            exact = self._evidence(drowsy, self._asleep[drowsy])
+            result[drowsy] = np.where(np.isneginf(result[drowsy]), exact, result[drowsy])
+        return result
+
+    def _evidence(
+        self, tasks: Int[Array, " m"], wanted: Bool[Array, "m G"], *, keep: bool = False
+    ) -> Float[Array, "m L"]:
+        """Log evidence from the statistics; with ``keep``, posteriors go to the tasks' slots."""
+        pool, out = self._pool, np.zeros((len(tasks), self.prior.n_components))
+        if keep:
+            pool.make_dense()
+        evidence_kernels.condition(
+            tasks, wanted, self.prior.noise_std, *self._shape,
+            self.statistics.array("count"), self.statistics.array("factor"), out,
+            keep, pool.slots, pool.rank, pool.basis, pool.mean,
+        )  # fmt: skip
+        return out
+
+    # -- slots --------------------------------------------------------------------------------
+
+    def _admit(self, tasks: Int[Array, " m"]) -> None:
+        """Every one of these distinct tasks gets its posteriors into a slot."""
+        new = self._pool.admit(tasks)
+        known = new[self.statistics.array("count")[new] > 0]
+        if len(known):
+            self.relative  # noqa: B018 - decides who sleeps before posteriors are made
+            self._rebuild(known)
+
+    def _rebuild(self, tasks: Int[Array, " m"]) -> None:
+        awake = ~self._asleep[tasks]
+        fresh = self._evidence(tasks, awake, keep=True)
+        self.relative[tasks] = np.where(np.isneginf(self.relative[tasks]), -np.inf, fresh)
+
+    def _chunks(self, tasks: Int[Array, " m"]) -> list[Array]:
+        """Positions of the entries of ``tasks``, in parts whose tasks fit into the pool at once."""
+        if self._pool.everyone:
+            return [np.arange(len(tasks))]
+        distinct, inverse = np.unique(tasks, return_inverse=True)
+        if len(distinct) <= self._pool.max_slots:
+            return [np.arange(len(tasks))]
+        part = inverse // self._pool.max_slots
+        return [np.flatnonzero(part == i) for i in range(int(part.max()) + 1)]
+
+    # -- updates ------------------------------------------------------------------------------
+
+    def update(self, tasks: Int[Array, " m"], actions: Array, outcomes: Float[Array, " m"]) -> None:
+        """Absorb observations, all or none: a few one at a time, a long history at once."""
+        m, d = actions.shape
+        if m > 2 * d or not self._pool.everyone:
+            self._update_many(tasks, actions, outcomes)
+        else:
+            self._observe(tasks, actions, outcomes)
+
+    def _update_many(self, tasks: Int[Array, " m"], actions: Array, outcomes: Array) -> None:
+        bad = ~(np.isfinite(actions).all(axis=1) & np.isfinite(outcomes))
+        if bad.any():
+            self._refuse(actions, outcomes, int(np.argmax(bad)))
+        length = np.bincount(tasks, minlength=1)[tasks]
+        # From about 2 d observations on, a factorisation costs less than the single steps.
+        long = length > 2 * actions.shape[1]
+        if long.any():
+            self._fold_long(tasks[long], actions[long], outcomes[long])
+            tasks, actions, outcomes = tasks[~long], actions[~long], outcomes[~long]
+        for part in self._chunks(tasks):
+            self._admit(np.unique(tasks[part]))
+            self._observe(tasks[part], actions[part], outcomes[part])
+
+    def _fold_long(self, tasks: Int[Array, " m"], actions: Array, outcomes: Array) -> None:
+        before = self.relative
+        factor, count = self.statistics.array("factor"), self.statistics.array("count")
+        order = np.argsort(tasks, kind="stable")
+        distinct, first = np.unique(tasks[order], return_index=True)
+        for task, rows in zip(distinct, np.split(order, first[1:]), strict=True):
+            factor[task] = fold_block(factor[task], actions[rows], outcomes[rows])
+            count[task] += len(rows)
+        self._pool.drop(distinct)
+        self._asleep[distinct] = False
+        self._highest[distinct] = -np.inf
+        self._refresh[distinct] = np.maximum(_FIRST_REFRESH, 2 * count[distinct])
+        before[distinct] = self._evidence(distinct, ~self._asleep[distinct])
+        self._settle(distinct)
+
+    def _observe(self, tasks: Int[Array, " m"], actions: Array, outcomes: Array) -> None:
+        pool = self._pool
+        repeats = len(tasks) if len(pool.slots) == 1 else int(np.bincount(tasks, minlength=1).max())
+        pool.reserve(repeats)
+        bad = kernels.observe(
+            tasks, actions, outcomes, self.prior.noise_std**2, *self._shape,
+            self.statistics.array("count"), self.statistics.array("factor"),
+            self.relative, self._asleep,
+            pool.slots, pool.rank, pool.basis, pool.shrink, pool.gains, pool.mean,
+        )  # fmt: skip
+        if bad >= 0:
+            self._refuse(actions, outcomes, bad)
+        self._settle(tasks)
+
+    def _refuse(self, actions: Array, outcomes: Array, index: int) -> None:
+        if not np.isfinite(actions[index]).all():
+            raise ActionError(f"features must be finite, got {actions[index]} (observation {index})")
+        raise OutcomeError(
+            f"rewards of LinearGaussian must be finite numbers, got {outcomes[index]} "
+            f"(observation {index})"
+        )
+
+    # -- sleep --------------------------------------------------------------------------------
+
+    def _settle(self, tasks: Int[Array, " m"]) -> None:
+        """Let negligible groups sleep, look at sleepers whose bound has risen, wipe out rounding."""
+        flagged = evidence_kernels.settle(
+            tasks, self._log_weights, SLEEP_LIMIT, _SLEEP_MARGIN if self._sleep else np.inf,
+            self._gain, self.prior.roots.starts, self.prior.roots.members,
+            self.statistics.array("count"), self._refresh,
+            self.relative, self._asleep, self._ceiling, self._highest,
+        )  # fmt: skip
+        if flagged:
+            for task in np.unique(tasks):
+                self._look_at(task)
+
+    def _look_at(self, task: int) -> None:
+        count = int(self.statistics.array("count")[task])
+        one = np.array([task])
+        if count >= self._refresh[task]:
+            self._refresh[task] = 2 * count
+            if self._pool.slots[task] >= 0:
+                self._rebuild(one)
+        lead = (self._log_weights + self.relative[task]).max()
+        risen = self._asleep[task] & (self._ceiling[task] + count * self._gain > lead - SLEEP_LIMIT)
+        if not risen.any():
+            return
+        exact = self._log_weights + self._evidence(one, risen[None])[0]
+        best = np.maximum.reduceat(exact[self.prior.roots.members], self.prior.roots.starts[:-1])
+        lead = max(lead, best[risen].max())
+        wakes = risen & (best >= lead - SLEEP_LIMIT - _SLEEP_MARGIN)
+        self._ceiling[task, risen] = best[risen] - count * self._gain
+        self._asleep[task, wakes] = False
+        if wakes.any():
+            waking = wakes[self.prior.roots.group_of]
+            resident = self._pool.slots[task] >= 0
+            woken = self._evidence(one, wakes[None], keep=resident)[0]
+            self.relative[task, waking] = woken[waking]
+        sleeping = self._ceiling[task, self._asleep[task]]
+        self._highest[task] = sleeping.max(initial=-np.inf)
+
+    # -- what decisions and readers need ------------------------------------------------------
+
+    def sample(
+        self, rng: np.random.Generator, tasks: Int[Array, " m"], latent: Int[Array, " m"]
+    ) -> Float[Array, "m p"]:
+        """theta ~ N(mean, covariance) of the component of each task."""
+        return self._place(tasks, latent, rng.standard_normal((len(tasks), self.prior.n_features)))
+
+    def _place(
+        self, tasks: Int[Array, " m"], latent: Int[Array, " m"], x: Float[Array, "m p"]
+    ) -> Float[Array, "m p"]:
+        """Standard normals to parameters, in place; zeros to means."""
+        pool = self._pool
+        for part in self._chunks(tasks) if not pool.everyone else (slice(None),):
+            if not pool.everyone:
+                self._admit(np.unique(tasks[part]))
+            moved = x[part]
+            kernels.sample(
+                tasks[part], latent[part], self.prior.roots.group_of, self.prior.mean,
+                self.prior.roots.values,
+                pool.slots, pool.rank, pool.basis, pool.shrink, pool.gains, pool.mean, moved,
+            )  # fmt: skip
+            x[part] = moved
+        return x
+
+    def component_means(self, tasks: Int[Array, " m"]) -> Float[Array, "m L p"]:
+        """E[theta | history, s], sleepers recomputed."""
+        n, d = self.prior.n_components, self.prior.n_features
+        self.relative  # noqa: B018 - decides who sleeps
+        pairs, latent = np.repeat(tasks, n), np.tile(np.arange(n), len(tasks))
+        means = self._place(pairs, latent, np.zeros((len(pairs), d))).reshape(len(tasks), n, d)
+        for row in np.flatnonzero(self._asleep[tasks].any(axis=1)):
+            sleepers = self._asleep[tasks[row]][self.prior.roots.group_of]
+            means[row, sleepers] = self._exact(tasks[row])[0][sleepers]
+        return means
+
+    def component_covariances(self, tasks: Int[Array, " m"]) -> Float[Array, "m L p p"]:
+        """Cov[theta | history, s]."""
+        return np.stack([self._exact(task)[1] for task in tasks])
+
+    def _exact(self, task: int) -> tuple[Float[Array, "L p"], Float[Array, "L p p"]]:
+        """Means and covariances of every component from the statistics of one task."""
+        n_groups, d = self._asleep.shape[1], self.prior.n_features
+        mean, basis = np.zeros((1, self.prior.n_components, d)), np.zeros((1, n_groups, d, d))
+        evidence_kernels.condition(
+            np.zeros(1, np.int64), np.ones((1, n_groups), bool), self.prior.noise_std, *self._shape,
+            self.statistics.array("count")[task : task + 1],
+            self.statistics.array("factor")[task : task + 1],
+            np.zeros((1, self.prior.n_components)),
+            True, np.zeros(1, np.int64), np.zeros((1, n_groups), np.int64), basis, mean,
+        )  # fmt: skip
+        covariance = basis[0] @ np.swapaxes(basis[0], 1, 2)
+        return mean[0], covariance[self.prior.roots.group_of]
+
+    def family(self, task: int) -> LinearGaussian:
+        """The posterior of one task as a prior."""
+        mean, covariance = self._exact(task)
+        covariance = (covariance + np.swapaxes(covariance, 1, 2)) / 2
+        return type(self.prior)(mean, covariance, self.prior.noise_std)
+
+    def best_action_probabilities(
+        self,
+        rng: np.random.Generator,
+        tasks: Int[Array, " m"],
+        weights: Float[Array, "m L"],
+        actions: Array | None,
+        mask: Bool[Array, "m K"],
+        n_samples: int,
+    ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
+        """Components summed exactly, parameters sampled: unbiased, with its standard error.
+
+        Component s gets ``2 + n_samples w_s`` samples, a number fixed by the history, so that the estimate
+        ``sum_s w_s (share of s's samples in which the action is best)`` has the right expectation.
+        """
+        assert actions is not None
+        probabilities, errors = np.zeros(mask.shape), np.zeros(mask.shape)
+        for row, task in enumerate(tasks):
+            w = weights[row]
+            active = np.flatnonzero((w > 0) & ~np.isneginf(self.relative[task]))
+            sizes = 2 + np.floor(n_samples * w[active]).astype(np.int64)
+            latent = np.repeat(active, sizes)
+            theta = self.sample(rng, np.full(len(latent), task), latent)
+            available = np.flatnonzero(mask[row])
+            rows = actions if actions.ndim == 2 else actions[row]
+            scores = theta @ rows[available].T
+            best = scores == scores.max(axis=1, keepdims=True)
+            votes = best / best.sum(axis=1, keepdims=True)
+            starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+            share = np.add.reduceat(votes, starts) / sizes[:, None]
+            square = np.add.reduceat(votes**2, starts) / sizes[:, None]
+            shares = w[active] / w[active].sum()
+            probabilities[row, available] = shares @ share
+            spread = np.maximum(square - share**2, 0) / (sizes[:, None] - 1)
+            errors[row, available] = np.sqrt(shares**2 @ spread)
+        return probabilities, errors
+
+    def add_tasks(self, n: int) -> None:
+        """Append tasks with no history."""
+        self.statistics = self.statistics.extend(n)
+        self._pool.add_tasks(n)
+        self._asleep = np.pad(self._asleep, ((0, n), (0, 0)))
+        self._ceiling = np.pad(self._ceiling, ((0, n), (0, 0)), constant_values=-np.inf)
+        self._highest = np.pad(self._highest, (0, n), constant_values=-np.inf)
+        self._refresh = np.pad(self._refresh, (0, n), constant_values=_FIRST_REFRESH)
+        if self._lazy is not None:
+            self._lazy = np.pad(self._lazy, ((0, n), (0, 0)))

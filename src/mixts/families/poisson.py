@@ -1,0 +1,146 @@
+"""Gamma-Poisson arms: counts as rewards, a Gamma prior on each arm's rate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from scipy import special, stats
+
+from mixts import checks
+from mixts.errors import StatisticsError
+from mixts.families.arms import ArmFamily, ArmStatistics
+from mixts.families.kernels.arms import evidence_poisson, observe_poisson
+from mixts.families.quadrature import Marginal
+from mixts.families.statistics import Statistics
+from mixts.typing import Array, ArrayLike, Float, Int
+
+
+_TINY = 1e-300
+"""Instead of an underflow to zero, whose logarithm would be infinite."""
+
+
+class PoissonStatistics(ArmStatistics):
+    """Count of observations, total and sum of log factorials of each arm, (tasks, arms)."""
+
+    kind: ClassVar[str] = "poisson-arms"
+    fields: ClassVar[dict[str, Any]] = {
+        "count": np.int64,
+        "total": np.int64,
+        "log_factorials": float,
+    }
+
+    def _check(self) -> None:
+        super()._check()
+        if any((self.array(name) < 0).any() for name in self.fields):
+            raise StatisticsError("count, total and log_factorials must be at least 0")
+
+    @property
+    def count(self) -> Array:
+        """How often each arm was observed."""
+        return self._view(self.array("count"))
+
+    @property
+    def total(self) -> Array:
+        """The sum of each arm's rewards."""
+        return self._view(self.array("total"))
+
+    @property
+    def log_factorials(self) -> Array:
+        """The sum of ln y! over each arm's rewards."""
+        return self._view(self.array("log_factorials"))
+
+    def _pulls(self) -> Int[Array, "n K"]:
+        return self.array("count")
+
+
+@dataclass(frozen=True)
+class GammaMarginal(Marginal):
+    """Gamma distributions (shape a, rate b) of arms' rates."""
+
+    a: Array
+    b: Array
+
+    def sample(self, rng: np.random.Generator) -> Array:
+        return rng.standard_gamma(self.a) / self.b
+
+    def mean(self) -> Array:
+        return self.a / self.b
+
+    def variance(self) -> Array:
+        return self.a / self.b**2
+
+    def select(self, index: Any) -> GammaMarginal:
+        return GammaMarginal(self.a[index], self.b[index])
+
+    # The smooth coordinate is the logarithm.
+
+    def coordinate(self, level: Array, spare: Array) -> Array:
+        lower, upper = special.gammaincinv(self.a, level), special.gammainccinv(self.a, spare)
+        x = np.where(level < spare, lower, upper)
+        return np.log(np.maximum(x, _TINY)) - np.log(self.b)
+
+    def density(self, t: Array) -> Array:
+        log = self.a * (t + np.log(self.b)) - np.exp(t) * self.b
+        return np.exp(log - special.gammaln(self.a))
+
+    def cdf(self, t: Array) -> Array:
+        return special.gammainc(self.a, np.exp(t) * self.b)
+
+
+class PoissonArms(ArmFamily):
+    """K arms with Poisson rewards and Gamma(shape, rate) priors on their means, for L components.
+
+    ``shape`` and ``rate`` have shape (L, K). With n rewards an arm's log evidence is
+    ``lnG(a + sum y) - lnG(a) + a ln b - (a + sum y) ln(b + n) - sum ln y!``  [paper: Sec. 3].
+    """
+
+    kind: ClassVar[str] = "poisson-arms"
+    statistics_type: ClassVar[type[ArmStatistics]] = PoissonStatistics
+    support: ClassVar[str] = "whole numbers, at least 0"
+    observe_loop = staticmethod(observe_poisson)
+    evidence_loop = staticmethod(evidence_poisson)
+
+    def __init__(self, shape: ArrayLike, rate: ArrayLike) -> None:
+        self.shape: Float[Array, "L K"] = checks.real_array(shape, "shape", 2)
+        self.rate: Float[Array, "L K"] = checks.real_array(rate, "rate", 2)
+        checks.same_shape(self.shape, self.rate, "shape and rate")
+        checks.positive(self.shape, "shape")
+        checks.positive(self.rate, "rate")
+        self._loop = (np.ascontiguousarray(self.shape.T), np.ascontiguousarray(self.rate.T))
+
+    @property
+    def dimensions(self) -> tuple[int, int]:
+        return self.rate.shape[0], self.rate.shape[1]
+
+    @property
+    def loop_parameters(self) -> tuple[Any, ...]:
+        return self._loop
+
+    def arrays(self) -> dict[str, Array]:
+        return {"shape": self.shape, "rate": self.rate}
+
+    def marginals(
+        self, statistics: Statistics, index: tuple[Any, ...], latent: Any
+    ) -> GammaMarginal:
+        return GammaMarginal(
+            self.shape[latent] + statistics.array("total")[index],
+            self.rate[latent] + statistics.array("count")[index],
+        )
+
+    def evidence_constant(self, statistics: Statistics) -> Float[Array, " n"]:
+        return -np.asarray(statistics.array("log_factorials").sum(axis=1))
+
+    @classmethod
+    def match(cls, mean: Array, variance: Array, settings: dict[str, Any]) -> Self:
+        return cls(mean**2 / variance, mean / variance)
+
+    @classmethod
+    def from_marginal(cls, marginal: Marginal, settings: dict[str, Any]) -> Self:
+        assert isinstance(marginal, GammaMarginal)
+        return cls(marginal.a, marginal.b)
+
+    def outcomes(self, rng: np.random.Generator, means: Float[Array, " n"]) -> Float[Array, " n"]:
+        # By inversion: one uniform a reward whatever the mean, so every agent has the same luck.
+        return np.asarray(stats.poisson.ppf(rng.random(means.shape), means), dtype=float)

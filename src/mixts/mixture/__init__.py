@@ -1,0 +1,6 @@
+"""Mixture priors and beliefs."""
+
+from mixts.mixture.belief import Belief
+from mixts.mixture.prior import MixturePrior
+
+__all__ = ["Belief", "MixturePrior"]
