@@ -99,8 +99,8 @@ class MixTS(Agent):
     def _available(
         self, mask: ArrayLike | None, n_rows: int, n_actions: int
     ) -> Bool[Array, "m K"] | None:
-        retired = self.prior.retired
-        if retired.any():
+        if self.prior.has_retired:
+            retired = self.prior.retired
             given = np.ones(n_actions, bool) if mask is None else np.asarray(mask)
             mask = given & ~retired if given.dtype == bool and given.shape[-1:] == retired.shape else given
         return super()._available(mask, n_rows, n_actions)

@@ -21,6 +21,10 @@ _TINY = 1e-300
 """Instead of an underflow to zero, whose logarithm would be infinite."""
 
 
+_TAME = 0.1
+"""A gamma variable of this shape underflows with a probability of 1e-31."""
+
+
 class BernoulliStatistics(ArmStatistics):
     """Successes and failures of each arm, (tasks, arms)."""
 
@@ -52,9 +56,15 @@ class BetaMarginal(Marginal):
 
     a: Array
     b: Array
+    tame: bool = False
+    """Whether no parameter is so small that a gamma variable could underflow to zero."""
 
     def sample(self, rng: np.random.Generator) -> Array:
-        return rng.beta(self.a, self.b)
+        if not self.tame:
+            return rng.beta(self.a, self.b)
+        # Two gamma variables, a third quicker than numpy's beta.
+        won, lost = rng.standard_gamma(self.a), rng.standard_gamma(self.b)
+        return np.asarray(won / (won + lost))
 
     def mean(self) -> Array:
         return self.a / (self.a + self.b)
@@ -64,7 +74,7 @@ class BetaMarginal(Marginal):
         return self.a * self.b / (total * total * (total + 1))
 
     def select(self, index: Any) -> BetaMarginal:
-        return BetaMarginal(self.a[index], self.b[index])
+        return BetaMarginal(self.a[index], self.b[index], self.tame)
 
     # The smooth coordinate is the logit; x and 1 - x are kept apart so that neither rounds to 1.
 
@@ -102,6 +112,7 @@ class BernoulliArms(ArmFamily):
         checks.same_shape(self.alpha, self.beta, "alpha and beta")
         checks.positive(self.alpha, "alpha")
         checks.positive(self.beta, "beta")
+        self._tame = min(self.alpha.min(), self.beta.min()) >= _TAME
         self._loop = (np.ascontiguousarray(self.alpha.T), np.ascontiguousarray(self.beta.T))
 
     @classmethod
@@ -127,6 +138,7 @@ class BernoulliArms(ArmFamily):
         return BetaMarginal(
             self.alpha[latent] + statistics.array("successes")[index],
             self.beta[latent] + statistics.array("failures")[index],
+            self._tame,
         )
 
     def evidence_constant(self, statistics: Statistics) -> Float[Array, " n"]:

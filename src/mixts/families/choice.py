@@ -16,17 +16,27 @@ def best_rows(
 ) -> Int[Array, " m"]:
     """The index of the largest available score in each row; equal ones are equally likely."""
     best = np.empty(len(scores), np.int64)
-    ties = np.empty(len(scores), np.int64)
-    bad = take_best(scores, _NO_MASK if mask is None else mask, best, ties)
-    if bad >= 0:
+    code = take_best(scores, _NO_MASK if mask is None else mask, best)
+    if code < 0:
+        row = -1 - code
         raise ActionError(
-            f"the actions of decision {bad} must have finite features: its mean rewards are "
-            f"{scores[bad]}; mask what is only padding"
+            f"the actions of decision {row} must have finite features: its mean rewards are "
+            f"{scores[row]}; mask what is only padding"
         )
-    if (ties > 1).any():
-        for row in np.flatnonzero(ties > 1):
-            same = scores[row] == scores[row, best[row]]
-            if mask is not None:
-                same &= mask[row]
-            best[row] = rng.choice(np.flatnonzero(same))
+    if code > 0:
+        _break_ties(rng, scores, mask, best)
     return best
+
+
+def _break_ties(
+    rng: np.random.Generator,
+    scores: Float[Array, "m K"],
+    mask: Bool[Array, "m K"] | None,
+    best: Int[Array, " m"],
+) -> None:
+    """Among equal scores, the one with the largest of independent uniforms."""
+    same = scores == np.take_along_axis(scores, best[:, None], axis=1)
+    if mask is not None:
+        same &= mask
+    rows = np.flatnonzero(same.sum(axis=1) > 1)
+    best[rows] = np.where(same[rows], rng.random((len(rows), scores.shape[1])), -1.0).argmax(axis=1)

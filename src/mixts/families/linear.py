@@ -10,6 +10,8 @@ import numpy as np
 from mixts import checks
 from mixts.errors import ActionError, OutcomeError, ParameterError, StatisticsError
 from mixts.families.base import Family
+from mixts.families.kernels.linear import apply_root
+from mixts.families.linear_cache import task_bytes
 from mixts.families.linear_posterior import LinearPosterior
 from mixts.families.linear_statistics import LinearStatistics
 from mixts.families.statistics import Statistics
@@ -22,8 +24,8 @@ CovarianceType = Literal["full", "tied", "diag", "spherical"]
 class Roots:
     """Square roots of the prior covariances, one for each group of components that share one."""
 
-    values: Float[Array, "G r d"]
-    """Lower triangles (r = d), or diagonals (r = 1)."""
+    values: Float[Array, "G r"]
+    """Lower triangles, packed column by column (r = d (d + 1) / 2), or diagonals (r = d)."""
     group_of: Int[Array, " L"]
     """The group of each component."""
     starts: Int[Array, " G1"]
@@ -91,8 +93,7 @@ class LinearGaussian(Family):
     @property
     def task_bytes(self) -> int:
         """The roots and means of one task."""
-        n_groups = len(self.roots.values)
-        return 8 * self.n_features * (n_groups * self.n_features + 2 * self.n_components)
+        return task_bytes(len(self.roots.values), self.n_components, self.n_features)
 
     def __repr__(self) -> str:
         return (
@@ -173,10 +174,9 @@ class LinearGaussian(Family):
     def draw(self, rng: np.random.Generator, latent: Int[Array, " n"]) -> Float[Array, "n p"]:
         """theta from the prior of each given component."""
         x = rng.standard_normal((len(latent), self.n_features))
-        root = self.roots.values[self.roots.group_of[latent]]
-        if root.shape[1] == 1:
-            return self.mean[latent] + root[:, 0] * x
-        return self.mean[latent] + (root @ x[:, :, None])[:, :, 0]
+        for row, s in enumerate(latent):
+            apply_root(self.roots.values[self.roots.group_of[s]], x[row])
+        return self.mean[latent] + x
 
     def mean_rewards(
         self, parameters: Float[Array, "... p"], actions: Array | None = None
@@ -215,9 +215,11 @@ def _group_roots(covariance: Array, kind: str, n: int, d: int) -> Roots:
         distinct, inverse = np.unique(covariance.reshape(n, -1), axis=0, return_inverse=True)
         group_of = inverse.reshape(-1).astype(np.int64)
     if kind in ("full", "tied"):
-        values = np.stack([_lower_root(matrix) for matrix in distinct.reshape(-1, d, d)])
+        triangle = np.triu_indices(d)
+        matrices = distinct.reshape(-1, d, d)
+        values = np.stack([_lower_root(matrix).T[triangle] for matrix in matrices])
     else:
-        values = np.sqrt(np.broadcast_to(distinct, (len(distinct), d)))[:, None, :].copy()
+        values = np.sqrt(np.broadcast_to(distinct, (len(distinct), d)))
     members = np.argsort(group_of, kind="stable").astype(np.int64)
     starts = np.searchsorted(group_of[members], np.arange(len(values) + 1)).astype(np.int64)
     return Roots(values, group_of, starts, members)

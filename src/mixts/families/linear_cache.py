@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from mixts.families.kernels.linear import DENSE
 from mixts.typing import Array, Int
 
 BUDGET_BYTES = 1 << 30
@@ -16,16 +15,27 @@ BUDGET_BYTES = 1 << 30
 
 _FIRST_ROWS = 8
 
+_PER_SLOT = ("_used", "filled", "recent", "rank", "store", "shrink", "gains", "mean")
+
+
+def task_bytes(n_groups: int, n_components: int, n_features: int) -> int:
+    """The memory of one slot: packed roots, gains and means, and the first observations."""
+    d = n_features
+    return 8 * (n_groups * d * (d + 1) // 2 + 2 * n_components * d + d * d)
+
 
 class FactorPool:
-    """Slots for tasks: ``basis`` (slots, G, rows, d), its coefficients, and dense means."""
+    """Slots for tasks; what is in them is said in ``kernels.linear``."""
 
     def __init__(
         self, n_tasks: int, n_groups: int, n_components: int, n_features: int, budget: int
     ) -> None:
-        self._n_features = n_features
-        slot_bytes = 8 * n_features * (n_groups * n_features + 2 * n_components)
-        self.max_slots = max(1, budget // slot_bytes)
+        d = n_features
+        self._dense = d * (d + 1) // 2
+        # A young posterior's vectors of d numbers fill the room of the triangle that follows.
+        self._last = (d + 1) // 2
+        self._n_features = d
+        self.max_slots = max(1, budget // task_bytes(n_groups, n_components, d))
         self.slots = np.full(n_tasks, -1, np.int64)
         self.n_resident = 0
         self._owner = np.full(0, -1, np.int64)
@@ -33,12 +43,17 @@ class FactorPool:
         self._clock = 0
         # No rank of any slot exceeds this: looked at exactly only when rows seem to run out.
         self._rank_bound = 0
-        rows = min(_FIRST_ROWS, n_features)
+        self._rows = min(_FIRST_ROWS, self._last)
+        self.filled = np.zeros(0, np.int64)
+        self.recent = np.zeros((0, self._last, d + 1))
         self.rank = np.zeros((0, n_groups), np.int64)
-        self.basis = np.zeros((0, n_groups, rows, n_features))
-        self.shrink = np.zeros((0, n_groups, rows))
-        self.gains = np.zeros((0, n_components, rows))
-        self.mean = np.zeros((0, n_components, n_features))
+        self.store = np.zeros((0, n_groups, self._width()))
+        self.shrink = np.zeros((0, n_groups, self._rows))
+        self.gains = np.zeros((0, n_components, self._rows))
+        self.mean = np.zeros((0, n_components, d))
+
+    def _width(self) -> int:
+        return self._dense if self._rows == self._last else self._rows * self._n_features
 
     @property
     def everyone(self) -> bool:
@@ -62,6 +77,7 @@ class FactorPool:
             self._used[free] = self._clock
             self.slots[new] = free
             self.rank[free] = 0
+            self.filled[free] = 0
             self.n_resident += len(new)
         return new
 
@@ -74,23 +90,26 @@ class FactorPool:
         self.n_resident -= len(held)
 
     def reserve(self, n: int) -> None:
-        """Rows for up to n more observations of any one task, before it becomes dense."""
-        rows, d = self.basis.shape[2], self._n_features
+        """Room for up to n more observations of any one task."""
         self._rank_bound += n
-        if rows < d and self._rank_bound > rows:
-            self._rank_bound = int(self.rank.max(initial=0)) + n
-            while rows < min(self._rank_bound, d):
-                rows = min(2 * rows, d)
+        if self._rows < self._last and self._rank_bound > self._rows:
+            self._rank_bound = int(self.filled.max(initial=0)) + n
+            rows = self._rows
+            while rows < min(self._rank_bound, self._last):
+                rows = min(2 * rows, self._last)
             self._widen(rows)
 
-    def make_dense(self) -> None:
-        """Rows for dense roots."""
-        self._widen(self._n_features)
+    def make_room_for_roots(self, tasks: Int[Array, " m"]) -> None:
+        """Room for mature roots, which these tasks are going to have."""
+        self._widen(self._last)
+        self.filled[self.slots[tasks]] = self._last
 
     def _widen(self, rows: int) -> None:
-        more = rows - self.basis.shape[2]
+        more = rows - self._rows
         if more > 0:
-            self.basis = np.pad(self.basis, ((0, 0), (0, 0), (0, more), (0, 0)))
+            self._rows = rows
+            wider = self._width() - self.store.shape[2]
+            self.store = np.pad(self.store, ((0, 0), (0, 0), (0, wider)))
             self.shrink = np.pad(self.shrink, ((0, 0), (0, 0), (0, more)))
             self.gains = np.pad(self.gains, ((0, 0), (0, 0), (0, more)))
 
@@ -101,7 +120,7 @@ class FactorPool:
         if free < n and size < self.max_slots:
             more = min(max(n - free, size), self.max_slots - size)
             self._owner = np.concatenate([self._owner, np.full(more, -1, np.int64)])
-            for name in ("_used", "rank", "basis", "shrink", "gains", "mean"):
+            for name in _PER_SLOT:
                 array = getattr(self, name)
                 blank = np.zeros((more, *array.shape[1:]), array.dtype)
                 setattr(self, name, np.concatenate([array, blank]))
@@ -110,7 +129,3 @@ class FactorPool:
             candidates = np.flatnonzero((self._owner >= 0) & (self._used < self._clock))
             oldest = candidates[np.argsort(self._used[candidates], kind="stable")][: n - free]
             self.drop(self._owner[oldest])
-
-    def is_dense(self, task: int, group: int) -> bool:
-        """Whether the task's posterior of the group is kept as a dense root."""
-        return bool(self.rank[self.slots[task], group] == DENSE)

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 SLEEP_LIMIT = -math.log(1e-16)
 """A component may sleep while its weight is surely below 1e-16 of the largest."""
 
-_SLEEP_MARGIN = 12.0
-"""It falls asleep a factor exp(12) below that, so that it need not be looked at again at once."""
+_SLEEP_MARGIN = 20.0
+"""It falls asleep a factor exp(20) below that, so that it need not be looked at again at once."""
 
 _FIRST_REFRESH = 4096
 """Rounding of incremental updates is wiped out by recomputing at this many observations, then at doublings."""
@@ -30,8 +30,6 @@ _FIRST_REFRESH = 4096
 
 class LinearPosterior(Posterior):
     """Posteriors of all awake components; sleepers are recomputed from statistics when asked for."""
-
-    statistics: LinearStatistics
 
     def __init__(
         self,
@@ -45,7 +43,6 @@ class LinearPosterior(Posterior):
         self.prior = prior
         self.statistics = statistics
         self._log_weights = log_weights
-        self._sleep = sleep
         n, roots = len(statistics), prior.roots
         n_groups = len(roots.values)
         self._pool = FactorPool(n, n_groups, prior.n_components, prior.n_features, budget)
@@ -54,8 +51,20 @@ class LinearPosterior(Posterior):
         self._highest = np.full(n, -np.inf)
         self._refresh = np.maximum(_FIRST_REFRESH, 2 * statistics.array("count"))
         self._gain = -0.5 * math.log(2 * math.pi * prior.noise_std**2)
+        margin = _SLEEP_MARGIN if sleep else math.inf
+        self._limits = np.array([SLEEP_LIMIT, margin, self._gain])
         self._lazy: Array | None = None
         self._shape = (prior.mean, roots.values, roots.starts, roots.members)
+
+    @property
+    def statistics(self) -> LinearStatistics:  # type: ignore[override]
+        """The tasks' statistics; the loops change their arrays in place."""
+        return self._statistics
+
+    @statistics.setter
+    def statistics(self, statistics: LinearStatistics) -> None:
+        self._statistics = statistics
+        self._count, self._factor = statistics.array("count"), statistics.array("factor")
 
     # -- log evidence -------------------------------------------------------------------------
 
@@ -63,9 +72,8 @@ class LinearPosterior(Posterior):
     def relative(self) -> Float[Array, "n L"]:  # type: ignore[override]
         """log p(history | s), -inf where the component sleeps; computed when first asked for."""
         if self._lazy is None:
-            count = self.statistics.array("count")
-            self._lazy = np.zeros((len(count), self.prior.n_components))
-            seen = np.flatnonzero(count)
+            self._lazy = np.zeros((len(self._count), self.prior.n_components))
+            seen = np.flatnonzero(self._count)
             wanted = np.ones((len(seen), self._asleep.shape[1]), bool)
             self._lazy[seen] = self._evidence(seen, wanted)
             self._settle(seen)
@@ -86,11 +94,11 @@ class LinearPosterior(Posterior):
         """Log evidence from the statistics; with ``keep``, posteriors go to the tasks' slots."""
         pool, out = self._pool, np.zeros((len(tasks), self.prior.n_components))
         if keep:
-            pool.make_dense()
+            pool.make_room_for_roots(tasks)
         evidence_kernels.condition(
             tasks, wanted, self.prior.noise_std, *self._shape,
-            self.statistics.array("count"), self.statistics.array("factor"), out,
-            keep, pool.slots, pool.rank, pool.basis, pool.mean,
+            self._count, self._factor, out,
+            keep, pool.slots, pool.rank, pool.store, pool.mean,
         )  # fmt: skip
         return out
 
@@ -99,7 +107,7 @@ class LinearPosterior(Posterior):
     def _admit(self, tasks: Int[Array, " m"]) -> None:
         """Every one of these distinct tasks gets its posteriors into a slot."""
         new = self._pool.admit(tasks)
-        known = new[self.statistics.array("count")[new] > 0]
+        known = new[self._count[new] > 0]
         if len(known):
             self.relative  # noqa: B018 - decides who sleeps before posteriors are made
             self._rebuild(known)
@@ -145,7 +153,7 @@ class LinearPosterior(Posterior):
 
     def _fold_long(self, tasks: Int[Array, " m"], actions: Array, outcomes: Array) -> None:
         before = self.relative
-        factor, count = self.statistics.array("factor"), self.statistics.array("count")
+        count, factor = self._count, self._factor
         order = np.argsort(tasks, kind="stable")
         distinct, first = np.unique(tasks[order], return_index=True)
         for task, rows in zip(distinct, np.split(order, first[1:]), strict=True):
@@ -162,15 +170,17 @@ class LinearPosterior(Posterior):
         pool = self._pool
         repeats = len(tasks) if len(pool.slots) == 1 else int(np.bincount(tasks, minlength=1).max())
         pool.reserve(repeats)
-        bad = kernels.observe(
+        flagged = kernels.observe(
             tasks, actions, outcomes, self.prior.noise_std**2, *self._shape,
-            self.statistics.array("count"), self.statistics.array("factor"),
-            self.relative, self._asleep,
-            pool.slots, pool.rank, pool.basis, pool.shrink, pool.gains, pool.mean,
+            self._count, self._factor, self.relative, self._asleep,
+            pool.slots, pool.filled, pool.recent,
+            pool.rank, pool.store, pool.shrink, pool.gains, pool.mean,
+            self._log_weights, self._limits, self._refresh, self._ceiling, self._highest,
         )  # fmt: skip
-        if bad >= 0:
-            self._refuse(actions, outcomes, bad)
-        self._settle(tasks)
+        if flagged < 0:
+            self._refuse(actions, outcomes, -1 - flagged)
+        if flagged:
+            self._look_at(tasks)
 
     def _refuse(self, actions: Array, outcomes: Array, index: int) -> None:
         if not np.isfinite(actions[index]).all():
@@ -183,41 +193,38 @@ class LinearPosterior(Posterior):
     # -- sleep --------------------------------------------------------------------------------
 
     def _settle(self, tasks: Int[Array, " m"]) -> None:
-        """Let negligible groups sleep, look at sleepers whose bound has risen, wipe out rounding."""
-        flagged = evidence_kernels.settle(
-            tasks, self._log_weights, SLEEP_LIMIT, _SLEEP_MARGIN if self._sleep else np.inf,
-            self._gain, self.prior.roots.starts, self.prior.roots.members,
-            self.statistics.array("count"), self._refresh,
+        """Let negligible groups sleep; look at sleepers whose bound has risen."""
+        flagged = kernels.settle(
+            tasks, self._log_weights, self._limits, self.prior.roots.starts,
+            self.prior.roots.members, self._count, self._refresh,
             self.relative, self._asleep, self._ceiling, self._highest,
         )  # fmt: skip
         if flagged:
-            for task in np.unique(tasks):
-                self._look_at(task)
+            self._look_at(tasks)
 
-    def _look_at(self, task: int) -> None:
-        count = int(self.statistics.array("count")[task])
+    def _look_at(self, tasks: Int[Array, " m"]) -> None:
+        for task in np.unique(tasks):
+            self._look_at_one(int(task))
+
+    def _look_at_one(self, task: int) -> None:
+        """Wake the sleepers of a task that may matter again; wipe out rounding when it is time."""
+        count = int(self._count[task])
         one = np.array([task])
         if count >= self._refresh[task]:
             self._refresh[task] = 2 * count
             if self._pool.slots[task] >= 0:
                 self._rebuild(one)
-        lead = (self._log_weights + self.relative[task]).max()
-        risen = self._asleep[task] & (self._ceiling[task] + count * self._gain > lead - SLEEP_LIMIT)
-        if not risen.any():
-            return
-        exact = self._log_weights + self._evidence(one, risen[None])[0]
-        best = np.maximum.reduceat(exact[self.prior.roots.members], self.prior.roots.starts[:-1])
-        lead = max(lead, best[risen].max())
-        wakes = risen & (best >= lead - SLEEP_LIMIT - _SLEEP_MARGIN)
-        self._ceiling[task, risen] = best[risen] - count * self._gain
-        self._asleep[task, wakes] = False
-        if wakes.any():
-            waking = wakes[self.prior.roots.group_of]
-            resident = self._pool.slots[task] >= 0
-            woken = self._evidence(one, wakes[None], keep=resident)[0]
-            self.relative[task, waking] = woken[waking]
-        sleeping = self._ceiling[task, self._asleep[task]]
-        self._highest[task] = sleeping.max(initial=-np.inf)
+        waking = np.zeros(self._asleep.shape[1], bool)
+        if evidence_kernels.look(
+            task, self._log_weights, self._limits, self.prior.noise_std, *self._shape,
+            self._count, self._factor, self.relative, self._asleep, self._ceiling, self._highest,
+            waking,
+        ):  # fmt: skip
+            self._asleep[task, waking] = False
+            resident = bool(self._pool.slots[task] >= 0)
+            woken = self._evidence(one, waking[None], keep=resident)[0]
+            members = waking[self.prior.roots.group_of]
+            self.relative[task, members] = woken[members]
 
     # -- what decisions and readers need ------------------------------------------------------
 
@@ -231,18 +238,22 @@ class LinearPosterior(Posterior):
         self, tasks: Int[Array, " m"], latent: Int[Array, " m"], x: Float[Array, "m p"]
     ) -> Float[Array, "m p"]:
         """Standard normals to parameters, in place; zeros to means."""
-        pool = self._pool
-        for part in self._chunks(tasks) if not pool.everyone else (slice(None),):
-            if not pool.everyone:
-                self._admit(np.unique(tasks[part]))
+        if self._pool.everyone:
+            self._move(tasks, latent, x)
+            return x
+        for part in self._chunks(tasks):
+            self._admit(np.unique(tasks[part]))
             moved = x[part]
-            kernels.sample(
-                tasks[part], latent[part], self.prior.roots.group_of, self.prior.mean,
-                self.prior.roots.values,
-                pool.slots, pool.rank, pool.basis, pool.shrink, pool.gains, pool.mean, moved,
-            )  # fmt: skip
+            self._move(tasks[part], latent[part], moved)
             x[part] = moved
         return x
+
+    def _move(self, tasks: Int[Array, " m"], latent: Int[Array, " m"], x: Array) -> None:
+        pool, roots = self._pool, self.prior.roots
+        kernels.sample(
+            tasks, latent, roots.group_of, self.prior.mean, roots.values,
+            pool.slots, pool.rank, pool.store, pool.shrink, pool.gains, pool.mean, x,
+        )  # fmt: skip
 
     def component_means(self, tasks: Int[Array, " m"]) -> Float[Array, "m L p"]:
         """E[theta | history, s], sleepers recomputed."""
@@ -262,15 +273,17 @@ class LinearPosterior(Posterior):
     def _exact(self, task: int) -> tuple[Float[Array, "L p"], Float[Array, "L p p"]]:
         """Means and covariances of every component from the statistics of one task."""
         n_groups, d = self._asleep.shape[1], self.prior.n_features
-        mean, basis = np.zeros((1, self.prior.n_components, d)), np.zeros((1, n_groups, d, d))
+        mean = np.zeros((1, self.prior.n_components, d))
+        store = np.zeros((1, n_groups, d * (d + 1) // 2))
         evidence_kernels.condition(
             np.zeros(1, np.int64), np.ones((1, n_groups), bool), self.prior.noise_std, *self._shape,
-            self.statistics.array("count")[task : task + 1],
-            self.statistics.array("factor")[task : task + 1],
+            self._count[task : task + 1], self._factor[task : task + 1],
             np.zeros((1, self.prior.n_components)),
-            True, np.zeros(1, np.int64), np.zeros((1, n_groups), np.int64), basis, mean,
+            True, np.zeros(1, np.int64), np.zeros((1, n_groups), np.int64), store, mean,
         )  # fmt: skip
-        covariance = basis[0] @ np.swapaxes(basis[0], 1, 2)
+        roots = np.zeros((n_groups, d, d))
+        roots[:, *np.triu_indices(d)] = store[0]
+        covariance = np.swapaxes(roots, 1, 2) @ roots
         return mean[0], covariance[self.prior.roots.group_of]
 
     def family(self, task: int) -> LinearGaussian:

@@ -41,6 +41,7 @@ class MixturePrior:
             raise ParameterError(f"arm_names need a family with arms, got {family!r}")
         self.arm_names = checks.name_list(arm_names, family.n_arms or 0, "arm_names")
         self._retired = np.zeros(family.n_arms or 0, bool)
+        self._n_retired = 0
         with np.errstate(divide="ignore"):
             self.log_weights: Float[Array, " L"] = np.log(self.weights)
 
@@ -57,7 +58,7 @@ class MixturePrior:
             lines.append(f"  {s}: weight {self.weights[s]:.4g}{name}")
         if shown < self.n_components:
             lines.append(f"  ... and {self.n_components - shown} more")
-        if self.retired.any():
+        if self.has_retired:
             labels = [self.arm_names[k] if self.arm_names else str(k) for k in np.flatnonzero(self.retired)]
             lines.append(f"  retired arms: {', '.join(labels)}")
         return "\n".join(lines)
@@ -114,17 +115,16 @@ class MixturePrior:
         joined = self.family.with_arms(family)
         names = [*(self.arm_names or ()), *arm_names] if arm_names is not None else None
         prior = MixturePrior(joined, self.weights, self.names, names)
-        prior._retired[: len(self._retired)] = self._retired
-        return prior
+        return prior._retire(self._retired)
 
     def retire_arms(self, arms: Sequence[int | str]) -> MixturePrior:
         """Arms that no agent takes any more; what was observed of them still counts."""
-        prior = self._with(self.family, self.weights, self.names)
+        retired = self._retired.copy()
         for arm in arms:
-            prior._retired[self.arm_index(arm)] = True
-        if prior._retired.all():
+            retired[self.arm_index(arm)] = True
+        if retired.all():
             raise ParameterError("all arms would be retired: at least one must remain")
-        return prior
+        return self._with(self.family, self.weights, self.names)._retire(retired)
 
     @property
     def retired(self) -> Bool[Array, " K"]:
@@ -132,6 +132,11 @@ class MixturePrior:
         view = self._retired[:]
         view.flags.writeable = False
         return view
+
+    @property
+    def has_retired(self) -> bool:
+        """Whether any arm is retired."""
+        return self._n_retired > 0
 
     def arm_index(self, arm: int | str) -> int:
         """The index of an arm given by index or by name."""
@@ -150,9 +155,13 @@ class MixturePrior:
     def _with(
         self, family: Family, weights: ArrayLike | None, names: Sequence[str] | None
     ) -> MixturePrior:
-        prior = MixturePrior(family, weights, names, self.arm_names)
-        prior._retired[:] = self._retired
-        return prior
+        return MixturePrior(family, weights, names, self.arm_names)._retire(self._retired)
+
+    def _retire(self, retired: Bool[Array, " k"]) -> MixturePrior:
+        """Set the retired arms of a prior that nobody else holds yet."""
+        self._retired[: len(retired)] = retired
+        self._n_retired = int(self._retired.sum())
+        return self
 
     # -- files --------------------------------------------------------------------------------
 

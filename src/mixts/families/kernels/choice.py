@@ -36,13 +36,14 @@ def draw_latent(
 
 
 @njit(cache=True)
-def take_best(scores: Array, mask: Array, best: Array, ties: Array) -> int:
-    """The available action of the largest score in each row, and how many share it.
+def take_best(scores: Array, mask: Array, best: Array) -> int:
+    """The first available action of the largest score in each row.
 
-    Returns -1, or the first row with an available score that is not finite. An empty mask (no rows) means
-    that every action is available.
+    Returns 0, or 1 if some row has ties, or -1 - i if row i has an available score that is not finite. An
+    empty mask (no rows) means that every action is available.
     """
     masked = len(mask) > 0
+    ties = 0
     for i in range(scores.shape[0]):
         top, where, same = -np.inf, -1, 0
         for k in range(scores.shape[1]):
@@ -50,11 +51,12 @@ def take_best(scores: Array, mask: Array, best: Array, ties: Array) -> int:
                 continue
             score = scores[i, k]
             if not math.isfinite(score):
-                return i
+                return -1 - i
             if score > top:
                 top, where, same = score, k, 1
             elif score == top:
                 same += 1
         best[i] = where
-        ties[i] = same
-    return -1
+        if same > 1:
+            ties = 1
+    return ties

@@ -1,9 +1,10 @@
 """Compiled loops of the linear-Gaussian family that start from statistics: evidence and posterior.
 
-With the task's triangle ``[[R, z], [0, r]]`` and a prior root C, the QR factorisation of
-``[[I, 0], [R C / sigma, (z - R theta_0) / sigma]]`` gives everything: the triangle G' with
-``log det M = 2 sum log |diag|``, the residual q of the last column, the posterior root ``C G'^-1`` and mean. The
-identity on top is exploited: a Householder reflection of column k touches row k of the top and the block below.
+With the task's triangle ``[[R, z], [0, r]]`` and a prior root C, the orthogonal factorisation of
+``[[I, 0], [R C / sigma, (z - R theta_0) / sigma]]`` gives everything: a lower triangle T with
+``log det M = 2 sum log |diag|``, ``M = T'T = I + C'R'R C / sigma^2``; the residual q of the last column; the posterior root ``C T^-1``,
+lower triangular again because the columns are eliminated from the last to the first; and the mean. The identity on top is
+exploited: a reflection of column k touches row k of the top and the block below.
 """
 
 from __future__ import annotations
@@ -13,41 +14,47 @@ import math
 import numpy as np
 from numba import njit
 
-from mixts.families.kernels.linear import _SUMS, DENSE, _apply, _dot
+from mixts.families.kernels.linear import LOG_2PI, MATURE, SUMS, apply_root, column, dot
 from mixts.typing import Array
 
-_LOG_2PI = math.log(2 * math.pi)
+# Beyond these, squares lose the digits that a screening needs.
+_LARGE_GRAM = 1e7
+_LARGE_SQUARES = 1e9
 
 
-@njit(cache=True, fastmath=_SUMS)
-def _load(
-    factor: Array, noise_std: float, prior_mean: Array, root: Array, members: Array, below: Array
+@njit(cache=True, fastmath=SUMS)
+def _residuals(
+    factor: Array, noise_std: float, prior_mean: Array, members: Array, below: Array
 ) -> None:
-    """below = [R C, z - R theta_0 for each member] / sigma, (d, d + members)."""
+    """The columns (z - R theta_0) / sigma of each member, beside the first d."""
     d = prior_mean.shape[1]
-    below[:] = 0.0
     for i in range(d):
-        line = below[i]
-        for k in range(i, d):
-            x = factor[i, k] / noise_std
-            if x != 0.0:
-                if root.shape[0] == 1:
-                    line[k] += x * root[0, k]
-                else:
-                    for j in range(k + 1):
-                        line[j] += x * root[k, j]
         for j in range(len(members)):
-            fitted = _dot(factor[i, i:d], prior_mean[members[j], i:], d - i)
-            line[d + j] = (factor[i, d] - fitted) / noise_std
+            fitted = dot(factor[i, i:d], prior_mean[members[j], i:], d - i)
+            below[i, d + j] = (factor[i, d] - fitted) / noise_std
 
 
-@njit(cache=True, fastmath=_SUMS)
+@njit(cache=True, fastmath=SUMS)
+def _load(factor: Array, noise_std: float, root: Array, below: Array) -> None:
+    """The first d columns, R C / sigma."""
+    d = len(below)
+    for i in range(d):
+        for j in range(d):
+            if len(root) > d or d == 1:
+                first = max(i, j)
+                tail = root[column(j, d) + first - j :]
+                below[i, j] = dot(factor[i, first:], tail, d - first) / noise_std
+            else:
+                below[i, j] = factor[i, j] * root[j] / noise_std if j >= i else 0.0
+
+
+@njit(cache=True, fastmath=SUMS)
 def _eliminate(below: Array, top: Array) -> float:
-    """Householder QR of [[I, 0], [below]]; fills the triangle ``top``; returns ln |det|."""
+    """Reflect [[I, 0], [below]] to a lower triangle, ``top``; returns ln det T."""
     d, width = below.shape
     log_det = 0.0
     sums = np.empty(width)
-    for k in range(d):
+    for k in range(d - 1, -1, -1):
         square = 0.0
         for i in range(d):
             square += below[i, k] * below[i, k]
@@ -56,52 +63,80 @@ def _eliminate(below: Array, top: Array) -> float:
         # The reflection maps (1, b) to (-norm, 0); its vector is (1 + norm, b).
         head = 1.0 + norm
         scale = 1.0 / (norm * head)
-        sums[k + 1 :] = 0.0
+        sums[:] = 0.0
         for i in range(d):
-            b = below[i, k]
+            b, line = below[i, k], below[i]
             if b != 0.0:
-                for j in range(k + 1, width):
-                    sums[j] += b * below[i, j]
-        top[k, :k] = 0.0
-        top[k, k] = norm
-        for j in range(k + 1, width):
+                for j in range(k):
+                    sums[j] += b * line[j]
+                for j in range(d, width):
+                    sums[j] += b * line[j]
+        for j in range(width):
             top[k, j] = scale * head * sums[j]
+        top[k, k] = norm
         for i in range(d):
-            b = below[i, k] * scale
+            b, line = below[i, k] * scale, below[i]
             if b != 0.0:
-                for j in range(k + 1, width):
-                    below[i, j] -= b * sums[j]
+                for j in range(k):
+                    line[j] -= b * sums[j]
+                for j in range(d, width):
+                    line[j] -= b * sums[j]
     return log_det
 
 
-@njit(cache=True, fastmath=_SUMS)
+@njit(cache=True, fastmath=SUMS)
 def _keep(
-    root: Array, prior_mean: Array, members: Array, top: Array, dense: Array, mean: Array
+    root: Array, prior_mean: Array, members: Array, top: Array, store: Array, mean: Array
 ) -> None:
-    """dense = C G'^-1 and each member's mean theta_0 + C G'^-1 g."""
+    """store = C T^-1, packed, and each member's mean theta_0 + C T^-1 g."""
     d = prior_mean.shape[1]
     x = np.empty(d)
     for j in range(len(members)):
         s = members[j]
-        for i in range(d - 1, -1, -1):
-            x[i] = (top[i, d + j] - _dot(top[i, i + 1 : d], x[i + 1 :], d - i - 1)) / top[i, i]
-        _apply(root, x, x)
+        for i in range(d):
+            x[i] = (top[i, d + j] - dot(top[i], x, i)) / top[i, i]
+        apply_root(root, x)
         for i in range(d):
             mean[s, i] = prior_mean[s, i] + x[i]
     for k in range(d):
-        line = dense[k]
-        line[:] = 0.0
-        if root.shape[0] == 1:
-            line[k] = root[0, k]
+        # Row k of C, then x T = row by back substitution, a row of T at a time.
+        x[:] = 0.0
+        if len(root) > d or d == 1:
+            for j in range(k + 1):
+                x[j] = root[column(j, d) + k - j]
         else:
-            line[: k + 1] = root[k, : k + 1]
-        # Forward substitution of x G' = line, a row of G' at a time.
-        for i in range(d):
-            x_i = line[i] / top[i, i]
-            line[i] = x_i
-            if x_i != 0.0:
-                for j in range(i + 1, d):
-                    line[j] -= x_i * top[i, j]
+            x[k] = root[k]
+        for i in range(k, -1, -1):
+            x[i] /= top[i, i]
+            for j in range(i):
+                x[j] -= x[i] * top[i, j]
+        for j in range(k + 1):
+            store[column(j, d) + k - j] = x[j]
+
+
+@njit(cache=True)
+def _shared(count: int, factor: Array, noise_std: float) -> float:
+    """The part of the log evidence that all components share."""
+    d = len(factor) - 1
+    rest = factor[d, d] / noise_std
+    return -0.5 * (count * (LOG_2PI + 2.0 * math.log(noise_std)) + rest * rest)
+
+
+@njit(cache=True)
+def _condition_one(
+    count: int, factor: Array, noise_std: float, prior_mean: Array, root: Array, members: Array,
+    below: Array, top: Array, out: Array,
+) -> None:  # fmt: skip
+    d = prior_mean.shape[1]
+    _load(factor, noise_std, root, below)
+    _residuals(factor, noise_std, prior_mean, members, below)
+    log_det = _eliminate(below, top)
+    shared = _shared(count, factor, noise_std)
+    for j in range(len(members)):
+        q = 0.0
+        for k in range(d):
+            q += below[k, d + j] * below[k, d + j]
+        out[members[j]] = shared - log_det - 0.5 * q
 
 
 @njit(cache=True)
@@ -109,7 +144,7 @@ def condition(
     tasks: Array, wanted: Array, noise_std: float,
     prior_mean: Array, roots: Array, starts: Array, members: Array,
     count: Array, factor: Array, out: Array,
-    keep: bool, slots: Array, rank: Array, basis: Array, mean: Array,
+    keep: bool, slots: Array, rank: Array, store: Array, mean: Array,
 ) -> None:  # fmt: skip
     """Log evidence (m, L) of tasks for the wanted (m, G) groups; with ``keep`` their posteriors too."""
     d = prior_mean.shape[1]
@@ -118,52 +153,100 @@ def condition(
         below = np.empty((d, d + len(inside)))
         top = np.empty((d, d + len(inside)))
         for i in range(len(tasks)):
-            if not wanted[i, g]:
-                continue
-            t = tasks[i]
-            _load(factor[t], noise_std, prior_mean, roots[g], inside, below)
-            log_det = _eliminate(below, top)
-            rest = factor[t, d, d] / noise_std
-            shared = -0.5 * count[t] * (_LOG_2PI + 2.0 * math.log(noise_std)) - 0.5 * rest * rest
-            for j in range(len(inside)):
-                q = 0.0
-                for k in range(d):
-                    q += below[k, d + j] * below[k, d + j]
-                out[i, inside[j]] = shared - log_det - 0.5 * q
-            if keep:
-                p = slots[t]
-                _keep(roots[g], prior_mean, inside, top, basis[p, g], mean[p])
-                rank[p, g] = DENSE
+            if wanted[i, g]:
+                t = tasks[i]
+                _condition_one(
+                    count[t], factor[t], noise_std, prior_mean, roots[g], inside,
+                    below, top, out[i],
+                )  # fmt: skip
+                if keep:
+                    p = slots[t]
+                    _keep(roots[g], prior_mean, inside, top, store[p, g], mean[p])
+                    rank[p, g] = MATURE
 
 
 @njit(cache=True)
-def settle(
-    tasks: Array, log_weights: Array, limit: float, margin: float, gain: float,
-    starts: Array, members: Array, count: Array, refresh: Array,
-    relative: Array, asleep: Array, ceiling: Array, highest: Array,
-) -> int:  # fmt: skip
-    """Put negligible groups to sleep; how many of the tasks need to look at sleepers or refresh.
+def _screen(
+    count: int, factor: Array, noise_std: float, prior_mean: Array, root: Array, members: Array,
+    below: Array, out: Array,
+) -> bool:  # fmt: skip
+    """Log evidence by a Cholesky factorisation of M: quick, and exact enough to go on sleeping.
 
-    ``ceiling[t, g] + count * gain`` is an upper bound of a sleeping group's log weight, ``highest[t]`` the
-    largest ceiling of the task's sleepers.
+    False where M or the residuals are so large that squaring them would lose too many digits.
     """
-    flagged = 0
-    for t in tasks:
-        lead = -np.inf
-        for s in range(len(log_weights)):
-            lead = max(lead, log_weights[s] + relative[t, s])
-        for g in range(len(starts) - 1):
-            if asleep[t, g]:
-                continue
-            best = -np.inf
-            for s in members[starts[g] : starts[g + 1]]:
-                best = max(best, log_weights[s] + relative[t, s])
-            if best < lead - limit - margin:
-                asleep[t, g] = True
-                ceiling[t, g] = best - count[t] * gain
-                highest[t] = max(highest[t], ceiling[t, g])
-                for s in members[starts[g] : starts[g + 1]]:
-                    relative[t, s] = -np.inf
-        if highest[t] + count[t] * gain > lead - limit or count[t] >= refresh[t]:
-            flagged += 1
-    return flagged
+    d = prior_mean.shape[1]
+    _residuals(factor, noise_std, prior_mean, members, below)
+    prior_root = np.zeros((d, d))
+    for j in range(d):
+        if len(root) > d or d == 1:
+            start = column(j, d)
+            for k in range(j, d):
+                prior_root[k, j] = root[start + k - j] / noise_std
+        else:
+            prior_root[j, j] = root[j] / noise_std
+    block = np.dot(factor[:d, :d].copy(), prior_root)
+    gram = np.dot(block.T, block)
+    for j in range(d):
+        gram[j, j] += 1.0
+        if gram[j, j] > _LARGE_GRAM:
+            return False
+    lower = np.linalg.cholesky(gram)
+    log_det = 0.0
+    for j in range(d):
+        log_det += math.log(lower[j, j])
+    shared = _shared(count, factor, noise_std)
+    for j in range(len(members)):
+        w = below[:, d + j].copy()
+        squares = dot(w, w, d)
+        if squares > _LARGE_SQUARES:
+            return False
+        x = np.dot(block.T, w)
+        for i in range(d):
+            x[i] = (x[i] - dot(lower[i], x, i)) / lower[i, i]
+        out[members[j]] = shared - log_det - 0.5 * (squares - dot(x, x, d))
+    return True
+
+
+@njit(cache=True)
+def look(
+    task: int, log_weights: Array, limits: Array, noise_std: float,
+    prior_mean: Array, roots: Array, starts: Array, members: Array,
+    count: Array, factor: Array, relative: Array, asleep: Array, ceiling: Array, highest: Array,
+    waking: Array,
+) -> bool:  # fmt: skip
+    """Compute the evidence of sleepers whose bound has risen; who must wake is set in ``waking`` (G,)."""
+    limit, margin, gain = limits
+    d = prior_mean.shape[1]
+    n_groups = len(starts) - 1
+    lead = -np.inf
+    for s in range(len(log_weights)):
+        lead = max(lead, log_weights[s] + relative[task, s])
+    out = np.empty(len(log_weights))
+    any_wakes = False
+    for g in range(n_groups):
+        risen = asleep[task, g] and ceiling[task, g] + count[task] * gain > lead - limit
+        waking[g] = False
+        if not risen:
+            continue
+        inside = members[starts[g] : starts[g + 1]]
+        below = np.empty((d, d + len(inside)))
+        quick = _screen(
+            count[task], factor[task], noise_std, prior_mean, roots[g], inside, below, out
+        )
+        if not quick:
+            top = np.empty((d, d + len(inside)))
+            _condition_one(
+                count[task], factor[task], noise_std, prior_mean, roots[g], inside, below, top, out
+            )
+        best = -np.inf
+        for s in inside:
+            best = max(best, log_weights[s] + out[s])
+        ceiling[task, g] = best - count[task] * gain
+        # A nap of a few rounds would cost more than it saves.
+        waking[g] = best > lead - limit - 0.25 * margin
+        any_wakes = any_wakes or waking[g]
+    highest[task] = -np.inf
+    for g in range(n_groups):
+        if asleep[task, g] and not waking[g]:
+            highest[task] = max(highest[task], ceiling[task, g])
+    return any_wakes

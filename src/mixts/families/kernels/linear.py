@@ -1,16 +1,18 @@
-"""Compiled loops of the linear-Gaussian family.
+"""Compiled loops of the linear-Gaussian family: absorb one observation after the other, and sample.
 
-A component's prior is ``theta = theta_0 + C x`` with x standard normal and C lower triangular (or diagonal,
-then one row). Components with the same covariance form a *group* and share all work that does not depend on
-the mean: ``members[starts[g]:starts[g + 1]]`` are the components of group g.
+A component's prior is ``theta = theta_0 + C x`` with x standard normal and C lower triangular. Roots are stored by
+columns, packed: column k is the d - k entries from the diagonal down, at ``column(k, d)``; a diagonal root
+is only its diagonal. Components with the same covariance form a *group* and share all work that
+does not depend on the mean: ``members[starts[g]:starts[g + 1]]`` are the components of group g.
 
-The posterior of x given j observations is kept in one of two forms:
+The posterior of a task and a group is kept in one of two forms, in the same memory:
 
-- *young* (rank j < d): Potter's updates as a product ``H = F_1 ... F_j``, ``F_i = I - shrink_i v_i v_i'``, acting on
-  the shared prior root, and gains ``c_i = e_i / alpha_i``. With ``u = C'a`` one sweep of ``dot_i = v_i'u``,
-  ``u -= shrink_i dot_i v_i`` gives the new v, and the predicted mean ``a'theta_0 + sum_i c_i dot_i`` for free.
-  A new task costs nothing but its own observations, and the prior root is read, never written.
-- *dense* (rank -1): the root ``C H`` and the mean themselves, updated by Potter's rule.
+- *young* (rank j, up to about d / 2): Potter's updates as a product ``H = F_1 ... F_j``,
+  ``F_i = I - shrink_i v_i v_i'``, acting on the shared prior root, and gains ``c_i = e_i / alpha_i``. With ``u = C'a`` one
+  sweep of ``dot_i = v_i'u``, ``u -= shrink_i dot_i v_i`` gives the new v, and the predicted mean
+  ``a'theta_0 + sum_i c_i dot_i`` for free. The prior root is read, never written.
+- *mature*: the packed root itself, updated in place by Carlson's triangular form of the same step,
+  and the mean.
 """
 
 from __future__ import annotations
@@ -23,49 +25,75 @@ from numba import njit
 from mixts.typing import Array
 
 # Sums may be reordered so that they vectorise; NaN and infinity keep their meaning.
-_SUMS = {"reassoc", "contract", "nsz"}
-_LOG_2PI = math.log(2 * math.pi)
-DENSE = -1
+SUMS = {"reassoc", "contract", "nsz"}
+LOG_2PI = math.log(2 * math.pi)
+MATURE = -1
 
 
-@njit(cache=True, fastmath=_SUMS, inline="never")
-def _dot(x: Array, y: Array, n: int) -> float:
+@njit(cache=True, fastmath=SUMS)
+def dot(x: Array, y: Array, n: int) -> float:
+    """x'y over the first n entries."""
     total = 0.0
     for i in range(n):
         total += x[i] * y[i]
     return total
 
 
-@njit(cache=True, fastmath=_SUMS)
-def _apply_transpose(root: Array, a: Array, out: Array) -> None:
-    """out = C'a."""
+@njit(cache=True)
+def column(k: int, d: int) -> int:
+    """Where column k of a packed root starts."""
+    return k * d - k * (k - 1) // 2
+
+
+@njit(cache=True, fastmath=SUMS)
+def _project(root: Array, a: Array, low: int, high: int, out: Array) -> None:
+    """out = C'a, where only the entries low to high of a differ from zero."""
     d = len(a)
-    if root.shape[0] == 1:
+    if len(root) == d:
         for i in range(d):
-            out[i] = root[0, i] * a[i]
+            out[i] = root[i] * a[i]
         return
-    out[:] = 0.0
+    start = 0
     for k in range(d):
-        x = a[k]
-        if x != 0.0:
-            row = root[k]
-            for i in range(k + 1):
-                out[i] += x * row[i]
+        if k < low:
+            out[k] = dot(root[start + low - k :], a[low:], high - low)
+        elif k < high:
+            out[k] = dot(root[start:], a[k:], high - k)
+        else:
+            out[k] = 0.0
+        start += d - k
 
 
-@njit(cache=True, fastmath=_SUMS)
-def _apply(root: Array, x: Array, out: Array) -> None:
-    """out = C x; x and out may be the same array."""
+@njit(cache=True, fastmath=SUMS)
+def apply_root(root: Array, x: Array) -> None:
+    """x becomes C x."""
     d = len(x)
-    if root.shape[0] == 1:
+    if len(root) == d:
         for i in range(d):
-            out[i] = root[0, i] * x[i]
+            x[i] *= root[i]
         return
+    start = len(root)
     for k in range(d - 1, -1, -1):
-        out[k] = _dot(root[k], x, k + 1)
+        start -= d - k
+        # Columns from the last on: x[k] is still its own when column k needs it.
+        below, tail, value = root[start:], x[k:], x[k]
+        tail[0] = value * below[0]
+        for i in range(1, d - k):
+            tail[i] += value * below[i]
 
 
-@njit(cache=True, fastmath=_SUMS)
+@njit(cache=True)
+def _copy_root(root: Array, d: int, packed: Array) -> None:
+    """The root as a packed triangle, also where it is diagonal."""
+    if len(root) > d or d == 1:
+        packed[:] = root
+    else:
+        packed[:] = 0.0
+        for k in range(d):
+            packed[column(k, d)] = root[k]
+
+
+@njit(cache=True, fastmath=SUMS)
 def fold(factor: Array, row: Array) -> None:
     """Rotate one row [a', y] into a task's triangle by Givens rotations; destroys the row."""
     size = len(row)
@@ -83,107 +111,113 @@ def fold(factor: Array, row: Array) -> None:
                 row[j] = c * r - s * f
 
 
-@njit(cache=True, fastmath=_SUMS)
-def _unwind(basis: Array, shrink: Array, gains: Array, rank: int, x: Array) -> None:
+@njit(cache=True, fastmath=SUMS)
+def _unwind(store: Array, shrink: Array, gains: Array, rank: int, x: Array) -> None:
     """x = H x + m, the whitened mean m = sum_i c_i F_1 ... F_{i-1} v_i, in one backward sweep."""
     d = len(x)
     for i in range(rank - 1, -1, -1):
-        v = basis[i]
-        step = gains[i] - shrink[i] * _dot(v, x, d)
+        v = store[i * d : (i + 1) * d]
+        step = gains[i] - shrink[i] * dot(v, x, d)
         for k in range(d):
             x[k] += step * v[k]
 
 
-@njit(cache=True, fastmath=_SUMS)
-def _densify(
-    root: Array, prior_mean: Array, members: Array, basis: Array, shrink: Array, gains: Array,
-    mean: Array, rank: int,
-) -> None:  # fmt: skip
-    """From young to dense: basis becomes the root C F_1 ... F_rank, mean the components' means."""
-    d = prior_mean.shape[1]
-    x = np.empty(d)
-    for s in members:
-        x[:] = 0.0
-        _unwind(basis, shrink, gains[s], rank, x)
-        _apply(root, x, x)
-        for k in range(d):
-            mean[s, k] = prior_mean[s, k] + x[k]
-    dense = np.zeros((d, d))
-    for k in range(d):
-        line = dense[k]
-        if root.shape[0] == 1:
-            line[k] = root[0, k]
-        else:
-            line[: k + 1] = root[k, : k + 1]
-        for i in range(rank):
-            v = basis[i]
-            step = shrink[i] * _dot(line, v, d)
-            for j in range(d):
-                line[j] -= step * v[j]
-    basis[:d] = dense
-
-
-@njit(cache=True, fastmath=_SUMS)
+@njit(cache=True, fastmath=SUMS)
 def _observe_young(
-    a: Array, y: float, noise: float, root: Array, prior_mean: Array, members: Array,
-    basis: Array, shrink: Array, gains: Array, rank: int, relative: Array, dots: Array,
+    a: Array, y: float, low: int, high: int, noise: float, root: Array, prior_mean: Array,
+    members: Array, store: Array, shrink: Array, gains: Array, rank: int, relative: Array,
+    dots: Array,
 ) -> None:  # fmt: skip
     d = len(a)
-    u = basis[rank]
-    _apply_transpose(root, a, u)
+    u = store[rank * d : (rank + 1) * d]
+    _project(root, a, low, high, u)
     for i in range(rank):
-        v = basis[i]
-        dots[i] = _dot(v, u, d)
+        v = store[i * d : (i + 1) * d]
+        dots[i] = dot(v, u, d)
         step = shrink[i] * dots[i]
         for k in range(d):
             u[k] -= step * v[k]
-    alpha = _dot(u, u, d) + noise
+    alpha = dot(u, u, d) + noise
     shrink[rank] = 1.0 / (alpha + math.sqrt(alpha * noise))
-    log_alpha = _LOG_2PI + math.log(alpha)
+    log_alpha = LOG_2PI + math.log(alpha)
     for s in members:
-        error = y - _dot(a, prior_mean[s], d) - _dot(dots, gains[s], rank)
+        error = y - dot(a[low:], prior_mean[s, low:], high - low) - dot(dots, gains[s], rank)
         relative[s] -= 0.5 * (log_alpha + error * error / alpha)
         gains[s, rank] = error / alpha
 
 
-@njit(cache=True, fastmath=_SUMS)
-def _observe_dense(
-    a: Array, y: float, noise: float, members: Array, root: Array, mean: Array, relative: Array,
-    v: Array, w: Array,
-) -> None:  # fmt: skip
-    """Potter's square-root update: no covariance is ever subtracted."""
+@njit(cache=True, fastmath=SUMS)
+def _carlson(
+    root: Array, a: Array, low: int, high: int, noise: float, reach: Array, work: Array
+) -> float:
+    """Update a packed root by one observation; reach = C C'a, returns alpha.
+
+    With alpha_k the noise plus the squares of v = C'a from the last entry to k, column k becomes
+    ``(alpha_{k+1} column - v_k sum_{j>k} v_j column_j) / sqrt(alpha_k alpha_{k+1})``: triangular as before.
+    """
     d = len(a)
-    v[:] = 0.0
+    v, keep, move = work[0], work[1], work[2]
+    _project(root, a, low, high, v)
+    alpha = noise
+    for k in range(d - 1, -1, -1):
+        keep[k] = alpha
+        alpha += v[k] * v[k]
+        move[k] = alpha
     for k in range(d):
-        x = a[k]
-        line = root[k]
-        for i in range(d):
-            v[i] += x * line[i]
-    alpha = _dot(v, v, d) + noise
-    shrink = 1.0 / (alpha + math.sqrt(alpha * noise))
-    for k in range(d):
-        line = root[k]
-        w[k] = _dot(line, v, d)
-        step = shrink * w[k]
-        for i in range(d):
-            line[i] -= step * v[i]
-    log_alpha = _LOG_2PI + math.log(alpha)
+        scale = math.sqrt(keep[k] * move[k])
+        keep[k] = keep[k] / scale
+        move[k] = v[k] / scale
+    reach[:] = 0.0
+    start = len(root)
+    for k in range(d - 1, -1, -1):
+        n = d - k
+        start -= n
+        line, tail = root[start : start + n], reach[k:]
+        x, y, z = keep[k], move[k], v[k]
+        for i in range(n):
+            entry, past = line[i], tail[i]
+            line[i] = entry * x - past * y
+            tail[i] = past + entry * z
+    return alpha
+
+
+@njit(cache=True, fastmath=SUMS)
+def _observe_mature(
+    a: Array, y: float, low: int, high: int, noise: float, members: Array, root: Array,
+    mean: Array, relative: Array, reach: Array, work: Array,
+) -> None:  # fmt: skip
+    d = len(a)
+    alpha = _carlson(root, a, low, high, noise, reach, work)
+    log_alpha = LOG_2PI + math.log(alpha)
     for s in members:
-        error = y - _dot(a, mean[s], d)
+        error = y - dot(a[low:], mean[s, low:], high - low)
         relative[s] -= 0.5 * (log_alpha + error * error / alpha)
         step = error / alpha
         for k in range(d):
-            mean[s, k] += step * w[k]
+            mean[s, k] += step * reach[k]
 
 
 @njit(cache=True)
-def observe(
-    tasks: Array, features: Array, outcomes: Array, noise: float,
-    prior_mean: Array, roots: Array, starts: Array, members: Array,
-    count: Array, factor: Array, relative: Array, asleep: Array,
-    slots: Array, rank: Array, basis: Array, shrink: Array, gains: Array, mean: Array,
-) -> int:  # fmt: skip
-    """Absorb observations into statistics and every awake posterior; -1, or the first bad index."""
+def _mature(
+    root: Array, prior_mean: Array, members: Array, recent: Array, noise: float,
+    store: Array, mean: Array, unused: Array, reach: Array, work: Array,
+) -> None:  # fmt: skip
+    """From young to mature: absorb the task's first observations again, in the other form."""
+    d = prior_mean.shape[1]
+    packed = store[: d * (d + 1) // 2]
+    _copy_root(root, d, packed)
+    for s in members:
+        mean[s] = prior_mean[s]
+    for i in range(len(recent)):
+        a, y = recent[i, :d], recent[i, d]
+        _observe_mature(a, y, 0, d, noise, members, packed, mean, unused, reach, work)
+
+
+@njit(cache=True)
+def _check_and_keep(
+    tasks: Array, features: Array, outcomes: Array, slots: Array, filled: Array, recent: Array
+) -> int:
+    """The first observation that is not finite, or -1 after noting young tasks' observations."""
     m, d = features.shape
     for i in range(m):
         total = outcomes[i]
@@ -191,7 +225,75 @@ def observe(
             total += abs(features[i, k])
         if not math.isfinite(total):
             return i
-    dots, v, w = np.empty(d), np.empty(d), np.empty(d)
+    for i in range(m):
+        p = slots[tasks[i]]
+        if filled[p] < recent.shape[1]:
+            recent[p, filled[p], :d] = features[i]
+            recent[p, filled[p], d] = outcomes[i]
+            filled[p] += 1
+    return -1
+
+
+@njit(cache=True)
+def settle(
+    tasks: Array, log_weights: Array, limits: Array, starts: Array, members: Array,
+    count: Array, refresh: Array, relative: Array, asleep: Array, ceiling: Array, highest: Array,
+) -> int:  # fmt: skip
+    """Put negligible groups to sleep; how many of the tasks need another look at theirs.
+
+    ``limits`` are: how far below the leader a group must surely be to go on sleeping; how much further to
+    fall asleep; and the most that one observation can add to a log evidence. ``ceiling[t, g] + count * gain`` is an
+    upper bound of a sleeping group's log weight, ``highest[t]`` the largest ceiling of the task's sleepers.
+    """
+    limit, margin, gain = limits
+    flagged = 0
+    for t in tasks:
+        lead = -np.inf
+        for s in range(len(log_weights)):
+            lead = max(lead, log_weights[s] + relative[t, s])
+        for g in range(len(starts) - 1):
+            if asleep[t, g]:
+                continue
+            best = -np.inf
+            for s in members[starts[g] : starts[g + 1]]:
+                best = max(best, log_weights[s] + relative[t, s])
+            if best < lead - limit - margin:
+                asleep[t, g] = True
+                ceiling[t, g] = best - count[t] * gain
+                highest[t] = max(highest[t], ceiling[t, g])
+                for s in members[starts[g] : starts[g + 1]]:
+                    relative[t, s] = -np.inf
+        if highest[t] + count[t] * gain > lead - limit or count[t] >= refresh[t]:
+            flagged += 1
+    return flagged
+
+
+@njit(cache=True)
+def observe(
+    tasks: Array, features: Array, outcomes: Array, noise: float,
+    prior_mean: Array, roots: Array, starts: Array, members: Array,
+    count: Array, factor: Array, relative: Array, asleep: Array,
+    slots: Array, filled: Array, recent: Array,
+    rank: Array, store: Array, shrink: Array, gains: Array, mean: Array,
+    log_weights: Array, limits: Array, refresh: Array, ceiling: Array, highest: Array,
+) -> int:  # fmt: skip
+    """Absorb observations into statistics and every awake posterior, then ``settle``.
+
+    Returns how many tasks need another look, or -1 - i if observation i is bad and nothing was changed.
+    """
+    m, d = features.shape
+    bad = _check_and_keep(tasks, features, outcomes, slots, filled, recent)
+    if bad >= 0:
+        return -1 - bad
+    low, high = np.empty(m, np.int64), np.empty(m, np.int64)
+    for i in range(m):
+        low[i], high[i] = 0, d
+        while low[i] < d - 1 and features[i, low[i]] == 0.0:
+            low[i] += 1
+        while high[i] > low[i] + 1 and features[i, high[i] - 1] == 0.0:
+            high[i] -= 1
+    reach, work, unused = np.empty(d), np.empty((3, d)), np.zeros(relative.shape[1])
+    last = recent.shape[1]
     # Groups outside: a prior root is read once for all the tasks of the call.
     for g in range(len(starts) - 1):
         inside = members[starts[g] : starts[g + 1]]
@@ -201,32 +303,39 @@ def observe(
                 continue
             a, y, p = features[i], outcomes[i], slots[t]
             r = rank[p, g]
-            if r == DENSE:
-                _observe_dense(a, y, noise, inside, basis[p, g], mean[p], relative[t], v, w)
-            else:
-                _observe_young(
-                    a, y, noise, roots[g], prior_mean, inside,
-                    basis[p, g], shrink[p, g], gains[p], r, relative[t], dots,
+            if r == MATURE:
+                root = store[p, g, : d * (d + 1) // 2]
+                _observe_mature(
+                    a, y, low[i], high[i], noise, inside, root, mean[p], relative[t], reach, work
+                )
+                continue
+            _observe_young(
+                a, y, low[i], high[i], noise, roots[g], prior_mean, inside,
+                store[p, g], shrink[p, g], gains[p], r, relative[t], reach,
+            )  # fmt: skip
+            rank[p, g] = r + 1
+            if r + 1 == last:
+                _mature(
+                    roots[g], prior_mean, inside, recent[p], noise,
+                    store[p, g], mean[p], unused, reach, work,
                 )  # fmt: skip
-                rank[p, g] = r + 1
-                if r + 1 == d:
-                    _densify(
-                        roots[g], prior_mean, inside, basis[p, g], shrink[p, g], gains[p], mean[p], d
-                    )
-                    rank[p, g] = DENSE
+                rank[p, g] = MATURE
     row = np.empty(d + 1)
     for i in range(m):
         row[:d] = features[i]
         row[d] = outcomes[i]
         fold(factor[tasks[i]], row)
         count[tasks[i]] += 1
-    return -1
+    return settle(
+        tasks, log_weights, limits, starts, members,
+        count, refresh, relative, asleep, ceiling, highest,
+    )  # fmt: skip
 
 
-@njit(cache=True, fastmath=_SUMS)
+@njit(cache=True, fastmath=SUMS)
 def sample(
     tasks: Array, latent: Array, group_of: Array, prior_mean: Array, roots: Array,
-    slots: Array, rank: Array, basis: Array, shrink: Array, gains: Array, mean: Array,
+    slots: Array, rank: Array, store: Array, shrink: Array, gains: Array, mean: Array,
     x: Array,
 ) -> None:  # fmt: skip
     """Turn standard normals x (m, d) into parameters; zeros become the posterior means."""
@@ -234,12 +343,12 @@ def sample(
     for i in range(m):
         s = latent[i]
         g, p = group_of[s], slots[tasks[i]]
-        if rank[p, g] == DENSE:
-            z = x[i].copy()
+        if rank[p, g] == MATURE:
+            apply_root(store[p, g, : d * (d + 1) // 2], x[i])
             for k in range(d):
-                x[i, k] = mean[p, s, k] + _dot(basis[p, g, k], z, d)
+                x[i, k] += mean[p, s, k]
         else:
-            _unwind(basis[p, g], shrink[p, g], gains[p, s], rank[p, g], x[i])
-            _apply(roots[g], x[i], x[i])
+            _unwind(store[p, g], shrink[p, g], gains[p, s], rank[p, g], x[i])
+            apply_root(roots[g], x[i])
             for k in range(d):
                 x[i, k] += prior_mean[s, k]

@@ -1,0 +1,56 @@
+# Needs Python 3.11 or later, git and make; everything else is installed into $(VENV).
+
+PYTHON ?= python3
+VENV ?= .venv
+PEERS ?= .venv-peers
+WORKERS ?= 2
+
+BIN = $(VENV)/bin
+INSTALLED = $(VENV)/.installed
+PEERS_INSTALLED = $(PEERS)/.installed
+PYTEST = $(BIN)/python -m pytest
+
+.DEFAULT_GOAL := help
+.PHONY: help install check test slow coverage bench format clean
+
+help: ## List the commands
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+install: $(INSTALLED) ## Make the environment: the project, editable, and its tools
+
+check: $(INSTALLED) ## Lint, format, types, layers, and the documents' examples
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(PYTEST) -q -n $(WORKERS) tests/end_to_end/test_documents.py
+
+test: $(INSTALLED) ## Every test that is not slow
+	$(PYTEST) -q -n $(WORKERS) -m "not slow"
+
+slow: $(INSTALLED) ## The tests that take minutes
+	$(PYTEST) -q -n $(WORKERS) -m slow
+
+coverage: $(INSTALLED) ## Every test that is not slow, and the lines that none of them runs
+	$(PYTEST) -q -n $(WORKERS) -m "not slow" --cov
+
+bench: $(INSTALLED) $(PEERS_INSTALLED) ## Time decisions beside other libraries
+	$(BIN)/python benchmarks/run.py --peers $(PEERS)/bin/python
+
+format: $(INSTALLED) ## Format the code and mend what ruff can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean: ## Remove the environments, the caches and what was built
+	rm -rf $(VENV) $(PEERS) build dist htmlcov .coverage .coverage.* .hypothesis \
+		.import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(INSTALLED): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
+	@touch $@
+
+$(PEERS_INSTALLED): benchmarks/peers.sh benchmarks/peers.txt
+	sh benchmarks/peers.sh $(PEERS) $(PYTHON)
+	@touch $@

@@ -1,0 +1,145 @@
+"""The problems both sides play, made from numpy alone.
+
+Our environment and the peers' are different interpreters, so the prior, the action sets, the
+rewards and the noise are made here, from seeds, on each side. A fingerprint of the numbers
+goes back to the parent, which refuses to compare two sides that played different problems.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+N_ROUNDS = 500
+PRIOR_SEED = 20210
+TASK_SEED = 20211
+
+
+class Task(Protocol):
+    """One task of a problem: what is offered, what a decision earns, what it costs."""
+
+    @property
+    def mean_rewards(self) -> Array:
+        """(actions,), or (rounds, actions) where the action sets change."""
+
+    def actions(self, round_: int) -> Array | None:
+        """The features offered in a round, or None where actions are plain arms."""
+
+    def reward(self, round_: int, action: int) -> float:
+        """The reward of an action, the same for whoever asks in that round."""
+
+
+class Problem(Protocol):
+    """A prior and the tasks drawn from it."""
+
+    def task(self, index: int) -> Task:
+        """Task number ``index``, its latent state and parameters drawn from the prior."""
+
+    def fingerprint(self) -> list[float]:
+        """A few numbers that differ if anything in the problem differs."""
+
+
+def task_generator(index: int) -> np.random.Generator:
+    """The stream of one task."""
+    return np.random.default_rng(np.random.SeedSequence(TASK_SEED, spawn_key=(index,)))
+
+
+def regret(task: Task, choices: NDArray[np.int64]) -> Array:
+    """Regret of each round."""
+    means = np.broadcast_to(task.mean_rewards, (len(choices), task.mean_rewards.shape[-1]))
+    return np.asarray(means.max(axis=1) - means[np.arange(len(choices)), choices])
+
+
+def uniform_regret(task: Task) -> float:
+    """Mean regret of choosing uniformly at random."""
+    return float(np.mean(task.mean_rewards.max(axis=-1) - task.mean_rewards.mean(axis=-1)))
+
+
+@dataclass(frozen=True)
+class ArmTask:
+    """A task of independent arms: ``rewards`` (rounds, arms) drawn beforehand."""
+
+    mean_rewards: Array
+    rewards: Array
+
+    def actions(self, round_: int) -> None:
+        return None
+
+    def reward(self, round_: int, action: int) -> float:
+        return float(self.rewards[round_, action])
+
+
+@dataclass(frozen=True)
+class LinearTask:
+    """A linear task: one action set, or one for each round, and its noise."""
+
+    action_sets: Array
+    mean_rewards: Array
+    noise: Array
+
+    def actions(self, round_: int) -> Array:
+        sets = self.action_sets
+        return sets if sets.ndim == 2 else np.asarray(sets[round_])
+
+    def reward(self, round_: int, action: int) -> float:
+        means = self.mean_rewards
+        mean = means[action] if means.ndim == 1 else means[round_, action]
+        return float(mean + self.noise[round_])
+
+
+@dataclass(frozen=True)
+class LinearProblem:
+    """Components N(mean_s, covariance_s), rewards a'theta + noise, actions of length about one.
+
+    ``spread`` is the standard deviation of a component's mean reward over components and
+    ``width`` that of a reward given the component. With noise 0.5 they let 20 rounds pass before
+    a component has lost the 16 decimal digits of weight that let it be skipped.
+    """
+
+    n_components: int
+    n_features: int
+    n_actions: int
+    tied: bool
+    changing: bool
+    spread: float = 0.3
+    width: float = 0.2
+    noise_std: float = 0.5
+
+    def mean(self) -> Array:
+        rng = np.random.default_rng(PRIOR_SEED)
+        shape = (self.n_components, self.n_features)
+        return self.spread * rng.standard_normal(shape)
+
+    def covariance(self) -> Array:
+        """(L, d, d), every one different and full; (d, d) if tied."""
+        rng = np.random.default_rng(PRIOR_SEED + 1)
+        d = self.n_features
+        n_roots = 1 if self.tied else self.n_components
+        roots = rng.standard_normal((n_roots, d, 2 * d)) * (self.width / np.sqrt(2 * d))
+        covariances = roots @ roots.transpose(0, 2, 1)
+        covariances = (covariances + covariances.transpose(0, 2, 1)) / 2
+        return np.asarray(covariances[0] if self.tied else covariances)
+
+    def task(self, index: int) -> LinearTask:
+        rng = task_generator(index)
+        latent = int(rng.integers(self.n_components))
+        covariance = self.covariance()
+        root = np.linalg.cholesky(covariance if self.tied else covariance[latent])
+        theta = self.mean()[latent] + root @ rng.standard_normal(self.n_features)
+        n_sets = N_ROUNDS if self.changing else 1
+        action_sets = rng.standard_normal((n_sets, self.n_actions, self.n_features))
+        action_sets /= np.sqrt(self.n_features)
+        if not self.changing:
+            action_sets = action_sets[0]
+        noise = self.noise_std * rng.standard_normal(N_ROUNDS)
+        return LinearTask(action_sets, action_sets @ theta, noise)
+
+    def fingerprint(self) -> list[float]:
+        task = self.task(0)
+        parts = (self.mean(), self.covariance(), task.action_sets, task.mean_rewards, task.noise)
+        return [float(np.abs(part).sum()) for part in parts]

@@ -1,0 +1,134 @@
+"""The table of ratios, as markdown."""
+
+from __future__ import annotations
+
+import platform
+from pathlib import Path
+
+import numpy as np
+from alternation import Measurement
+from problems import N_ROUNDS, Array
+
+HEADER = (
+    "problem",
+    "rounds",
+    "ours, us/round",
+    "peer, us/round",
+    "ratio: median (quartiles)",
+    "target",
+    "met?",
+)
+
+
+def microseconds(seconds: Array) -> str:
+    return f"{1e6 * float(np.median(seconds)):.1f}"
+
+
+def rows(measurement: Measurement) -> list[list[str]]:
+    """A row for each window; the peer at the thread setting with the smaller median."""
+    benchmark = measurement.benchmark
+    table = []
+    for label, _ in benchmark.windows:
+        ours = measurement.ours[label]
+        row = [benchmark.title, label, microseconds(ours)]
+        target = "none" if benchmark.target is None else f">= {benchmark.target:g}"
+        if not measurement.peer:
+            table.append([*row, "not run", "", target, ""])
+            continue
+        threads = min(measurement.peer, key=lambda n: float(np.median(measurement.peer[n][label])))
+        peer = measurement.peer[threads][label]
+        low, median, high = np.quantile(peer / ours, (0.25, 0.5, 0.75))
+        met = "" if benchmark.target is None else "yes" if median >= benchmark.target else "MISSED"
+        unit = "thread" if threads == 1 else "threads"
+        table.append(
+            [
+                *row,
+                f"{microseconds(peer)} ({threads} {unit})",
+                f"{median:.1f} ({low:.1f} to {high:.1f})",
+                target,
+                met,
+            ]
+        )
+    return table
+
+
+def markdown(header: tuple[str, ...], body: list[list[str]]) -> str:
+    widths = [max(len(line[i]) for line in (header, *body)) for i in range(len(header))]
+
+    def line(cells: tuple[str, ...] | list[str]) -> str:
+        return "| " + " | ".join(c.ljust(w) for c, w in zip(cells, widths, strict=True)) + " |"
+
+    rule = "|" + "|".join("-" * (w + 2) for w in widths) + "|"
+    return "\n".join([line(header), rule, *map(line, body)])
+
+
+def regret_table(measurements: list[Measurement]) -> str:
+    """That both sides do the work: their regret late in the run, uniform play being 1."""
+    body = [
+        [
+            m.benchmark.title,
+            f"{m.our_regret:.3f}",
+            "not run" if m.peer_regret is None else f"{m.peer_regret:.3f}",
+            m.benchmark.peer_name,
+        ]
+        for m in measurements
+    ]
+    return markdown(("problem", "ours", "peer", "the peer"), body)
+
+
+def cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return f"{models[0]}, {len(models)} cores" if models else platform.machine()
+
+
+def summary(measurements: list[Measurement]) -> str:
+    """One sentence that names every missed target."""
+    if any(not m.peer for m in measurements):
+        return "The peers were not run: no ratios."
+    missed = [
+        f"{m.benchmark.name}, {row[1]}: {row[4]} where {row[5]} is asked"
+        for m in measurements
+        for row in rows(m)
+        if row[-1] == "MISSED"
+    ]
+    return "MISSED: " + "; ".join(missed) + "." if missed else "Every target is met."
+
+
+REPORT = """\
+A round is one decision for one task, act and update, through the public interface with its
+checks on. {n_chunks} tasks of {n_rounds} rounds, each with a fresh agent, ours and the peer's in
+turn. Times are medians over tasks; a ratio is taken within each task.
+
+{ratios}
+
+{summary}
+
+Regret in the last 100 rounds, relative to uniform play, as a check that both sides learn:
+
+{regret}
+
+- CPU: {cpu}
+- threads: ours at the libraries' defaults; the peer with 1 and with 2 BLAS threads, the faster
+  shown
+{versions}
+"""
+
+
+def report(measurements: list[Measurement], n_chunks: int) -> str:
+    versions = [
+        f"- {name}: " + ", ".join(f"{package} {v}" for package, v in found.items())
+        for name, found in measurements[0].versions.items()
+    ]
+    return REPORT.format(
+        n_chunks=n_chunks,
+        n_rounds=N_ROUNDS,
+        ratios=markdown(HEADER, [row for m in measurements for row in rows(m)]),
+        summary=summary(measurements),
+        regret=regret_table(measurements),
+        cpu=cpu_model(),
+        versions="\n".join(versions),
+    )

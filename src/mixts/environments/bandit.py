@@ -1,0 +1,150 @@
+"""Bandits drawn from a prior, with constant arms, a constant action set, or a changing one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from mixts.environments.base import Environment, Offer, Outcome, Problem, Streams
+from mixts.errors import ActionError, ParameterError
+from mixts.families.base import Family
+from mixts.mixture.prior import MixturePrior
+from mixts.typing import Array, ArrayLike, Bool, Float, Int
+
+ActionSource = Callable[[np.random.Generator, int], ArrayLike]
+"""``(rng, n_tasks)`` to the action sets of a round, (n_tasks, K, d) or, shared, (K, d)."""
+
+
+class BanditEnvironment(Environment):
+    """Bandits whose latent state and parameters are drawn from ``prior``  [paper: Sec. 2].
+
+    ``actions`` is None for families with arms; for others a constant action set (K, d), or a
+    function ``(rng, n_tasks) -> (n_tasks, K, d)`` that is called in every round. Where worker
+    processes play, that function is one of a module: not a lambda, nor inside another function.
+    """
+
+    def __init__(
+        self, prior: MixturePrior, actions: ArrayLike | ActionSource | None = None
+    ) -> None:
+        if not isinstance(prior, MixturePrior):
+            raise ParameterError(f"prior must be a MixturePrior, got {type(prior).__name__}")
+        self.prior = prior
+        self.actions: Array | ActionSource | None = (
+            actions if callable(actions) else _constant_actions(prior.family, actions)
+        )
+        if callable(actions) and prior.family.n_arms is not None:
+            raise ParameterError(f"{prior.family!r} has fixed arms: leave actions out")
+
+    def __repr__(self) -> str:
+        if self.actions is None:
+            text = ""
+        elif callable(self.actions):
+            text = f", actions by {getattr(self.actions, '__name__', repr(self.actions))}"
+        else:
+            text = f", {len(self.actions)} actions"
+        return f"BanditEnvironment({self.prior.family!r}{text})"
+
+    @property
+    def task_bytes(self) -> int:
+        return self.prior.family.task_bytes
+
+    def start(self, streams: Streams, n_tasks: int) -> BanditProblem:
+        """Draw tasks from the prior; actions and rewards have streams of their own."""
+        latent, parameters = self.prior.draw(streams("tasks"), n_tasks)
+        retired = self.prior.retired
+        mask = np.broadcast_to(~retired, (n_tasks, len(retired))) if retired.any() else None
+        return BanditProblem(
+            self.prior.family, latent, parameters, self.actions, mask,
+            streams("actions"), streams("rewards"),
+        )  # fmt: skip
+
+
+class BanditProblem(Problem):
+    """One bandit for each run."""
+
+    def __init__(
+        self,
+        family: Family,
+        latent: Int[Array, " n"],
+        parameters: Float[Array, "n p"],
+        actions: Array | ActionSource | None,
+        mask: Bool[Array, "n K"] | None,
+        action_rng: np.random.Generator,
+        reward_rng: np.random.Generator,
+    ) -> None:
+        self.latent = latent
+        self.parameters = parameters
+        self._family = family
+        self._mask = mask
+        self._action_rng = action_rng
+        self._reward_rng = reward_rng
+        self._rows = np.arange(len(latent))
+        self._source = actions if callable(actions) else None
+        self._sets: Array | None = None
+        if not callable(actions):
+            self._offer(actions)
+
+    def _offer(self, sets: Array | None) -> None:
+        """Take these action sets for the current round, and work out what they are worth."""
+        self._sets = sets
+        # One product for each run: unlike a single large one its bits do not depend on how many
+        # threads BLAS has, which differs between worker processes and the calling one.
+        n = len(self._rows)
+        each = None if sets is None else np.broadcast_to(sets, (n, *sets.shape[-2:]))
+        means = self._family.mean_rewards(self.parameters, each)
+        if not np.isfinite(means).all():
+            raise ActionError("the environment's actions must have finite features")
+        self._means = means
+        available = means if self._mask is None else np.where(self._mask, means, -np.inf)
+        self._best: Float[Array, " n"] = available.max(axis=1)
+
+    def next_round(self) -> Offer:
+        if self._source is not None:
+            n = len(self._rows)
+            self._offer(self._family.action_sets(self._source(self._action_rng, n), n)[0])
+        return Offer(self._sets, self._mask)
+
+    def play(self, chosen: Any) -> Outcome:
+        index = self._checked(chosen)
+        values = self._means[self._rows, index]
+        rewards = self._family.outcomes(self._reward_rng, values)
+        if self._sets is None:
+            taken = index
+        else:
+            taken = self._sets[index] if self._sets.ndim == 2 else self._sets[self._rows, index]
+        return Outcome((taken, rewards), rewards, values, self._best)
+
+    def _checked(self, chosen: Any) -> Int[Array, " n"]:
+        """Choices of agents that are not ours may be anything."""
+        index = np.asarray(chosen)
+        n, n_actions = self._means.shape
+        good = index.shape == (n,) and index.dtype.kind in "iu"
+        if not good or index.min() < 0 or index.max() >= n_actions:
+            raise ActionError(
+                f"act must choose one of {n_actions} actions for each of {n} tasks: {n} integers "
+                f"from 0 to {n_actions - 1}; got {chosen!r}"
+            )
+        if self._mask is not None and not self._mask[self._rows, index].all():
+            bad = int(index[np.argmin(self._mask[self._rows, index])])
+            raise ActionError(f"act chose action {bad}, which the mask says is not available")
+        return index
+
+
+def _constant_actions(family: Family, actions: ArrayLike | None) -> Array | None:
+    """A constant action set that fits the family, read-only; None for arms."""
+    try:
+        sets, _ = family.action_sets(actions, 1)
+    except ActionError as error:
+        raise ParameterError(f"the environment's actions do not fit: {error}") from error
+    if sets is None:
+        return None
+    if sets.ndim != 2 or not np.isfinite(sets).all():
+        raise ParameterError(
+            f"a constant action set must be finite, of shape (K, d), got {sets.shape}; one that "
+            "changes is given as a function (rng, n_tasks) -> (n_tasks, K, d)"
+        )
+    copy = np.array(sets)
+    copy.flags.writeable = False
+    return copy

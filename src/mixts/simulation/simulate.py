@@ -1,0 +1,99 @@
+"""Many runs, many agents, one problem: ``simulate``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Executor
+from typing import Any
+
+import numpy as np
+
+from mixts import checks, random
+from mixts.environments import Environment
+from mixts.errors import ParameterError
+from mixts.simulation.blocks import Experiment, natural_block_size
+from mixts.simulation.progress import progress_bar
+from mixts.simulation.results import Results
+from mixts.simulation.specs import AgentSpec, read_specs
+from mixts.simulation.workers import played_blocks
+
+
+def simulate(
+    agents: Mapping[str, AgentSpec],
+    environment: Environment,
+    n_rounds: int,
+    n_runs: int,
+    seed: int,
+    executor: Executor | int | None = None,
+    progress: bool = False,
+    *,
+    block_size: int | None = None,
+) -> Results:
+    """Play every agent on the same sampled problems, with the same luck.
+
+    ``agents`` are named specs. A :class:`MixturePrior` stands for :class:`MixTS` with it. Anything
+    else is called, for each block of runs, with those of the keywords ``n_tasks``, ``seed``,
+    ``n_rounds`` and ``latent`` (the true latent states) that it accepts: for example
+    ``functools.partial(mixts.Oracle, prior)``.
+
+    Runs are played in blocks, and ``executor`` says where: a number of worker processes (1 is this
+    process), or an executor of ``concurrent.futures``. With None the first block is played here, and
+    if the others will take longer than processes take to start they are played in processes,
+    provided that specs and environment can be pickled and are not defined in the script itself.
+
+    The numbers depend on ``seed`` and ``block_size`` (by default a function of the problem's size),
+    never on the executor. Adding an agent changes nothing for the others; so does adding runs, for
+    the blocks that were full. ``progress=True`` shows a bar (extra ``progress``).
+    """
+    recipes = read_specs(agents)
+    if not isinstance(environment, Environment):
+        raise ParameterError(
+            f"environment must be a mixts Environment such as BanditEnvironment(prior), got "
+            f"{type(environment).__name__}"
+        )
+    random.seed_sequence(seed)  # refuses what is not a seed
+    if block_size is None:
+        block_size = natural_block_size(environment)
+    experiment = Experiment(
+        recipes,
+        environment,
+        checks.count(n_rounds, "n_rounds"),
+        checks.count(n_runs, "n_runs"),
+        int(seed),
+        checks.count(block_size, "block_size"),
+    )
+    return _run(experiment, _checked_executor(executor), progress)
+
+
+def _run(experiment: Experiment, executor: Executor | int | None, progress: bool) -> Results:
+    shape = (experiment.n_runs, experiment.n_rounds)
+    latent = np.empty(experiment.n_runs, np.int64)
+    regret = {name: np.empty(shape) for name in experiment.recipes}
+    reward = {name: np.empty(shape) for name in experiment.recipes}
+    n_decisions = len(regret) * experiment.n_runs * experiment.n_rounds
+    with progress_bar(progress, n_decisions) as advance:
+        for block in played_blocks(experiment, executor, advance):
+            runs = slice(block.start, block.start + len(block.latent))
+            latent[runs] = block.latent
+            for name in experiment.recipes:
+                regret[name][runs] = block.regret[name]
+                reward[name][runs] = block.reward[name]
+    settings: dict[str, Any] = {
+        "environment": repr(experiment.environment),
+        "n_rounds": experiment.n_rounds,
+        "n_runs": experiment.n_runs,
+        "seed": experiment.seed,
+        "block_size": experiment.block_size,
+    }
+    return Results(regret, reward, latent, settings)
+
+
+def _checked_executor(executor: Any) -> Executor | int | None:
+    if executor is None or isinstance(executor, Executor):
+        return executor
+    if isinstance(executor, (int, np.integer)) and not isinstance(executor, bool) and executor > 0:
+        return int(executor)
+    raise ParameterError(
+        "executor must be None, a number of worker processes, or a concurrent.futures executor, "
+        f"got {executor!r}"
+    )

@@ -1,0 +1,218 @@
+"""Worker processes, and who plays which block; the numbers depend on neither."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from multiprocessing.context import SpawnContext, SpawnProcess
+
+from mixts import checks
+from mixts.errors import ParameterError
+from mixts.simulation.blocks import Advance, Block, Experiment, play_blocks
+
+WORTHWHILE_SECONDS = 10.0
+"""Worker processes must import mixts, 2 to 3 seconds: below this much work they hardly pay."""
+
+_JOBS_PER_WORKER = 4
+"""Enough to even out jobs of different length, few enough that sending the problem costs little."""
+
+_ONE_THREAD = dict.fromkeys(
+    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1"
+)
+_start_lock = threading.Lock()
+
+
+class ScriptWorkerProcess(SpawnProcess):
+    """Starts with one BLAS thread, and imports the user's script as new processes do.
+
+    So the script must be guarded by ``if __name__ == "__main__":``.
+    """
+
+    def start(self) -> None:
+        with _start_lock, _environment(_ONE_THREAD):
+            super().start()
+
+
+class WorkerProcess(SpawnProcess):
+    """Starts with one BLAS thread, and without the user's script: it need not be guarded."""
+
+    def start(self) -> None:
+        with _start_lock, _environment(_ONE_THREAD), _hidden_script():
+            super().start()
+
+
+class _ScriptWorkerContext(SpawnContext):
+    Process = ScriptWorkerProcess
+
+
+class _WorkerContext(SpawnContext):
+    Process = WorkerProcess
+
+
+class WorkerPool(ProcessPoolExecutor):
+    """Worker processes for several simulations, as ``simulate(..., executor=pool)``.
+
+    As many as there are processors unless said otherwise. ``imports_script`` is for agents that are
+    defined in the script itself. Use it in a ``with`` statement, or call ``shutdown``.
+    """
+
+    def __init__(self, n_workers: int | None = None, *, imports_script: bool = False) -> None:
+        n = n_processors() if n_workers is None else checks.count(n_workers, "n_workers")
+        self.imports_script = imports_script
+        context = _ScriptWorkerContext() if imports_script else _WorkerContext()
+        super().__init__(n, mp_context=context)
+
+
+def n_processors() -> int:
+    """How many processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def played_blocks(
+    experiment: Experiment, executor: Executor | int | None, advance: Advance
+) -> Iterator[Block]:
+    """All blocks, in any order, each as soon as it is there."""
+    blocks = range(experiment.n_blocks)
+    if isinstance(executor, Executor):
+        if isinstance(executor, ProcessPoolExecutor):
+            in_script = _lives_in_script(_pickled(experiment))
+            if in_script and isinstance(executor, WorkerPool) and not executor.imports_script:
+                raise ParameterError(
+                    "an agent or the environment is defined in the script itself: move it into a "
+                    "module, or make the pool with imports_script=True"
+                )
+        yield from _distribute(experiment, blocks, executor, advance)
+    elif executor is None:
+        yield from _play_where_it_pays(experiment, advance)
+    elif executor == 1:
+        yield from _play_here(experiment, blocks, advance)
+    else:
+        with _own_pool(experiment, min(executor, len(blocks))) as pool:
+            yield from _distribute(experiment, blocks, pool, advance)
+
+
+def _play_here(experiment: Experiment, blocks: range, advance: Advance) -> Iterator[Block]:
+    for block in blocks:
+        yield experiment.play(block, advance)
+
+
+def _play_where_it_pays(experiment: Experiment, advance: Advance) -> Iterator[Block]:
+    """The first block here, timed; the others in processes if that is quicker and safe."""
+    before = time.perf_counter()
+    yield experiment.play(0, advance)
+    rest = range(1, experiment.n_blocks)
+    n_workers = min(n_processors(), len(rest))
+    ahead = len(rest) * (time.perf_counter() - before)
+    if n_workers > 1 and ahead > WORTHWHILE_SECONDS and _can_leave(experiment):
+        with _own_pool(experiment, n_workers) as pool:
+            yield from _distribute(experiment, rest, pool, advance)
+    else:
+        yield from _play_here(experiment, rest, advance)
+
+
+def _can_leave(experiment: Experiment) -> bool:
+    """Whether another process can be given the problem, whatever the user's script looks like."""
+    if multiprocessing.parent_process() is not None:
+        return False
+    try:
+        return not _lives_in_script(_pickled(experiment))
+    except ParameterError:
+        return False
+
+
+def _distribute(
+    experiment: Experiment, blocks: range, executor: Executor, advance: Advance
+) -> Iterator[Block]:
+    n_jobs = min(len(blocks), _JOBS_PER_WORKER * n_processors())
+    jobs = [blocks[i::n_jobs] for i in range(n_jobs)]
+    futures = [executor.submit(play_blocks, experiment, job) for job in jobs]
+    n_decisions = len(experiment.recipes) * experiment.n_rounds
+    try:
+        for future in as_completed(futures):
+            for block in future.result():
+                advance(n_decisions * len(block.latent))
+                yield block
+    except BrokenProcessPool as error:
+        error.add_note(
+            "A worker process of mixts.simulate died. A script in which agents are defined must "
+            'call simulate under `if __name__ == "__main__":`. With executor=1 no process is needed.'
+        )
+        raise
+    finally:
+        for future in futures:
+            future.cancel()
+
+
+@contextmanager
+def _own_pool(experiment: Experiment, n_workers: int) -> Iterator[Executor]:
+    in_script = _lives_in_script(_pickled(experiment))
+    main = sys.modules["__main__"]
+    if in_script and getattr(main, "__file__", None) is None and main.__spec__ is None:
+        raise ParameterError(
+            "worker processes cannot see what an interactive session defines: put the functions of "
+            "agents and environment into a module, or use executor=1"
+        )
+    pool = WorkerPool(n_workers, imports_script=in_script)
+    try:
+        yield pool
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _pickled(experiment: Experiment) -> bytes:
+    """The experiment as worker processes get it; says which part of it cannot be sent."""
+    parts = {f"agent {name!r}": recipe for name, recipe in experiment.recipes.items()}
+    for what, part in {**parts, "the environment": experiment.environment}.items():
+        try:
+            pickle.dumps(part)
+        except Exception as error:
+            raise ParameterError(
+                f"{what} cannot be sent to a worker process ({error}): use functions of a module "
+                "and functools.partial instead of lambdas and inner functions, or executor=1"
+            ) from error
+    return pickle.dumps(experiment)
+
+
+def _lives_in_script(pickled: bytes) -> bool:
+    return b"__main__" in pickled
+
+
+@contextmanager
+def _environment(variables: dict[str, str]) -> Iterator[None]:
+    """Variables that a process inherits when it starts: BLAS reads them when it is loaded."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+@contextmanager
+def _hidden_script() -> Iterator[None]:
+    """While a process starts, the main module does not say where it came from."""
+    main = sys.modules["__main__"]
+    spec, file = main.__spec__, getattr(main, "__file__", None)
+    main.__spec__ = main.__file__ = None
+    try:
+        yield
+    finally:
+        main.__spec__ = spec
+        if file is None:
+            del main.__file__
+        else:
+            main.__file__ = file

@@ -1,0 +1,33 @@
+"""What every test runs under: checked shapes, and examples that are the same on every run."""
+
+from __future__ import annotations
+
+import os
+
+# Tests run in several processes, so each keeps to one thread; BLAS reads this when it is loaded.
+for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_variable, "1")
+
+from collections.abc import Iterator
+
+import hypothesis
+import jaxtyping
+import pytest
+
+from tests import shape_checks
+
+shape_checks.install()
+
+# `pytest --hypothesis-profile=explore` looks at new examples; the default ones never change.
+hypothesis.settings.register_profile("fixed", derandomize=True, deadline=None, database=None)
+hypothesis.settings.register_profile("explore", deadline=None, max_examples=1000)
+hypothesis.settings.load_profile("fixed")
+
+
+@pytest.fixture
+def unchecked() -> Iterator[None]:
+    """Run-time checks off: an argument of the wrong type meets the library's own error."""
+    before = jaxtyping.config.jaxtyping_disable
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", before)

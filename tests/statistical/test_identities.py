@@ -1,0 +1,58 @@
+"""The identities of Algorithm 1 at every round, for every family.
+
+Each test looks at one identity over all rounds at once: at most 20 x 24 deviations, none of which
+may exceed the Bonferroni limit of about 5.3 standard errors. Regret would miss most of what these
+catch: a wrong sampler can even score better at short horizons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from mixts.families import linear_posterior
+from tests.statistical import settings
+from tests.statistical.identities import IDENTITIES, Record, play
+from tests.statistical.standard_errors import assert_within
+
+N_TASKS = 4000
+
+RUNS: dict[str, Callable[[], Record]] = {
+    "bernoulli": lambda: play(settings.bernoulli(), N_TASKS, 20, seed=101),
+    "gaussian": lambda: play(settings.gaussian(), N_TASKS, 20, seed=102),
+    "poisson": lambda: play(settings.poisson(), N_TASKS, 20, seed=103),
+    "linear": lambda: play(settings.linear(), N_TASKS, 20, seed=104),
+    "linear, falling asleep": lambda: play(
+        settings.linear(spread=1.0, noise_std=0.2, scale=0.05), N_TASKS, 20, seed=105
+    ),
+    "linear, waking": lambda: _drowsy(),
+}
+
+
+def _drowsy() -> Record:
+    """Components sleep below a weight of 1e-4 already, and so wake now and then.
+
+    Decisions ignore what sleeps: that moves probabilities by 1e-4 at most, a hundredth of what
+    4,000 tasks can see.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(linear_posterior, "SLEEP_LIMIT", 9.2)
+        patch.setattr(linear_posterior, "_SLEEP_MARGIN", 0.1)
+        return play(settings.linear(spread=0.5, noise_std=0.5, scale=0.2), N_TASKS, 20, seed=106)
+
+
+@pytest.fixture(scope="module", params=list(RUNS))
+def run(request: pytest.FixtureRequest) -> Iterator[tuple[str, Record]]:
+    yield request.param, RUNS[request.param]()
+
+
+@pytest.mark.parametrize("identity", IDENTITIES)
+def test_identity(run: tuple[str, Record], identity: str) -> None:
+    assert_within(run[1][identity])
+
+
+def test_components_sleep_and_wake_where_they_should(run: tuple[str, Record]) -> None:
+    name, record = run
+    assert (record.n_asleep > 1000) == (name in ("linear, falling asleep", "linear, waking"))
+    assert (record.n_woken > 100) == (name == "linear, waking")

@@ -1,0 +1,147 @@
+"""The public names and signatures: a contract with scripts outside this repository."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import mixts
+import mixts.errors
+
+PUBLIC_NAMES = [
+    "ActionError",
+    "BanditEnvironment",
+    "Belief",
+    "BernoulliArms",
+    "CorralExp4",
+    "CovarianceError",
+    "Exp4",
+    "FeedbackError",
+    "FormatError",
+    "GaussianArms",
+    "LinearGaussian",
+    "MaskError",
+    "MissingExtraError",
+    "MixTS",
+    "MixtsError",
+    "MixturePrior",
+    "ObservationError",
+    "Oracle",
+    "OutcomeError",
+    "ParameterError",
+    "PoissonArms",
+    "Results",
+    "Statistics",
+    "StatisticsError",
+    "TaskError",
+    "WeightsError",
+    "simulate",
+]
+
+SIGNATURES = {
+    "BernoulliArms": "(alpha, beta)",
+    "GaussianArms": "(mean, variance, noise_std)",
+    "PoissonArms": "(shape, rate)",
+    "LinearGaussian": "(mean, covariance, noise_std, covariance_type='full')",
+    "MixturePrior": "(family, weights=None, names=None, arm_names=None)",
+    "MixturePrior.collapse": "(self)",
+    "MixturePrior.draw": "(self, rng, n)",
+    "MixturePrior.with_arms": "(self, family)",
+    "MixturePrior.save": "(self, path)",
+    "MixturePrior.load": "(path)",
+    "MixturePrior.belief": "(self, n_tasks=None)",
+    "MixturePrior.condition": "(self, statistics)",
+    "Belief.update": "(self, actions, outcomes, tasks=None)",
+    "Belief.sample": "(self, rng)",
+    "Belief.mean_rewards": "(self, actions=None)",
+    "Belief.add_tasks": "(self, n)",
+    "Statistics.save": "(self, path)",
+    "Statistics.load": "(path)",
+    "MixTS": "(prior, n_tasks=None, seed=None)",
+    "MixTS.act": "(self, actions=None, tasks=None, mask=None)",
+    "MixTS.update": "(self, actions, outcomes, tasks=None)",
+    "MixTS.action_probabilities": "(self, actions=None, tasks=None, mask=None)",
+    "MixTS.act_with_probabilities": "(self, actions=None, tasks=None, mask=None, floor=0.0)",
+    "Exp4": "(experts, n_rounds=None, gamma=None, eta=None, n_tasks=None, seed=None)",
+    "Exp4.act": "(self, actions=None, tasks=None, mask=None)",
+    "Exp4.update": "(self, actions, outcomes, tasks=None)",
+    "CorralExp4": "(prior, n_rounds=None, gamma=None, eta=None, n_tasks=None, seed=None)",
+    "CorralExp4.act": "(self, actions=None, tasks=None, mask=None)",
+    "CorralExp4.update": "(self, actions, outcomes, tasks=None)",
+    "Oracle": "(prior, latent, n_tasks=None, seed=None)",
+    "Oracle.act": "(self, actions=None, tasks=None, mask=None)",
+    "Oracle.update": "(self, actions, outcomes, tasks=None)",
+    "simulate": "(agents, environment, n_rounds, n_runs, seed, executor=None, progress=False)",
+    "BanditEnvironment": "(prior, actions=None)",
+    "Results.table": "(self)",
+}
+
+
+def public(path: str) -> Any:
+    """The object of a dotted path below ``mixts``."""
+    value: Any = mixts
+    for name in path.split("."):
+        value = getattr(value, name)
+    return value
+
+
+def contract(function: Callable[..., Any], n_parameters: int) -> str:
+    """The first parameters without annotations, and after them those that a caller must give."""
+    parameters = [
+        parameter.replace(annotation=inspect.Parameter.empty)
+        for parameter in inspect.signature(function).parameters.values()
+    ]
+    extra = [p for p in parameters[n_parameters:] if p.default is inspect.Parameter.empty]
+    kept = [*parameters[:n_parameters], *(p for p in extra if p.kind is not p.VAR_KEYWORD)]
+    return str(inspect.Signature(kept))
+
+
+def test_public_names_are_pinned() -> None:
+    assert sorted(mixts.__all__) == PUBLIC_NAMES
+    assert len(mixts.__all__) == len(set(mixts.__all__))
+
+
+def test_every_public_name_is_there_and_has_a_docstring() -> None:
+    for name in PUBLIC_NAMES:
+        assert inspect.getdoc(public(name)), name
+
+
+def test_every_error_is_public() -> None:
+    errors = {
+        name
+        for name, value in vars(mixts.errors).items()
+        if inspect.isclass(value) and issubclass(value, mixts.errors.MixtsError)
+    }
+    assert errors == {name for name in PUBLIC_NAMES if name.endswith("Error")}
+
+
+@pytest.mark.parametrize("path", SIGNATURES)
+def test_signatures_hold(path: str) -> None:
+    """Names, order and defaults as agreed; what is added after them must have a default."""
+    expected = SIGNATURES[path]
+    assert contract(public(path), expected.count(",") + 1) == expected
+
+
+def test_attributes_hold() -> None:
+    prior = mixts.MixturePrior(mixts.BernoulliArms([[1.0, 2.0]], [[2.0, 1.0]]))
+    agent = mixts.MixTS(prior, seed=0)
+    agent.act()
+    for value, names in [
+        (prior, ["n_components", "weights", "family"]),
+        (prior.belief(), ["weights", "log_evidence", "statistics"]),
+        (prior.belief(2).statistics, ["__add__", "__len__", "__getitem__", "concatenate"]),
+        (agent, ["belief", "last_latent"]),
+    ]:
+        assert [name for name in names if not hasattr(value, name)] == []
+
+
+def test_the_core_needs_no_extra() -> None:
+    """Installed alone, mixts imports with only its own dependencies at hand."""
+    absent = ["beartype", "jaxtyping", "matplotlib", "pyarrow", "rich"]
+    script = f"import sys; sys.modules.update(dict.fromkeys({absent})); import mixts"
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=300)
