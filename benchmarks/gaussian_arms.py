@@ -65,7 +65,8 @@ def our_player(seed: int) -> Player:
 
 def peer_player(seed: int) -> Player:
     rows = np.eye(PROBLEM.n_arms)
-    act, update = linear_peer(PROBLEM.n_arms, PROBLEM.spread**2, PROBLEM.noise_std, seed)
+    variance = PROBLEM.spread**2 + float(PROBLEM.parameters()[1].mean())
+    act, update = linear_peer(PROBLEM.n_arms, variance, PROBLEM.noise_std, seed)
     return Player(
         lambda actions: act(rows), lambda actions, index, reward: update(rows, index, reward)
     )

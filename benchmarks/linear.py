@@ -52,7 +52,7 @@ def row_featurizer() -> Any:
 
 
 def peer_player(n_actions: int, variance: float, noise_std: float, seed: int) -> Player:
-    """One Gaussian N(0, variance I) over the coefficients: the only prior the peer offers."""
+    """N(0, variance I), the only kind of prior the peer offers, as wide as the mixture."""
     from bayesianbandits import Arm, LipschitzContextualAgent, NormalRegressor, ThompsonSampling
 
     agent = LipschitzContextualAgent(

@@ -1,6 +1,7 @@
-"""Decision making under a mixture prior: Thompson sampling that learns what kind of task it faces."""
+"""Decision making under a mixture prior: Thompson sampling that learns its kind of task."""
 
 from mixts.agents import Agent, CorralExp4, Exp4, MixTS, Oracle
+from mixts.environments import BanditEnvironment
 from mixts.errors import (
     ActionError,
     CovarianceError,
@@ -29,5 +30,42 @@ from mixts.families import (
     Statistics,
 )
 from mixts.mixture import Belief, MixturePrior
+from mixts.simulation import Results, simulate
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "ActionError",
+    "Agent",
+    "BanditEnvironment",
+    "Belief",
+    "BernoulliArms",
+    "BernoulliStatistics",
+    "CorralExp4",
+    "CovarianceError",
+    "Exp4",
+    "Family",
+    "FeedbackError",
+    "FormatError",
+    "GaussianArms",
+    "GaussianStatistics",
+    "LinearGaussian",
+    "LinearStatistics",
+    "MaskError",
+    "MissingExtraError",
+    "MixTS",
+    "MixtsError",
+    "MixturePrior",
+    "ObservationError",
+    "Oracle",
+    "OutcomeError",
+    "ParameterError",
+    "PoissonArms",
+    "PoissonStatistics",
+    "Results",
+    "Statistics",
+    "StatisticsError",
+    "TaskError",
+    "WeightsError",
+    "simulate",
+]

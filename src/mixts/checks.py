@@ -10,6 +10,7 @@ import numpy as np
 from mixts.errors import (
     CovarianceError,
     MaskError,
+    MixtsError,
     ParameterError,
     TaskError,
     WeightsError,
@@ -40,6 +41,25 @@ def real_array(value: ArrayLike, name: str, n_dims: int) -> Array:
         raise ParameterError(f"{name} must be finite, got {array[where]} at index {where}")
     array.flags.writeable = False
     return array
+
+
+def numbers(value: ArrayLike | None, what: str, error: type[MixtsError]) -> Array:
+    """What a public call was given as a float array; anything but numbers is the given error."""
+    try:
+        return np.asarray(value, dtype=float)
+    except (TypeError, ValueError) as reason:
+        raise error(f"{what} must be numbers in arrays of one shape: {reason}") from reason
+
+
+def integers(value: ArrayLike, what: str, error: type[MixtsError]) -> Array:
+    """What a public call was given as an array of 64-bit integers."""
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError) as reason:
+        raise error(f"{what} must be integers: {reason}") from reason
+    if array.dtype.kind not in "iu" and array.size:
+        raise error(f"{what} must be integers, got type {array.dtype}")
+    return array.astype(np.int64, copy=False)
 
 
 def positive(array: Array, name: str, *, zero: bool = False) -> None:
@@ -114,7 +134,8 @@ def weight_vector(weights: ArrayLike | None, n_components: int) -> Array:
     total = float(array.sum())
     if abs(total - 1) > SUM_TOLERANCE:
         raise WeightsError(
-            f"weights must sum to 1 within {SUM_TOLERANCE:g}, got {total!r}; divide them by their sum"
+            f"weights must sum to 1 within {SUM_TOLERANCE:g}, got {total!r}; "
+            "divide them by their sum"
         )
     # Weights that already sum to one, as far as rounding can tell, keep their bits.
     if abs(total - 1) > 1e-15 * n_components:
@@ -138,13 +159,9 @@ def name_list(names: Sequence[str] | None, length: int, what: str) -> tuple[str,
 
 def task_indices(tasks: ArrayLike, n_tasks: int) -> Array:
     """Indices of existing tasks as a one-dimensional integer array."""
-    array = np.asarray(tasks)
-    if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
-        raise TaskError(
-            f"tasks must be a one-dimensional array of integers, got shape {array.shape} "
-            f"and type {array.dtype}"
-        )
-    array = array.astype(np.int64, copy=False)
+    array = integers(tasks, "tasks", TaskError)
+    if array.ndim != 1:
+        raise TaskError(f"tasks must be a one-dimensional array, got shape {array.shape}")
     if array.size and (array.min() < 0 or array.max() >= n_tasks):
         bad = int(array[(array < 0) | (array >= n_tasks)][0])
         raise TaskError(
@@ -156,7 +173,10 @@ def task_indices(tasks: ArrayLike, n_tasks: int) -> Array:
 
 def action_mask(mask: ArrayLike, n_rows: int, n_actions: int) -> Array:
     """A mask (n_actions,) or (n_rows, n_actions), true where an action may be taken."""
-    array = np.asarray(mask)
+    try:
+        array = np.asarray(mask)
+    except ValueError as error:
+        raise MaskError(f"mask must be an array of one shape: {error}") from error
     if array.dtype != np.bool_:
         raise MaskError(f"mask must be boolean (true: available), got type {array.dtype}")
     if array.shape not in ((n_actions,), (n_rows, n_actions)):

@@ -33,7 +33,8 @@ def generator(seed: Seed) -> np.random.Generator:
         return np.random.default_rng(seed)
     except (TypeError, ValueError) as error:
         raise ParameterError(
-            f"seed must be None, a non-negative integer, a SeedSequence or a Generator, got {seed!r}"
+            "seed must be None, a non-negative integer, a SeedSequence or a Generator, "
+            f"got {seed!r}"
         ) from error
 
 

@@ -1,8 +1,8 @@
 """One file of named arrays and a small header, in an open format with no pickle.
 
 Two encodings of the same bundle: JSON, for people and other languages, and a zip of ``.npy`` arrays
-(numpy's ``npz``), for size and speed. ``write_bundle`` chooses by the path's suffix (``.json`` is JSON, anything
-else is the zip); ``read_bundle`` looks at the content, never at the suffix.
+(numpy's ``npz``), for size and speed. ``write_bundle`` chooses by the path's suffix (``.json`` is
+JSON, anything else is the zip); ``read_bundle`` looks at the content, never at the suffix.
 """
 
 from __future__ import annotations

@@ -141,9 +141,8 @@ def test_one_mask_serves_all_tasks(case: AgentCase, n_tasks: int | None) -> None
     agent, rng = case.build(n_tasks), np.random.default_rng(3)
     mask = np.zeros(case.n_actions, bool)
     mask[[1, 3]] = True
-    for _ in range(20):
-        assert np.isin(agent.act(some(rng, agent, case), mask=mask), [1, 3]).all()
-    assert set(np.ravel([agent.act(some(rng, agent, case), mask=mask) for _ in range(60)])) == {1, 3}
+    chosen = [agent.act(some(rng, agent, case), mask=mask) for _ in range(60)]
+    assert set(np.ravel(chosen)) == {1, 3}
 
 
 @counts

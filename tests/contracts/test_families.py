@@ -13,9 +13,16 @@ from tests.contracts.problems import ARMS, CASES, N_COMPONENTS, SIZE, WEIGHTS, F
 pytestmark = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
 ROUNDING = 1e-10
-"""Relative: a few dozen operations on well-scaled numbers lose some units in the sixteenth digit."""
+"""Relative: dozens of operations on well-scaled numbers lose a few of sixteen digits."""
 
-READINGS = ("log_evidence", "weights", "component_mean", "component_covariance", "mean", "covariance")
+READINGS = (
+    "log_evidence",
+    "weights",
+    "component_mean",
+    "component_covariance",
+    "mean",
+    "covariance",
+)
 
 
 def assert_same_belief(one: mixts.Belief, other: mixts.Belief) -> None:

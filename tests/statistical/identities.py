@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,12 @@ from scipy import special
 
 import mixts
 from tests.statistical.settings import WEIGHTS, Setting
-from tests.statistical.standard_errors import of_frequency, of_mean
+from tests.statistical.standard_errors import of_centred_sum, of_frequency, of_mean
 
-BINS = np.array([0.0, 0.02, 0.1, 0.3, 0.5, 0.7, 0.9, 0.98, 1.0])
+BINS = np.array([0.0, 0.02, 0.1, 0.3, 0.5, 0.7, 0.9, 0.98, 2.0])
+SMALLEST = 1e-300  # a weight may underflow; nothing happens with that probability
 LEVELS = np.array([0.5, 0.9])
+N_READ = 500
 
 
 @dataclass
@@ -48,6 +51,7 @@ def play(setting: Setting, n_tasks: int, n_rounds: int, seed: int) -> Record:
         means = setting.mean_rewards(theta, sets)
         look_at_weights(record, agent.belief, latent)
         look_at_intervals(record, setting, agent.belief, sets, means)
+        look_at_ranks(record, setting, agent.belief, sampler, sets, means)
         chosen = agent.act(sets)
         look_at_decisions(record, setting, agent, chosen, latent, means)
         look_at_samples(record, setting, agent.belief.sample(sampler), chosen, sets, means)
@@ -67,36 +71,59 @@ def look_at_weights(record: Record, belief: mixts.Belief, latent: Any) -> None:
     record.deviations["weights average to the prior's"].append(of_mean(weights, WEIGHTS))
     truth = latent[:, None] == np.arange(len(WEIGHTS))
     # Given the history, 1{S* = s} - P_t(s) has mean 0 and variance P_t(s) (1 - P_t(s)).
-    calibration = np.zeros((len(WEIGHTS), len(BINS) - 1))
-    for b in range(len(BINS) - 1):
-        inside = (weights >= BINS[b]) & (weights < BINS[b + 1])
-        gap = np.where(inside, truth - weights, 0.0).sum(axis=0)
-        variance = np.where(inside, weights * (1 - weights), 0.0).sum(axis=0)
-        # A normal law needs a few successes and failures: five expected ones.
-        enough = variance >= 5
-        calibration[enough, b] = gap[enough] / np.sqrt(variance[enough])
-    record.deviations["weights are calibrated"].append(calibration)
-    surprise = -np.log(weights[np.arange(len(latent)), latent])
-    entropy = special.entr(weights).sum(axis=1)
-    record.deviations["surprise is entropy"].append(of_mean(surprise - entropy))
+    variance = weights * (1 - weights)
+    third = variance * (weights**2 + (1 - weights) ** 2)
+    inside = [(weights >= low) & (weights < high) for low, high in pairwise(BINS)]
+    record.deviations["weights are calibrated"].append(
+        [of_centred_sum((truth - weights) * i, variance * i, third * i) for i in inside]
+    )
+    # Given the history, -log P_t(S*) has the entropy as its mean.
+    logs = -np.log(np.maximum(weights, SMALLEST))
+    entropy = special.entr(weights).sum(axis=1, keepdims=True)
+    moments = [(weights * abs(logs - entropy) ** k).sum(axis=1) for k in (2, 3)]
+    surprise = (truth * (logs - entropy)).sum(axis=1)
+    record.deviations["surprise is entropy"].append(of_centred_sum(surprise, *moments))
 
 
 def look_at_intervals(
     record: Record, setting: Setting, belief: mixts.Belief, sets: Any, means: Any
 ) -> None:
-    """The central intervals of a mean reward's posterior hold the truth at their level."""
+    """The central intervals of a mean reward's posterior hold the truth at their level.
+
+    In closed form, from the moments of the components; of some tasks, as moments take longest.
+    """
+    some = slice(N_READ)
+    belief, means = belief.prior.condition(belief.statistics[some]), means[some]
+    mean, covariance = belief.component_mean, belief.component_covariance
     if sets is None:
-        mean, some = belief.component_mean, means
-        variance = np.diagonal(belief.component_covariance, axis1=2, axis2=3)
+        variance = np.diagonal(covariance, axis1=2, axis2=3)
     else:
-        some, rows = means[:, :2], sets[:, :2]
-        mean = np.einsum("nkd,nld->nlk", rows, belief.component_mean)
-        variance = np.einsum("nkd,nlde,nke->nlk", rows, belief.component_covariance, rows)
-    level = np.einsum("nl,nlk->nk", belief.weights, setting.cdf(some[:, None], mean, variance))
+        means, rows = means[:, :2], sets[some, :2]
+        mean = np.einsum("nkd,nld->nlk", rows, mean)
+        variance = np.einsum("nkd,nlde,nke->nlk", rows, covariance, rows)
+    level = np.einsum("nl,nlk->nk", belief.weights, setting.cdf(means[:, None], mean, variance))
     covered = abs(level[..., None] - 0.5) < LEVELS / 2
-    n = len(means)
-    record.deviations["intervals cover"].append(of_frequency(covered.sum(axis=0), n, LEVELS))
-    record.deviations["ranks are centred"].append(of_mean(level, 0.5))
+    deviations = of_frequency(covered.sum(axis=0), len(means), LEVELS)
+    record.deviations["intervals cover"].append(deviations)
+
+
+def look_at_ranks(
+    record: Record, setting: Setting, belief: mixts.Belief, rng: np.random.Generator,
+    sets: Any, means: Any,
+) -> None:  # fmt: skip
+    """The rank of the truth among 19 posterior draws is uniform on 0..19: the sampler's intervals.
+
+    Ranks 1 to 18 are a central interval of level 0.9, ranks 5 to 14 one of level 0.5.
+    """
+    n, k = means.shape
+    below = np.zeros((n, k), int)
+    for _ in range(19):
+        _, theta = belief.sample(rng)
+        below += setting.mean_rewards(theta, sets) < means
+    for low, high, level in [(1, 18, 0.9), (5, 14, 0.5)]:
+        covered = ((below >= low) & (below <= high)).sum(axis=0)
+        record.deviations["draws cover"].append(of_frequency(covered, n, level))
+    record.deviations["ranks are centred"].append(of_mean(below, 9.5))
 
 
 def look_at_decisions(
@@ -137,6 +164,7 @@ IDENTITIES = (
     "weights are calibrated",
     "surprise is entropy",
     "intervals cover",
+    "draws cover",
     "ranks are centred",
     "latent states follow the prior",
     "actions are as often taken as best",

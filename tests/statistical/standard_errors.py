@@ -19,11 +19,14 @@ def limit(n_comparisons: int) -> float:
     return float(stats.norm.isf(FALSE_ALARM / 2 / n_comparisons))
 
 
+ROUNDING = 1e-12
+
+
 def quotient(difference: Any, error: Any) -> Any:
     """difference / error; where nothing is random, only no difference at all is 0."""
     difference, error = np.broadcast_arrays(difference, error)
-    certain = np.where(abs(difference) < 1e-12, 0.0, np.inf)
-    return np.divide(difference, error, out=certain, where=error > 0)
+    certain = np.where(abs(difference) < ROUNDING, 0.0, np.inf)
+    return np.divide(difference, error, out=certain, where=error > ROUNDING)
 
 
 def of_mean(samples: Any, expected: Any = 0.0) -> Any:
@@ -36,6 +39,16 @@ def of_frequency(counts: Any, n: int, probabilities: Any) -> Any:
     """Counts of n trials against known probabilities."""
     p = np.asarray(probabilities)
     return quotient(np.asarray(counts) / n - p, np.sqrt(p * (1 - p) / n))
+
+
+def of_centred_sum(samples: Any, variances: Any, third_moments: Any) -> Any:
+    """A sum of independent, centred variables of known variances and absolute third moments.
+
+    A few rare, large terms are not normal: where Lyapunov's ratio is above 0.1 nothing is said.
+    """
+    variance = np.sum(variances, axis=0)
+    normal = np.sum(third_moments, axis=0) < 0.1 * variance**1.5
+    return np.where(normal, quotient(np.sum(samples, axis=0), np.sqrt(variance)), 0.0)
 
 
 def assert_within(deviations: Any) -> None:

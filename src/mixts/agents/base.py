@@ -39,12 +39,14 @@ class Agent(ABC):
     ) -> Any:
         """Choose an action for each task, or one independent decision for each entry of ``tasks``.
 
-        Arms: the arm's index. Linear: the row of ``actions``, (K, d) or one set a decision. ``mask`` (..., K) is
-        true where an action is available.
+        Arms: the arm's index. Linear: the row of ``actions``, (K, d) or one set a decision.
+        ``mask`` (..., K) is true where an action is available.
         """
 
     @abstractmethod
-    def update(self, actions: ArrayLike, outcomes: ArrayLike, tasks: ArrayLike | None = None) -> None:
+    def update(
+        self, actions: ArrayLike, outcomes: ArrayLike, tasks: ArrayLike | None = None
+    ) -> None:
         """Learn from outcomes; a refused update changes nothing."""
 
     @abstractmethod
@@ -54,9 +56,7 @@ class Agent(ABC):
         """The probabilities of the actions and their standard errors; checked input."""
 
     @abstractmethod
-    def _action_sets(
-        self, actions: ArrayLike | None, n_rows: int
-    ) -> tuple[Array | None, int]:
+    def _action_sets(self, actions: ArrayLike | None, n_rows: int) -> tuple[Array | None, int]:
         """Check action sets: what to use, and how many actions there are."""
 
     def _available(
@@ -65,9 +65,7 @@ class Agent(ABC):
         """The checked mask, or None where everything is available."""
         return None if mask is None else checks.action_mask(mask, n_rows, n_actions)
 
-    def _full_mask(
-        self, mask: ArrayLike | None, n_rows: int, n_actions: int
-    ) -> Bool[Array, "m K"]:
+    def _full_mask(self, mask: ArrayLike | None, n_rows: int, n_actions: int) -> Bool[Array, "m K"]:
         available = self._available(mask, n_rows, n_actions)
         return np.ones((n_rows, n_actions), bool) if available is None else available
 
@@ -96,9 +94,10 @@ class Agent(ABC):
     ) -> tuple[Any, Float[Array, "..."], Float[Array, "..."]]:
         """Draw the action from the very probabilities that are returned, fit to be logged.
 
-        Where they are estimated, the number is the true propensity given the draws behind it, and over those
-        the action still follows the agent's law exactly. ``floor`` is the least probability of every available
-        action: with ``floor > 0``, and only then, the support is full.
+        Where they are estimated, the number is the true propensity given the draws behind it, and
+        over those the action still follows the agent's law exactly. ``floor`` is the least
+        probability of every available action: with ``floor > 0``, and only then, the support is
+        full.
         """
         index = self._axis.decisions(tasks)
         sets, n_actions = self._action_sets(actions, len(index))
@@ -135,9 +134,7 @@ def _room_above(floor: float, available: Bool[Array, "m K"]) -> Float[Array, "m 
     return 1.0 - floor * available.sum(axis=1, keepdims=True)
 
 
-def draw_rows(
-    rng: np.random.Generator, probabilities: Float[Array, "m K"]
-) -> Int[Array, " m"]:
+def draw_rows(rng: np.random.Generator, probabilities: Float[Array, "m K"]) -> Int[Array, " m"]:
     """One index for each row of probabilities; never one of probability zero."""
     total = np.cumsum(probabilities, axis=1)
     threshold = rng.random(len(probabilities)) * total[:, -1]

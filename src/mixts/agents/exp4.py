@@ -1,7 +1,8 @@
 """Exp4 and CorralExp4: adversarial votes of experts, the baselines of the paper.
 
-Expert s votes for its best action; ``p = (1 - gamma) * weighted votes + gamma / K``; the reward estimate of the
-taken action is ``y / p``, and the weights of the experts who voted for it are multiplied by ``exp(eta y / p)``.
+Expert s votes for its best action; ``p = (1 - gamma) * weighted votes + gamma / K``; the reward
+estimate of the taken action is ``y / p``, and the weights of the experts who voted for it are
+multiplied by ``exp(eta y / p)``.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from scipy import special
 from mixts import checks
 from mixts.agents.base import Agent, draw_rows
 from mixts.errors import ActionError, FeedbackError, ObservationError, OutcomeError, ParameterError
-from mixts.families.choice import best_rows
+from mixts.families.choice import best_rows, feature_sets
 from mixts.mixture.belief import Belief
 from mixts.mixture.prior import MixturePrior
 from mixts.typing import Array, ArrayLike, Bool, Float, Int, Seed
@@ -30,8 +31,8 @@ def theory_gamma(n_actions: int, n_experts: int, n_rounds: int) -> float:
 class VotingAgent(Agent):
     """What Exp4 and CorralExp4 share: weights of experts, and one pending decision a task.
 
-    Importance weighting needs the probability of each decision, so feedback goes step by step: one update after
-    each act of a task.
+    Importance weighting needs the probability of each decision, so feedback goes step by step: one
+    update after each act of a task.
     """
 
     def __init__(
@@ -132,12 +133,11 @@ class VotingAgent(Agent):
             rows = actions[chosen] if actions.ndim == 2 else actions[np.arange(len(index)), chosen]
             self._taken[index] = rows
 
-    def update(self, actions: ArrayLike, outcomes: ArrayLike, tasks: ArrayLike | None = None) -> None:
+    def update(
+        self, actions: ArrayLike, outcomes: ArrayLike, tasks: ArrayLike | None = None
+    ) -> None:
         """The outcome of each task's last decision; the action must be the one that was taken."""
-        try:
-            rewards = np.asarray(outcomes, dtype=float).reshape(-1)
-        except (TypeError, ValueError) as error:
-            raise OutcomeError(f"outcomes must be numbers: {error}") from error
+        rewards = checks.numbers(outcomes, "outcomes", OutcomeError).reshape(-1)
         index = self._axis.observations(tasks, len(rewards))
         self._check_feedback(index, actions, rewards)
         self._learn(index, actions, rewards)
@@ -155,7 +155,7 @@ class VotingAgent(Agent):
         if not waiting.all():
             task = int(index[np.argmin(waiting)])
             raise FeedbackError(f"no decision of task {task} waits for an outcome: act first")
-        given = np.asarray(actions, dtype=float)
+        given = checks.numbers(actions, "actions", ActionError)
         taken = self._taken[index] if self._linear else self._chosen[index]
         if given.size != taken.size or not np.array_equal(given.reshape(taken.shape), taken):
             raise FeedbackError(
@@ -166,9 +166,9 @@ class VotingAgent(Agent):
 class Exp4(VotingAgent):
     """Exp4 whose experts are fixed parameter vectors  [paper: Sec. 6.2].
 
-    ``experts`` (L, d) score action sets given to ``act``, or (L, K) score K arms where none are given. The theory's
-    defaults are ``gamma = min(1, sqrt(K ln L / ((e - 1) n_rounds)))`` and ``eta = gamma / K``: gamma or
-    n_rounds is needed. Rewards are meant to lie in [0, 1].
+    ``experts`` (L, d) score action sets given to ``act``, or (L, K) score K arms where none are
+    given. The theory's defaults are ``gamma = min(1, sqrt(K ln L / ((e - 1) n_rounds)))`` and
+    ``eta = gamma / K``: gamma or n_rounds is needed. Rewards are meant to lie in [0, 1].
     """
 
     def __init__(
@@ -181,20 +181,14 @@ class Exp4(VotingAgent):
         seed: Seed = None,
     ) -> None:
         self.experts: Float[Array, "L p"] = checks.real_array(experts, "experts", 2)
-        super().__init__(*self.experts.shape, n_rounds, gamma, eta, n_tasks, seed)
+        n_experts, n_features = self.experts.shape
+        super().__init__(n_experts, n_features, n_rounds, gamma, eta, n_tasks, seed)
 
-    def _action_sets(
-        self, actions: ArrayLike | None, n_rows: int
-    ) -> tuple[Array | None, int]:
-        d = self.experts.shape[1]
+    def _action_sets(self, actions: ArrayLike | None, n_rows: int) -> tuple[Array | None, int]:
+        n_features = self.experts.shape[1]
         if actions is None:
-            return None, d
-        array = np.asarray(actions, dtype=float)
-        if array.ndim not in (2, 3) or array.shape[-1] != d or array.shape[:-2] not in ((), (n_rows,)):
-            raise ActionError(
-                f"actions must have shape (K, {d}), or ({n_rows}, K, {d}), got {array.shape}"
-            )
-        return array, array.shape[-2]
+            return None, n_features
+        return feature_sets(actions, n_features, n_rows)
 
     def _expert_scores(
         self, index: Int[Array, " m"], actions: Array | None
@@ -206,8 +200,8 @@ class Exp4(VotingAgent):
 class CorralExp4(VotingAgent):
     """Exp4 over experts that learn: each follows its component's posterior mean  [paper: Sec. 6.2].
 
-    Every component is updated exactly each round, but an adversarial algorithm switches between them. The
-    other arguments are those of :class:`Exp4`.
+    Every component is updated exactly each round, but an adversarial algorithm switches between
+    them. The other arguments are those of :class:`Exp4`.
     """
 
     def __init__(
@@ -226,9 +220,7 @@ class CorralExp4(VotingAgent):
         n_features = self.belief.component_mean.shape[-1]
         super().__init__(prior.n_components, n_features, n_rounds, gamma, eta, n_tasks, seed)
 
-    def _action_sets(
-        self, actions: ArrayLike | None, n_rows: int
-    ) -> tuple[Array | None, int]:
+    def _action_sets(self, actions: ArrayLike | None, n_rows: int) -> tuple[Array | None, int]:
         return self.belief.prior.family.action_sets(actions, n_rows)
 
     def _expert_scores(

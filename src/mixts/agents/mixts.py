@@ -19,8 +19,9 @@ class MixTS(Agent):
     """Thompson sampling with a mixture prior  [paper: Alg. 1].
 
     A decision draws a latent state from its posterior once, then all parameters given it, and acts
-    greedily on them. Plain TS is this with a prior of one component, and UniTS with ``prior.collapse()``:
-    see :meth:`units`. ``n_samples`` is the number of parameter draws behind an estimated propensity.
+    greedily on them. Plain TS is this with a prior of one component, and UniTS with
+    ``prior.collapse()``: see :meth:`units`. ``n_samples`` is the number of parameter draws behind
+    an estimated propensity.
     """
 
     _sleep = True
@@ -67,10 +68,13 @@ class MixTS(Agent):
         self.last_latent = self._axis.squeeze(latent)
         return self._axis.squeeze(chosen)
 
-    def update(self, actions: ArrayLike, outcomes: ArrayLike, tasks: ArrayLike | None = None) -> None:
+    def update(
+        self, actions: ArrayLike, outcomes: ArrayLike, tasks: ArrayLike | None = None
+    ) -> None:
         """Lines 7 to 9: every component, and the weights  [paper: Alg. 1].
 
-        Outcomes may come late, in any order and in any batches. Arms are indices, linear actions feature rows.
+        Outcomes may come late, in any order and in any batches. Arms are indices, linear actions
+        feature rows.
         """
         self.belief.update(actions, outcomes, tasks)
 
@@ -102,7 +106,8 @@ class MixTS(Agent):
         if self.prior.has_retired:
             retired = self.prior.retired
             given = np.ones(n_actions, bool) if mask is None else np.asarray(mask)
-            mask = given & ~retired if given.dtype == bool and given.shape[-1:] == retired.shape else given
+            fits = given.dtype == bool and given.shape[-1:] == retired.shape
+            mask = given & ~retired if fits else given
         return super()._available(mask, n_rows, n_actions)
 
     def _draw_latent(self, index: Int[Array, " m"]) -> Int[Array, " m"]:
@@ -111,9 +116,7 @@ class MixTS(Agent):
     def _latent_weights(self, index: Int[Array, " m"]) -> Float[Array, "m L"]:
         return self.belief.working_weights(index)
 
-    def _action_sets(
-        self, actions: ArrayLike | None, n_rows: int
-    ) -> tuple[Array | None, int]:
+    def _action_sets(self, actions: ArrayLike | None, n_rows: int) -> tuple[Array | None, int]:
         return self.prior.family.action_sets(actions, n_rows)
 
     def _probabilities(
@@ -147,8 +150,8 @@ class Oracle(MixTS):
         inside = states.dtype.kind in "iu" and ((states >= 0) & (states < prior.n_components)).all()
         if not inside or states.shape not in ((), (self._axis.size,)):
             raise ParameterError(
-                f"latent must be a component (0 to {prior.n_components - 1}), or one for each of the "
-                f"{self._axis.size} tasks, got {latent!r}"
+                f"latent must be a component (0 to {prior.n_components - 1}), or one for each of "
+                f"the {self._axis.size} tasks, got {latent!r}"
             )
         self._latent = np.broadcast_to(states, (self._axis.size,)).astype(np.int64)
 

@@ -93,17 +93,17 @@ class BanditProblem(Problem):
         # threads BLAS has, which differs between worker processes and the calling one.
         n = len(self._rows)
         each = None if sets is None else np.broadcast_to(sets, (n, *sets.shape[-2:]))
-        means = self._family.mean_rewards(self.parameters, each)
-        if not np.isfinite(means).all():
-            raise ActionError("the environment's actions must have finite features")
-        self._means = means
+        self._means = means = self._family.mean_rewards(self.parameters, each)
         available = means if self._mask is None else np.where(self._mask, means, -np.inf)
         self._best: Float[Array, " n"] = available.max(axis=1)
 
     def next_round(self) -> Offer:
         if self._source is not None:
             n = len(self._rows)
-            self._offer(self._family.action_sets(self._source(self._action_rng, n), n)[0])
+            sets, _ = self._family.action_sets(self._source(self._action_rng, n), n)
+            if not np.isfinite(sets).all():
+                raise ActionError("the environment's actions must have finite features")
+            self._offer(sets)
         return Offer(self._sets, self._mask)
 
     def play(self, chosen: Any) -> Outcome:

@@ -1,7 +1,7 @@
 """Families of independent arms: what Bernoulli, Gaussian and Poisson arms share.
 
-A concrete family gives its parameters, its two compiled loops and its marginal distribution (the posterior
-of one arm's mean); everything else is here.
+A concrete family gives its parameters, its two compiled loops and its marginal distribution (the
+posterior of one arm's mean); everything else is here.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from mixts import checks
 from mixts.errors import ActionError, OutcomeError, ParameterError, StatisticsError
 from mixts.families.base import Family, Posterior
 from mixts.families.quadrature import Marginal, best_arm_probabilities
@@ -39,7 +40,7 @@ class ArmStatistics(Statistics):
         return self.array(next(iter(self.fields))).shape[1:]
 
     @property
-    def n_observations(self) -> Array:
+    def n_observations(self) -> Any:
         """How many observations each task has."""
         return self._view(self._pulls().sum(axis=1))
 
@@ -49,9 +50,7 @@ class ArmStatistics(Statistics):
 
     def with_arms(self, n: int) -> Self:
         """The same histories with ``n`` more arms, never observed."""
-        widened = {
-            name: np.pad(self.array(name), ((0, 0), (0, n))) for name in self.fields
-        }
+        widened = {name: np.pad(self.array(name), ((0, 0), (0, n))) for name in self.fields}
         return type(self)(single=self.single, **widened)
 
 
@@ -138,22 +137,14 @@ class ArmFamily(Family):
         self, actions: ArrayLike, outcomes: ArrayLike
     ) -> tuple[Int[Array, " m"], Float[Array, " m"]]:
         """Arm indices and rewards as arrays of m observations."""
-        arms = np.asarray(actions)
-        if arms.dtype.kind not in "iu" and arms.size:
-            raise ActionError(
-                f"actions must be arm indices (integers from 0 to {self.n_arms - 1}), "
-                f"got type {arms.dtype}"
-            )
-        try:
-            rewards = np.asarray(outcomes, dtype=float)
-        except (TypeError, ValueError) as error:
-            raise OutcomeError(f"outcomes must be numbers: {error}") from error
+        arms = checks.integers(actions, "actions (arm indices)", ActionError)
+        rewards = checks.numbers(outcomes, "outcomes", OutcomeError)
         if arms.ndim > 1 or arms.shape != rewards.shape:
             raise ActionError(
                 "actions and outcomes must be two numbers, or two arrays of one length, "
                 f"got shapes {arms.shape} and {rewards.shape}"
             )
-        return arms.astype(np.int64, copy=False).reshape(-1), rewards.reshape(-1)
+        return arms.reshape(-1), rewards.reshape(-1)
 
     def empty_statistics(self, n_tasks: int | None) -> ArmStatistics:
         """The statistics of tasks with no history."""
@@ -235,7 +226,8 @@ class ArmPosterior(Posterior):
     def _refuse(self, arm: int, outcome: float, index: int) -> None:
         if not 0 <= arm < self.prior.n_arms:
             raise ActionError(
-                f"arms are numbered from 0 to {self.prior.n_arms - 1}, got {arm} (observation {index})"
+                f"arms are numbered from 0 to {self.prior.n_arms - 1}, got {arm} "
+                f"(observation {index})"
             )
         raise OutcomeError(
             f"rewards of {type(self.prior).__name__} must be {self.prior.support}, "

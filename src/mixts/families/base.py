@@ -66,7 +66,9 @@ class Family(ABC):
         try:
             return cls(**arrays, **settings)
         except TypeError as error:
-            raise FormatError(f"the file's parameters do not fit {cls.__name__}: {error}") from error
+            raise FormatError(
+                f"the file's parameters do not fit {cls.__name__}: {error}"
+            ) from error
 
     def select(self, components: ArrayLike) -> Family:
         """The family of these components, in this order, repeats allowed."""
@@ -122,9 +124,7 @@ class Family(ABC):
         return best_rows(rng, self.mean_rewards(parameters, actions), mask)
 
     @abstractmethod
-    def outcomes(
-        self, rng: np.random.Generator, means: Float[Array, " n"]
-    ) -> Float[Array, " n"]:
+    def outcomes(self, rng: np.random.Generator, means: Float[Array, " n"]) -> Float[Array, " n"]:
         """A reward for each given mean; the same stream gives every agent the same luck."""
 
     @abstractmethod
@@ -143,9 +143,7 @@ class Posterior(ABC):
     """log p(history | s) up to a constant per task; -inf where the component sleeps."""
 
     @abstractmethod
-    def update(
-        self, tasks: Int[Array, " m"], actions: Array, outcomes: Float[Array, " m"]
-    ) -> None:
+    def update(self, tasks: Int[Array, " m"], actions: Array, outcomes: Float[Array, " m"]) -> None:
         """Absorb observations, all or none; the arrays come from ``Family.observations``."""
 
     @abstractmethod

@@ -16,7 +16,6 @@ from mixts.families.quadrature import Marginal
 from mixts.families.statistics import Statistics
 from mixts.typing import Array, ArrayLike, Float, Int
 
-
 _TINY = 1e-300
 """Instead of an underflow to zero, whose logarithm would be infinite."""
 
@@ -37,12 +36,12 @@ class BernoulliStatistics(ArmStatistics):
             raise StatisticsError("successes and failures must be at least 0")
 
     @property
-    def successes(self) -> Array:
+    def successes(self) -> Any:
         """How often each arm gave 1."""
         return self._view(self.array("successes"))
 
     @property
-    def failures(self) -> Array:
+    def failures(self) -> Any:
         """How often each arm gave 0."""
         return self._view(self.array("failures"))
 
@@ -96,8 +95,8 @@ class BetaMarginal(Marginal):
 class BernoulliArms(ArmFamily):
     """K arms with rewards 0 or 1 and Beta(alpha, beta) priors on their means, for L components.
 
-    ``alpha`` and ``beta`` have shape (L, K). The log evidence of an arm's ordered history with w ones
-    and l zeros is ``ln B(alpha + w, beta + l) - ln B(alpha, beta)``  [paper: Sec. 3].
+    ``alpha`` and ``beta`` have shape (L, K). The log evidence of an arm's ordered history with w
+    ones and l zeros is ``ln B(alpha + w, beta + l) - ln B(alpha, beta)``  [paper: Sec. 3].
     """
 
     kind: ClassVar[str] = "bernoulli-arms"
@@ -112,7 +111,7 @@ class BernoulliArms(ArmFamily):
         checks.same_shape(self.alpha, self.beta, "alpha and beta")
         checks.positive(self.alpha, "alpha")
         checks.positive(self.beta, "beta")
-        self._tame = min(self.alpha.min(), self.beta.min()) >= _TAME
+        self._tame = bool(min(self.alpha.min(), self.beta.min()) >= _TAME)
         self._loop = (np.ascontiguousarray(self.alpha.T), np.ascontiguousarray(self.beta.T))
 
     @classmethod

@@ -1,14 +1,27 @@
-"""The greedy choice: the best available action, ties broken at random."""
+"""Action sets, and the greedy choice from them: the best one available, ties broken at random."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from mixts import checks
 from mixts.errors import ActionError
 from mixts.families.kernels.choice import take_best
-from mixts.typing import Array, Bool, Float, Int
+from mixts.typing import Array, ArrayLike, Bool, Float, Int
 
 _NO_MASK = np.zeros((0, 0), bool)
+
+
+def feature_sets(actions: ArrayLike, n_features: int, n_rows: int) -> tuple[Array, int]:
+    """One action set (K, d) for all decisions or one for each, (n_rows, K, d); the sets and K."""
+    array = checks.numbers(actions, "actions", ActionError)
+    good = array.ndim == 2 or (array.ndim == 3 and array.shape[0] == n_rows)
+    if not good or array.shape[-1] != n_features or array.shape[-2] == 0:
+        raise ActionError(
+            f"actions must have shape (K, {n_features}), or ({n_rows}, K, {n_features}) with one "
+            f"set for each decision, got {array.shape}"
+        )
+    return array, array.shape[-2]
 
 
 def best_rows(

@@ -32,17 +32,17 @@ class GaussianStatistics(ArmStatistics):
             raise StatisticsError("average and squares must be finite")
 
     @property
-    def count(self) -> Array:
+    def count(self) -> Any:
         """How often each arm was observed."""
         return self._view(self.array("count"))
 
     @property
-    def average(self) -> Array:
+    def average(self) -> Any:
         """The average reward of each arm; 0 where there is none."""
         return self._view(self.array("average"))
 
     @property
-    def squares(self) -> Array:
+    def squares(self) -> Any:
         """The sum of squared deviations from the average, M2."""
         return self._view(self.array("squares"))
 
@@ -98,8 +98,8 @@ class GaussianArms(ArmFamily):
 
     ``mean`` and ``variance`` have shape (L, K); a variance of 0 is an arm that the component knows
     exactly. With n rewards of average y and squared deviations M2 an arm's log evidence is
-    ``-n/2 ln(2 pi sigma^2) - (ln(1 + n v / sigma^2) + M2 / sigma^2 + n (y - m)^2 / (sigma^2 + n v)) / 2``
-    [paper: Sec. 3].
+    ``-n/2 ln(2 pi sigma^2) - (ln(1 + n v / sigma^2) + M2 / sigma^2 + n (y - m)^2 / (sigma^2 + n
+    v)) / 2`` [paper: Sec. 3].
     """
 
     kind: ClassVar[str] = "gaussian-arms"

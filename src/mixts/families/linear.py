@@ -10,6 +10,7 @@ import numpy as np
 from mixts import checks
 from mixts.errors import ActionError, OutcomeError, ParameterError, StatisticsError
 from mixts.families.base import Family
+from mixts.families.choice import feature_sets
 from mixts.families.kernels.linear import apply_root
 from mixts.families.linear_cache import task_bytes
 from mixts.families.linear_posterior import LinearPosterior
@@ -37,9 +38,10 @@ class Roots:
 class LinearGaussian(Family):
     """Rewards a'theta + N(0, noise_std^2) with theta ~ N(mean, covariance), for L components.
 
-    ``mean`` has shape (L, d); ``covariance`` is, by ``covariance_type``, "full" (L, d, d), "tied" (d, d),
-    "diag" (L, d) or "spherical" (L,), variances all of them. It may be singular: a component that knows
-    some direction exactly. Posteriors are exact for every component  [paper: Sec. 4.2, Eq. 5].
+    ``mean`` has shape (L, d); ``covariance`` is, by ``covariance_type``, "full" (L, d, d), "tied"
+    (d, d), "diag" (L, d) or "spherical" (L,), variances all of them. It may be singular: a
+    component that knows some direction exactly. Posteriors are exact for every component
+    [paper: Sec. 4.2].
     """
 
     kind: ClassVar[str] = "linear-gaussian"
@@ -54,7 +56,8 @@ class LinearGaussian(Family):
     ) -> None:
         if covariance_type not in get_args(CovarianceType):
             raise ParameterError(
-                f"covariance_type must be one of {get_args(CovarianceType)}, got {covariance_type!r}"
+                f"covariance_type must be one of {get_args(CovarianceType)}, "
+                f"got {covariance_type!r}"
             )
         self.mean: Float[Array, "L d"] = checks.real_array(mean, "mean", 2)
         self.noise_std = checks.positive_number(noise_std, "noise_std")
@@ -137,14 +140,8 @@ class LinearGaussian(Family):
     ) -> tuple[Float[Array, "m d"], Float[Array, " m"]]:
         """Feature rows and rewards as arrays of m observations."""
         d = self.n_features
-        try:
-            features = np.asarray(actions, dtype=float)
-        except (TypeError, ValueError) as error:
-            raise ActionError(f"actions must be feature vectors of {d} numbers: {error}") from error
-        try:
-            rewards = np.asarray(outcomes, dtype=float)
-        except (TypeError, ValueError) as error:
-            raise OutcomeError(f"outcomes must be numbers: {error}") from error
+        features = checks.numbers(actions, "actions (feature vectors)", ActionError)
+        rewards = checks.numbers(outcomes, "outcomes", OutcomeError)
         if features.ndim not in (1, 2) or features.shape != (*rewards.shape, d):
             raise ActionError(
                 f"actions must be features ({d},) with one outcome, or (m, {d}) with m outcomes; "
@@ -193,18 +190,9 @@ class LinearGaussian(Family):
 
     def action_sets(self, actions: ArrayLike | None, n_rows: int) -> tuple[Array | None, int]:
         """One action set (K, d) for all decisions, or one for each, (n_rows, K, d)."""
-        d = self.n_features
-        try:
-            array = np.asarray(actions, dtype=float)
-        except (TypeError, ValueError) as error:
-            raise ActionError(f"actions must be arrays of {d} features: {error}") from error
-        good = array.ndim == 2 or (array.ndim == 3 and array.shape[0] == n_rows)
-        if actions is None or not good or array.shape[-1] != d or array.shape[-2] == 0:
-            raise ActionError(
-                f"actions must have shape (K, {d}), or ({n_rows}, K, {d}) with one set for each "
-                f"decision, got {None if actions is None else array.shape}"
-            )
-        return array, array.shape[-2]
+        if actions is None:
+            raise ActionError(f"LinearGaussian needs actions, (K, {self.n_features})")
+        return feature_sets(actions, self.n_features, n_rows)
 
 
 def _group_roots(covariance: Array, kind: str, n: int, d: int) -> Roots:
@@ -232,4 +220,4 @@ def _lower_root(matrix: Float[Array, "d d"]) -> Float[Array, "d d"]:
     except np.linalg.LinAlgError:
         values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
         root = vectors * np.sqrt(np.maximum(values, 0))
-        return np.linalg.qr(root.T, mode="r").T
+        return np.asarray(np.linalg.qr(root.T, mode="r")).T

@@ -1,7 +1,7 @@
 """Where the posteriors of linear tasks live between calls: slots of one pool with a memory budget.
 
-A task's statistics are always kept; its roots and means only while they fit. A task that was evicted
-gets a slot again, recomputed from its statistics, when it is next needed.
+A task's statistics are always kept; its roots and means only while they fit. A task that was
+evicted gets a slot again, recomputed from its statistics, when it is next needed.
 """
 
 from __future__ import annotations

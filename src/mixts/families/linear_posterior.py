@@ -1,4 +1,5 @@
-"""The posteriors of linear tasks: incremental where it is fast, from statistics where it is needed."""
+"""The posteriors of linear tasks: incremental where it is fast, from statistics where it is
+needed."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from mixts.families.base import Posterior
 from mixts.families.kernels import evidence as evidence_kernels
 from mixts.families.kernels import linear as kernels
 from mixts.families.linear_cache import BUDGET_BYTES, FactorPool
-from mixts.families.linear_statistics import LinearStatistics, fold_block
+from mixts.families.linear_statistics import fold_block
+from mixts.families.statistics import Statistics
 from mixts.typing import Array, Bool, Float, Int
 
 if TYPE_CHECKING:
@@ -25,16 +27,18 @@ _SLEEP_MARGIN = 20.0
 """It falls asleep a factor exp(20) below that, so that it need not be looked at again at once."""
 
 _FIRST_REFRESH = 4096
-"""Rounding of incremental updates is wiped out by recomputing at this many observations, then at doublings."""
+"""Rounding of incremental updates is wiped out by recomputing at this many observations, then at
+doublings."""
 
 
 class LinearPosterior(Posterior):
-    """Posteriors of all awake components; sleepers are recomputed from statistics when asked for."""
+    """Posteriors of all awake components; sleepers are recomputed from statistics when asked
+    for."""
 
     def __init__(
         self,
         prior: LinearGaussian,
-        statistics: LinearStatistics,
+        statistics: Statistics,
         log_weights: Float[Array, " L"],
         *,
         sleep: bool = True,
@@ -57,12 +61,12 @@ class LinearPosterior(Posterior):
         self._shape = (prior.mean, roots.values, roots.starts, roots.members)
 
     @property
-    def statistics(self) -> LinearStatistics:  # type: ignore[override]
+    def statistics(self) -> Statistics:
         """The tasks' statistics; the loops change their arrays in place."""
         return self._statistics
 
     @statistics.setter
-    def statistics(self, statistics: LinearStatistics) -> None:
+    def statistics(self, statistics: Statistics) -> None:
         self._statistics = statistics
         self._count, self._factor = statistics.array("count"), statistics.array("factor")
 
@@ -184,7 +188,9 @@ class LinearPosterior(Posterior):
 
     def _refuse(self, actions: Array, outcomes: Array, index: int) -> None:
         if not np.isfinite(actions[index]).all():
-            raise ActionError(f"features must be finite, got {actions[index]} (observation {index})")
+            raise ActionError(
+                f"features must be finite, got {actions[index]} (observation {index})"
+            )
         raise OutcomeError(
             f"rewards of LinearGaussian must be finite numbers, got {outcomes[index]} "
             f"(observation {index})"
@@ -263,12 +269,16 @@ class LinearPosterior(Posterior):
         means = self._place(pairs, latent, np.zeros((len(pairs), d))).reshape(len(tasks), n, d)
         for row in np.flatnonzero(self._asleep[tasks].any(axis=1)):
             sleepers = self._asleep[tasks[row]][self.prior.roots.group_of]
-            means[row, sleepers] = self._exact(tasks[row])[0][sleepers]
+            means[row, sleepers] = self._exact(int(tasks[row]))[0][sleepers]
         return means
 
     def component_covariances(self, tasks: Int[Array, " m"]) -> Float[Array, "m L p p"]:
         """Cov[theta | history, s]."""
-        return np.stack([self._exact(task)[1] for task in tasks])
+        n, d = self.prior.n_components, self.prior.n_features
+        covariances = np.zeros((len(tasks), n, d, d))
+        for row, task in enumerate(tasks):
+            covariances[row] = self._exact(int(task))[1]
+        return covariances
 
     def _exact(self, task: int) -> tuple[Float[Array, "L p"], Float[Array, "L p p"]]:
         """Means and covariances of every component from the statistics of one task."""
@@ -303,8 +313,9 @@ class LinearPosterior(Posterior):
     ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
         """Components summed exactly, parameters sampled: unbiased, with its standard error.
 
-        Component s gets ``2 + n_samples w_s`` samples, a number fixed by the history, so that the estimate
-        ``sum_s w_s (share of s's samples in which the action is best)`` has the right expectation.
+        Component s gets ``2 + n_samples w_s`` samples, a number fixed by the history, so that the
+        estimate ``sum_s w_s (share of s's samples in which the action is best)`` has the right
+        expectation.
         """
         assert actions is not None
         probabilities, errors = np.zeros(mask.shape), np.zeros(mask.shape)

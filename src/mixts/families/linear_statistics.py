@@ -17,8 +17,8 @@ _BLOCK_ROWS = 4096
 class LinearStatistics(Statistics):
     """n and the triangle of ``[A y] = Q [[R, z], [0, sqrt(rss)]]``, never sums of squares.
 
-    Sums lose digits where rewards are large beside their noise; the factor does not. Merging is the QR
-    factorisation of two stacked triangles, so any engine that reduces can make them.
+    Sums lose digits where rewards are large beside their noise; the factor does not. Merging is
+    the QR factorisation of two stacked triangles, so any engine that reduces can make them.
     """
 
     kind: ClassVar[str] = "linear-gaussian"
@@ -41,13 +41,19 @@ class LinearStatistics(Statistics):
     def from_sums(
         cls, count: ArrayLike, gram: ArrayLike, moment: ArrayLike, squares: ArrayLike
     ) -> Self:
-        """From V = A'A (tasks, d, d), B = A'y (tasks, d) and yy = y'y (tasks,), where only those exist.
+        """From V = A'A (tasks, d, d), B = A'y (tasks, d) and yy = y'y (tasks,), where only those
+        exist.
 
         Squaring has already lost half of the digits: the residual has an absolute error of about
         1e-16 yy, so rewards near 1000 with noise 1e-3 are not to be had this way.
         """
         v, b, yy = (np.asarray(x, dtype=float) for x in (gram, moment, squares))
-        if v.ndim != 3 or v.shape[1] != v.shape[2] or b.shape != v.shape[:2] or yy.shape != v.shape[:1]:
+        if (
+            v.ndim != 3
+            or v.shape[1] != v.shape[2]
+            or b.shape != v.shape[:2]
+            or yy.shape != v.shape[:1]
+        ):
             raise StatisticsError(
                 "expected gram (tasks, d, d), moment (tasks, d) and squares (tasks,), "
                 f"got {v.shape}, {b.shape} and {yy.shape}"
@@ -72,29 +78,29 @@ class LinearStatistics(Statistics):
         return (self.array("factor").shape[1] - 1,)
 
     @property
-    def n_observations(self) -> Array:
+    def n_observations(self) -> Any:
         """How many observations each task has."""
         return self._view(self.array("count"))
 
     @property
-    def factor(self) -> Array:
+    def factor(self) -> Any:
         """The triangle [[R, z], [0, sqrt(rss)]] of each task."""
         return self._view(self.array("factor"))
 
     @property
-    def gram(self) -> Array:
+    def gram(self) -> Any:
         """V = A'A = R'R of each task  [paper: Sec. 4.2]."""
         r = self.array("factor")[:, :-1, :-1]
         return self._view(np.swapaxes(r, 1, 2) @ r)
 
     @property
-    def moment(self) -> Array:
+    def moment(self) -> Any:
         """B = A'y = R'z of each task  [paper: Sec. 4.2]."""
         f = self.array("factor")
         return self._view((np.swapaxes(f[:, :-1, :-1], 1, 2) @ f[:, :-1, -1:])[:, :, 0])
 
     @property
-    def squares(self) -> Array:
+    def squares(self) -> Any:
         """y'y = z'z + rss of each task."""
         return self._view((self.array("factor")[:, :, -1] ** 2).sum(axis=1))
 

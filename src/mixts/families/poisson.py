@@ -16,7 +16,6 @@ from mixts.families.quadrature import Marginal
 from mixts.families.statistics import Statistics
 from mixts.typing import Array, ArrayLike, Float, Int
 
-
 _TINY = 1e-300
 """Instead of an underflow to zero, whose logarithm would be infinite."""
 
@@ -37,17 +36,17 @@ class PoissonStatistics(ArmStatistics):
             raise StatisticsError("count, total and log_factorials must be at least 0")
 
     @property
-    def count(self) -> Array:
+    def count(self) -> Any:
         """How often each arm was observed."""
         return self._view(self.array("count"))
 
     @property
-    def total(self) -> Array:
+    def total(self) -> Any:
         """The sum of each arm's rewards."""
         return self._view(self.array("total"))
 
     @property
-    def log_factorials(self) -> Array:
+    def log_factorials(self) -> Any:
         """The sum of ln y! over each arm's rewards."""
         return self._view(self.array("log_factorials"))
 

@@ -1,9 +1,9 @@
 """The probability that an arm is the best of independent ones, by quadrature.
 
-``P(a is best) = integral of f_a(x) prod_{b != a} F_b(x) dx``, in a coordinate where each marginal is smooth
-(the logit of a Beta variable, the logarithm of a Gamma variable). Gauss-Legendre nodes between quantiles of
-the arms that matter; the probabilities of all arms must sum to one, which measures the error, and cells are
-halved until they do.
+``P(a is best) = integral of f_a(x) prod_{b != a} F_b(x) dx``, in a coordinate where each marginal
+is smooth (the logit of a Beta variable, the logarithm of a Gamma variable). Gauss-Legendre nodes
+between quantiles of the arms that matter; the probabilities of all arms must sum to one, which
+measures the error, and cells are halved until they do.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from mixts.errors import FormatError, StatisticsError
+from mixts.errors import FormatError, StatisticsError, TaskError
 from mixts.storage import read_bundle, write_bundle
 from mixts.typing import Array, ArrayLike
 
@@ -39,7 +39,8 @@ class Statistics(ABC):
     def __init__(self, *, single: bool = False, **arrays: ArrayLike) -> None:
         if set(arrays) != set(self.fields):
             raise StatisticsError(
-                f"{type(self).__name__} needs the arrays {sorted(self.fields)}, got {sorted(arrays)}"
+                f"{type(self).__name__} needs the arrays {sorted(self.fields)}, "
+                f"got {sorted(arrays)}"
             )
         self.single = single
         for name, dtype in self.fields.items():
@@ -59,7 +60,7 @@ class Statistics(ABC):
 
     @property
     @abstractmethod
-    def n_observations(self) -> Array:
+    def n_observations(self) -> Any:
         """How many observations each task has (a number for one task)."""
 
     def _merge(self, other: Self) -> dict[str, Array]:
@@ -73,7 +74,7 @@ class Statistics(ABC):
         array: Array = getattr(self, f"_{name}")
         return array
 
-    def _view(self, array: Array) -> Array:
+    def _view(self, array: Array) -> Any:
         """What users see: no task axis for one task, and not to be written to."""
         view = array[0] if self.single else array[:]
         if isinstance(view, np.ndarray):
@@ -98,13 +99,15 @@ class Statistics(ABC):
         for other in others:
             self._compatible(other)
         parts = (self, *others)
-        return type(self)(
-            **{name: np.concatenate([p.array(name) for p in parts]) for name in self.fields}
-        )
+        joined = {name: np.concatenate([p.array(name) for p in parts]) for name in self.fields}
+        return type(self)(single=False, **joined)
 
     def __getitem__(self, index: Any) -> Self:
         """The statistics of some tasks: an integer (one task), a slice, integers or a mask."""
-        arrays = {name: self.array(name)[index] for name in self.fields}
+        try:
+            arrays = {name: self.array(name)[index] for name in self.fields}
+        except IndexError as error:
+            raise TaskError(f"there are {len(self)} tasks, got index {index!r}: {error}") from error
         if isinstance(index, (int, np.integer)):
             return type(self)(single=True, **{name: a[None] for name, a in arrays.items()})
         return type(self)(**{name: a.copy() for name, a in arrays.items()})
@@ -136,7 +139,7 @@ class Statistics(ABC):
             name: np.zeros((n, *self.array(name).shape[1:]), dtype)
             for name, dtype in self.fields.items()
         }
-        return self.concatenate(type(self)(**empty))
+        return self.concatenate(type(self)(single=False, **empty))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one file: JSON for a ``.json`` path, a zip of arrays for any other."""
@@ -150,7 +153,8 @@ class Statistics(ABC):
         kind = STATISTICS.get(str(header.get("statistics")))
         if kind is None:
             raise FormatError(
-                f"{path}: unknown statistics {header.get('statistics')!r}; known: {sorted(STATISTICS)}"
+                f"{path}: unknown statistics {header.get('statistics')!r}; "
+                f"known: {sorted(STATISTICS)}"
             )
         try:
             return kind(single=bool(header.get("single", False)), **arrays)

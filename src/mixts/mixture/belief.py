@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 class Belief:
     """What prior and statistics say of tasks; made by ``prior.belief`` or ``prior.condition``.
 
-    Incremental updates are only a fast path to the same numbers as ``prior.condition(belief.statistics)``.
+    Incremental updates are only a fast path to the same numbers as
+    ``prior.condition(belief.statistics)``.
     """
 
     def __init__(
@@ -54,11 +55,14 @@ class Belief:
 
     # -- learning -----------------------------------------------------------------------------
 
-    def update(self, actions: ArrayLike, outcomes: ArrayLike, tasks: ArrayLike | None = None) -> None:
+    def update(
+        self, actions: ArrayLike, outcomes: ArrayLike, tasks: ArrayLike | None = None
+    ) -> None:
         """Absorb observations, all of them or (with an error) none  [paper: Alg. 1].
 
-        For one task a single action and outcome, or m of them; for many tasks one for each in order, or those
-        that ``tasks`` says, in any order and with repeats. Arms are indices, linear actions feature rows.
+        For one task a single action and outcome, or m of them; for many tasks one for each in
+        order, or those that ``tasks`` says, in any order and with repeats. Arms are indices,
+        linear actions feature rows.
         """
         rows, rewards = self.prior.family.observations(actions, outcomes)
         index = self._axis.observations(tasks, len(rewards))
@@ -109,7 +113,7 @@ class Belief:
 
     @property
     def component_covariance(self) -> Float[Array, "..."]:
-        """Cov[theta | history, s], (L, p, p) or (n_tasks, L, p, p)  [paper: Eq. 5]."""
+        """Cov[theta | history, s], (L, p, p) or (n_tasks, L, p, p)  [paper: Eq. 4]."""
         return np.asarray(self._axis.squeeze(self._posterior.component_covariances(self._every())))
 
     @property
@@ -173,7 +177,9 @@ class Belief:
         index = self._axis.decisions(tasks)
         states = np.atleast_1d(np.asarray(latent))
         good = states.shape == index.shape and states.dtype.kind in "iu"
-        if not good or (len(states) and not 0 <= states.min() <= states.max() < self.prior.n_components):
+        if not good or (
+            len(states) and not 0 <= states.min() <= states.max() < self.prior.n_components
+        ):
             raise TaskError(
                 f"latent must be {len(index)} component indices below {self.prior.n_components}, "
                 f"got {latent!r}"
@@ -181,7 +187,7 @@ class Belief:
         return self._axis.squeeze(self.draw_parameters(rng, index, states.astype(np.int64)))
 
     def sample(self, rng: np.random.Generator) -> tuple[Any, Any]:
-        """One draw for each task: (latent, parameters), the parameters given that one latent state."""
+        """(latent, parameters) for each task, all parameters given the one latent state."""
         index = self._axis.decisions(None)
         latent = self.draw_latent(rng, index)
         parameters = self.draw_parameters(rng, index, latent)

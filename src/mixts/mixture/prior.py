@@ -21,8 +21,9 @@ from mixts.typing import Array, ArrayLike, Bool, Float, Int
 class MixturePrior:
     """P_0: weights of L latent states and, in ``family``, the parameters' prior given each.
 
-    Weights are uniform unless given. ``names`` name the components, ``arm_names`` the arms; both are kept in
-    files and shown. A prior is immutable: what changes it returns another  [paper: Sec. 2].
+    Weights are uniform unless given. ``names`` name the components, ``arm_names`` the arms; both
+    are kept in files and shown. A prior is immutable: what changes it returns another
+    [paper: Sec. 2].
     """
 
     def __init__(
@@ -59,7 +60,10 @@ class MixturePrior:
         if shown < self.n_components:
             lines.append(f"  ... and {self.n_components - shown} more")
         if self.has_retired:
-            labels = [self.arm_names[k] if self.arm_names else str(k) for k in np.flatnonzero(self.retired)]
+            labels = [
+                self.arm_names[k] if self.arm_names else str(k)
+                for k in np.flatnonzero(self.retired)
+            ]
             lines.append(f"  retired arms: {', '.join(labels)}")
         return "\n".join(lines)
 
@@ -83,18 +87,22 @@ class MixturePrior:
     def collapse(self) -> MixturePrior:
         """One component that keeps the mixture's moments: the prior of UniTS  [paper: Sec. 6.2].
 
-        Linear: mean and full covariance of the mixture. Arms: each arm's mean and variance; the correlation
-        between arms is lost (``family.to_linear()`` keeps it for Gaussian arms).
+        Linear: mean and full covariance of the mixture. Arms: each arm's mean and variance; the
+        correlation between arms is lost (``family.to_linear()`` keeps it for Gaussian arms).
         """
         return self._with(self.family.collapse(self.weights), weights=None, names=None)
 
     def select(self, components: ArrayLike) -> MixturePrior:
-        """Some of the components, their weights rescaled; repeats are allowed, names are then lost."""
+        """Some of the components, their weights rescaled; with repeats, names are lost."""
         index = np.asarray(components)
         if index.ndim != 1 or index.dtype.kind not in "iu" or not len(index):
-            raise ParameterError(f"components must be a list of component indices, got {components!r}")
+            raise ParameterError(
+                f"components must be a list of component indices, got {components!r}"
+            )
         if index.min() < 0 or index.max() >= self.n_components:
-            raise ParameterError(f"components are numbered 0 to {self.n_components - 1}, got {index}")
+            raise ParameterError(
+                f"components are numbered 0 to {self.n_components - 1}, got {index}"
+            )
         weights = self.weights[index]
         if weights.sum() == 0:
             raise ParameterError(f"the selected components have no weight: {index}")
@@ -108,7 +116,9 @@ class MixturePrior:
         ``arm_names`` are needed exactly where the prior names its arms.
         """
         if not isinstance(self.family, ArmFamily):
-            raise ParameterError(f"only arm families have arms to append to, this is {self.family!r}")
+            raise ParameterError(
+                f"only arm families have arms to append to, this is {self.family!r}"
+            )
         if (arm_names is None) != (self.arm_names is None):
             has = "has" if self.arm_names else "has no"
             raise ParameterError(f"the prior {has} arm names: give names for new arms accordingly")

@@ -1,6 +1,7 @@
 """One task or many: the task axis, in one place.
 
-``n_tasks=None`` is one task and no task axis anywhere; ``n_tasks=k``, also k = 1, has it first always.
+``n_tasks=None`` is one task and no task axis anywhere; ``n_tasks=k``, also k = 1, has it first
+always.
 """
 
 from __future__ import annotations

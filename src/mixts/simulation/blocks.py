@@ -18,15 +18,22 @@ from mixts.environments import Environment
 from mixts.simulation.specs import Recipe
 from mixts.typing import Array, Float, Int
 
-LARGEST_BLOCK = 100
-"""Lockstep shares Python's cost per round, some 90 us, among the runs of a block: 90 us a decision in
-blocks of 1, 5 of 32, 3 of 100, no less above (30 Gaussian arms, 30 components). Smaller blocks keep more
-workers busy, and 100 divides the usual numbers of runs."""
+# Lockstep shares Python's cost of a round among the runs of a block, while small blocks keep more
+# workers busy. Best of three with executor=1, microseconds for a decision by the size of blocks:
+#
+#     size                                           1     4    16    32    64   128   256
+#     30 Gaussian arms, L = 30                      93    27   8.4   5.3   3.8   2.8   2.7
+#     linear, d = L = 30, full covariances         248   201   191   203   202
+#     linear, d = L = 100, full covariances       2900  2800  2900
+#
+# Where a decision is slow by itself lockstep gains nothing and only takes memory: those runs are played
+# few at a time, or one by one.
 
-BLOCK_BYTES = 1 << 24
-"""Of the posteriors of one block. The table of a block's rounds sweeps through all of it, so it should
-stay near the cache: 16 MiB are 72 runs at L = d = 30 with full covariances, and 2 at L = d = 100,
-where a decision takes as long alone as in lockstep."""
+LARGEST_BLOCK = 50
+"""Runs in lockstep: most of what it gains, and several blocks in the usual hundreds of runs."""
+
+BLOCK_BYTES = 1 << 22
+"""Of the posteriors of one block: 31 runs in the second line of the table, one in the third."""
 
 Advance = Callable[[int], None]
 """Is told how many decisions were made since the last call."""

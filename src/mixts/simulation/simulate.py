@@ -37,13 +37,13 @@ def simulate(
     ``functools.partial(mixts.Oracle, prior)``.
 
     Runs are played in blocks, and ``executor`` says where: a number of worker processes (1 is this
-    process), or an executor of ``concurrent.futures``. With None the first block is played here, and
-    if the others will take longer than processes take to start they are played in processes,
-    provided that specs and environment can be pickled and are not defined in the script itself.
+    process), or an executor of ``concurrent.futures``. With None the first block is played here;
+    the others are played in processes if they will take much longer than processes take to start,
+    and if specs and environment can be pickled and are not defined in the script itself.
 
     The numbers depend on ``seed`` and ``block_size`` (by default a function of the problem's size),
-    never on the executor. Adding an agent changes nothing for the others; so does adding runs, for
-    the blocks that were full. ``progress=True`` shows a bar (extra ``progress``).
+    never on the executor. More agents change nothing for the others, and more runs nothing for
+    blocks that were full. ``progress=True`` shows a bar (extra ``progress``).
     """
     recipes = read_specs(agents)
     if not isinstance(environment, Environment):

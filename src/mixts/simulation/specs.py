@@ -55,8 +55,8 @@ def _read(name: str, spec: Any) -> Recipe:
     if callable(getattr(spec, "act", None)) and not inspect.isclass(spec):
         kind = type(spec).__name__
         raise ParameterError(
-            f"agent {name!r} is a {kind} that exists already, but every block of runs needs its own: "
-            f"give functools.partial({kind}, ...) with all arguments but n_tasks and seed"
+            f"agent {name!r} is a {kind} that exists already, but every block of runs needs its "
+            f"own: give functools.partial({kind}, ...) with all arguments but n_tasks and seed"
         )
     if not callable(spec):
         raise ParameterError(

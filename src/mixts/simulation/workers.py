@@ -8,15 +8,18 @@ import pickle
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from multiprocessing.context import SpawnContext, SpawnProcess
 
 from mixts import checks
 from mixts.errors import ParameterError
 from mixts.simulation.blocks import Advance, Block, Experiment, play_blocks
+
+Job = Future[list[Block]]
+"""Some of the blocks, on their way."""
 
 WORTHWHILE_SECONDS = 10.0
 """Worker processes must import mixts, 2 to 3 seconds: below this much work they hardly pay."""
@@ -91,14 +94,14 @@ def played_blocks(
                     "an agent or the environment is defined in the script itself: move it into a "
                     "module, or make the pool with imports_script=True"
                 )
-        yield from _distribute(experiment, blocks, executor, advance)
+        yield from _collect(experiment, _submit(experiment, blocks, executor), advance)
     elif executor is None:
         yield from _play_where_it_pays(experiment, advance)
     elif executor == 1:
         yield from _play_here(experiment, blocks, advance)
     else:
         with _own_pool(experiment, min(executor, len(blocks))) as pool:
-            yield from _distribute(experiment, blocks, pool, advance)
+            yield from _collect(experiment, _submit(experiment, blocks, pool), advance)
 
 
 def _play_here(experiment: Experiment, blocks: range, advance: Advance) -> Iterator[Block]:
@@ -107,17 +110,48 @@ def _play_here(experiment: Experiment, blocks: range, advance: Advance) -> Itera
 
 
 def _play_where_it_pays(experiment: Experiment, advance: Advance) -> Iterator[Block]:
-    """The first block here, timed; the others in processes if that is quicker and safe."""
-    before = time.perf_counter()
-    yield experiment.play(0, advance)
+    """The first block here; the others in processes, as soon as it is clear that this is quicker."""
     rest = range(1, experiment.n_blocks)
-    n_workers = min(n_processors(), len(rest))
-    ahead = len(rest) * (time.perf_counter() - before)
-    if n_workers > 1 and ahead > WORTHWHILE_SECONDS and _can_leave(experiment):
-        with _own_pool(experiment, n_workers) as pool:
-            yield from _distribute(experiment, rest, pool, advance)
-    else:
-        yield from _play_here(experiment, rest, advance)
+    with ExitStack() as pools:
+        relief = _Relief(experiment, rest, advance, pools)
+        yield experiment.play(0, relief)
+        if relief.jobs:
+            yield from _collect(experiment, relief.jobs, advance)
+        else:
+            yield from _play_here(experiment, rest, advance)
+
+
+class _Relief:
+    """Watches the first block, and calls worker processes for the others once that pays."""
+
+    def __init__(
+        self, experiment: Experiment, rest: range, advance: Advance, pools: ExitStack
+    ) -> None:
+        self.jobs: list[Job] = []
+        self._experiment = experiment
+        self._rest = rest
+        self._advance = advance
+        self._pools = pools
+        self._possible = len(rest) > 0 and n_processors() > 1
+        self._since: float | None = None
+        self._done = 0
+
+    def __call__(self, n_decisions: int) -> None:
+        self._advance(n_decisions)
+        if not self._possible:
+            return
+        now = time.perf_counter()
+        if self._since is None:  # until here compiled code was loaded
+            self._since = now
+            return
+        self._done += n_decisions
+        seconds = (now - self._since) / max(1, self._done)
+        if seconds * _n_decisions(self._experiment, self._rest) > WORTHWHILE_SECONDS:
+            self._possible = False
+            if _can_leave(self._experiment):
+                n_workers = min(n_processors(), len(self._rest))
+                pool = self._pools.enter_context(_own_pool(self._experiment, n_workers))
+                self.jobs = _submit(self._experiment, self._rest, pool)
 
 
 def _can_leave(experiment: Experiment) -> bool:
@@ -130,27 +164,31 @@ def _can_leave(experiment: Experiment) -> bool:
         return False
 
 
-def _distribute(
-    experiment: Experiment, blocks: range, executor: Executor, advance: Advance
-) -> Iterator[Block]:
+def _n_decisions(experiment: Experiment, blocks: Iterable[int]) -> int:
+    n_runs = sum(experiment.width(block) for block in blocks)
+    return n_runs * experiment.n_rounds * len(experiment.recipes)
+
+
+def _submit(experiment: Experiment, blocks: range, executor: Executor) -> list[Job]:
     n_jobs = min(len(blocks), _JOBS_PER_WORKER * n_processors())
-    jobs = [blocks[i::n_jobs] for i in range(n_jobs)]
-    futures = [executor.submit(play_blocks, experiment, job) for job in jobs]
-    n_decisions = len(experiment.recipes) * experiment.n_rounds
+    return [executor.submit(play_blocks, experiment, blocks[i::n_jobs]) for i in range(n_jobs)]
+
+
+def _collect(experiment: Experiment, jobs: list[Job], advance: Advance) -> Iterator[Block]:
     try:
-        for future in as_completed(futures):
-            for block in future.result():
-                advance(n_decisions * len(block.latent))
+        for job in as_completed(jobs):
+            for block in job.result():
+                advance(len(block.latent) * experiment.n_rounds * len(experiment.recipes))
                 yield block
     except BrokenProcessPool as error:
         error.add_note(
-            "A worker process of mixts.simulate died. A script in which agents are defined must "
-            'call simulate under `if __name__ == "__main__":`. With executor=1 no process is needed.'
+            "A worker process of mixts.simulate died. A script that defines agents must call "
+            'simulate under `if __name__ == "__main__":`. With executor=1 there are no processes.'
         )
         raise
     finally:
-        for future in futures:
-            future.cancel()
+        for job in jobs:
+            job.cancel()
 
 
 @contextmanager
@@ -165,8 +203,11 @@ def _own_pool(experiment: Experiment, n_workers: int) -> Iterator[Executor]:
     pool = WorkerPool(n_workers, imports_script=in_script)
     try:
         yield pool
-    finally:
-        pool.shutdown(cancel_futures=True)
+    except BaseException:
+        # Whoever sees the error need not wait for blocks that nobody wants any more.
+        pool.shutdown(wait=False, cancel_futures=True)
+        raise
+    pool.shutdown()
 
 
 def _pickled(experiment: Experiment) -> bytes:

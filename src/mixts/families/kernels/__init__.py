@@ -1,1 +1,1 @@
-"""Compiled loops. Each takes plain arrays, checks before it changes anything, and says where it stopped."""
+"""Compiled loops: plain arrays in, checked before anything changes, the first bad place out."""

@@ -1,8 +1,9 @@
 """Compiled loops of the arm families: absorb observations, evidence of statistics.
 
-Prior parameters come transposed, (K, L), so that an arm's L components are side by side. ``observe``
-loops first check every observation and return the index of the first bad one, or -1 after absorbing all.
-With ``incremental`` they also move ``relative``, the log evidence up to a constant per task.
+Prior parameters come transposed, (K, L), so that an arm's L components are side by side.
+``observe`` loops first check every observation and return the index of the first bad one, or -1
+after absorbing all. With ``incremental`` they also move ``relative``, the log evidence up to a
+constant per task.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ def observe_bernoulli(
     tasks: Array, arms: Array, outcomes: Array, incremental: bool,
     successes: Array, failures: Array, alpha: Array, beta: Array, relative: Array,
 ) -> int:  # fmt: skip
+    """Rewards 0 or 1: ln of the predictive probability, then the counts."""
     n_arms, n_components = alpha.shape
     for i in range(len(arms)):
         if not (0 <= arms[i] < n_arms and (outcomes[i] == 0.0 or outcomes[i] == 1.0)):
@@ -76,6 +78,7 @@ def observe_bernoulli(
 def evidence_bernoulli(
     tasks: Array, successes: Array, failures: Array, alpha: Array, beta: Array, relative: Array
 ) -> None:
+    """ln of ratios of beta functions, from the counts."""
     n_arms, n_components = alpha.shape
     for t in tasks:
         relative[t] = 0.0
@@ -95,6 +98,7 @@ def observe_poisson(
     tasks: Array, arms: Array, outcomes: Array, incremental: bool,
     count: Array, total: Array, log_factorials: Array, shape: Array, rate: Array, relative: Array,
 ) -> int:  # fmt: skip
+    """Counts: ln of the predictive probability without ln y!, then the sums."""
     n_arms, n_components = shape.shape
     for i in range(len(arms)):
         y = outcomes[i]
@@ -119,6 +123,7 @@ def evidence_poisson(
     tasks: Array, count: Array, total: Array, log_factorials: Array,
     shape: Array, rate: Array, relative: Array,
 ) -> None:  # fmt: skip
+    """ln of ratios of gamma functions, from the sums."""
     n_arms, n_components = shape.shape
     for t in tasks:
         relative[t] = 0.0
@@ -127,9 +132,7 @@ def evidence_poisson(
             if n > 0:
                 for s in range(n_components):
                     a, b = shape[k, s], rate[k, s]
-                    relative[t, s] += (
-                        log_rising(a, y) - a * math.log1p(n / b) - y * math.log(b + n)
-                    )
+                    relative[t, s] += log_rising(a, y) - a * math.log1p(n / b) - y * math.log(b + n)
 
 
 @njit(cache=True)
@@ -144,6 +147,7 @@ def observe_gaussian(
     count: Array, average: Array, squares: Array,
     mean: Array, variance: Array, noise: float, relative: Array,
 ) -> int:  # fmt: skip
+    """Real rewards: differences of the closed form, then Welford's update."""
     n_arms, n_components = mean.shape
     for i in range(len(arms)):
         if not (0 <= arms[i] < n_arms and math.isfinite(outcomes[i])):
@@ -172,6 +176,7 @@ def evidence_gaussian(
     tasks: Array, count: Array, average: Array, squares: Array,
     mean: Array, variance: Array, noise: float, relative: Array,
 ) -> None:  # fmt: skip
+    """The closed form, from count and average."""
     n_arms, n_components = mean.shape
     for t in tasks:
         relative[t] = 0.0

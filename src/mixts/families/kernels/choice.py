@@ -39,8 +39,8 @@ def draw_latent(
 def take_best(scores: Array, mask: Array, best: Array) -> int:
     """The first available action of the largest score in each row.
 
-    Returns 0, or 1 if some row has ties, or -1 - i if row i has an available score that is not finite. An
-    empty mask (no rows) means that every action is available.
+    Returns 0, or 1 if some row has ties, or -1 - i if row i has an available score that is not
+    finite. An empty mask (no rows) means that every action is available.
     """
     masked = len(mask) > 0
     ties = 0

@@ -2,9 +2,10 @@
 
 With the task's triangle ``[[R, z], [0, r]]`` and a prior root C, the orthogonal factorisation of
 ``[[I, 0], [R C / sigma, (z - R theta_0) / sigma]]`` gives everything: a lower triangle T with
-``log det M = 2 sum log |diag|``, ``M = T'T = I + C'R'R C / sigma^2``; the residual q of the last column; the posterior root ``C T^-1``,
-lower triangular again because the columns are eliminated from the last to the first; and the mean. The identity on top is
-exploited: a reflection of column k touches row k of the top and the block below.
+``log det M = 2 sum log |diag|``, ``M = T'T = I + C'R'R C / sigma^2``; the residual q of the last
+column; the posterior root ``C T^-1``, lower triangular again because the columns are eliminated
+from the last to the first; and the mean. The identity on top is exploited: a reflection of column
+k touches row k of the top and the block below.
 """
 
 from __future__ import annotations
@@ -146,7 +147,7 @@ def condition(
     count: Array, factor: Array, out: Array,
     keep: bool, slots: Array, rank: Array, store: Array, mean: Array,
 ) -> None:  # fmt: skip
-    """Log evidence (m, L) of tasks for the wanted (m, G) groups; with ``keep`` their posteriors too."""
+    """Log evidence (m, L) of tasks for wanted groups (m, G); with ``keep`` their posteriors too."""
     d = prior_mean.shape[1]
     for g in range(len(starts) - 1):
         inside = members[starts[g] : starts[g + 1]]
@@ -214,7 +215,7 @@ def look(
     count: Array, factor: Array, relative: Array, asleep: Array, ceiling: Array, highest: Array,
     waking: Array,
 ) -> bool:  # fmt: skip
-    """Compute the evidence of sleepers whose bound has risen; who must wake is set in ``waking`` (G,)."""
+    """Evidence of the sleepers whose bound has risen; ``waking`` (G,) says who must wake."""
     limit, margin, gain = limits
     d = prior_mean.shape[1]
     n_groups = len(starts) - 1

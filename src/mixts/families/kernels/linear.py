@@ -1,15 +1,17 @@
 """Compiled loops of the linear-Gaussian family: absorb one observation after the other, and sample.
 
-A component's prior is ``theta = theta_0 + C x`` with x standard normal and C lower triangular. Roots are stored by
-columns, packed: column k is the d - k entries from the diagonal down, at ``column(k, d)``; a diagonal root
-is only its diagonal. Components with the same covariance form a *group* and share all work that
-does not depend on the mean: ``members[starts[g]:starts[g + 1]]`` are the components of group g.
+A component's prior is ``theta = theta_0 + C x`` with x standard normal and C lower triangular.
+Roots are stored by columns, packed: column k is the d - k entries from the diagonal down, at
+``column(k, d)``; a diagonal root is only its diagonal. Components with the same covariance form a
+*group* and share all work that does not depend on the mean: ``members[starts[g]:starts[g + 1]]``
+are the components of group g.
 
 The posterior of a task and a group is kept in one of two forms, in the same memory:
 
 - *young* (rank j, up to about d / 2): Potter's updates as a product ``H = F_1 ... F_j``,
-  ``F_i = I - shrink_i v_i v_i'``, acting on the shared prior root, and gains ``c_i = e_i / alpha_i``. With ``u = C'a`` one
-  sweep of ``dot_i = v_i'u``, ``u -= shrink_i dot_i v_i`` gives the new v, and the predicted mean
+  ``F_i = I - shrink_i v_i v_i'``, acting on the shared prior root, and gains
+  ``c_i = e_i / alpha_i``. With ``u = C'a`` one sweep of ``dot_i = v_i'u``,
+  ``u -= shrink_i dot_i v_i`` gives the new v, and the predicted mean
   ``a'theta_0 + sum_i c_i dot_i`` for free. The prior root is read, never written.
 - *mature*: the packed root itself, updated in place by Carlson's triangular form of the same step,
   and the mean.
@@ -153,7 +155,8 @@ def _carlson(
     """Update a packed root by one observation; reach = C C'a, returns alpha.
 
     With alpha_k the noise plus the squares of v = C'a from the last entry to k, column k becomes
-    ``(alpha_{k+1} column - v_k sum_{j>k} v_j column_j) / sqrt(alpha_k alpha_{k+1})``: triangular as before.
+    ``(alpha_{k+1} column - v_k sum_{j>k} v_j column_j) / sqrt(alpha_k alpha_{k+1})``: triangular
+    as before.
     """
     d = len(a)
     v, keep, move = work[0], work[1], work[2]
@@ -241,9 +244,10 @@ def settle(
 ) -> int:  # fmt: skip
     """Put negligible groups to sleep; how many of the tasks need another look at theirs.
 
-    ``limits`` are: how far below the leader a group must surely be to go on sleeping; how much further to
-    fall asleep; and the most that one observation can add to a log evidence. ``ceiling[t, g] + count * gain`` is an
-    upper bound of a sleeping group's log weight, ``highest[t]`` the largest ceiling of the task's sleepers.
+    ``limits`` are: how far below the leader a group must surely be to go on sleeping; how much
+    further to fall asleep; and the most that one observation can add to a log evidence.
+    ``ceiling[t, g] + count * gain`` is an upper bound of a sleeping group's log weight,
+    ``highest[t]`` the largest ceiling of the task's sleepers.
     """
     limit, margin, gain = limits
     flagged = 0
@@ -279,7 +283,8 @@ def observe(
 ) -> int:  # fmt: skip
     """Absorb observations into statistics and every awake posterior, then ``settle``.
 
-    Returns how many tasks need another look, or -1 - i if observation i is bad and nothing was changed.
+    Returns how many tasks need another look, or -1 - i if observation i is bad and nothing was
+    changed.
     """
     m, d = features.shape
     bad = _check_and_keep(tasks, features, outcomes, slots, filled, recent)

@@ -1,0 +1,87 @@
+"""The paper's synthetic bandit (d = 30, L = 30, unit vectors): what its regret must be.
+
+Component s has mean 0.9 at its own arm and 0.1 at all others; the rewards' noise is 0.1.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+import mixts
+from mixts.environments import BanditEnvironment
+from mixts.simulation import Results, simulate
+
+N = 30
+MEANS = 0.1 + 0.8 * np.eye(N)
+NOISE = 0.1
+
+
+def arms(width: float) -> mixts.MixturePrior:
+    return mixts.MixturePrior(mixts.GaussianArms(MEANS, np.full((N, N), width**2), NOISE))
+
+
+def linear(width: float) -> mixts.MixturePrior:
+    family = mixts.LinearGaussian(MEANS, np.full(N, width**2), NOISE, covariance_type="spherical")
+    return mixts.MixturePrior(family)
+
+
+@pytest.mark.parametrize("width", [0.05, 0.2])
+def test_arms_and_linear_have_the_same_mean_regret(width: float) -> None:
+    """Two implementations of the posteriors, on independent seeds, over 1000 rounds."""
+    # In one block: the checks of shapes while tests run cost most per call.
+    play = partial(simulate, n_rounds=1000, n_runs=200, block_size=200)
+    by_arms = play({"MixTS": arms(width)}, BanditEnvironment(arms(width)), seed=1)
+    by_rows = play({"MixTS": linear(width)}, BanditEnvironment(linear(width), np.eye(N)), seed=2)
+    one, other = by_arms.summary()["MixTS"].regret, by_rows.summary()["MixTS"].regret
+    assert abs(one.mean - other.mean) < 4 * np.hypot(one.error, other.error)
+    # The comparison could tell: the regret is many standard errors from nothing.
+    assert min(one.mean / one.error, other.mean / other.error) > 8
+
+
+@pytest.mark.parametrize("kind", ["arms", "linear"])
+def test_without_width_regret_is_one_wrong_arm_after_another(kind: str) -> None:
+    """0.8 times a number of wrong arms that is uniform on 0, ..., L - 1: mean 0.8 (L - 1) / 2.
+
+    The arms' two means are 8 standard deviations of the noise apart, so one reward tells.
+    """
+    n_runs = 1000
+    if kind == "arms":
+        prior = arms(0.0)
+        environment = BanditEnvironment(prior)
+    else:
+        prior = linear(0.0)
+        environment = BanditEnvironment(prior, np.eye(N))
+    results = simulate({"MixTS": prior}, environment, n_rounds=60, n_runs=n_runs, seed=3)
+    wrong = results.regret["MixTS"].sum(axis=1) / 0.8
+    np.testing.assert_allclose(wrong, np.round(wrong), atol=1e-9)
+    assert set(np.round(wrong)) == set(range(N))
+    error = np.sqrt((N**2 - 1) / 12 / n_runs)
+    assert abs(wrong.mean() - (N - 1) / 2) < 4 * error
+
+
+@pytest.fixture(scope="module")
+def comparison() -> Results:
+    prior = arms(0.2)
+    agents = {
+        "MixTS": prior,
+        "Exp4": partial(mixts.Exp4, MEANS),
+        "CorralExp4": partial(mixts.CorralExp4, prior),
+        "Oracle": partial(mixts.Oracle, prior),
+    }
+    return simulate(agents, BanditEnvironment(prior), n_rounds=300, n_runs=100, seed=4)
+
+
+def test_knowing_the_latent_state_helps_and_is_not_all(comparison: Results) -> None:
+    gain, error = comparison.difference("MixTS", "Oracle")
+    assert gain > 4 * error
+    regret, error = comparison.summary()["Oracle"].regret
+    assert regret > 4 * error
+
+
+@pytest.mark.parametrize("other", ["Exp4", "CorralExp4"])
+def test_votes_cost_more_than_a_belief(comparison: Results, other: str) -> None:
+    loss, error = comparison.difference(other, "MixTS")
+    assert loss > 4 * error
