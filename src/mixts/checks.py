@@ -26,10 +26,7 @@ PSD_TOLERANCE = 1e-10
 
 def real_array(value: ArrayLike, name: str, n_dims: int) -> Array:
     """A finite float array of ``n_dims`` axes, read-only and owned by nobody else."""
-    try:
-        array = np.array(value, dtype=float)
-    except (TypeError, ValueError) as error:
-        raise ParameterError(f"{name} must be an array of numbers: {error}") from error
+    array = np.array(numbers(value, f"{name} must be an array of numbers", ParameterError))
     if array.ndim != n_dims:
         raise ParameterError(
             f"{name} must have {n_dims} axes (components first), got shape {array.shape}"
@@ -43,23 +40,27 @@ def real_array(value: ArrayLike, name: str, n_dims: int) -> Array:
     return array
 
 
-def numbers(value: ArrayLike | None, what: str, error: type[MixtsError]) -> Array:
-    """What a public call was given as a float array; anything but numbers is the given error."""
-    try:
-        return np.asarray(value, dtype=float)
-    except (TypeError, ValueError) as reason:
-        raise error(f"{what} must be numbers in arrays of one shape: {reason}") from reason
+def numbers(value: Any, expected: str, error: type[MixtsError]) -> Array:
+    """A float array of what a public call was given; ``expected`` begins the message if not."""
+    array = _array(value, expected, error)
+    if array.dtype.kind not in "fiub":
+        raise error(f"{expected}, got type {array.dtype}")
+    return array.astype(float, copy=False)
 
 
-def integers(value: ArrayLike, what: str, error: type[MixtsError]) -> Array:
-    """What a public call was given as an array of 64-bit integers."""
-    try:
-        array = np.asarray(value)
-    except (TypeError, ValueError) as reason:
-        raise error(f"{what} must be integers: {reason}") from reason
+def integers(value: Any, expected: str, error: type[MixtsError]) -> Array:
+    """An array of 64-bit integers of what a public call was given."""
+    array = _array(value, expected, error)
     if array.dtype.kind not in "iu" and array.size:
-        raise error(f"{what} must be integers, got type {array.dtype}")
+        raise error(f"{expected}, got type {array.dtype}")
     return array.astype(np.int64, copy=False)
+
+
+def _array(value: Any, expected: str, error: type[MixtsError]) -> Array:
+    try:
+        return np.asarray(value)
+    except (TypeError, ValueError) as reason:
+        raise error(f"{expected}: {reason}") from reason
 
 
 def positive(array: Array, name: str, *, zero: bool = False) -> None:
@@ -121,10 +122,7 @@ def weight_vector(weights: ArrayLike | None, n_components: int) -> Array:
         array = np.full(n_components, 1.0 / n_components)
         array.flags.writeable = False
         return array
-    try:
-        array = np.array(weights, dtype=float)
-    except (TypeError, ValueError) as error:
-        raise WeightsError(f"weights must be numbers: {error}") from error
+    array = np.array(numbers(weights, "weights must be numbers", WeightsError))
     if array.shape != (n_components,):
         raise WeightsError(
             f"weights must have shape ({n_components},), one for each component, got {array.shape}"
@@ -148,7 +146,8 @@ def name_list(names: Sequence[str] | None, length: int, what: str) -> tuple[str,
     """Names of components or arms: distinct strings, one for each."""
     if names is None:
         return None
-    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+    plain = isinstance(names, Sequence) and not isinstance(names, str)
+    if not plain or not all(isinstance(name, str) for name in names):
         raise ParameterError(f"{what} must be a sequence of strings, got {names!r}")
     if len(names) != length:
         raise ParameterError(f"{what} must have {length} entries, got {len(names)}")
@@ -159,9 +158,10 @@ def name_list(names: Sequence[str] | None, length: int, what: str) -> tuple[str,
 
 def task_indices(tasks: ArrayLike, n_tasks: int) -> Array:
     """Indices of existing tasks as a one-dimensional integer array."""
-    array = integers(tasks, "tasks", TaskError)
+    expected = "tasks must be a one-dimensional array of integers"
+    array = integers(tasks, expected, TaskError)
     if array.ndim != 1:
-        raise TaskError(f"tasks must be a one-dimensional array, got shape {array.shape}")
+        raise TaskError(f"{expected}, got shape {array.shape}")
     if array.size and (array.min() < 0 or array.max() >= n_tasks):
         bad = int(array[(array < 0) | (array >= n_tasks)][0])
         raise TaskError(
@@ -173,12 +173,10 @@ def task_indices(tasks: ArrayLike, n_tasks: int) -> Array:
 
 def action_mask(mask: ArrayLike, n_rows: int, n_actions: int) -> Array:
     """A mask (n_actions,) or (n_rows, n_actions), true where an action may be taken."""
-    try:
-        array = np.asarray(mask)
-    except ValueError as error:
-        raise MaskError(f"mask must be an array of one shape: {error}") from error
+    expected = "mask must be boolean (true: available)"
+    array = _array(mask, expected, MaskError)
     if array.dtype != np.bool_:
-        raise MaskError(f"mask must be boolean (true: available), got type {array.dtype}")
+        raise MaskError(f"{expected}, got type {array.dtype}")
     if array.shape not in ((n_actions,), (n_rows, n_actions)):
         raise MaskError(
             f"mask must have shape ({n_actions},) or ({n_rows}, {n_actions}), got {array.shape}"

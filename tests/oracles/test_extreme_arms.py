@@ -109,6 +109,13 @@ def gaussian_of_variance_1e6() -> ArmsProblem:
 
 
 @case
+def gaussian_arms_that_are_known() -> ArmsProblem:
+    """Variances of zero: nothing is learned of those arms, and they still tell components apart."""
+    mean, variance = np.array([[0.5, 0.0], [0.45, 0.1]]), np.array([[0.0, 1.0], [0.0, 0.0]])
+    return ArmsProblem("gaussian", mean, variance, *reals(11, 80, [0.5, 0.1], 0.2), noise_std=0.2)
+
+
+@case
 def gaussian_rewards_near_1000() -> ArmsProblem:
     mean = np.array([[1000.0, 999.999], [1000.001, 1000.0], [999.998, 1000.0]])
     variance = np.array([[1e-6, 1e-6], [1e-8, 1e-8], [1e-6, 1e6]])

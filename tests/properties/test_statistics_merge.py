@@ -25,8 +25,8 @@ def cuts(n: int) -> st.SearchStrategy[list[int]]:
     return st.lists(st.integers(0, n), min_size=2, max_size=2)
 
 
-@given(problems(), st.data())
-def test_condition_is_the_belief(problem: Problem, data: st.DataObject) -> None:
+@given(problems())
+def test_condition_is_the_belief(problem: Problem) -> None:
     belief = problem.incremental()
     assert_same(problem.prior.condition(belief.statistics), belief)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mixts
@@ -16,6 +16,7 @@ from mixts.families import linear_posterior
 from tests.properties.agreement import assert_same_evidence, assert_same_weights
 from tests.properties.strategies import COVARIANCE_TYPES, Problem, batches, problems
 
+FEWER = settings(max_examples=50)  # each example is several beliefs, read in full
 MOMENTS = ("component_mean", "component_covariance", "mean", "covariance")
 
 
@@ -39,6 +40,7 @@ def owners(n: int, n_tasks: int) -> st.SearchStrategy[Any]:
     return st.lists(choice, min_size=n, max_size=n).map(lambda t: np.array(t, dtype=int))
 
 
+@FEWER
 @given(problems(), st.integers(1, 4), st.data())
 def test_any_interleaving_of_tasks(problem: Problem, n_tasks: int, data: st.DataObject) -> None:
     tasks = data.draw(owners(problem.n_rounds, n_tasks))
@@ -48,14 +50,16 @@ def test_any_interleaving_of_tasks(problem: Problem, n_tasks: int, data: st.Data
     assert_each_task(belief, problem, tasks, n_tasks)
 
 
-@given(problems(), st.data())
-def test_without_tasks_each_task_gets_one(problem: Problem, data: st.DataObject) -> None:
+@FEWER
+@given(problems())
+def test_without_tasks_each_task_gets_one(problem: Problem) -> None:
     n = problem.n_rounds
     belief = problem.prior.belief(n)
     belief.update(problem.actions, problem.outcomes)
     assert_each_task(belief, problem, np.arange(n), n)
 
 
+@FEWER
 @given(problems(), st.integers(1, 3), st.integers(1, 3), st.data())
 def test_tasks_that_arrive_later(
     problem: Problem, n_first: int, n_more: int, data: st.DataObject
@@ -88,6 +92,7 @@ def memory_for(n_slots: int) -> Iterator[None]:
         yield
 
 
+@FEWER
 @given(problems(COVARIANCE_TYPES), st.integers(2, 5), st.integers(1, 3), st.data())
 def test_posteriors_that_do_not_fit_into_memory(
     problem: Problem, n_tasks: int, n_slots: int, data: st.DataObject
@@ -129,6 +134,7 @@ def wide_problem(rng: np.random.Generator, kind: str, n: int, d: int) -> Problem
     return Problem(kind, rng.normal(size=(3, d)), covariance, 0.7, weights, rows, rewards)
 
 
+@FEWER
 @given(problems(), st.integers(1, 4), st.data())
 def test_statistics_of_the_batch_are_those_of_its_tasks(
     problem: Problem, n_tasks: int, data: st.DataObject

@@ -121,3 +121,23 @@ def test_posterior_draws_have_the_moments(kind: str, n: int) -> None:
     latent = many.sample_latent(rng, tasks=tasks)
     theta = many.sample_parameters(rng, latent, tasks=tasks)
     assert_within(np.concatenate([np.ravel(z) for z in moments(latent, theta, one)]))
+
+
+# -- rewards ---------------------------------------------------------------------------------------
+
+MEANS = np.array([0.2, 0.7, 0.95])
+VARIANCES = {
+    "bernoulli": MEANS * (1 - MEANS),
+    "gaussian": np.full(3, 0.7**2),
+    "poisson": MEANS,
+    "linear": np.full(3, 1.5**2),
+}
+
+
+@kinds
+def test_rewards_have_their_moments(kind: str) -> None:
+    family = SETTINGS[kind].family
+    rewards = family.outcomes(np.random.default_rng(7), np.tile(MEANS, N)).reshape(N, 3)
+    gap = rewards - MEANS
+    assert_within(np.array([of_mean(gap), of_mean(gap**2, VARIANCES[kind])]))
+    assert_within(of_mean(gap * np.roll(gap, 1, axis=1)))

@@ -1,4 +1,4 @@
-"""The mixture prior: hand-checkable moments, names, immutability, and files that anybody can read."""
+"""The mixture prior: moments by hand, names, immutability, and files that anybody can read."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ import pytest
 import mixts
 from mixts.environments import BanditEnvironment
 from mixts.errors import OutcomeError, ParameterError
-from mixts.simulation import Results, WorkerPool, simulate, workers
+from mixts.simulation import Results, WorkerPool, executors, simulate
 from tests.unit.simulated_agents import ACTIONS, Failing, WhereAmI, changing, prior
 
 GAUSSIAN, LINEAR = prior("gaussian"), prior("linear")
@@ -58,7 +58,7 @@ def test_one_worker_or_several_give_the_same_numbers(
     here = play(1)
     assert equal(here, play(None))
     for n_processors in (1, 2, 40):  # the blocks go to workers in other portions
-        monkeypatch.setattr(workers, "n_processors", lambda n=n_processors: n)
+        monkeypatch.setattr(executors, "n_processors", lambda n=n_processors: n)
         assert equal(here, play(pool))
     with ThreadPoolExecutor(2) as threads:
         assert equal(here, play(threads))
@@ -87,12 +87,28 @@ def test_a_number_of_workers_and_a_pool_mean_processes(pool: WorkerPool) -> None
 def test_short_work_stays_here_and_long_work_goes_to_processes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(workers, "n_processors", lambda: 2)
+    monkeypatch.setattr(executors, "n_processors", lambda: 2)
     assert places() == [0, 0, 0]
-    monkeypatch.setattr(workers, "WORTHWHILE_SECONDS", 0.0)
+    monkeypatch.setattr(executors, "WORTHWHILE_SECONDS", 0.0)
     assert places() == [0, 1, 1]
-    monkeypatch.setattr(workers, "n_processors", lambda: 1)
+    monkeypatch.setattr(executors, "n_processors", lambda: 1)
     assert places() == [0, 0, 0]
+
+
+def test_where_processes_cannot_start_nobody_misses_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+
+    def refuse(*arguments: object, **keywords: object) -> None:
+        calls.append(arguments)
+        raise NotImplementedError("no semaphores here")
+
+    monkeypatch.setattr(executors, "n_processors", lambda: 2)
+    monkeypatch.setattr(executors, "WORTHWHILE_SECONDS", 0.0)
+    monkeypatch.setattr(executors, "WorkerPool", refuse)
+    assert places() == [0, 0, 0]
+    assert len(calls) == 1
+    with pytest.raises(NotImplementedError, match="no semaphores"):
+        places(executor=2)
 
 
 # -- what cannot be sent --------------------------------------------------------------------------
@@ -101,8 +117,8 @@ def test_short_work_stays_here_and_long_work_goes_to_processes(
 def test_what_cannot_be_pickled_is_refused_where_processes_play_and_only_there(
     pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workers, "n_processors", lambda: 2)
-    monkeypatch.setattr(workers, "WORTHWHILE_SECONDS", 0.0)
+    monkeypatch.setattr(executors, "n_processors", lambda: 2)
+    monkeypatch.setattr(executors, "WORTHWHILE_SECONDS", 0.0)
     agents = {"fine": GAUSSIAN, "x": lambda n_tasks, seed: mixts.MixTS(GAUSSIAN, n_tasks, seed)}
     run = partial(simulate, agents, BanditEnvironment(GAUSSIAN), 2, 4, seed=0, block_size=1)
     expected = run(executor=1).regret["x"]

@@ -9,6 +9,7 @@ import numpy as np
 
 from mixts import checks, random
 from mixts.errors import ParameterError
+from mixts.mixture.prior import MixturePrior
 from mixts.mixture.tasks import TaskAxis
 from mixts.typing import Array, ArrayLike, Bool, Float, Int, Seed
 
@@ -123,6 +124,17 @@ class Agent(ABC):
     ) -> None:
         """Keep what an update will need of these decisions; most agents need nothing."""
         return None
+
+
+def without_retired(
+    prior: MixturePrior, mask: ArrayLike | None, n_actions: int
+) -> ArrayLike | None:
+    """The mask without the prior's retired arms; what is no mask is left to the checks."""
+    if not prior.has_retired:
+        return mask
+    given = np.ones(n_actions, bool) if mask is None else np.asarray(mask)
+    fits = given.dtype == bool and given.shape[-1:] == prior.retired.shape
+    return given & ~prior.retired if fits else given
 
 
 def _room_above(floor: float, available: Bool[Array, "m K"]) -> Float[Array, "m 1"]:

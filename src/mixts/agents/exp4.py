@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from scipy import special
 
 from mixts import checks
-from mixts.agents.base import Agent, draw_rows
+from mixts.agents.base import Agent, draw_rows, without_retired
 from mixts.errors import ActionError, FeedbackError, ObservationError, OutcomeError, ParameterError
 from mixts.families.choice import best_rows, feature_sets
 from mixts.mixture.belief import Belief
@@ -48,7 +49,7 @@ class VotingAgent(Agent):
         super().__init__(n_tasks, seed)
         if gamma is None and n_rounds is None:
             raise ParameterError("give gamma, or n_rounds from which the theory's gamma follows")
-        if gamma is not None and not 0 <= gamma <= 1:
+        if gamma is not None and not (isinstance(gamma, Real) and 0 <= gamma <= 1):
             raise ParameterError(f"gamma must be between 0 and 1, got {gamma!r}")
         self._gamma = gamma
         self._eta = None if eta is None else checks.positive_number(eta, "eta")
@@ -137,7 +138,7 @@ class VotingAgent(Agent):
         self, actions: ArrayLike, outcomes: ArrayLike, tasks: ArrayLike | None = None
     ) -> None:
         """The outcome of each task's last decision; the action must be the one that was taken."""
-        rewards = checks.numbers(outcomes, "outcomes", OutcomeError).reshape(-1)
+        rewards = checks.numbers(outcomes, "outcomes must be numbers", OutcomeError).reshape(-1)
         index = self._axis.observations(tasks, len(rewards))
         self._check_feedback(index, actions, rewards)
         self._learn(index, actions, rewards)
@@ -155,7 +156,7 @@ class VotingAgent(Agent):
         if not waiting.all():
             task = int(index[np.argmin(waiting)])
             raise FeedbackError(f"no decision of task {task} waits for an outcome: act first")
-        given = checks.numbers(actions, "actions", ActionError)
+        given = checks.numbers(actions, "actions must be numbers", ActionError)
         taken = self._taken[index] if self._linear else self._chosen[index]
         if given.size != taken.size or not np.array_equal(given.reshape(taken.shape), taken):
             raise FeedbackError(
@@ -222,6 +223,12 @@ class CorralExp4(VotingAgent):
 
     def _action_sets(self, actions: ArrayLike | None, n_rows: int) -> tuple[Array | None, int]:
         return self.belief.prior.family.action_sets(actions, n_rows)
+
+    def _available(
+        self, mask: ArrayLike | None, n_rows: int, n_actions: int
+    ) -> Bool[Array, "m K"] | None:
+        mask = without_retired(self.belief.prior, mask, n_actions)
+        return super()._available(mask, n_rows, n_actions)
 
     def _expert_scores(
         self, index: Int[Array, " m"], actions: Array | None

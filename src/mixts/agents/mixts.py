@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from mixts import checks
-from mixts.agents.base import Agent
+from mixts.agents.base import Agent, without_retired
 from mixts.errors import ParameterError
 from mixts.families.arms import ArmStatistics
 from mixts.mixture.belief import Belief
@@ -35,7 +35,7 @@ class MixTS(Agent):
         n_samples: int = 1000,
     ) -> None:
         if not isinstance(prior, MixturePrior):
-            raise ParameterError(f"prior must be a MixturePrior, got {type(prior).__name__}")
+            raise ParameterError(f"prior must be a MixturePrior, got {prior!r}")
         super().__init__(n_tasks, seed)
         self._n_samples = checks.count(n_samples, "n_samples")
         self.belief = Belief(prior, prior.family.empty_statistics(n_tasks), sleep=self._sleep)
@@ -89,6 +89,8 @@ class MixTS(Agent):
 
         A prior with more arms than before (``prior.with_arms``) adds arms that were never observed.
         """
+        if not isinstance(prior, MixturePrior):
+            raise ParameterError(f"prior must be a MixturePrior, got {prior!r}")
         statistics = self.belief.statistics
         more = (prior.family.n_arms or 0) - (self.prior.family.n_arms or 0)
         if isinstance(statistics, ArmStatistics) and more > 0:
@@ -103,11 +105,7 @@ class MixTS(Agent):
     def _available(
         self, mask: ArrayLike | None, n_rows: int, n_actions: int
     ) -> Bool[Array, "m K"] | None:
-        if self.prior.has_retired:
-            retired = self.prior.retired
-            given = np.ones(n_actions, bool) if mask is None else np.asarray(mask)
-            fits = given.dtype == bool and given.shape[-1:] == retired.shape
-            mask = given & ~retired if fits else given
+        mask = without_retired(self.prior, mask, n_actions)
         return super()._available(mask, n_rows, n_actions)
 
     def _draw_latent(self, index: Int[Array, " m"]) -> Int[Array, " m"]:
@@ -146,8 +144,8 @@ class Oracle(MixTS):
         n_samples: int = 1000,
     ) -> None:
         super().__init__(prior, n_tasks, seed, n_samples=n_samples)
-        states = np.asarray(latent)
-        inside = states.dtype.kind in "iu" and ((states >= 0) & (states < prior.n_components)).all()
+        states = checks.integers(latent, "latent must be component indices", ParameterError)
+        inside = ((states >= 0) & (states < prior.n_components)).all()
         if not inside or states.shape not in ((), (self._axis.size,)):
             raise ParameterError(
                 f"latent must be a component (0 to {prior.n_components - 1}), or one for each of "
@@ -157,6 +155,14 @@ class Oracle(MixTS):
 
     def add_tasks(self, n: int) -> Int[Array, " n"]:
         raise ParameterError("an Oracle is told the latent states when it is made: make a new one")
+
+    def use_prior(self, prior: MixturePrior) -> None:
+        if isinstance(prior, MixturePrior) and prior.n_components != self.prior.n_components:
+            raise ParameterError(
+                f"the latent states are those of {self.prior.n_components} components, "
+                f"got a prior with {prior.n_components}: make a new Oracle"
+            )
+        super().use_prior(prior)
 
     def _draw_latent(self, index: Int[Array, " m"]) -> Int[Array, " m"]:
         return self._latent[index]

@@ -101,7 +101,7 @@ class BanditProblem(Problem):
         if self._source is not None:
             n = len(self._rows)
             sets, _ = self._family.action_sets(self._source(self._action_rng, n), n)
-            if not np.isfinite(sets).all():
+            if sets is None or not np.isfinite(sets).all():
                 raise ActionError("the environment's actions must have finite features")
             self._offer(sets)
         return Offer(self._sets, self._mask)

@@ -60,6 +60,7 @@ class ArmFamily(Family):
     statistics_type: ClassVar[type[ArmStatistics]]
     support: ClassVar[str]
     """Which rewards are possible, for error messages."""
+    gather_loop: ClassVar[Callable[..., None]]
     observe_loop: ClassVar[Callable[..., int]]
     evidence_loop: ClassVar[Callable[..., None]]
 
@@ -74,8 +75,8 @@ class ArmFamily(Family):
         """The prior as the compiled loops take it: arrays (K, L) and numbers."""
 
     @abstractmethod
-    def marginals(self, statistics: Statistics, index: tuple[Any, ...], latent: Any) -> Marginal:
-        """The distributions of the arms' means for tasks ``index`` under components ``latent``."""
+    def marginal(self, parameters: Float[Array, "2 ... K"]) -> Marginal:
+        """The distributions with these two parameters for each arm."""
 
     @abstractmethod
     def evidence_constant(self, statistics: Statistics) -> Float[Array, " n"]:
@@ -88,8 +89,12 @@ class ArmFamily(Family):
 
     @classmethod
     @abstractmethod
-    def from_marginal(cls, marginal: Marginal, settings: dict[str, Any]) -> Self:
-        """The family whose parameters are a marginal's."""
+    def from_parameters(cls, parameters: Float[Array, "2 L K"], settings: dict[str, Any]) -> Self:
+        """The family whose components have these two parameters for each arm."""
+
+    @property
+    def _expected(self) -> str:
+        return f"actions must be arm indices (integers from 0 to {self.n_arms - 1})"
 
     @property
     def n_components(self) -> int:
@@ -120,13 +125,22 @@ class ArmFamily(Family):
         joined = {k: np.concatenate([v, theirs[k]], axis=1) for k, v in self.arrays().items()}
         return type(self)(**joined, **self.settings())
 
-    def prior_marginal(self, latent: Any = slice(None)) -> Marginal:
+    def marginals(self, statistics: Statistics, tasks: Array, latent: Array) -> Marginal:
+        """The distributions of the arms' means for tasks and components, which broadcast."""
+        if tasks.shape != latent.shape:
+            tasks, latent = (x.copy() for x in np.broadcast_arrays(tasks, latent))
+        parameters = np.empty((2, latent.size, self.n_arms))
+        stored = [statistics.array(name) for name in statistics.fields]
+        self.gather_loop(tasks.ravel(), latent.ravel(), *stored, *self.loop_parameters, parameters)
+        return self.marginal(parameters.reshape(2, *latent.shape, self.n_arms))
+
+    def prior_marginal(self, latent: Array) -> Marginal:
         """The prior distributions of the arms' means under components."""
-        return self.marginals(self.empty_statistics(1), (0,), latent)
+        return self.marginals(self.empty_statistics(1), np.zeros(1, np.int64), latent)
 
     def collapse(self, weights: Float[Array, " L"]) -> Self:
         """Keep each arm's marginal mean and variance; the correlation between arms is lost."""
-        prior = self.prior_marginal()
+        prior = self.prior_marginal(np.arange(self.n_components))
         w = weights[:, None]
         mean = (w * prior.mean()).sum(axis=0, keepdims=True)
         spread = (w * (prior.mean() - mean) ** 2).sum(axis=0, keepdims=True)
@@ -137,8 +151,8 @@ class ArmFamily(Family):
         self, actions: ArrayLike, outcomes: ArrayLike
     ) -> tuple[Int[Array, " m"], Float[Array, " m"]]:
         """Arm indices and rewards as arrays of m observations."""
-        arms = checks.integers(actions, "actions (arm indices)", ActionError)
-        rewards = checks.numbers(outcomes, "outcomes", OutcomeError)
+        arms = checks.integers(actions, self._expected, ActionError)
+        rewards = checks.numbers(outcomes, "outcomes must be numbers", OutcomeError)
         if arms.ndim > 1 or arms.shape != rewards.shape:
             raise ActionError(
                 "actions and outcomes must be two numbers, or two arrays of one length, "
@@ -149,7 +163,7 @@ class ArmFamily(Family):
     def empty_statistics(self, n_tasks: int | None) -> ArmStatistics:
         """The statistics of tasks with no history."""
         kind = self.statistics_type
-        rows = 1 if n_tasks is None else n_tasks
+        rows = 1 if n_tasks is None else checks.count(n_tasks, "n_tasks", least=0)
         empty = {name: np.zeros((rows, self.n_arms), dtype) for name, dtype in kind.fields.items()}
         return kind(single=n_tasks is None, **empty)
 
@@ -242,10 +256,12 @@ class ArmPosterior(Posterior):
         self, rng: np.random.Generator, tasks: Int[Array, " m"], latent: Int[Array, " m"]
     ) -> Float[Array, "m p"]:
         """Mean rewards of all arms, given the one component of each task."""
-        return self.prior.marginals(self.statistics, (tasks,), latent).sample(rng)
+        return self.prior.marginals(self.statistics, tasks, latent).sample(rng)
 
     def _all(self, tasks: Int[Array, " m"]) -> Marginal:
-        return self.prior.marginals(self.statistics, (tasks, None), slice(None))
+        return self.prior.marginals(
+            self.statistics, tasks[:, None], np.arange(self.prior.n_components)
+        )
 
     def component_means(self, tasks: Int[Array, " m"]) -> Float[Array, "m L p"]:
         """E[theta | history, s]."""
@@ -258,8 +274,8 @@ class ArmPosterior(Posterior):
 
     def family(self, task: int) -> ArmFamily:
         """The posterior of one task as a prior."""
-        marginal = self.prior.marginals(self.statistics, (task,), slice(None))
-        return self.prior.from_marginal(marginal, self.prior.settings())
+        parameters = self._all(np.array([task])).parameters[:, 0]
+        return self.prior.from_parameters(parameters, self.prior.settings())
 
     def best_action_probabilities(
         self,
@@ -272,9 +288,9 @@ class ArmPosterior(Posterior):
     ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
         """By quadrature: the standard errors are zero."""
         result = np.zeros((len(tasks), self.prior.n_arms))
-        for row, task in enumerate(tasks):
-            marginal = self.prior.marginals(self.statistics, (task,), slice(None))
-            result[row] = best_arm_probabilities(marginal, weights[row], mask[row])
+        every = self._all(tasks)
+        for row in range(len(tasks)):
+            result[row] = best_arm_probabilities(every.select(row), weights[row], mask[row])
         return result, np.zeros_like(result)
 
     def add_tasks(self, n: int) -> None:

@@ -156,6 +156,10 @@ class Posterior(ABC):
     ) -> Float[Array, "m p"]:
         """Parameters theta ~ P_t(. | s) for each pair of a task and a component."""
 
+    def prepare(self, tasks: Int[Array, " m"], latent: Int[Array, " m"]) -> None:
+        """Make sure that these pairs can be sampled even where the component sleeps."""
+        return None
+
     @abstractmethod
     def component_means(self, tasks: Int[Array, " m"]) -> Float[Array, "m L p"]:
         """E[theta | history, s]."""

@@ -11,7 +11,11 @@ from scipy import special
 from mixts import checks
 from mixts.errors import ParameterError, StatisticsError
 from mixts.families.arms import ArmFamily, ArmStatistics
-from mixts.families.kernels.arms import evidence_bernoulli, observe_bernoulli
+from mixts.families.kernels.arms import (
+    evidence_bernoulli,
+    gather_bernoulli,
+    observe_bernoulli,
+)
 from mixts.families.quadrature import Marginal
 from mixts.families.statistics import Statistics
 from mixts.typing import Array, ArrayLike, Float, Int
@@ -51,18 +55,24 @@ class BernoulliStatistics(ArmStatistics):
 
 @dataclass(frozen=True)
 class BetaMarginal(Marginal):
-    """Beta distributions of arms' means."""
+    """Beta(a, b) distributions of arms' means."""
 
-    a: Array
-    b: Array
     tame: bool = False
     """Whether no parameter is so small that a gamma variable could underflow to zero."""
+
+    @property
+    def a(self) -> Array:
+        return self.parameters[0]
+
+    @property
+    def b(self) -> Array:
+        return self.parameters[1]
 
     def sample(self, rng: np.random.Generator) -> Array:
         if not self.tame:
             return rng.beta(self.a, self.b)
-        # Two gamma variables, a third quicker than numpy's beta.
-        won, lost = rng.standard_gamma(self.a), rng.standard_gamma(self.b)
+        # A quotient of gamma variables, a third quicker than numpy's beta.
+        won, lost = rng.standard_gamma(self.parameters)
         return np.asarray(won / (won + lost))
 
     def mean(self) -> Array:
@@ -71,9 +81,6 @@ class BetaMarginal(Marginal):
     def variance(self) -> Array:
         total = self.a + self.b
         return self.a * self.b / (total * total * (total + 1))
-
-    def select(self, index: Any) -> BetaMarginal:
-        return BetaMarginal(self.a[index], self.b[index], self.tame)
 
     # The smooth coordinate is the logit; x and 1 - x are kept apart so that neither rounds to 1.
 
@@ -102,6 +109,7 @@ class BernoulliArms(ArmFamily):
     kind: ClassVar[str] = "bernoulli-arms"
     statistics_type: ClassVar[type[ArmStatistics]] = BernoulliStatistics
     support: ClassVar[str] = "0 or 1"
+    gather_loop = staticmethod(gather_bernoulli)
     observe_loop = staticmethod(observe_bernoulli)
     evidence_loop = staticmethod(evidence_bernoulli)
 
@@ -131,14 +139,8 @@ class BernoulliArms(ArmFamily):
     def arrays(self) -> dict[str, Array]:
         return {"alpha": self.alpha, "beta": self.beta}
 
-    def marginals(
-        self, statistics: Statistics, index: tuple[Any, ...], latent: Any
-    ) -> BetaMarginal:
-        return BetaMarginal(
-            self.alpha[latent] + statistics.array("successes")[index],
-            self.beta[latent] + statistics.array("failures")[index],
-            self._tame,
-        )
+    def marginal(self, parameters: Float[Array, "2 ... K"]) -> BetaMarginal:
+        return BetaMarginal(parameters, self._tame)
 
     def evidence_constant(self, statistics: Statistics) -> Float[Array, " n"]:
         return np.zeros(len(statistics))
@@ -153,9 +155,8 @@ class BernoulliArms(ArmFamily):
         return cls(mean * total, (1 - mean) * total)
 
     @classmethod
-    def from_marginal(cls, marginal: Marginal, settings: dict[str, Any]) -> Self:
-        assert isinstance(marginal, BetaMarginal)
-        return cls(marginal.a, marginal.b)
+    def from_parameters(cls, parameters: Array, settings: dict[str, Any]) -> Self:
+        return cls(*parameters)
 
     def outcomes(self, rng: np.random.Generator, means: Float[Array, " n"]) -> Float[Array, " n"]:
         return (rng.random(means.shape) < means).astype(float)

@@ -6,21 +6,27 @@ import numpy as np
 
 from mixts import checks
 from mixts.errors import ActionError
-from mixts.families.kernels.choice import take_best
+from mixts.families.kernels.choice import take_best, take_best_product
 from mixts.typing import Array, ArrayLike, Bool, Float, Int
 
 _NO_MASK = np.zeros((0, 0), bool)
 
+_PRODUCT_SIZE = 1 << 17
+"""Above so many multiplications a matrix product in BLAS is worth its call."""
 
-def feature_sets(actions: ArrayLike, n_features: int, n_rows: int) -> tuple[Array, int]:
+
+def feature_sets(actions: ArrayLike | None, n_features: int, n_rows: int) -> tuple[Array, int]:
     """One action set (K, d) for all decisions or one for each, (n_rows, K, d); the sets and K."""
-    array = checks.numbers(actions, "actions", ActionError)
+    expected = (
+        f"actions must have shape (K, {n_features}), or ({n_rows}, K, {n_features}) with one set "
+        "for each decision"
+    )
+    if actions is None:
+        raise ActionError(f"{expected}, got None")
+    array = checks.numbers(actions, expected, ActionError)
     good = array.ndim == 2 or (array.ndim == 3 and array.shape[0] == n_rows)
     if not good or array.shape[-1] != n_features or array.shape[-2] == 0:
-        raise ActionError(
-            f"actions must have shape (K, {n_features}), or ({n_rows}, K, {n_features}) with one "
-            f"set for each decision, got {array.shape}"
-        )
+        raise ActionError(f"{expected}, got {array.shape}")
     return array, array.shape[-2]
 
 
@@ -30,24 +36,45 @@ def best_rows(
     """The index of the largest available score in each row; equal ones are equally likely."""
     best = np.empty(len(scores), np.int64)
     code = take_best(scores, _NO_MASK if mask is None else mask, best)
+    if code:
+        _resolve(rng, code, scores, mask, best)
+    return best
+
+
+def best_products(
+    rng: np.random.Generator,
+    theta: Float[Array, "m d"],
+    actions: Array,
+    mask: Bool[Array, "m K"] | None,
+) -> Int[Array, " m"]:
+    """``best_rows`` of the scores a'theta, for action sets (K, d) or (m, K, d)."""
+    if theta.size * actions.shape[-2] > _PRODUCT_SIZE:
+        scores = theta @ actions.T if actions.ndim == 2 else (actions @ theta[..., None])[..., 0]
+        return best_rows(rng, scores, mask)
+    sets = np.ascontiguousarray(actions).reshape(-1, *actions.shape[-2:])
+    scores = np.empty((len(theta), sets.shape[1]))
+    best = np.empty(len(theta), np.int64)
+    code = take_best_product(theta, sets, _NO_MASK if mask is None else mask, scores, best)
+    if code:
+        _resolve(rng, code, scores, mask, best)
+    return best
+
+
+def _resolve(
+    rng: np.random.Generator,
+    code: int,
+    scores: Float[Array, "m K"],
+    mask: Bool[Array, "m K"] | None,
+    best: Int[Array, " m"],
+) -> None:
+    """What the compiled loop left: an error, or ties to break."""
     if code < 0:
         row = -1 - code
         raise ActionError(
             f"the actions of decision {row} must have finite features: its mean rewards are "
             f"{scores[row]}; mask what is only padding"
         )
-    if code > 0:
-        _break_ties(rng, scores, mask, best)
-    return best
-
-
-def _break_ties(
-    rng: np.random.Generator,
-    scores: Float[Array, "m K"],
-    mask: Bool[Array, "m K"] | None,
-    best: Int[Array, " m"],
-) -> None:
-    """Among equal scores, the one with the largest of independent uniforms."""
+    # Among equal scores, the one with the largest of independent uniforms.
     same = scores == np.take_along_axis(scores, best[:, None], axis=1)
     if mask is not None:
         same &= mask

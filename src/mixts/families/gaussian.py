@@ -11,7 +11,12 @@ from scipy import special
 from mixts import checks
 from mixts.errors import StatisticsError
 from mixts.families.arms import ArmFamily, ArmStatistics
-from mixts.families.kernels.arms import evidence_gaussian, observe_gaussian
+from mixts.families.kernels.arms import (
+    evidence_gaussian,
+    gather_gaussian,
+    observe_gaussian,
+)
+from mixts.families.kernels.linear import LARGEST
 from mixts.families.linear import LinearGaussian
 from mixts.families.quadrature import Marginal
 from mixts.families.statistics import Statistics
@@ -65,8 +70,13 @@ class GaussianStatistics(ArmStatistics):
 class NormalMarginal(Marginal):
     """Normal distributions of arms' means; a variance of zero is a certain mean."""
 
-    location: Array
-    spread: Array
+    @property
+    def location(self) -> Array:
+        return self.parameters[0]
+
+    @property
+    def spread(self) -> Array:
+        return self.parameters[1]
 
     def sample(self, rng: np.random.Generator) -> Array:
         return self.location + np.sqrt(self.spread) * rng.standard_normal(self.location.shape)
@@ -76,9 +86,6 @@ class NormalMarginal(Marginal):
 
     def variance(self) -> Array:
         return self.spread
-
-    def select(self, index: Any) -> NormalMarginal:
-        return NormalMarginal(self.location[index], self.spread[index])
 
     def coordinate(self, level: Array, spare: Array) -> Array:
         # The tail that is small is the one that keeps its digits.
@@ -104,7 +111,8 @@ class GaussianArms(ArmFamily):
 
     kind: ClassVar[str] = "gaussian-arms"
     statistics_type: ClassVar[type[ArmStatistics]] = GaussianStatistics
-    support: ClassVar[str] = "finite numbers"
+    support: ClassVar[str] = f"numbers between -{LARGEST:g} and {LARGEST:g}"
+    gather_loop = staticmethod(gather_gaussian)
     observe_loop = staticmethod(observe_gaussian)
     evidence_loop = staticmethod(evidence_gaussian)
 
@@ -138,14 +146,8 @@ class GaussianArms(ArmFamily):
         """The same prior over unit-vector actions; collapsing that keeps the arms' correlation."""
         return LinearGaussian(self.mean, self.variance, self.noise_std, covariance_type="diag")
 
-    def marginals(
-        self, statistics: Statistics, index: tuple[Any, ...], latent: Any
-    ) -> NormalMarginal:
-        m, v, noise = self.mean[latent], self.variance[latent], self.noise_std**2
-        count = statistics.array("count")[index]
-        average = statistics.array("average")[index]
-        shrink = noise + count * v
-        return NormalMarginal(m + count * v * (average - m) / shrink, v * noise / shrink)
+    def marginal(self, parameters: Float[Array, "2 ... K"]) -> NormalMarginal:
+        return NormalMarginal(parameters)
 
     def evidence_constant(self, statistics: Statistics) -> Float[Array, " n"]:
         noise = self.noise_std**2
@@ -158,9 +160,8 @@ class GaussianArms(ArmFamily):
         return cls(mean, variance, **settings)
 
     @classmethod
-    def from_marginal(cls, marginal: Marginal, settings: dict[str, Any]) -> Self:
-        assert isinstance(marginal, NormalMarginal)
-        return cls(marginal.location, marginal.spread, **settings)
+    def from_parameters(cls, parameters: Array, settings: dict[str, Any]) -> Self:
+        return cls(*parameters, **settings)
 
     def outcomes(self, rng: np.random.Generator, means: Float[Array, " n"]) -> Float[Array, " n"]:
         return means + self.noise_std * rng.standard_normal(means.shape)

@@ -10,13 +10,13 @@ import numpy as np
 from mixts import checks
 from mixts.errors import ActionError, OutcomeError, ParameterError, StatisticsError
 from mixts.families.base import Family
-from mixts.families.choice import feature_sets
+from mixts.families.choice import best_products, feature_sets
 from mixts.families.kernels.linear import apply_root
 from mixts.families.linear_cache import task_bytes
 from mixts.families.linear_posterior import LinearPosterior
 from mixts.families.linear_statistics import LinearStatistics
 from mixts.families.statistics import Statistics
-from mixts.typing import Array, ArrayLike, Float, Int
+from mixts.typing import Array, ArrayLike, Bool, Float, Int
 
 CovarianceType = Literal["full", "tied", "diag", "spherical"]
 
@@ -94,6 +94,10 @@ class LinearGaussian(Family):
         return self.mean.shape[1]
 
     @property
+    def _expected(self) -> str:
+        return f"actions must be feature vectors of {self.n_features} numbers"
+
+    @property
     def task_bytes(self) -> int:
         """The roots and means of one task."""
         return task_bytes(len(self.roots.values), self.n_components, self.n_features)
@@ -140,8 +144,8 @@ class LinearGaussian(Family):
     ) -> tuple[Float[Array, "m d"], Float[Array, " m"]]:
         """Feature rows and rewards as arrays of m observations."""
         d = self.n_features
-        features = checks.numbers(actions, "actions (feature vectors)", ActionError)
-        rewards = checks.numbers(outcomes, "outcomes", OutcomeError)
+        features = checks.numbers(actions, self._expected, ActionError)
+        rewards = checks.numbers(outcomes, "outcomes must be numbers", OutcomeError)
         if features.ndim not in (1, 2) or features.shape != (*rewards.shape, d):
             raise ActionError(
                 f"actions must be features ({d},) with one outcome, or (m, {d}) with m outcomes; "
@@ -151,7 +155,8 @@ class LinearGaussian(Family):
 
     def empty_statistics(self, n_tasks: int | None) -> LinearStatistics:
         """The statistics of tasks with no history."""
-        rows, size = (1 if n_tasks is None else n_tasks), self.n_features + 1
+        rows = 1 if n_tasks is None else checks.count(n_tasks, "n_tasks", least=0)
+        size = self.n_features + 1
         return LinearStatistics(
             single=n_tasks is None,
             count=np.zeros(rows, np.int64),
@@ -185,13 +190,22 @@ class LinearGaussian(Family):
             return parameters @ actions.T
         return np.asarray((actions @ parameters[..., None])[..., 0])
 
+    def best_action(
+        self,
+        rng: np.random.Generator,
+        parameters: Float[Array, "m p"],
+        actions: Array | None = None,
+        mask: Bool[Array, "m K"] | None = None,
+    ) -> Int[Array, " m"]:
+        """argmax_a a'theta, scored and compared in one compiled loop where that is quicker."""
+        assert actions is not None
+        return best_products(rng, parameters, actions, mask)
+
     def outcomes(self, rng: np.random.Generator, means: Float[Array, " n"]) -> Float[Array, " n"]:
         return means + self.noise_std * rng.standard_normal(means.shape)
 
     def action_sets(self, actions: ArrayLike | None, n_rows: int) -> tuple[Array | None, int]:
         """One action set (K, d) for all decisions, or one for each, (n_rows, K, d)."""
-        if actions is None:
-            raise ActionError(f"LinearGaussian needs actions, (K, {self.n_features})")
         return feature_sets(actions, self.n_features, n_rows)
 
 

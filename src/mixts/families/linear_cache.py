@@ -8,52 +8,51 @@ from __future__ import annotations
 
 import numpy as np
 
-from mixts.typing import Array, Int
+from mixts.families.kernels.linear import LOST
+from mixts.typing import Array, Bool, Int
 
 BUDGET_BYTES = 1 << 30
 """Of all slots of one belief together; at least one slot is always there."""
 
-_FIRST_ROWS = 8
-
-_PER_SLOT = ("_used", "filled", "recent", "rank", "store", "shrink", "gains", "mean")
+_PER_SLOT = (
+    "_used", "filled", "recent", "rank", "store", "shrink", "gains", "mean", "misfit", "drift",
+)  # fmt: skip
 
 
 def task_bytes(n_groups: int, n_components: int, n_features: int) -> int:
     """The memory of one slot: packed roots, gains and means, and the first observations."""
     d = n_features
-    return 8 * (n_groups * d * (d + 1) // 2 + 2 * n_components * d + d * d)
+    return 8 * (n_groups * d * (d + 1) // 2 + 3 * n_components * d + d * d)
 
 
 class FactorPool:
-    """Slots for tasks; what is in them is said in ``kernels.linear``."""
+    """Slots for tasks; what is in them is said in ``kernels.linear``.
+
+    Memory is asked for at once but only used where it is written to: the system hands out pages as
+    they are touched.
+    """
 
     def __init__(
         self, n_tasks: int, n_groups: int, n_components: int, n_features: int, budget: int
     ) -> None:
         d = n_features
-        self._dense = d * (d + 1) // 2
         # A young posterior's vectors of d numbers fill the room of the triangle that follows.
         self._last = (d + 1) // 2
-        self._n_features = d
         self.max_slots = max(1, budget // task_bytes(n_groups, n_components, d))
         self.slots = np.full(n_tasks, -1, np.int64)
         self.n_resident = 0
         self._owner = np.full(0, -1, np.int64)
         self._used = np.zeros(0, np.int64)
         self._clock = 0
-        # No rank of any slot exceeds this: looked at exactly only when rows seem to run out.
-        self._rank_bound = 0
-        self._rows = min(_FIRST_ROWS, self._last)
         self.filled = np.zeros(0, np.int64)
         self.recent = np.zeros((0, self._last, d + 1))
         self.rank = np.zeros((0, n_groups), np.int64)
-        self.store = np.zeros((0, n_groups, self._width()))
-        self.shrink = np.zeros((0, n_groups, self._rows))
-        self.gains = np.zeros((0, n_components, self._rows))
+        self.store = np.zeros((0, n_groups, d * (d + 1) // 2))
+        self.shrink = np.zeros((0, n_groups, self._last))
+        self.gains = np.zeros((0, n_components, self._last))
         self.mean = np.zeros((0, n_components, d))
-
-    def _width(self) -> int:
-        return self._dense if self._rows == self._last else self._rows * self._n_features
+        self.misfit = np.zeros((0, n_components))
+        self.drift = np.zeros((0, n_components, d))
 
     @property
     def everyone(self) -> bool:
@@ -81,6 +80,12 @@ class FactorPool:
             self.n_resident += len(new)
         return new
 
+    def give_up(self, tasks: Int[Array, " m"], asleep: Bool[Array, "m G"]) -> None:
+        """Tasks that come back with a history: nothing is young, and sleepers' states are lost."""
+        held = self.slots[tasks]
+        self.filled[held] = self._last
+        self.rank[held] = np.where(asleep, LOST, self.rank[held])
+
     def drop(self, tasks: Int[Array, " m"]) -> None:
         """Forget these tasks' posteriors: their statistics have changed."""
         held = self.slots[tasks]
@@ -89,41 +94,19 @@ class FactorPool:
         self._owner[held] = -1
         self.n_resident -= len(held)
 
-    def reserve(self, n: int) -> None:
-        """Room for up to n more observations of any one task."""
-        self._rank_bound += n
-        if self._rows < self._last and self._rank_bound > self._rows:
-            self._rank_bound = int(self.filled.max(initial=0)) + n
-            rows = self._rows
-            while rows < min(self._rank_bound, self._last):
-                rows = min(2 * rows, self._last)
-            self._widen(rows)
-
-    def make_room_for_roots(self, tasks: Int[Array, " m"]) -> None:
-        """Room for mature roots, which these tasks are going to have."""
-        self._widen(self._last)
-        self.filled[self.slots[tasks]] = self._last
-
-    def _widen(self, rows: int) -> None:
-        more = rows - self._rows
-        if more > 0:
-            self._rows = rows
-            wider = self._width() - self.store.shape[2]
-            self.store = np.pad(self.store, ((0, 0), (0, 0), (0, wider)))
-            self.shrink = np.pad(self.shrink, ((0, 0), (0, 0), (0, more)))
-            self.gains = np.pad(self.gains, ((0, 0), (0, 0), (0, more)))
-
     def _provide(self, n: int) -> None:
         """At least n free slots: by growing, then by evicting those not used for longest."""
         size = len(self._owner)
         free = int((self._owner < 0).sum())
         if free < n and size < self.max_slots:
-            more = min(max(n - free, size), self.max_slots - size)
+            # First for all the tasks there are, then doubling.
+            more = min(max(n - free, len(self.slots) - size, size), self.max_slots - size)
             self._owner = np.concatenate([self._owner, np.full(more, -1, np.int64)])
             for name in _PER_SLOT:
                 array = getattr(self, name)
-                blank = np.zeros((more, *array.shape[1:]), array.dtype)
-                setattr(self, name, np.concatenate([array, blank]))
+                larger = np.zeros((size + more, *array.shape[1:]), array.dtype)
+                larger[:size] = array
+                setattr(self, name, larger)
             free += more
         if free < n:
             candidates = np.flatnonzero((self._owner >= 0) & (self._used < self._clock))

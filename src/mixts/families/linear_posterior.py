@@ -12,6 +12,7 @@ from mixts.errors import ActionError, OutcomeError
 from mixts.families.base import Posterior
 from mixts.families.kernels import evidence as evidence_kernels
 from mixts.families.kernels import linear as kernels
+from mixts.families.kernels.linear import LARGEST
 from mixts.families.linear_cache import BUDGET_BYTES, FactorPool
 from mixts.families.linear_statistics import fold_block
 from mixts.families.statistics import Statistics
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 SLEEP_LIMIT = -math.log(1e-16)
 """A component may sleep while its weight is surely below 1e-16 of the largest."""
 
-_SLEEP_MARGIN = 20.0
-"""It falls asleep a factor exp(20) below that, so that it need not be looked at again at once."""
+_SLEEP_MARGIN = 4.0
+"""It falls asleep a factor exp(4) below that, so that it need not be looked at again at once."""
 
 _FIRST_REFRESH = 4096
 """Rounding of incremental updates is wiped out by recomputing at this many observations, then at
@@ -53,6 +54,7 @@ class LinearPosterior(Posterior):
         self._asleep = np.zeros((n, n_groups), bool)
         self._ceiling = np.full((n, n_groups), -np.inf)
         self._highest = np.full(n, -np.inf)
+        self._asleep_since = np.zeros((n, prior.n_components))
         self._refresh = np.maximum(_FIRST_REFRESH, 2 * statistics.array("count"))
         self._gain = -0.5 * math.log(2 * math.pi * prior.noise_std**2)
         margin = _SLEEP_MARGIN if sleep else math.inf
@@ -97,8 +99,6 @@ class LinearPosterior(Posterior):
     ) -> Float[Array, "m L"]:
         """Log evidence from the statistics; with ``keep``, posteriors go to the tasks' slots."""
         pool, out = self._pool, np.zeros((len(tasks), self.prior.n_components))
-        if keep:
-            pool.make_room_for_roots(tasks)
         evidence_kernels.condition(
             tasks, wanted, self.prior.noise_std, *self._shape,
             self._count, self._factor, out,
@@ -114,6 +114,7 @@ class LinearPosterior(Posterior):
         known = new[self._count[new] > 0]
         if len(known):
             self.relative  # noqa: B018 - decides who sleeps before posteriors are made
+            self._pool.give_up(known, self._asleep[known])
             self._rebuild(known)
 
     def _rebuild(self, tasks: Int[Array, " m"]) -> None:
@@ -142,7 +143,8 @@ class LinearPosterior(Posterior):
             self._observe(tasks, actions, outcomes)
 
     def _update_many(self, tasks: Int[Array, " m"], actions: Array, outcomes: Array) -> None:
-        bad = ~(np.isfinite(actions).all(axis=1) & np.isfinite(outcomes))
+        # Negated, so that NaN is refused too.
+        bad = ~(np.abs(actions).sum(axis=1) + np.abs(outcomes) <= LARGEST)
         if bad.any():
             self._refuse(actions, outcomes, int(np.argmax(bad)))
         length = np.bincount(tasks, minlength=1)[tasks]
@@ -172,14 +174,13 @@ class LinearPosterior(Posterior):
 
     def _observe(self, tasks: Int[Array, " m"], actions: Array, outcomes: Array) -> None:
         pool = self._pool
-        repeats = len(tasks) if len(pool.slots) == 1 else int(np.bincount(tasks, minlength=1).max())
-        pool.reserve(repeats)
         flagged = kernels.observe(
             tasks, actions, outcomes, self.prior.noise_std**2, *self._shape,
             self._count, self._factor, self.relative, self._asleep,
             pool.slots, pool.filled, pool.recent,
-            pool.rank, pool.store, pool.shrink, pool.gains, pool.mean,
-            self._log_weights, self._limits, self._refresh, self._ceiling, self._highest,
+            pool.rank, pool.store, pool.shrink, pool.gains, pool.mean, pool.misfit, pool.drift,
+            self._log_weights, self._limits, self._refresh,
+            self._ceiling, self._highest, self._asleep_since,
         )  # fmt: skip
         if flagged < 0:
             self._refuse(actions, outcomes, -1 - flagged)
@@ -187,23 +188,22 @@ class LinearPosterior(Posterior):
             self._look_at(tasks)
 
     def _refuse(self, actions: Array, outcomes: Array, index: int) -> None:
-        if not np.isfinite(actions[index]).all():
-            raise ActionError(
-                f"features must be finite, got {actions[index]} (observation {index})"
-            )
-        raise OutcomeError(
-            f"rewards of LinearGaussian must be finite numbers, got {outcomes[index]} "
-            f"(observation {index})"
-        )
+        limits = f"numbers between -{LARGEST:g} and {LARGEST:g}"
+        where = f"(observation {index})"
+        if not np.abs(actions[index]).sum() <= LARGEST:
+            raise ActionError(f"features must be {limits}, got {actions[index]} {where}")
+        raise OutcomeError(f"rewards must be {limits}, got {outcomes[index]} {where}")
 
     # -- sleep --------------------------------------------------------------------------------
 
     def _settle(self, tasks: Int[Array, " m"]) -> None:
         """Let negligible groups sleep; look at sleepers whose bound has risen."""
+        pool = self._pool
         flagged = kernels.settle(
-            tasks, self._log_weights, self._limits, self.prior.roots.starts,
-            self.prior.roots.members, self._count, self._refresh,
-            self.relative, self._asleep, self._ceiling, self._highest,
+            tasks, self._log_weights, self._limits, *self._shape,
+            self._count, self._refresh, self.relative, self._asleep,
+            self._ceiling, self._highest, self._asleep_since, pool.slots,
+            pool.rank, pool.store, pool.shrink, pool.gains, pool.mean, pool.misfit, pool.drift,
         )  # fmt: skip
         if flagged:
             self._look_at(tasks)
@@ -220,17 +220,23 @@ class LinearPosterior(Posterior):
             self._refresh[task] = 2 * count
             if self._pool.slots[task] >= 0:
                 self._rebuild(one)
-        waking = np.zeros(self._asleep.shape[1], bool)
+        pool, waking = self._pool, np.zeros(self._asleep.shape[1], bool)
         if evidence_kernels.look(
             task, self._log_weights, self._limits, self.prior.noise_std, *self._shape,
-            self._count, self._factor, self.relative, self._asleep, self._ceiling, self._highest,
-            waking,
+            self._count, self._factor, self.relative, self._asleep,
+            self._ceiling, self._highest, self._asleep_since,
+            pool.slots[task], pool.rank, pool.store, pool.shrink, pool.misfit, pool.drift, waking,
         ):  # fmt: skip
-            self._asleep[task, waking] = False
-            resident = bool(self._pool.slots[task] >= 0)
-            woken = self._evidence(one, waking[None], keep=resident)[0]
-            members = waking[self.prior.roots.group_of]
-            self.relative[task, members] = woken[members]
+            self._wake(task, waking)
+
+    def _wake(self, task: int, waking: Bool[Array, " G"]) -> None:
+        self._asleep[task, waking] = False
+        resident = bool(self._pool.slots[task] >= 0)
+        woken = self._evidence(np.array([task]), waking[None], keep=resident)[0]
+        members = waking[self.prior.roots.group_of]
+        self.relative[task, members] = woken[members]
+        sleeping = self._ceiling[task, self._asleep[task]]
+        self._highest[task] = sleeping.max(initial=-np.inf)
 
     # -- what decisions and readers need ------------------------------------------------------
 
@@ -260,6 +266,16 @@ class LinearPosterior(Posterior):
             tasks, latent, roots.group_of, self.prior.mean, roots.values,
             pool.slots, pool.rank, pool.store, pool.shrink, pool.gains, pool.mean, x,
         )  # fmt: skip
+
+    def prepare(self, tasks: Int[Array, " m"], latent: Int[Array, " m"]) -> None:
+        """Wake the components of these pairs; who is not needed falls asleep at the next update."""
+        self.relative  # noqa: B018 - decides who sleeps
+        groups = self.prior.roots.group_of[latent]
+        for task in np.unique(tasks[self._asleep[tasks, groups]]):
+            waking = np.zeros(self._asleep.shape[1], bool)
+            waking[groups[tasks == task]] = True
+            self._admit(np.array([task]))
+            self._wake(int(task), waking & self._asleep[task])
 
     def component_means(self, tasks: Int[Array, " m"]) -> Float[Array, "m L p"]:
         """E[theta | history, s], sleepers recomputed."""
@@ -346,6 +362,7 @@ class LinearPosterior(Posterior):
         self._asleep = np.pad(self._asleep, ((0, n), (0, 0)))
         self._ceiling = np.pad(self._ceiling, ((0, n), (0, 0)), constant_values=-np.inf)
         self._highest = np.pad(self._highest, (0, n), constant_values=-np.inf)
+        self._asleep_since = np.pad(self._asleep_since, ((0, n), (0, 0)))
         self._refresh = np.pad(self._refresh, (0, n), constant_values=_FIRST_REFRESH)
         if self._lazy is not None:
             self._lazy = np.pad(self._lazy, ((0, n), (0, 0)))

@@ -11,7 +11,7 @@ from scipy import special, stats
 from mixts import checks
 from mixts.errors import StatisticsError
 from mixts.families.arms import ArmFamily, ArmStatistics
-from mixts.families.kernels.arms import evidence_poisson, observe_poisson
+from mixts.families.kernels.arms import evidence_poisson, gather_poisson, observe_poisson
 from mixts.families.quadrature import Marginal
 from mixts.families.statistics import Statistics
 from mixts.typing import Array, ArrayLike, Float, Int
@@ -58,8 +58,13 @@ class PoissonStatistics(ArmStatistics):
 class GammaMarginal(Marginal):
     """Gamma distributions (shape a, rate b) of arms' rates."""
 
-    a: Array
-    b: Array
+    @property
+    def a(self) -> Array:
+        return self.parameters[0]
+
+    @property
+    def b(self) -> Array:
+        return self.parameters[1]
 
     def sample(self, rng: np.random.Generator) -> Array:
         return rng.standard_gamma(self.a) / self.b
@@ -69,9 +74,6 @@ class GammaMarginal(Marginal):
 
     def variance(self) -> Array:
         return self.a / self.b**2
-
-    def select(self, index: Any) -> GammaMarginal:
-        return GammaMarginal(self.a[index], self.b[index])
 
     # The smooth coordinate is the logarithm.
 
@@ -98,6 +100,7 @@ class PoissonArms(ArmFamily):
     kind: ClassVar[str] = "poisson-arms"
     statistics_type: ClassVar[type[ArmStatistics]] = PoissonStatistics
     support: ClassVar[str] = "whole numbers, at least 0"
+    gather_loop = staticmethod(gather_poisson)
     observe_loop = staticmethod(observe_poisson)
     evidence_loop = staticmethod(evidence_poisson)
 
@@ -120,13 +123,8 @@ class PoissonArms(ArmFamily):
     def arrays(self) -> dict[str, Array]:
         return {"shape": self.shape, "rate": self.rate}
 
-    def marginals(
-        self, statistics: Statistics, index: tuple[Any, ...], latent: Any
-    ) -> GammaMarginal:
-        return GammaMarginal(
-            self.shape[latent] + statistics.array("total")[index],
-            self.rate[latent] + statistics.array("count")[index],
-        )
+    def marginal(self, parameters: Float[Array, "2 ... K"]) -> GammaMarginal:
+        return GammaMarginal(parameters)
 
     def evidence_constant(self, statistics: Statistics) -> Float[Array, " n"]:
         return -np.asarray(statistics.array("log_factorials").sum(axis=1))
@@ -136,9 +134,8 @@ class PoissonArms(ArmFamily):
         return cls(mean**2 / variance, mean / variance)
 
     @classmethod
-    def from_marginal(cls, marginal: Marginal, settings: dict[str, Any]) -> Self:
-        assert isinstance(marginal, GammaMarginal)
-        return cls(marginal.a, marginal.b)
+    def from_parameters(cls, parameters: Array, settings: dict[str, Any]) -> Self:
+        return cls(*parameters)
 
     def outcomes(self, rng: np.random.Generator, means: Float[Array, " n"]) -> Float[Array, " n"]:
         # By inversion: one uniform a reward whatever the mean, so every agent has the same luck.

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 
@@ -33,8 +34,11 @@ _NEGLIGIBLE = 1e-16
 """A component of less weight changes no probability that a double can hold beside one."""
 
 
+@dataclass(frozen=True)
 class Marginal(ABC):
-    """Distributions of the arms' means, any shape of arrays; the arm is the last axis."""
+    """Distributions of the arms' means: two parameters each, (2, ..., K)."""
+
+    parameters: Array
 
     @abstractmethod
     def sample(self, rng: np.random.Generator) -> Array:
@@ -48,9 +52,10 @@ class Marginal(ABC):
     def variance(self) -> Array:
         """The variances; 0 is a certain mean."""
 
-    @abstractmethod
-    def select(self, index: Any) -> Marginal:
+    def select(self, index: Any) -> Self:
         """Some of the distributions."""
+        where = index if isinstance(index, tuple) else (index,)
+        return replace(self, parameters=self.parameters[:, *where])
 
     @abstractmethod
     def coordinate(self, level: Array, spare: Array) -> Array:

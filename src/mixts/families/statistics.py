@@ -1,7 +1,8 @@
 """Statistics: what a task's history is reduced to, whatever the prior.
 
-They merge (``a + b`` for two parts of the same tasks' histories), concatenate (for different tasks),
-index, save and load. They are a monoid: any engine that can group and reduce can make them.
+They merge (``a + b`` for two parts of the same tasks' histories), concatenate (for different
+tasks), index, save and load. They are a monoid: any engine that can group and reduce can make
+them.
 """
 
 from __future__ import annotations

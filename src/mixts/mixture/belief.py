@@ -8,7 +8,7 @@ import numpy as np
 from scipy import special
 
 from mixts import checks
-from mixts.errors import TaskError
+from mixts.errors import ParameterError, TaskError
 from mixts.families.kernels.choice import draw_latent
 from mixts.families.statistics import Statistics
 from mixts.mixture.tasks import TaskAxis
@@ -175,16 +175,13 @@ class Belief:
     ) -> Any:
         """theta_t ~ P_t(. | S_t) for latent states that were drawn  [paper: Alg. 1]."""
         index = self._axis.decisions(tasks)
-        states = np.atleast_1d(np.asarray(latent))
-        good = states.shape == index.shape and states.dtype.kind in "iu"
-        if not good or (
-            len(states) and not 0 <= states.min() <= states.max() < self.prior.n_components
-        ):
-            raise TaskError(
-                f"latent must be {len(index)} component indices below {self.prior.n_components}, "
-                f"got {latent!r}"
-            )
-        return self._axis.squeeze(self.draw_parameters(rng, index, states.astype(np.int64)))
+        n = self.prior.n_components
+        expected = f"latent must be {len(index)} component indices below {n}"
+        states = np.atleast_1d(checks.integers(latent, expected, ParameterError))
+        if states.shape != index.shape or not ((states >= 0) & (states < n)).all():
+            raise ParameterError(f"{expected}, got {latent!r}")
+        self._posterior.prepare(index, states)
+        return self._axis.squeeze(self.draw_parameters(rng, index, states))
 
     def sample(self, rng: np.random.Generator) -> tuple[Any, Any]:
         """(latent, parameters) for each task, all parameters given the one latent state."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mixts import checks
-from mixts.errors import FormatError, MixtsError, ParameterError
+from mixts.errors import FormatError, MixtsError, ParameterError, StatisticsError
 from mixts.families.arms import ArmFamily
 from mixts.families.base import FAMILIES, Family
 from mixts.families.statistics import Statistics
@@ -75,6 +75,8 @@ class MixturePrior:
 
     def condition(self, statistics: Statistics) -> Belief:
         """What is believed of tasks with these statistics: a pure function of the two."""
+        if not isinstance(statistics, Statistics):
+            raise StatisticsError(f"expected the statistics of tasks, got {statistics!r}")
         return Belief(self, statistics, shared=True)
 
     def draw(self, rng: np.random.Generator, n: int) -> tuple[Int[Array, " n"], Array]:
@@ -94,11 +96,10 @@ class MixturePrior:
 
     def select(self, components: ArrayLike) -> MixturePrior:
         """Some of the components, their weights rescaled; with repeats, names are lost."""
-        index = np.asarray(components)
-        if index.ndim != 1 or index.dtype.kind not in "iu" or not len(index):
-            raise ParameterError(
-                f"components must be a list of component indices, got {components!r}"
-            )
+        expected = "components must be a list of component indices"
+        index = checks.integers(components, expected, ParameterError)
+        if index.ndim != 1 or not len(index):
+            raise ParameterError(f"{expected}, got {components!r}")
         if index.min() < 0 or index.max() >= self.n_components:
             raise ParameterError(
                 f"components are numbered 0 to {self.n_components - 1}, got {index}"

@@ -26,8 +26,8 @@ from mixts.typing import Array, Float, Int
 #     linear, d = L = 30, full covariances         248   201   191   203   202
 #     linear, d = L = 100, full covariances       2900  2800  2900
 #
-# Where a decision is slow by itself lockstep gains nothing and only takes memory: those runs are played
-# few at a time, or one by one.
+# Where a decision is slow by itself lockstep gains nothing and only takes memory: such runs are
+# played few at a time, or one by one.
 
 LARGEST_BLOCK = 50
 """Runs in lockstep: most of what it gains, and several blocks in the usual hundreds of runs."""
@@ -89,10 +89,7 @@ class Experiment:
         )
 
     def _play(self, name: str, block: int, advance: Advance) -> tuple[Array, Array, Array]:
-        """Latent states, and regret and reward (n, t), of one agent.
-
-        Regret is the best true mean reward minus that of what was chosen  [paper: Sec. 2].
-        """
+        """Latent states, and regret and reward (n, t), of one agent."""
         n = self.width(block)
         # The environment's streams leave the agent out.
         problem = self.environment.start(partial(random.stream, self.seed, "simulate", block), n)

@@ -35,7 +35,11 @@ class Summary:
 
 @dataclass(frozen=True, repr=False)
 class Results:
-    """Per-round regret and reward of every agent, run by run; agents met the same problems."""
+    """Per-round regret and reward of every agent, run by run; agents met the same problems.
+
+    The regret of a round is mu*(A_t*) - mu*(A_t), of true means. Its sum over rounds, averaged over
+    runs whose problems were drawn from the prior, estimates the Bayes regret  [paper: Sec. 2].
+    """
 
     regret: Mapping[str, Float[Array, "n_runs n_rounds"]]
     """By agent: best true mean reward minus that of the action taken."""

@@ -12,10 +12,10 @@ from mixts import checks, random
 from mixts.environments import Environment
 from mixts.errors import ParameterError
 from mixts.simulation.blocks import Experiment, natural_block_size
+from mixts.simulation.executors import played_blocks
 from mixts.simulation.progress import progress_bar
 from mixts.simulation.results import Results
 from mixts.simulation.specs import AgentSpec, read_specs
-from mixts.simulation.workers import played_blocks
 
 
 def simulate(

@@ -13,12 +13,14 @@ import math
 import numpy as np
 from numba import njit
 
+from mixts.families.kernels.linear import LARGEST
 from mixts.typing import Array
 
 # Stirling's series for lnGamma, as differences of it are needed: for arguments of at least 10 the
 # first neglected term, 691/360360 x^-11, is below 2e-14.
 _STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188)
 _LARGE = 10.0
+
 _FEW = 16
 
 
@@ -46,6 +48,19 @@ def log_rising(a: float, n: float) -> float:
     end = a + n
     total += (a - 0.5) * math.log1p(n / a) + n * (math.log(end) - 1.0)
     return total + _stirling_rest(end) - _stirling_rest(a)
+
+
+@njit(cache=True)
+def gather_bernoulli(
+    tasks: Array, latent: Array, successes: Array, failures: Array, alpha: Array, beta: Array,
+    out: Array,
+) -> None:  # fmt: skip
+    """The Beta parameters of every arm for pairs of a task and a component, out (2, m, K)."""
+    for i in range(len(tasks)):
+        t, s = tasks[i], latent[i]
+        for k in range(len(alpha)):
+            out[0, i, k] = alpha[k, s] + successes[t, k]
+            out[1, i, k] = beta[k, s] + failures[t, k]
 
 
 @njit(cache=True)
@@ -91,6 +106,19 @@ def evidence_bernoulli(
                         + log_rising(beta[k, s], lost)
                         - log_rising(alpha[k, s] + beta[k, s], won + lost)
                     )
+
+
+@njit(cache=True)
+def gather_poisson(
+    tasks: Array, latent: Array, count: Array, total: Array, log_factorials: Array,
+    shape: Array, rate: Array, out: Array,
+) -> None:  # fmt: skip
+    """The Gamma parameters of every arm for pairs of a task and a component, out (2, m, K)."""
+    for i in range(len(tasks)):
+        t, s = tasks[i], latent[i]
+        for k in range(len(shape)):
+            out[0, i, k] = shape[k, s] + total[t, k]
+            out[1, i, k] = rate[k, s] + count[t, k]
 
 
 @njit(cache=True)
@@ -142,6 +170,21 @@ def _gaussian_quadratic(n: float, mean: float, m: float, v: float, noise: float)
 
 
 @njit(cache=True)
+def gather_gaussian(
+    tasks: Array, latent: Array, count: Array, average: Array, squares: Array,
+    mean: Array, variance: Array, noise: float, out: Array,
+) -> None:  # fmt: skip
+    """The mean and variance of every arm for pairs of a task and a component, out (2, m, K)."""
+    for i in range(len(tasks)):
+        t, s = tasks[i], latent[i]
+        for k in range(len(mean)):
+            m, v, n = mean[k, s], variance[k, s], count[t, k]
+            shrink = noise + n * v
+            out[0, i, k] = m + n * v * (average[t, k] - m) / shrink
+            out[1, i, k] = v * noise / shrink
+
+
+@njit(cache=True)
 def observe_gaussian(
     tasks: Array, arms: Array, outcomes: Array, incremental: bool,
     count: Array, average: Array, squares: Array,
@@ -150,7 +193,7 @@ def observe_gaussian(
     """Real rewards: differences of the closed form, then Welford's update."""
     n_arms, n_components = mean.shape
     for i in range(len(arms)):
-        if not (0 <= arms[i] < n_arms and math.isfinite(outcomes[i])):
+        if not (0 <= arms[i] < n_arms and abs(outcomes[i]) <= LARGEST):
             return i
     for i in range(len(arms)):
         t, k, y = tasks[i], arms[i], outcomes[i]

@@ -7,6 +7,7 @@ import math
 import numpy as np
 from numba import njit
 
+from mixts.families.kernels.linear import dot
 from mixts.typing import Array
 
 
@@ -60,3 +61,13 @@ def take_best(scores: Array, mask: Array, best: Array) -> int:
         if same > 1:
             ties = 1
     return ties
+
+
+@njit(cache=True)
+def take_best_product(theta: Array, sets: Array, mask: Array, scores: Array, best: Array) -> int:
+    """``take_best`` of the scores a'theta for action sets (1 or m, K, d)."""
+    for i in range(len(theta)):
+        rows = sets[i if len(sets) > 1 else 0]
+        for k in range(len(rows)):
+            scores[i, k] = dot(rows[k], theta[i], theta.shape[1])
+    return take_best(scores, mask, best)

@@ -15,7 +15,17 @@ import math
 import numpy as np
 from numba import njit
 
-from mixts.families.kernels.linear import LOG_2PI, MATURE, SUMS, apply_root, column, dot
+from mixts.families.kernels.linear import (
+    LOG_2PI,
+    LOST,
+    MATURE,
+    SUMS,
+    apply_root,
+    column,
+    dot,
+    project,
+    sweep,
+)
 from mixts.typing import Array
 
 # Beyond these, squares lose the digits that a screening needs.
@@ -209,32 +219,63 @@ def _screen(
 
 
 @njit(cache=True)
+def _loss(
+    noise: float, root: Array, rank: int, store: Array, shrink: Array,
+    misfit: float, drift: Array, work: Array,
+) -> float:  # fmt: skip
+    """The least a component has lost against perfect fit since it fell asleep, in nats."""
+    d = len(drift)
+    if misfit == 0.0:
+        return 0.0
+    if rank == MATURE:
+        project(store[: d * (d + 1) // 2], drift, 0, d, work[0])
+    else:
+        project(root, drift, 0, d, work[0])
+        sweep(store, shrink, rank, work[0], work[1])
+    return 0.5 * misfit * misfit / (noise * misfit + dot(work[0], work[0], d))
+
+
+@njit(cache=True)
 def look(
     task: int, log_weights: Array, limits: Array, noise_std: float,
     prior_mean: Array, roots: Array, starts: Array, members: Array,
-    count: Array, factor: Array, relative: Array, asleep: Array, ceiling: Array, highest: Array,
+    count: Array, factor: Array, relative: Array, asleep: Array,
+    ceiling: Array, highest: Array, asleep_since: Array,
+    slot: int, rank: Array, store: Array, shrink: Array, misfit: Array, drift: Array,
     waking: Array,
 ) -> bool:  # fmt: skip
-    """Evidence of the sleepers whose bound has risen; ``waking`` (G,) says who must wake."""
+    """Look at the sleepers whose bound has risen; ``waking`` (G,) says who must wake.
+
+    First a better bound, from what they have lost since; then, if need be, their evidence.
+    """
     limit, margin, gain = limits
     d = prior_mean.shape[1]
-    n_groups = len(starts) - 1
     lead = -np.inf
     for s in range(len(log_weights)):
         lead = max(lead, log_weights[s] + relative[task, s])
-    out = np.empty(len(log_weights))
+    out, work = np.empty(len(log_weights)), np.empty((2, d))
+    grown = count[task] * gain
     any_wakes = False
-    for g in range(n_groups):
-        risen = asleep[task, g] and ceiling[task, g] + count[task] * gain > lead - limit
+    for g in range(len(starts) - 1):
         waking[g] = False
-        if not risen:
+        if not asleep[task, g] or ceiling[task, g] + grown <= lead - limit:
             continue
         inside = members[starts[g] : starts[g + 1]]
+        if slot >= 0 and rank[slot, g] != LOST:
+            bound = -np.inf
+            for s in inside:
+                lost = _loss(
+                    noise_std * noise_std, roots[g], rank[slot, g], store[slot, g],
+                    shrink[slot, g], misfit[slot, s], drift[slot, s], work,
+                )  # fmt: skip
+                bound = max(bound, asleep_since[task, s] - lost)
+            ceiling[task, g] = min(ceiling[task, g], bound)
+            if ceiling[task, g] + grown <= lead - limit:
+                continue
         below = np.empty((d, d + len(inside)))
-        quick = _screen(
+        if not _screen(
             count[task], factor[task], noise_std, prior_mean, roots[g], inside, below, out
-        )
-        if not quick:
+        ):
             top = np.empty((d, d + len(inside)))
             _condition_one(
                 count[task], factor[task], noise_std, prior_mean, roots[g], inside, below, top, out
@@ -242,12 +283,12 @@ def look(
         best = -np.inf
         for s in inside:
             best = max(best, log_weights[s] + out[s])
-        ceiling[task, g] = best - count[task] * gain
-        # A nap of a few rounds would cost more than it saves.
+        ceiling[task, g] = best - grown
+        # A nap of a round or two would cost more than it saves.
         waking[g] = best > lead - limit - 0.25 * margin
         any_wakes = any_wakes or waking[g]
     highest[task] = -np.inf
-    for g in range(n_groups):
+    for g in range(len(starts) - 1):
         if asleep[task, g] and not waking[g]:
             highest[task] = max(highest[task], ceiling[task, g])
     return any_wakes

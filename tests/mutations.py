@@ -1,0 +1,261 @@
+"""Break the code in plausible ways, one at a time, and see that the tests notice.
+
+    python tests/mutations.py            all of them, a few minutes
+    python tests/mutations.py sampler    those whose name contains a word
+
+A test that cannot fail is a defect. Each mutation replaces a piece of text in a copy of ``src`` and
+runs a fast part of the tests on the copy, stopping at the first red one. The table says which test
+killed which mutation; a survivor, or a text that is no longer there, makes the exit status 1. The
+unbroken copy goes first and must be green. Not collected by pytest: ``make slow`` runs it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+FAMILIES = "tests/contracts/test_families.py"
+JOINT_LAW = "tests/statistical/test_joint_law.py"
+IDENTITIES = "tests/statistical/test_identities.py"
+SUBSET = (FAMILIES, JOINT_LAW, IDENTITIES)
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """A text in a file of ``src/mixts`` and what a plausible mistake would put in its place.
+
+    ``tests`` narrows the subset where a mutation must be found by a certain kind of test.
+    """
+
+    name: str
+    file: str
+    old: str
+    new: str
+    count: int = 1
+    tests: tuple[str, ...] = SUBSET
+
+
+LINEAR, ARMS = "families/kernels/linear.py", "families/kernels/arms.py"
+LAW_ONLY = (JOINT_LAW, IDENTITIES)
+
+BROKEN = (
+    # The predictive density must be taken before the component is updated.
+    Mutation(
+        "weights updated after the mean: linear", LINEAR,
+        """\
+        relative[s] -= 0.5 * (log_alpha + error * error / alpha)
+        step = error / alpha
+        for k in range(d):
+            mean[s, k] += step * reach[k]
+""",
+        """\
+        step = error / alpha
+        for k in range(d):
+            mean[s, k] += step * reach[k]
+        error = y - dot(a[low:], mean[s, low:], high - low)
+        relative[s] -= 0.5 * (log_alpha + error * error / alpha)
+""",
+    ),
+    Mutation(
+        "weights updated after the mean: linear, by its law", LINEAR,
+        """\
+        relative[s] -= 0.5 * (log_alpha + error * error / alpha)
+        gains[s, rank] = error / alpha
+""",
+        """\
+        gains[s, rank] = error / alpha
+        error -= (alpha - noise) * gains[s, rank]
+        relative[s] -= 0.5 * (log_alpha + error * error / alpha)
+""",
+        tests=(IDENTITIES,),
+    ),
+    Mutation(
+        "weights updated after the counts: Bernoulli", ARMS,
+        "math.log((prior + seen) / (alpha[k, s] + beta[k, s] + both))",
+        "math.log((prior + seen + 1) / (alpha[k, s] + beta[k, s] + both + 1))",
+        tests=(IDENTITIES,),
+    ),
+    # One latent state a decision: the marginals of this one are right.
+    Mutation(
+        "component drawn per arm: decisions", "agents/mixts.py",
+        "        chosen = family.best_action(self._rng, theta, sets, available)\n",
+        """\
+        for arm in range(1, theta.shape[1]):
+            other = self._draw_latent(index)
+            theta[:, arm] = self.belief.draw_parameters(self._rng, index, other)[:, arm]
+        chosen = family.best_action(self._rng, theta, sets, available)
+""",
+    ),
+    Mutation(
+        "component drawn per arm: prior draws", "families/arms.py",
+        "        return self.prior_marginal(latent).sample(rng)\n",
+        """\
+        columns = [rng.permutation(latent) for _ in range(self.n_arms)]
+        draws = [self.prior_marginal(column).sample(rng) for column in columns]
+        return np.stack([draw[:, arm] for arm, draw in enumerate(draws)], axis=1)
+""",
+    ),
+    # The evidence is a density: the width of the predictive counts.
+    Mutation(
+        "evidence without the log determinant: incremental", LINEAR,
+        "log_alpha = LOG_2PI + math.log(alpha)", "log_alpha = LOG_2PI + math.log(noise)", count=2,
+    ),
+    Mutation(
+        "evidence without the log determinant: from statistics", "families/kernels/evidence.py",
+        "out[members[j]] = shared - log_det - 0.5 * q", "out[members[j]] = shared - 0.5 * q",
+    ),
+    Mutation(
+        "evidence without the log determinant: Gaussian arms", ARMS,
+        "- math.log1p(v / (noise + n * v))", "- 0.0 * v", tests=(IDENTITIES,),
+    ),
+    # Statistics are all that is kept: what they miss, nobody knows.
+    Mutation(
+        "stale statistics: an arm is not counted", ARMS,
+        "failures[t, k] += 1", "failures[t, k] += 0",
+    ),
+    Mutation(
+        "stale statistics: a linear task is not counted", LINEAR,
+        "fold(factor[tasks[i]], row)", "fold(factor[tasks[0]], row)",
+    ),
+    Mutation(
+        "stale statistics: a long batch is not looked at", "families/arms.py",
+        "        if not incremental:\n            self._recompute(np.unique(tasks))\n", "",
+    ),
+    Mutation(
+        "stale statistics: what was handed out changes later", "mixture/belief.py",
+        "        self._shared = True\n        return self._posterior.statistics",
+        "        return self._posterior.statistics",
+    ),
+    Mutation(
+        "stale posterior: what woke has slept through its rewards", "families/linear_posterior.py",
+        "woken = self._evidence(one, waking[None], keep=resident)[0]",
+        "woken = self._evidence(one, waking[None], keep=False)[0]",
+        tests=("tests/unit/test_linear_pool.py",),
+    ),
+    # A covariance is not its root.
+    Mutation(
+        "variance for standard deviation: sampler of Gaussian arms", "families/gaussian.py",
+        "self.location + np.sqrt(self.spread) * rng.standard_normal",
+        "self.location + self.spread * rng.standard_normal", tests=LAW_ONLY,
+    ),
+    Mutation(
+        "variance for standard deviation: linear sampler", LINEAR,
+        "            apply_root(store[p, g, : d * (d + 1) // 2], x[i])\n",
+        """\
+            apply_root(store[p, g, : d * (d + 1) // 2], x[i])
+            apply_root(store[p, g, : d * (d + 1) // 2], x[i])
+""",
+        tests=LAW_ONLY,
+    ),
+    Mutation(
+        "variance for standard deviation: rewards", "families/gaussian.py",
+        "means + self.noise_std * rng.standard_normal",
+        "means + self.noise_std**2 * rng.standard_normal", tests=(JOINT_LAW,),
+    ),
+)  # fmt: skip
+
+TWICE = ("decisions", "incremental", "sampler of Gaussian arms")
+"""What the identities must find on their own, where references are out of reach."""
+
+MUTATIONS = BROKEN + tuple(
+    replace(mutation, name=f"{mutation.name}, by identities", tests=(IDENTITIES,))
+    for mutation in BROKEN
+    if mutation.name.endswith(TWICE)
+)
+
+
+class Copy:
+    """A copy of ``src`` that is broken and mended, with compiled code that follows it.
+
+    numba knows a source by its path, time and size, so the compiled code of the unbroken copy
+    serves every file that a mutation leaves alone.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__"))
+
+    def run(self, tests: tuple[str, ...], cache: str) -> subprocess.CompletedProcess[str]:
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(self.folder / "src"),
+            "NUMBA_CACHE_DIR": str(self.folder / cache),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+        where = [sys.executable, "-c", "import mixts; print(mixts.__file__)"]
+        found = subprocess.run(where, env=environment, capture_output=True, text=True, check=False)
+        if not found.stdout.startswith(str(self.folder)) and "Error" not in found.stderr:
+            raise RuntimeError(f"the tests would not see the copy, but {found.stdout.strip()}")
+        command = [sys.executable, "-m", "pytest", "-q", "-x", "--tb=no", "-p", "no:cacheprovider"]
+        return subprocess.run(
+            [*command, *tests],
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def broken(self, mutation: Mutation) -> tuple[str, float]:
+        """Which test goes red, or an empty text; and how long it took."""
+        path = self.folder / "src" / "mixts" / mutation.file
+        text, times = path.read_text(encoding="utf-8"), path.stat()
+        if text.count(mutation.old) != mutation.count:
+            found = text.count(mutation.old)
+            raise LookupError(f"expected {mutation.count} times in {mutation.file}, found {found}")
+        shutil.copytree(self.folder / "compiled", self.folder / "again")
+        start = time.monotonic()
+        try:
+            path.write_text(text.replace(mutation.old, mutation.new), encoding="utf-8")
+            result = self.run(mutation.tests, "again")
+        finally:
+            path.write_text(text, encoding="utf-8")
+            os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+            shutil.rmtree(self.folder / "again")
+        if result.returncode not in (0, 1):
+            raise RuntimeError(f"pytest ended with {result.returncode}:\n{result.stdout[-2000:]}")
+        return killer(result.stdout), time.monotonic() - start
+
+
+def killer(output: str) -> str:
+    """The first test that failed, from pytest's summary."""
+    red = re.search(r"^(?:FAILED|ERROR) tests/(.+?)(?: - .*)?$", output, re.MULTILINE)
+    return red.group(1) if red else ""
+
+
+def main(words: list[str]) -> int:
+    chosen = [m for m in MUTATIONS if all(word in m.name for word in words)]
+    tests = tuple(sorted({test for mutation in chosen for test in mutation.tests}))
+    width, survivors = max(len(mutation.name) for mutation in chosen), 0
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Copy(Path(folder).resolve())
+        start = time.monotonic()
+        whole = copy.run(tests, "compiled")
+        if whole.returncode != 0:
+            print(f"the unbroken copy is not green:\n{whole.stdout[-2000:]}")
+            return 1
+        print(f"{'mutation':{width}} | seconds | killed by")
+        print(f"{'none':{width}} | {time.monotonic() - start:7.0f} | nothing, as it should be")
+        for mutation in chosen:
+            try:
+                red, seconds = copy.broken(mutation)
+            except LookupError as error:
+                red, seconds = "", 0.0
+                print(f"{mutation.name:{width}} | the text to replace is not there: {error}")
+            survivors += not red
+            print(f"{mutation.name:{width}} | {seconds:7.0f} | {red or 'NOTHING'}", flush=True)
+    print(f"{len(chosen) - survivors} of {len(chosen)} killed")
+    return int(survivors > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
