@@ -174,18 +174,18 @@ import mixts
 from mixts.environments import BanditEnvironment
 from mixts.simulation import simulate
 
-n = 100
+d = 129
 rng = np.random.default_rng(0)
-family = mixts.LinearGaussian(rng.normal(size=(2, n)), np.ones(2), 1.0, covariance_type="spherical")
+family = mixts.LinearGaussian(rng.normal(size=(2, d)), np.ones(2), 1.0, covariance_type="spherical")
 prior = mixts.MixturePrior(family)
-environment = BanditEnvironment(prior, rng.normal(size=(n, n)))
-results = simulate({"x": prior}, environment, 3, n, seed=0, block_size=n)
+environment = BanditEnvironment(prior, rng.normal(size=(301, d)))
+results = simulate({"x": prior}, environment, 3, 100, seed=0, block_size=100)
 print(hashlib.sha256(results.regret["x"].tobytes()).hexdigest())
 """
 
 
 def test_the_numbers_do_not_depend_on_the_threads_of_blas(tmp_path: Path) -> None:
-    """One product of 100 x 100 x 100 would: its bits differ between one thread and two."""
+    """One product of 100 x 129 by 129 x 301 would: its bits differ between one thread and two."""
     names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
     one, two = (
         run_script(tmp_path / "threads.py", THREADS, **dict.fromkeys(names, n)) for n in "12"

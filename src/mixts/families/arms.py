@@ -6,6 +6,7 @@ posterior of one arm's mean); everything else is here.
 
 from __future__ import annotations
 
+import functools
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar, Self
@@ -92,7 +93,7 @@ class ArmFamily(Family):
     def from_parameters(cls, parameters: Float[Array, "2 L K"], settings: dict[str, Any]) -> Self:
         """The family whose components have these two parameters for each arm."""
 
-    @property
+    @functools.cached_property
     def _expected(self) -> str:
         return f"actions must be arm indices (integers from 0 to {self.n_arms - 1})"
 

@@ -75,6 +75,7 @@ class LinearGaussian(Family):
             checks.covariance_stack(self.covariance.reshape(-1, d, d), "covariance")
         else:
             checks.positive(self.covariance, "covariance", zero=True)
+        self._expected = f"actions must be feature vectors of {d} numbers"
         self.roots = _group_roots(self.covariance, covariance_type, n, d)
 
     @classmethod
@@ -92,10 +93,6 @@ class LinearGaussian(Family):
     def n_features(self) -> int:
         """The dimension d."""
         return self.mean.shape[1]
-
-    @property
-    def _expected(self) -> str:
-        return f"actions must be feature vectors of {self.n_features} numbers"
 
     @property
     def task_bytes(self) -> int:
@@ -197,7 +194,7 @@ class LinearGaussian(Family):
         actions: Array | None = None,
         mask: Bool[Array, "m K"] | None = None,
     ) -> Int[Array, " m"]:
-        """argmax_a a'theta, scored and compared in one compiled loop where that is quicker."""
+        """argmax_a a'theta, scored and compared in one compiled loop."""
         assert actions is not None
         return best_products(rng, parameters, actions, mask)
 

@@ -19,12 +19,13 @@ from mixts.simulation.specs import Recipe
 from mixts.typing import Array, Float, Int
 
 # Lockstep shares Python's cost of a round among the runs of a block, while small blocks keep more
-# workers busy. Best of three with executor=1, microseconds for a decision by the size of blocks:
+# workers busy. Microseconds for a decision by the size of blocks, with executor=1, best of three:
 #
-#     size                                           1     4    16    32    64   128   256
-#     30 Gaussian arms, L = 30                      93    27   8.4   5.3   3.8   2.8   2.7
-#     linear, d = L = 30, full covariances         248   201   191   203   202
-#     linear, d = L = 100, full covariances       2900  2800  2900
+#     size                                        1     4    16    32    50    64   128   256
+#     30 Gaussian arms, L = 30                   58    19   6.0   4.0   3.5   3.2   2.6   2.3
+#     linear, L = d = 30, one variance           78    25    11   8.3   6.9   8.7   8.7   9.8
+#     linear, L = d = 30, full covariances      137    67    69    77    78    81
+#     linear, L = d = 100, full covariances    1240  1280  1230
 #
 # Where a decision is slow by itself lockstep gains nothing and only takes memory: such runs are
 # played few at a time, or one by one.
@@ -33,7 +34,7 @@ LARGEST_BLOCK = 50
 """Runs in lockstep: most of what it gains, and several blocks in the usual hundreds of runs."""
 
 BLOCK_BYTES = 1 << 22
-"""Of the posteriors of one block: 31 runs in the second line of the table, one in the third."""
+"""Of the posteriors of one block: 29 runs in the third line of the table, one in the last."""
 
 Advance = Callable[[int], None]
 """Is told how many decisions were made since the last call."""
