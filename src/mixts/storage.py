@@ -12,6 +12,7 @@ import json
 import os
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,12 @@ VERSION = 1
 """Of the format; a reader refuses a newer one."""
 
 _HEADER = "header.json"
+
+_DAMAGE = (
+    KeyError, ValueError, TypeError, AttributeError, EOFError, OSError, NotImplementedError,
+    RuntimeError, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
+"""What reading a damaged file may raise."""
 
 
 def write_bundle(
@@ -55,7 +62,7 @@ def read_bundle(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any]
     content = Path(path).read_bytes()
     try:
         header, arrays = _from_zip(content) if content[:2] == b"PK" else _from_json(content)
-    except (KeyError, ValueError, TypeError, AttributeError, OSError, zipfile.BadZipFile) as error:
+    except _DAMAGE as error:
         raise FormatError(f"{path} is not a mixts {kind} file, or is damaged: {error}") from error
     if header.get("format") != f"mixts/{kind}":
         raise FormatError(

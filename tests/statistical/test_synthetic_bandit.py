@@ -5,7 +5,10 @@ Component s has mean 0.9 at its own arm and 0.1 at all others; the rewards' nois
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -85,3 +88,21 @@ def test_knowing_the_latent_state_helps_and_is_not_all(comparison: Results) -> N
 def test_votes_cost_more_than_a_belief(comparison: Results, other: str) -> None:
     loss, error = comparison.difference(other, "MixTS")
     assert loss > 4 * error
+
+
+def test_the_example_prints_a_line_for_each_agent(tmp_path: Path) -> None:
+    script = Path(__file__).parents[2] / "examples" / "synthetic_bandit.py"
+    options = ["--runs", "3", "--rounds", "20", "--csv", str(tmp_path / "rounds.csv")]
+    done = subprocess.run(
+        [sys.executable, str(script), *options],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    head, _, *lines = done.stdout.splitlines()
+    assert head == "Results of 3 runs of 20 rounds, seed 1"
+    names = [line.split()[0] for line in lines[:6]]
+    assert names == ["Oracle", "MixTS", "UniTS", "TS", "CorralExp4", "Exp4"]
+    assert len((tmp_path / "rounds.csv").read_text().splitlines()) == 1 + 6 * 3 * 20

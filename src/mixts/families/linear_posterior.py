@@ -344,6 +344,8 @@ class LinearPosterior(Posterior):
             available = np.flatnonzero(mask[row])
             rows = actions if actions.ndim == 2 else actions[row]
             scores = theta @ rows[available].T
+            if not np.isfinite(scores).all():
+                raise ActionError(f"the actions of decision {row} must have finite features")
             best = scores == scores.max(axis=1, keepdims=True)
             votes = best / best.sum(axis=1, keepdims=True)
             starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])

@@ -34,8 +34,8 @@ class LinearStatistics(Statistics):
             )
         if self.single and len(count) != 1:
             raise StatisticsError(f"single statistics hold one task, got {len(count)}")
-        if (count < 0).any() or not np.isfinite(factor).all():
-            raise StatisticsError("count must be at least 0 and factor finite")
+        if (count < 0).any():
+            raise StatisticsError("count must be at least 0")
 
     @classmethod
     def from_sums(

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from mixts import checks
 from mixts.errors import FormatError, StatisticsError, TaskError
 from mixts.storage import read_bundle, write_bundle
 from mixts.typing import Array, ArrayLike
@@ -45,7 +46,12 @@ class Statistics(ABC):
             )
         self.single = single
         for name, dtype in self.fields.items():
-            setattr(self, f"_{name}", np.ascontiguousarray(arrays[name], dtype=dtype))
+            read = checks.numbers if dtype is float else checks.integers
+            expected = f"{name} must be {'numbers' if dtype is float else 'whole numbers'}"
+            array = np.array(read(arrays[name], expected, StatisticsError), order="C")
+            if not np.isfinite(array).all():
+                raise StatisticsError(f"{name} must be finite")
+            setattr(self, f"_{name}", array)
         self._check()
 
     # -- what a kind of statistics defines ----------------------------------------------------
@@ -111,7 +117,7 @@ class Statistics(ABC):
             raise TaskError(f"there are {len(self)} tasks, got index {index!r}: {error}") from error
         if isinstance(index, (int, np.integer)):
             return type(self)(single=True, **{name: a[None] for name, a in arrays.items()})
-        return type(self)(**{name: a.copy() for name, a in arrays.items()})
+        return type(self)(single=False, **arrays)
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
@@ -131,8 +137,7 @@ class Statistics(ABC):
 
     def copy(self) -> Self:
         """The same numbers in arrays of their own."""
-        arrays = {name: self.array(name).copy() for name in self.fields}
-        return type(self)(single=self.single, **arrays)
+        return type(self)(single=self.single, **{name: self.array(name) for name in self.fields})
 
     def extend(self, n: int) -> Self:
         """The same tasks and ``n`` more with no history."""
@@ -159,7 +164,7 @@ class Statistics(ABC):
             )
         try:
             return kind(single=bool(header.get("single", False)), **arrays)
-        except (StatisticsError, ValueError) as error:
+        except (StatisticsError, TypeError) as error:
             raise FormatError(f"{path} is damaged: {error}") from error
 
     def _compatible(self, other: Self) -> None:
