@@ -10,10 +10,10 @@ from __future__ import annotations
 import io
 import json
 import os
-import tempfile
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -41,19 +41,22 @@ def write_bundle(
     target = Path(path)
     top = {"format": f"mixts/{kind}", "version": VERSION, **header}
     content = _to_json(top, arrays) if target.suffix == ".json" else _to_zip(top, arrays)
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    with replacing(target) as part:
+        part.write_bytes(content)
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """A path beside the target to write to; it becomes the target when all went well."""
+    target = Path(path)
+    part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
-            stream.flush()
+        yield part
+        with part.open("rb") as stream:
             os.fsync(stream.fileno())
-        # mkstemp makes the file private; a saved prior has the mode any new file would have.
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(name, 0o666 & ~mask)
-        os.replace(name, target)
+        os.replace(part, target)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        part.unlink(missing_ok=True)
         raise
 
 

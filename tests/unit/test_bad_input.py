@@ -124,8 +124,14 @@ def test_features_that_do_not_fit(name: str) -> None:
         (rows[0], "got shapes"),
         (rows[None], "got shapes"),
         ([0, 1], "got shapes"),
-        (at(rows, (1, 2), NAN), r"features must be numbers between .*, got .*nan.* \(observation 1\)"),
-        (at(rows, (0, 0), INF), r"features must be numbers between .*, got .*inf.* \(observation 0\)"),
+        (
+            at(rows, (1, 2), NAN),
+            r"features must be numbers between .*, got .*nan.* \(observation 1\)",
+        ),
+        (
+            at(rows, (0, 0), INF),
+            r"features must be numbers between .*, got .*inf.* \(observation 0\)",
+        ),
         (["a", "b"], f"feature vectors of {SIZE} numbers"),
         ([[1.0], [1.0, 2.0]], f"feature vectors of {SIZE} numbers"),
     ]:

@@ -24,9 +24,10 @@ from mixts.mixture.prior import MixturePrior
 from mixts.typing import Array, ArrayLike, Bool, Float, Int, Seed
 
 
-def theory_gamma(n_actions: int, n_experts: int, n_rounds: int) -> float:
+def theory_gamma(n_actions: Int[Array, " m"], n_experts: int, n_rounds: int) -> Float[Array, " m"]:
     """The mixing of the theory, min(1, sqrt(K ln L / ((e - 1) n)))."""
-    return min(1.0, math.sqrt(n_actions * math.log(n_experts) / ((math.e - 1) * n_rounds)))
+    share = n_actions * math.log(n_experts) / ((math.e - 1) * n_rounds)
+    return np.minimum(1.0, np.sqrt(share))
 
 
 class VotingAgent(Agent):
@@ -98,8 +99,7 @@ class VotingAgent(Agent):
         if self._gamma is not None:
             return np.full(len(n_available), float(self._gamma))
         assert self._n_rounds is not None
-        n_experts = self._log_weights.shape[1]
-        return np.array([theory_gamma(int(k), n_experts, self._n_rounds) for k in n_available])
+        return theory_gamma(n_available, self._log_weights.shape[1], self._n_rounds)
 
     def _probabilities(
         self, index: Int[Array, " m"], actions: Array | None, mask: Bool[Array, "m K"]

@@ -35,6 +35,12 @@ class Family(ABC):
         if "kind" in cls.__dict__:
             FAMILIES[cls.kind] = cls
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Unpickled parameters are read-only again; loops compiled for such arrays serve them."""
+        self.__dict__.update(state)
+        for array in self.arrays().values():
+            array.flags.writeable = False
+
     # -- what it is ---------------------------------------------------------------------------
 
     @property

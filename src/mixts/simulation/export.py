@@ -5,14 +5,13 @@ from __future__ import annotations
 import csv
 import json
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from mixts.errors import MissingExtraError
+from mixts.storage import replacing
 from mixts.typing import Array
 
 _ROWS_AT_ONCE = 1 << 16
@@ -21,7 +20,7 @@ _ROWS_AT_ONCE = 1 << 16
 def write_csv(path: str | os.PathLike[str], table: Mapping[str, Array]) -> None:
     """Columns to CSV with a header; floats in the shortest form that reads back exactly."""
     n_rows = len(next(iter(table.values())))
-    with _replacing(path) as part, part.open("w", newline="", encoding="utf-8") as stream:
+    with replacing(path) as part, part.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream)
         writer.writerow(table)
         for start in range(0, n_rows, _ROWS_AT_ONCE):
@@ -50,18 +49,5 @@ def write_parquet(
             columns[name] = pyarrow.array(column)
     arrow = pyarrow.table(columns)
     arrow = arrow.replace_schema_metadata({"mixts": json.dumps(dict(settings))})
-    with _replacing(path) as part:
+    with replacing(path) as part:
         parquet.write_table(arrow, part)
-
-
-@contextmanager
-def _replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A path beside the target to write to; it becomes the target when all went well."""
-    target = Path(path)
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        yield part
-        os.replace(part, target)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
