@@ -41,10 +41,13 @@ def real_array(value: ArrayLike, name: str, n_dims: int) -> Array:
 
 
 def numbers(value: Any, expected: str, error: type[MixtsError]) -> Array:
-    """A float array of what a public call was given; ``expected`` begins the message if not."""
+    """A float array of what a public call was given; ``expected`` begins the message if not.
+
+    Never a read-only one, because compiled loops would be compiled anew for it.
+    """
     array = _array(value, expected, error)
     if array.dtype == np.float64:
-        return array
+        return array if array.flags.writeable else array.copy()
     if array.dtype.kind not in "fiub":
         raise error(f"{expected}, got type {array.dtype}")
     return array.astype(float)
@@ -54,7 +57,7 @@ def integers(value: Any, expected: str, error: type[MixtsError]) -> Array:
     """An array of 64-bit integers of what a public call was given."""
     array = _array(value, expected, error)
     if array.dtype == np.int64:
-        return array
+        return array if array.flags.writeable else array.copy()
     if array.dtype.kind not in "iu" and array.size:
         raise error(f"{expected}, got type {array.dtype}")
     return array.astype(np.int64)

@@ -16,7 +16,7 @@ from mixts.families.kernels.arms import (
     gather_gaussian,
     observe_gaussian,
 )
-from mixts.families.kernels.linear import LARGEST
+from mixts.families.kernels.roots import LARGEST
 from mixts.families.linear import LinearGaussian
 from mixts.families.quadrature import Marginal
 from mixts.families.statistics import Statistics

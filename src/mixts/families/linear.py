@@ -11,7 +11,7 @@ from mixts import checks
 from mixts.errors import ActionError, OutcomeError, ParameterError, StatisticsError
 from mixts.families.base import Family
 from mixts.families.choice import best_products, feature_sets
-from mixts.families.kernels.linear import apply_root
+from mixts.families.kernels.roots import apply_root
 from mixts.families.linear_cache import task_bytes
 from mixts.families.linear_posterior import LinearPosterior
 from mixts.families.linear_statistics import LinearStatistics

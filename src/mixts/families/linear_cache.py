@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mixts.families.kernels.linear import LOST
+from mixts.families.kernels.roots import LOST
 from mixts.typing import Array, Bool, Int
 
 BUDGET_BYTES = 1 << 30
@@ -26,7 +26,7 @@ def task_bytes(n_groups: int, n_components: int, n_features: int) -> int:
 
 
 class FactorPool:
-    """Slots for tasks; what is in them is said in ``kernels.linear``.
+    """Slots for tasks; what is in them is said in ``kernels.roots``.
 
     Memory is asked for at once but only used where it is written to: the system hands out pages as
     they are touched.

@@ -12,7 +12,8 @@ from mixts.errors import ActionError, OutcomeError
 from mixts.families.base import Posterior
 from mixts.families.kernels import evidence as evidence_kernels
 from mixts.families.kernels import linear as kernels
-from mixts.families.kernels.linear import LARGEST
+from mixts.families.kernels import sleep as sleep_kernels
+from mixts.families.kernels.roots import LARGEST
 from mixts.families.linear_cache import BUDGET_BYTES, FactorPool
 from mixts.families.linear_statistics import fold_block
 from mixts.families.statistics import Statistics
@@ -199,7 +200,7 @@ class LinearPosterior(Posterior):
     def _settle(self, tasks: Int[Array, " m"]) -> None:
         """Let negligible groups sleep; look at sleepers whose bound has risen."""
         pool = self._pool
-        flagged = kernels.settle(
+        flagged = sleep_kernels.settle(
             tasks, self._log_weights, self._limits, *self._shape,
             self._count, self._refresh, self.relative, self._asleep,
             self._ceiling, self._highest, self._asleep_since, pool.slots,
@@ -221,7 +222,7 @@ class LinearPosterior(Posterior):
             if self._pool.slots[task] >= 0:
                 self._rebuild(one)
         pool, waking = self._pool, np.zeros(self._asleep.shape[1], bool)
-        if evidence_kernels.look(
+        if sleep_kernels.look(
             task, self._log_weights, self._limits, self.prior.noise_std, *self._shape,
             self._count, self._factor, self.relative, self._asleep,
             self._ceiling, self._highest, self._asleep_since,

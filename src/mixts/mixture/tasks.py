@@ -14,8 +14,8 @@ from mixts import checks
 from mixts.errors import ObservationError, ParameterError, TaskError
 from mixts.typing import Array, ArrayLike, Int
 
+# Never written to, but not read-only: compiled loops would be compiled anew for such an array.
 _ONE = np.zeros(1, np.int64)
-_ONE.flags.writeable = False
 
 
 class TaskAxis:

@@ -13,7 +13,7 @@ import math
 import numpy as np
 from numba import njit
 
-from mixts.families.kernels.linear import LARGEST
+from mixts.families.kernels.roots import LARGEST
 from mixts.typing import Array
 
 # Stirling's series for lnGamma, as differences of it are needed: for arguments of at least 10 the

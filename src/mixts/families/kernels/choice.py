@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numba import njit
 
-from mixts.families.kernels.linear import dot
+from mixts.families.kernels.roots import dot
 from mixts.typing import Array
 
 

@@ -15,17 +15,7 @@ import math
 import numpy as np
 from numba import njit
 
-from mixts.families.kernels.linear import (
-    LOG_2PI,
-    LOST,
-    MATURE,
-    SUMS,
-    apply_root,
-    column,
-    dot,
-    project,
-    sweep,
-)
+from mixts.families.kernels.roots import LOG_2PI, MATURE, SUMS, apply_root, column, dot
 from mixts.typing import Array
 
 # Beyond these, squares lose the digits that a screening needs.
@@ -134,10 +124,11 @@ def _shared(count: int, factor: Array, noise_std: float) -> float:
 
 
 @njit(cache=True)
-def _condition_one(
+def condition_one(
     count: int, factor: Array, noise_std: float, prior_mean: Array, root: Array, members: Array,
     below: Array, top: Array, out: Array,
 ) -> None:  # fmt: skip
+    """The log evidence of a group's members, exactly; ``top`` is left for ``_keep``."""
     d = prior_mean.shape[1]
     _load(factor, noise_std, root, below)
     _residuals(factor, noise_std, prior_mean, members, below)
@@ -166,7 +157,7 @@ def condition(
         for i in range(len(tasks)):
             if wanted[i, g]:
                 t = tasks[i]
-                _condition_one(
+                condition_one(
                     count[t], factor[t], noise_std, prior_mean, roots[g], inside,
                     below, top, out[i],
                 )  # fmt: skip
@@ -177,7 +168,7 @@ def condition(
 
 
 @njit(cache=True)
-def _screen(
+def screen(
     count: int, factor: Array, noise_std: float, prior_mean: Array, root: Array, members: Array,
     below: Array, out: Array,
 ) -> bool:  # fmt: skip
@@ -216,79 +207,3 @@ def _screen(
             x[i] = (x[i] - dot(lower[i], x, i)) / lower[i, i]
         out[members[j]] = shared - log_det - 0.5 * (squares - dot(x, x, d))
     return True
-
-
-@njit(cache=True)
-def _loss(
-    noise: float, root: Array, rank: int, store: Array, shrink: Array,
-    misfit: float, drift: Array, work: Array,
-) -> float:  # fmt: skip
-    """The least a component has lost against perfect fit since it fell asleep, in nats."""
-    d = len(drift)
-    if misfit == 0.0:
-        return 0.0
-    if rank == MATURE:
-        project(store[: d * (d + 1) // 2], drift, 0, d, work[0])
-    else:
-        project(root, drift, 0, d, work[0])
-        sweep(store, shrink, rank, work[0], work[1])
-    return 0.5 * misfit * misfit / (noise * misfit + dot(work[0], work[0], d))
-
-
-@njit(cache=True)
-def look(
-    task: int, log_weights: Array, limits: Array, noise_std: float,
-    prior_mean: Array, roots: Array, starts: Array, members: Array,
-    count: Array, factor: Array, relative: Array, asleep: Array,
-    ceiling: Array, highest: Array, asleep_since: Array,
-    slot: int, rank: Array, store: Array, shrink: Array, misfit: Array, drift: Array,
-    waking: Array,
-) -> bool:  # fmt: skip
-    """Look at the sleepers whose bound has risen; ``waking`` (G,) says who must wake.
-
-    First a better bound, from what they have lost since; then, if need be, their evidence.
-    """
-    limit, margin, gain = limits
-    d = prior_mean.shape[1]
-    lead = -np.inf
-    for s in range(len(log_weights)):
-        lead = max(lead, log_weights[s] + relative[task, s])
-    out, work = np.empty(len(log_weights)), np.empty((2, d))
-    grown = count[task] * gain
-    any_wakes = False
-    for g in range(len(starts) - 1):
-        waking[g] = False
-        if not asleep[task, g] or ceiling[task, g] + grown <= lead - limit:
-            continue
-        inside = members[starts[g] : starts[g + 1]]
-        if slot >= 0 and rank[slot, g] != LOST:
-            bound = -np.inf
-            for s in inside:
-                lost = _loss(
-                    noise_std * noise_std, roots[g], rank[slot, g], store[slot, g],
-                    shrink[slot, g], misfit[slot, s], drift[slot, s], work,
-                )  # fmt: skip
-                bound = max(bound, asleep_since[task, s] - lost)
-            ceiling[task, g] = min(ceiling[task, g], bound)
-            if ceiling[task, g] + grown <= lead - limit:
-                continue
-        below = np.empty((d, d + len(inside)))
-        if not _screen(
-            count[task], factor[task], noise_std, prior_mean, roots[g], inside, below, out
-        ):
-            top = np.empty((d, d + len(inside)))
-            _condition_one(
-                count[task], factor[task], noise_std, prior_mean, roots[g], inside, below, top, out
-            )
-        best = -np.inf
-        for s in inside:
-            best = max(best, log_weights[s] + out[s])
-        ceiling[task, g] = best - grown
-        # A nap of a round or two would cost more than it saves.
-        waking[g] = best > lead - limit - 0.25 * margin
-        any_wakes = any_wakes or waking[g]
-    highest[task] = -np.inf
-    for g in range(len(starts) - 1):
-        if asleep[task, g] and not waking[g]:
-            highest[task] = max(highest[task], ceiling[task, g])
-    return any_wakes

@@ -1,25 +1,8 @@
 """Compiled loops of the linear-Gaussian family: absorb one observation after the other, and sample.
 
-A component's prior is ``theta = theta_0 + C x`` with x standard normal and C lower triangular.
-Roots are stored by columns, packed: column k is the d - k entries from the diagonal down, at
-``column(k, d)``; a diagonal root is only its diagonal. Components with the same covariance form a
-*group* and share all work that does not depend on the mean: ``members[starts[g]:starts[g + 1]]``
-are the components of group g.
-
-The posterior of a task and a group is kept in one of two forms, in the same memory:
-
-- *young* (rank j, up to about d / 2): Potter's updates as a product ``H = F_1 ... F_j``,
-  ``F_i = I - shrink_i v_i v_i'``, acting on the shared prior root, and gains
-  ``c_i = e_i / alpha_i``. With ``u = C'a`` one sweep of ``dot_i = v_i'u``,
-  ``u -= shrink_i dot_i v_i`` gives the new v, and the predicted mean
-  ``a'theta_0 + sum_i c_i dot_i`` for free. The prior root is read, never written.
-- *mature*: the packed root itself, updated in place by Carlson's triangular form of the same step,
-  and the mean.
-
-A group *sleeps* while an upper bound of its log weight is far enough below the leader's. Its
-posterior stays as it was; of later observations only the misfit ``r'r`` and the drift ``X'r`` of
-the residuals ``r = y - X mean`` are summed, because they bound what it has lost: by Cauchy-Schwarz
-``r'(sigma^2 I + X C C'X')^-1 r >= (r'r)^2 / (sigma^2 r'r + |C'X'r|^2)``.
+Components with the same covariance form a *group* and share all work that does not depend on the
+mean: ``members[starts[g]:starts[g + 1]]`` are the components of group g. How roots and posteriors
+are kept is said in ``kernels.roots``, how groups sleep in ``kernels.sleep``.
 """
 
 from __future__ import annotations
@@ -29,83 +12,21 @@ import math
 import numpy as np
 from numba import njit
 
+from mixts.families.kernels.roots import (
+    LARGEST,
+    LOG_2PI,
+    LOST,
+    MATURE,
+    SUMS,
+    apply_root,
+    copy_root,
+    dot,
+    project,
+    sweep,
+    unwind,
+)
+from mixts.families.kernels.sleep import dream, settle
 from mixts.typing import Array
-
-# Sums may be reordered so that they vectorise; NaN and infinity keep their meaning.
-SUMS = {"reassoc", "contract", "nsz"}
-LOG_2PI = math.log(2 * math.pi)
-MATURE = -1
-LOST = -2
-LARGEST = 1e75
-"""Real rewards and features beyond this are refused: products of four must not overflow."""
-
-
-@njit(cache=True, fastmath=SUMS)
-def dot(x: Array, y: Array, n: int) -> float:
-    """x'y over the first n entries."""
-    total = 0.0
-    for i in range(n):
-        total += x[i] * y[i]
-    return total
-
-
-@njit(cache=True)
-def column(k: int, d: int) -> int:
-    """Where column k of a packed root starts."""
-    return k * d - k * (k - 1) // 2
-
-
-@njit(cache=True, fastmath=SUMS)
-def project(root: Array, a: Array, low: int, high: int, out: Array) -> None:
-    """out = C'a, where only the entries low to high of a differ from zero."""
-    d = len(a)
-    if len(root) == d:
-        for i in range(d):
-            out[i] = root[i] * a[i]
-        return
-    start = 0
-    if low == 0 and high == d:
-        for k in range(d):
-            out[k] = dot(root[start:], a[k:], d - k)
-            start += d - k
-        return
-    for k in range(d):
-        if k < low:
-            out[k] = dot(root[start + low - k :], a[low:], high - low)
-        elif k < high:
-            out[k] = dot(root[start:], a[k:], high - k)
-        else:
-            out[k] = 0.0
-        start += d - k
-
-
-@njit(cache=True, fastmath=SUMS)
-def apply_root(root: Array, x: Array) -> None:
-    """x becomes C x."""
-    d = len(x)
-    if len(root) == d:
-        for i in range(d):
-            x[i] *= root[i]
-        return
-    start = len(root)
-    for k in range(d - 1, -1, -1):
-        start -= d - k
-        # Columns from the last on: x[k] is still its own when column k needs it.
-        below, tail, value = root[start:], x[k:], x[k]
-        tail[0] = value * below[0]
-        for i in range(1, d - k):
-            tail[i] += value * below[i]
-
-
-@njit(cache=True)
-def _copy_root(root: Array, d: int, packed: Array) -> None:
-    """The root as a packed triangle, also where it is diagonal."""
-    if len(root) > d or d == 1:
-        packed[:] = root
-    else:
-        packed[:] = 0.0
-        for k in range(d):
-            packed[column(k, d)] = root[k]
 
 
 @njit(cache=True, fastmath=SUMS)
@@ -124,29 +45,6 @@ def fold(factor: Array, row: Array) -> None:
                 f, r = line[j], row[j]
                 line[j] = c * f + s * r
                 row[j] = c * r - s * f
-
-
-@njit(cache=True, fastmath=SUMS)
-def _unwind(store: Array, shrink: Array, gains: Array, rank: int, x: Array) -> None:
-    """x = H x + m, the whitened mean m = sum_i c_i F_1 ... F_{i-1} v_i, in one backward sweep."""
-    d = len(x)
-    for i in range(rank - 1, -1, -1):
-        v = store[i * d : (i + 1) * d]
-        step = gains[i] - shrink[i] * dot(v, x, d)
-        for k in range(d):
-            x[k] += step * v[k]
-
-
-@njit(cache=True, fastmath=SUMS)
-def sweep(store: Array, shrink: Array, rank: int, u: Array, dots: Array) -> None:
-    """u = H'u; dots are the products v_i'u on the way."""
-    d = len(u)
-    for i in range(rank):
-        v = store[i * d : (i + 1) * d]
-        dots[i] = dot(v, u, d)
-        step = shrink[i] * dots[i]
-        for k in range(d):
-            u[k] -= step * v[k]
 
 
 @njit(cache=True, fastmath=SUMS)
@@ -240,7 +138,7 @@ def _mature(
     """From young to mature: absorb the task's first observations again, in the other form."""
     d = prior_mean.shape[1]
     packed = store[: d * (d + 1) // 2]
-    _copy_root(root, d, packed)
+    copy_root(root, d, packed)
     for s in members:
         mean[s] = prior_mean[s]
     for i in range(len(recent)):
@@ -267,85 +165,6 @@ def _check_and_keep(
             recent[p, filled[p], d] = outcomes[i]
             filled[p] += 1
     return -1
-
-
-@njit(cache=True)
-def _fall_asleep(
-    members: Array, root: Array, prior_mean: Array,
-    rank: int, store: Array, shrink: Array, gains: Array, mean: Array,
-    misfit: Array, drift: Array,
-) -> None:  # fmt: skip
-    """Write the means out, so that residuals can be taken, and begin to sum them."""
-    for s in members:
-        misfit[s] = 0.0
-        drift[s] = 0.0
-        if rank != MATURE:
-            mean[s] = 0.0
-            _unwind(store, shrink, gains[s], rank, mean[s])
-            apply_root(root, mean[s])
-            mean[s] += prior_mean[s]
-
-
-@njit(cache=True, fastmath=SUMS)
-def _dream(
-    a: Array, y: float, low: int, high: int, members: Array, mean: Array,
-    misfit: Array, drift: Array,
-) -> None:  # fmt: skip
-    """What a sleeping group takes in of an observation."""
-    for s in members:
-        residual = y - dot(a[low:], mean[s, low:], high - low)
-        misfit[s] += residual * residual
-        line = drift[s]
-        for k in range(low, high):
-            line[k] += residual * a[k]
-
-
-@njit(cache=True)
-def settle(
-    tasks: Array, log_weights: Array, limits: Array,
-    prior_mean: Array, roots: Array, starts: Array, members: Array,
-    count: Array, refresh: Array, relative: Array, asleep: Array,
-    ceiling: Array, highest: Array, asleep_since: Array,
-    slots: Array, rank: Array, store: Array, shrink: Array, gains: Array, mean: Array,
-    misfit: Array, drift: Array,
-) -> int:  # fmt: skip
-    """Put negligible groups to sleep; how many of the tasks need another look at theirs.
-
-    ``limits`` are: how far below the leader a group must surely be to go on sleeping; how much
-    further to fall asleep; and the most that one observation can add to a log evidence.
-    ``ceiling[t, g] + count * gain`` is an upper bound of a sleeping group's log weight,
-    ``asleep_since[t, s] + count * gain`` the one of a component's at the time it fell asleep,
-    ``highest[t]`` the largest ceiling of the task's sleepers.
-    """
-    limit, margin, gain = limits
-    flagged = 0
-    for t in tasks:
-        lead = -np.inf
-        for s in range(len(log_weights)):
-            lead = max(lead, log_weights[s] + relative[t, s])
-        for g in range(len(starts) - 1):
-            if asleep[t, g]:
-                continue
-            inside = members[starts[g] : starts[g + 1]]
-            best = -np.inf
-            for s in inside:
-                best = max(best, log_weights[s] + relative[t, s])
-            if best < lead - limit - margin:
-                asleep[t, g] = True
-                ceiling[t, g] = best - count[t] * gain
-                highest[t] = max(highest[t], ceiling[t, g])
-                for s in inside:
-                    asleep_since[t, s] = log_weights[s] + relative[t, s] - count[t] * gain
-                    relative[t, s] = -np.inf
-                p = slots[t]
-                if p >= 0:
-                    _fall_asleep(
-                        inside, roots[g], prior_mean, rank[p, g], store[p, g], shrink[p, g],
-                        gains[p], mean[p], misfit[p], drift[p],
-                    )  # fmt: skip
-        if highest[t] + count[t] * gain > lead - limit or count[t] >= refresh[t]:
-            flagged += 1
-    return flagged
 
 
 @njit(cache=True)
@@ -385,7 +204,7 @@ def observe(
             r = rank[p, g]
             if asleep[t, g]:
                 if r != LOST:
-                    _dream(a, y, low[i], high[i], inside, mean[p], misfit[p], drift[p])
+                    dream(a, y, low[i], high[i], inside, mean[p], misfit[p], drift[p])
                 continue
             if r == MATURE:
                 root = store[p, g, : d * (d + 1) // 2]
@@ -433,7 +252,7 @@ def sample(
             for k in range(d):
                 x[i, k] += mean[p, s, k]
         else:
-            _unwind(store[p, g], shrink[p, g], gains[p, s], rank[p, g], x[i])
+            unwind(store[p, g], shrink[p, g], gains[p, s], rank[p, g], x[i])
             apply_root(roots[g], x[i])
             for k in range(d):
                 x[i, k] += prior_mean[s, k]
