@@ -25,11 +25,12 @@ check: $(INSTALLED) ## Lint, format, types, layers, and the documents' examples
 	$(BIN)/lint-imports --no-logo
 	$(PYTEST) -q -n $(WORKERS) tests/end_to_end/test_documents.py
 
-test: $(INSTALLED) ## Every test that is not slow
-	$(PYTEST) -q -n $(WORKERS) -m "not slow"
+test: $(INSTALLED) ## Every test that is not slow (the documents' examples are in check)
+	$(PYTEST) -q -n $(WORKERS) -m "not slow" --ignore tests/end_to_end/test_documents.py
 
-slow: $(INSTALLED) ## The tests that take minutes
+slow: $(INSTALLED) ## The tests that take minutes, and whether tests notice broken code
 	$(PYTEST) -q -n $(WORKERS) -m slow
+	$(BIN)/python tests/mutations.py
 
 coverage: $(INSTALLED) ## Every test that is not slow, and the lines that none of them runs
 	$(PYTEST) -q -n $(WORKERS) -m "not slow" --cov
@@ -51,6 +52,8 @@ $(INSTALLED): pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
 	@touch $@
 
-$(PEERS_INSTALLED): benchmarks/peers.sh benchmarks/peers.txt
-	sh benchmarks/peers.sh $(PEERS) $(PYTHON)
+$(PEERS_INSTALLED): benchmarks/peers.txt
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check \
+		--requirement benchmarks/peers.txt
 	@touch $@

@@ -80,13 +80,13 @@ def positive(array: Array, name: str, *, zero: bool = False) -> None:
 
 
 def positive_number(value: Any, name: str) -> float:
-    """A finite number above zero."""
+    """A number above zero whose square neither vanishes nor overflows."""
     try:
         number = float(value)
     except (TypeError, ValueError) as error:
         raise ParameterError(f"{name} must be a number above 0, got {value!r}") from error
-    if not (np.isfinite(number) and number > 0):
-        raise ParameterError(f"{name} must be a finite number above 0, got {value!r}")
+    if not 1e-75 <= number <= 1e75:
+        raise ParameterError(f"{name} must be a number between 1e-75 and 1e75, got {value!r}")
     return number
 
 

@@ -22,13 +22,19 @@ def stream(seed: int, *names: str | int) -> np.random.Generator:
 
 def seed_sequence(seed: int, *names: str | int) -> np.random.SeedSequence:
     """The seed sequence of this seed and these names, for what makes its own generator."""
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
+    if isinstance(seed, (bool, np.bool_)) or not isinstance(seed, (int, np.integer)) or seed < 0:
         raise ParameterError(f"seed must be a non-negative integer, got {seed!r}")
     return np.random.SeedSequence(int(seed), spawn_key=tuple(_key(name) for name in names))
 
 
-def generator(seed: Seed) -> np.random.Generator:
-    """A generator from what a constructor accepts as ``seed``; ``None`` asks the system."""
+def generator(seed: Seed, name: str) -> np.random.Generator:
+    """A generator from what a constructor accepts as ``seed``; ``None`` asks the system.
+
+    A number is a seed of the named stream: an agent with seed 0 has nothing in common with a
+    simulation that draws from ``numpy.random.default_rng(0)``.
+    """
+    if isinstance(seed, (int, np.integer)) and not isinstance(seed, (bool, np.bool_)):
+        return stream(int(seed), name)
     try:
         return np.random.default_rng(seed)
     except (TypeError, ValueError) as error:

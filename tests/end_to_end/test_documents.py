@@ -24,12 +24,13 @@ FENCE = re.compile(r"(?P<indent> *)(?P<ticks>`{3,}|~{3,}) *(?P<info>.*?) *")
 # an example find nothing to import again. The blocks' lines are those of the page.
 SESSION = """
 import contextlib, io, json, sys
-page, blocks = json.load(sys.stdin)
-for line, code in blocks:
-    stream = io.StringIO()
-    with contextlib.redirect_stdout(stream):
-        exec(compile("\\n" * line + code, page, "exec"), globals())
-    print(json.dumps(stream.getvalue()), flush=True)
+def session(page, blocks):
+    for line, code in blocks:
+        stream = io.StringIO()
+        with contextlib.redirect_stdout(stream):
+            exec(compile("\\n" * line + code, page, "exec"), globals())
+        print(json.dumps(stream.getvalue()), flush=True)
+session(*json.load(sys.stdin))
 """
 
 

@@ -22,7 +22,7 @@ class Agent(ABC):
 
     def __init__(self, n_tasks: int | None, seed: Seed) -> None:
         self._axis = TaskAxis(n_tasks)
-        self._rng = random.generator(seed)
+        self._rng = random.generator(seed, "agent")
         self.last_latent: Any = None
         """The latent states that the last ``act`` drew, or None where none was drawn."""
 

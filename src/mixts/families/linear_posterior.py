@@ -28,9 +28,8 @@ SLEEP_LIMIT = -math.log(1e-16)
 _SLEEP_MARGIN = 4.0
 """It falls asleep a factor exp(4) below that, so that it need not be looked at again at once."""
 
-_FIRST_REFRESH = 4096
-"""Rounding of incremental updates is wiped out by recomputing at this many observations, then at
-doublings."""
+_REFRESH = 4096
+"""After so many observations one by one a posterior is recomputed: rounding is wiped out."""
 
 
 class LinearPosterior(Posterior):
@@ -56,7 +55,7 @@ class LinearPosterior(Posterior):
         self._ceiling = np.full((n, n_groups), -np.inf)
         self._highest = np.full(n, -np.inf)
         self._asleep_since = np.zeros((n, prior.n_components))
-        self._refresh = np.maximum(_FIRST_REFRESH, 2 * statistics.array("count"))
+        self._refresh = statistics.array("count") + _REFRESH
         self._gain = -0.5 * math.log(2 * math.pi * prior.noise_std**2)
         margin = _SLEEP_MARGIN if sleep else math.inf
         self._limits = np.array([SLEEP_LIMIT, margin, self._gain])
@@ -169,7 +168,7 @@ class LinearPosterior(Posterior):
         self._pool.drop(distinct)
         self._asleep[distinct] = False
         self._highest[distinct] = -np.inf
-        self._refresh[distinct] = np.maximum(_FIRST_REFRESH, 2 * count[distinct])
+        self._refresh[distinct] = count[distinct] + _REFRESH
         before[distinct] = self._evidence(distinct, ~self._asleep[distinct])
         self._settle(distinct)
 
@@ -218,7 +217,7 @@ class LinearPosterior(Posterior):
         count = int(self._count[task])
         one = np.array([task])
         if count >= self._refresh[task]:
-            self._refresh[task] = 2 * count
+            self._refresh[task] = count + _REFRESH
             if self._pool.slots[task] >= 0:
                 self._rebuild(one)
         pool, waking = self._pool, np.zeros(self._asleep.shape[1], bool)
@@ -366,6 +365,6 @@ class LinearPosterior(Posterior):
         self._ceiling = np.pad(self._ceiling, ((0, n), (0, 0)), constant_values=-np.inf)
         self._highest = np.pad(self._highest, (0, n), constant_values=-np.inf)
         self._asleep_since = np.pad(self._asleep_since, ((0, n), (0, 0)))
-        self._refresh = np.pad(self._refresh, (0, n), constant_values=_FIRST_REFRESH)
+        self._refresh = np.pad(self._refresh, (0, n), constant_values=_REFRESH)
         if self._lazy is not None:
             self._lazy = np.pad(self._lazy, ((0, n), (0, 0)))

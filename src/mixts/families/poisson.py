@@ -127,7 +127,9 @@ class PoissonArms(ArmFamily):
         return GammaMarginal(parameters)
 
     def evidence_constant(self, statistics: Statistics) -> Float[Array, " n"]:
-        return -np.asarray(statistics.array("log_factorials").sum(axis=1))
+        total, count = statistics.array("total"), statistics.array("count")
+        shared = special.xlogy(total, total / np.maximum(count, 1)) - total
+        return np.asarray((shared - statistics.array("log_factorials")).sum(axis=1))
 
     @classmethod
     def match(cls, mean: Array, variance: Array, settings: dict[str, Any]) -> Self:

@@ -122,11 +122,34 @@ def gather_poisson(
 
 
 @njit(cache=True)
+def _poisson_gap(a: float, b: float, y: float, n: float) -> float:
+    """What an arm's log evidence has beyond the part y (ln(y / n) - 1) - sum ln y! that all share.
+
+    ``ln G(a + y) - ln G(a) - a ln(1 + n / b) - y ln(b + n)`` without that part, so that large
+    counts leave no large numbers whose difference is small.
+    """
+    shrunk = a * math.log1p(n / b)
+    if y == 0.0:
+        return -shrunk
+    if y <= _FEW:
+        return log_rising(a, y) - shrunk - y * (math.log(b + n) + math.log(y / n) - 1.0)
+    total, low, left = 0.0, a, y
+    while low < _LARGE:
+        total += math.log(low)
+        low += 1.0
+        left -= 1.0
+    end = low + left
+    total -= (y - left) * (math.log(end) - 1.0)
+    total += (low - 0.5) * math.log1p(left / low) + y * (math.log1p(a / y) - math.log1p(b / n))
+    return total + _stirling_rest(end) - _stirling_rest(low) - shrunk
+
+
+@njit(cache=True)
 def observe_poisson(
     tasks: Array, arms: Array, outcomes: Array, incremental: bool,
     count: Array, total: Array, log_factorials: Array, shape: Array, rate: Array, relative: Array,
 ) -> int:  # fmt: skip
-    """Counts: ln of the predictive probability without ln y!, then the sums."""
+    """Counts: differences of the closed form, then the sums."""
     n_arms, n_components = shape.shape
     for i in range(len(arms)):
         y = outcomes[i]
@@ -136,10 +159,12 @@ def observe_poisson(
     for i in range(len(arms)):
         t, k, y = tasks[i], arms[i], outcomes[i]
         if incremental:
+            before, n = float(total[t, k]), float(count[t, k])
             for s in range(n_components):
-                a = shape[k, s] + total[t, k]
-                b = rate[k, s] + count[t, k]
-                relative[t, s] += log_rising(a, y) - a * math.log1p(1.0 / b) - y * math.log(b + 1.0)
+                a, b = shape[k, s], rate[k, s]
+                relative[t, s] += _poisson_gap(a, b, before + y, n + 1.0)
+                if n > 0:
+                    relative[t, s] -= _poisson_gap(a, b, before, n)
         count[t, k] += 1
         total[t, k] += np.int64(y)
         log_factorials[t, k] += math.lgamma(y + 1.0)
@@ -151,16 +176,15 @@ def evidence_poisson(
     tasks: Array, count: Array, total: Array, log_factorials: Array,
     shape: Array, rate: Array, relative: Array,
 ) -> None:  # fmt: skip
-    """ln of ratios of gamma functions, from the sums."""
+    """The closed form, from the sums."""
     n_arms, n_components = shape.shape
     for t in tasks:
         relative[t] = 0.0
         for k in range(n_arms):
-            n, y = count[t, k], total[t, k]
+            n, y = float(count[t, k]), float(total[t, k])
             if n > 0:
                 for s in range(n_components):
-                    a, b = shape[k, s], rate[k, s]
-                    relative[t, s] += log_rising(a, y) - a * math.log1p(n / b) - y * math.log(b + n)
+                    relative[t, s] += _poisson_gap(shape[k, s], rate[k, s], y, n)
 
 
 @njit(cache=True)

@@ -17,6 +17,7 @@ from mixts.families.kernels.roots import (
     LOG_2PI,
     LOST,
     MATURE,
+    SMALLEST,
     SUMS,
     apply_root,
     copy_root,
@@ -35,7 +36,8 @@ def fold(factor: Array, row: Array) -> None:
     size = len(row)
     for k in range(size):
         x = row[k]
-        if x != 0.0:
+        # What is smaller has a square that vanishes beside any noise.
+        if abs(x) > SMALLEST:
             old = factor[k, k]
             new = math.sqrt(old * old + x * x)
             c, s = old / new, x / new

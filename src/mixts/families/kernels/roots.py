@@ -33,6 +33,8 @@ LOST = -2
 
 LARGEST = 1e75
 """Real rewards and features beyond this are refused: products of four must not overflow."""
+SMALLEST = 1e-150
+"""Below this a number's square underflows."""
 
 
 @njit(cache=True, fastmath=SUMS)
