@@ -137,8 +137,13 @@ BROKEN = (
     ),
     Mutation(
         "stale posterior: what woke has slept through its rewards", "families/linear_posterior.py",
-        "woken = self._evidence(one, waking[None], keep=resident)[0]",
-        "woken = self._evidence(one, waking[None], keep=False)[0]",
+        "woken = self._evidence(np.array([task]), waking[None], keep=resident)[0]",
+        "woken = self._evidence(np.array([task]), waking[None], keep=False)[0]",
+        tests=("tests/unit/test_linear_pool.py",),
+    ),
+    Mutation(
+        "stale weight: the bound of a sleeper falls twice as fast", "families/kernels/sleep.py",
+        "return 0.5 * misfit * misfit /", "return misfit * misfit /",
         tests=("tests/unit/test_linear_pool.py",),
     ),
     # A covariance is not its root.

@@ -202,14 +202,35 @@ def test_sleeping_and_waking(kind: str, n_slots: int | None) -> None:
 
 
 def test_a_component_that_matters_never_sleeps() -> None:
-    """After every single observation: whoever sleeps has a weight below 1e-16."""
-    prior = make_prior("full", 3, spread=2.0, noise_std=0.3)
-    belief, rng = prior.belief(), np.random.default_rng(3)
-    for t in range(300):
-        row = rng.normal(size=3) * np.eye(3)[(t // 40) % 3]
-        belief.update(row, row @ prior.family.mean[(t // 75) % 3] + 0.3 * rng.normal())
-        asleep = belief.working_weights(np.zeros(1, int))[0] == 0
-        assert np.all(belief.weights[asleep] < 1e-16)
+    """Random histories whose truth jumps: whoever sleeps has a weight below 1e-16 of the largest.
+
+    After every update, against evidence that knows nothing of sleep.
+    """
+    slept, woke = 0, 0
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        d, kind, n_slots = 1 + seed % 5, KINDS[seed % 4], 1 + seed % 3
+        noise_std = 10 ** rng.uniform(-2, 0.5)
+        prior = make_prior(kind, d, spread=10 ** rng.uniform(-0.5, 1), noise_std=noise_std)
+        posterior = make_posterior(prior, 3, n_slots)
+        before = np.zeros((3, N_COMPONENTS), bool)
+        for t in range(40):
+            if t % 13 == 0:
+                theta = prior.family.mean[rng.integers(N_COMPONENTS, size=3)]
+            size = rng.choice([1, 2, 2 * d + 3])
+            tasks, rows = rng.integers(3, size=size), rng.normal(size=(size, d))
+            rows *= rng.choice([np.ones(d), np.eye(d)[t % d]])
+            noise = noise_std * rng.normal(size=size)
+            posterior.update(tasks, rows, (rows * theta[tasks]).sum(axis=1) + noise)
+            log_weights = np.log(prior.condition(posterior.statistics.copy()).weights + 1e-300)
+            asleep = np.isneginf(posterior.relative)
+            below = log_weights - log_weights.max(axis=1, keepdims=True)
+            assert np.all(below[asleep] < np.log(1e-16)), (seed, t)
+            slept, woke = slept + (asleep & ~before).sum(), woke + (before & ~asleep).sum()
+            before = asleep
+    assert slept > 200
+    assert woke > 40
+    print(slept, woke)
 
 
 # -- refresh ---------------------------------------------------------------------------------------
@@ -228,7 +249,7 @@ def test_rounding_is_wiped_out_now_and_then(kind: str, monkeypatch: pytest.Monke
     fresh = prior.condition(belief.statistics)
     np.testing.assert_allclose(belief.log_evidence, fresh.log_evidence, rtol=1e-9)
     np.testing.assert_allclose(belief.component_mean, fresh.component_mean, rtol=1e-8)
-    monkeypatch.setattr(linear_posterior, "_FIRST_REFRESH", 4)
+    monkeypatch.setattr(linear_posterior, "_REFRESH", 4)
     often = make_posterior(prior, 1, None)
     for t in range(70):
         often.update(np.zeros(1, int), rows[t : t + 1], rewards[t : t + 1])

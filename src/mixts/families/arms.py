@@ -131,8 +131,9 @@ class ArmFamily(Family):
         if tasks.shape != latent.shape:
             tasks, latent = (x.copy() for x in np.broadcast_arrays(tasks, latent))
         parameters = np.empty((2, latent.size, self.n_arms))
-        stored = [statistics.array(name) for name in statistics.fields]
-        self.gather_loop(tasks.ravel(), latent.ravel(), *stored, *self.loop_parameters, parameters)
+        self.gather_loop(
+            tasks.ravel(), latent.ravel(), *statistics.stored, *self.loop_parameters, parameters
+        )
         return self.marginal(parameters.reshape(2, *latent.shape, self.n_arms))
 
     def prior_marginal(self, latent: Array) -> Marginal:
@@ -218,11 +219,10 @@ class ArmPosterior(Posterior):
             self._recompute(np.flatnonzero(seen))
         return self._lazy
 
-    def _stored(self) -> list[Array]:
-        return [self.statistics.array(name) for name in self.statistics.fields]
-
     def _recompute(self, tasks: Int[Array, " m"]) -> None:
-        self.prior.evidence_loop(tasks, *self._stored(), *self.prior.loop_parameters, self._lazy)
+        self.prior.evidence_loop(
+            tasks, *self.statistics.stored, *self.prior.loop_parameters, self._lazy
+        )
 
     def update(self, tasks: Int[Array, " m"], actions: Array, outcomes: Float[Array, " m"]) -> None:
         """Absorb observations in one compiled pass, all or none."""
@@ -231,7 +231,7 @@ class ArmPosterior(Posterior):
         incremental = work <= _RECOMPUTE_COST * self.prior.n_arms * len(self.statistics)
         bad = self.prior.observe_loop(
             tasks, actions, outcomes, incremental,
-            *self._stored(), *self.prior.loop_parameters, self.relative,
+            *self.statistics.stored, *self.prior.loop_parameters, self.relative,
         )  # fmt: skip
         if bad >= 0:
             self._refuse(int(actions[bad]), float(outcomes[bad]), bad)

@@ -28,8 +28,7 @@ def task_bytes(n_groups: int, n_components: int, n_features: int) -> int:
 class FactorPool:
     """Slots for tasks; what is in them is said in ``kernels.roots``.
 
-    Memory is asked for at once but only used where it is written to: the system hands out pages as
-    they are touched.
+    Memory is asked for at once, not cleared, and only used where it is written to.
     """
 
     def __init__(
@@ -75,7 +74,7 @@ class FactorPool:
             self._owner[free] = new
             self._used[free] = self._clock
             self.slots[new] = free
-            self.rank[free] = 0
+            self.rank[free] = 0  # and nothing else of a young posterior is read before it is written
             self.filled[free] = 0
             self.n_resident += len(new)
         return new
@@ -104,7 +103,7 @@ class FactorPool:
             self._owner = np.concatenate([self._owner, np.full(more, -1, np.int64)])
             for name in _PER_SLOT:
                 array = getattr(self, name)
-                larger = np.zeros((size + more, *array.shape[1:]), array.dtype)
+                larger = np.empty((size + more, *array.shape[1:]), array.dtype)
                 larger[:size] = array
                 setattr(self, name, larger)
             free += more

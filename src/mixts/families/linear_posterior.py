@@ -80,9 +80,10 @@ class LinearPosterior(Posterior):
         if self._lazy is None:
             self._lazy = np.zeros((len(self._count), self.prior.n_components))
             seen = np.flatnonzero(self._count)
-            wanted = np.ones((len(seen), self._asleep.shape[1]), bool)
-            self._lazy[seen] = self._evidence(seen, wanted)
-            self._settle(seen)
+            if len(seen):
+                wanted = np.ones((len(seen), self._asleep.shape[1]), bool)
+                self._lazy[seen] = self._evidence(seen, wanted)
+                self._settle(seen)
         return self._lazy
 
     def log_evidence(self) -> Float[Array, "n L"]:
@@ -124,7 +125,7 @@ class LinearPosterior(Posterior):
 
     def _chunks(self, tasks: Int[Array, " m"]) -> list[Array]:
         """Positions of the entries of ``tasks``, in parts whose tasks fit into the pool at once."""
-        if self._pool.everyone:
+        if self._pool.everyone or len(tasks) <= self._pool.max_slots:
             return [np.arange(len(tasks))]
         distinct, inverse = np.unique(tasks, return_inverse=True)
         if len(distinct) <= self._pool.max_slots:

@@ -52,6 +52,8 @@ class Statistics(ABC):
             if not np.isfinite(array).all():
                 raise StatisticsError(f"{name} must be finite")
             setattr(self, f"_{name}", array)
+        self.stored = tuple(self.array(name) for name in self.fields)
+        """The arrays in order, as compiled loops take them and change them."""
         self._check()
 
     # -- what a kind of statistics defines ----------------------------------------------------

@@ -17,21 +17,23 @@ def draw_latent(
 ) -> None:
     """S ~ P_t for each task: inversion of the normalised weights."""
     n_components = len(log_weights)
+    weights = np.empty(n_components)
     for i in range(len(tasks)):
         t = tasks[i]
         lead = -np.inf
         for s in range(n_components):
-            lead = max(lead, log_weights[s] + relative[t, s])
+            weights[s] = log_weights[s] + relative[t, s]
+            lead = max(lead, weights[s])
         total = 0.0
         for s in range(n_components):
-            total += math.exp(log_weights[s] + relative[t, s] - lead)
+            weights[s] = math.exp(weights[s] - lead)
+            total += weights[s]
         rest = uniform[i] * total
         for s in range(n_components):
-            weight = math.exp(log_weights[s] + relative[t, s] - lead)
-            if weight > 0.0:
+            if weights[s] > 0.0:
                 # Rounding may leave a crumb at the end: then it is the last possible one.
                 latent[i] = s
-                rest -= weight
+                rest -= weights[s]
                 if rest < 0.0:
                     break
 

@@ -150,10 +150,11 @@ def condition(
 ) -> None:  # fmt: skip
     """Log evidence (m, L) of tasks for wanted groups (m, G); with ``keep`` their posteriors too."""
     d = prior_mean.shape[1]
+    below, top = np.empty((0, 0)), np.empty((0, 0))
     for g in range(len(starts) - 1):
         inside = members[starts[g] : starts[g + 1]]
-        below = np.empty((d, d + len(inside)))
-        top = np.empty((d, d + len(inside)))
+        if wanted[:, g].any() and below.shape[1] != d + len(inside):
+            below, top = np.empty((d, d + len(inside))), np.empty((d, d + len(inside)))
         for i in range(len(tasks)):
             if wanted[i, g]:
                 t = tasks[i]
