@@ -230,7 +230,6 @@ def test_a_component_that_matters_never_sleeps() -> None:
             before = asleep
     assert slept > 200
     assert woke > 40
-    print(slept, woke)
 
 
 # -- refresh ---------------------------------------------------------------------------------------

@@ -16,17 +16,19 @@ BUDGET_BYTES = 1 << 30
 
 _PER_SLOT = (
     "_used", "filled", "recent", "rank", "store", "shrink", "gains", "mean", "misfit", "drift",
+    "last", "run", "spread", "reach", "level", "base",
 )  # fmt: skip
 
 
 def task_bytes(n_groups: int, n_components: int, n_features: int) -> int:
     """The memory of one slot: packed roots, gains and means, and the first observations."""
     d = n_features
-    return 8 * (n_groups * d * (d + 1) // 2 + 3 * n_components * d + d * d)
+    return 8 * (n_groups * d * (d + 3) // 2 + 3 * n_components * d + d * d)
 
 
 class FactorPool:
-    """Slots for tasks; what is in them is said in ``kernels.roots``.
+    """Slots for tasks; what is in them is said in ``kernels.roots``
+    and ``kernels.mature``.
 
     Memory is asked for at once, not cleared, and only used where it is written to.
     """
@@ -52,6 +54,17 @@ class FactorPool:
         self.mean = np.zeros((0, n_components, d))
         self.misfit = np.zeros((0, n_components))
         self.drift = np.zeros((0, n_components, d))
+        self.last = np.zeros((0, d))
+        self.run = np.zeros((0, n_groups), np.int64)
+        self.spread = np.zeros((0, n_groups))
+        self.reach = np.zeros((0, n_groups, d))
+        self.level = np.zeros((0, n_components))
+        self.base = np.zeros((0, n_components))
+
+    @property
+    def runs(self) -> tuple[Array, Array, Array, Array, Array, Array]:
+        """The state of runs of one action, in the order in which the loops take it."""
+        return self.last, self.run, self.spread, self.reach, self.level, self.base
 
     @property
     def everyone(self) -> bool:
@@ -74,7 +87,9 @@ class FactorPool:
             self._owner[free] = new
             self._used[free] = self._clock
             self.slots[new] = free
-            self.rank[free] = 0  # and nothing else of a young posterior is read before it is written
+            self.rank[free] = (
+                0  # and nothing else of a young posterior is read before it is written
+            )
             self.filled[free] = 0
             self.n_resident += len(new)
         return new

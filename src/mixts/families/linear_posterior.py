@@ -103,7 +103,7 @@ class LinearPosterior(Posterior):
         evidence_kernels.condition(
             tasks, wanted, self.prior.noise_std, *self._shape,
             self._count, self._factor, out,
-            keep, pool.slots, pool.rank, pool.store, pool.mean,
+            keep, pool.slots, pool.rank, pool.run, pool.store, pool.mean,
         )  # fmt: skip
         return out
 
@@ -180,7 +180,7 @@ class LinearPosterior(Posterior):
             self._count, self._factor, self.relative, self._asleep,
             pool.slots, pool.filled, pool.recent,
             pool.rank, pool.store, pool.shrink, pool.gains, pool.mean, pool.misfit, pool.drift,
-            self._log_weights, self._limits, self._refresh,
+            *pool.runs, self._log_weights, self._limits, self._refresh,
             self._ceiling, self._highest, self._asleep_since,
         )  # fmt: skip
         if flagged < 0:
@@ -201,10 +201,11 @@ class LinearPosterior(Posterior):
         """Let negligible groups sleep; look at sleepers whose bound has risen."""
         pool = self._pool
         flagged = sleep_kernels.settle(
-            tasks, self._log_weights, self._limits, *self._shape,
+            tasks, self._log_weights, self._limits, self.prior.noise_std**2, *self._shape,
             self._count, self._refresh, self.relative, self._asleep,
             self._ceiling, self._highest, self._asleep_since, pool.slots,
             pool.rank, pool.store, pool.shrink, pool.gains, pool.mean, pool.misfit, pool.drift,
+            *pool.runs,
         )  # fmt: skip
         if flagged:
             self._look_at(tasks)
@@ -264,8 +265,8 @@ class LinearPosterior(Posterior):
     def _move(self, tasks: Int[Array, " m"], latent: Int[Array, " m"], x: Array) -> None:
         pool, roots = self._pool, self.prior.roots
         kernels.sample(
-            tasks, latent, roots.group_of, self.prior.mean, roots.values,
-            pool.slots, pool.rank, pool.store, pool.shrink, pool.gains, pool.mean, x,
+            tasks, latent, roots.group_of, self.prior.noise_std**2, *self._shape,
+            pool.slots, pool.rank, pool.store, pool.shrink, pool.gains, pool.mean, *pool.runs, x,
         )  # fmt: skip
 
     def prepare(self, tasks: Int[Array, " m"], latent: Int[Array, " m"]) -> None:
@@ -302,11 +303,12 @@ class LinearPosterior(Posterior):
         n_groups, d = self._asleep.shape[1], self.prior.n_features
         mean = np.zeros((1, self.prior.n_components, d))
         store = np.zeros((1, n_groups, d * (d + 1) // 2))
+        ranks = np.zeros((1, n_groups), np.int64)
         evidence_kernels.condition(
             np.zeros(1, np.int64), np.ones((1, n_groups), bool), self.prior.noise_std, *self._shape,
             self._count[task : task + 1], self._factor[task : task + 1],
             np.zeros((1, self.prior.n_components)),
-            True, np.zeros(1, np.int64), np.zeros((1, n_groups), np.int64), store, mean,
+            True, np.zeros(1, np.int64), ranks, ranks.copy(), store, mean,
         )  # fmt: skip
         roots = np.zeros((n_groups, d, d))
         roots[:, *np.triu_indices(d)] = store[0]

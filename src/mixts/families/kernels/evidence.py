@@ -15,6 +15,7 @@ import math
 import numpy as np
 from numba import njit
 
+from mixts.families.kernels.mature import NO_RUN
 from mixts.families.kernels.roots import LOG_2PI, MATURE, SUMS, apply_root, column, dot
 from mixts.typing import Array
 
@@ -146,7 +147,7 @@ def condition(
     tasks: Array, wanted: Array, noise_std: float,
     prior_mean: Array, roots: Array, starts: Array, members: Array,
     count: Array, factor: Array, out: Array,
-    keep: bool, slots: Array, rank: Array, store: Array, mean: Array,
+    keep: bool, slots: Array, rank: Array, run: Array, store: Array, mean: Array,
 ) -> None:  # fmt: skip
     """Log evidence (m, L) of tasks for wanted groups (m, G); with ``keep`` their posteriors too."""
     d = prior_mean.shape[1]
@@ -166,6 +167,7 @@ def condition(
                     p = slots[t]
                     _keep(roots[g], prior_mean, inside, top, store[p, g], mean[p])
                     rank[p, g] = MATURE
+                    run[p, g] = NO_RUN
 
 
 @njit(cache=True)

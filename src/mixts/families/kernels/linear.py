@@ -12,6 +12,7 @@ import math
 import numpy as np
 from numba import njit
 
+from mixts.families.kernels.mature import NO_RUN, catch_up, mature, observe_mature, repeat
 from mixts.families.kernels.roots import (
     LARGEST,
     LOG_2PI,
@@ -20,7 +21,6 @@ from mixts.families.kernels.roots import (
     SMALLEST,
     SUMS,
     apply_root,
-    copy_root,
     dot,
     project,
     sweep,
@@ -68,86 +68,6 @@ def _observe_young(
         gains[s, rank] = error / alpha
 
 
-@njit(cache=True, fastmath=SUMS)
-def _carlson(
-    root: Array, a: Array, low: int, high: int, noise: float, reach: Array, work: Array
-) -> float:
-    """Update a packed root by one observation; reach = C C'a, returns alpha.
-
-    With alpha_k the noise plus the squares of v = C'a from the last entry to k, column k becomes
-    ``(alpha_{k+1} column - v_k sum_{j>k} v_j column_j) / sqrt(alpha_k alpha_{k+1})``: triangular
-    as before.
-    """
-    d = len(a)
-    v, keep, move = work[0], work[1], work[2]
-    project(root, a, low, high, v)
-    alpha = noise
-    for k in range(d - 1, -1, -1):
-        keep[k] = alpha
-        alpha += v[k] * v[k]
-        move[k] = alpha
-    for k in range(d):
-        scale = math.sqrt(keep[k] * move[k])
-        keep[k] = keep[k] / scale
-        move[k] = v[k] / scale
-    reach[:] = 0.0
-    start = len(root)
-    for k in range(d - 1, 0, -2):
-        # Two columns in a pass: half the traffic on ``reach``.
-        n = d - k
-        after = root[start - n : start]
-        start -= 2 * n + 1
-        before, tail = root[start + 1 : start + 1 + n], reach[k:]
-        x1, y1, z1, x0, y0, z0 = keep[k], move[k], v[k], keep[k - 1], move[k - 1], v[k - 1]
-        for i in range(n):
-            entry1, entry0, past = after[i], before[i], tail[i]
-            between = past + entry1 * z1
-            after[i] = entry1 * x1 - past * y1
-            before[i] = entry0 * x0 - between * y0
-            tail[i] = between + entry0 * z0
-        reach[k - 1] = root[start] * z0
-        root[start] *= x0
-    if d % 2 == 1:
-        x0, y0, z0 = keep[0], move[0], v[0]
-        for i in range(d):
-            entry0, past = root[i], reach[i]
-            root[i] = entry0 * x0 - past * y0
-            reach[i] = past + entry0 * z0
-    return alpha
-
-
-@njit(cache=True, fastmath=SUMS)
-def _observe_mature(
-    a: Array, y: float, low: int, high: int, noise: float, members: Array, root: Array,
-    mean: Array, relative: Array, reach: Array, work: Array,
-) -> None:  # fmt: skip
-    d = len(a)
-    alpha = _carlson(root, a, low, high, noise, reach, work)
-    log_alpha = LOG_2PI + math.log(alpha)
-    for s in members:
-        error = y - dot(a[low:], mean[s, low:], high - low)
-        relative[s] -= 0.5 * (log_alpha + error * error / alpha)
-        step = error / alpha
-        for k in range(d):
-            mean[s, k] += step * reach[k]
-
-
-@njit(cache=True)
-def _mature(
-    root: Array, prior_mean: Array, members: Array, recent: Array, noise: float,
-    store: Array, mean: Array, unused: Array, reach: Array, work: Array,
-) -> None:  # fmt: skip
-    """From young to mature: absorb the task's first observations again, in the other form."""
-    d = prior_mean.shape[1]
-    packed = store[: d * (d + 1) // 2]
-    copy_root(root, d, packed)
-    for s in members:
-        mean[s] = prior_mean[s]
-    for i in range(len(recent)):
-        a, y = recent[i, :d], recent[i, d]
-        _observe_mature(a, y, 0, d, noise, members, packed, mean, unused, reach, work)
-
-
 @njit(cache=True)
 def _check_and_keep(
     tasks: Array, features: Array, outcomes: Array, slots: Array, filled: Array, recent: Array
@@ -170,13 +90,42 @@ def _check_and_keep(
 
 
 @njit(cache=True)
+def _survey(
+    tasks: Array, features: Array, slots: Array, last: Array,
+    low: Array, high: Array, before: Array, same: Array,
+) -> None:  # fmt: skip
+    """Where each action differs from zero, and whether it is the one its task took before.
+
+    ``before[i]`` is the task's observation before i in this call, or -1: then ``last`` has it.
+    """
+    m, d = features.shape
+    newest = np.full(len(last), -1)
+    for i in range(m):
+        p = slots[tasks[i]]
+        low[i], high[i], before[i] = 0, d, newest[p]
+        newest[p] = i
+        while low[i] < d - 1 and features[i, low[i]] == 0.0:
+            low[i] += 1
+        while high[i] > low[i] + 1 and features[i, high[i] - 1] == 0.0:
+            high[i] -= 1
+        previous = last[p] if before[i] < 0 else features[before[i]]
+        same[i] = True
+        for k in range(d):
+            if features[i, k] != previous[k]:
+                same[i] = False
+                break
+
+
+@njit(cache=True)
 def observe(
     tasks: Array, features: Array, outcomes: Array, noise: float,
     prior_mean: Array, roots: Array, starts: Array, members: Array,
     count: Array, factor: Array, relative: Array, asleep: Array,
     slots: Array, filled: Array, recent: Array,
     rank: Array, store: Array, shrink: Array, gains: Array, mean: Array,
-    misfit: Array, drift: Array, log_weights: Array, limits: Array, refresh: Array,
+    misfit: Array, drift: Array, last: Array, run: Array, spread: Array, reach: Array,
+    level: Array, base: Array,
+    log_weights: Array, limits: Array, refresh: Array,
     ceiling: Array, highest: Array, asleep_since: Array,
 ) -> int:  # fmt: skip
     """Absorb observations into statistics and every awake posterior, then ``settle``.
@@ -188,69 +137,79 @@ def observe(
     bad = _check_and_keep(tasks, features, outcomes, slots, filled, recent)
     if bad >= 0:
         return -1 - bad
-    low, high = np.empty(m, np.int64), np.empty(m, np.int64)
-    for i in range(m):
-        low[i], high[i] = 0, d
-        while low[i] < d - 1 and features[i, low[i]] == 0.0:
-            low[i] += 1
-        while high[i] > low[i] + 1 and features[i, high[i] - 1] == 0.0:
-            high[i] -= 1
-    reach, work, unused = np.empty(d), np.empty((3, d)), np.zeros(relative.shape[1])
-    last = recent.shape[1]
+    low, high, before = np.empty(m, np.int64), np.empty(m, np.int64), np.empty(m, np.int64)
+    same = np.empty(m, np.bool_)
+    _survey(tasks, features, slots, last, low, high, before, same)
+    scratch, work = np.empty(d), np.empty((3, d))
     # Groups outside: a prior root is read once for all the tasks of the call.
     for g in range(len(starts) - 1):
         inside = members[starts[g] : starts[g + 1]]
         for i in range(m):
-            t = tasks[i]
-            a, y, p = features[i], outcomes[i], slots[t]
+            t, a, y = tasks[i], features[i], outcomes[i]
+            p = slots[t]
             r = rank[p, g]
             if asleep[t, g]:
                 if r != LOST:
                     dream(a, y, low[i], high[i], inside, mean[p], misfit[p], drift[p])
-                continue
-            if r == MATURE:
-                root = store[p, g, : d * (d + 1) // 2]
-                _observe_mature(
-                    a, y, low[i], high[i], noise, inside, root, mean[p], relative[t], reach, work
-                )
-                continue
-            _observe_young(
-                a, y, low[i], high[i], noise, roots[g], prior_mean, inside,
-                store[p, g], shrink[p, g], gains[p], r, relative[t], reach,
-            )  # fmt: skip
-            rank[p, g] = r + 1
-            if r + 1 == last:
-                _mature(
-                    roots[g], prior_mean, inside, recent[p], noise,
-                    store[p, g], mean[p], unused, reach, work,
+            elif r != MATURE:
+                _observe_young(
+                    a, y, low[i], high[i], noise, roots[g], prior_mean, inside,
+                    store[p, g], shrink[p, g], gains[p], r, relative[t], scratch,
                 )  # fmt: skip
-                rank[p, g] = MATURE
+                rank[p, g] = r + 1
+                if r + 1 == recent.shape[1]:
+                    mature(
+                        g, roots[g], prior_mean, inside, recent[p], noise,
+                        store[p, g], mean[p], run[p], scratch, work,
+                    )  # fmt: skip
+                    rank[p, g] = MATURE
+            elif same[i] and run[p, g] != NO_RUN:
+                repeat(g, y, noise, inside, run[p], spread[p], level[p], relative[t])
+            else:
+                previous = last[p] if before[i] < 0 else features[before[i]]
+                catch_up(
+                    g, previous, noise, inside, store[p, g], mean[p],
+                    run[p], spread[p], reach[p], level[p], base[p], scratch, work,
+                )  # fmt: skip
+                observe_mature(
+                    g, a, y, low[i], high[i], noise, inside, store[p, g], mean[p], relative[t],
+                    run[p], spread[p], reach[p], level[p], base[p], scratch, work,
+                )  # fmt: skip
     row = np.empty(d + 1)
     for i in range(m):
+        last[slots[tasks[i]]] = features[i]
         row[:d] = features[i]
         row[d] = outcomes[i]
         fold(factor[tasks[i]], row)
         count[tasks[i]] += 1
     return settle(
-        tasks, log_weights, limits, prior_mean, roots, starts, members,
+        tasks, log_weights, limits, noise, prior_mean, roots, starts, members,
         count, refresh, relative, asleep, ceiling, highest, asleep_since,
         slots, rank, store, shrink, gains, mean, misfit, drift,
+        last, run, spread, reach, level, base,
     )  # fmt: skip
 
 
 @njit(cache=True, fastmath=SUMS)
 def sample(
-    tasks: Array, latent: Array, group_of: Array, prior_mean: Array, roots: Array,
+    tasks: Array, latent: Array, group_of: Array, noise: float,
+    prior_mean: Array, roots: Array, starts: Array, members: Array,
     slots: Array, rank: Array, store: Array, shrink: Array, gains: Array, mean: Array,
+    last: Array, run: Array, spread: Array, reach: Array, level: Array, base: Array,
     x: Array,
 ) -> None:  # fmt: skip
     """Turn standard normals x (m, d) into parameters; zeros become the posterior means."""
     m, d = x.shape
+    scratch, work = np.empty(d), np.empty((3, d))
     for i in range(m):
         s = latent[i]
         g, p = group_of[s], slots[tasks[i]]
         if rank[p, g] == MATURE:
-            apply_root(store[p, g, : d * (d + 1) // 2], x[i])
+            catch_up(
+                g, last[p], noise, members[starts[g] : starts[g + 1]], store[p, g], mean[p],
+                run[p], spread[p], reach[p], level[p], base[p], scratch, work,
+            )  # fmt: skip
+            apply_root(store[p, g], x[i])
             for k in range(d):
                 x[i, k] += mean[p, s, k]
         else:

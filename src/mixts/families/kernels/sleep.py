@@ -12,6 +12,7 @@ import numpy as np
 from numba import njit
 
 from mixts.families.kernels.evidence import condition_one, screen
+from mixts.families.kernels.mature import catch_up
 from mixts.families.kernels.roots import (
     LOST,
     MATURE,
@@ -58,12 +59,13 @@ def dream(
 
 @njit(cache=True)
 def settle(
-    tasks: Array, log_weights: Array, limits: Array,
+    tasks: Array, log_weights: Array, limits: Array, noise: float,
     prior_mean: Array, roots: Array, starts: Array, members: Array,
     count: Array, refresh: Array, relative: Array, asleep: Array,
     ceiling: Array, highest: Array, asleep_since: Array,
     slots: Array, rank: Array, store: Array, shrink: Array, gains: Array, mean: Array,
-    misfit: Array, drift: Array,
+    misfit: Array, drift: Array, last: Array, run: Array, spread: Array, reach: Array,
+    level: Array, base: Array,
 ) -> int:  # fmt: skip
     """Put negligible groups to sleep; how many of the tasks need another look at theirs.
 
@@ -95,6 +97,12 @@ def settle(
                     relative[t, s] = -np.inf
                 p = slots[t]
                 if p >= 0:
+                    if rank[p, g] == MATURE:
+                        d = prior_mean.shape[1]
+                        catch_up(
+                            g, last[p], noise, inside, store[p, g], mean[p], run[p], spread[p],
+                            reach[p], level[p], base[p], np.empty(d), np.empty((3, d)),
+                        )  # fmt: skip
                     fall_asleep(
                         inside, roots[g], prior_mean, rank[p, g], store[p, g], shrink[p, g],
                         gains[p], mean[p], misfit[p], drift[p],
