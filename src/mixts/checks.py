@@ -43,24 +43,24 @@ def real_array(value: ArrayLike, name: str, n_dims: int) -> Array:
 def numbers(value: Any, expected: str, error: type[MixtsError]) -> Array:
     """A float array of what a public call was given; ``expected`` begins the message if not.
 
-    Never a read-only one, because compiled loops would be compiled anew for it.
+    Never a read-only or strided one, because compiled loops would be compiled anew for it.
     """
     array = _array(value, expected, error)
     if array.dtype == np.float64:
-        return array if array.flags.writeable else array.copy()
+        return array if array.flags.carray else array.copy()
     if array.dtype.kind not in "fiub":
         raise error(f"{expected}, got type {array.dtype}")
-    return array.astype(float)
+    return array.astype(float, order="C")
 
 
 def integers(value: Any, expected: str, error: type[MixtsError]) -> Array:
     """An array of 64-bit integers of what a public call was given."""
     array = _array(value, expected, error)
     if array.dtype == np.int64:
-        return array if array.flags.writeable else array.copy()
+        return array if array.flags.carray else array.copy()
     if array.dtype.kind not in "iu" and array.size:
         raise error(f"{expected}, got type {array.dtype}")
-    return array.astype(np.int64)
+    return array.astype(np.int64, order="C")
 
 
 def _array(value: Any, expected: str, error: type[MixtsError]) -> Array:
@@ -119,7 +119,7 @@ def covariance_stack(covariance: Array, name: str) -> None:
         if smallest < -PSD_TOLERANCE * scale:
             raise CovarianceError(
                 f"{name}[{index}] must be positive semi-definite, but its smallest eigenvalue is "
-                f"{smallest:.3g}; add at least that to its diagonal"
+                f"{smallest:.3g}; add at least {-smallest:.3g} to its diagonal"
             )
 
 
@@ -188,7 +188,7 @@ def action_mask(mask: ArrayLike, n_rows: int, n_actions: int) -> Array:
         raise MaskError(
             f"mask must have shape ({n_actions},) or ({n_rows}, {n_actions}), got {array.shape}"
         )
-    array = np.broadcast_to(array, (n_rows, n_actions))
+    array = np.array(np.broadcast_to(array, (n_rows, n_actions)), order="C")
     empty = ~array.any(axis=1)
     if empty.any():
         raise MaskError(

@@ -100,7 +100,11 @@ def _from_json(content: bytes) -> tuple[dict[str, Any], dict[str, Array]]:
     for name, entry in header.pop("arrays").items():
         dtype = _plain(np.dtype(entry["dtype"]), name)
         # Shape and values must agree; the shape is needed only where a dimension is zero.
-        arrays[name] = np.array(entry["values"], dtype=dtype).reshape(entry["shape"])
+        values = np.array(entry["values"]).reshape(entry["shape"])
+        array = values.astype(dtype)
+        if values.dtype.kind not in "biuf" or not np.array_equal(array, values):
+            raise ValueError(f"the values of {name!r} are not of type {dtype}")
+        arrays[name] = array
     return header, arrays
 
 

@@ -206,3 +206,18 @@ def test_new_arms_that_do_not_fit() -> None:
         FamilyCase("gaussian").prior.with_arms(new_arms("gaussian"), arm_names=["elm", "fir"])
     with pytest.raises(mixts.ParameterError, match="only arm families"):
         FamilyCase("full").prior.with_arms(new_arms("gaussian"))
+
+
+def test_retired_arms_stay_retired_under_another_prior() -> None:
+    """The new prior was made from one that knew nothing of the retirement."""
+    prior = mixts.MixturePrior(mixts.BernoulliArms.uniform(3))
+    agent = mixts.MixTS(prior, seed=0)
+    agent.retire_arms([0])
+    agent.use_prior(prior.with_arms(mixts.BernoulliArms.uniform(1)))
+    assert agent.prior.retired.tolist() == [True, False, False, False]
+
+
+def test_a_ragged_mask_beside_retired_arms_is_refused() -> None:
+    agent = mixts.MixTS(mixts.MixturePrior(mixts.BernoulliArms.uniform(2)).retire_arms([0]))
+    with pytest.raises(mixts.MaskError):
+        agent.act(mask=[[True], [True, False]])

@@ -118,6 +118,26 @@ def test_a_batch_after_single_observations(kind: str, n: int) -> None:
         assert_is_its_statistics(posterior, prior)
 
 
+@kinds
+@pytest.mark.parametrize("n_slots", [1, None])
+@pytest.mark.parametrize("reads", [1, 7, 1000], ids=["read always", "read at times", "read last"])
+def test_runs_of_one_action(kind: str, n_slots: int | None, reads: int) -> None:
+    """The same action again and again, as a bandit does; looked at in between, or not."""
+    prior, d = make_prior(kind, 4), 4
+    posterior, rng = make_posterior(prior, 2, n_slots), np.random.default_rng(5)
+    actions = np.concatenate([rng.normal(size=(2, d)), np.eye(d)[[1]], np.zeros((1, d))])
+    lengths = [1, 6, 2, 9, 1, 1, 3, 12, 30, 4]
+    history = np.repeat(rng.integers(4, size=len(lengths)), lengths)
+    for t, action in enumerate(history):
+        tasks = np.array([[0], [1], [0, 1], [1, 1, 1]][t % 4])
+        posterior.update(
+            tasks, np.tile(actions[action], (len(tasks), 1)), rng.normal(size=len(tasks))
+        )
+        if t % reads == reads - 1:
+            assert_is_its_statistics(posterior, prior)
+    assert_is_its_statistics(posterior, prior)
+
+
 # -- eviction --------------------------------------------------------------------------------------
 
 

@@ -272,3 +272,28 @@ def test_linear_sums_where_only_those_exist() -> None:
     np.testing.assert_allclose(belief.statistics.squares, outcomes @ outcomes, rtol=1e-9)
     with pytest.raises(mixts.StatisticsError, match="real data"):
         mixts.families.LinearStatistics.from_sums([2], [[[1.0]]], [[5.0]], [1.0])
+
+
+def test_a_count_that_is_no_whole_number_is_refused(tmp_path: Path) -> None:
+    belief = mixts.MixturePrior(mixts.BernoulliArms.uniform(1)).belief()
+    belief.update(0, 1)
+    path = tmp_path / "counts.json"
+    belief.statistics.save(path)
+    path.write_text(path.read_text().replace("[[1]]", "[[1.7]]"))
+    with pytest.raises(mixts.FormatError, match="not of type int64"):
+        mixts.Statistics.load(path)
+
+
+def test_a_kind_of_statistics_loads_only_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "counts"
+    mixts.BernoulliArms.uniform(1).empty_statistics(2).save(path)
+    assert len(mixts.BernoulliStatistics.load(path)) == 2
+    with pytest.raises(mixts.FormatError, match="BernoulliStatistics, not LinearStatistics"):
+        mixts.LinearStatistics.load(path)
+
+
+def test_totals_that_would_overflow_are_refused() -> None:
+    belief = mixts.MixturePrior(mixts.PoissonArms([[1.0]], [[1.0]])).belief()
+    with pytest.raises(mixts.OutcomeError, match=r"2\^62 in all"):
+        belief.update(np.zeros(1500, int), np.full(1500, 2.0**53))
+    assert belief.statistics.total.tolist() == [0]

@@ -127,14 +127,16 @@ class Agent(ABC):
 
 
 def without_retired(
-    prior: MixturePrior, mask: ArrayLike | None, n_actions: int
+    prior: MixturePrior, mask: ArrayLike | None, n_rows: int, n_actions: int
 ) -> ArrayLike | None:
-    """The mask without the prior's retired arms; what is no mask is left to the checks."""
+    """The mask without the prior's retired arms."""
     if not prior.has_retired:
         return mask
-    given = np.ones(n_actions, bool) if mask is None else np.asarray(mask)
-    fits = given.dtype == bool and given.shape[-1:] == prior.retired.shape
-    return given & ~prior.retired if fits else given
+    return (
+        ~prior.retired
+        if mask is None
+        else (checks.action_mask(mask, n_rows, n_actions) & ~prior.retired)
+    )
 
 
 def _room_above(floor: float, available: Bool[Array, "m K"]) -> Float[Array, "m 1"]:

@@ -1,8 +1,8 @@
 """Exp4 and CorralExp4: adversarial votes of experts, the baselines of the paper.
 
-Expert s votes for its best action; ``p = (1 - gamma) * weighted votes + gamma / K``; the reward
-estimate of the taken action is ``y / p``, and the weights of the experts who voted for it are
-multiplied by ``exp(eta y / p)``.
+Expert s votes for its best action (several best ones share the vote);
+``p = (1 - gamma) * weighted votes + gamma / K``; the reward estimate of the taken action is
+``y / p``, and the weight of an expert is multiplied by ``exp(eta y / p * its vote for it)``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from scipy import special
 from mixts import checks
 from mixts.agents.base import Agent, draw_rows, without_retired
 from mixts.errors import ActionError, FeedbackError, ObservationError, OutcomeError, ParameterError
-from mixts.families.choice import best_rows, feature_sets
+from mixts.families.choice import feature_sets
+from mixts.families.kernels.roots import LARGEST
 from mixts.mixture.belief import Belief
 from mixts.mixture.prior import MixturePrior
 from mixts.typing import Array, ArrayLike, Bool, Float, Int, Seed
@@ -34,7 +35,7 @@ class VotingAgent(Agent):
     """What Exp4 and CorralExp4 share: weights of experts, and one pending decision a task.
 
     Importance weighting needs the probability of each decision, so feedback goes step by step: one
-    update after each act of a task.
+    update after each act of a task. A further act of a task forgets the one that waited.
     """
 
     def __init__(
@@ -50,7 +51,9 @@ class VotingAgent(Agent):
         super().__init__(n_tasks, seed)
         if gamma is None and n_rounds is None:
             raise ParameterError("give gamma, or n_rounds from which the theory's gamma follows")
-        if gamma is not None and not (isinstance(gamma, Real) and 0 <= gamma <= 1):
+        if gamma is not None and (
+            isinstance(gamma, bool) or not (isinstance(gamma, Real) and 0 <= gamma <= 1)
+        ):
             raise ParameterError(f"gamma must be between 0 and 1, got {gamma!r}")
         self._gamma = gamma
         self._eta = None if eta is None else checks.positive_number(eta, "eta")
@@ -61,9 +64,9 @@ class VotingAgent(Agent):
         self._chosen = np.full(self._axis.size, -1)
         self._propensity = np.ones(self._axis.size)
         self._rate = np.ones(self._axis.size)
-        self._votes = np.zeros((self._axis.size, n_experts), np.int64)
+        self._backing = np.zeros((self._axis.size, n_experts))
         self._taken = np.zeros((self._axis.size, n_features))
-        self._linear = False
+        self._linear = np.zeros(self._axis.size, bool)
 
     @property
     def weights(self) -> Float[Array, "..."]:
@@ -104,18 +107,25 @@ class VotingAgent(Agent):
     def _probabilities(
         self, index: Int[Array, " m"], actions: Array | None, mask: Bool[Array, "m K"]
     ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
-        m, n_experts, n_actions = len(index), self._log_weights.shape[1], mask.shape[1]
-        scores = self._expert_scores(index, actions).reshape(m * n_experts, n_actions)
-        votes = best_rows(self._rng, scores, np.repeat(mask, n_experts, axis=0))
-        votes = votes.reshape(m, n_experts)
-        weights = special.softmax(self._log_weights[index], axis=1)
-        share = np.zeros((m, n_actions))
-        np.add.at(share, (np.arange(m)[:, None], votes), weights)
+        advice = self._advice(index, actions, mask)
+        share = np.einsum("ml,mlk->mk", special.softmax(self._log_weights[index], axis=1), advice)
         n_available = mask.sum(axis=1)
         gamma = self._mixing(n_available)
         mixed = (1 - gamma)[:, None] * share + np.where(mask, (gamma / n_available)[:, None], 0.0)
-        self._asked = (votes, gamma / n_available if self._eta is None else np.full(m, self._eta))
+        rate = gamma / n_available if self._eta is None else np.full(len(index), self._eta)
+        self._asked = (advice, rate)
         return mixed / mixed.sum(axis=1, keepdims=True), np.zeros_like(mixed)
+
+    def _advice(
+        self, index: Int[Array, " m"], actions: Array | None, mask: Bool[Array, "m K"]
+    ) -> Float[Array, "m L K"]:
+        """Each expert's vote; one that has several best actions shares it among them."""
+        scores = np.where(mask[:, None], self._expert_scores(index, actions), -np.inf)
+        top = scores.max(axis=2, keepdims=True)
+        if not np.isfinite(top).all() or np.isnan(scores).any():
+            raise ActionError("available actions must have finite features; mask what is padding")
+        best = scores == top
+        return np.asarray(best / best.sum(axis=2, keepdims=True))
 
     def _remember(
         self,
@@ -124,15 +134,15 @@ class VotingAgent(Agent):
         chosen: Int[Array, " m"],
         probabilities: Float[Array, "m K"],
     ) -> None:
-        votes, rate = self._asked
+        advice, rate = self._asked
+        rows = np.arange(len(index))
         self._chosen[index] = chosen
-        self._propensity[index] = probabilities[np.arange(len(index)), chosen]
-        self._votes[index] = votes
+        self._propensity[index] = probabilities[rows, chosen]
+        self._backing[index] = advice[rows, :, chosen]
         self._rate[index] = rate
-        self._linear = actions is not None
+        self._linear[index] = actions is not None
         if actions is not None:
-            rows = actions[chosen] if actions.ndim == 2 else actions[np.arange(len(index)), chosen]
-            self._taken[index] = rows
+            self._taken[index] = actions[chosen] if actions.ndim == 2 else actions[rows, chosen]
 
     def update(
         self, actions: ArrayLike, outcomes: ArrayLike, tasks: ArrayLike | None = None
@@ -142,14 +152,18 @@ class VotingAgent(Agent):
         index = self._axis.observations(tasks, len(rewards))
         self._check_feedback(index, actions, rewards)
         self._learn(index, actions, rewards)
-        agreed = self._votes[index] == self._chosen[index][:, None]
         step = self._rate[index] * rewards / self._propensity[index]
-        self._log_weights[index] += agreed * step[:, None]
+        moved = self._log_weights[index] + self._backing[index] * step[:, None]
+        # Only differences matter: the largest is kept at zero.
+        self._log_weights[index] = moved - moved.max(axis=1, keepdims=True)
         self._chosen[index] = -1
 
     def _check_feedback(self, index: Int[Array, " m"], actions: ArrayLike, rewards: Array) -> None:
-        if not np.isfinite(rewards).all():
-            raise OutcomeError(f"rewards must be finite, got {rewards[~np.isfinite(rewards)][0]}")
+        bad = ~(np.abs(rewards) <= LARGEST)
+        if bad.any():
+            raise OutcomeError(
+                f"rewards must be finite numbers, up to {LARGEST:g} in size, got {rewards[bad][0]}"
+            )
         if len(np.unique(index)) < len(index):
             raise FeedbackError("one outcome a decision: a task was named twice")
         waiting = self._chosen[index] >= 0
@@ -157,11 +171,17 @@ class VotingAgent(Agent):
             task = int(index[np.argmin(waiting)])
             raise FeedbackError(f"no decision of task {task} waits for an outcome: act first")
         given = checks.numbers(actions, "actions must be numbers", ActionError)
-        taken = self._taken[index] if self._linear else self._chosen[index]
+        taken = self._what_was_taken(index)
         if given.size != taken.size or not np.array_equal(given.reshape(taken.shape), taken):
             raise FeedbackError(
                 f"update must name the actions that were taken, {taken}, got {actions!r}"
             )
+
+    def _what_was_taken(self, index: Int[Array, " m"]) -> Array:
+        linear = self._linear[index]
+        if linear.any() and not linear.all():
+            raise FeedbackError("some of these decisions were of arms and some of action sets")
+        return self._taken[index] if linear.any() else self._chosen[index]
 
 
 class Exp4(VotingAgent):
@@ -227,7 +247,7 @@ class CorralExp4(VotingAgent):
     def _available(
         self, mask: ArrayLike | None, n_rows: int, n_actions: int
     ) -> Bool[Array, "m K"] | None:
-        mask = without_retired(self.belief.prior, mask, n_actions)
+        mask = without_retired(self.belief.prior, mask, n_rows, n_actions)
         return super()._available(mask, n_rows, n_actions)
 
     def _expert_scores(
@@ -239,7 +259,7 @@ class CorralExp4(VotingAgent):
         return self.belief.prior.family.mean_rewards(means, actions)
 
     def _learn(self, index: Int[Array, " m"], actions: ArrayLike, outcomes: Array) -> None:
-        taken = self._taken[index] if self._linear else self._chosen[index]
+        taken = self._what_was_taken(index)
         try:
             self.belief.update(
                 self._axis.squeeze(taken), self._axis.squeeze(outcomes),

@@ -87,7 +87,8 @@ class MixTS(Agent):
     def use_prior(self, prior: MixturePrior) -> None:
         """Swap a better prior in under the live tasks: statistics stay, beliefs are recomputed.
 
-        A prior with more arms than before (``prior.with_arms``) adds arms that were never observed.
+        A prior with more arms than before (``prior.with_arms``) adds arms that were never observed;
+        arms that were retired stay so.
         """
         if not isinstance(prior, MixturePrior):
             raise ParameterError(f"prior must be a MixturePrior, got {prior!r}")
@@ -95,6 +96,9 @@ class MixTS(Agent):
         more = (prior.family.n_arms or 0) - (self.prior.family.n_arms or 0)
         if isinstance(statistics, ArmStatistics) and more > 0:
             statistics = statistics.with_arms(more)
+        retired = np.flatnonzero(self.prior.retired)
+        if len(retired) and isinstance(statistics, ArmStatistics):
+            prior = prior.retire_arms(retired.tolist())
         self.belief = Belief(prior, statistics, sleep=self._sleep, shared=True)
 
     def retire_arms(self, arms: list[int | str]) -> None:
@@ -105,7 +109,7 @@ class MixTS(Agent):
     def _available(
         self, mask: ArrayLike | None, n_rows: int, n_actions: int
     ) -> Bool[Array, "m K"] | None:
-        mask = without_retired(self.prior, mask, n_actions)
+        mask = without_retired(self.prior, mask, n_rows, n_actions)
         return super()._available(mask, n_rows, n_actions)
 
     def _draw_latent(self, index: Int[Array, " m"]) -> Int[Array, " m"]:

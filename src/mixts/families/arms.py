@@ -287,12 +287,18 @@ class ArmPosterior(Posterior):
         mask: Bool[Array, "m K"],
         n_samples: int,
     ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
-        """By quadrature: the standard errors are zero."""
+        """By quadrature: errors are 0, or what its sum is off by where it did not converge.
+
+        Means that round to exactly 0 or 1 (priors far below Beta(0.1, 0.1)) are ties to ``act``,
+        which breaks them at random, and not to the quadrature.
+        """
         result = np.zeros((len(tasks), self.prior.n_arms))
+        errors = np.zeros_like(result)
         every = self._all(tasks)
         for row in range(len(tasks)):
-            result[row] = best_arm_probabilities(every.select(row), weights[row], mask[row])
-        return result, np.zeros_like(result)
+            result[row], error = best_arm_probabilities(every.select(row), weights[row], mask[row])
+            errors[row, mask[row]] = error
+        return result, errors
 
     def add_tasks(self, n: int) -> None:
         """Append tasks with no history."""

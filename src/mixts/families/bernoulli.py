@@ -23,7 +23,6 @@ from mixts.typing import Array, ArrayLike, Float, Int
 _TINY = 1e-300
 """Instead of an underflow to zero, whose logarithm would be infinite."""
 
-
 _TAME = 0.1
 """A gamma variable of this shape underflows with a probability of 1e-31."""
 
@@ -148,10 +147,12 @@ class BernoulliArms(ArmFamily):
     @classmethod
     def match(cls, mean: Array, variance: Array, settings: dict[str, Any]) -> Self:
         total = mean * (1 - mean) / variance - 1
-        if (total <= 0).any():
+        if (total < -1e-9).any():
             raise ParameterError(
                 "no Beta distribution has these moments: the variance must be below mean (1 - mean)"
             )
+        # Where rounding leaves nothing: as good as certain to be 0 or 1.
+        total = np.maximum(total, 1e-12)
         return cls(mean * total, (1 - mean) * total)
 
     @classmethod

@@ -143,12 +143,14 @@ class LinearGaussian(Family):
         d = self.n_features
         features = checks.numbers(actions, self._expected, ActionError)
         rewards = checks.numbers(outcomes, "outcomes must be numbers", OutcomeError)
+        if features.shape == rewards.shape == (0,):
+            features = features.reshape(0, d)
         if features.ndim not in (1, 2) or features.shape != (*rewards.shape, d):
             raise ActionError(
                 f"actions must be features ({d},) with one outcome, or (m, {d}) with m outcomes; "
                 f"got shapes {features.shape} and {rewards.shape}"
             )
-        return np.ascontiguousarray(features.reshape(-1, d)), rewards.reshape(-1)
+        return features.reshape(-1, d), rewards.reshape(-1)
 
     def empty_statistics(self, n_tasks: int | None) -> LinearStatistics:
         """The statistics of tasks with no history."""

@@ -27,8 +27,7 @@ def task_bytes(n_groups: int, n_components: int, n_features: int) -> int:
 
 
 class FactorPool:
-    """Slots for tasks; what is in them is said in ``kernels.roots``
-    and ``kernels.mature``.
+    """Slots for tasks; what is in them is said in ``kernels.roots`` and ``kernels.mature``.
 
     Memory is asked for at once, not cleared, and only used where it is written to.
     """
@@ -87,9 +86,8 @@ class FactorPool:
             self._owner[free] = new
             self._used[free] = self._clock
             self.slots[new] = free
-            self.rank[free] = (
-                0  # and nothing else of a young posterior is read before it is written
-            )
+            # Nothing else of a young posterior is read before it is written.
+            self.rank[free] = 0
             self.filled[free] = 0
             self.n_resident += len(new)
         return new

@@ -87,12 +87,15 @@ class LinearPosterior(Posterior):
         return self._lazy
 
     def log_evidence(self) -> Float[Array, "n L"]:
-        """log p(history | s), exact for every component; sleepers are computed now."""
+        """log p(history | s), exact for every component.
+
+        Tasks with sleepers are computed from their statistics: components compared with each other
+        come from the same road.
+        """
         result = self.relative.copy()
         drowsy = np.flatnonzero(self._asleep.any(axis=1))
         if len(drowsy):
-            exact = self._evidence(drowsy, self._asleep[drowsy])
-            result[drowsy] = np.where(np.isneginf(result[drowsy]), exact, result[drowsy])
+            result[drowsy] = self._evidence(drowsy, np.ones_like(self._asleep[drowsy]))
         return result
 
     def _evidence(

@@ -99,7 +99,7 @@ class PoissonArms(ArmFamily):
 
     kind: ClassVar[str] = "poisson-arms"
     statistics_type: ClassVar[type[ArmStatistics]] = PoissonStatistics
-    support: ClassVar[str] = "whole numbers, at least 0"
+    support: ClassVar[str] = "whole numbers from 0 to 2^53 (2^62 in all)"
     gather_loop = staticmethod(gather_poisson)
     observe_loop = staticmethod(observe_poisson)
     evidence_loop = staticmethod(evidence_poisson)

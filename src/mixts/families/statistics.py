@@ -113,6 +113,10 @@ class Statistics(ABC):
 
     def __getitem__(self, index: Any) -> Self:
         """The statistics of some tasks: an integer (one task), a slice, integers or a mask."""
+        if isinstance(index, np.ndarray) and index.ndim == 0:
+            index = index.item()
+        if isinstance(index, bool):
+            raise TaskError(f"an index must be an integer, a slice or an array, got {index}")
         try:
             arrays = {name: self.array(name)[index] for name in self.fields}
         except IndexError as error:
@@ -154,11 +158,13 @@ class Statistics(ABC):
         header = {"statistics": self.kind, "single": self.single}
         write_bundle(path, "statistics", header, {name: self.array(name) for name in self.fields})
 
-    @staticmethod
-    def load(path: str | os.PathLike[str]) -> Statistics:
-        """Read what ``save`` wrote, whatever the suffix."""
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Statistics:
+        """Read what ``save`` wrote, whatever the suffix; a subclass takes only its own kind."""
         header, arrays = read_bundle(path, "statistics")
         kind = STATISTICS.get(str(header.get("statistics")))
+        if kind is not None and not issubclass(kind, cls):
+            raise FormatError(f"{path} has {kind.__name__}, not {cls.__name__}")
         if kind is None:
             raise FormatError(
                 f"{path}: unknown statistics {header.get('statistics')!r}; "

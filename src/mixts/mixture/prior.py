@@ -45,6 +45,12 @@ class MixturePrior:
         self._n_retired = 0
         with np.errstate(divide="ignore"):
             self.log_weights: Float[Array, " L"] = np.log(self.weights)
+        self.log_weights.flags.writeable = False
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Unpickled weights are read-only again."""
+        self.__dict__.update(state)
+        self.weights.flags.writeable = self.log_weights.flags.writeable = False
 
     @property
     def n_components(self) -> int:
@@ -81,6 +87,8 @@ class MixturePrior:
 
     def draw(self, rng: np.random.Generator, n: int) -> tuple[Int[Array, " n"], Array]:
         """n tasks from the prior: latent states and parameters  [paper: Sec. 2]."""
+        if not isinstance(rng, np.random.Generator):
+            raise ParameterError(f"rng must be a numpy.random.Generator, got {rng!r}")
         latent = rng.choice(self.n_components, size=checks.count(n, "n", least=0), p=self.weights)
         return latent, self.family.draw(rng, latent)
 
@@ -130,6 +138,8 @@ class MixturePrior:
 
     def retire_arms(self, arms: Sequence[int | str]) -> MixturePrior:
         """Arms that no agent takes any more; what was observed of them still counts."""
+        if isinstance(arms, (str, int)):
+            raise ParameterError(f"arms must be a list of indices or names, got {arms!r}")
         retired = self._retired.copy()
         for arm in arms:
             retired[self.arm_index(arm)] = True

@@ -23,6 +23,9 @@ _LARGE = 10.0
 
 _FEW = 16
 
+LARGEST_COUNT = 2.0**53
+LARGEST_TOTAL = 2.0**62
+
 
 @njit(cache=True)
 def _stirling_rest(x: float) -> float:
@@ -151,10 +154,14 @@ def observe_poisson(
 ) -> int:  # fmt: skip
     """Counts: differences of the closed form, then the sums."""
     n_arms, n_components = shape.shape
+    whole = 0.0
     for i in range(len(arms)):
         y = outcomes[i]
         # Beyond 2^53 a float no longer holds every whole number.
-        if not (0 <= arms[i] < n_arms and 0.0 <= y <= 9007199254740992.0 and y == math.floor(y)):
+        if not (0 <= arms[i] < n_arms and 0.0 <= y <= LARGEST_COUNT and y == math.floor(y)):
+            return i
+        whole += y
+        if total[tasks[i], arms[i]] + whole > LARGEST_TOTAL:
             return i
     for i in range(len(arms)):
         t, k, y = tasks[i], arms[i], outcomes[i]

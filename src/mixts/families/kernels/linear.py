@@ -117,6 +117,22 @@ def _survey(
 
 
 @njit(cache=True)
+def _record(
+    tasks: Array, features: Array, outcomes: Array, slots: Array, last: Array, count: Array,
+    factor: Array,
+) -> None:  # fmt: skip
+    """Observations into statistics, and each task's newest action."""
+    m, d = features.shape
+    row = np.empty(d + 1)
+    for i in range(m):
+        last[slots[tasks[i]]] = features[i]
+        row[:d] = features[i]
+        row[d] = outcomes[i]
+        fold(factor[tasks[i]], row)
+        count[tasks[i]] += 1
+
+
+@njit(cache=True)
 def observe(
     tasks: Array, features: Array, outcomes: Array, noise: float,
     prior_mean: Array, roots: Array, starts: Array, members: Array,
@@ -175,13 +191,7 @@ def observe(
                     g, a, y, low[i], high[i], noise, inside, store[p, g], mean[p], relative[t],
                     run[p], spread[p], reach[p], level[p], base[p], scratch, work,
                 )  # fmt: skip
-    row = np.empty(d + 1)
-    for i in range(m):
-        last[slots[tasks[i]]] = features[i]
-        row[:d] = features[i]
-        row[d] = outcomes[i]
-        fold(factor[tasks[i]], row)
-        count[tasks[i]] += 1
+    _record(tasks, features, outcomes, slots, last, count, factor)
     return settle(
         tasks, log_weights, limits, noise, prior_mean, roots, starts, members,
         count, refresh, relative, asleep, ceiling, highest, asleep_since,
