@@ -185,9 +185,9 @@ MUTATIONS = BROKEN + tuple(
 class Copy:
     """A copy of ``src`` that is broken and mended, with compiled code that follows it.
 
-    numba knows a source by its path, time and size, so the compiled code of the unbroken copy
-    serves every file that a mutation leaves alone. It does not know that a loop calls one of
-    another file: kernels that call each other are written anew together.
+    The compiled code of the unbroken copy serves every file that a mutation leaves alone. numba
+    does not notice that a loop calls one of another file which has changed: all the files that a
+    mutation names are compiled again.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -219,11 +219,13 @@ class Copy:
         """Which test goes red, or an empty text; and how long it took."""
         paths = sorted((self.folder / "src" / "mixts").glob(mutation.files))
         texts = {path: path.read_text(encoding="utf-8") for path in paths}
-        times = {path: path.stat() for path in paths}
         found = sum(text.count(mutation.old) for text in texts.values())
         if found != mutation.count:
             raise LookupError(f"expected {mutation.count} in {mutation.files}, found {found}")
-        shutil.copytree(self.folder / "compiled", self.folder / "again")
+        again = self.folder / "again"
+        shutil.copytree(self.folder / "compiled", again)
+        for index in (i for path in paths for i in again.rglob(f"{path.stem}.*.nbi")):
+            index.unlink()
         start = time.monotonic()
         try:
             for path, text in texts.items():
@@ -232,8 +234,7 @@ class Copy:
         finally:
             for path, text in texts.items():
                 path.write_text(text, encoding="utf-8")
-                os.utime(path, ns=(times[path].st_atime_ns, times[path].st_mtime_ns))
-            shutil.rmtree(self.folder / "again")
+            shutil.rmtree(again)
         if result.returncode not in (0, 1):
             raise RuntimeError(f"pytest ended with {result.returncode}:\n{result.stdout[-2000:]}")
         return killer(result.stdout), time.monotonic() - start

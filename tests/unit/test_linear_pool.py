@@ -42,7 +42,9 @@ def make_posterior(prior: mixts.MixturePrior, n_tasks: int, n_slots: int | None)
     family: Any = prior.family
     budget = 1 << 30 if n_slots is None else n_slots * family.task_bytes
     empty = family.empty_statistics(n_tasks)
-    return LinearPosterior(family, empty, prior.log_weights, budget=budget)
+    posterior: Any = LinearPosterior(family, empty, prior.log_weights, budget=budget)
+    posterior.young_from = 1  # small problems would begin mature
+    return posterior
 
 
 class Fixed:

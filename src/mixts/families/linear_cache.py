@@ -92,6 +92,12 @@ class FactorPool:
             self.n_resident += len(new)
         return new
 
+    def begin(self, tasks: Int[Array, " m"]) -> Int[Array, " m"]:
+        """The slots of tasks that begin mature: their first observations need not be kept."""
+        held: Array = self.slots[tasks]
+        self.filled[held] = self._last
+        return held
+
     def give_up(self, tasks: Int[Array, " m"], asleep: Bool[Array, "m G"]) -> None:
         """Tasks that come back with a history: nothing is young, and sleepers' states are lost."""
         held = self.slots[tasks]

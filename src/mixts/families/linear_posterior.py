@@ -4,7 +4,7 @@ needed."""
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from mixts.errors import ActionError, OutcomeError
 from mixts.families.base import Posterior
 from mixts.families.kernels import evidence as evidence_kernels
 from mixts.families.kernels import linear as kernels
+from mixts.families.kernels import mature as mature_kernels
 from mixts.families.kernels import sleep as sleep_kernels
 from mixts.families.kernels.roots import LARGEST
 from mixts.families.linear_cache import BUDGET_BYTES, FactorPool
@@ -33,8 +34,11 @@ _REFRESH = 4096
 
 
 class LinearPosterior(Posterior):
-    """Posteriors of all awake components; sleepers are recomputed from statistics when asked
-    for."""
+    """Posteriors of all awake components; sleepers are recomputed when they are asked for."""
+
+    young_from: ClassVar[int] = 48
+    """The least d for which tasks begin young. Below, half of d observations cost less in mature
+    form, with runs of one action, than young and then once more to mature."""
 
     def __init__(
         self,
@@ -114,11 +118,17 @@ class LinearPosterior(Posterior):
 
     def _admit(self, tasks: Int[Array, " m"]) -> None:
         """Every one of these distinct tasks gets its posteriors into a slot."""
-        new = self._pool.admit(tasks)
+        pool = self._pool
+        new = pool.admit(tasks)
         known = new[self._count[new] > 0]
+        if self.prior.n_features < self.young_from and len(known) < len(new):
+            fresh = pool.begin(new[self._count[new] == 0])
+            mature_kernels.start_mature(
+                fresh, *self._shape[:2], pool.rank, pool.run, pool.store, pool.mean
+            )
         if len(known):
             self.relative  # noqa: B018 - decides who sleeps before posteriors are made
-            self._pool.give_up(known, self._asleep[known])
+            pool.give_up(known, self._asleep[known])
             self._rebuild(known)
 
     def _rebuild(self, tasks: Int[Array, " m"]) -> None:

@@ -13,7 +13,7 @@ import math
 
 from numba import njit
 
-from mixts.families.kernels.roots import LOG_2PI, SUMS, copy_root, dot, project
+from mixts.families.kernels.roots import LOG_2PI, MATURE, SUMS, copy_root, dot, project
 from mixts.typing import Array
 
 NO_RUN = -1
@@ -134,6 +134,21 @@ def observe_mature(
     for k in range(d):
         along[k] = scratch[k] * shrink
     run[g] = 0
+
+
+@njit(cache=True)
+def start_mature(
+    slots: Array, prior_mean: Array, roots: Array,
+    rank: Array, run: Array, store: Array, mean: Array,
+) -> None:  # fmt: skip
+    """Tasks with no history, mature from the start: every group has a copy of its prior."""
+    d = prior_mean.shape[1]
+    for p in slots:
+        mean[p] = prior_mean
+        for g in range(len(roots)):
+            copy_root(roots[g], d, store[p, g])
+            rank[p, g] = MATURE
+            run[p, g] = NO_RUN
 
 
 @njit(cache=True, fastmath=SUMS)
