@@ -1,6 +1,6 @@
 """Break the code in plausible ways, one at a time, and see that the tests notice.
 
-    python tests/mutations.py            all of them, a few minutes
+    python tests/mutations.py            all of them, some ten minutes
     python tests/mutations.py sampler    those whose name contains a word
 
 A test that cannot fail is a defect. Each mutation replaces a piece of text in a copy of ``src`` and

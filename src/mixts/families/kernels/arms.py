@@ -11,8 +11,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from mixts.families.kernels.compiled import compiled
 from mixts.families.kernels.roots import LARGEST
 from mixts.typing import Array
 
@@ -27,7 +27,7 @@ LARGEST_COUNT = 2.0**53
 LARGEST_TOTAL = 2.0**62
 
 
-@njit(cache=True)
+@compiled()
 def _stirling_rest(x: float) -> float:
     y = 1.0 / (x * x)
     return (
@@ -36,7 +36,7 @@ def _stirling_rest(x: float) -> float:
     ) / x
 
 
-@njit(cache=True)
+@compiled()
 def log_rising(a: float, n: float) -> float:
     """ln Gamma(a + n) - ln Gamma(a) for whole n, without subtracting two large numbers."""
     total = 0.0
@@ -53,7 +53,7 @@ def log_rising(a: float, n: float) -> float:
     return total + _stirling_rest(end) - _stirling_rest(a)
 
 
-@njit(cache=True)
+@compiled()
 def gather_bernoulli(
     tasks: Array, latent: Array, successes: Array, failures: Array, alpha: Array, beta: Array,
     out: Array,
@@ -66,7 +66,7 @@ def gather_bernoulli(
             out[1, i, k] = beta[k, s] + failures[t, k]
 
 
-@njit(cache=True)
+@compiled()
 def observe_bernoulli(
     tasks: Array, arms: Array, outcomes: Array, incremental: bool,
     successes: Array, failures: Array, alpha: Array, beta: Array, relative: Array,
@@ -92,7 +92,7 @@ def observe_bernoulli(
     return -1
 
 
-@njit(cache=True)
+@compiled()
 def evidence_bernoulli(
     tasks: Array, successes: Array, failures: Array, alpha: Array, beta: Array, relative: Array
 ) -> None:
@@ -111,7 +111,7 @@ def evidence_bernoulli(
                     )
 
 
-@njit(cache=True)
+@compiled()
 def gather_poisson(
     tasks: Array, latent: Array, count: Array, total: Array, log_factorials: Array,
     shape: Array, rate: Array, out: Array,
@@ -124,7 +124,7 @@ def gather_poisson(
             out[1, i, k] = rate[k, s] + count[t, k]
 
 
-@njit(cache=True)
+@compiled()
 def _poisson_gap(a: float, b: float, y: float, n: float) -> float:
     """What an arm's log evidence has beyond the part y (ln(y / n) - 1) - sum ln y! that all share.
 
@@ -147,7 +147,7 @@ def _poisson_gap(a: float, b: float, y: float, n: float) -> float:
     return total + _stirling_rest(end) - _stirling_rest(low) - shrunk
 
 
-@njit(cache=True)
+@compiled()
 def observe_poisson(
     tasks: Array, arms: Array, outcomes: Array, incremental: bool,
     count: Array, total: Array, log_factorials: Array, shape: Array, rate: Array, relative: Array,
@@ -178,7 +178,7 @@ def observe_poisson(
     return -1
 
 
-@njit(cache=True)
+@compiled()
 def evidence_poisson(
     tasks: Array, count: Array, total: Array, log_factorials: Array,
     shape: Array, rate: Array, relative: Array,
@@ -194,13 +194,13 @@ def evidence_poisson(
                     relative[t, s] += _poisson_gap(shape[k, s], rate[k, s], y, n)
 
 
-@njit(cache=True)
+@compiled()
 def _gaussian_quadratic(n: float, mean: float, m: float, v: float, noise: float) -> float:
     gap = mean - m
     return n * gap * gap / (noise + n * v)
 
 
-@njit(cache=True)
+@compiled()
 def gather_gaussian(
     tasks: Array, latent: Array, count: Array, average: Array, squares: Array,
     mean: Array, variance: Array, noise: float, out: Array,
@@ -215,7 +215,7 @@ def gather_gaussian(
             out[1, i, k] = v * noise / shrink
 
 
-@njit(cache=True)
+@compiled()
 def observe_gaussian(
     tasks: Array, arms: Array, outcomes: Array, incremental: bool,
     count: Array, average: Array, squares: Array,
@@ -245,7 +245,7 @@ def observe_gaussian(
     return -1
 
 
-@njit(cache=True)
+@compiled()
 def evidence_gaussian(
     tasks: Array, count: Array, average: Array, squares: Array,
     mean: Array, variance: Array, noise: float, relative: Array,

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from mixts.families.kernels.compiled import compiled
 from mixts.families.kernels.roots import dot
 from mixts.typing import Array
 
 
-@njit(cache=True)
+@compiled()
 def draw_latent(
     log_weights: Array, relative: Array, tasks: Array, uniform: Array, latent: Array
 ) -> None:
@@ -38,7 +38,7 @@ def draw_latent(
                     break
 
 
-@njit(cache=True)
+@compiled()
 def take_best(scores: Array, mask: Array, best: Array) -> int:
     """The first available action of the largest score in each row.
 
@@ -65,7 +65,7 @@ def take_best(scores: Array, mask: Array, best: Array) -> int:
     return ties
 
 
-@njit(cache=True)
+@compiled()
 def take_best_product(theta: Array, sets: Array, mask: Array, scores: Array, best: Array) -> int:
     """``take_best`` of the scores a'theta for action sets (1 or m, K, d)."""
     for i in range(len(theta)):

@@ -13,8 +13,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from mixts.families.kernels.compiled import compiled
 from mixts.families.kernels.mature import NO_RUN
 from mixts.families.kernels.roots import LOG_2PI, MATURE, SUMS, apply_root, column, dot
 from mixts.typing import Array
@@ -24,7 +24,7 @@ _LARGE_GRAM = 1e7
 _LARGE_SQUARES = 1e9
 
 
-@njit(cache=True, fastmath=SUMS)
+@compiled(fastmath=SUMS)
 def _residuals(
     factor: Array, noise_std: float, prior_mean: Array, members: Array, below: Array
 ) -> None:
@@ -36,7 +36,7 @@ def _residuals(
             below[i, d + j] = (factor[i, d] - fitted) / noise_std
 
 
-@njit(cache=True, fastmath=SUMS)
+@compiled(fastmath=SUMS)
 def _load(factor: Array, noise_std: float, root: Array, below: Array) -> None:
     """The first d columns, R C / sigma."""
     d = len(below)
@@ -50,7 +50,7 @@ def _load(factor: Array, noise_std: float, root: Array, below: Array) -> None:
                 below[i, j] = factor[i, j] * root[j] / noise_std if j >= i else 0.0
 
 
-@njit(cache=True, fastmath=SUMS)
+@compiled(fastmath=SUMS)
 def _eliminate(below: Array, top: Array) -> float:
     """Reflect [[I, 0], [below]] to a lower triangle, ``top``; returns ln det T."""
     d, width = below.shape
@@ -86,7 +86,7 @@ def _eliminate(below: Array, top: Array) -> float:
     return log_det
 
 
-@njit(cache=True, fastmath=SUMS)
+@compiled(fastmath=SUMS)
 def _keep(
     root: Array, prior_mean: Array, members: Array, top: Array, store: Array, mean: Array
 ) -> None:
@@ -116,7 +116,7 @@ def _keep(
             store[column(j, d) + k - j] = x[j]
 
 
-@njit(cache=True)
+@compiled()
 def _shared(count: int, factor: Array, noise_std: float) -> float:
     """The part of the log evidence that all components share."""
     d = len(factor) - 1
@@ -124,7 +124,7 @@ def _shared(count: int, factor: Array, noise_std: float) -> float:
     return -0.5 * (count * (LOG_2PI + 2.0 * math.log(noise_std)) + rest * rest)
 
 
-@njit(cache=True)
+@compiled()
 def condition_one(
     count: int, factor: Array, noise_std: float, prior_mean: Array, root: Array, members: Array,
     below: Array, top: Array, out: Array,
@@ -142,7 +142,7 @@ def condition_one(
         out[members[j]] = shared - log_det - 0.5 * q
 
 
-@njit(cache=True)
+@compiled()
 def condition(
     tasks: Array, wanted: Array, noise_std: float,
     prior_mean: Array, roots: Array, starts: Array, members: Array,
@@ -170,7 +170,7 @@ def condition(
                     run[p, g] = NO_RUN
 
 
-@njit(cache=True)
+@compiled()
 def screen(
     count: int, factor: Array, noise_std: float, prior_mean: Array, root: Array, members: Array,
     below: Array, out: Array,

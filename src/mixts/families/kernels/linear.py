@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from mixts.families.kernels.compiled import compiled
 from mixts.families.kernels.mature import NO_RUN, catch_up, mature, observe_mature, repeat
 from mixts.families.kernels.roots import (
     LARGEST,
@@ -30,7 +30,7 @@ from mixts.families.kernels.sleep import dream, settle
 from mixts.typing import Array
 
 
-@njit(cache=True, fastmath=SUMS)
+@compiled(fastmath=SUMS)
 def fold(factor: Array, row: Array) -> None:
     """Rotate one row [a', y] into a task's triangle by Givens rotations; destroys the row."""
     size = len(row)
@@ -49,7 +49,7 @@ def fold(factor: Array, row: Array) -> None:
                 row[j] = c * r - s * f
 
 
-@njit(cache=True, fastmath=SUMS)
+@compiled(fastmath=SUMS)
 def _observe_young(
     a: Array, y: float, low: int, high: int, noise: float, root: Array, prior_mean: Array,
     members: Array, store: Array, shrink: Array, gains: Array, rank: int, relative: Array,
@@ -68,7 +68,7 @@ def _observe_young(
         gains[s, rank] = error / alpha
 
 
-@njit(cache=True)
+@compiled()
 def _check_and_keep(
     tasks: Array, features: Array, outcomes: Array, slots: Array, filled: Array, recent: Array
 ) -> int:
@@ -89,7 +89,7 @@ def _check_and_keep(
     return -1
 
 
-@njit(cache=True)
+@compiled()
 def _survey(
     tasks: Array, features: Array, slots: Array, last: Array,
     low: Array, high: Array, before: Array, same: Array,
@@ -116,7 +116,7 @@ def _survey(
                 break
 
 
-@njit(cache=True)
+@compiled()
 def _record(
     tasks: Array, features: Array, outcomes: Array, slots: Array, last: Array, count: Array,
     factor: Array,
@@ -132,7 +132,7 @@ def _record(
         count[tasks[i]] += 1
 
 
-@njit(cache=True)
+@compiled()
 def observe(
     tasks: Array, features: Array, outcomes: Array, noise: float,
     prior_mean: Array, roots: Array, starts: Array, members: Array,
@@ -200,7 +200,7 @@ def observe(
     )  # fmt: skip
 
 
-@njit(cache=True, fastmath=SUMS)
+@compiled(fastmath=SUMS)
 def sample(
     tasks: Array, latent: Array, group_of: Array, noise: float,
     prior_mean: Array, roots: Array, starts: Array, members: Array,

@@ -11,15 +11,14 @@ from __future__ import annotations
 
 import math
 
-from numba import njit
-
+from mixts.families.kernels.compiled import compiled
 from mixts.families.kernels.roots import LOG_2PI, MATURE, SUMS, copy_root, dot, project
 from mixts.typing import Array
 
 NO_RUN = -1
 
 
-@njit(cache=True, fastmath=SUMS)
+@compiled(fastmath=SUMS)
 def absorb(
     root: Array, a: Array, low: int, high: int, noise: float, reach: Array, work: Array
 ) -> float:
@@ -68,7 +67,7 @@ def absorb(
     return spread
 
 
-@njit(cache=True, fastmath=SUMS)
+@compiled(fastmath=SUMS)
 def catch_up(
     g: int, a: Array, noise: float, members: Array, root: Array, mean: Array,
     run: Array, spread: Array, reach: Array, level: Array, base: Array,
@@ -93,7 +92,7 @@ def catch_up(
     run[g] = 0
 
 
-@njit(cache=True)
+@compiled()
 def repeat(
     g: int, y: float, noise: float, members: Array,
     run: Array, spread: Array, level: Array, relative: Array,
@@ -109,7 +108,7 @@ def repeat(
     run[g] += 1
 
 
-@njit(cache=True, fastmath=SUMS)
+@compiled(fastmath=SUMS)
 def observe_mature(
     g: int, a: Array, y: float, low: int, high: int, noise: float, members: Array, root: Array,
     mean: Array, relative: Array, run: Array, spread: Array, reach: Array, level: Array,
@@ -136,7 +135,7 @@ def observe_mature(
     run[g] = 0
 
 
-@njit(cache=True)
+@compiled()
 def start_mature(
     slots: Array, prior_mean: Array, roots: Array,
     rank: Array, run: Array, store: Array, mean: Array,
@@ -151,7 +150,7 @@ def start_mature(
             run[p, g] = NO_RUN
 
 
-@njit(cache=True, fastmath=SUMS)
+@compiled(fastmath=SUMS)
 def mature(
     g: int, root: Array, prior_mean: Array, members: Array, recent: Array, noise: float,
     packed: Array, mean: Array, run: Array, scratch: Array, work: Array,

@@ -19,8 +19,7 @@ from __future__ import annotations
 
 import math
 
-from numba import njit
-
+from mixts.families.kernels.compiled import compiled
 from mixts.typing import Array
 
 # Sums may be reordered so that they vectorise; NaN and infinity keep their meaning.
@@ -37,7 +36,7 @@ SMALLEST = 1e-150
 """Below this a number's square underflows."""
 
 
-@njit(cache=True, fastmath=SUMS)
+@compiled(fastmath=SUMS)
 def dot(x: Array, y: Array, n: int) -> float:
     """x'y over the first n entries."""
     total = 0.0
@@ -46,13 +45,13 @@ def dot(x: Array, y: Array, n: int) -> float:
     return total
 
 
-@njit(cache=True)
+@compiled()
 def column(k: int, d: int) -> int:
     """Where column k of a packed root starts."""
     return k * d - k * (k - 1) // 2
 
 
-@njit(cache=True, fastmath=SUMS)
+@compiled(fastmath=SUMS)
 def project(root: Array, a: Array, low: int, high: int, out: Array) -> None:
     """out = C'a, where only the entries low to high of a differ from zero."""
     d = len(a)
@@ -76,7 +75,7 @@ def project(root: Array, a: Array, low: int, high: int, out: Array) -> None:
         start += d - k
 
 
-@njit(cache=True, fastmath=SUMS)
+@compiled(fastmath=SUMS)
 def apply_root(root: Array, x: Array) -> None:
     """x becomes C x."""
     d = len(x)
@@ -94,7 +93,7 @@ def apply_root(root: Array, x: Array) -> None:
             tail[i] += value * below[i]
 
 
-@njit(cache=True)
+@compiled()
 def copy_root(root: Array, d: int, packed: Array) -> None:
     """The root as a packed triangle, also where it is diagonal."""
     if len(root) > d or d == 1:
@@ -105,7 +104,7 @@ def copy_root(root: Array, d: int, packed: Array) -> None:
             packed[column(k, d)] = root[k]
 
 
-@njit(cache=True, fastmath=SUMS)
+@compiled(fastmath=SUMS)
 def sweep(store: Array, shrink: Array, rank: int, u: Array, dots: Array) -> None:
     """u = H'u; dots are the products v_i'u on the way."""
     d = len(u)
@@ -117,7 +116,7 @@ def sweep(store: Array, shrink: Array, rank: int, u: Array, dots: Array) -> None
             u[k] -= step * v[k]
 
 
-@njit(cache=True, fastmath=SUMS)
+@compiled(fastmath=SUMS)
 def unwind(store: Array, shrink: Array, gains: Array, rank: int, x: Array) -> None:
     """x = H x + m, the whitened mean m = sum_i c_i F_1 ... F_{i-1} v_i, in one backward sweep."""
     d = len(x)

@@ -9,8 +9,8 @@ the residuals ``r = y - X mean`` are summed, because they bound what it has lost
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from mixts.families.kernels.compiled import compiled
 from mixts.families.kernels.evidence import condition_one, screen
 from mixts.families.kernels.mature import catch_up
 from mixts.families.kernels.roots import (
@@ -26,7 +26,7 @@ from mixts.families.kernels.roots import (
 from mixts.typing import Array
 
 
-@njit(cache=True)
+@compiled()
 def fall_asleep(
     members: Array, root: Array, prior_mean: Array,
     rank: int, store: Array, shrink: Array, gains: Array, mean: Array,
@@ -43,7 +43,7 @@ def fall_asleep(
             mean[s] += prior_mean[s]
 
 
-@njit(cache=True, fastmath=SUMS)
+@compiled(fastmath=SUMS)
 def dream(
     a: Array, y: float, low: int, high: int, members: Array, mean: Array,
     misfit: Array, drift: Array,
@@ -57,7 +57,7 @@ def dream(
             line[k] += residual * a[k]
 
 
-@njit(cache=True)
+@compiled()
 def settle(
     tasks: Array, log_weights: Array, limits: Array, noise: float,
     prior_mean: Array, roots: Array, starts: Array, members: Array,
@@ -112,7 +112,7 @@ def settle(
     return flagged
 
 
-@njit(cache=True)
+@compiled()
 def _loss(
     noise: float, root: Array, rank: int, store: Array, shrink: Array,
     misfit: float, drift: Array, work: Array,
@@ -129,7 +129,7 @@ def _loss(
     return 0.5 * misfit * misfit / (noise * misfit + dot(work[0], work[0], d))
 
 
-@njit(cache=True)
+@compiled()
 def look(
     task: int, log_weights: Array, limits: Array, noise_std: float,
     prior_mean: Array, roots: Array, starts: Array, members: Array,
