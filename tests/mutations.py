@@ -47,6 +47,9 @@ class Mutation:
 
 LINEAR, ARMS = "families/kernels/*.py", "families/kernels/arms.py"
 LAW_ONLY = (JOINT_LAW, IDENTITIES)
+TABULAR = "families/kernels/tabular.py"
+TABULAR_IDENTITIES = "tests/statistical/test_tabular_identities.py"
+TABULAR_ORACLES = "tests/oracles/test_tabular.py"
 
 BROKEN = (
     # The predictive density must be taken before the component is updated.
@@ -169,6 +172,49 @@ BROKEN = (
         "variance for standard deviation: rewards", "families/gaussian.py",
         "means + self.noise_std * rng.standard_normal",
         "means + self.noise_std**2 * rng.standard_normal", tests=(JOINT_LAW,),
+    ),
+    # Episodes of MDPs.
+    Mutation(
+        "MDP: weights updated after the counts", TABULAR,
+        "(prior + went) / (transition_total[x, a, s] + left)",
+        "(prior + went + 1) / (transition_total[x, a, s] + left + 1)",
+        tests=(TABULAR_IDENTITIES,),
+    ),
+    Mutation(
+        "MDP: what is impossible is only unlikely", TABULAR,
+        "impossible = impossible or prior == 0.0", "impossible = impossible or prior < 0.0",
+        tests=(TABULAR_ORACLES,),
+    ),
+    Mutation(
+        "MDP: the state after the last step is forgotten", TABULAR,
+        "        last = lengths[i] - 1 + extra\n", "        last = lengths[i] - 1\n",
+        tests=(TABULAR_ORACLES,),
+    ),
+    Mutation(
+        "MDP: a refused batch leaves its first episodes behind", TABULAR,
+        "for e in range(i + 1):", "for e in range(i, i + 1):",
+        tests=("tests/unit/test_tabular.py",),
+    ),
+    Mutation(
+        "MDP: ones and zeros swapped where MDPs are drawn", TABULAR,
+        "to[pair] = won / (won + lost)", "to[pair] = lost / (won + lost)",
+        tests=(TABULAR_IDENTITIES,),
+    ),
+    Mutation(
+        "MDP: another component's counts are drawn from", "families/tabular_posterior.py",
+        "draw_parameters(self.prior, rng, self._counts(tasks, latent))",
+        "draw_parameters(self.prior, rng, self._counts(tasks, rng.permutation(latent)))",
+        tests=(TABULAR_IDENTITIES,),
+    ),
+    Mutation(
+        "plan: the first step is planned for the second", "planning/kernels.py",
+        "policy[m, i, x] = best", "policy[m, max(i - 1, 0), x] = best",
+        tests=("tests/oracles/test_planning.py",),
+    ),
+    Mutation(
+        "plan: the last of equal actions is taken", "planning/kernels.py",
+        "                    if value > top:", "                    if value >= top:",
+        tests=("tests/oracles/test_planning.py",),
     ),
 )  # fmt: skip
 

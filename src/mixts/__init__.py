@@ -1,7 +1,8 @@
 """Decision making under a mixture prior: Thompson sampling that learns its kind of task."""
 
 from mixts.agents import Agent, CorralExp4, Exp4, MixTS, Oracle
-from mixts.environments import BanditEnvironment
+from mixts.bounds import theorem2_bound
+from mixts.environments import BanditEnvironment, MDPEnvironment, RiverSwim
 from mixts.errors import (
     ActionError,
     CovarianceError,
@@ -15,6 +16,7 @@ from mixts.errors import (
     ParameterError,
     StatisticsError,
     TaskError,
+    TrajectoryError,
     WeightsError,
 )
 from mixts.families import (
@@ -28,19 +30,27 @@ from mixts.families import (
     PoissonArms,
     PoissonStatistics,
     Statistics,
+    TabularMDP,
+    TabularStatistics,
+    Trajectory,
 )
 from mixts.mixture import Belief, MixturePrior
+from mixts.planning import MDP, Plan
+from mixts.plots import plot
 from mixts.simulation import Results, simulate
+from mixts.simulation.confidence import ConfidenceSets, follow_confidence_sets
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "MDP",
     "ActionError",
     "Agent",
     "BanditEnvironment",
     "Belief",
     "BernoulliArms",
     "BernoulliStatistics",
+    "ConfidenceSets",
     "CorralExp4",
     "CovarianceError",
     "Exp4",
@@ -51,6 +61,7 @@ __all__ = [
     "GaussianStatistics",
     "LinearGaussian",
     "LinearStatistics",
+    "MDPEnvironment",
     "MaskError",
     "MissingExtraError",
     "MixTS",
@@ -60,12 +71,21 @@ __all__ = [
     "Oracle",
     "OutcomeError",
     "ParameterError",
+    "Plan",
     "PoissonArms",
     "PoissonStatistics",
     "Results",
+    "RiverSwim",
     "Statistics",
     "StatisticsError",
+    "TabularMDP",
+    "TabularStatistics",
     "TaskError",
+    "Trajectory",
+    "TrajectoryError",
     "WeightsError",
+    "follow_confidence_sets",
+    "plot",
     "simulate",
+    "theorem2_bound",
 ]

@@ -149,6 +149,20 @@ def weight_vector(weights: ArrayLike | None, n_components: int) -> Array:
     return array
 
 
+def distribution(array: Array, name: str) -> None:
+    """The last axis holds probabilities: none negative, their sum one within rounding."""
+    positive(array, name, zero=True)
+    totals = array.sum(axis=-1)
+    bad = ~(np.abs(totals - 1) <= SUM_TOLERANCE)
+    if bad.any():
+        where = tuple(int(i) for i in np.argwhere(bad)[0])
+        at = f" at index {where}" if where else ""
+        raise ParameterError(
+            f"{name} must be probabilities that sum to 1 within {SUM_TOLERANCE:g}, "
+            f"got {totals[where]!r}{at}"
+        )
+
+
 def name_list(names: Sequence[str] | None, length: int, what: str) -> tuple[str, ...] | None:
     """Names of components or arms: distinct strings, one for each."""
     if names is None:

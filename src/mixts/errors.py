@@ -11,6 +11,7 @@
     |   +-- OutcomeError                 a reward outside the family's support
     |   +-- MaskError                    a mask of the wrong shape, or with nothing left to choose
     |   +-- FeedbackError                feedback for a decision that was not made
+    |   +-- TrajectoryError              a malformed episode, or one that no component can explain
     +-- TaskError (IndexError)           a task that does not exist
     +-- StatisticsError (ValueError)     statistics that do not fit together, or not this prior
     +-- FormatError (ValueError)         a file that is not ours, damaged, or from a newer version
@@ -56,6 +57,10 @@ class MaskError(ObservationError):
 
 class FeedbackError(ObservationError):
     """Feedback for a decision that was not made, or was answered before."""
+
+
+class TrajectoryError(ObservationError):
+    """A malformed episode, or one that is impossible under every component."""
 
 
 class TaskError(MixtsError, IndexError):

@@ -1,4 +1,4 @@
-"""Every agent on arms and on linear actions, ready to be played by one suite."""
+"""Every agent on arms, on linear actions and on MDPs, ready to be played by one suite."""
 
 from __future__ import annotations
 
@@ -9,16 +9,21 @@ from typing import Any
 import numpy as np
 
 import mixts
-from tests.contracts.problems import SIZE, FamilyCase
+from tests.contracts.problems import HORIZON, N_MOVES, N_STATES, SIZE, FamilyCase
 
-ARMS, LINEAR = FamilyCase("bernoulli"), FamilyCase("full")
-N_ACTIONS = {"arms": ARMS.n_actions, "linear": LINEAR.n_actions}
+FAMILIES = {
+    "arms": FamilyCase("bernoulli"),
+    "linear": FamilyCase("full"),
+    "mdp": FamilyCase("tabular"),
+}
 VOTING = ("Exp4", "CorralExp4")
 
 Build = Callable[[FamilyCase, int | None, int], Any]
 
 
 def _plain(case: FamilyCase) -> mixts.MixturePrior:
+    if case.mdp:
+        return mixts.MixturePrior(mixts.TabularMDP.uniform(N_STATES, N_MOVES, HORIZON))
     family = (
         mixts.LinearGaussian.standard(SIZE, noise_std=0.5)
         if case.linear
@@ -43,18 +48,23 @@ AGENTS: dict[str, Build] = {
 
 @dataclass(frozen=True)
 class AgentCase:
-    """An agent and the kind of actions it is offered."""
+    """An agent and what it decides about: an arm, a row of an action set, or a policy."""
 
     agent: str
     kind: str
 
     @property
     def family(self) -> FamilyCase:
-        return LINEAR if self.kind == "linear" else ARMS
+        return FAMILIES[self.kind]
 
     @property
     def n_actions(self) -> int:
-        return N_ACTIONS[self.kind]
+        return N_MOVES if self.kind == "mdp" else self.family.n_actions
+
+    @property
+    def decision_shape(self) -> tuple[int, ...]:
+        """Of the decision of one task."""
+        return (HORIZON, N_STATES) if self.kind == "mdp" else ()
 
     @property
     def votes(self) -> bool:
@@ -65,8 +75,8 @@ class AgentCase:
         return AGENTS[self.agent](self.family, n_tasks, seed)
 
     def offer(self, rng: np.random.Generator, n_rows: int | None = None) -> Any:
-        """Fresh action sets, one for each decision; None for arms."""
-        if self.kind == "arms":
+        """Fresh action sets, one for each decision; None where actions are fixed."""
+        if self.kind != "linear":
             return None
         shape = (self.n_actions, SIZE)
         return rng.normal(size=shape if n_rows is None else (n_rows, *shape))
@@ -84,13 +94,26 @@ class AgentCase:
         draws = (rng.random(np.shape(chosen)) < 0.6).astype(float)
         return float(draws) if draws.ndim == 0 else draws
 
+    def feedback(self, rng: np.random.Generator, offered: Any, chosen: Any) -> tuple[Any, ...]:
+        """The arguments of ``update`` after a decision."""
+        if self.kind == "mdp":
+            return (self.episode(rng, chosen),)
+        return self.taken(offered, chosen), self.rewards(rng, chosen)
+
+    def episode(self, rng: np.random.Generator, policy: Any) -> mixts.Trajectory:
+        """Policies (..., h, X) followed from state to state at random."""
+        shape = (*policy.shape[:-2], HORIZON)
+        states = rng.integers(N_STATES, size=shape)
+        actions = np.take_along_axis(policy, states[..., None], axis=-1)[..., 0]
+        return mixts.Trajectory(states, actions, self.rewards(rng, actions))
+
     def play(self, agent: Any, rounds: int, seed: int = 1, **how: Any) -> list[Any]:
         """The decisions of some rounds of act and update."""
         rng, decisions = np.random.default_rng(seed), []
         for _ in range(rounds):
             offered = self.offer(rng, agent.n_tasks)
             chosen = agent.act(offered, **how)
-            agent.update(self.taken(offered, chosen), self.rewards(rng, chosen))
+            agent.update(*self.feedback(rng, offered, chosen))
             decisions.append(chosen)
         return decisions
 
@@ -113,4 +136,6 @@ def assert_unchanged(agent: Any, before: list[Any]) -> None:
         np.testing.assert_array_equal(one, other)
 
 
-CASES = [AgentCase(agent, kind) for kind in N_ACTIONS for agent in AGENTS]
+OFFERED_CASES = [AgentCase(agent, kind) for kind in ("arms", "linear") for agent in AGENTS]
+"""Those that choose among actions, some of which may be masked, with probabilities."""
+CASES = [*OFFERED_CASES, *(AgentCase(agent, "mdp") for agent in AGENTS if agent not in VOTING)]

@@ -14,6 +14,7 @@ N_COMPONENTS = 3
 SIZE = 4  # arms, or features
 WEIGHTS = np.array([0.5, 0.2, 0.3])
 NOISE = 0.5
+N_STATES, N_MOVES, HORIZON = 3, 2, 4  # of MDPs
 
 
 def _table(seed: int, low: float, high: float) -> Any:
@@ -37,6 +38,17 @@ def _linear(covariance_type: str) -> Any:
     return mixts.LinearGaussian(mean, covariance, NOISE, covariance_type=covariance_type)
 
 
+def _tabular(zeros: bool) -> Any:
+    """With ``zeros`` a state cannot be reached from another, and a pair never gives a reward."""
+    rng = np.random.default_rng(7)
+    pairs = (N_COMPONENTS, N_STATES, N_MOVES)
+    reward, transition = rng.uniform(0.5, 6.0, (*pairs, 2)), rng.uniform(0.5, 4.0, (*pairs, 3))
+    if zeros:
+        reward[:, 0, 1, 0] = 0.0
+        transition[:, 0, :, 2] = 0.0
+    return mixts.TabularMDP(reward, transition, HORIZON, [0.5, 0.3, 0.2])
+
+
 FAMILIES: dict[str, Callable[[], Any]] = {
     "bernoulli": lambda: mixts.BernoulliArms(_table(0, 1.0, 8.0), _table(1, 1.0, 8.0)),
     "gaussian": lambda: mixts.GaussianArms(_table(0, -1.0, 1.0), _table(1, 0.1, 1.0), NOISE),
@@ -45,9 +57,35 @@ FAMILIES: dict[str, Callable[[], Any]] = {
     "tied": lambda: _linear("tied"),
     "diag": lambda: _linear("diag"),
     "spherical": lambda: _linear("spherical"),
+    "tabular": lambda: _tabular(zeros=False),
+    "tabular with zeros": lambda: _tabular(zeros=True),
 }
 LINEAR = ("full", "tied", "diag", "spherical")
 ARMS = ("bernoulli", "gaussian", "poisson")
+MDPS = ("tabular", "tabular with zeros")
+
+History = tuple[Any, ...]
+"""The arguments of ``update``: actions and outcomes of some rounds, or a trajectory of episodes."""
+
+
+def some(history: History, index: Any) -> History:
+    """Those rounds of a history; an integer gives one round without an axis for more."""
+    return tuple(
+        mixts.Trajectory(part.states[index], part.actions[index], part.rewards[index])
+        if isinstance(part, mixts.Trajectory)
+        else part[index]
+        for part in history
+    )
+
+
+def as_lists(history: History) -> History:
+    """The same history, not as arrays."""
+    return tuple(
+        mixts.Trajectory(part.states.tolist(), part.actions.tolist(), part.rewards.tolist())
+        if isinstance(part, mixts.Trajectory)
+        else part.tolist()
+        for part in history
+    )
 
 
 @dataclass(frozen=True)
@@ -61,10 +99,24 @@ class FamilyCase:
         return self.name in LINEAR
 
     @property
+    def mdp(self) -> bool:
+        return self.name in MDPS
+
+    @property
     def prior(self) -> mixts.MixturePrior:
         return mixts.MixturePrior(
             FAMILIES[self.name](), weights=WEIGHTS, names=["calm", "odd", "wild"]
         )
+
+    @property
+    def size(self) -> int:
+        """How many parameters there are."""
+        return N_STATES * N_MOVES * (1 + N_STATES) if self.mdp else SIZE
+
+    @property
+    def n_steps(self) -> int:
+        """How many observations a round counts as."""
+        return HORIZON if self.mdp else 1
 
     @property
     def actions(self) -> Any:
@@ -75,11 +127,18 @@ class FamilyCase:
     def n_actions(self) -> int:
         return 5 if self.linear else SIZE
 
-    def history(self, seed: int, n: int) -> tuple[Any, Any]:
-        """Actions and rewards of n rounds of one task drawn from the prior."""
+    @property
+    def means_shape(self) -> tuple[int, ...]:
+        """Of the mean rewards of one task."""
+        return (N_STATES, N_MOVES) if self.mdp else (self.n_actions,)
+
+    def history(self, seed: int, n: int) -> History:
+        """n rounds of one task drawn from the prior, under random actions."""
         rng = np.random.default_rng(seed)
         family = self.prior.family
         _, theta = self.prior.draw(rng, 1)
+        if self.mdp:
+            return (random_episodes(rng, family.mdp(theta[0]), n),)
         if self.linear:
             actions = rng.normal(size=(n, SIZE))
             return actions, family.outcomes(rng, actions @ theta[0])
@@ -100,4 +159,20 @@ class FamilyCase:
         return belief
 
 
-CASES = [FamilyCase(name) for name in FAMILIES]
+def random_episodes(rng: np.random.Generator, mdp: mixts.MDP, n: int) -> mixts.Trajectory:
+    """n episodes of an MDP under random actions, with the state after the last step."""
+    states = np.empty((n, mdp.horizon + 1), int)
+    actions = rng.integers(mdp.n_actions, size=(n, mdp.horizon))
+    rewards = np.empty(actions.shape)
+    for i in range(n):
+        states[i, 0] = rng.choice(mdp.n_states, p=mdp.initial)
+        for j, action in enumerate(actions[i]):
+            x = states[i, j]
+            rewards[i, j] = rng.random() < mdp.rewards[x, action]
+            states[i, j + 1] = rng.choice(mdp.n_states, p=mdp.transitions[x, action])
+    return mixts.Trajectory(states, actions, rewards)
+
+
+CASES = [FamilyCase(name) for name in (*ARMS, *LINEAR)]
+"""Bandits: a round is an action and an outcome."""
+ALL_CASES = [*CASES, *(FamilyCase(name) for name in MDPS)]

@@ -9,6 +9,7 @@ import pytest
 
 import mixts
 from tests.contracts.agents import CASES, AgentCase, assert_unchanged, readings
+from tests.contracts.problems import N_STATES
 
 pytestmark = pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c.agent}-{c.kind}")
 counts = pytest.mark.parametrize("n_tasks", [None, 1, 3])
@@ -22,14 +23,15 @@ def some(rng: np.random.Generator, agent: Any, case: AgentCase) -> Any:
 
 
 @counts
-def test_a_decision_is_an_index_for_each_task(case: AgentCase, n_tasks: int | None) -> None:
+def test_a_decision_for_each_task(case: AgentCase, n_tasks: int | None) -> None:
     agent = case.build(n_tasks)
     assert agent.n_tasks == n_tasks
     for chosen in case.play(agent, 3):
-        if n_tasks is None:
+        if n_tasks is None and not case.decision_shape:
             assert type(chosen) is int
         else:
-            assert chosen.shape == (n_tasks,)
+            leading = () if n_tasks is None else (n_tasks,)
+            assert chosen.shape == leading + case.decision_shape
             assert chosen.dtype.kind == "i"
         assert np.all((np.asarray(chosen) >= 0) & (np.asarray(chosen) < case.n_actions))
 
@@ -38,32 +40,7 @@ def test_update_returns_none(case: AgentCase) -> None:
     agent, rng = case.build(None), np.random.default_rng(0)
     offered = some(rng, agent, case)
     chosen = agent.act(offered)
-    assert agent.update(case.taken(offered, chosen), 1.0) is None
-
-
-@counts
-def test_probabilities_are_a_distribution_for_each_task(
-    case: AgentCase, n_tasks: int | None
-) -> None:
-    agent, rng = case.build(n_tasks), np.random.default_rng(0)
-    case.play(agent, 3)
-    offered, before = some(rng, agent, case), readings(agent)
-    shape = (case.n_actions,) if n_tasks is None else (n_tasks, case.n_actions)
-    probabilities, errors = agent.action_probabilities(offered)
-    chosen, logged, logged_errors = agent.act_with_probabilities(offered)
-    for p, e in [(probabilities, errors), (logged, logged_errors)]:
-        assert p.shape == e.shape == shape
-        np.testing.assert_allclose(p.sum(axis=-1), 1.0, rtol=1e-12)
-        assert np.all(p >= 0)
-        assert np.all(e >= 0)
-        if case.kind == "arms" or case.votes:
-            assert np.all(e == 0)
-    assert np.shape(chosen) == shape[:-1]
-    if n_tasks is None:
-        assert type(chosen) is int
-    picked = logged[chosen] if n_tasks is None else logged[np.arange(n_tasks), chosen]
-    assert np.all(picked > 0)
-    assert_unchanged(agent, before)
+    assert agent.update(*case.feedback(rng, offered, chosen)) is None
 
 
 @counts
@@ -73,7 +50,6 @@ def test_decisions_teach_nothing(case: AgentCase, n_tasks: int | None) -> None:
     before = readings(agent)
     for _ in range(3):
         agent.act(some(rng, agent, case))
-        agent.act_with_probabilities(some(rng, agent, case))
     assert_unchanged(agent, before)
 
 
@@ -99,131 +75,9 @@ def test_a_generator_is_a_seed(case: AgentCase) -> None:
     """As it is; a number names a stream of the agent's own, which nobody else draws from."""
     sources = [np.random.default_rng(5), np.random.SeedSequence(5), 5, np.int64(5)]
     generator, sequence, number, numpys = (case.play(case.build(None, s), 20) for s in sources)
-    assert generator == sequence
-    assert number == numpys
-    assert number != generator
-
-
-def test_logged_decisions_follow_the_seed_too(case: AgentCase) -> None:
-    runs = []
-    for _ in range(2):
-        agent, rng = case.build(2, seed=5), np.random.default_rng(1)
-        case.play(agent, 4)
-        runs.append(agent.act_with_probabilities(some(rng, agent, case), floor=0.05))
-    for one, other in zip(*runs, strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
-# -- masks -----------------------------------------------------------------------------------------
-
-
-def random_mask(rng: np.random.Generator, n_rows: int, n_actions: int) -> Any:
-    mask = rng.random((n_rows, n_actions)) < 0.5
-    mask[np.arange(n_rows), rng.integers(n_actions, size=n_rows)] = True
-    return mask
-
-
-def test_a_masked_action_is_never_taken(case: AgentCase) -> None:
-    agent, rng, rows = case.build(40), np.random.default_rng(3), np.arange(40)
-    for _ in range(5):
-        offered, mask = some(rng, agent, case), random_mask(rng, 40, case.n_actions)
-        chosen = agent.act(offered, mask=mask)
-        assert mask[rows, chosen].all()
-        probabilities, errors = agent.action_probabilities(offered, mask=mask)
-        assert np.all(probabilities[~mask] == 0)
-        assert np.all(errors[~mask] == 0)
-        np.testing.assert_allclose(probabilities.sum(axis=1), 1.0, rtol=1e-12)
-        chosen, logged, _ = agent.act_with_probabilities(offered, mask=mask)
-        assert mask[rows, chosen].all()
-        assert np.all(logged[~mask] == 0)
-        agent.update(case.taken(offered, chosen), case.rewards(rng, chosen))
-
-
-@counts
-def test_one_mask_serves_all_tasks(case: AgentCase, n_tasks: int | None) -> None:
-    agent, rng = case.build(n_tasks), np.random.default_rng(3)
-    mask = np.zeros(case.n_actions, bool)
-    mask[[1, 3]] = True
-    chosen = [agent.act(some(rng, agent, case), mask=mask) for _ in range(60)]
-    assert set(np.ravel(chosen)) == {1, 3}
-
-
-@counts
-def test_the_only_available_action_is_taken(case: AgentCase, n_tasks: int | None) -> None:
-    agent, rng = case.build(n_tasks), np.random.default_rng(3)
-    for only in range(case.n_actions):
-        mask = np.arange(case.n_actions) == only
-        offered = some(rng, agent, case)
-        assert np.all(agent.act(offered, mask=mask) == only)
-        probabilities, errors = agent.action_probabilities(offered, mask=mask)
-        expected = np.broadcast_to(mask, probabilities.shape)
-        np.testing.assert_allclose(probabilities, expected, rtol=1e-15)
-        assert np.all(errors == 0)
-        chosen, logged, _ = agent.act_with_probabilities(offered, mask=mask, floor=1.0)
-        assert np.all(chosen == only)
-        np.testing.assert_allclose(logged, expected, rtol=1e-15)
-
-
-@pytest.mark.parametrize("verb", ["act", "action_probabilities", "act_with_probabilities"])
-def test_a_mask_must_leave_something(case: AgentCase, verb: str) -> None:
-    agent, rng = case.build(3), np.random.default_rng(3)
-    case.play(agent, 2)
-    offered, before = some(rng, agent, case), readings(agent)
-    mask = np.ones((3, case.n_actions), bool)
-    mask[1] = False
-    with pytest.raises(mixts.MaskError, match="decision 1"):
-        getattr(agent, verb)(offered, mask=mask)
-    with pytest.raises(mixts.MaskError, match="at least one must be true"):
-        getattr(agent, verb)(offered, mask=np.zeros(case.n_actions, bool))
-    assert_unchanged(agent, before)
-
-
-@pytest.mark.usefixtures("unchecked")
-@pytest.mark.parametrize("verb", ["act", "action_probabilities", "act_with_probabilities"])
-def test_masks_of_other_shapes_are_refused(case: AgentCase, verb: str) -> None:
-    agent, rng = case.build(3), np.random.default_rng(3)
-    offered, k = some(rng, agent, case), case.n_actions
-    for wrong in (np.ones(k + 1, bool), np.ones((2, k), bool), np.ones((3, k, 1), bool), True):
-        with pytest.raises(mixts.MaskError, match="shape"):
-            getattr(agent, verb)(offered, mask=wrong)
-    with pytest.raises(mixts.MaskError, match="boolean"):
-        getattr(agent, verb)(offered, mask=np.ones(k))
-
-
-# -- floors ----------------------------------------------------------------------------------------
-
-
-@counts
-def test_a_floor_gives_full_support(case: AgentCase, n_tasks: int | None) -> None:
-    agent, rng = case.build(n_tasks), np.random.default_rng(3)
-    case.play(agent, 5)
-    mask = np.arange(case.n_actions) > 0
-    n_available = case.n_actions - 1
-    for floor in (0.01, 0.1, 1 / n_available):
-        offered = some(rng, agent, case)
-        chosen, logged, errors = agent.act_with_probabilities(offered, mask=mask, floor=floor)
-        assert np.all(logged[..., 1:] >= floor * (1 - 1e-12))
-        assert np.all(logged[..., 0] == 0)
-        assert np.all(np.asarray(chosen) > 0)
-        np.testing.assert_allclose(logged.sum(axis=-1), 1.0, rtol=1e-12)
-        if floor == 1 / n_available:
-            np.testing.assert_allclose(logged[..., 1:], floor, rtol=1e-12)
-            assert np.all(errors < 1e-12)
-
-
-@pytest.mark.usefixtures("unchecked")
-def test_a_floor_has_an_upper_bound(case: AgentCase) -> None:
-    """No more than 1 / (number of available actions) fits."""
-    agent, rng = case.build(2), np.random.default_rng(3)
-    offered, before = some(rng, agent, case), readings(agent)
-    two = np.arange(case.n_actions) < 2
-    for floor in (1 / case.n_actions + 1e-9, 1.0, -1e-9, np.nan, np.inf, "0.1", None, True):
-        with pytest.raises(mixts.ParameterError, match=r"floor .* 1 / "):
-            agent.act_with_probabilities(offered, floor=floor)
-    with pytest.raises(mixts.ParameterError, match="1 / 2 "):
-        agent.act_with_probabilities(offered, mask=two, floor=0.51)
-    agent.act_with_probabilities(offered, mask=two, floor=0.5)
-    assert_unchanged(agent, before)
+    np.testing.assert_array_equal(generator, sequence)
+    np.testing.assert_array_equal(number, numpys)
+    assert not np.array_equal(number, generator)
 
 
 # -- tasks -----------------------------------------------------------------------------------------
@@ -235,21 +89,16 @@ def test_some_tasks_decide(case: AgentCase) -> None:
     tasks = np.array([2, 0, 2, 2])
     for given in (tasks, tasks.tolist(), tasks.astype(np.uint8)):
         offered = case.offer(rng, 4)
-        assert agent.act(offered, tasks=given).shape == (4,)
-        chosen, logged, errors = agent.act_with_probabilities(offered, tasks=given)
-        assert chosen.shape == (4,)
-        assert logged.shape == errors.shape == (4, case.n_actions)
-        assert agent.action_probabilities(offered, tasks=given)[0].shape == (4, case.n_actions)
-    assert agent.act(case.offer(rng, 0), tasks=np.zeros(0, int)).shape == (0,)
-    mask = np.array([[k == row for k in range(case.n_actions)] for row in range(4)])
-    assert agent.act(case.offer(rng, 4), tasks=tasks, mask=mask).tolist() == [0, 1, 2, 3]
+        assert agent.act(offered, tasks=given).shape == (4, *case.decision_shape)
+    nobody = agent.act(case.offer(rng, 0), tasks=np.zeros(0, int))
+    assert nobody.shape == (0, *case.decision_shape)
 
 
 def test_a_task_may_decide_many_times(case: AgentCase) -> None:
     agent, rng = case.build(2), np.random.default_rng(3)
     offered = case.offer(rng)
     chosen = agent.act(offered, tasks=np.ones(300, int))
-    assert len(np.unique(chosen)) > 1
+    assert len(np.unique(chosen, axis=0)) > 1
 
 
 def test_feedback_of_some_tasks_leaves_the_others_alone(case: AgentCase) -> None:
@@ -259,7 +108,7 @@ def test_feedback_of_some_tasks_leaves_the_others_alone(case: AgentCase) -> None
     for _ in range(5):
         offered = case.offer(rng, 2)
         chosen = agent.act(offered, tasks=tasks)
-        agent.update(case.taken(offered, chosen), np.array([1.0, 0.0]), tasks=tasks)
+        agent.update(*case.feedback(rng, offered, chosen), tasks=tasks)
     for new, old in zip(readings(agent), before, strict=True):
         np.testing.assert_array_equal(new[[0, 2]], old[[0, 2]])
     changed = [(new[tasks] != old[tasks]).any() for new, old in
@@ -274,14 +123,15 @@ def test_repeated_feedback(case: AgentCase) -> None:
     tasks, before = np.array([1, 1]), readings(agent)
     offered = case.offer(rng, 2)
     chosen = agent.act(offered, tasks=tasks)
-    update = (case.taken(offered, chosen), np.array([1.0, 0.0]))
+    update = case.feedback(rng, offered, chosen)
     if case.votes:
         with pytest.raises(mixts.FeedbackError, match="twice"):
             agent.update(*update, tasks=tasks)
         assert_unchanged(agent, before)
     else:
         agent.update(*update, tasks=tasks)
-        np.testing.assert_array_equal(agent.belief.statistics.n_observations, [2, 4, 2])
+        n_observations = np.array([2, 4, 2]) * case.family.n_steps
+        np.testing.assert_array_equal(agent.belief.statistics.n_observations, n_observations)
 
 
 @pytest.mark.parametrize("wrong", [[3], [-1], [0.5], [[0]], 1, ["a"], [True]])
@@ -293,9 +143,9 @@ def test_unknown_tasks_are_refused(case: AgentCase, wrong: Any) -> None:
     for verb in (agent.act, agent.action_probabilities, agent.act_with_probabilities):
         with pytest.raises(mixts.TaskError):
             verb(offered, tasks=wrong)
-    taken = np.zeros(1, int) if offered is None else offered[:1]
+    one = np.zeros((1, *case.decision_shape), int)
     with pytest.raises(mixts.TaskError):
-        agent.update(taken, np.ones(1), tasks=wrong)
+        agent.update(*case.feedback(rng, offered, one), tasks=wrong)
     assert_unchanged(agent, before)
 
 
@@ -310,6 +160,45 @@ def test_one_task_is_not_to_be_named(case: AgentCase) -> None:
 # -- refusals --------------------------------------------------------------------------------------
 
 
+def spoiled_rounds(taken: Any, good: Any) -> list[tuple[Any, ...]]:
+    """Actions and outcomes of three tasks, with something wrong in the last or with the shape."""
+    return [
+        (taken, [1.0, 0.0, np.nan]),
+        (taken, [1.0, 0.0, np.inf]),
+        (taken, [1.0, 0.0, "one"]),
+        (taken, [1.0, [0.0, 1.0], 1.0]),
+        (taken, good[:2]),
+        (taken[:2], good),
+        ("abc", good),
+        ([[0], [1, 1], [2]], good),
+        (None, good),
+        (taken,),
+    ]
+
+
+def spoiled_episodes(good: mixts.Trajectory) -> list[tuple[Any, ...]]:
+    """The same of trajectories."""
+
+    def last(array: Any, value: float) -> Any:
+        changed = array.copy()
+        changed[-1, -1] = value
+        return changed
+
+    x, a, r = good.states, good.actions, good.rewards
+    return [
+        (mixts.Trajectory(x, a, last(r, np.nan)),),
+        (mixts.Trajectory(x, a, last(r, 0.5)),),
+        (mixts.Trajectory(last(x, N_STATES), a, r),),
+        (mixts.Trajectory(x, last(a, -1), r),),
+        (mixts.Trajectory(x[:2], a[:2], r[:2]),),
+        (mixts.Trajectory(x[:, 1:], a[:, 1:], r[:, 1:]),),
+        (a, r),
+        (good, r, [0, 1, 2]),
+        ("abc",),
+        (None,),
+    ]
+
+
 @pytest.mark.usefixtures("unchecked")
 def test_a_refused_update_changes_nothing(case: AgentCase) -> None:
     """Not what was learned, nor what is done next: a twin that saw only the good calls agrees."""
@@ -320,27 +209,18 @@ def test_a_refused_update_changes_nothing(case: AgentCase) -> None:
     offered = some(rng, agent, case)
     chosen = agent.act(offered)
     np.testing.assert_array_equal(twin.act(offered), chosen)
-    taken, good, before = case.taken(offered, chosen), np.array([1.0, 0.0, 1.0]), readings(agent)
-    refusals: list[tuple[Any, Any, Any]] = [
-        (taken, [1.0, 0.0, np.nan], None),
-        (taken, [1.0, 0.0, np.inf], None),
-        (taken, [1.0, 0.0, "one"], None),
-        (taken, [1.0, [0.0, 1.0], 1.0], None),
-        (taken, good[:2], None),
-        (taken[:2], good, None),
-        (taken, good, [0, 1]),
-        (taken, good, [0, 1, 3]),
-        (taken, good, [[0, 1, 2]]),
-        ("abc", good, None),
-        ([[0], [1, 1], [2]], good, None),
-        (None, good, None),
-    ]
-    for actions, outcomes, tasks in refusals:
+    good, before = case.feedback(rng, offered, chosen), readings(agent)
+    spoiled = spoiled_episodes(*good) if case.kind == "mdp" else spoiled_rounds(*good)
+    for update in spoiled:
+        with pytest.raises(mixts.ObservationError):
+            agent.update(*update)
+        assert_unchanged(agent, before)
+    for tasks in ([0, 1], [0, 1, 3], [[0, 1, 2]]):
         with pytest.raises((mixts.ObservationError, mixts.TaskError)):
-            agent.update(actions, outcomes, tasks=tasks)
+            agent.update(*good, tasks=tasks)
         assert_unchanged(agent, before)
     for who in (agent, twin):
-        who.update(taken, good)
+        who.update(*good)
     assert_unchanged(agent, readings(twin))
     np.testing.assert_array_equal(agent.act(offered), twin.act(offered))
 
@@ -350,7 +230,7 @@ def test_action_sets_that_do_not_fit_are_refused(case: AgentCase) -> None:
     agent, rng = case.build(3), np.random.default_rng(4)
     case.play(agent, 1)
     before = readings(agent)
-    if case.kind == "arms" and case.agent != "Exp4":
+    if case.kind != "linear" and case.agent != "Exp4":
         refused = [np.eye(4), 0]
     else:
         good = rng.normal(size=(case.n_actions, 4))

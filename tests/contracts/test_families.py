@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import numpy as np
 import pytest
 
 import mixts
-from tests.contracts.problems import ARMS, CASES, N_COMPONENTS, SIZE, WEIGHTS, FamilyCase
+from tests.contracts.problems import (
+    ALL_CASES,
+    ARMS,
+    HORIZON,
+    N_COMPONENTS,
+    N_MOVES,
+    N_STATES,
+    SIZE,
+    WEIGHTS,
+    FamilyCase,
+    some,
+)
 
-pytestmark = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+pytestmark = pytest.mark.parametrize("case", ALL_CASES, ids=lambda case: case.name)
 
 ROUNDING = 1e-10
 """Relative: dozens of operations on well-scaled numbers lose a few of sixteen digits."""
@@ -38,11 +50,11 @@ def assert_same_belief(one: mixts.Belief, other: mixts.Belief) -> None:
 @pytest.mark.parametrize("n", [0, 1, SIZE - 1, SIZE, 2 * SIZE + 1, 60])
 def test_condition_is_incremental(case: FamilyCase, n: int) -> None:
     """One by one, in one batch, and from the statistics: the same belief."""
-    actions, outcomes = case.history(1, n)
+    history = case.history(1, n)
     stepwise, batch = case.prior.belief(), case.prior.belief()
-    for action, outcome in zip(actions, outcomes, strict=True):
-        stepwise.update(action, outcome)
-    batch.update(actions, outcomes)
+    for i in range(n):
+        stepwise.update(*some(history, i))
+    batch.update(*history)
     assert_same_belief(stepwise, batch)
     assert_same_belief(stepwise, case.prior.condition(stepwise.statistics))
     assert_same_belief(stepwise, case.prior.condition(batch.statistics))
@@ -61,28 +73,27 @@ def test_history_moves_the_weights(case: FamilyCase) -> None:
 
 def test_update_returns_none(case: FamilyCase) -> None:
     belief = case.prior.belief()
-    actions, outcomes = case.history(1, 2)
-    assert belief.update(actions[0], outcomes[0]) is None
-    assert belief.update(actions, outcomes) is None
+    history = case.history(1, 2)
+    assert belief.update(*some(history, 0)) is None
+    assert belief.update(*history) is None
 
 
 def test_an_update_of_nothing_changes_nothing(case: FamilyCase) -> None:
     belief = case.tasks(1, 3, 12)
     before = belief.log_evidence
-    actions, outcomes = case.history(2, 0)
-    belief.update(actions, outcomes, tasks=np.zeros(0, int))
+    belief.update(*case.history(2, 0), tasks=np.zeros(0, int))
     np.testing.assert_array_equal(belief.log_evidence, before)
-    assert belief.statistics.n_observations.sum() == 12
+    assert belief.statistics.n_observations.sum() == 12 * case.n_steps
 
 
 def test_a_posterior_is_a_prior(case: FamilyCase) -> None:
     """Half the history as a prior, then the rest: the same posterior, and evidences that add up."""
-    actions, outcomes = case.history(3, 30)
+    history = case.history(3, 30)
     whole, first = case.prior.belief(), case.prior.belief()
-    whole.update(actions, outcomes)
-    first.update(actions[:14], outcomes[:14])
+    whole.update(*history)
+    first.update(*some(history, slice(14)))
     second = first.as_prior().belief()
-    second.update(actions[14:], outcomes[14:])
+    second.update(*some(history, slice(14, None)))
     np.testing.assert_allclose(
         first.log_evidence + second.log_evidence, whole.log_evidence, rtol=ROUNDING
     )
@@ -128,10 +139,10 @@ def test_new_tasks_leave_the_old_ones_alone(case: FamilyCase) -> None:
     assert len(snapshot) == 2
     np.testing.assert_array_equal(belief.log_evidence[:2], before)
     np.testing.assert_allclose(belief.weights[2:], np.tile(WEIGHTS, (3, 1)), rtol=1e-15)
-    actions, outcomes = case.history(5, 8)
-    belief.update(actions, outcomes, tasks=np.full(8, 3))
+    history = case.history(5, 8)
+    belief.update(*history, tasks=np.full(8, 3))
     alone = case.prior.belief()
-    alone.update(actions, outcomes)
+    alone.update(*history)
     np.testing.assert_allclose(belief.log_evidence[3], alone.log_evidence, rtol=ROUNDING)
     np.testing.assert_array_equal(belief.log_evidence[:2], before)
     assert_same_belief(belief, case.prior.condition(belief.statistics))
@@ -143,9 +154,18 @@ def test_tasks_may_all_come_later(case: FamilyCase) -> None:
     for name in READINGS:
         assert getattr(belief, name).shape[0] == 0, name
     belief.add_tasks(2)
-    actions, outcomes = case.history(5, 2)
-    belief.update(actions, outcomes)
+    belief.update(*case.history(5, 2))
     assert_same_belief(belief, case.prior.condition(belief.statistics))
+
+
+def test_pickled_beliefs_go_on(case: FamilyCase) -> None:
+    belief = case.tasks(4, 2, 10)
+    again = pickle.loads(pickle.dumps(belief))
+    for one in (belief, again):
+        one.update(*case.history(4, 6), tasks=[0, 1, 1, 0, 1, 1])
+    assert again.statistics == belief.statistics
+    for name in READINGS:
+        np.testing.assert_array_equal(getattr(again, name), getattr(belief, name), err_msg=name)
 
 
 # -- statistics ------------------------------------------------------------------------------------
@@ -168,16 +188,16 @@ def test_statistics_are_a_monoid(case: FamilyCase) -> None:
     assert empty + a == a
     assert_close((a + b) + c, a + (b + c))
     assert_close(a + b, b + a)
-    assert (a + b).n_observations.sum() == 24
+    assert (a + b).n_observations.sum() == 24 * case.n_steps
     assert a + b != a
 
 
 def test_merging_is_conditioning_on_both(case: FamilyCase) -> None:
-    actions, outcomes = case.history(11, 20)
+    history = case.history(11, 20)
     whole, first, second = (case.prior.belief() for _ in range(3))
-    whole.update(actions, outcomes)
-    first.update(actions[:7], outcomes[:7])
-    second.update(actions[7:], outcomes[7:])
+    whole.update(*history)
+    first.update(*some(history, slice(7)))
+    second.update(*some(history, slice(7, None)))
     merged = first.statistics + second.statistics
     assert_close(merged, whole.statistics)
     assert_same_belief(case.prior.condition(merged), whole)
@@ -211,7 +231,9 @@ def test_statistics_files(case: FamilyCase, name: str, tmp_path: Any) -> None:
 
 def test_statistics_that_do_not_fit_are_refused(case: FamilyCase) -> None:
     ours = case.prior.belief(2).statistics
-    others = [other.prior for other in CASES if other.linear != case.linear]
+    priors = [other.prior for other in ALL_CASES]
+    others = [prior for prior in priors if type(prior.belief(2).statistics) is not type(ours)]
+    assert len(others) >= 5
     for other in others:
         with pytest.raises(mixts.StatisticsError):
             ours + other.belief(2).statistics
@@ -253,6 +275,15 @@ def test_select_takes_components(case: FamilyCase) -> None:
     )
 
 
+def kept_by_collapse(case: FamilyCase, covariance: Any) -> Any:
+    """Arms: each one's variance. MDPs: the rewards', and of a row of transitions their sum."""
+    variance = np.diag(covariance)
+    if case.mdp:
+        rewards, rows = np.split(variance, [N_STATES * N_MOVES])
+        return np.append(rewards, rows.reshape(-1, N_STATES).sum(axis=1))
+    return variance if case.name in ARMS else covariance
+
+
 def test_collapse_keeps_the_moments(case: FamilyCase) -> None:
     one = case.prior.collapse()
     assert one.n_components == 1
@@ -260,9 +291,7 @@ def test_collapse_keeps_the_moments(case: FamilyCase) -> None:
     assert type(one.family) is type(case.prior.family)
     belief, collapsed = case.prior.belief(), one.belief()
     np.testing.assert_allclose(collapsed.mean, belief.mean, rtol=ROUNDING)
-    ours, theirs = collapsed.covariance, belief.covariance
-    if case.name in ARMS:
-        ours, theirs = np.diag(ours), np.diag(theirs)
+    ours, theirs = (kept_by_collapse(case, b.covariance) for b in (collapsed, belief))
     np.testing.assert_allclose(ours, theirs, rtol=ROUNDING, atol=ROUNDING)
 
 
@@ -271,15 +300,19 @@ def test_draws_have_the_shapes_of_tasks(case: FamilyCase) -> None:
     latent, theta = case.prior.draw(np.random.default_rng(0), 7)
     assert latent.shape == (7,)
     assert latent.dtype.kind == "i"
-    assert theta.shape == (7, SIZE)
-    assert family.mean_rewards(theta, case.actions).shape == (7, case.n_actions)
+    assert theta.shape == (7, case.size)
     means = family.mean_rewards(theta, case.actions)
+    assert means.shape == (7, *case.means_shape)
     best = family.best_action(np.random.default_rng(0), theta, case.actions)
-    np.testing.assert_array_equal(best, means.argmax(axis=1))
-    rewards = family.outcomes(np.random.default_rng(0), means[:, 0])
+    if case.mdp:
+        # In the last step nothing comes after: the best action has the best mean reward.
+        assert best.shape == (7, HORIZON, N_STATES)
+        best = best[:, -1]
+    np.testing.assert_array_equal(best, means.argmax(axis=-1))
+    rewards = family.outcomes(np.random.default_rng(0), means.reshape(7, -1)[:, 0])
     assert rewards.shape == (7,)
     empty, none = case.prior.draw(np.random.default_rng(0), 0)
-    assert (empty.shape, none.shape) == ((0,), (0, SIZE))
+    assert (empty.shape, none.shape) == ((0,), (0, case.size))
 
 
 def test_a_prior_shows_what_it_is(case: FamilyCase) -> None:

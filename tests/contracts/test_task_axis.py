@@ -8,19 +8,17 @@ import numpy as np
 import pytest
 
 import mixts
-from tests.contracts.problems import CASES, N_COMPONENTS, SIZE, FamilyCase
+from tests.contracts.problems import (
+    ALL_CASES,
+    N_COMPONENTS,
+    SIZE,
+    FamilyCase,
+    History,
+    as_lists,
+    some,
+)
 
-L = N_COMPONENTS
-TRAILING = {
-    "weights": (L,),
-    "log_evidence": (L,),
-    "component_mean": (L, SIZE),
-    "component_covariance": (L, SIZE, SIZE),
-    "mean": (SIZE,),
-    "covariance": (SIZE, SIZE),
-}
-
-pytestmark = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+pytestmark = pytest.mark.parametrize("case", ALL_CASES, ids=lambda case: case.name)
 counts = pytest.mark.parametrize("n_tasks", [None, 1, 3])
 
 
@@ -28,21 +26,31 @@ def leading(n_tasks: int | None) -> tuple[int, ...]:
     return () if n_tasks is None else (n_tasks,)
 
 
+def trailing(case: FamilyCase) -> dict[str, tuple[int, ...]]:
+    """The axes of every reading after the tasks."""
+    return {
+        "weights": (N_COMPONENTS,),
+        "log_evidence": (N_COMPONENTS,),
+        "component_mean": (N_COMPONENTS, case.size),
+        "component_covariance": (N_COMPONENTS, case.size, case.size),
+        "mean": (case.size,),
+        "covariance": (case.size, case.size),
+    }
+
+
 @counts
 @pytest.mark.parametrize("rounds", [0, 2])
 def test_readings(case: FamilyCase, n_tasks: int | None, rounds: int) -> None:
     belief = case.prior.belief(n_tasks)
     for seed in range(rounds):
-        actions, outcomes = case.history(seed, n_tasks or 1)
-        if n_tasks is None:
-            actions, outcomes = actions[0], outcomes[0]
-        belief.update(actions, outcomes)
-    for name, trailing in TRAILING.items():
-        assert getattr(belief, name).shape == leading(n_tasks) + trailing, name
+        history = case.history(seed, n_tasks or 1)
+        belief.update(*(some(history, 0) if n_tasks is None else history))
+    for name, axes in trailing(case).items():
+        assert getattr(belief, name).shape == leading(n_tasks) + axes, name
     rewards = belief.mean_rewards(case.actions)
-    assert rewards.shape == (*leading(n_tasks), case.n_actions)
+    assert rewards.shape == leading(n_tasks) + case.means_shape
     assert np.shape(belief.statistics.n_observations) == leading(n_tasks)
-    assert np.all(belief.statistics.n_observations == rounds)
+    assert np.all(belief.statistics.n_observations == rounds * case.n_steps)
     assert len(belief.statistics) == (n_tasks or 1)
     assert belief.n_tasks == n_tasks
 
@@ -51,7 +59,7 @@ def test_readings(case: FamilyCase, n_tasks: int | None, rounds: int) -> None:
 def test_samples(case: FamilyCase, n_tasks: int | None) -> None:
     latent, theta = case.prior.belief(n_tasks).sample(np.random.default_rng(0))
     assert np.shape(latent) == leading(n_tasks)
-    assert theta.shape == (*leading(n_tasks), SIZE)
+    assert theta.shape == (*leading(n_tasks), case.size)
     if n_tasks is None:
         assert type(latent) is int
     belief, rng = case.prior.belief(n_tasks), np.random.default_rng(0)
@@ -66,7 +74,7 @@ def test_some_tasks_are_sampled(case: FamilyCase) -> None:
     latent = belief.sample_latent(rng, tasks=tasks)
     theta = belief.sample_parameters(rng, latent, tasks=tasks)
     assert latent.shape == (4,)
-    assert theta.shape == (4, SIZE)
+    assert theta.shape == (4, case.size)
     assert len(np.unique(theta[:, 0])) == 4  # independent, also for the same task
 
 
@@ -74,10 +82,10 @@ def test_some_tasks_are_sampled(case: FamilyCase) -> None:
 def test_mean_rewards_are_those_of_the_mean(case: FamilyCase, n_tasks: int | None) -> None:
     """Mean rewards are linear in the parameters; an action set may differ from task to task."""
     belief = case.prior.belief(n_tasks)
-    actions, outcomes = case.history(1, n_tasks or 1)
-    belief.update(actions, outcomes)
+    belief.update(*case.history(1, n_tasks or 1))
     if not case.linear:
-        np.testing.assert_array_equal(belief.mean_rewards(), belief.mean)
+        ours = belief.mean_rewards().reshape(*leading(n_tasks), -1)
+        np.testing.assert_array_equal(ours, belief.mean[..., : ours.shape[-1]])
         return
     sets = np.random.default_rng(2).normal(size=(n_tasks or 1, 5, SIZE))
     expected = np.einsum("tkd,td->tk", sets, belief.mean.reshape(-1, SIZE))
@@ -88,21 +96,21 @@ def test_mean_rewards_are_those_of_the_mean(case: FamilyCase, n_tasks: int | Non
 
 
 def test_one_task_takes_one_observation_or_several(case: FamilyCase) -> None:
-    actions, outcomes = case.history(1, 3)
+    history = case.history(1, 3)
     by_number, by_array = case.prior.belief(), case.prior.belief()
     for t in range(3):
-        by_number.update(actions[t], outcomes[t])
-        by_array.update(actions[t : t + 1], outcomes[t : t + 1])
+        by_number.update(*some(history, t))
+        by_array.update(*some(history, slice(t, t + 1)))
     np.testing.assert_array_equal(by_number.log_evidence, by_array.log_evidence)
     with pytest.raises(mixts.TaskError, match="one task"):
-        by_number.update(actions, outcomes, tasks=np.zeros(3, int))
+        by_number.update(*history, tasks=np.zeros(3, int))
 
 
-def each_alone(case: FamilyCase, actions: Any, outcomes: Any, tasks: Any, n_tasks: int) -> Any:
+def each_alone(case: FamilyCase, history: History, tasks: Any, n_tasks: int) -> Any:
     rows = []
     for task in range(n_tasks):
         alone = case.prior.belief()
-        alone.update(actions[tasks == task], outcomes[tasks == task])
+        alone.update(*some(history, tasks == task))
         rows.append(alone.log_evidence)
     return np.array(rows)
 
@@ -110,24 +118,24 @@ def each_alone(case: FamilyCase, actions: Any, outcomes: Any, tasks: Any, n_task
 @pytest.mark.parametrize("n", [6, 80], ids=["few", "many"])
 def test_tasks_say_whose_observation_it_is(case: FamilyCase, n: int) -> None:
     """Repeats and gaps, in any order; lists and arrays."""
-    actions, outcomes = case.history(1, n)
+    history = case.history(1, n)
     tasks = np.random.default_rng(3).choice([0, 1, 3], size=n)
     belief = case.prior.belief(5)
-    belief.update(actions, outcomes, tasks=tasks)
-    expected = each_alone(case, actions, outcomes, tasks, 5)
+    belief.update(*history, tasks=tasks)
+    expected = each_alone(case, history, tasks, 5)
     np.testing.assert_allclose(belief.log_evidence, expected, rtol=1e-10, atol=1e-10)
     from_lists = case.prior.belief(5)
-    from_lists.update(actions.tolist(), outcomes.tolist(), tasks=tasks.tolist())
+    from_lists.update(*as_lists(history), tasks=tasks.tolist())
     np.testing.assert_array_equal(from_lists.log_evidence, belief.log_evidence)
 
 
 def test_without_tasks_there_is_one_observation_for_each(case: FamilyCase) -> None:
-    actions, outcomes = case.history(1, 3)
+    history = case.history(1, 3)
     belief = case.prior.belief(3)
-    belief.update(actions, outcomes)
-    expected = each_alone(case, actions, outcomes, np.arange(3), 3)
+    belief.update(*history)
+    expected = each_alone(case, history, np.arange(3), 3)
     np.testing.assert_allclose(belief.log_evidence, expected, rtol=1e-10, atol=1e-10)
     with pytest.raises(mixts.ObservationError, match="each of the 3 tasks"):
-        belief.update(actions[:2], outcomes[:2])
+        belief.update(*some(history, slice(2)))
     with pytest.raises(mixts.ObservationError, match="as many observations as tasks"):
-        belief.update(actions, outcomes, tasks=[0, 1])
+        belief.update(*history, tasks=[0, 1])

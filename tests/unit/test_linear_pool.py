@@ -93,7 +93,7 @@ def test_every_number_of_observations(kind: str, d: int) -> None:
     posterior, rng = make_posterior(prior, 1, None), np.random.default_rng(0)
     for _ in range(2 * d + 4):
         assert_is_its_statistics(posterior, prior)
-        posterior.update(np.zeros(1, int), rng.normal(size=(1, d)), rng.normal(size=1))
+        posterior.update(np.zeros(1, int), (rng.normal(size=(1, d)), rng.normal(size=1)))
     assert_is_its_statistics(posterior, prior)
 
 
@@ -104,7 +104,7 @@ def test_rows_grow(kind: str) -> None:
     posterior, rng = make_posterior(prior, 2, None), np.random.default_rng(0)
     for t in range(44):
         tasks = np.array([0, 1] if t % 3 else [1])
-        posterior.update(tasks, rng.normal(size=(len(tasks), 40)), rng.normal(size=len(tasks)))
+        posterior.update(tasks, (rng.normal(size=(len(tasks), 40)), rng.normal(size=len(tasks))))
         if t in (7, 8, 9, 16, 17, 19, 20, 21, 43):
             assert_is_its_statistics(posterior, prior)
 
@@ -116,7 +116,7 @@ def test_a_batch_after_single_observations(kind: str, n: int) -> None:
     prior = make_prior(kind, 4)
     posterior, rng = make_posterior(prior, 1, None), np.random.default_rng(0)
     for size in (1, n, 1, n, 1, 1):
-        posterior.update(np.zeros(size, int), rng.normal(size=(size, 4)), rng.normal(size=size))
+        posterior.update(np.zeros(size, int), (rng.normal(size=(size, 4)), rng.normal(size=size)))
         assert_is_its_statistics(posterior, prior)
 
 
@@ -133,7 +133,7 @@ def test_runs_of_one_action(kind: str, n_slots: int | None, reads: int) -> None:
     for t, action in enumerate(history):
         tasks = np.array([[0], [1], [0, 1], [1, 1, 1]][t % 4])
         posterior.update(
-            tasks, np.tile(actions[action], (len(tasks), 1)), rng.normal(size=len(tasks))
+            tasks, (np.tile(actions[action], (len(tasks), 1)), rng.normal(size=len(tasks)))
         )
         if t % reads == reads - 1:
             assert_is_its_statistics(posterior, prior)
@@ -154,7 +154,7 @@ def test_eviction_changes_nothing(kind: str, n_slots: int) -> None:
         tasks = rng.integers(n_tasks, size=size)
         rows, rewards = rng.normal(size=(size, d)), rng.normal(size=size)
         for posterior in (small, large):
-            posterior.update(tasks, rows, rewards)
+            posterior.update(tasks, (rows, rewards))
         assert small._pool.n_resident <= n_slots
         np.testing.assert_allclose(small.log_evidence(), large.log_evidence(), **TOLERANCE)
     assert large._pool.n_resident == n_tasks
@@ -170,7 +170,7 @@ def test_samples_of_more_tasks_than_fit(kind: str) -> None:
     """All at once, with repeats, in any order: each entry is its own task's and component's."""
     prior, n_tasks, d = make_prior(kind, 4), 5, 4
     posterior, rng = make_posterior(prior, n_tasks, 2), np.random.default_rng(1)
-    posterior.update(np.arange(15) % 5, rng.normal(size=(15, d)), rng.normal(size=15))
+    posterior.update(np.arange(15) % 5, (rng.normal(size=(15, d)), rng.normal(size=15)))
     fresh = prior.condition(posterior.statistics.copy())
     tasks, latent = np.array([4, 0, 3, 4, 1, 2, 0]), np.array([0, 1, 2, 2, 0, 1, 1])
     means = posterior.sample(Fixed(np.zeros(d)), tasks, latent)
@@ -181,7 +181,7 @@ def test_the_one_used_longest_ago_leaves() -> None:
     prior = make_prior("full", 3)
     posterior, rng = make_posterior(prior, 4, 2), np.random.default_rng(1)
     for task in (0, 1, 0, 2):
-        posterior.update(np.array([task]), rng.normal(size=(1, 3)), rng.normal(size=1))
+        posterior.update(np.array([task]), (rng.normal(size=(1, 3)), rng.normal(size=1)))
     assert [int(task) for task in np.flatnonzero(posterior._pool.slots >= 0)] == [0, 2]
 
 
@@ -189,10 +189,10 @@ def test_the_one_used_longest_ago_leaves() -> None:
 def test_tasks_that_arrive_when_the_pool_is_full(kind: str) -> None:
     prior = make_prior(kind, 3)
     posterior, rng = make_posterior(prior, 2, 2), np.random.default_rng(1)
-    posterior.update(np.array([0, 1]), rng.normal(size=(2, 3)), rng.normal(size=2))
+    posterior.update(np.array([0, 1]), (rng.normal(size=(2, 3)), rng.normal(size=2)))
     posterior.add_tasks(3)
     for _ in range(4):
-        posterior.update(np.arange(5), rng.normal(size=(5, 3)), rng.normal(size=5))
+        posterior.update(np.arange(5), (rng.normal(size=(5, 3)), rng.normal(size=5)))
     assert posterior._pool.n_resident <= 2
     assert_is_its_statistics(posterior, prior)
 
@@ -214,7 +214,7 @@ def test_sleeping_and_waking(kind: str, n_slots: int | None) -> None:
             rows = rng.normal(size=(2, d)) * np.eye(d)[phase % d]
             truth = means[(tasks + phase // 2) % N_COMPONENTS]
             rewards = (rows * truth).sum(axis=1) + 0.2 * rng.normal(size=2)
-            posterior.update(tasks, rows, rewards)
+            posterior.update(tasks, (rows, rewards))
             now = np.isneginf(posterior.relative)
             slept, woke, before = slept + (now & ~before).sum(), woke + (before & ~now).sum(), now
         assert_is_its_statistics(posterior, prior)
@@ -243,7 +243,7 @@ def test_a_component_that_matters_never_sleeps() -> None:
             tasks, rows = rng.integers(3, size=size), rng.normal(size=(size, d))
             rows *= rng.choice([np.ones(d), np.eye(d)[t % d]])
             noise = noise_std * rng.normal(size=size)
-            posterior.update(tasks, rows, (rows * theta[tasks]).sum(axis=1) + noise)
+            posterior.update(tasks, (rows, (rows * theta[tasks]).sum(axis=1) + noise))
             log_weights = np.log(prior.condition(posterior.statistics.copy()).weights + 1e-300)
             asleep = np.isneginf(posterior.relative)
             below = log_weights - log_weights.max(axis=1, keepdims=True)
@@ -273,5 +273,5 @@ def test_rounding_is_wiped_out_now_and_then(kind: str, monkeypatch: pytest.Monke
     monkeypatch.setattr(linear_posterior, "_REFRESH", 4)
     often = make_posterior(prior, 1, None)
     for t in range(70):
-        often.update(np.zeros(1, int), rows[t : t + 1], rewards[t : t + 1])
+        often.update(np.zeros(1, int), (rows[t : t + 1], rewards[t : t + 1]))
         assert_is_its_statistics(often, prior)

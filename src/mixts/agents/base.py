@@ -9,6 +9,7 @@ import numpy as np
 
 from mixts import checks, random
 from mixts.errors import ParameterError
+from mixts.families.trajectory import Trajectory
 from mixts.mixture.prior import MixturePrior
 from mixts.mixture.tasks import TaskAxis
 from mixts.typing import Array, ArrayLike, Bool, Float, Int, Seed
@@ -40,13 +41,17 @@ class Agent(ABC):
     ) -> Any:
         """Choose an action for each task, or one independent decision for each entry of ``tasks``.
 
-        Arms: the arm's index. Linear: the row of ``actions``, (K, d) or one set a decision.
+        Arms: the arm's index. Linear: the row of ``actions``, (K, d) or one set a decision. MDPs:
+        the policy of an episode, (h, X).
         ``mask`` (..., K) is true where an action is available.
         """
 
     @abstractmethod
     def update(
-        self, actions: ArrayLike, outcomes: ArrayLike, tasks: ArrayLike | None = None
+        self,
+        actions: ArrayLike | Trajectory,
+        outcomes: ArrayLike | None = None,
+        tasks: ArrayLike | None = None,
     ) -> None:
         """Learn from outcomes; a refused update changes nothing."""
 

@@ -20,6 +20,8 @@ from mixts.agents.base import Agent, draw_rows, without_retired
 from mixts.errors import ActionError, FeedbackError, ObservationError, OutcomeError, ParameterError
 from mixts.families.choice import feature_sets
 from mixts.families.kernels.roots import LARGEST
+from mixts.families.tabular import TabularMDP
+from mixts.families.trajectory import Trajectory
 from mixts.mixture.belief import Belief
 from mixts.mixture.prior import MixturePrior
 from mixts.typing import Array, ArrayLike, Bool, Float, Int, Seed
@@ -79,7 +81,7 @@ class VotingAgent(Agent):
     ) -> Float[Array, "m L K"]:
         """What each expert thinks of each action."""
 
-    def _learn(self, index: Int[Array, " m"], actions: ArrayLike, outcomes: Array) -> None:
+    def _learn(self, index: Int[Array, " m"], outcomes: Array) -> None:
         """What an agent learns besides the weights; may refuse, before they change."""
         return None
 
@@ -145,20 +147,23 @@ class VotingAgent(Agent):
             self._taken[index] = actions[chosen] if actions.ndim == 2 else actions[rows, chosen]
 
     def update(
-        self, actions: ArrayLike, outcomes: ArrayLike, tasks: ArrayLike | None = None
+        self,
+        actions: ArrayLike | Trajectory,
+        outcomes: ArrayLike | None = None,
+        tasks: ArrayLike | None = None,
     ) -> None:
         """The outcome of each task's last decision; the action must be the one that was taken."""
         rewards = checks.numbers(outcomes, "outcomes must be numbers", OutcomeError).reshape(-1)
         index = self._axis.observations(tasks, len(rewards))
         self._check_feedback(index, actions, rewards)
-        self._learn(index, actions, rewards)
+        self._learn(index, rewards)
         step = self._rate[index] * rewards / self._propensity[index]
         moved = self._log_weights[index] + self._backing[index] * step[:, None]
         # Only differences matter: the largest is kept at zero.
         self._log_weights[index] = moved - moved.max(axis=1, keepdims=True)
         self._chosen[index] = -1
 
-    def _check_feedback(self, index: Int[Array, " m"], actions: ArrayLike, rewards: Array) -> None:
+    def _check_feedback(self, index: Int[Array, " m"], actions: Any, rewards: Array) -> None:
         bad = ~(np.abs(rewards) <= LARGEST)
         if bad.any():
             raise OutcomeError(
@@ -236,6 +241,8 @@ class CorralExp4(VotingAgent):
     ) -> None:
         if not isinstance(prior, MixturePrior):
             raise ParameterError(f"prior must be a MixturePrior, got {type(prior).__name__}")
+        if isinstance(prior.family, TabularMDP):
+            raise ParameterError("CorralExp4 chooses among arms or actions: an MDP has policies")
         # Every mean is needed in every round: nobody sleeps.
         self.belief = Belief(prior, prior.family.empty_statistics(n_tasks), sleep=False)
         n_features = self.belief.component_mean.shape[-1]
@@ -258,7 +265,7 @@ class CorralExp4(VotingAgent):
             actions = actions[:, None]
         return self.belief.prior.family.mean_rewards(means, actions)
 
-    def _learn(self, index: Int[Array, " m"], actions: ArrayLike, outcomes: Array) -> None:
+    def _learn(self, index: Int[Array, " m"], outcomes: Array) -> None:
         taken = self._what_was_taken(index)
         try:
             self.belief.update(

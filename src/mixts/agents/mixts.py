@@ -8,8 +8,9 @@ import numpy as np
 
 from mixts import checks
 from mixts.agents.base import Agent, without_retired
-from mixts.errors import ParameterError
+from mixts.errors import MaskError, ParameterError
 from mixts.families.arms import ArmStatistics
+from mixts.families.trajectory import Trajectory
 from mixts.mixture.belief import Belief
 from mixts.mixture.prior import MixturePrior
 from mixts.typing import Array, ArrayLike, Bool, Float, Int, Seed
@@ -20,8 +21,9 @@ class MixTS(Agent):
 
     A decision draws a latent state from its posterior once, then all parameters given it, and acts
     greedily on them. Plain TS is this with a prior of one component, and UniTS with
-    ``prior.collapse()``: see :meth:`units`. ``n_samples`` is the number of parameter draws behind
-    an estimated propensity.
+    ``prior.collapse()``: see :meth:`units`. With a :class:`TabularMDP` the parameters are an MDP
+    and the action is its best policy: PSRL is the uniform prior of one component. ``n_samples`` is
+    the number of parameter draws behind an estimated propensity.
     """
 
     _sleep = True
@@ -69,12 +71,15 @@ class MixTS(Agent):
         return self._axis.squeeze(chosen)
 
     def update(
-        self, actions: ArrayLike, outcomes: ArrayLike, tasks: ArrayLike | None = None
+        self,
+        actions: ArrayLike | Trajectory,
+        outcomes: ArrayLike | None = None,
+        tasks: ArrayLike | None = None,
     ) -> None:
         """Lines 7 to 9: every component, and the weights  [paper: Alg. 1].
 
         Outcomes may come late, in any order and in any batches. Arms are indices, linear actions
-        feature rows.
+        feature rows; MDPs take the :class:`Trajectory` of an episode instead of both.
         """
         self.belief.update(actions, outcomes, tasks)
 
@@ -109,6 +114,8 @@ class MixTS(Agent):
     def _available(
         self, mask: ArrayLike | None, n_rows: int, n_actions: int
     ) -> Bool[Array, "m K"] | None:
+        if mask is not None and self.prior.family.plans:
+            raise MaskError("a policy is planned over all actions: leave mask out")
         mask = without_retired(self.prior, mask, n_rows, n_actions)
         return super()._available(mask, n_rows, n_actions)
 

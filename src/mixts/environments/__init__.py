@@ -2,5 +2,15 @@
 
 from mixts.environments.bandit import BanditEnvironment
 from mixts.environments.base import Environment, Offer, Outcome, Problem
+from mixts.environments.mdp import MDPEnvironment
+from mixts.environments.riverswim import RiverSwim
 
-__all__ = ["BanditEnvironment", "Environment", "Offer", "Outcome", "Problem"]
+__all__ = [
+    "BanditEnvironment",
+    "Environment",
+    "MDPEnvironment",
+    "Offer",
+    "Outcome",
+    "Problem",
+    "RiverSwim",
+]

@@ -10,6 +10,7 @@ import numpy as np
 from mixts.environments.base import Environment, Offer, Outcome, Problem, Streams
 from mixts.errors import ActionError, ParameterError
 from mixts.families.base import Family
+from mixts.families.tabular import TabularMDP
 from mixts.mixture.prior import MixturePrior
 from mixts.typing import Array, ArrayLike, Bool, Float, Int
 
@@ -30,6 +31,8 @@ class BanditEnvironment(Environment):
     ) -> None:
         if not isinstance(prior, MixturePrior):
             raise ParameterError(f"prior must be a MixturePrior, got {type(prior).__name__}")
+        if isinstance(prior.family, TabularMDP):
+            raise ParameterError(f"{prior.family!r} has policies, not arms: use MDPEnvironment")
         self.prior = prior
         self.actions: Array | ActionSource | None = (
             actions if callable(actions) else _constant_actions(prior.family, actions)

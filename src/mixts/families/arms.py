@@ -224,8 +224,9 @@ class ArmPosterior(Posterior):
             tasks, *self.statistics.stored, *self.prior.loop_parameters, self._lazy
         )
 
-    def update(self, tasks: Int[Array, " m"], actions: Array, outcomes: Float[Array, " m"]) -> None:
+    def update(self, tasks: Int[Array, " m"], observed: tuple[Array, ...]) -> None:
         """Absorb observations in one compiled pass, all or none."""
+        actions, outcomes = observed
         work = len(actions)
         # A long batch is counted first and its evidence computed once for each task.
         incremental = work <= _RECOMPUTE_COST * self.prior.n_arms * len(self.statistics)

@@ -29,6 +29,8 @@ class Family(ABC):
     kind: ClassVar[str]
     """The name of the family in files."""
     statistics_type: ClassVar[type[Statistics]]
+    plans: ClassVar[bool] = False
+    """Whether an action is a policy, and what is observed a trajectory."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -84,10 +86,8 @@ class Family(ABC):
     # -- learning -----------------------------------------------------------------------------
 
     @abstractmethod
-    def observations(
-        self, actions: ArrayLike, outcomes: ArrayLike
-    ) -> tuple[Array, Float[Array, " m"]]:
-        """Actions and outcomes as arrays of m observations; a single one becomes m = 1."""
+    def observations(self, actions: Any, outcomes: Any) -> tuple[Array, ...]:
+        """What ``update`` was given as arrays of m observations; a single one becomes m = 1."""
 
     @abstractmethod
     def empty_statistics(self, n_tasks: int | None) -> Statistics:
@@ -125,8 +125,11 @@ class Family(ABC):
         parameters: Float[Array, "m p"],
         actions: Array | None = None,
         mask: Bool[Array, "m K"] | None = None,
-    ) -> Int[Array, " m"]:
-        """argmax_a mu_theta(a) for each row of parameters, ties at random  [paper: Alg. 1]."""
+    ) -> Int[Array, "m ..."]:
+        """argmax_a mu_theta(a) for each row of parameters, ties at random  [paper: Alg. 1].
+
+        An index, or where the family plans, a policy.
+        """
         return best_rows(rng, self.mean_rewards(parameters, actions), mask)
 
     @abstractmethod
@@ -149,7 +152,7 @@ class Posterior(ABC):
     """log p(history | s) up to a constant per task; -inf where the component sleeps."""
 
     @abstractmethod
-    def update(self, tasks: Int[Array, " m"], actions: Array, outcomes: Float[Array, " m"]) -> None:
+    def update(self, tasks: Int[Array, " m"], observed: tuple[Array, ...]) -> None:
         """Absorb observations, all or none; the arrays come from ``Family.observations``."""
 
     @abstractmethod

@@ -148,8 +148,9 @@ class LinearPosterior(Posterior):
 
     # -- updates ------------------------------------------------------------------------------
 
-    def update(self, tasks: Int[Array, " m"], actions: Array, outcomes: Float[Array, " m"]) -> None:
+    def update(self, tasks: Int[Array, " m"], observed: tuple[Array, ...]) -> None:
         """Absorb observations, all or none: a few one at a time, a long history at once."""
+        actions, outcomes = observed
         m, d = actions.shape
         if m > 2 * d or not self._pool.everyone:
             self._update_many(tasks, actions, outcomes)

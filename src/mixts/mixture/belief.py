@@ -8,9 +8,10 @@ import numpy as np
 from scipy import special
 
 from mixts import checks
-from mixts.errors import ParameterError, TaskError
+from mixts.errors import ActionError, OutcomeError, ParameterError, TaskError
 from mixts.families.kernels.choice import draw_latent
 from mixts.families.statistics import Statistics
+from mixts.families.trajectory import Trajectory
 from mixts.mixture.tasks import TaskAxis
 from mixts.typing import Array, ArrayLike, Float, Int
 
@@ -56,20 +57,33 @@ class Belief:
     # -- learning -----------------------------------------------------------------------------
 
     def update(
-        self, actions: ArrayLike, outcomes: ArrayLike, tasks: ArrayLike | None = None
+        self,
+        actions: ArrayLike | Trajectory,
+        outcomes: ArrayLike | None = None,
+        tasks: ArrayLike | None = None,
     ) -> None:
         """Absorb observations, all of them or (with an error) none  [paper: Alg. 1].
 
         For one task a single action and outcome, or m of them; for many tasks one for each in
         order, or those that ``tasks`` says, in any order and with repeats. Arms are indices,
-        linear actions feature rows.
+        linear actions feature rows. MDPs take a :class:`Trajectory` and no outcomes:
+        ``update(trajectory, tasks)``.
         """
-        rows, rewards = self.prior.family.observations(actions, outcomes)
-        index = self._axis.observations(tasks, len(rewards))
+        if isinstance(actions, Trajectory):
+            if not self.prior.family.plans:
+                raise ActionError(
+                    f"{self.prior.family!r} learns from actions and outcomes, got {actions!r}"
+                )
+            if tasks is None:
+                outcomes, tasks = None, outcomes
+        elif outcomes is None and not self.prior.family.plans:
+            raise OutcomeError("the outcomes are missing: update(actions, outcomes)")
+        observed = self.prior.family.observations(actions, outcomes)
+        index = self._axis.observations(tasks, len(observed[0]))
         if self._shared:
             self._posterior.statistics = self._posterior.statistics.copy()
             self._shared = False
-        self._posterior.update(index, rows, rewards)
+        self._posterior.update(index, observed)
 
     @property
     def statistics(self) -> Statistics:
@@ -138,7 +152,8 @@ class Belief:
     def mean_rewards(self, actions: ArrayLike | None = None) -> Float[Array, "..."]:
         """The mean reward of each action under the mixture, (K,) or (n_tasks, K).
 
-        Linear families need the action set (K, d), or one for each task.
+        Linear families need the action set (K, d), or one for each task. MDPs: (X, A), of each
+        action in each state.
         """
         sets, _ = self.prior.family.action_sets(actions, self._axis.size)
         return np.asarray(self._axis.squeeze(self.prior.family.mean_rewards(self._mean(), sets)))

@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 
-from mixts.families.kernels.compiled import compiled
+from mixts.compiled import compiled
 from mixts.families.kernels.roots import LARGEST
 from mixts.typing import Array
 

@@ -14,7 +14,7 @@ import math
 
 import numpy as np
 
-from mixts.families.kernels.compiled import compiled
+from mixts.compiled import compiled
 from mixts.families.kernels.mature import NO_RUN
 from mixts.families.kernels.roots import LOG_2PI, MATURE, SUMS, apply_root, column, dot
 from mixts.typing import Array

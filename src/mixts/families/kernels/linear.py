@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from mixts.families.kernels.compiled import compiled
+from mixts.compiled import compiled
 from mixts.families.kernels.mature import NO_RUN, catch_up, mature, observe_mature, repeat
 from mixts.families.kernels.roots import (
     LARGEST,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 
-from mixts.families.kernels.compiled import compiled
+from mixts.compiled import compiled
 from mixts.families.kernels.roots import LOG_2PI, MATURE, SUMS, copy_root, dot, project
 from mixts.typing import Array
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 
-from mixts.families.kernels.compiled import compiled
+from mixts.compiled import compiled
 from mixts.typing import Array
 
 # Sums may be reordered so that they vectorise; NaN and infinity keep their meaning.

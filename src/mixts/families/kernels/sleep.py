@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mixts.families.kernels.compiled import compiled
+from mixts.compiled import compiled
 from mixts.families.kernels.evidence import condition_one, screen
 from mixts.families.kernels.mature import catch_up
 from mixts.families.kernels.roots import (

@@ -1,8 +1,8 @@
 """The decorator of all compiled loops: compile at the first call, keep the code on disk.
 
 numba checks a cached loop against its own file only, but loops here call loops of other files. So
-the cache's folder is named after the content of them all: after an upgrade, or an edit of any,
-nothing old is run.
+the cache's folder is named after the content of them all (a layer's ``kernels``, a file or a
+folder): after an upgrade, or an edit of any, nothing old is run.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _HERE = Path(__file__).parent
 
 def _digest() -> str:
     content = hashlib.sha256()
-    for source in sorted(_HERE.glob("*.py")):
+    for source in sorted([*_HERE.glob("*/kernels.py"), *_HERE.glob("*/kernels/*.py")]):
         content.update(source.read_bytes())
     return content.hexdigest()[:16]
 

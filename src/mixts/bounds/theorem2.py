@@ -1,0 +1,104 @@
+"""Theorem 2: how much MixTS can lose in n episodes of a tabular MDP.
+
+The theorem is written twice, and not quite the same. The statement (Sec. 5.2) is
+
+    6 |X| h^(3/2) sqrt(c_1 |A| n log(4 |X||A| n)) + sqrt(L h n log n) + c_2,
+    c_1 = log(1 + h n / (2 |X||A| Lambda_0,min)),
+
+with a c_2 of which it says only that it is poly-logarithmic in n. The end of App. B has 4 sqrt(2)
+instead of 6, the same second term, and 2 |X||A| h^2 + 3 L h in the place of c_2. Both are here as
+they are printed. Read closely, the steps of App. B give neither:
+
+- The sum of the widths enters once in Step 1 and sqrt(2) times in Step 4, and is itself
+  2 / sqrt|X| (from c_t) plus 2 sqrt(2) (from phi_t) in the unit of the first term: together
+  (1 + sqrt 2) (2 sqrt 2 + 2 / sqrt|X|), 8.4 for ten states, more than 6. (The lemma that bounds the
+  sum says 4, and the last line of its proof 4 sqrt 2.)
+- Constants in the same way: (1 + sqrt 2) |X||A| h^2 + |X| h^2, not 2 |X||A| h^2.
+- The latent state is missed with probability at most 2 L h / n in an episode that costs at most h:
+  over n episodes that is 2 L h^2, where Step 4 has 2 L h.
+- The return of an episode is taken as h/4-sub-Gaussian, as if its rewards were independent. They
+  are not: a state visited once tends to be visited again.
+- The value difference lemma lacks a plus sign before h ||T' - T||.
+
+At the paper's own setting (ten states, two actions, h = 20, n = 1000, L = 2) both forms are about
+1.3 million, while no policy can lose more than n h = 20,000. They tell how regret grows with the
+problem, not how large it is.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mixts import checks
+from mixts.bounds import arguments
+from mixts.bounds.arguments import Form
+from mixts.typing import ArrayLike
+
+
+class Theorem2Terms(NamedTuple):
+    """The parts of the bound, each a number, or an array where n is one  [paper: Thm 2]."""
+
+    c1: Any
+    """log(1 + h n / (2 |X||A| Lambda_0,min)), the factor by which a tight prior helps: it is inside
+    ``learning``, not added."""
+    learning: Any
+    """The regret of learning the MDP if the latent state were known (Term 1)."""
+    identification: Any
+    """The regret of identifying the latent state, sqrt(L h n log n) (Term 2)."""
+    constant: float
+    """What does not grow with n: 2 |X||A| h^2 + 3 L h in the appendix; 0 for the statement, whose
+    c_2 is not specified and left out."""
+
+    @property
+    def bound(self) -> Any:
+        """The sum: learning + identification + constant."""
+        return self.learning + self.identification + self.constant
+
+
+def theorem2_bound(
+    n: ArrayLike,
+    n_states: int,
+    n_actions: int,
+    horizon: int,
+    n_components: int,
+    min_pseudo_count: float,
+    form: Form = "statement",
+) -> Any:
+    """The bound on the Bayes regret of n episodes in a tabular MDP  [paper: Thm 2].
+
+    ``n`` is a number, or an array for a curve. ``min_pseudo_count`` is Lambda_0,min, the least
+    total pseudo-count of any component's reward or transition prior at any pair of state and
+    action, ``family.min_pseudo_count`` of a :class:`TabularMDP`. ``form="statement"`` omits the
+    unspecified c_2 of the theorem's statement; ``form="appendix"`` is the end of App. B. The parts
+    are given by :func:`theorem2_terms`, and the module says where the forms differ.
+    """
+    return theorem2_terms(
+        n, n_states, n_actions, horizon, n_components, min_pseudo_count, form
+    ).bound
+
+
+def theorem2_terms(
+    n: ArrayLike,
+    n_states: int,
+    n_actions: int,
+    horizon: int,
+    n_components: int,
+    min_pseudo_count: float,
+    form: Form = "statement",
+) -> Theorem2Terms:
+    """The terms whose sum is :func:`theorem2_bound`  [paper: Thm 2] [paper: App. B]."""
+    episodes = arguments.rounds(n)
+    X, A = checks.count(n_states, "n_states"), checks.count(n_actions, "n_actions")
+    h, L = checks.count(horizon, "horizon"), checks.count(n_components, "n_components")
+    least = checks.positive_number(min_pseudo_count, "min_pseudo_count")
+    stated = arguments.form(form) == "statement"
+    factor = 6.0 if stated else 4 * np.sqrt(2)
+    c1 = np.log1p(h * episodes / (2 * X * A * least))
+    learning = factor * X * h**1.5 * np.sqrt(c1 * A * episodes * np.log(4 * X * A * episodes))
+    identification = np.sqrt(L * h * episodes * np.log(episodes))
+    constant = 0.0 if stated else 2.0 * X * A * h**2 + 3.0 * L * h
+    if episodes.ndim == 0:
+        return Theorem2Terms(float(c1), float(learning), float(identification), constant)
+    return Theorem2Terms(c1, learning, identification, constant)

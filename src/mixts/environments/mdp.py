@@ -1,0 +1,102 @@
+"""MDPs drawn from a prior, played an episode at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mixts.environments.base import Environment, Offer, Outcome, Problem, Streams
+from mixts.environments.kernels import play_episodes
+from mixts.errors import ActionError, ParameterError
+from mixts.families.tabular import TabularMDP
+from mixts.families.trajectory import Trajectory
+from mixts.mixture.prior import MixturePrior
+from mixts.planning import MDP
+from mixts.planning.mdp import checked_policy
+from mixts.typing import Array, Int
+
+
+class MDPEnvironment(Environment):
+    """MDPs whose latent state and parameters are drawn from ``prior``  [paper: Sec. 5].
+
+    A round is an episode: agents choose a policy (h, X) for each run and are told the trajectory.
+    It has the state after the last step, which the paper's history leaves out:
+    ``last_state=False`` does so too. What a policy is truly worth is computed exactly, never
+    sampled.
+    """
+
+    def __init__(self, prior: MixturePrior, *, last_state: bool = True) -> None:
+        if not isinstance(prior, MixturePrior) or not isinstance(prior.family, TabularMDP):
+            raise ParameterError(f"prior must be a MixturePrior of a TabularMDP, got {prior!r}")
+        self.prior = prior
+        self.family = prior.family
+        self.last_state = bool(last_state)
+
+    def __repr__(self) -> str:
+        return f"MDPEnvironment({self.family!r})"
+
+    @property
+    def task_bytes(self) -> int:
+        return self.family.task_bytes
+
+    def start(self, streams: Streams, n_tasks: int) -> MDPProblem:
+        """Draw MDPs from the prior; episodes have a stream of their own."""
+        latent, parameters = self._tasks().draw(streams("tasks"), n_tasks)
+        mdps = self.family.mdp(parameters)
+        return MDPProblem(latent, mdps, streams("episodes"), self.last_state)
+
+    def _tasks(self) -> MixturePrior:
+        """What tasks are drawn from."""
+        return self.prior
+
+
+class MDPProblem(Problem):
+    """One MDP for each run."""
+
+    def __init__(
+        self,
+        latent: Int[Array, " n"],
+        mdps: MDP,
+        rng: np.random.Generator,
+        last_state: bool = True,
+    ) -> None:
+        self.latent = latent
+        self.mdps = mdps
+        self._rng = rng
+        self._n_states = mdps.horizon + last_state
+        self.best_policy = mdps.plan().policy
+        """pi*, for each run."""
+        self._best = mdps.value(self.best_policy)
+
+    def next_round(self) -> Offer:
+        return Offer()
+
+    def play(self, chosen: Any) -> Outcome:
+        """An episode of each run, and the exact value of its policy."""
+        mdps = self.mdps
+        policy = self._checked(chosen)
+        n, horizon = len(mdps), mdps.horizon
+        uniform = self._rng.random((n, 2 * horizon + 1))
+        states = np.empty((n, self._n_states), np.int64)
+        actions, rewards = np.empty((n, horizon), np.int64), np.empty((n, horizon))
+        play_episodes(
+            mdps.rows, mdps.initial, mdps.n_actions, policy, uniform, states, actions, rewards
+        )
+        trajectory = Trajectory(states, actions, rewards)
+        values = mdps.values_of(policy)[:, 0] @ mdps.initial
+        return Outcome((trajectory,), rewards.sum(axis=1), values, self._best)
+
+    def _checked(self, chosen: Any) -> Int[Array, "n h X"]:
+        """Choices of agents that are not ours may be anything; one policy serves all runs."""
+        mdps = self.mdps
+        shape = (len(mdps), mdps.horizon, mdps.n_states)
+        try:
+            policy = checked_policy(chosen, mdps.horizon, mdps.n_states, mdps.n_actions)
+        except ParameterError as error:
+            raise ActionError(f"act must choose policies of shape {shape}: {error}") from error
+        if policy.ndim == 2:
+            policy = np.array(np.broadcast_to(policy, shape), order="C")
+        if policy.shape != shape:
+            raise ActionError(f"act must choose policies of shape {shape}, got {policy.shape}")
+        return policy

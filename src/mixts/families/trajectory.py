@@ -1,0 +1,82 @@
+"""Trajectories: what one or more episodes of an MDP showed."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mixts import checks
+from mixts.errors import TrajectoryError
+from mixts.typing import Array, ArrayLike, Float, Int
+
+
+class Trajectory:
+    """States, actions and rewards of an episode, or of many with an axis for them first.
+
+    ``actions`` and ``rewards`` have h steps; ``states`` have h, or h + 1 with the state after the
+    last step: as the paper has it that state is not part of the history, and where it is given one
+    more transition is counted. Episodes that ended before the horizon are padded with anything, and
+    ``lengths`` says how many of their steps count  [paper: Sec. 5].
+    """
+
+    def __init__(
+        self,
+        states: ArrayLike,
+        actions: ArrayLike,
+        rewards: ArrayLike,
+        lengths: ArrayLike | None = None,
+    ) -> None:
+        # Copies: buffers of episodes are often used again.
+        x = np.array(checks.integers(states, "states must be integers", TrajectoryError))
+        a = np.array(checks.integers(actions, "actions must be integers", TrajectoryError))
+        r = np.array(checks.numbers(rewards, "rewards must be numbers", TrajectoryError))
+        good = a.ndim in (1, 2) and r.shape == a.shape and x.ndim == a.ndim
+        if (
+            not good
+            or x.shape[:-1] != a.shape[:-1]
+            or x.shape[-1] - a.shape[-1] not in (0, 1)
+            or a.shape[-1] == 0
+        ):
+            raise TrajectoryError(
+                "an episode of h steps has states (h,) or (h + 1,), actions (h,) and rewards (h,), "
+                "many of them one more axis first; got shapes "
+                f"{x.shape}, {a.shape} and {r.shape}"
+            )
+        self.states: Int[Array, "... i"] = x
+        self.actions: Int[Array, "... h"] = a
+        self.rewards: Float[Array, "... h"] = r
+        self.lengths: Int[Array, "..."] | None = None
+        if lengths is not None:
+            self.lengths = self._checked_lengths(lengths)
+
+    def _checked_lengths(self, lengths: ArrayLike) -> Int[Array, "..."]:
+        n, steps = self.actions.shape[:-1], self.n_steps
+        expected = f"lengths must be whole numbers from 0 to {steps}, of shape {n}"
+        array = np.array(checks.integers(lengths, expected, TrajectoryError))
+        if array.shape != n or (array.size and (array.min() < 0 or array.max() > steps)):
+            raise TrajectoryError(f"{expected}, got {lengths!r}")
+        return array
+
+    @property
+    def n_steps(self) -> int:
+        """How many steps the arrays hold."""
+        return self.actions.shape[-1]
+
+    @property
+    def single(self) -> bool:
+        """Whether this is one episode, without an axis for more."""
+        return self.actions.ndim == 1
+
+    @property
+    def returns(self) -> Float[Array, "..."]:
+        """The sum of each episode's rewards, of those steps that count."""
+        if self.lengths is None:
+            return np.asarray(self.rewards.sum(axis=-1))
+        counts = np.arange(self.n_steps) < self.lengths[..., None]
+        return np.asarray(np.where(counts, self.rewards, 0.0).sum(axis=-1))
+
+    def __repr__(self) -> str:
+        if self.single:
+            return f"Trajectory({self.n_steps} steps, return {self.returns:.4g})"
+        n = len(self.actions)
+        mean = f", mean return {np.mean(self.returns):.4g}" if n else ""
+        return f"Trajectory({n} episodes, {self.n_steps} steps{mean})"

@@ -1,0 +1,244 @@
+"""Finite-horizon tabular MDPs, one or a batch of them, and what can be computed exactly."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from mixts import checks
+from mixts.errors import MixtsError, ParameterError
+from mixts.planning.kernels import evaluate, induce
+from mixts.typing import Array, ArrayLike, Float, Int
+
+_NO_WORDS = np.zeros(0, np.uint64)
+
+
+class Plan(NamedTuple):
+    """A best policy and what it is worth."""
+
+    policy: Int[Array, "... h X"]
+    """The action in every state, at every step."""
+    values: Float[Array, "... h X"]
+    """The expected reward from every step and state to the end of the episode."""
+
+
+class MDP:
+    """M = (X, A, R, T, h, rho): a known finite-horizon MDP, or a batch of them  [paper: Sec. 5].
+
+    ``rewards`` are the mean rewards, (..., X, A); ``transitions`` (..., X, A, X) the probabilities
+    of the next state; axes before these are a batch. ``initial`` is the distribution of the first
+    state, (X,), or the one state where episodes start. Its arrays are read-only.
+    """
+
+    def __init__(
+        self,
+        rewards: ArrayLike,
+        transitions: ArrayLike,
+        horizon: int,
+        initial: ArrayLike,
+    ) -> None:
+        means = checks.numbers(rewards, "rewards must be numbers", ParameterError)
+        rows = checks.numbers(transitions, "transitions must be numbers", ParameterError)
+        if means.ndim < 2 or 0 in means.shape[-2:] or rows.shape != (*means.shape, means.shape[-2]):
+            raise ParameterError(
+                "rewards must have shape (..., X, A) and transitions (..., X, A, X), "
+                f"got {means.shape} and {rows.shape}"
+            )
+        if not np.isfinite(means).all():
+            raise ParameterError("rewards must be finite")
+        checks.distribution(rows, "transitions")
+        batch, shape = means.shape[:-2], means.shape[-2:]
+        n_pairs = math.prod(shape)
+        parts = means.reshape(*batch, n_pairs), rows.reshape(*batch, n_pairs * shape[0])
+        flat = np.concatenate(parts, axis=-1, dtype=float)
+        start = state_distribution(initial, shape[0])
+        self._set(flat, shape, checks.count(horizon, "horizon"), start)
+
+    def _set(self, flat: Array, shape: tuple[int, ...], horizon: int, initial: Array) -> None:
+        # Writable, though nobody writes: compiled loops would be compiled anew for other arrays.
+        self._flat = flat
+        self.n_states, self.n_actions = shape
+        self.horizon = horizon
+        self.initial: Float[Array, " X"] = initial
+
+    @classmethod
+    def of_parameters(
+        cls, parameters: Array, n_states: int, n_actions: int, horizon: int, initial: Array
+    ) -> Self:
+        """The MDPs of rows of numbers that are known to be right, without copying them."""
+        mdp = cls.__new__(cls)
+        mdp._set(parameters, (n_states, n_actions), horizon, initial)
+        return mdp
+
+    @classmethod
+    def stack(cls, mdps: Iterable[MDP]) -> Self:
+        """A batch of these MDPs, which have the same sizes, horizon and initial distribution."""
+        mdps = list(mdps)
+        if not mdps or not all(isinstance(mdp, MDP) for mdp in mdps):
+            raise ParameterError(f"mdps must be some MDPs, got {mdps!r}")
+        first = mdps[0]
+        for mdp in mdps:
+            same = (mdp.shape, mdp.n_states, mdp.n_actions, mdp.horizon) == (
+                first.shape, first.n_states, first.n_actions, first.horizon,
+            )  # fmt: skip
+            if not same or not np.array_equal(mdp.initial, first.initial):
+                raise ParameterError(
+                    f"MDPs of a batch share sizes, horizon and initial distribution, got {first!r} "
+                    f"and {mdp!r}"
+                )
+        rows = np.stack([mdp.parameters for mdp in mdps])
+        return cls.of_parameters(
+            rows, first.n_states, first.n_actions, first.horizon, first.initial
+        )
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The batch's axes; () for one MDP."""
+        return self._flat.shape[:-1]
+
+    @property
+    def parameters(self) -> Float[Array, "... p"]:
+        """Mean rewards, then transition probabilities, as one row of numbers for each MDP."""
+        view = self._flat[...]
+        view.flags.writeable = False
+        return view
+
+    @property
+    def rows(self) -> Float[Array, "m p"]:
+        """The parameters as compiled loops take them, one axis for the batch; not to be written."""
+        rows = self._flat.reshape(math.prod(self.shape), self._flat.shape[-1])
+        return rows if rows.flags.carray else rows.copy()
+
+    @property
+    def rewards(self) -> Float[Array, "... X A"]:
+        """R(x, a)."""
+        n_pairs = self.n_states * self.n_actions
+        part = self.parameters[..., :n_pairs]
+        return part.reshape(*self.shape, self.n_states, self.n_actions)
+
+    @property
+    def transitions(self) -> Float[Array, "... X A X"]:
+        """T(x, a, x')."""
+        n_pairs = self.n_states * self.n_actions
+        part = self.parameters[..., n_pairs:]
+        return part.reshape(*self.shape, self.n_states, self.n_actions, self.n_states)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("this is one MDP, not a batch: it has no length")
+        return len(self._flat)
+
+    def __getitem__(self, index: Any) -> Self:
+        """Some MDPs of the batch, or one of them."""
+        if not self.shape:
+            raise IndexError("this is one MDP, not a batch")
+        # An index reaches the batch's axes only, never into an MDP's numbers.
+        positions = np.arange(math.prod(self.shape)).reshape(self.shape)[index]
+        flat = self.rows[positions]
+        return self.of_parameters(flat, self.n_states, self.n_actions, self.horizon, self.initial)
+
+    def __repr__(self) -> str:
+        batch = f"{'x'.join(map(str, self.shape))} MDPs, " if self.shape else ""
+        return (
+            f"MDP({batch}{self.n_states} states, {self.n_actions} actions, horizon {self.horizon})"
+        )
+
+    # -- what is computed ---------------------------------------------------------------------
+
+    def plan(self, rng: np.random.Generator | None = None) -> Plan:
+        """The best policy and its values, by backward induction.
+
+        ``V_i(x) = max_a R(x, a) + sum_x' T(x, a, x') V_{i+1}(x')``. Of actions whose values are
+        equal to the last bit the first is taken, or with ``rng`` any with equal probability.
+        """
+        if rng is not None and not isinstance(rng, np.random.Generator):
+            raise ParameterError(f"rng must be a numpy.random.Generator or None, got {rng!r}")
+        rows = self.rows
+        policy = np.empty((len(rows), self.horizon, self.n_states), np.int64)
+        values = np.empty(policy.shape)
+        words = _NO_WORDS if rng is None else random_words(rng, len(rows))
+        induce(rows, self.n_states, self.n_actions, words, policy, values)
+        shape = (*self.shape, self.horizon, self.n_states)
+        return Plan(policy.reshape(shape), values.reshape(shape))
+
+    def best_policy(self, rng: np.random.Generator) -> Int[Array, "... h X"]:
+        """The policy of :meth:`plan`, ties at random, without its values."""
+        rows = self.rows
+        policy = np.empty((len(rows), self.horizon, self.n_states), np.int64)
+        words = random_words(rng, len(rows))
+        induce(rows, self.n_states, self.n_actions, words, policy, np.empty((0, 0, 0)))
+        return policy.reshape(*self.shape, self.horizon, self.n_states)
+
+    def evaluate(self, policy: ArrayLike) -> Float[Array, "... h X"]:
+        """The value of a policy from every step and state, exactly.
+
+        One policy (h, X) for all MDPs, one for each, or for one MDP as many as you like.
+        """
+        policies = checked_policy(policy, self.horizon, self.n_states, self.n_actions)
+        batch = policies.shape[:-2]
+        if batch and self.shape and batch != self.shape:
+            raise ParameterError(
+                f"expected one policy, or one for each of {self.shape} MDPs, got {batch}"
+            )
+        values = self.values_of(policies.reshape(math.prod(batch), *policies.shape[-2:]))
+        return values.reshape(*(batch or self.shape), self.horizon, self.n_states)
+
+    def values_of(self, policies: Int[Array, "m h X"]) -> Float[Array, "k h X"]:
+        """:meth:`evaluate` for policies that are known to be right, one axis for the batch."""
+        rows = self.rows
+        n = max(len(rows), len(policies)) if len(rows) and len(policies) else 0
+        values = np.empty((n, self.horizon, self.n_states))
+        evaluate(rows, self.n_states, self.n_actions, policies, values)
+        return values
+
+    def value(self, policy: ArrayLike) -> Any:
+        """V(pi), the expected reward of an episode from ``initial``  [paper: Sec. 5]."""
+        values = self.evaluate(policy)[..., 0, :] @ self.initial
+        return float(values) if values.ndim == 0 else values
+
+
+def checked_policy(
+    policy: ArrayLike,
+    horizon: int,
+    n_states: int,
+    n_actions: int,
+    error: type[MixtsError] = ParameterError,
+) -> Int[Array, "... h X"]:
+    """One policy or a batch of them that fits MDPs of these sizes, as an array of integers."""
+    expected = (
+        f"a policy is actions (integers from 0 to {n_actions - 1}) of shape "
+        f"(..., {horizon}, {n_states}): step, state"
+    )
+    array = checks.integers(policy, expected, error)
+    if array.shape[-2:] != (horizon, n_states):
+        raise error(f"{expected}, got shape {array.shape}")
+    if array.size and (array.min() < 0 or array.max() >= n_actions):
+        raise error(f"{expected}, got {int(array.min())} to {int(array.max())}")
+    return array
+
+
+def random_words(rng: np.random.Generator, n: int) -> Array:
+    """A random word for each of n MDPs: the bits of uniform numbers, which are mixed before use."""
+    return rng.random(n).view(np.uint64)
+
+
+def state_distribution(initial: ArrayLike, n_states: int) -> Float[Array, " X"]:
+    """The distribution of the first state: given, or all on the one state given; read-only."""
+    array = np.array(checks.numbers(initial, "initial must be numbers", ParameterError))
+    if array.ndim == 0:
+        start = checks.count(initial, "initial", least=0)
+        if start >= n_states:
+            raise ParameterError(f"initial must be a state from 0 to {n_states - 1}, got {start}")
+        array = np.zeros(n_states)
+        array[start] = 1.0
+    if array.shape != (n_states,):
+        raise ParameterError(
+            f"initial must be a state or probabilities of {n_states} states, got shape "
+            f"{array.shape}"
+        )
+    checks.distribution(array, "initial")
+    array.flags.writeable = False
+    return array
