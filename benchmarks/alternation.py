@@ -25,7 +25,6 @@ THREAD_VARIABLES = (
     "MKL_NUM_THREADS",
     "NUMBA_NUM_THREADS",
 )
-PEER_THREADS = (1, 2)
 
 
 class Side:
@@ -78,8 +77,8 @@ class Side:
 
 @dataclass(frozen=True)
 class Measurement:
-    """All chunks of one benchmark: seconds a round by window, (chunks,) for ours and by thread
-    setting for the peer, and the regret of each chunk relative to uniform play."""
+    """All chunks of one benchmark: seconds a round or an episode by label, (chunks,) for ours and
+    by thread setting for the peer, and the mean regret relative to uniform play."""
 
     benchmark: Benchmark
     versions: dict[str, dict[str, str]]
@@ -90,12 +89,12 @@ class Measurement:
 
 
 def measure(benchmark: Benchmark, ours: str, peer: str | None, n_chunks: int) -> Measurement:
-    """Chunk k is task k on every side; ``ours`` and ``peer`` are interpreters."""
+    """Chunk k is the same for every side; ``ours`` and ``peer`` are interpreters."""
     with ExitStack() as stack:
-        our_side = stack.enter_context(Side(ours, "ours", benchmark, None))
+        our_side = stack.enter_context(Side(ours, "ours", benchmark, benchmark.our_threads))
         peer_sides: dict[int, Side] = {}
         if peer is not None:
-            for n in PEER_THREADS:
+            for n in benchmark.peer_threads:
                 peer_sides[n] = stack.enter_context(Side(peer, "peer", benchmark, n))
         for side in peer_sides.values():
             check_same_problem(our_side, side)
@@ -111,17 +110,15 @@ def measure(benchmark: Benchmark, ours: str, peer: str | None, n_chunks: int) ->
     return Measurement(
         benchmark,
         versions,
-        by_window(benchmark, our_chunks),
-        {n: by_window(benchmark, chunks) for n, chunks in peer_chunks.items()},
+        by_label(benchmark, our_chunks),
+        {n: by_label(benchmark, chunks) for n, chunks in peer_chunks.items()},
         mean_regret(our_chunks),
         mean_regret([c for chunks in peer_chunks.values() for c in chunks]) if peer else None,
     )
 
 
-def by_window(benchmark: Benchmark, chunks: list[dict[str, Any]]) -> dict[str, Array]:
-    return {
-        label: np.array([c["seconds"][label] for c in chunks]) for label, _ in benchmark.windows
-    }
+def by_label(benchmark: Benchmark, chunks: list[dict[str, Any]]) -> dict[str, Array]:
+    return {label: np.array([c["seconds"][label] for c in chunks]) for label in benchmark.labels}
 
 
 def mean_regret(chunks: list[dict[str, Any]]) -> float:

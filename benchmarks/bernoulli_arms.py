@@ -7,8 +7,8 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from benchmark import WHOLE_RUN, Benchmark, Player
 from problems import N_ROUNDS, PRIOR_SEED, ArmTask, Array, task_generator
+from rounds import WHOLE_RUN, BanditBenchmark, Player
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def peer_player(seed: int) -> Player:
 
 
 BENCHMARKS = [
-    Benchmark(
+    BanditBenchmark(
         name="bernoulli-30",
         title="30 Bernoulli arms, L = 30",
         problem=PROBLEM,

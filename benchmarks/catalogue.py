@@ -6,10 +6,11 @@ import bernoulli_arms
 import gaussian_arms
 import linear_large
 import linear_small
+import river_swim
 from benchmark import Benchmark
 
 BENCHMARKS: dict[str, Benchmark] = {
     benchmark.name: benchmark
-    for module in (linear_small, bernoulli_arms, gaussian_arms, linear_large)
+    for module in (linear_small, bernoulli_arms, gaussian_arms, linear_large, river_swim)
     for benchmark in module.BENCHMARKS
 }

@@ -11,9 +11,9 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from benchmark import WHOLE_RUN, Benchmark, Player
 from linear import peer_player as linear_peer
 from problems import N_ROUNDS, PRIOR_SEED, ArmTask, Array, task_generator
+from rounds import WHOLE_RUN, BanditBenchmark, Player
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def peer_player(seed: int) -> Player:
 
 
 BENCHMARKS = [
-    Benchmark(
+    BanditBenchmark(
         name="gaussian-30",
         title="30 Gaussian arms, L = 30",
         problem=PROBLEM,

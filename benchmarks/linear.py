@@ -6,8 +6,8 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from benchmark import Benchmark, Player
 from problems import LinearProblem
+from rounds import BanditBenchmark, Player
 
 PEER = "bayesianbandits LipschitzContextualAgent, NormalRegressor, ThompsonSampling (L = 1)"
 
@@ -74,9 +74,11 @@ def peer_player(n_actions: int, variance: float, noise_std: float, seed: int) ->
     return Player(act, update)
 
 
-def linear_benchmark(name: str, title: str, problem: LinearProblem, target: float) -> Benchmark:
+def linear_benchmark(
+    name: str, title: str, problem: LinearProblem, target: float
+) -> BanditBenchmark:
     variance = problem.spread**2 + problem.width**2
-    return Benchmark(
+    return BanditBenchmark(
         name=name,
         title=title,
         problem=problem,

@@ -1,4 +1,4 @@
-"""How fast a decision is, against the peers: prints one table of ratios.
+"""How fast a decision or an episode is, against the peers: prints one table of ratios.
 
     python benchmarks/run.py --peers PEERS_PYTHON [--quick] [--only NAME] [--out FILE]
 
@@ -23,7 +23,7 @@ N_CHUNKS_QUICK = 4
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--peers", help="the Python of the peers' environment")
-    parser.add_argument("--quick", action="store_true", help="fewer tasks, rougher numbers")
+    parser.add_argument("--quick", action="store_true", help="fewer chunks, rougher numbers")
     parser.add_argument("--only", nargs="+", choices=BENCHMARKS, metavar="NAME", help="these only")
     parser.add_argument("--out", type=Path, help="write the report to this file as well")
     return parser.parse_args()

@@ -7,13 +7,15 @@ from pathlib import Path
 
 import numpy as np
 from alternation import Measurement
+from benchmark import Benchmark
+from episodes import N_EPISODES
 from problems import N_ROUNDS, Array
 
 HEADER = (
     "problem",
-    "rounds",
-    "ours, us/round",
-    "peer, us/round",
+    "timed",
+    "ours, us",
+    "peer, us",
     "ratio: median (quartiles)",
     "target",
     "met?",
@@ -24,29 +26,47 @@ def microseconds(seconds: Array) -> str:
     return f"{1e6 * float(np.median(seconds)):.1f}"
 
 
+def targets(benchmark: Benchmark) -> str:
+    """What is asked, as a cell."""
+    asked = []
+    if benchmark.target is not None:
+        asked.append(f">= {benchmark.target:g}")
+    if benchmark.target_time is not None:
+        asked.append(f"<= {1e6 * benchmark.target_time:g} us")
+    return ", ".join(asked) or "none"
+
+
+def verdict(benchmark: Benchmark, ours: Array, ratio: float) -> str:
+    """Whether the medians are what is asked."""
+    met = []
+    if benchmark.target is not None:
+        met.append(ratio >= benchmark.target)
+    if benchmark.target_time is not None:
+        met.append(float(np.median(ours)) <= benchmark.target_time)
+    return ", ".join("yes" if good else "MISSED" for good in met)
+
+
 def rows(measurement: Measurement) -> list[list[str]]:
-    """A row for each window; the peer at the thread setting with the smaller median."""
+    """A row for each label; the peer at the thread setting with the smaller median."""
     benchmark = measurement.benchmark
     table = []
-    for label, _ in benchmark.windows:
+    for label in benchmark.labels:
         ours = measurement.ours[label]
         row = [benchmark.title, label, microseconds(ours)]
-        target = "none" if benchmark.target is None else f">= {benchmark.target:g}"
         if not measurement.peer:
-            table.append([*row, "not run", "", target, ""])
+            table.append([*row, "not run", "", targets(benchmark), ""])
             continue
         threads = min(measurement.peer, key=lambda n: float(np.median(measurement.peer[n][label])))
         peer = measurement.peer[threads][label]
         low, median, high = np.quantile(peer / ours, (0.25, 0.5, 0.75))
-        met = "" if benchmark.target is None else "yes" if median >= benchmark.target else "MISSED"
         unit = "thread" if threads == 1 else "threads"
         table.append(
             [
                 *row,
                 f"{microseconds(peer)} ({threads} {unit})",
                 f"{median:.1f} ({low:.1f} to {high:.1f})",
-                target,
-                met,
+                targets(benchmark),
+                verdict(benchmark, ours, float(median)),
             ]
         )
     return table
@@ -90,30 +110,32 @@ def summary(measurements: list[Measurement]) -> str:
     if any(not m.peer for m in measurements):
         return "The peers were not run: no ratios."
     missed = [
-        f"{m.benchmark.name}, {row[1]}: {row[4]} where {row[5]} is asked"
+        f"{m.benchmark.name}, {row[1]}: {row[2]} us, {row[4]} where {row[5]} is asked"
         for m in measurements
         for row in rows(m)
-        if row[-1] == "MISSED"
+        if "MISSED" in row[-1]
     ]
     return "MISSED: " + "; ".join(missed) + "." if missed else "Every target is met."
 
 
 REPORT = """\
-A round is one decision for one task, act and update, through the public interface with its
-checks on. {n_chunks} tasks of {n_rounds} rounds, each with a fresh agent, ours and the peer's in
-turn. Times are medians over tasks; a ratio is taken within each task.
+A round is one decision for one task, act and update; an episode is sample, plan, play and update,
+for one run: both through the public interface with its checks on. {n_chunks} chunks of
+{n_rounds} rounds or {n_episodes} episodes, each with fresh agents, ours and the peer's in turn.
+Times are medians over chunks; a ratio is taken within each chunk.
 
 {ratios}
 
 {summary}
 
-Regret in the last 100 rounds, relative to uniform play, as a check that both sides learn:
+Regret in the last 100 rounds or episodes, relative to uniform play, as a check that both sides
+learn:
 
 {regret}
 
 - CPU: {cpu}
-- threads: ours at the libraries' defaults; the peer with 1 and with 2 BLAS threads, the faster
-  shown
+- threads: in rounds ours at the libraries' defaults, the peer with 1 and with 2 BLAS threads, the
+  faster shown; in episodes one core on either side
 {versions}
 """
 
@@ -126,6 +148,7 @@ def report(measurements: list[Measurement], n_chunks: int) -> str:
     return REPORT.format(
         n_chunks=n_chunks,
         n_rounds=N_ROUNDS,
+        n_episodes=N_EPISODES,
         ratios=markdown(HEADER, [row for m in measurements for row in rows(m)]),
         summary=summary(measurements),
         regret=regret_table(measurements),

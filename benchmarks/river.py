@@ -1,0 +1,90 @@
+"""RiverSwim as the paper has it, made from numpy alone: 10 states, horizon 20, Bernoulli rewards.
+
+A run's MDP is drawn from the paper's prior, whose means are its figure's tables for either
+current and whose strength is 30 pseudo-counts for each state and action.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+from problems import Array, task_generator
+
+N_STATES = 10
+HORIZON = 20
+START = 5
+STRENGTH = 30.0
+LEFT, RIGHT = 0, 1
+
+
+class Tables(NamedTuple):
+    """Mean rewards (..., X, A) and transitions (..., X, A, X)."""
+
+    rewards: Array
+    transitions: Array
+
+
+def mean_tables() -> Tables:
+    """The prior means with the current to the left, then mirrored: (2, X, A), (2, X, A, X)."""
+    rewards = np.zeros((N_STATES, 2))
+    rewards[0, LEFT], rewards[-1, RIGHT] = 0.005, 0.9
+    transitions = np.zeros((N_STATES, 2, N_STATES))
+    for state in range(N_STATES):
+        transitions[state, LEFT, max(state - 1, 0)] = 1.0
+        if 0 < state < N_STATES - 1:
+            transitions[state, RIGHT, state - 1 : state + 2] = 0.05, 0.6, 0.35
+    transitions[0, RIGHT, :2] = 0.6, 0.4
+    transitions[-1, RIGHT, -2:] = 0.4, 0.6
+    mirrored = rewards[::-1, ::-1], transitions[::-1, ::-1, ::-1]
+    return Tables(np.stack([rewards, mirrored[0]]), np.stack([transitions, mirrored[1]]))
+
+
+def drawn_tables(indices: Iterable[int]) -> Tables:
+    """The MDPs of these runs, on the first axis."""
+    drawn = [_draw(index) for index in indices]
+    return Tables(*(np.stack(parts) for parts in zip(*drawn, strict=True)))
+
+
+def _draw(index: int) -> Tables:
+    """Gamma variables, normalised: a count of exactly zero draws exactly zero."""
+    rng = task_generator(index)
+    means = mean_tables()
+    current = int(rng.integers(2))
+    ones = STRENGTH * means.rewards[current]
+    pairs = rng.standard_gamma(np.stack([ones, STRENGTH - ones], axis=-1))
+    rows = rng.standard_gamma(STRENGTH * means.transitions[current])
+    return Tables(pairs[..., 0] / pairs.sum(axis=-1), rows / rows.sum(axis=-1, keepdims=True))
+
+
+def best_value(tables: Tables) -> Array:
+    """The optimal value from the start, for any batch of MDPs."""
+    values = np.zeros(tables.rewards.shape[:-1])
+    for _ in range(HORIZON):
+        values = _look_ahead(tables, values).max(axis=-1)
+    return np.asarray(values[..., START])
+
+
+def uniform_value(tables: Tables) -> Array:
+    """The value from the start of choosing uniformly at random."""
+    values = np.zeros(tables.rewards.shape[:-1])
+    for _ in range(HORIZON):
+        values = _look_ahead(tables, values).mean(axis=-1)
+    return np.asarray(values[..., START])
+
+
+def _look_ahead(tables: Tables, values: Array) -> Array:
+    return tables.rewards + np.einsum("...xay,...y->...xa", tables.transitions, values)
+
+
+def relative_regret(tables: Tables, returns: Array) -> float:
+    """Of the mean returns (runs,) in these MDPs, uniform play being 1."""
+    best = best_value(tables)
+    return float(np.sum(best - returns) / np.sum(best - uniform_value(tables)))
+
+
+def fingerprint() -> list[float]:
+    """Sums with weights, so that no two states or actions can be exchanged unnoticed."""
+    parts = (*mean_tables(), *drawn_tables(range(2)))
+    return [float(np.sum(part * np.arange(part.size).reshape(part.shape))) for part in parts]
