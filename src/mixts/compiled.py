@@ -2,7 +2,7 @@
 
 numba checks a cached loop against its own file only, but loops here call loops of other files. So
 the cache's folder is named after the content of them all (a layer's ``kernels``, a file or a
-folder): after an upgrade, or an edit of any, nothing old is run.
+folder) and of this file: after an upgrade, or an edit of any, nothing old is run.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ _HERE = Path(__file__).parent
 
 def _digest() -> str:
     content = hashlib.sha256()
-    for source in sorted([*_HERE.glob("*/kernels.py"), *_HERE.glob("*/kernels/*.py")]):
+    sources = [*_HERE.glob("*/kernels.py"), *_HERE.glob("*/kernels/*.py"), _HERE / "compiled.py"]
+    for source in sorted(sources):
         content.update(source.read_bytes())
     return content.hexdigest()[:16]
 
@@ -44,13 +45,17 @@ _FOLDER = str(_folder())
 
 
 def compiled(**options: Any) -> Callable[[F], F]:
-    """``numba.njit`` with a cache that all loops share."""
+    """``numba.njit`` with a cache that all loops share.
+
+    A division by zero is infinite or NaN as in numpy: looking out for it would make loops with
+    divisions several times slower.
+    """
 
     def decorate(function: F) -> F:
         before = config.CACHE_DIR
         config.CACHE_DIR = _FOLDER
         try:
-            loop: F = njit(cache=True, **options)(function)
+            loop: F = njit(cache=True, error_model="numpy", **options)(function)
         finally:
             config.CACHE_DIR = before
         return loop

@@ -18,7 +18,12 @@ def test_the_folder_follows_every_file(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(compiled, "_HERE", sources)
     before = compiled._digest()
     assert compiled._digest() == before
-    for name in ("families/kernels/roots.py", "families/kernels/sleep.py", "planning/kernels.py"):
+    for name in (
+        "families/kernels/roots.py",
+        "families/kernels/sleep.py",
+        "planning/kernels.py",
+        "compiled.py",
+    ):
         path = sources / name
         path.write_text(path.read_text() + "# changed\n")
         after = compiled._digest()

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from mixts.families.tabular import TabularMDP
 
 
+_REFRESH = 4096
+"""Steps of a task after which its evidence is computed from the counts, so that the rounding of
+single steps does not pile up: 4096 of them lose about 1e-11."""
+
 TAME = 0.1
 """A gamma variable of this shape underflows with a probability of 1e-31."""
 
@@ -93,11 +97,16 @@ class TabularPosterior(Posterior):
         # A writable copy: compiled loops are compiled anew for read-only arrays.
         self._log_weights = np.array(log_weights)
         self.relative = np.zeros((len(statistics), prior.n_components))
+        self._since_refresh = np.zeros(len(statistics), np.int64)
         seen = np.flatnonzero(statistics.array("rewards").any(axis=(1, 2, 3)))
         if len(seen):
-            given: Any = (seen, *statistics.stored, *prior.loop_prior, self.relative)
-            evidence(*given)
+            self._recompute(seen)
             self._refuse_impossible(seen)
+
+    def _recompute(self, tasks: Int[Array, " m"]) -> None:
+        given: Any = (tasks, *self.statistics.stored, *self.prior.loop_prior, self.relative)
+        evidence(*given)
+        self._since_refresh[tasks] = 0
 
     def _refuse_impossible(self, tasks: Int[Array, " m"]) -> None:
         reachable = self.relative[tasks][:, self._log_weights > -np.inf] > -np.inf
@@ -119,7 +128,8 @@ class TabularPosterior(Posterior):
             self._refuse(bad, states[bad, :end], actions[bad, :n], rewards[bad, :n])
         before = self.relative[tasks]
         counts = (*self.statistics.stored, *prior.loop_prior)
-        given: Any = (tasks, *observed, *counts, self._log_weights, self.relative)
+        evidence_so_far = (self._log_weights, self.relative, self._since_refresh)
+        given: Any = (tasks, *observed, *counts, *evidence_so_far)
         episode, step = absorb(*given)
         if episode >= 0:
             self.relative[tasks] = before
@@ -131,6 +141,9 @@ class TabularPosterior(Posterior):
                 f"{rewards[episode, step]:g}{led} (episode {episode}, step {step}); prior counts "
                 "of zero rule it out. Nothing was learned from this update"
             )
+        stale = self._since_refresh[tasks] >= _REFRESH
+        if stale.any():
+            self._recompute(np.unique(tasks[stale]))
 
     def _refuse(self, episode: int, states: Array, actions: Array, rewards: Array) -> NoReturn:
         where = f"(episode {episode}, step %d)"
@@ -222,3 +235,4 @@ class TabularPosterior(Posterior):
         """Append tasks with no history."""
         self.statistics = self.statistics.extend(n)
         self.relative = np.pad(self.relative, ((0, n), (0, 0)))
+        self._since_refresh = np.pad(self._since_refresh, (0, n))

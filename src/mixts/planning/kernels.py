@@ -32,26 +32,6 @@ def _mixed(word: Any) -> Any:
 
 
 @compiled(fastmath=_SUMS)
-def _look_ahead(rewards: Array, columns: Array, after: Array, out: Array) -> None:
-    """The value of every pair, rewards + columns' after; four next states in one pass."""
-    n_states, n_pairs = columns.shape
-    for pair in range(n_pairs):
-        out[pair] = rewards[pair]
-    y = 0
-    while y + 4 <= n_states:
-        a, b, c, d = columns[y], columns[y + 1], columns[y + 2], columns[y + 3]
-        p, q, r, s = after[y], after[y + 1], after[y + 2], after[y + 3]
-        for pair in range(n_pairs):
-            out[pair] += (a[pair] * p + b[pair] * q) + (c[pair] * r + d[pair] * s)
-        y += 4
-    while y < n_states:
-        a, p = columns[y], after[y]
-        for pair in range(n_pairs):
-            out[pair] += a[pair] * p
-        y += 1
-
-
-@compiled(fastmath=_SUMS)
 def induce(
     parameters: Array, n_states: int, n_actions: int, words: Array, policy: Array, values: Array
 ) -> None:
@@ -74,12 +54,17 @@ def induce(
         word = words[m] if len(words) > 0 else np.uint64(0)
         after[:] = 0.0
         for i in range(policy.shape[1] - 1, -1, -1):
-            _look_ahead(rewards, columns, after, action_values)
+            for pair in range(n_pairs):
+                action_values[pair] = rewards[pair]
+            for y in range(n_states):
+                worth = after[y]
+                for pair in range(n_pairs):
+                    action_values[pair] += columns[y, pair] * worth
             for x in range(n_states):
-                choices = action_values[x * n_actions : (x + 1) * n_actions]
-                best, top, same = 0, choices[0], 1
+                first = x * n_actions
+                best, top, same = 0, action_values[first], 1
                 for a in range(1, n_actions):
-                    value = choices[a]
+                    value = action_values[first + a]
                     if value > top:
                         best, top, same = a, value, 1
                     elif value == top and len(words) > 0:
@@ -110,10 +95,10 @@ def evaluate(
         for i in range(len(chosen) - 1, -1, -1):
             for x in range(n_states):
                 pair = x * n_actions + chosen[i, x]
-                row = rows[pair]
-                total = 0.0
+                value = rewards[pair]
                 for y in range(n_states):
-                    total += row[y] * after[y]
-                now[x] = rewards[pair] + total
-            after[:] = now
-            values[m, i] = now
+                    value += rows[pair, y] * after[y]
+                now[x] = value
+            for x in range(n_states):
+                after[x] = now[x]
+                values[m, i, x] = now[x]

@@ -103,8 +103,9 @@ def absorb(
     tasks: Array, states: Array, actions: Array, rewards: Array, lengths: Array,
     reward_counts: Array, transition_counts: Array, reward_prior: Array, reward_total: Array,
     transition_prior: Array, transition_total: Array, log_weights: Array, relative: Array,
+    since_refresh: Array,
 ) -> tuple[int, int]:  # fmt: skip
-    """Absorb well-formed episodes: predictive probabilities, then counts.
+    """Absorb well-formed episodes: predictive probabilities, then counts; steps are counted too.
 
     Returns (-1, -1), or the episode and step after which a task has no possible component: then
     all counts are taken back, and the caller restores ``relative``.
@@ -112,6 +113,7 @@ def absorb(
     extra = states.shape[1] - actions.shape[1]
     for i in range(len(tasks)):
         t = tasks[i]
+        since_refresh[t] += lengths[i]
         last = lengths[i] - 1 + extra
         for j in range(lengths[i]):
             x, a, seen = states[i, j], actions[i, j], j < last
