@@ -1,7 +1,7 @@
 """Decision making under a mixture prior: Thompson sampling that learns its kind of task."""
 
 from mixts.agents import Agent, CorralExp4, Exp4, MixTS, Oracle
-from mixts.bounds import theorem2_bound
+from mixts.bounds import theorem1_bound, theorem2_bound
 from mixts.environments import BanditEnvironment, MDPEnvironment, RiverSwim
 from mixts.errors import (
     ActionError,
@@ -87,5 +87,6 @@ __all__ = [
     "follow_confidence_sets",
     "plot",
     "simulate",
+    "theorem1_bound",
     "theorem2_bound",
 ]

@@ -1,4 +1,4 @@
-"""Theorem 2 term by term, by other arithmetic, and the widths of the proofs."""
+"""Both theorems term by term, by other arithmetic, and the widths of the proofs."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ import mpmath
 import numpy as np
 import pytest
 
+import mixts
 from mixts.bounds import (
     feature_width,
     reward_width,
+    theorem1_bound,
+    theorem1_terms,
     theorem2_bound,
     theorem2_terms,
     transition_width,
@@ -122,6 +125,103 @@ def test_bad_arguments_are_named(change: str) -> None:
     arguments, message = BAD[change]
     with pytest.raises(ParameterError, match=message):
         theorem2_bound(**{"n": 10, **PAPER, **arguments})
+
+
+# -- theorem 1 ------------------------------------------------------------------------------------
+
+SYNTHETIC = {"d": 30, "n_components": 30, "noise_std": 0.1, "kappa": 1.0}
+"""The synthetic bandit: Sec. 6.1."""
+
+
+def linear_statement(n: int, d: int, L: int, sigma: float, kappa: float, variance: float) -> Any:
+    """Eq. 5, in fifty digits, without c_2."""
+    ratio = mpmath.mpf(kappa) ** 2 * mpmath.mpf(variance) / mpmath.mpf(sigma) ** 2
+    c1 = (1 + ratio) * mpmath.log(1 + ratio * n / d)
+    first = 6 * mpmath.mpf(sigma) * d * mpmath.sqrt(c1 * n * mpmath.log(d * n))
+    return first + 2 * mpmath.mpf(sigma) * mpmath.sqrt(L * n * mpmath.log(n))
+
+
+def linear_appendix(n: int, d: int, L: int, sigma: float, kappa: float, variance: float) -> Any:
+    """The last display of App. A."""
+    s2, k2 = mpmath.mpf(sigma) ** 2, mpmath.mpf(kappa) ** 2
+    v = mpmath.mpf(variance)
+    growth = mpmath.log(1 + n * k2 * v / (s2 * d))
+    first = 4 * d * mpmath.sqrt(s2 * (1 + k2 * v / s2) * n * mpmath.log(d * n) * growth)
+    second = 2 * mpmath.sqrt(s2 * L * n * mpmath.log(n))
+    rest = 3 * L * mpmath.sqrt(2 * k2 * v * d * mpmath.log(d * n))
+    return first + second + rest + 2 * mpmath.sqrt(k2 * v * d / (2 * mpmath.pi)) + 4 * L * kappa
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        (1, 1, 1, 1.0, 1.0, 1.0),
+        (1000, 30, 30, 0.1, 1.0, 0.0025),
+        (50, 3, 5, 2.0, 0.5, 1e-9),
+        (10**9, 100, 100, 0.5, 7.0, 1e6),
+    ],
+)
+def test_both_forms_of_theorem_1_are_the_papers(problem: tuple[Any, ...]) -> None:
+    with mpmath.workdps(50):
+        expected = float(linear_statement(*problem)), float(linear_appendix(*problem))
+    got = theorem1_bound(*problem), theorem1_bound(*problem, form="appendix")
+    assert got == pytest.approx(expected, rel=1e-14)
+    assert all(type(value) is float for value in got)
+
+
+def test_with_a_certain_prior_only_the_latent_state_is_to_be_found() -> None:
+    stated = theorem1_terms(1000, **SYNTHETIC, max_prior_variance=0)
+    assert stated.c1 == stated.learning == stated.constant == 0
+    assert stated.bound == pytest.approx(0.2 * math.sqrt(30_000 * math.log(1000)))
+    proved = theorem1_terms(1000, **SYNTHETIC, max_prior_variance=0, form="appendix")
+    assert proved.constant == 4 * 30
+
+
+def test_a_curve_of_theorem_1_is_its_points() -> None:
+    n = np.array([1, 10, 1000])
+    for form in ("statement", "appendix"):
+        curve = theorem1_terms(n, **SYNTHETIC, max_prior_variance=0.01, form=form)
+        points = [
+            theorem1_bound(int(k), **SYNTHETIC, max_prior_variance=0.01, form=form) for k in n
+        ]
+        np.testing.assert_allclose(curve.bound, points, rtol=1e-15)
+        assert all(np.shape(part) == (3,) for part in curve)
+
+
+@pytest.mark.parametrize("kind", ["full", "tied", "diag", "spherical"])
+def test_the_largest_prior_variance(kind: Any) -> None:
+    """Of whichever component and direction has it."""
+    root = np.random.default_rng(0).normal(size=(3, 3))
+    full = np.stack([np.diag([1.0, 2.0, 0.5]), root @ root.T])
+    covariance = {
+        "full": full,
+        "tied": full[1],
+        "diag": [[1.0, 2.0, 0.5], [3.0, 0.1, 0.1]],
+        "spherical": [0.5, 4.0],
+    }[kind]
+    family = mixts.LinearGaussian(np.zeros((2, 3)), covariance, 1.0, covariance_type=kind)
+    largest = max(np.linalg.norm(one, 2) for one in family.full_covariances())
+    assert family.max_prior_variance == pytest.approx(largest, rel=1e-12)
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"n": 0}, "n must be"),
+        ({"d": 2.5}, "d must be a whole number"),
+        ({"n_components": 0}, "n_components must be"),
+        ({"noise_std": 0}, "noise_std must be"),
+        ({"kappa": -1}, "kappa must be"),
+        ({"max_prior_variance": -1e-3}, "max_prior_variance must be .* at least 0, got -0.001"),
+        ({"max_prior_variance": math.nan}, "max_prior_variance must be .* got nan"),
+        ({"max_prior_variance": [1.0]}, r"max_prior_variance must be .* got \[1.0\]"),
+        ({"form": "proof"}, "form must be"),
+    ],
+)
+def test_bad_arguments_of_theorem_1_are_named(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ParameterError, match=message):
+        theorem1_bound(**{"n": 10, **SYNTHETIC, "max_prior_variance": 0.01, **change})
 
 
 # -- widths ---------------------------------------------------------------------------------------

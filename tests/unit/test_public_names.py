@@ -58,6 +58,7 @@ PUBLIC_NAMES = [
     "follow_confidence_sets",
     "plot",
     "simulate",
+    "theorem1_bound",
     "theorem2_bound",
 ]
 
@@ -109,6 +110,9 @@ SIGNATURES = {
     "RiverSwim": "(n_states=10, current=None, *, horizon=20, strength=30.0, start=None)",
     "RiverSwim.mean_mdp": "(self, current)",
     "Results.table": "(self)",
+    "theorem1_bound": (
+        "(n, d, n_components, noise_std, kappa, max_prior_variance, form='statement')"
+    ),
     "theorem2_bound": (
         "(n, n_states, n_actions, horizon, n_components, min_pseudo_count, form='statement')"
     ),

@@ -7,6 +7,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from mixts import checks
+from mixts.bounds.terms import BoundTerms
 from mixts.errors import ParameterError
 from mixts.typing import Array, ArrayLike, Float
 
@@ -23,6 +24,19 @@ def rounds(n: ArrayLike) -> Float[Array, "..."]:
         bad = n if array.ndim == 0 else array[~good][:1]
         raise ParameterError(f"{expected}, got {bad}")
     return array
+
+
+def at_least_zero(value: Any, name: str) -> float:
+    """A number that may be zero."""
+    array = checks.numbers(value, f"{name} must be a number", ParameterError)
+    if array.ndim != 0 or not 0 <= array < np.inf:
+        raise ParameterError(f"{name} must be a finite number, at least 0, got {value!r}")
+    return float(array)
+
+
+def as_given(terms: BoundTerms) -> BoundTerms:
+    """Plain numbers where n was one."""
+    return BoundTerms(*(float(part) for part in terms)) if np.ndim(terms.c1) == 0 else terms
 
 
 def form(value: Any) -> Form:

@@ -27,34 +27,15 @@ problem, not how large it is.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from mixts import checks
 from mixts.bounds import arguments
 from mixts.bounds.arguments import Form
+from mixts.bounds.terms import BoundTerms
 from mixts.typing import ArrayLike
-
-
-class Theorem2Terms(NamedTuple):
-    """The parts of the bound, each a number, or an array where n is one  [paper: Thm 2]."""
-
-    c1: Any
-    """log(1 + h n / (2 |X||A| Lambda_0,min)), the factor by which a tight prior helps: it is inside
-    ``learning``, not added."""
-    learning: Any
-    """The regret of learning the MDP if the latent state were known (Term 1)."""
-    identification: Any
-    """The regret of identifying the latent state, sqrt(L h n log n) (Term 2)."""
-    constant: float
-    """What does not grow with n: 2 |X||A| h^2 + 3 L h in the appendix; 0 for the statement, whose
-    c_2 is not specified and left out."""
-
-    @property
-    def bound(self) -> Any:
-        """The sum: learning + identification + constant."""
-        return self.learning + self.identification + self.constant
 
 
 def theorem2_bound(
@@ -87,8 +68,12 @@ def theorem2_terms(
     n_components: int,
     min_pseudo_count: float,
     form: Form = "statement",
-) -> Theorem2Terms:
-    """The terms whose sum is :func:`theorem2_bound`  [paper: Thm 2] [paper: App. B]."""
+) -> BoundTerms:
+    """The terms whose sum is :func:`theorem2_bound`  [paper: Thm 2] [paper: App. B].
+
+    ``c1`` is log(1 + h n / (2 |X||A| Lambda_0,min)), ``identification`` sqrt(L h n log n), and the
+    appendix's ``constant`` 2 |X||A| h^2 + 3 L h.
+    """
     episodes = arguments.rounds(n)
     X, A = checks.count(n_states, "n_states"), checks.count(n_actions, "n_actions")
     h, L = checks.count(horizon, "horizon"), checks.count(n_components, "n_components")
@@ -98,7 +83,5 @@ def theorem2_terms(
     c1 = np.log1p(h * episodes / (2 * X * A * least))
     learning = factor * X * h**1.5 * np.sqrt(c1 * A * episodes * np.log(4 * X * A * episodes))
     identification = np.sqrt(L * h * episodes * np.log(episodes))
-    constant = 0.0 if stated else 2.0 * X * A * h**2 + 3.0 * L * h
-    if episodes.ndim == 0:
-        return Theorem2Terms(float(c1), float(learning), float(identification), constant)
-    return Theorem2Terms(c1, learning, identification, constant)
+    constant = np.full(episodes.shape, 0.0 if stated else 2.0 * X * A * h**2 + 3.0 * L * h)
+    return arguments.as_given(BoundTerms(c1, learning, identification, constant))

@@ -127,6 +127,14 @@ class LinearGaussian(Family):
         diagonal = self.covariance if self.covariance_type == "diag" else self.covariance[:, None]
         return diagonal[..., None] * np.eye(d)
 
+    @property
+    def max_prior_variance(self) -> float:
+        """lambda_0,max: the largest eigenvalue of any component's covariance  [paper: Thm 1]."""
+        if self.covariance_type in ("full", "tied"):
+            d = self.n_features
+            return float(np.linalg.eigvalsh(self.covariance.reshape(-1, d, d)).max())
+        return float(self.covariance.max())
+
     def collapse(self, weights: Float[Array, " L"]) -> LinearGaussian:
         """One component with the mean and the full covariance of the mixture: UniTS."""
         mean = weights @ self.mean
