@@ -64,8 +64,24 @@ def test_a_figure_can_be_drawn_into_and_saved(results: mixts.Results) -> None:
         assert stream.getvalue().startswith(magic)
 
 
+def test_sets_over_eta() -> None:
+    river = mixts.RiverSwim(4, horizon=4)
+    sets = mixts.follow_confidence_sets(river.prior, river, 6, 5, seed=0, n_samples=2)
+    etas = np.array([-1.0, 0.0, 1.0])
+    figure = mixts.plot(sets, etas=etas)
+    table = sets.sweep(etas)
+    excluded, missed, proofs = lines(figure)
+    np.testing.assert_array_equal(excluded.get_ydata(), table["excluded"])
+    np.testing.assert_array_equal(missed.get_ydata(), table["missed"])
+    np.testing.assert_array_equal(missed.get_xdata(), etas)
+    assert proofs.get_xdata() == [2**0.5, 2**0.5]
+    shown = lines(mixts.plot(sets))[0].get_xdata()
+    assert shown.min() < min(0.0, sets.miss.eta)
+    assert shown.max() > 2**0.5
+
+
 def test_what_cannot_be_drawn(results: mixts.Results) -> None:
-    with pytest.raises(mixts.ParameterError, match="plot draws Results, got int"):
+    with pytest.raises(mixts.ParameterError, match="and ConfidenceSets, got int"):
         mixts.plot(3)
     with pytest.raises(mixts.ParameterError, match="no agent 'Exp4'"):
         mixts.plot(results, agents=["Exp4"])

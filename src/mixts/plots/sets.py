@@ -1,0 +1,43 @@
+"""What becomes of latent confidence sets as eta falls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mixts.plots.style import DASHES, FONT, INK, PALETTE
+from mixts.simulation.confidence import ConfidenceSets
+from mixts.simulation.confidence.sets import PROOFS_ETA
+from mixts.typing import ArrayLike
+
+_LABELS = {"excluded": "exclude a state", "missed": "miss the true one"}
+_N_POINTS = 200
+
+
+def draw_sets(ax: Any, sets: ConfidenceSets, etas: ArrayLike | None = None) -> None:
+    """The shares of runs in which any state, and the true one, is ever outside the set."""
+    table = sets.sweep(_natural_etas(sets) if etas is None else etas)
+    for i, (name, label) in enumerate(_LABELS.items()):
+        look = {"color": PALETTE[i], "linestyle": DASHES[i], "linewidth": 1.2}
+        ax.plot(table["eta"], table[name], label=label, **look)
+    ax.axvline(PROOFS_ETA, color=INK, linewidth=0.6)
+    ax.annotate(
+        "the proofs' eta", (PROOFS_ETA, 0.5), xycoords=("data", "axes fraction"), xytext=(-2, 0),
+        textcoords="offset points", va="center", ha="right", size=FONT - 1, color=INK, rotation=90,
+    )  # fmt: skip
+    ax.set_ylim(-0.02, 1.02)
+    ax.set_xlabel("eta")
+    ax.set_ylabel("share of runs")
+    ax.legend(
+        frameon=False, fontsize=FONT, labelcolor="linecolor", loc="lower left", borderpad=0,
+        bbox_to_anchor=(0.0, 1.02), ncols=2,
+    )  # fmt: skip
+
+
+def _natural_etas(sets: ConfidenceSets) -> Any:
+    """From below zero and below where the true state is first missed, to beyond the proofs' eta."""
+    known = [eta for eta in (sets.miss.eta, sets.exclusion.eta) if np.isfinite(eta)]
+    low, high = min([0.0, *known]), max([PROOFS_ETA, *known])
+    margin = 0.1 * (high - low)
+    return np.linspace(low - margin, high + margin, _N_POINTS)
