@@ -50,6 +50,7 @@ LAW_ONLY = (JOINT_LAW, IDENTITIES)
 TABULAR = "families/kernels/tabular.py"
 TABULAR_IDENTITIES = "tests/statistical/test_tabular_identities.py"
 TABULAR_ORACLES = "tests/oracles/test_tabular.py"
+IMPOSSIBLE = "tests/unit/test_impossible_episodes.py"
 
 BROKEN = (
     # The predictive density must be taken before the component is updated.
@@ -70,7 +71,7 @@ BROKEN = (
 """,
     ),
     Mutation(
-        "weights updated after the mean: linear, by its law", LINEAR,
+        "weights updated after the mean: linear, young", LINEAR,
         """\
         relative[s] -= 0.5 * (log_alpha + error * error / alpha)
         gains[s, rank] = error / alpha
@@ -80,7 +81,7 @@ BROKEN = (
         error -= (alpha - noise) * gains[s, rank]
         relative[s] -= 0.5 * (log_alpha + error * error / alpha)
 """,
-        tests=(IDENTITIES,),
+        tests=("tests/properties/test_statistics_merge.py",),
     ),
     Mutation(
         "weights updated after the counts: Bernoulli", ARMS,
@@ -181,9 +182,9 @@ BROKEN = (
         tests=(TABULAR_IDENTITIES,),
     ),
     Mutation(
-        "MDP: what is impossible is only unlikely", TABULAR,
+        "MDP: what nothing explains is not refused", TABULAR,
         "impossible = impossible or prior == 0.0", "impossible = impossible or prior < 0.0",
-        tests=(TABULAR_ORACLES,),
+        tests=(IMPOSSIBLE,),
     ),
     Mutation(
         "MDP: the state after the last step is forgotten", TABULAR,
@@ -193,7 +194,7 @@ BROKEN = (
     Mutation(
         "MDP: a refused batch leaves its first episodes behind", TABULAR,
         "for e in range(i + 1):", "for e in range(i, i + 1):",
-        tests=("tests/unit/test_tabular.py",),
+        tests=(IMPOSSIBLE,),
     ),
     Mutation(
         "MDP: ones and zeros swapped where MDPs are drawn", TABULAR,
