@@ -208,8 +208,8 @@ def test_a_component_may_be_singular_or_certain() -> None:
     linear(TWO, 0 * EYE)
     linear(TWO, np.ones((3, 3)), kind="tied")
     linear(TWO, EYE + np.triu(np.full((3, 3), 1e-12), 1))  # rounding of a symmetric matrix
-    mixts.MixturePrior(ARMS, weights=[0.0, 1.0])
-    mixts.MixturePrior(ARMS, weights=[0.5, 0.5 + 1e-10])
+    assert mixts.MixturePrior(ARMS, weights=[0.0, 1.0]).weights.tolist() == [0.0, 1.0]
+    assert mixts.MixturePrior(ARMS, weights=[0.5, 0.5 + 1e-10]).weights.sum() == 1.0
 
 
 # -- calls -----------------------------------------------------------------------------------------

@@ -159,7 +159,12 @@ def test_an_id_can_name_the_module_that_registers_it() -> None:
 
 
 def test_importing_again_registers_nothing_twice() -> None:
+    before = {name: spec for name, spec in gymnasium.registry.items() if "mixts/" in name}
     importlib.reload(importlib.import_module("mixts.bridges.gym"))
+    after = {name: spec for name, spec in gymnasium.registry.items() if "mixts/" in name}
+    assert len(before) == 4
+    assert all(after[name] is spec for name, spec in before.items())
+    assert list(after) == list(before)
 
 
 def test_without_gymnasium_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

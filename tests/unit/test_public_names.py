@@ -187,6 +187,7 @@ def test_attributes_hold() -> None:
 
 def test_the_core_needs_no_extra() -> None:
     """Installed alone, mixts imports with only its own dependencies at hand."""
-    absent = ["beartype", "jaxtyping", "matplotlib", "pyarrow", "rich"]
+    absent = ["beartype", "gymnasium", "jaxtyping", "matplotlib", "pyarrow", "rich"]
     script = f"import sys; sys.modules.update(dict.fromkeys({absent})); import mixts"
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=300)
+    done = subprocess.run([sys.executable, "-c", script], check=False, timeout=300)
+    assert done.returncode == 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import singledispatch
+from collections.abc import Callable
 from typing import Any
 
 from mixts.errors import ParameterError
@@ -11,6 +11,8 @@ from mixts.plots.sets import draw_sets
 from mixts.plots.style import new_axes
 from mixts.simulation import Results
 from mixts.simulation.confidence import ConfidenceSets
+
+_DRAWINGS: dict[type, Callable[..., None]] = {Results: draw_curves, ConfidenceSets: draw_sets}
 
 
 def plot(result: Any, ax: Any = None, **options: Any) -> Any:
@@ -26,23 +28,10 @@ def plot(result: Any, ax: Any = None, **options: Any) -> Any:
 
     ``ax`` draws into axes that exist. Needs matplotlib (extra ``plots``).
     """
-    if _draw.dispatch(type(result)) is _draw.dispatch(object):
-        raise ParameterError(f"plot draws Results and ConfidenceSets, got {type(result).__name__}")
+    draw = next((draw for kind, draw in _DRAWINGS.items() if isinstance(result, kind)), None)
+    if draw is None:
+        kinds = " and ".join(kind.__name__ for kind in _DRAWINGS)
+        raise ParameterError(f"plot draws {kinds}, got {type(result).__name__}")
     axes = new_axes() if ax is None else ax
-    _draw(result, axes, **options)
+    draw(axes, result, **options)
     return axes.figure
-
-
-@singledispatch
-def _draw(result: object, ax: Any, **options: Any) -> None:
-    raise NotImplementedError
-
-
-@_draw.register
-def _(result: Results, ax: Any, **options: Any) -> None:
-    draw_curves(ax, result, **options)
-
-
-@_draw.register
-def _(result: ConfidenceSets, ax: Any, **options: Any) -> None:
-    draw_sets(ax, result, **options)

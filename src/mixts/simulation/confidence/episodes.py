@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from mixts.bounds import reward_width, transition_width
 from mixts.families import TabularMDP, TabularStatistics, Trajectory
 from mixts.mixture import Belief, MixturePrior
-from mixts.simulation.confidence.measures import Measure, Promise
+from mixts.simulation.confidence.measures import Decided, Measure, Promise
 from mixts.typing import Array, Float, Int
 
 
@@ -27,15 +26,8 @@ class EpisodeMeasure(Measure):
         self._family, self._n_rounds, self._n_samples = prior.family, n_rounds, n_samples
         self.radius_factor = math.sqrt(prior.family.horizon * math.log(n_rounds))
 
-    def __call__(
-        self,
-        rng: np.random.Generator,
-        belief: Belief,
-        latent: Int[Array, " n"],
-        chosen: Any,
-        feedback: tuple[Any, ...],
-    ) -> Promise:
-        (trajectory,) = feedback
+    def __call__(self, decided: Decided) -> Promise:
+        rng, belief, latent, chosen, (trajectory,) = decided
         value, error = self.mean_value(rng, belief, latent, chosen)
         return Promise(value - trajectory.returns, self._width(belief, latent, trajectory), error)
 

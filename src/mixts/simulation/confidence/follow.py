@@ -15,6 +15,7 @@ from mixts.mixture import MixturePrior
 from mixts.simulation.confidence.episodes import EpisodeMeasure
 from mixts.simulation.confidence.measures import (
     BernoulliMeasure,
+    Decided,
     GaussianMeasure,
     LinearMeasure,
     Measure,
@@ -47,7 +48,8 @@ class Follower:
         agent, t = self._agent, self._round
         latent = agent.last_latent
         self.sampled[t] = latent
-        self.promises[t] = self._measure(self._rng, agent.belief, latent, self._chosen, feedback)
+        decided = Decided(self._rng, agent.belief, latent, self._chosen, feedback)
+        self.promises[t] = self._measure(decided)
         self._round += 1
         agent.update(*feedback)
 

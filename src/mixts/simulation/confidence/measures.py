@@ -24,6 +24,18 @@ class Promise(NamedTuple):
     """The standard error of the promised mean; 0 where it is exact."""
 
 
+class Decided(NamedTuple):
+    """A round of all runs after its outcomes are known, and before they are learned."""
+
+    rng: np.random.Generator
+    """For what a measure samples; the agents have their own."""
+    belief: Belief
+    latent: Int[Array, " n"]
+    """S_t, the latent states that were sampled."""
+    chosen: Any
+    feedback: tuple[Any, ...]
+
+
 class Measure(ABC):
     """Reads the belief before a round's update, and changes nothing."""
 
@@ -31,15 +43,8 @@ class Measure(ABC):
     """r of the radius r sqrt(N_t(s))."""
 
     @abstractmethod
-    def __call__(
-        self,
-        rng: np.random.Generator,
-        belief: Belief,
-        latent: Int[Array, " n"],
-        chosen: Any,
-        feedback: tuple[Any, ...],
-    ) -> Promise:
-        """What ``latent`` promised for what was chosen, and what came instead."""
+    def __call__(self, decided: Decided) -> Promise:
+        """What the sampled states promised for what was chosen, and what came instead."""
 
 
 class LinearMeasure(Measure):
@@ -56,16 +61,9 @@ class LinearMeasure(Measure):
         self._prior = prior
         self._given: dict[int, MixturePrior] = {}
 
-    def __call__(
-        self,
-        rng: np.random.Generator,
-        belief: Belief,
-        latent: Int[Array, " n"],
-        chosen: Any,
-        feedback: tuple[Any, ...],
-    ) -> Promise:
-        features, rewards = feedback
-        statistics = belief.statistics
+    def __call__(self, decided: Decided) -> Promise:
+        latent, (features, rewards) = decided.latent, decided.feedback
+        statistics = decided.belief.statistics
         mean, variance = np.empty(len(latent)), np.empty(len(latent))
         # Only the sampled component, whose posterior is that of a prior of it alone.
         for s in np.unique(latent).tolist():
@@ -91,17 +89,10 @@ class ArmMeasure(Measure):
         assert isinstance(prior.family, ArmFamily)
         self._family, self._n_rounds = prior.family, n_rounds
 
-    def __call__(
-        self,
-        rng: np.random.Generator,
-        belief: Belief,
-        latent: Int[Array, " n"],
-        chosen: Any,
-        feedback: tuple[Any, ...],
-    ) -> Promise:
-        arms, rewards = feedback
+    def __call__(self, decided: Decided) -> Promise:
+        latent, (arms, rewards) = decided.latent, decided.feedback
         rows = np.arange(len(latent))
-        marginal = self._family.marginals(belief.statistics, rows, latent)
+        marginal = self._family.marginals(decided.belief.statistics, rows, latent)
         mean = marginal.mean()[rows, arms]
         width = self._width(marginal.parameters[:, rows, arms])
         return Promise(mean - rewards, width, np.zeros(len(latent)))
