@@ -55,6 +55,15 @@ class ArmStatistics(Statistics):
         return type(self)(single=self.single, **widened)
 
 
+def by_arm(parameters: Float[Array, "L K"]) -> Float[Array, "K L"]:
+    """As the loops read them, the components of an arm side by side.
+
+    Always a copy: one component's transpose would be the read-only original, for which loops would
+    be compiled once more.
+    """
+    return np.array(parameters.T, order="C")
+
+
 class ArmFamily(Family):
     """Independent arms given the component; parameters are the arms' mean rewards."""
 

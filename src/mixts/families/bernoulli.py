@@ -10,7 +10,7 @@ from scipy import special
 
 from mixts import checks
 from mixts.errors import ParameterError, StatisticsError
-from mixts.families.arms import ArmFamily, ArmStatistics
+from mixts.families.arms import ArmFamily, ArmStatistics, by_arm
 from mixts.families.kernels.arms import (
     evidence_bernoulli,
     gather_bernoulli,
@@ -119,7 +119,7 @@ class BernoulliArms(ArmFamily):
         checks.positive(self.alpha, "alpha")
         checks.positive(self.beta, "beta")
         self._tame = bool(min(self.alpha.min(), self.beta.min()) >= _TAME)
-        self._loop = (np.ascontiguousarray(self.alpha.T), np.ascontiguousarray(self.beta.T))
+        self._loop = (by_arm(self.alpha), by_arm(self.beta))
 
     @classmethod
     def uniform(cls, n_arms: int) -> Self:

@@ -10,7 +10,7 @@ from scipy import special
 
 from mixts import checks
 from mixts.errors import StatisticsError
-from mixts.families.arms import ArmFamily, ArmStatistics
+from mixts.families.arms import ArmFamily, ArmStatistics, by_arm
 from mixts.families.kernels.arms import (
     evidence_gaussian,
     gather_gaussian,
@@ -120,11 +120,7 @@ class GaussianArms(ArmFamily):
         checks.same_shape(self.mean, self.variance, "mean and variance")
         checks.positive(self.variance, "variance", zero=True)
         self.noise_std = checks.positive_number(noise_std, "noise_std")
-        self._loop = (
-            np.ascontiguousarray(self.mean.T),
-            np.ascontiguousarray(self.variance.T),
-            self.noise_std**2,
-        )
+        self._loop = (by_arm(self.mean), by_arm(self.variance), self.noise_std**2)
 
     @property
     def dimensions(self) -> tuple[int, int]:

@@ -225,25 +225,23 @@ class LinearPosterior(Posterior):
             self._look_at(tasks)
 
     def _look_at(self, tasks: Int[Array, " m"]) -> None:
-        for task in np.unique(tasks):
-            self._look_at_one(int(task))
-
-    def _look_at_one(self, task: int) -> None:
-        """Wake the sleepers of a task that may matter again; wipe out rounding when it is time."""
-        count = int(self._count[task])
-        one = np.array([task])
-        if count >= self._refresh[task]:
-            self._refresh[task] = count + _REFRESH
-            if self._pool.slots[task] >= 0:
-                self._rebuild(one)
-        pool, waking = self._pool, np.zeros(self._asleep.shape[1], bool)
+        """Wake the sleepers that may matter again; wipe out rounding where it is time."""
+        distinct = np.unique(tasks)
+        due = distinct[self._count[distinct] >= self._refresh[distinct]]
+        if len(due):
+            self._refresh[due] = self._count[due] + _REFRESH
+            resident = due[self._pool.slots[due] >= 0]
+            if len(resident):
+                self._rebuild(resident)
+        pool, waking = self._pool, np.zeros((len(distinct), self._asleep.shape[1]), bool)
         if sleep_kernels.look(
-            task, self._log_weights, self._limits, self.prior.noise_std, *self._shape,
+            distinct, self._log_weights, self._limits, self.prior.noise_std, *self._shape,
             self._count, self._factor, self.relative, self._asleep,
             self._ceiling, self._highest, self._asleep_since,
-            pool.slots[task], pool.rank, pool.store, pool.shrink, pool.misfit, pool.drift, waking,
+            pool.slots, pool.rank, pool.store, pool.shrink, pool.misfit, pool.drift, waking,
         ):  # fmt: skip
-            self._wake(task, waking)
+            for row in np.flatnonzero(waking.any(axis=1)):
+                self._wake(int(distinct[row]), waking[row])
 
     def _wake(self, task: int, waking: Bool[Array, " G"]) -> None:
         self._asleep[task, waking] = False

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 
 from mixts import checks
 from mixts.errors import StatisticsError
-from mixts.families.arms import ArmFamily, ArmStatistics
+from mixts.families.arms import ArmFamily, ArmStatistics, by_arm
 from mixts.families.kernels.arms import evidence_poisson, gather_poisson, observe_poisson
 from mixts.families.quadrature import Marginal
 from mixts.families.statistics import Statistics
@@ -110,7 +110,7 @@ class PoissonArms(ArmFamily):
         checks.same_shape(self.shape, self.rate, "shape and rate")
         checks.positive(self.shape, "shape")
         checks.positive(self.rate, "rate")
-        self._loop = (np.ascontiguousarray(self.shape.T), np.ascontiguousarray(self.rate.T))
+        self._loop = (by_arm(self.shape), by_arm(self.rate))
 
     @property
     def dimensions(self) -> tuple[int, int]:
@@ -141,4 +141,6 @@ class PoissonArms(ArmFamily):
 
     def outcomes(self, rng: np.random.Generator, means: Float[Array, " n"]) -> Float[Array, " n"]:
         # By inversion: one uniform a reward whatever the mean, so every agent has the same luck.
+        from scipy import stats  # takes as long to import as all else
+
         return np.asarray(stats.poisson.ppf(rng.random(means.shape), means), dtype=float)

@@ -130,7 +130,7 @@ def _loss(
 
 
 @compiled()
-def look(
+def _look_at_one(
     task: int, log_weights: Array, limits: Array, noise_std: float,
     prior_mean: Array, roots: Array, starts: Array, members: Array,
     count: Array, factor: Array, relative: Array, asleep: Array,
@@ -138,7 +138,7 @@ def look(
     slot: int, rank: Array, store: Array, shrink: Array, misfit: Array, drift: Array,
     waking: Array,
 ) -> bool:  # fmt: skip
-    """Look at the sleepers whose bound has risen; ``waking`` (G,) says who must wake.
+    """Look at the sleepers of one task whose bound has risen; ``waking`` (G,): who must wake.
 
     First a better bound, from what they have lost since; then, if need be, their evidence.
     """
@@ -185,4 +185,25 @@ def look(
     for g in range(len(starts) - 1):
         if asleep[task, g] and not waking[g]:
             highest[task] = max(highest[task], ceiling[task, g])
+    return any_wakes
+
+
+@compiled()
+def look(
+    tasks: Array, log_weights: Array, limits: Array, noise_std: float,
+    prior_mean: Array, roots: Array, starts: Array, members: Array,
+    count: Array, factor: Array, relative: Array, asleep: Array,
+    ceiling: Array, highest: Array, asleep_since: Array,
+    slots: Array, rank: Array, store: Array, shrink: Array, misfit: Array, drift: Array,
+    waking: Array,
+) -> bool:  # fmt: skip
+    """Look at the sleepers of distinct tasks; ``waking`` (m, G), and whether anybody wakes."""
+    any_wakes = False
+    for i in range(len(tasks)):
+        t = tasks[i]
+        any_wakes |= _look_at_one(
+            t, log_weights, limits, noise_std, prior_mean, roots, starts, members,
+            count, factor, relative, asleep, ceiling, highest, asleep_since,
+            slots[t], rank, store, shrink, misfit, drift, waking[i],
+        )  # fmt: skip
     return any_wakes
