@@ -1,0 +1,15 @@
+"""One page for the reader: result objects set as a document, nothing computed."""
+
+from mixts.report.document import Claim, Figure, Report, Section, Table, Verdict
+from mixts.report.page import render, write_report
+
+__all__ = [
+    "Claim",
+    "Figure",
+    "Report",
+    "Section",
+    "Table",
+    "Verdict",
+    "render",
+    "write_report",
+]

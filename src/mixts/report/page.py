@@ -1,0 +1,113 @@
+"""The page: a report set in HTML that needs nothing beside itself, neither script nor network."""
+
+from __future__ import annotations
+
+import os
+from base64 import b64encode
+from collections.abc import Callable
+from importlib import resources
+from typing import Any
+from urllib.parse import quote
+
+from mixts.errors import MissingExtraError, ParameterError
+from mixts.report import text
+from mixts.report.document import ANCHORS, VERDICTS, Figure, Report, Table, Verdict
+from mixts.report.svg import svg_size
+from mixts.storage import replacing
+
+_SCALE = 1.6
+"""On a screen a figure is larger than in print: 8 pt become 17 pixels, the size of the text."""
+_WIDE = 480.0
+"""A figure wider than this, in CSS pixels at its own size, has a row for itself: 5 inches."""
+
+_VERDICT_NAMES: dict[Verdict, str] = {
+    "holds": "holds",
+    "direction only": "direction",
+    "does not hold": "fails",
+}
+"""As names of classes and icons."""
+
+
+def write_report(report: Report, path: str | os.PathLike[str]) -> None:
+    """Write the page atomically: the file is either the old one or the whole new one."""
+    content = render(report).encode()
+    with replacing(path) as part:
+        part.write_bytes(content)
+
+
+def render(report: Report) -> str:
+    """The page as text. A link to an anchor that the page does not have is an error."""
+    template = _environment(report).get_template("report.html")
+    return str(template.render(report=report))
+
+
+def _environment(report: Report) -> Any:
+    try:
+        from jinja2 import Environment, FunctionLoader, StrictUndefined
+        from markupsafe import Markup
+    except ImportError as error:
+        raise MissingExtraError("a report needs jinja2: pip install 'mixts[paper]'") from error
+    environment = Environment(
+        loader=FunctionLoader(_template),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    check = _anchor_check(report)
+    environment.filters.update(
+        inline=lambda words: Markup(text.inline_html(words, check)),
+        code=lambda words: Markup(text.code_html(words)),
+        command=lambda line: Markup(text.command_html(line)),
+        plain=text.plain,
+        duration=text.duration,
+        moment=text.moment,
+        image=image,
+        link=lambda file: quote(file),
+        last_name=lambda file: file.rpartition("/")[2],
+        numeric=numeric_columns,
+    )
+    environment.globals.update(verdict_names=_VERDICT_NAMES, verdicts=VERDICTS)
+    return environment
+
+
+def _template(name: str) -> str:
+    folder = resources.files("mixts.report") / "templates"
+    return (folder / name).read_text(encoding="utf-8")
+
+
+def _anchor_check(report: Report) -> Callable[[str], None]:
+    known = {*ANCHORS, *(section.id for section in report.sections)}
+    if not report.claims:
+        known.remove("claims")
+
+    def check(anchor: str) -> None:
+        if anchor not in known:
+            raise ParameterError(
+                f"a link leads to #{anchor}, which the report does not have; it has {sorted(known)}"
+            )
+
+    return check
+
+
+def image(figure: Figure) -> dict[str, Any]:
+    """The attributes of a figure's image, and whether it has a row for itself."""
+    width, height = svg_size(figure.svg)
+    return {
+        "source": "data:image/svg+xml;base64," + b64encode(figure.svg).decode(),
+        "width": round(width * _SCALE),
+        "height": round(height * _SCALE),
+        "wide": width > _WIDE,
+    }
+
+
+def numeric_columns(table: Table) -> tuple[bool, ...]:
+    """Which columns are set as numbers: as the table says, or those that are nothing else."""
+    if table.numeric is not None:
+        return table.numeric
+    columns = list(zip(*table.rows, strict=True)) or [()] * len(table.columns)
+    return tuple(
+        any(map(text.is_number, cells))
+        and all(text.is_number(cell) or text.is_nothing(cell) for cell in cells)
+        for cells in columns
+    )

@@ -1,0 +1,30 @@
+"""What tests need of the system: skipped without it, unless the environment says it must be there.
+
+``MIXTS_REQUIRE=postgres,chromium`` turns the skips of these into failures, so that a test cannot
+stop running in CI unnoticed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+import pytest
+
+VARIABLE = "MIXTS_REQUIRE"
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+def require(name: str, found: bool, reason: str) -> None:
+    """Go on if it was found; otherwise skip, or fail where ``MIXTS_REQUIRE`` names it."""
+    if found:
+        return
+    names = [entry.strip() for entry in os.environ.get(VARIABLE, "").split(",")]
+    if name in names:
+        pytest.fail(f"{reason}, and {VARIABLE} says that {name} must be there", pytrace=False)
+    pytest.skip(reason)
+
+
+def find_chromium() -> str | None:
+    """The path of a Chromium or Chrome, or None."""
+    return next((path for path in map(shutil.which, BROWSERS) if path), None)
