@@ -2,9 +2,15 @@
 
 from mixts.agents import Agent, CorralExp4, Exp4, MixTS, Oracle
 from mixts.bounds import theorem1_bound, theorem2_bound
-from mixts.environments import BanditEnvironment, MDPEnvironment, RiverSwim
+from mixts.environments import (
+    BanditEnvironment,
+    ClassificationBandit,
+    MDPEnvironment,
+    RiverSwim,
+)
 from mixts.errors import (
     ActionError,
+    ClusterError,
     CovarianceError,
     FeedbackError,
     FormatError,
@@ -13,6 +19,7 @@ from mixts.errors import (
     MixtsError,
     ObservationError,
     OutcomeError,
+    OutputError,
     ParameterError,
     StatisticsError,
     TaskError,
@@ -39,6 +46,9 @@ from mixts.planning import MDP, Plan
 from mixts.plots import plot
 from mixts.simulation import Results, simulate
 from mixts.simulation.confidence import ConfidenceSets, follow_confidence_sets
+from mixts.simulation.decomposition import Decomposition, decompose_regret
+from mixts.simulation.identification import Identification, identify
+from mixts.simulation.sweep import Sweep
 
 __version__ = "0.1.0"
 
@@ -50,15 +60,19 @@ __all__ = [
     "Belief",
     "BernoulliArms",
     "BernoulliStatistics",
+    "ClassificationBandit",
+    "ClusterError",
     "ConfidenceSets",
     "CorralExp4",
     "CovarianceError",
+    "Decomposition",
     "Exp4",
     "Family",
     "FeedbackError",
     "FormatError",
     "GaussianArms",
     "GaussianStatistics",
+    "Identification",
     "LinearGaussian",
     "LinearStatistics",
     "MDPEnvironment",
@@ -70,6 +84,7 @@ __all__ = [
     "ObservationError",
     "Oracle",
     "OutcomeError",
+    "OutputError",
     "ParameterError",
     "Plan",
     "PoissonArms",
@@ -78,13 +93,16 @@ __all__ = [
     "RiverSwim",
     "Statistics",
     "StatisticsError",
+    "Sweep",
     "TabularMDP",
     "TabularStatistics",
     "TaskError",
     "Trajectory",
     "TrajectoryError",
     "WeightsError",
+    "decompose_regret",
     "follow_confidence_sets",
+    "identify",
     "plot",
     "simulate",
     "theorem1_bound",

@@ -15,6 +15,8 @@
     +-- TaskError (IndexError)           a task that does not exist
     +-- StatisticsError (ValueError)     statistics that do not fit together, or not this prior
     +-- FormatError (ValueError)         a file that is not ours, damaged, or from a newer version
+    +-- OutputError                      an output folder is not ours, damaged, or of other settings
+    +-- ClusterError                     a cluster cannot be used, or died with the work
     +-- MissingExtraError (ImportError)  an optional dependency is not installed
 
 Every message says what was expected, what came, and what to do. A refused call changes nothing.
@@ -73,6 +75,14 @@ class StatisticsError(MixtsError, ValueError):
 
 class FormatError(MixtsError, ValueError):
     """A file that is not ours, is damaged, or comes from a newer version."""
+
+
+class OutputError(MixtsError):
+    """An output folder that is not ours, is damaged, or was made with other settings."""
+
+
+class ClusterError(MixtsError):
+    """A cluster that cannot be used, or that died with the work."""
 
 
 class MissingExtraError(MixtsError, ImportError):

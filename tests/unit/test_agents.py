@@ -193,6 +193,25 @@ def test_weights_follow_importance_weighted_rewards(eta: float | None) -> None:
         np.testing.assert_allclose(agent.weights, np.exp(logs) / np.exp(logs).sum(), rtol=1e-12)
 
 
+def test_losses_are_what_an_action_fails_to_earn() -> None:
+    """exp(-eta (1 - y) / p) for the experts who voted for what was taken."""
+    agent = mixts.Exp4(EXPERTS, gamma=0.0, eta=0.4, seed=0, estimates="losses")
+    votes, logs = np.array([0, 1, 1]), np.zeros(3)
+    for reward in (1.0, 0.5, 0.0, 0.25):
+        weights = np.exp(logs) / np.exp(logs).sum()
+        p = np.bincount(votes, weights, minlength=3)
+        chosen, logged, _ = agent.act_with_probabilities()
+        np.testing.assert_allclose(logged, p, rtol=1e-12)
+        agent.update(chosen, reward)
+        logs -= (votes == chosen) * 0.4 * (1 - reward) / p[chosen]
+        np.testing.assert_allclose(agent.weights, np.exp(logs) / np.exp(logs).sum(), rtol=1e-12)
+
+
+def test_unknown_estimates_are_refused(unchecked: None) -> None:
+    with pytest.raises(mixts.ParameterError, match="'rewards' or 'losses', got 'regrets'"):
+        mixts.Exp4(EXPERTS, gamma=0.1, estimates="regrets")
+
+
 def test_a_floor_is_part_of_the_propensity() -> None:
     """What divides the reward is the probability with which the action was really taken."""
     agent = mixts.Exp4(EXPERTS, gamma=0.3, seed=0)

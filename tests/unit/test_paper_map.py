@@ -69,7 +69,8 @@ def source_tags(package: Path) -> set[tuple[str, str]]:
             places = TAG.findall(docstring)
             n_tags += len(places)
             found |= {(place, name) for place in places}
-        if n_tags != text.count("[paper"):
+        # What is in brackets and nothing else is the extra's name, mixts[paper].
+        if n_tags != text.count("[paper") - text.count("[paper]"):
             raise ValueError(f"{path}: a paper tag is malformed, or stands outside a docstring")
     return found
 

@@ -10,7 +10,13 @@ import numpy as np
 import pytest
 
 import mixts
-from mixts.plots.style import PALETTE, spread
+from mixts.plots.curves import draw_curves
+from mixts.plots.identification import draw_actions, draw_beliefs, draw_weights
+from mixts.plots.lines import draw_lines
+from mixts.plots.style import LOOKS, new_axes
+from mixts.plots.sweep import tick_values
+from mixts.simulation.identification import Identification, identify
+from mixts.simulation.sweep import Sweep
 
 
 @pytest.fixture(scope="module")
@@ -19,6 +25,20 @@ def results() -> mixts.Results:
     agents = {"MixTS": prior, "TS": mixts.MixturePrior(mixts.BernoulliArms.uniform(2))}
     environment = mixts.BanditEnvironment(prior)
     return mixts.simulate(agents, environment, n_rounds=30, n_runs=8, seed=0, executor=1)
+
+
+@pytest.fixture(scope="module")
+def sweep() -> Sweep:
+    rng = np.random.default_rng(0)
+    totals = {name: rng.exponential(size=(3, 20)) for name in ("MixTS", "UniTS")}
+    return Sweep("prior width", np.array([0.1, 0.2, 0.5]), totals)
+
+
+@pytest.fixture(scope="module")
+def identification() -> Identification:
+    family = mixts.GaussianArms(0.1 + 0.8 * np.eye(5), np.full((5, 5), 0.01), 0.1)
+    prior = mixts.MixturePrior(family)
+    return identify(prior, mixts.BanditEnvironment(prior), 40, seed=0)
 
 
 def lines(figure: Any) -> list[Any]:
@@ -42,10 +62,22 @@ def test_curves_are_the_results(results: mixts.Results, quantity: Any) -> None:
     assert labels(figure) == results.agents
 
 
-def test_an_agent_keeps_its_colour(results: mixts.Results) -> None:
+def test_some_agents_only(results: mixts.Results) -> None:
     figure = mixts.plot(results, agents=["TS"])
-    assert [line.get_color() for line in lines(figure)] == [PALETTE[1]]
+    assert [line.get_color() for line in lines(figure)] == [LOOKS["TS"].color]
     assert labels(figure) == ["TS"]
+
+
+def test_scales(results: mixts.Results) -> None:
+    ax = mixts.plot(results, log=True, log_x=True).axes[0]
+    assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
+    assert ax.get_xlim() == (1, 30)
+    assert mixts.plot(results).axes[0].get_ylim()[0] == 0
+    # One round is drawn as well.
+    once = mixts.Results(
+        {"x": np.ones((2, 1))}, {"x": np.ones((2, 1))}, np.zeros(2, np.int64), results.settings
+    )
+    draw_curves(new_axes(), once, log_x=True)
 
 
 def test_a_figure_can_be_drawn_into_and_saved(results: mixts.Results) -> None:
@@ -64,6 +96,114 @@ def test_a_figure_can_be_drawn_into_and_saved(results: mixts.Results) -> None:
         assert stream.getvalue().startswith(magic)
 
 
+def test_sweeps_with_medians_and_bounds(sweep: Sweep) -> None:
+    bound = np.array([1.0, 2.0, 3.0])
+    figure = mixts.plot(sweep, bounds={"Theorem 1 / 30": bound})
+    means, medians = lines(figure)[:2], lines(figure)[2:4]
+    for i, name in enumerate(sweep.agents):
+        mean, error = sweep.regret(name)
+        np.testing.assert_array_equal(means[i].get_ydata(), mean)
+        np.testing.assert_array_equal(medians[i].get_ydata(), sweep.median(name))
+        assert medians[i].get_markerfacecolor() == "white"
+        assert means[i].get_color() == medians[i].get_color() == LOOKS[name].color
+        np.testing.assert_array_equal(means[i].get_xdata(), sweep.values)
+        band = figure.axes[0].collections[i].get_paths()[0].vertices
+        assert band[:, 1].max() == (mean + error).max()
+    np.testing.assert_array_equal(lines(figure)[4].get_ydata(), bound)
+    assert labels(figure) == ["MixTS", "median", "UniTS", "Theorem 1 /\N{NO-BREAK SPACE}30"]
+    ax = figure.axes[0]
+    assert [text.get_text() for text in ax.get_xticklabels()] == ["0.1", "0.2", "0.5"]
+    assert ax.get_xlabel() == "prior width"
+    assert ax.get_ylim()[0] == 0
+
+
+def test_options_of_sweeps(sweep: Sweep) -> None:
+    figure = mixts.plot(
+        sweep, agents=["UniTS"], medians=False, log_x=True, log_y=True, bottom=0.1,
+        title="regret", parameter="$\\sigma_0$",
+    )  # fmt: skip
+    ax = figure.axes[0]
+    assert len(ax.lines) == 1
+    assert labels(figure) == ["UniTS"]
+    assert (ax.get_xscale(), ax.get_yscale(), ax.get_ylim()[0]) == ("log", "log", 0.1)
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("$\\sigma_0$", "regret")
+    low, high = ax.get_xlim()
+    assert low < 0.1 < 0.5 < high
+    # A single value, and a single run, can be drawn.
+    mixts.plot(Sweep("w", np.zeros(1), {"x": np.ones((1, 1))}))
+
+
+def test_ticks_are_the_roundest_values_that_fit() -> None:
+    widths = np.array([0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5])
+    assert tick_values(widths, False, 1000.0) == widths.tolist()
+    assert tick_values(widths, False, 110.0) == [0.01, 0.1, 0.2, 0.3, 0.4, 0.5]
+    assert tick_values(widths, True, 110.0) == [0.01, 0.05, 0.1, 0.2, 0.5]
+    assert tick_values(widths, False, 1.0) == [0.5]
+    assert tick_values(np.array([3.0]), False, 100.0) == [3.0]
+
+
+def test_weights_and_actions_over_time(identification: Identification) -> None:
+    ax = new_axes()
+    draw_weights(ax, identification)
+    *others, true = ax.lines
+    weights = identification.weights
+    np.testing.assert_array_equal(true.get_ydata(), weights[:, identification.latent])
+    np.testing.assert_array_equal(true.get_xdata(), np.arange(41))
+    assert len(others) == 4
+    assert [text.get_text() for text in ax.texts] == [
+        f"state {identification.latent} (true)",
+        "4 others",
+    ]
+    ax = new_axes()
+    draw_actions(ax, identification, log=False)
+    another, same = (np.asarray(one.get_offsets()) for one in ax.collections)
+    right = identification.sampled == identification.latent
+    rounds = np.arange(1, 41)
+    np.testing.assert_array_equal(same[:, 0], rounds[right])
+    np.testing.assert_array_equal(same[:, 1], identification.actions[right])
+    np.testing.assert_array_equal(another[:, 0], rounds[~right])
+    assert ax.lines[0].get_ydata() == [np.argmax(identification.truth)] * 2
+
+
+def test_beliefs_at_a_moment(identification: Identification) -> None:
+    ax = new_axes()
+    draw_beliefs(ax, identification, 7)
+    truth, bars = (np.array(one.get_segments()) for one in ax.collections)
+    mean, deviation = identification.means[7], identification.deviations[7]
+    np.testing.assert_array_equal(ax.lines[0].get_ydata(), mean)
+    np.testing.assert_array_equal(bars[:, :, 1], np.stack([mean - deviation, mean + deviation], 1))
+    np.testing.assert_array_equal(truth[:, 0, 1], identification.truth)
+    assert ax.get_title(loc="left") == "after 7 rounds"
+    with pytest.raises(mixts.ParameterError, match="at most 40 rounds, got 41"):
+        draw_beliefs(new_axes(), identification, 41)
+
+
+def test_the_figure_of_an_identification(identification: Identification) -> None:
+    figure = mixts.plot(identification)
+    strips = figure.axes[2:]
+    known = identification.identified()
+    assert [ax.get_title(loc="left") for ax in strips] == [
+        "prior", f"after {known} rounds", "after 40 rounds"
+    ]  # fmt: skip
+    low, high = strips[0].get_ylim()
+    everything = identification.means + identification.deviations
+    assert high > max(everything[[0, known, 40]].max(), identification.truth.max())
+    assert all(ax.get_ylim() == (low, high) for ax in strips)
+    assert len(mixts.plot(identification, moments=[0, 1, 5, 40], log=False).axes) == 6
+    with pytest.raises(mixts.ParameterError, match="several panels: leave ax out"):
+        mixts.plot(identification, new_axes())
+
+
+def test_named_lines() -> None:
+    ax, x = new_axes(), np.array([1.0, 10.0, 100.0])
+    draw_lines(ax, x, {"ours": x, "earlier": x**1.5}, "rounds", "bound", log=True)
+    np.testing.assert_array_equal(ax.lines[0].get_ydata(), x)
+    np.testing.assert_array_equal(ax.lines[1].get_ydata(), x**1.5)
+    assert [text.get_text() for text in ax.texts] == ["ours", "earlier"]
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("rounds", "bound")
+    assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
+
+
 def test_sets_over_eta() -> None:
     river = mixts.RiverSwim(4, horizon=4)
     sets = mixts.follow_confidence_sets(river.prior, river, 6, 5, seed=0, n_samples=2)
@@ -80,16 +220,24 @@ def test_sets_over_eta() -> None:
     assert shown.max() > 2**0.5
 
 
-def test_what_cannot_be_drawn(results: mixts.Results) -> None:
-    with pytest.raises(mixts.ParameterError, match="and ConfidenceSets, got int"):
+def test_what_cannot_be_drawn(results: mixts.Results, sweep: Sweep) -> None:
+    kinds = "plot draws Results, Sweep, .* and Identification, got int"
+    with pytest.raises(mixts.ParameterError, match=kinds):
         mixts.plot(3)
-    with pytest.raises(mixts.ParameterError, match="no agent 'Exp4'"):
-        mixts.plot(results, agents=["Exp4"])
-    with pytest.raises(mixts.ParameterError, match="got none"):
-        mixts.plot(results, agents=[])
+    for drawn in (results, sweep):
+        with pytest.raises(mixts.ParameterError, match="no agent 'Exp4'"):
+            mixts.plot(drawn, agents=["Exp4"])
+        with pytest.raises(mixts.ParameterError, match="got none"):
+            mixts.plot(drawn, agents=[])
+    with pytest.raises(mixts.ParameterError, match=r"'B' must have a number for each of the 3"):
+        mixts.plot(sweep, bounds={"B": [1.0, 2.0]})
+    with pytest.raises(mixts.ParameterError, match="above 0, got 0: leave log_x out"):
+        mixts.plot(Sweep("w", np.arange(2.0), {"x": np.ones((2, 2))}), log_x=True)
 
 
-def test_without_matplotlib(results: mixts.Results, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_matplotlib(
+    results: mixts.Results, identification: Identification, monkeypatch: pytest.MonkeyPatch
+) -> None:
     real = builtins.__import__
 
     def without(name: str, *args: Any, **kwargs: Any) -> Any:
@@ -98,21 +246,6 @@ def test_without_matplotlib(results: mixts.Results, monkeypatch: pytest.MonkeyPa
         return real(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(mixts.MissingExtraError, match=r"mixts\[plots\]"):
-        mixts.plot(results)
-
-
-@pytest.mark.parametrize(
-    ("positions", "expected"),
-    [
-        ([0.0, 1.0], [0.0, 1.0]),
-        ([0.5, 0.5], [0.45, 0.55]),
-        ([0.55, 0.5, 0.0], [0.575, 0.475, 0.0]),
-        ([0.5, 0.5, 0.5, 0.9], [0.4, 0.5, 0.6, 0.9]),
-        ([0.5, 0.52, 0.63], [0.45, 0.55, 0.65]),
-    ],
-)
-def test_labels_move_apart(positions: list[float], expected: list[float]) -> None:
-    moved = spread(positions, 0.1)
-    np.testing.assert_allclose(moved, expected, atol=1e-12)
-    assert np.diff(sorted(moved)).min() > 0.1 - 1e-12
+    for drawn in (results, identification):
+        with pytest.raises(mixts.MissingExtraError, match=r"mixts\[plots\]"):
+            mixts.plot(drawn)

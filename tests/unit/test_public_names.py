@@ -20,15 +20,19 @@ PUBLIC_NAMES = [
     "Belief",
     "BernoulliArms",
     "BernoulliStatistics",
+    "ClassificationBandit",
+    "ClusterError",
     "ConfidenceSets",
     "CorralExp4",
     "CovarianceError",
+    "Decomposition",
     "Exp4",
     "Family",
     "FeedbackError",
     "FormatError",
     "GaussianArms",
     "GaussianStatistics",
+    "Identification",
     "LinearGaussian",
     "LinearStatistics",
     "MDP",
@@ -41,6 +45,7 @@ PUBLIC_NAMES = [
     "ObservationError",
     "Oracle",
     "OutcomeError",
+    "OutputError",
     "ParameterError",
     "Plan",
     "PoissonArms",
@@ -49,13 +54,16 @@ PUBLIC_NAMES = [
     "RiverSwim",
     "Statistics",
     "StatisticsError",
+    "Sweep",
     "TabularMDP",
     "TabularStatistics",
     "TaskError",
     "Trajectory",
     "TrajectoryError",
     "WeightsError",
+    "decompose_regret",
     "follow_confidence_sets",
+    "identify",
     "plot",
     "simulate",
     "theorem1_bound",
@@ -110,6 +118,11 @@ SIGNATURES = {
     "RiverSwim": "(n_states=10, current=None, *, horizon=20, strength=30.0, start=None)",
     "RiverSwim.mean_mdp": "(self, current)",
     "Results.table": "(self)",
+    "ClassificationBandit": "(features, labels, n_actions=10, success=(0.9, 0.1))",
+    "Sweep": "(parameter, values, totals)",
+    "Sweep.of": "(parameter, values, results)",
+    "decompose_regret": "(prior, environment, n_rounds, n_runs, seed)",
+    "identify": "(prior, environment, n_rounds, seed)",
     "theorem1_bound": (
         "(n, d, n_components, noise_std, kappa, max_prior_variance, form='statement')"
     ),
@@ -187,7 +200,13 @@ def test_attributes_hold() -> None:
 
 def test_the_core_needs_no_extra() -> None:
     """Installed alone, mixts imports with only its own dependencies at hand."""
-    absent = ["beartype", "gymnasium", "jaxtyping", "matplotlib", "pyarrow", "rich"]
-    script = f"import sys; sys.modules.update(dict.fromkeys({absent})); import mixts"
+    absent = [
+        "beartype", "dask", "distributed", "gymnasium", "jaxtyping", "jinja2", "matplotlib",
+        "playwright", "pyarrow", "rich", "sklearn", "threadpoolctl",
+    ]  # fmt: skip
+    script = (
+        f"import sys; sys.modules.update(dict.fromkeys({absent})); import mixts; "
+        "from mixts.cli import main; sys.exit(main(['list']))"
+    )
     done = subprocess.run([sys.executable, "-c", script], check=False, timeout=300)
     assert done.returncode == 0

@@ -3,6 +3,7 @@
 Expert s votes for its best action (several best ones share the vote);
 ``p = (1 - gamma) * weighted votes + gamma / K``; the reward estimate of the taken action is
 ``y / p``, and the weight of an expert is multiplied by ``exp(eta y / p * its vote for it)``.
+The other common form estimates losses: ``exp(-eta (1 - y) / p * its vote)``, often with gamma = 0.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from numbers import Real
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 from scipy import special
@@ -25,6 +26,9 @@ from mixts.families.trajectory import Trajectory
 from mixts.mixture.belief import Belief
 from mixts.mixture.prior import MixturePrior
 from mixts.typing import Array, ArrayLike, Bool, Float, Int, Seed
+
+Estimates = Literal["rewards", "losses"]
+"""Whether experts gain by what their action earned, or lose by what it failed to earn of 1."""
 
 
 def theory_gamma(n_actions: Int[Array, " m"], n_experts: int, n_rounds: int) -> Float[Array, " m"]:
@@ -49,8 +53,12 @@ class VotingAgent(Agent):
         eta: float | None,
         n_tasks: int | None,
         seed: Seed,
+        estimates: Estimates,
     ) -> None:
         super().__init__(n_tasks, seed)
+        if estimates not in get_args(Estimates):
+            raise ParameterError(f"estimates must be 'rewards' or 'losses', got {estimates!r}")
+        self._baseline = 1.0 if estimates == "losses" else 0.0
         if gamma is None and n_rounds is None:
             raise ParameterError("give gamma, or n_rounds from which the theory's gamma follows")
         if gamma is not None and (
@@ -157,7 +165,7 @@ class VotingAgent(Agent):
         index = self._axis.observations(tasks, len(rewards))
         self._check_feedback(index, actions, rewards)
         self._learn(index, rewards)
-        step = self._rate[index] * rewards / self._propensity[index]
+        step = self._rate[index] * (rewards - self._baseline) / self._propensity[index]
         moved = self._log_weights[index] + self._backing[index] * step[:, None]
         # Only differences matter: the largest is kept at zero.
         self._log_weights[index] = moved - moved.max(axis=1, keepdims=True)
@@ -195,6 +203,7 @@ class Exp4(VotingAgent):
     ``experts`` (L, d) score action sets given to ``act``, or (L, K) score K arms where none are
     given. The theory's defaults are ``gamma = min(1, sqrt(K ln L / ((e - 1) n_rounds)))`` and
     ``eta = gamma / K``: gamma or n_rounds is needed. Rewards are meant to lie in [0, 1].
+    ``estimates="losses"`` is the other common form, usually with ``gamma=0`` and an ``eta``.
     """
 
     def __init__(
@@ -205,10 +214,12 @@ class Exp4(VotingAgent):
         eta: float | None = None,
         n_tasks: int | None = None,
         seed: Seed = None,
+        *,
+        estimates: Estimates = "rewards",
     ) -> None:
         self.experts: Float[Array, "L p"] = checks.real_array(experts, "experts", 2)
         n_experts, n_features = self.experts.shape
-        super().__init__(n_experts, n_features, n_rounds, gamma, eta, n_tasks, seed)
+        super().__init__(n_experts, n_features, n_rounds, gamma, eta, n_tasks, seed, estimates)
 
     def _action_sets(self, actions: ArrayLike | None, n_rows: int) -> tuple[Array | None, int]:
         n_features = self.experts.shape[1]
@@ -238,6 +249,8 @@ class CorralExp4(VotingAgent):
         eta: float | None = None,
         n_tasks: int | None = None,
         seed: Seed = None,
+        *,
+        estimates: Estimates = "rewards",
     ) -> None:
         if not isinstance(prior, MixturePrior):
             raise ParameterError(f"prior must be a MixturePrior, got {type(prior).__name__}")
@@ -246,7 +259,9 @@ class CorralExp4(VotingAgent):
         # Every mean is needed in every round: nobody sleeps.
         self.belief = Belief(prior, prior.family.empty_statistics(n_tasks), sleep=False)
         n_features = self.belief.component_mean.shape[-1]
-        super().__init__(prior.n_components, n_features, n_rounds, gamma, eta, n_tasks, seed)
+        super().__init__(
+            prior.n_components, n_features, n_rounds, gamma, eta, n_tasks, seed, estimates
+        )
 
     def _action_sets(self, actions: ArrayLike | None, n_rows: int) -> tuple[Array | None, int]:
         return self.belief.prior.family.action_sets(actions, n_rows)

@@ -36,7 +36,12 @@ def at_least_zero(value: Any, name: str) -> float:
 
 def as_given(terms: BoundTerms) -> BoundTerms:
     """Plain numbers where n was one."""
-    return BoundTerms(*(float(part) for part in terms)) if np.ndim(terms.c1) == 0 else terms
+    return BoundTerms(*map(plain, terms))
+
+
+def plain(value: Any) -> Any:
+    """A plain number where nothing that was given is an array."""
+    return float(value) if np.ndim(value) == 0 else value
 
 
 def form(value: Any) -> Form:

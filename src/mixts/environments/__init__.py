@@ -2,11 +2,13 @@
 
 from mixts.environments.bandit import BanditEnvironment
 from mixts.environments.base import Environment, Offer, Outcome, Problem
+from mixts.environments.classification import ClassificationBandit
 from mixts.environments.mdp import MDPEnvironment
 from mixts.environments.riverswim import RiverSwim
 
 __all__ = [
     "BanditEnvironment",
+    "ClassificationBandit",
     "Environment",
     "MDPEnvironment",
     "Offer",

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mixts.environments.base import Environment, Offer, Outcome, Problem, Streams
+from mixts.environments.base import Environment, Offer, Outcome, Problem, Streams, checked_choice
 from mixts.errors import ActionError, ParameterError
 from mixts.families.base import Family
 from mixts.families.tabular import TabularMDP
@@ -97,8 +97,20 @@ class BanditProblem(Problem):
         n = len(self._rows)
         each = None if sets is None else np.broadcast_to(sets, (n, *sets.shape[-2:]))
         self._means = means = self._family.mean_rewards(self.parameters, each)
-        available = means if self._mask is None else np.where(self._mask, means, -np.inf)
-        self._best: Float[Array, " n"] = available.max(axis=1)
+        self._available = means if self._mask is None else np.where(self._mask, means, -np.inf)
+        self._best: Float[Array, " n"] = self._available.max(axis=1)
+
+    @property
+    def means(self) -> Float[Array, "n K"]:
+        """mu_*(a), the true mean reward of every action of this round."""
+        view = self._means[:]
+        view.flags.writeable = False
+        return view
+
+    @property
+    def best_action(self) -> Int[Array, " n"]:
+        """A_t*, the index of the best action of this round; the first of several that are."""
+        return np.argmax(self._available, axis=1)
 
     def next_round(self) -> Offer:
         if self._source is not None:
@@ -120,15 +132,7 @@ class BanditProblem(Problem):
         return Outcome((taken, rewards), rewards, values, self._best)
 
     def _checked(self, chosen: Any) -> Int[Array, " n"]:
-        """Choices of agents that are not ours may be anything."""
-        index = np.asarray(chosen)
-        n, n_actions = self._means.shape
-        good = index.shape == (n,) and index.dtype.kind in "iu"
-        if not good or index.min() < 0 or index.max() >= n_actions:
-            raise ActionError(
-                f"act must choose one of {n_actions} actions for each of {n} tasks: {n} integers "
-                f"from 0 to {n_actions - 1}; got {chosen!r}"
-            )
+        index = checked_choice(chosen, *self._means.shape)
         if self._mask is not None and not self._mask[self._rows, index].all():
             bad = int(index[np.argmin(self._mask[self._rows, index])])
             raise ActionError(f"act chose action {bad}, which the mask says is not available")

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mixts.errors import ActionError
 from mixts.typing import Array, Bool, Float, Int
 
 Streams = Callable[[str], np.random.Generator]
@@ -66,3 +67,15 @@ class Environment(ABC):
     @abstractmethod
     def start(self, streams: Streams, n_tasks: int) -> Problem:
         """Draw a problem for each of ``n_tasks`` runs; equal streams give equal problems."""
+
+
+def checked_choice(chosen: Any, n_tasks: int, n_actions: int) -> Int[Array, " n"]:
+    """One action for each run; choices of agents that are not ours may be anything."""
+    index = np.asarray(chosen)
+    good = index.shape == (n_tasks,) and index.dtype.kind in "iu"
+    if not good or index.min() < 0 or index.max() >= n_actions:
+        raise ActionError(
+            f"act must choose one of {n_actions} actions for each of {n_tasks} tasks: {n_tasks} "
+            f"integers from 0 to {n_actions - 1}; got {chosen!r}"
+        )
+    return index

@@ -2,30 +2,129 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
-from mixts.errors import MissingExtraError
+from mixts.errors import MissingExtraError, ParameterError
 
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-"""Okabe and Ito's colours, which differ in lightness too; the yellow is too pale for lines."""
-DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1)), (0, (6, 1.5, 1.5, 1.5)))
-"""By line as well as by colour: neighbours differ without any colour."""
-COLUMN = 3.4
-"""The width of a column, in inches."""
+COLUMN, PAGE = 3.4, 7.0
+"""The width of a column and of a page, in inches."""
 FONT = 8.0
+LINE = 1.3
 INK = "#333333"
+GREY = "#767676"
+"""Of what is drawn for comparison: bounds, and all that is not the point of a figure."""
+
+DASHES: tuple[Any, ...] = (
+    "-",
+    (0, (5, 1.5)),
+    (0, (6, 1.5, 1.5, 1.5)),
+    (0, (1.3, 1.1)),
+    (0, (2.8, 1.3)),
+    (0, (6, 1.3, 1.3, 1.3, 1.3, 1.3)),
+)
+"""By line as well as by colour: what differs here differs without any colour."""
 
 
-def new_axes(width: float = COLUMN, height: float = 2.5) -> Any:
-    """Axes of a new figure, which belongs to nobody's session."""
+class Look(NamedTuple):
+    """The colour and the dashes of a line."""
+
+    color: str
+    dashes: Any
+
+
+LOOKS = {
+    "MixTS": Look("#0072B2", DASHES[0]),
+    "UniTS": Look("#009E73", DASHES[1]),
+    "TS": Look("#D55E00", DASHES[2]),
+    # TS where an action is a policy: the same colour, and never in the same figure.
+    "PSRL": Look("#D55E00", DASHES[4]),
+    "CorralExp4": Look("#CC79A7", DASHES[4]),
+    "Exp4": Look("#E69F00", DASHES[5]),
+    "Oracle": Look("#000000", DASHES[3]),
+}
+"""The paper's agents look the same in every figure. Colours are Okabe and Ito's."""
+
+PALETTE = ("#882255", "#332288", "#56B4E9")
+"""For agents of any other name: two of Tol's, and what is left of Okabe and Ito's but the yellow,
+which is too pale for lines."""
+
+
+def looks(names: Sequence[str]) -> dict[str, Look]:
+    """The look of each of these agents, which are all those of one result.
+
+    A name that begins with one of the table's, such as "PSRL, neighbours", is a variant: it has the
+    colour of the original and other dashes.
+    """
+    result = {name: LOOKS[name] for name in names if name in LOOKS}
+    n_others = 0
+    for name in names:
+        original = re.match(r"\w+", name)
+        known = LOOKS.get(original.group()) if original else None
+        if known is None:
+            # Both change from one to the next, and no pair comes twice among the first 18.
+            dashes = DASHES[(n_others + n_others // len(DASHES)) % len(DASHES)]
+            result[name] = Look(PALETTE[n_others % len(PALETTE)], dashes)
+            n_others += 1
+        elif name not in result:
+            result[name] = Look(known.color, _other_dashes(known, result))
+    return result
+
+
+def _other_dashes(known: Look, present: dict[str, Look]) -> Any:
+    """Dashes that no line has, or else none of this colour."""
+    of_color = [known.dashes, *(look.dashes for look in present.values() if look[0] == known[0])]
+    of_any = [*of_color, *(look.dashes for look in present.values())]
+    # Solid lines are for those who are not variants.
+    broken = DASHES[1:]
+    free = [dashes for dashes in broken if dashes not in of_any]
+    free += [dashes for dashes in broken if dashes not in of_color]
+    return [*free, known.dashes][0]
+
+
+def legible(color: str) -> str:
+    """The colour for text: darkened until its contrast with white is 4.5, as WCAG 2 asks."""
+    channels = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    shade = 1.0
+    while 1.05 / (_luminance([shade * channel for channel in channels]) + 0.05) < 4.5:
+        shade -= 0.02
+    return "#" + "".join(f"{int(255 * shade * channel):02X}" for channel in channels)
+
+
+def _luminance(channels: list[float]) -> float:
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def new_figure(width: float = COLUMN, height: float = 2.5) -> Any:
+    """An empty figure, which belongs to nobody's session."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise MissingExtraError("plot needs matplotlib: pip install 'mixts[plots]'") from error
-    figure = Figure(figsize=(width, height), layout="constrained", dpi=200)
-    axes = figure.subplots()
+    return Figure(figsize=(width, height), layout="constrained", dpi=200)
+
+
+def new_axes(width: float = COLUMN, height: float = 2.5) -> Any:
+    """Axes of a new figure."""
+    axes = new_figure(width, height).subplots()
     dress(axes)
     return axes
+
+
+def new_panels(
+    n: int, width: float = PAGE, height: float = 2.4, titles: Sequence[str] = ()
+) -> list[Any]:
+    """Axes side by side in a new figure, which is the ``figure`` of each; titles are optional."""
+    if titles and len(titles) != n:
+        raise ParameterError(f"expected a title for each of {n} panels, got {list(titles)}")
+    panels = list(new_figure(width, height).subplots(1, n, squeeze=False)[0])
+    panels[0].figure.get_layout_engine().set(wspace=0.04)
+    for ax, title in zip(panels, titles or [""] * n, strict=True):
+        dress(ax)
+        ax.set_title(title, loc="left", size=FONT, color=INK)
+    return panels
 
 
 def dress(ax: Any) -> None:
@@ -35,29 +134,10 @@ def dress(ax: Any) -> None:
     for side in ("left", "bottom"):
         ax.spines[side].set(color=INK, linewidth=0.6)
     ax.tick_params(labelsize=FONT - 1, length=2.5, width=0.6, color=INK, labelcolor=INK)
+    ax.tick_params(
+        which="minor", labelsize=FONT - 2, length=1.5, width=0.4, color=INK, labelcolor=INK
+    )
     ax.grid(axis="y", color="#e4e4e4", linewidth=0.5)
     ax.set_axisbelow(True)
     for label in (ax.xaxis.label, ax.yaxis.label, ax.title):
         label.set(size=FONT, color=INK)
-
-
-def spread(positions: list[float], gap: float) -> list[float]:
-    """Positions moved apart as little as needed so that sorted neighbours are ``gap`` apart."""
-    order = sorted(range(len(positions)), key=lambda i: positions[i])
-    # Clusters of labels that touch share one middle; they are merged until none touch.
-    clusters: list[tuple[float, list[int]]] = []
-    for i in order:
-        middle, members = positions[i], [i]
-        while clusters and clusters[-1][0] + gap * len(clusters[-1][1]) / 2 > middle - (
-            gap * len(members) / 2
-        ):
-            other, before = clusters.pop()
-            total = len(before) + len(members)
-            middle = (other * len(before) + middle * len(members)) / total
-            members = before + members
-        clusters.append((middle, members))
-    moved = list(positions)
-    for middle, members in clusters:
-        for rank, i in enumerate(members):
-            moved[i] = middle + gap * (rank - (len(members) - 1) / 2)
-    return moved

@@ -1,8 +1,19 @@
 """Many runs, many agents, one problem: simulation and its results."""
 
-from mixts.simulation.results import Estimate, Results, Summary
-from mixts.simulation.simulate import simulate
+from mixts.simulation.blocks import Simulation
+from mixts.simulation.results import Estimate, Results, Summary, estimate
+from mixts.simulation.simulate import prepare, simulate
 from mixts.simulation.specs import AgentSpec
 from mixts.simulation.workers import WorkerPool
 
-__all__ = ["AgentSpec", "Estimate", "Results", "Summary", "WorkerPool", "simulate"]
+__all__ = [
+    "AgentSpec",
+    "Estimate",
+    "Results",
+    "Simulation",
+    "Summary",
+    "WorkerPool",
+    "estimate",
+    "prepare",
+    "simulate",
+]

@@ -1,6 +1,6 @@
 """Runs in blocks: inside one, in lockstep as the tasks of one agent.
 
-A block has its own random streams and its size belongs to the experiment, so who plays which block,
+A block has its own random streams and its size belongs to the simulation, so who plays which block,
 and when, changes no number.
 """
 
@@ -39,6 +39,11 @@ BLOCK_BYTES = 1 << 22
 Advance = Callable[[int], None]
 """Is told how many decisions were made since the last call."""
 
+
+def _ignore(n_decisions: int) -> None:
+    return None
+
+
 _REPORTS = 20
 """How often a block reports its advance for each agent."""
 
@@ -60,7 +65,7 @@ def natural_block_size(environment: Environment) -> int:
 
 
 @dataclass(frozen=True)
-class Experiment:
+class Simulation:
     """All that determines the numbers; goes to workers as it is."""
 
     recipes: dict[str, Recipe]
@@ -71,6 +76,17 @@ class Experiment:
     block_size: int
 
     @property
+    def settings(self) -> dict[str, Any]:
+        """What determines the numbers besides the agents."""
+        return {
+            "environment": repr(self.environment),
+            "n_rounds": self.n_rounds,
+            "n_runs": self.n_runs,
+            "seed": self.seed,
+            "block_size": self.block_size,
+        }
+
+    @property
     def n_blocks(self) -> int:
         return -(-self.n_runs // self.block_size)
 
@@ -78,7 +94,7 @@ class Experiment:
         """How many runs the block has; the last may be smaller."""
         return min(self.block_size, self.n_runs - block * self.block_size)
 
-    def play(self, block: int, advance: Advance) -> Block:
+    def play(self, block: int, advance: Advance = _ignore) -> Block:
         """One block, by one agent after another: each on the same problems, with the same luck."""
         played = {name: self._play(name, block, advance) for name in self.recipes}
         latent = next(iter(played.values()))[0]
@@ -123,10 +139,6 @@ class Experiment:
         )
 
 
-def play_blocks(experiment: Experiment, blocks: Iterable[int]) -> list[Block]:
+def play_blocks(simulation: Simulation, blocks: Iterable[int]) -> list[Block]:
     """What a worker is asked to do."""
-    return [experiment.play(block, _ignore) for block in blocks]
-
-
-def _ignore(n_decisions: int) -> None:
-    return None
+    return [simulation.play(block) for block in blocks]

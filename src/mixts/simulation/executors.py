@@ -12,7 +12,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager
 
 from mixts.errors import ParameterError
-from mixts.simulation.blocks import Advance, Block, Experiment, play_blocks
+from mixts.simulation.blocks import Advance, Block, Simulation, play_blocks
 from mixts.simulation.workers import WorkerPool, n_processors
 
 Job = Future[list[Block]]
@@ -26,53 +26,53 @@ _JOBS_PER_WORKER = 4
 
 
 def played_blocks(
-    experiment: Experiment, executor: Executor | int | None, advance: Advance
+    simulation: Simulation, executor: Executor | int | None, advance: Advance
 ) -> Iterator[Block]:
     """All blocks, in any order, each as soon as it is there."""
-    blocks = range(experiment.n_blocks)
+    blocks = range(simulation.n_blocks)
     if isinstance(executor, Executor):
         if isinstance(executor, ProcessPoolExecutor):
-            in_script = _lives_in_script(_pickled(experiment))
+            in_script = _lives_in_script(_pickled(simulation))
             if in_script and isinstance(executor, WorkerPool) and not executor.imports_script:
                 raise ParameterError(
                     "an agent or the environment is defined in the script itself: move it into a "
                     "module, or make the pool with imports_script=True"
                 )
-        yield from _collect(experiment, _submit(experiment, blocks, executor), advance)
+        yield from _collect(simulation, _submit(simulation, blocks, executor), advance)
     elif executor is None:
-        yield from _play_where_it_pays(experiment, advance)
+        yield from _play_where_it_pays(simulation, advance)
     elif executor == 1:
-        yield from _play_here(experiment, blocks, advance)
+        yield from _play_here(simulation, blocks, advance)
     else:
-        with _own_pool(experiment, min(executor, len(blocks))) as pool:
-            yield from _collect(experiment, _submit(experiment, blocks, pool), advance)
+        with _own_pool(simulation, min(executor, len(blocks))) as pool:
+            yield from _collect(simulation, _submit(simulation, blocks, pool), advance)
 
 
-def _play_here(experiment: Experiment, blocks: range, advance: Advance) -> Iterator[Block]:
+def _play_here(simulation: Simulation, blocks: range, advance: Advance) -> Iterator[Block]:
     for block in blocks:
-        yield experiment.play(block, advance)
+        yield simulation.play(block, advance)
 
 
-def _play_where_it_pays(experiment: Experiment, advance: Advance) -> Iterator[Block]:
+def _play_where_it_pays(simulation: Simulation, advance: Advance) -> Iterator[Block]:
     """The first block here; the others in processes as soon as it is clear that this pays."""
-    rest = range(1, experiment.n_blocks)
+    rest = range(1, simulation.n_blocks)
     with ExitStack() as pools:
-        relief = _Relief(experiment, rest, advance, pools)
-        yield experiment.play(0, relief)
+        relief = _Relief(simulation, rest, advance, pools)
+        yield simulation.play(0, relief)
         if relief.jobs:
-            yield from _collect(experiment, relief.jobs, advance)
+            yield from _collect(simulation, relief.jobs, advance)
         else:
-            yield from _play_here(experiment, rest, advance)
+            yield from _play_here(simulation, rest, advance)
 
 
 class _Relief:
     """Watches the first block, and calls worker processes for the others once that pays."""
 
     def __init__(
-        self, experiment: Experiment, rest: range, advance: Advance, pools: ExitStack
+        self, simulation: Simulation, rest: range, advance: Advance, pools: ExitStack
     ) -> None:
         self.jobs: list[Job] = []
-        self._experiment = experiment
+        self._simulation = simulation
         self._rest = rest
         self._advance = advance
         self._pools = pools
@@ -90,45 +90,45 @@ class _Relief:
             return
         self._done += n_decisions
         seconds = (now - self._since) / max(1, self._done)
-        if seconds * _n_decisions(self._experiment, self._rest) > WORTHWHILE_SECONDS:
+        if seconds * _n_decisions(self._simulation, self._rest) > WORTHWHILE_SECONDS:
             self._possible = False
-            if _can_leave(self._experiment):
+            if _can_leave(self._simulation):
                 self._call()
 
     def _call(self) -> None:
         n_workers = min(n_processors(), len(self._rest))
         try:
-            pool = self._pools.enter_context(_own_pool(self._experiment, n_workers))
+            pool = self._pools.enter_context(_own_pool(self._simulation, n_workers))
         except (ImportError, NotImplementedError, OSError):
             return  # a system without processes or what they need: nobody asked for them
-        self.jobs = _submit(self._experiment, self._rest, pool)
+        self.jobs = _submit(self._simulation, self._rest, pool)
 
 
-def _can_leave(experiment: Experiment) -> bool:
+def _can_leave(simulation: Simulation) -> bool:
     """Whether another process can be given the problem, whatever the user's script looks like."""
     if multiprocessing.parent_process() is not None:
         return False
     try:
-        return not _lives_in_script(_pickled(experiment))
+        return not _lives_in_script(_pickled(simulation))
     except ParameterError:
         return False
 
 
-def _n_decisions(experiment: Experiment, blocks: Iterable[int]) -> int:
-    n_runs = sum(experiment.width(block) for block in blocks)
-    return n_runs * experiment.n_rounds * len(experiment.recipes)
+def _n_decisions(simulation: Simulation, blocks: Iterable[int]) -> int:
+    n_runs = sum(simulation.width(block) for block in blocks)
+    return n_runs * simulation.n_rounds * len(simulation.recipes)
 
 
-def _submit(experiment: Experiment, blocks: range, executor: Executor) -> list[Job]:
+def _submit(simulation: Simulation, blocks: range, executor: Executor) -> list[Job]:
     n_jobs = min(len(blocks), _JOBS_PER_WORKER * n_processors())
-    return [executor.submit(play_blocks, experiment, blocks[i::n_jobs]) for i in range(n_jobs)]
+    return [executor.submit(play_blocks, simulation, blocks[i::n_jobs]) for i in range(n_jobs)]
 
 
-def _collect(experiment: Experiment, jobs: list[Job], advance: Advance) -> Iterator[Block]:
+def _collect(simulation: Simulation, jobs: list[Job], advance: Advance) -> Iterator[Block]:
     try:
         for job in as_completed(jobs):
             for block in job.result():
-                advance(len(block.latent) * experiment.n_rounds * len(experiment.recipes))
+                advance(len(block.latent) * simulation.n_rounds * len(simulation.recipes))
                 yield block
     except BrokenProcessPool as error:
         error.add_note(
@@ -142,8 +142,8 @@ def _collect(experiment: Experiment, jobs: list[Job], advance: Advance) -> Itera
 
 
 @contextmanager
-def _own_pool(experiment: Experiment, n_workers: int) -> Iterator[Executor]:
-    in_script = _lives_in_script(_pickled(experiment))
+def _own_pool(simulation: Simulation, n_workers: int) -> Iterator[Executor]:
+    in_script = _lives_in_script(_pickled(simulation))
     main = sys.modules["__main__"]
     if in_script and getattr(main, "__file__", None) is None and main.__spec__ is None:
         raise ParameterError(
@@ -160,10 +160,10 @@ def _own_pool(experiment: Experiment, n_workers: int) -> Iterator[Executor]:
     pool.shutdown()
 
 
-def _pickled(experiment: Experiment) -> bytes:
-    """The experiment as worker processes get it; says which part of it cannot be sent."""
-    parts = {f"agent {name!r}": recipe for name, recipe in experiment.recipes.items()}
-    for what, part in {**parts, "the environment": experiment.environment}.items():
+def _pickled(simulation: Simulation) -> bytes:
+    """The whole of it as worker processes get it; says which part of it cannot be sent."""
+    parts = {f"agent {name!r}": recipe for name, recipe in simulation.recipes.items()}
+    for what, part in {**parts, "the environment": simulation.environment}.items():
         try:
             pickle.dumps(part)
         except Exception as error:
@@ -171,7 +171,7 @@ def _pickled(experiment: Experiment) -> bytes:
                 f"{what} cannot be sent to a worker process ({error}): use functions of a module "
                 "and functools.partial instead of lambdas and inner functions, or executor=1"
             ) from error
-    return pickle.dumps(experiment)
+    return pickle.dumps(simulation)
 
 
 def _lives_in_script(pickled: bytes) -> bool:

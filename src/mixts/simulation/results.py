@@ -90,7 +90,7 @@ class Results:
         for name in self.agents:
             total = self._of(name, "regret").sum(axis=1)
             average = self._of(name, "reward").mean(axis=1)
-            result[name] = Summary(_estimate(total), float(np.median(total)), _estimate(average))
+            result[name] = Summary(estimate(total), float(np.median(total)), estimate(average))
         return result
 
     def curve(self, agent: str, quantity: Literal["regret", "reward"] = "regret") -> Estimate:
@@ -102,7 +102,7 @@ class Results:
         total = np.cumsum(self._of(agent, quantity), axis=1)
         if quantity == "reward":
             total /= np.arange(1, total.shape[1] + 1)
-        return _estimate(total)
+        return estimate(total)
 
     def difference(self, agent: str, other: str) -> Estimate:
         """Cumulative regret of the first agent minus that of the second, run by run.
@@ -110,7 +110,7 @@ class Results:
         Both met the same problems with the same luck, which makes its error small.
         """
         gap = self._of(agent, "regret").sum(axis=1) - self._of(other, "regret").sum(axis=1)
-        return _estimate(gap)
+        return estimate(gap)
 
     def _of(self, agent: str, quantity: str) -> Float[Array, "n_runs n_rounds"]:
         if quantity not in ("regret", "reward"):
@@ -150,7 +150,8 @@ class Results:
         export.write_parquet(path, self.table(), self.settings)
 
 
-def _estimate(values: Float[Array, "n_runs ..."]) -> Estimate:
+def estimate(values: Float[Array, "n_runs ..."]) -> Estimate:
+    """The mean over the first axis, runs, and its standard error."""
     n = len(values)
     mean = values.mean(axis=0)
     error = values.std(axis=0, ddof=1) / np.sqrt(n) if n > 1 else np.full(mean.shape, np.nan)

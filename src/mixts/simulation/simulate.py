@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from mixts import checks, random
 from mixts.environments import Environment
 from mixts.errors import ParameterError
-from mixts.simulation.blocks import Experiment, natural_block_size
+from mixts.simulation.blocks import Block, Simulation, natural_block_size
 from mixts.simulation.executors import played_blocks
 from mixts.simulation.progress import progress_bar
 from mixts.simulation.results import Results
@@ -45,6 +45,23 @@ def simulate(
     never on the executor. More agents change nothing for the others, and more runs nothing for
     blocks that were full. ``progress=True`` shows a bar (extra ``progress``).
     """
+    simulation = prepare(agents, environment, n_rounds, n_runs, seed, block_size=block_size)
+    where = _checked_executor(executor)
+    n_decisions = len(simulation.recipes) * simulation.n_runs * simulation.n_rounds
+    with progress_bar(progress, n_decisions) as advance:
+        return assemble(simulation, played_blocks(simulation, where, advance))
+
+
+def prepare(
+    agents: Mapping[str, AgentSpec],
+    environment: Environment,
+    n_rounds: int,
+    n_runs: int,
+    seed: int,
+    *,
+    block_size: int | None = None,
+) -> Simulation:
+    """Check what ``simulate`` was given: a simulation whose blocks can be played anywhere."""
     recipes = read_specs(agents)
     if not isinstance(environment, Environment):
         raise ParameterError(
@@ -54,7 +71,7 @@ def simulate(
     random.seed_sequence(seed)  # refuses what is not a seed
     if block_size is None:
         block_size = natural_block_size(environment)
-    experiment = Experiment(
+    return Simulation(
         recipes,
         environment,
         checks.count(n_rounds, "n_rounds"),
@@ -62,30 +79,21 @@ def simulate(
         int(seed),
         checks.count(block_size, "block_size"),
     )
-    return _run(experiment, _checked_executor(executor), progress)
 
 
-def _run(experiment: Experiment, executor: Executor | int | None, progress: bool) -> Results:
-    shape = (experiment.n_runs, experiment.n_rounds)
-    latent = np.empty(experiment.n_runs, np.int64)
-    regret = {name: np.empty(shape) for name in experiment.recipes}
-    reward = {name: np.empty(shape) for name in experiment.recipes}
-    n_decisions = len(regret) * experiment.n_runs * experiment.n_rounds
-    with progress_bar(progress, n_decisions) as advance:
-        for block in played_blocks(experiment, executor, advance):
-            runs = slice(block.start, block.start + len(block.latent))
-            latent[runs] = block.latent
-            for name in experiment.recipes:
-                regret[name][runs] = block.regret[name]
-                reward[name][runs] = block.reward[name]
-    settings: dict[str, Any] = {
-        "environment": repr(experiment.environment),
-        "n_rounds": experiment.n_rounds,
-        "n_runs": experiment.n_runs,
-        "seed": experiment.seed,
-        "block_size": experiment.block_size,
-    }
-    return Results(regret, reward, latent, settings)
+def assemble(simulation: Simulation, blocks: Iterable[Block]) -> Results:
+    """All blocks, in any order, as one result."""
+    shape = (simulation.n_runs, simulation.n_rounds)
+    latent = np.empty(simulation.n_runs, np.int64)
+    regret = {name: np.empty(shape) for name in simulation.recipes}
+    reward = {name: np.empty(shape) for name in simulation.recipes}
+    for block in blocks:
+        runs = slice(block.start, block.start + len(block.latent))
+        latent[runs] = block.latent
+        for name in simulation.recipes:
+            regret[name][runs] = block.regret[name]
+            reward[name][runs] = block.reward[name]
+    return Results(regret, reward, latent, simulation.settings)
 
 
 def _checked_executor(executor: Any) -> Executor | int | None:

@@ -12,7 +12,7 @@ from multiprocessing.context import SpawnContext, SpawnProcess
 
 from mixts import checks
 
-_ONE_THREAD = dict.fromkeys(
+ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1"
 )
 _start_lock = threading.Lock()
@@ -25,7 +25,7 @@ class ScriptWorkerProcess(SpawnProcess):
     """
 
     def start(self) -> None:
-        with _start_lock, _environment(_ONE_THREAD):
+        with _start_lock, environment_variables(ONE_THREAD):
             super().start()
 
 
@@ -33,7 +33,7 @@ class WorkerProcess(SpawnProcess):
     """Starts with one BLAS thread, and without the user's script: it need not be guarded."""
 
     def start(self) -> None:
-        with _start_lock, _environment(_ONE_THREAD), _hidden_script():
+        with _start_lock, environment_variables(ONE_THREAD), _hidden_script():
             super().start()
 
 
@@ -67,7 +67,7 @@ def n_processors() -> int:
 
 
 @contextmanager
-def _environment(variables: dict[str, str]) -> Iterator[None]:
+def environment_variables(variables: dict[str, str]) -> Iterator[None]:
     """Variables that a process inherits when it starts: BLAS reads them when it is loaded."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)

@@ -9,7 +9,8 @@ import numpy as np
 from mixts.bounds import reward_width, transition_width
 from mixts.families import TabularMDP, TabularStatistics, Trajectory
 from mixts.mixture import Belief, MixturePrior
-from mixts.simulation.confidence.measures import Decided, Measure, Promise
+from mixts.simulation.confidence.measures import Measure, Promise
+from mixts.simulation.followers import Decided
 from mixts.typing import Array, Float, Int
 
 
@@ -27,7 +28,7 @@ class EpisodeMeasure(Measure):
         self.radius_factor = math.sqrt(prior.family.horizon * math.log(n_rounds))
 
     def __call__(self, decided: Decided) -> Promise:
-        rng, belief, latent, chosen, (trajectory,) = decided
+        rng, belief, latent, chosen, (trajectory,) = decided[:5]
         value, error = self.mean_value(rng, belief, latent, chosen)
         return Promise(value - trajectory.returns, self._width(belief, latent, trajectory), error)
 

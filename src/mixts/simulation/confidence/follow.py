@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from mixts import checks
-from mixts.agents import MixTS
 from mixts.environments.base import Environment
 from mixts.errors import ParameterError
 from mixts.families import BernoulliArms, GaussianArms, LinearGaussian, TabularMDP
@@ -15,43 +14,14 @@ from mixts.mixture import MixturePrior
 from mixts.simulation.confidence.episodes import EpisodeMeasure
 from mixts.simulation.confidence.measures import (
     BernoulliMeasure,
-    Decided,
     GaussianMeasure,
     LinearMeasure,
     Measure,
 )
 from mixts.simulation.confidence.sets import ConfidenceSets
+from mixts.simulation.followers import Follower, check_latent
 from mixts.simulation.simulate import simulate
 from mixts.typing import Array, Int
-
-
-class Follower:
-    """MixTS for a block of runs, with a measure that looks at each round before it is learned."""
-
-    def __init__(
-        self, agent: MixTS, measure: Measure, rng: np.random.Generator, n_rounds: int
-    ) -> None:
-        self._agent, self._measure, self._rng = agent, measure, rng
-        n = agent.n_tasks or 0
-        self.sampled = np.empty((n_rounds, n), np.int64)
-        self.promises = np.empty((n_rounds, 3, n))
-        self._round = 0
-        self._chosen: Any = None
-
-    def act(self, actions: Any = None, tasks: Any = None, mask: Any = None) -> Any:
-        """MixTS's own decision."""
-        self._chosen = self._agent.act(actions, tasks, mask)
-        return self._chosen
-
-    def update(self, *feedback: Any) -> None:
-        """Measure with the belief as it was when the decision was made, then learn."""
-        agent, t = self._agent, self._round
-        latent = agent.last_latent
-        self.sampled[t] = latent
-        decided = Decided(self._rng, agent.belief, latent, self._chosen, feedback)
-        self.promises[t] = self._measure(decided)
-        self._round += 1
-        agent.update(*feedback)
 
 
 def follow_confidence_sets(
@@ -83,24 +53,20 @@ def follow_confidence_sets(
     measure = _measure(prior, checks.count(n_rounds, "n_rounds"), n_samples)
     followers: list[Follower] = []
 
-    def follower(n_tasks: int, seed: Any, n_rounds: int, latent: Int[Array, " n"]) -> Follower:
-        _check_latent(latent, prior)
-        # A child of the agent's seed is independent of it, and what the agent draws stays the same.
-        rng = np.random.default_rng(seed.spawn(1)[0])
-        followers.append(Follower(MixTS(prior, n_tasks, seed), measure, rng, n_rounds))
+    def follower(n_tasks: int, seed: Any, latent: Int[Array, " n"]) -> Follower:
+        check_latent(latent, prior)
+        followers.append(Follower(prior, measure, n_tasks, seed))
         return followers[-1]
 
     # In this process: block after block in order, and the followers can be asked afterwards.
     results = simulate(
         {name: follower}, environment, n_rounds, n_runs, seed, 1, progress, block_size=block_size
     )
-    sampled = np.concatenate([one.sampled for one in followers], axis=1)
-    promises = np.concatenate([one.promises for one in followers], axis=2)
-    excess, width, error = (np.ascontiguousarray(promises[:, i].T) for i in range(3))
+    blocks = zip(*(one.columns for one in followers), strict=True)
+    sampled, excess, width, error = (np.concatenate(column) for column in blocks)
     return ConfidenceSets(
-        np.ascontiguousarray(sampled.T), excess, width, error,
-        measure.radius_factor, prior.n_components, results,
-    )  # fmt: skip
+        sampled, excess, width, error, measure.radius_factor, prior.n_components, results
+    )
 
 
 def _measure(prior: MixturePrior, n_rounds: int, n_samples: int) -> Measure:
@@ -117,13 +83,3 @@ def _measure(prior: MixturePrior, n_rounds: int, n_samples: int) -> Measure:
         f"the proofs have no confidence width for {family!r}: its rewards are neither bounded nor "
         "Gaussian. Sets are defined for LinearGaussian, GaussianArms, BernoulliArms and TabularMDP"
     )
-
-
-def _check_latent(latent: Int[Array, " n"], prior: MixturePrior) -> None:
-    outside = (latent < 0) | (latent >= prior.n_components)
-    if outside.any():
-        raise ParameterError(
-            f"the environment's latent states must be the prior's components, 0 to "
-            f"{prior.n_components - 1}, got {int(latent[np.argmax(outside)])}: give the prior "
-            "that the environment draws from, or one with the same components"
-        )

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from mixts.bounds import feature_width, reward_width
 from mixts.families import ArmFamily, GaussianArms, LinearGaussian
-from mixts.mixture import Belief, MixturePrior
-from mixts.typing import Array, Float, Int
+from mixts.mixture import MixturePrior
+from mixts.simulation.followers import Decided
+from mixts.typing import Array, Float
 
 
 class Promise(NamedTuple):
@@ -22,18 +23,6 @@ class Promise(NamedTuple):
     width: Float[Array, " n"]
     error: Float[Array, " n"]
     """The standard error of the promised mean; 0 where it is exact."""
-
-
-class Decided(NamedTuple):
-    """A round of all runs after its outcomes are known, and before they are learned."""
-
-    rng: np.random.Generator
-    """For what a measure samples; the agents have their own."""
-    belief: Belief
-    latent: Int[Array, " n"]
-    """S_t, the latent states that were sampled."""
-    chosen: Any
-    feedback: tuple[Any, ...]
 
 
 class Measure(ABC):

@@ -1,0 +1,152 @@
+"""One task as it is identified: latent weights, actions, and what is believed of each action."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mixts import checks
+from mixts.errors import ParameterError
+from mixts.plots.labels import End, label_ends
+from mixts.plots.style import FONT, GREY, INK, LINE, LOOKS, PAGE, dress, legible, new_figure
+from mixts.simulation.identification import Identification
+
+_TRUE = LOOKS["MixTS"].color
+_FACT = LOOKS["TS"].color
+"""Beliefs and decisions are drawn in the one colour, the truth in the other."""
+
+
+def plot_identification(
+    identification: Identification,
+    moments: Sequence[int] | None = None,
+    log: bool = True,
+    width: float = PAGE,
+    height: float = 3.1,
+) -> Any:
+    """A figure: at the left weights and actions over time, at the right beliefs at moments.
+
+    ``moments`` are numbers of rounds, by default none (the prior), as many as it takes to know the
+    latent state, and all of them. Most happens in the first rounds: time is drawn as log(1 + t)
+    unless ``log=False``.
+    """
+    shown = _natural_moments(identification) if moments is None else moments
+    figure = new_figure(width, height)
+    figure.get_layout_engine().set(wspace=0.05, hspace=0.04)
+    n = len(shown)
+    grid = figure.add_gridspec(2 * n, 2, width_ratios=(1.0, 1.15))
+    top = figure.add_subplot(grid[:n, 0])
+    below = figure.add_subplot(grid[n:, 0], sharex=top)
+    strips = [figure.add_subplot(grid[2 * i : 2 * i + 2, 1]) for i in range(n)]
+    for ax in (top, below, *strips):
+        dress(ax)
+    draw_weights(top, identification, log)
+    top.set_xlabel("")
+    top.tick_params(labelbottom=False)
+    draw_actions(below, identification, log)
+    for ax, t in zip(strips, shown, strict=True):
+        draw_beliefs(ax, identification, t, key=ax is strips[0])
+        last = ax is strips[-1]
+        ax.tick_params(labelbottom=last)
+        ax.set_xlabel("action" if last else "")
+        ax.set_ylabel("mean reward" if ax is strips[n // 2] else "")
+    limits = [ax.get_ylim() for ax in strips]
+    for ax in strips:
+        ax.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
+    return figure
+
+
+def draw_weights(ax: Any, identification: Identification, log: bool = True) -> None:
+    """The latent weights after each round, the true state's above the others'."""
+    weights, true = identification.weights, identification.latent
+    times = np.arange(len(weights))
+    others = [s for s in range(weights.shape[1]) if s != true]
+    for s in others:
+        ax.plot(times, weights[:, s], color=GREY, linewidth=0.5, alpha=0.8)
+    ax.plot(times, weights[:, true], color=_TRUE, linewidth=1.5 * LINE)
+    name = identification.names[true] if identification.names else f"state {true}"
+    ends = [End(f"{name} (true)", _TRUE, float(times[-1]), float(weights[-1, true]))]
+    if others:
+        many = f"{len(others)} others" if len(others) > 1 else "the other"
+        ends.append(End(many, GREY, float(times[-1]), float(weights[-1, others].mean())))
+    ax.set_ylim(-0.02, 1.02)
+    ax.set_ylabel("latent weight")
+    _draw_time(ax, identification, log)
+    label_ends(ax, ends)
+
+
+def draw_actions(ax: Any, identification: Identification, log: bool = True) -> None:
+    """The action of each round: full where the latent state that was drawn is the true one."""
+    times = np.arange(1, identification.n_rounds + 1)
+    right = identification.sampled == identification.latent
+    best = int(np.argmax(identification.truth))
+    ax.axhline(best, color=_FACT, linewidth=0.8, zorder=1)
+    for mask, face, name in ((~right, "white", "another"), (right, _TRUE, "true")):
+        ax.scatter(
+            times[mask], identification.actions[mask], s=7, facecolor=face, edgecolor=_TRUE,
+            linewidth=0.6, label=name, zorder=2, clip_on=False,
+        )  # fmt: skip
+    ax.set_ylim(-0.5, len(identification.truth) - 0.5)
+    key = "\N{BLACK CIRCLE} true state sampled   \N{WHITE CIRCLE} another"
+    ax.set_title(key, loc="left", size=FONT - 1, color=legible(_TRUE), pad=3)
+    _name_actions(ax.yaxis, identification)
+    ax.set_ylabel("action taken")
+    ax.grid(visible=False)
+    _draw_time(ax, identification, log)
+    label_ends(ax, [End("best action", _FACT, float(identification.n_rounds), float(best))])
+
+
+def draw_beliefs(ax: Any, identification: Identification, t: int, key: bool = True) -> None:
+    """The posterior of each action's mean reward after t rounds, beside the truth."""
+    t = checks.count(t, "t", least=0)
+    if t > identification.n_rounds:
+        raise ParameterError(f"expected at most {identification.n_rounds} rounds, got {t}")
+    mean, deviation = identification.means[t], identification.deviations[t]
+    x = np.arange(len(mean))
+    ax.hlines(identification.truth, x - 0.38, x + 0.38, color=_FACT, linewidth=1.0, zorder=2)
+    ax.vlines(x, mean - deviation, mean + deviation, color=_TRUE, linewidth=1.2, zorder=2)
+    ax.plot(x, mean, color=_TRUE, linestyle="", marker="o", markersize=2.2, zorder=3)
+    ax.set_xlim(-0.8, len(mean) - 0.2)
+    ax.set_ylabel("mean reward")
+    ax.set_xlabel("action")
+    _name_actions(ax.xaxis, identification)
+    when = "prior" if t == 0 else f"after {t:,} round{'s' * (t > 1)}"
+    ax.set_title(when, loc="left", size=FONT, color=INK, pad=3)
+    if key:
+        ax.annotate(
+            "truth", (1.0, 1.0), xycoords="axes fraction", xytext=(0, 3), ha="right", va="baseline",
+            textcoords="offset points", size=FONT, color=legible(_FACT), annotation_clip=False,
+        )  # fmt: skip
+        ax.annotate(
+            "posterior mean ± sd", (1.0, 1.0), xycoords="axes fraction", xytext=(-32, 3),
+            textcoords="offset points", ha="right", va="baseline", size=FONT, color=legible(_TRUE),
+            annotation_clip=False,
+        )  # fmt: skip
+
+
+def _natural_moments(identification: Identification) -> list[int]:
+    n = identification.n_rounds
+    known = identification.identified()
+    middle = known if known is not None and 0 < known < n else int(np.ceil(np.sqrt(n)))
+    return sorted({0, middle, n})
+
+
+def _draw_time(ax: Any, identification: Identification, log: bool) -> None:
+    n = identification.n_rounds
+    if log:
+        ax.set_xscale("function", functions=(np.log1p, np.expm1))
+        steps = [m * 10**k for k in range(len(str(n))) for m in (1, 2, 5)]
+        ticks = [0, *(step for step in steps if step <= n)]
+        ax.set_xticks(ticks, labels=[f"{tick:,}" for tick in ticks])
+    ax.set_xlim(0, n)
+    ax.set_xlabel("round")
+
+
+def _name_actions(axis: Any, identification: Identification) -> None:
+    """Names where there are some and few enough to be read, otherwise numbers."""
+    names = identification.action_names
+    if names is not None and len(names) <= 8:
+        axis.set_ticks(range(len(names)), labels=names)
+    else:
+        axis.get_major_locator().set_params(integer=True)

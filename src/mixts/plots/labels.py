@@ -1,0 +1,108 @@
+"""Names beside what they name: at the ends of lines, moved apart where they would touch."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from mixts.plots.style import FONT, legible
+
+_DISTANCE = 8.0
+"""From the axes to the labels, in points: room for a line that leads to one that was moved."""
+
+
+class End(NamedTuple):
+    """Where a line ends, and what it is called."""
+
+    name: str
+    color: str
+    x: float
+    y: float
+
+
+def label_ends(ax: Any, ends: Sequence[End], size: float = FONT) -> None:
+    """Names at the right of the axes, each with a thin line to the end of what it names.
+
+    They find their places anew whenever the figure is drawn, so limits, scales and sizes may
+    change after the call.
+    """
+    texts = [_broken(end.name, _line_length(ax)) for end in ends]
+    heights = [size * (0.2 + 1.15 * (1 + text.count("\n"))) for text in texts]
+    for i, (end, text) in enumerate(zip(ends, texts, strict=True)):
+        ax.annotate(
+            text, (0, 0), xycoords=partial(_mark, end, ax), xytext=(0, 0),
+            textcoords=partial(_place, i, ends, heights, ax), va="center", ha="left", size=size,
+            color=legible(end.color), annotation_clip=False, linespacing=1.1,
+            arrowprops={
+                "arrowstyle": "-", "color": end.color, "linewidth": 0.6, "relpos": (0, 0.5),
+                "shrinkA": 0, "shrinkB": 0,
+            },
+        )  # fmt: skip
+
+
+def _line_length(ax: Any) -> int:
+    """Characters in a line of a label: longer ones would take too much of a panel's width."""
+    return 16 if ax.bbox.width / ax.figure.dpi > 2.0 else 11
+
+
+def _broken(name: str, length: int) -> str:
+    """Into lines; a factor stays with its sign, and breaks that are there are kept."""
+    whole = re.sub("([/×=]) ", "\\1\N{NO-BREAK SPACE}", name)
+    return "\n".join(textwrap.fill(line, length) for line in whole.split("\n"))
+
+
+def _mark(end: End, ax: Any, renderer: Any = None) -> Any:
+    """The transform to where a line ends or, if that is not in sight, leaves the axes."""
+    from matplotlib.transforms import Affine2D
+
+    box = ax.bbox
+    x, y = ax.transData.transform((end.x, end.y))
+    return Affine2D().translate(min(max(x, box.x0), box.x1), min(max(y, box.y0), box.y1))
+
+
+def _place(i: int, ends: Sequence[End], heights: Sequence[float], ax: Any, renderer: Any) -> Any:
+    """The transform to where label i belongs as the axes are now."""
+    from matplotlib.transforms import Affine2D
+
+    scale, box = renderer.points_to_pixels(1.0), ax.bbox
+    marks = [float(_mark(end, ax).transform((0, 0))[1]) for end in ends]
+    places = spread(marks, [scale * height for height in heights], box.y0, box.y1)
+    return Affine2D().translate(box.x1 + scale * _DISTANCE, places[i])
+
+
+def spread(
+    positions: Sequence[float],
+    sizes: Sequence[float],
+    low: float = -float("inf"),
+    high: float = float("inf"),
+) -> list[float]:
+    """Middles of labels moved apart, as little as needed so that none touch, between two bounds.
+
+    The sum of squared moves is least, in the order of the positions. What does not fit between the
+    bounds is centred on them.
+    """
+    order = sorted(range(len(positions)), key=lambda i: positions[i])
+    # Less what all those before it take up, each position may not be below the one before it:
+    # isotonic regression, by pooling neighbours that violate it.
+    offsets, offset = [], 0.0
+    for i in order:
+        offsets.append(offset + sizes[i] / 2)
+        offset += sizes[i]
+    pools: list[tuple[float, int]] = []
+    for i, before in zip(order, offsets, strict=True):
+        value, count = positions[i] - before, 1
+        while pools and pools[-1][0] > value:
+            other, n = pools.pop()
+            value, count = (other * n + value * count) / (n + count), n + count
+        pools.append((value, count))
+    starts = [value for value, count in pools for _ in range(count)]
+    highest = high - offset
+    if highest < low:
+        low = highest = (low + highest) / 2
+    moved = list(positions)
+    for i, start, before in zip(order, starts, offsets, strict=True):
+        moved[i] = min(max(start, low), highest) + before
+    return moved

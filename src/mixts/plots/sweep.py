@@ -1,0 +1,136 @@
+"""Regret over the values of a parameter, beside bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from mixts import checks
+from mixts.errors import ParameterError
+from mixts.plots.labels import End, label_ends
+from mixts.plots.style import DASHES, FONT, GREY, LINE, looks
+from mixts.simulation.sweep import Sweep
+from mixts.typing import Array, ArrayLike, Float
+
+_MARGIN = 0.03
+"""Of the horizontal axis, beside the first and the last value."""
+
+
+def draw_sweep(
+    ax: Any,
+    sweep: Sweep,
+    bounds: Mapping[str, ArrayLike] | None = None,
+    agents: Sequence[str] | None = None,
+    log_x: bool = False,
+    log_y: bool = False,
+    medians: bool = True,
+    bottom: float | None = None,
+    title: str = "Bayes regret",
+    parameter: str | None = None,
+) -> None:
+    """Mean regret with a band of one standard error; medians as hollow marks; bounds in grey."""
+    names = sweep.agents if agents is None else list(agents)
+    if not names:
+        raise ParameterError(f"agents must name some of {sweep.agents}, got none")
+    if log_x and sweep.values[0] <= 0:
+        raise ParameterError(
+            f"a logarithmic axis needs values above 0, got {sweep.values[0]:g}: leave log_x out"
+        )
+    lines = {name: _checked(bound, name, sweep) for name, bound in (bounds or {}).items()}
+    ends = _draw_means(ax, sweep, names)
+    if medians:
+        # Marks on the axis are drawn whole, unless the axis begins above some.
+        ends.insert(1, _draw_medians(ax, sweep, names, clip=log_y or bottom is not None))
+    for i, (name, bound) in enumerate(lines.items()):
+        dashes = DASHES[1 + i % (len(DASHES) - 1)]
+        ax.plot(sweep.values, bound, color=GREY, linestyle=dashes, linewidth=1.0, zorder=1.5)
+        ends.append(End(name, GREY, float(sweep.values[-1]), float(bound[-1])))
+    _draw_scales(ax, sweep, log_x, log_y, bottom)
+    ax.set_xlabel(sweep.parameter if parameter is None else parameter)
+    ax.set_ylabel(title)
+    label_ends(ax, ends)
+
+
+def _draw_means(ax: Any, sweep: Sweep, names: list[str]) -> list[End]:
+    x, style = sweep.values, looks(sweep.agents)
+    ends = []
+    for rank, name in enumerate(names):
+        mean, error = sweep.regret(name)
+        color, dashes = style[name]
+        above = 3 - rank / len(names)
+        ax.plot(
+            x, mean, color=color, linestyle=dashes, linewidth=LINE, marker="o", markersize=2.4,
+            markeredgewidth=0, zorder=above,
+        )  # fmt: skip
+        if np.isfinite(error).all():
+            low, high = mean - error, mean + error
+            ax.fill_between(x, low, high, color=color, alpha=0.2, linewidth=0, zorder=above - 1)
+        ends.append(End(name, color, float(x[-1]), float(mean[-1])))
+    return ends
+
+
+def _draw_medians(ax: Any, sweep: Sweep, names: list[str], clip: bool) -> End:
+    """Hollow marks below the lines; once is enough to say what they are."""
+    x, style = sweep.values, looks(sweep.agents)
+    for name in names:
+        ax.plot(
+            x, sweep.median(name), color=style[name].color, linestyle="", marker="o",
+            markersize=4.0, markerfacecolor="white", markeredgewidth=0.6, zorder=1.9, clip_on=clip,
+        )  # fmt: skip
+    first = names[0]
+    return End("median", style[first].color, float(x[-1]), float(sweep.median(first)[-1]))
+
+
+def _draw_scales(ax: Any, sweep: Sweep, log_x: bool, log_y: bool, bottom: float | None) -> None:
+    if log_y:
+        ax.set_yscale("log")
+    elif bottom is None:
+        bottom = 0.0
+    if bottom is not None:
+        ax.set_ylim(bottom=bottom)
+    if log_x:
+        ax.set_xscale("log")
+    places = np.log(sweep.values) if log_x else sweep.values
+    margin = _MARGIN * (places[-1] - places[0]) or abs(places[0]) or 1.0
+    limits = np.array([places[0] - margin, places[-1] + margin])
+    ax.set_xlim(*(np.exp(limits) if log_x else limits))
+    # Labels beside the axes will leave it about this part of its width.
+    width = 0.6 * 72 * ax.bbox.width / ax.figure.dpi
+    shown = tick_values(sweep.values, log_x, width)
+    ax.set_xticks(sweep.values, minor=True, labels=[""] * len(sweep.values))
+    ax.set_xticks(shown, labels=[f"{value:g}" for value in shown])
+
+
+def tick_values(values: Float[Array, " p"], log: bool, width: float) -> list[float]:
+    """Those of the values to write below an axis that is ``width`` points wide.
+
+    The last and the first, then the roundest that still have room.
+    """
+    places = np.log(values) if log else np.asarray(values, float)
+    scale = width / (places[-1] - places[0]) if len(values) > 1 else 1.0
+
+    def digits(i: int) -> int:
+        return len(f"{values[i]:g}".replace(".", "").strip("0"))
+
+    def room(i: int) -> float:
+        """Half of what the number takes, in points, with some space beside it."""
+        return 0.3 * (FONT - 1) * len(f"{values[i]:g}") + 1.5
+
+    inner = sorted(range(1, len(values) - 1), key=lambda i: (digits(i), i))
+    chosen: list[int] = []
+    for i in dict.fromkeys([len(values) - 1, 0, *inner]):
+        if all(abs(places[i] - places[j]) * scale > room(i) + room(j) for j in chosen):
+            chosen.append(i)
+    return [float(values[i]) for i in sorted(chosen)]
+
+
+def _checked(bound: ArrayLike, name: str, sweep: Sweep) -> Float[Array, " p"]:
+    array = checks.numbers(bound, f"the bound {name!r} must be numbers", ParameterError)
+    if array.shape != sweep.values.shape:
+        raise ParameterError(
+            f"the bound {name!r} must have a number for each of the {len(sweep.values)} values, "
+            f"got shape {array.shape}"
+        )
+    return array

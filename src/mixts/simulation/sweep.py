@@ -1,0 +1,151 @@
+"""Regret over the values of a parameter: what a series of simulations adds up to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mixts import checks
+from mixts.errors import ParameterError
+from mixts.simulation.results import Estimate, Results, estimate
+from mixts.typing import Array, ArrayLike, Float
+
+
+@dataclass(frozen=True, repr=False)
+class Sweep:
+    """Cumulative regret at the end of every run, by agent, at each value of a parameter.
+
+    Averaged over runs whose problems were drawn from the prior it estimates the Bayes regret as a
+    function of the parameter.
+    """
+
+    parameter: str
+    """What was varied, in words: it names the axis of a figure."""
+    values: Float[Array, " p"]
+    """Its values, increasing."""
+    totals: Mapping[str, Float[Array, "p n_runs"]]
+    """By agent: the regret of each run, summed over its rounds."""
+
+    def __post_init__(self) -> None:
+        values = checks.numbers(self.values, "values must be numbers", ParameterError)
+        if values.ndim != 1 or not values.size or not np.isfinite(values).all():
+            raise ParameterError(
+                f"values must be one finite number for each simulation, got {self.values!r}"
+            )
+        if not (np.diff(values) > 0).all():
+            raise ParameterError(f"values must increase, got {values.tolist()}: sort them")
+        if not self.totals:
+            raise ParameterError("totals must have at least one agent, got none")
+        totals = {name: _checked(total, name) for name, total in self.totals.items()}
+        shapes = {name: total.shape for name, total in totals.items()}
+        shape = next(iter(shapes.values()))
+        if set(shapes.values()) != {shape} or shape[0] != len(values):
+            raise ParameterError(
+                f"totals must have one row for each of the {len(values)} values and equally many "
+                f"runs for every agent, got shapes {shapes}"
+            )
+        object.__setattr__(self, "values", values)
+        object.__setattr__(self, "totals", totals)
+
+    @classmethod
+    def of(cls, parameter: str, values: ArrayLike, results: Sequence[Results]) -> Sweep:
+        """The sweep of simulations with the same agents and as many runs, one for each value."""
+        column = checks.numbers(values, "values must be numbers", ParameterError)
+        if len(results) != column.size:
+            raise ParameterError(
+                f"expected the results of each of the {column.size} values, got {len(results)}"
+            )
+        agents = results[0].agents if results else []
+        for value, one in zip(column.ravel().tolist(), results, strict=True):
+            if set(one.agents) != set(agents) or one.latent.size != results[0].latent.size:
+                raise ParameterError(
+                    f"every value must have the same agents and as many runs: {agents} with "
+                    f"{results[0].latent.size} at first, {one.agents} with {one.latent.size} at "
+                    f"{value:g}"
+                )
+        return cls(
+            parameter,
+            column,
+            {name: np.stack([one.regret[name].sum(axis=1) for one in results]) for name in agents},
+        )
+
+    @property
+    def agents(self) -> list[str]:
+        """The agents' names, as they were given."""
+        return list(self.totals)
+
+    @property
+    def n_runs(self) -> int:
+        """The runs at each value."""
+        return int(next(iter(self.totals.values())).shape[1])
+
+    def __repr__(self) -> str:
+        rows = [[self.parameter], *([f"{value:g}"] for value in self.values)]
+        for name in self.agents:
+            mean, error = self.regret(name)
+            columns = zip(mean, error, self.median(name), strict=True)
+            cells = [(f"{m:.2f} ± {e:.2f}", f"{median:.2f}") for m, e, median in columns]
+            for row, pair in zip(rows, [(name, "median"), *cells], strict=True):
+                row.extend(pair)
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = [
+            "  " + "  ".join(text.rjust(width) for text, width in zip(row, widths, strict=True))
+            for row in rows
+        ]
+        head = f"Sweep over {self.parameter}, {self.n_runs} runs at each value"
+        return "\n".join([head, *lines])
+
+    # -- sums ---------------------------------------------------------------------------------
+
+    def regret(self, agent: str) -> Estimate:
+        """Means over runs at each value, and their standard errors, (p,)."""
+        return estimate(self._of(agent).T)
+
+    def median(self, agent: str) -> Float[Array, " p"]:
+        """Medians over runs at each value: a few runs may carry a mean."""
+        return np.median(self._of(agent), axis=1)
+
+    def growth(self, agent: str) -> Estimate:
+        """By what factor the mean regret grows from the first value to the last.
+
+        Its standard error is that of a ratio r = mean(b) / mean(a) to first order, the standard
+        error of mean(b - r a) / mean(a), run by run: simulations of one seed share much of their
+        luck, and what they share cancels. The factor from nothing is infinite, with no error.
+        """
+        first, last = self._of(agent)[0], self._of(agent)[-1]
+        start, end = float(first.mean()), float(last.mean())
+        if start == 0:
+            return Estimate(float("inf") if end > 0 else float("nan"), float("nan"))
+        ratio = end / start
+        return Estimate(ratio, estimate(last - ratio * first).error / abs(start))
+
+    def _of(self, agent: str) -> Float[Array, "p n_runs"]:
+        if agent not in self.totals:
+            raise ParameterError(f"no agent {agent!r}; agents: {self.agents}")
+        return self.totals[agent]
+
+    # -- tables -------------------------------------------------------------------------------
+
+    def table(self) -> dict[str, Array]:
+        """A tidy table as columns: one row for each agent, value and run, counted from 0."""
+        n, p = len(self.agents), len(self.values)
+        return {
+            "agent": np.repeat(np.array(self.agents), p * self.n_runs),
+            "value": np.tile(np.repeat(self.values, self.n_runs), n),
+            "run": np.tile(np.arange(self.n_runs), n * p),
+            "regret": np.concatenate([self.totals[name].ravel() for name in self.agents]),
+        }
+
+
+def _checked(total: Any, name: str) -> Float[Array, "p n_runs"]:
+    what = f"the totals of {name!r}"
+    array = checks.numbers(total, f"{what} must be numbers", ParameterError)
+    if array.ndim != 2 or not array.size or not np.isfinite(array).all():
+        raise ParameterError(
+            f"{what} must be finite numbers of shape (values, runs), got shape {array.shape}"
+            + ("" if np.isfinite(array).all() else " with some that are not finite")
+        )
+    return array
