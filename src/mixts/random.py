@@ -1,8 +1,8 @@
 """Seeds to generators: streams made by name, so that no two parts of a program share one.
 
 ``stream(7, "paper/width", 3, "rewards")`` is always the same generator, whatever else was drawn
-before and on however many workers: a run of the program has one seed, and each experiment, block of
-runs and role has its own stream.
+before and on however many workers: a run of the program has one seed, and each block of runs and
+each role has its own stream.
 """
 
 from __future__ import annotations

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterator
 from importlib.util import find_spec
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from mixts.report import write_report
 from tests.requirements import find_chromium, require
@@ -131,9 +134,71 @@ def test_contents_are_beside_the_text_where_there_is_room(page: Any) -> None:
     page.evaluate("scrollTo(0, 2000)")
     assert contents.bounding_box()["y"] == 0
     assert main.bounding_box()["y"] < -1000
+
+
+def test_contents_are_folded_on_a_phone(page: Any) -> None:
+    link = page.locator(".contents a:visible", has_text="RiverSwim")
+    assert link.count() == 1
     resize(page, NARROW)
-    box = contents.bounding_box()
-    assert box["y"] + box["height"] <= main.bounding_box()["y"]
+    summary, contents = page.locator(".summary"), page.locator(".contents")
+    top, folded, main = (e.bounding_box() for e in (summary, contents, page.locator("main")))
+    assert top["y"] + top["height"] <= folded["y"]
+    assert folded["y"] + folded["height"] <= main["y"]
+    assert folded["y"] + folded["height"] < NARROW[1]
+    assert link.count() == 0
+    contents.locator("summary").click()
+    assert link.count() == 1
+    assert contents.bounding_box()["height"] > 2 * folded["height"]
+    contents.locator("summary").click()
+
+
+def test_a_wide_figure_is_shaded_where_it_goes_on(page: Any) -> None:
+    resize(page, NARROW)
+    card = page.locator(".wide .card")
+    card.scroll_into_view_if_needed()
+    # White in place of the drawing, which has no white to see the shade through.
+    cover = "e => e.querySelector('img').style.filter = 'brightness(0) invert(1)'"
+    card.evaluate(cover)
+    left, right = edges(card.screenshot())
+    assert left > 0.95
+    assert right < 0.85
+    card.evaluate("e => e.scrollLeft = e.scrollWidth")
+    left, right = edges(card.screenshot())
+    assert left < 0.85
+    assert right > 0.95
+    card.evaluate("e => (e.scrollLeft = 0, e.querySelector('img').style.filter = '')")
+
+
+def test_figures_are_softer_in_the_dark(page: Any) -> None:
+    drawing = page.locator(".card").first
+    drawing.scroll_into_view_if_needed()
+    drawing.locator("img").evaluate("e => e.style.filter = 'brightness(0) invert(1)'")
+    light = middle(drawing.screenshot())
+    page.emulate_media(color_scheme="dark")
+    dark = middle(drawing.screenshot())
+    drawing.locator("img").evaluate("e => e.style.filter = ''")
+    assert light == 1.0
+    assert 0.8 < dark < 0.95
+
+
+def test_rules_go_on_below_cells_that_stick(page: Any) -> None:
+    """At each rule the first cell, which sticks, and the second have it, wherever pixels begin."""
+    resize(page, NARROW)
+    page.emulate_media(color_scheme="dark")
+    box = page.locator(".scroll")
+    box.scroll_into_view_if_needed()
+    cells = box.locator("tbody tr").first.locator("th, td")
+    start = box.bounding_box()["x"]
+    places = [cells.nth(i).bounding_box() for i in (0, 1)]
+    # In the space that each cell has after its words.
+    columns = [int(place["x"] + place["width"] - start) - 6 for place in places]
+    for step in range(8):
+        page.evaluate("step => document.body.style.paddingTop = `${step / 8}px`", step)
+        pixels = grey_levels(box.screenshot())
+        rules = [np.flatnonzero(pixels[:, x] > pixels.min() + 0.05).tolist() for x in columns]
+        assert len(rules[1]) >= 4
+        assert rules[0] == rules[1], step
+    page.evaluate("document.body.style.paddingTop = ''")
 
 
 def test_claims_are_a_table_or_cards(page: Any) -> None:
@@ -194,6 +259,25 @@ def test_on_paper(page: Any) -> None:
     assert page.evaluate(style.format("main a", "textDecorationLine")) == "none"
     assert not page.locator(".contents").is_visible()
     assert page.evaluate(style.format("table.claims tbody tr", "display")) == "table-row"
+
+
+def grey_levels(png: bytes) -> Any:
+    """The pixels of a picture, from 0 to 1."""
+    with Image.open(io.BytesIO(png)) as picture:
+        return np.asarray(picture.convert("L"), float) / 255
+
+
+def edges(png: bytes) -> tuple[float, float]:
+    """How light a card is at its left and its right edge, inside its border, half-way down."""
+    pixels = grey_levels(png)
+    row = pixels[len(pixels) // 2]
+    return float(row[3]), float(row[-4])
+
+
+def middle(png: bytes) -> float:
+    """How light a card is in its middle."""
+    pixels = grey_levels(png)
+    return float(pixels[len(pixels) // 2, pixels.shape[1] // 2])
 
 
 def contrast(first: str, second: str) -> float:

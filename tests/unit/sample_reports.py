@@ -68,7 +68,9 @@ def typical_report() -> Report:
         settings={"seed": "0"},
         command="mixts reproduce --seed 0",
         made="2026-02-03T14:05:11+00:00",
-        seconds=178.3,
+        seconds=23.4,
+        summary=("It holds, mostly.", "See `MixTS` in [the table](#claims)."),
+        processor_seconds=303.0,
     )
 
 
@@ -94,6 +96,7 @@ def hostile_report() -> tuple[Report, list[str]]:
         {trap(): trap()}, trap(), 1.0,
     )  # fmt: skip
     report = Report(
-        trap(), texts(1), (section,), {trap(): trap()}, {trap(): trap()}, trap(), "2026-02-03", 1.0
-    )
+        trap(), texts(1), (section,), {trap(): trap()}, {trap(): trap()}, trap(), "2026-02-03", 1.0,
+        texts(2), 2.0,
+    )  # fmt: skip
     return report, traps

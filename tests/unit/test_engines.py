@@ -6,6 +6,7 @@ import importlib
 import os
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 
@@ -14,6 +15,7 @@ import pytest
 from mixts.errors import MissingExtraError, ParameterError
 from mixts.simulation.engines import Engine, ExecutorEngine, local_engine
 from mixts.simulation.engines.dask import play, refuse_others, versions
+from mixts.simulation.engines.local import PoolEngine
 
 
 def interrupt() -> None:
@@ -99,20 +101,31 @@ def test_somebody_elses_executor_stays_open() -> None:
         assert pool.submit(abs, -1).result() == 1
 
 
-def test_an_own_executor_is_awaited_or_abandoned() -> None:
-    pool = ThreadPoolExecutor(1)
-    with ExecutorEngine(pool, owned=True) as engine:
-        jobs = [engine.submit(abs, -i) for i in range(3)]
-    assert [job.result(timeout=0) for job in jobs] == [0, 1, 2]
+def test_jobs_that_nobody_waits_for_are_cancelled() -> None:
     pool = Reluctant()
-    engine = ExecutorEngine(pool, owned=True)
+    engine = ExecutorEngine(pool)
     job = engine.submit(abs, -1)
-    with pytest.raises(KeyboardInterrupt), engine:
-        raise KeyboardInterrupt
+    engine.forget([job])
     pool.go.set()
     assert job.cancelled()
-    with pytest.raises(RuntimeError, match="shutdown"):
-        pool.submit(abs, -1)
+
+
+def test_own_processes_are_awaited_or_ended_at_once() -> None:
+    with local_engine(2) as engine:
+        jobs = [engine.submit(abs, -i) for i in range(3)]
+    assert [job.result(timeout=0) for job in jobs] == [0, 1, 2]
+    engine = local_engine(2)
+    assert isinstance(engine, PoolEngine)
+    jobs = [engine.submit(time.sleep, 60) for _ in range(4)]
+    engine.submit(abs, 1)
+    started = time.monotonic()
+    engine.forget(jobs)
+    with pytest.raises(KeyboardInterrupt), engine:
+        interrupt()
+    while not all(job.done() for job in jobs):
+        assert time.monotonic() - started < 30
+        time.sleep(0.05)
+    assert all(job.cancelled() or job.exception() is not None for job in jobs)
 
 
 # -- clusters: the same versions everywhere -------------------------------------------------------

@@ -15,6 +15,7 @@ from mixts.plots.identification import draw_actions, draw_beliefs, draw_weights
 from mixts.plots.lines import draw_lines
 from mixts.plots.style import LOOKS, new_axes
 from mixts.plots.sweep import tick_values
+from mixts.simulation.decomposition import Decomposition
 from mixts.simulation.identification import Identification, identify
 from mixts.simulation.sweep import Sweep
 
@@ -99,22 +100,30 @@ def test_a_figure_can_be_drawn_into_and_saved(results: mixts.Results) -> None:
 def test_sweeps_with_medians_and_bounds(sweep: Sweep) -> None:
     bound = np.array([1.0, 2.0, 3.0])
     figure = mixts.plot(sweep, bounds={"Theorem 1 / 30": bound})
-    means, medians = lines(figure)[:2], lines(figure)[2:4]
+    *means, median, drawn_bound = lines(figure)
     for i, name in enumerate(sweep.agents):
         mean, error = sweep.regret(name)
         np.testing.assert_array_equal(means[i].get_ydata(), mean)
-        np.testing.assert_array_equal(medians[i].get_ydata(), sweep.median(name))
-        assert medians[i].get_markerfacecolor() == "white"
-        assert means[i].get_color() == medians[i].get_color() == LOOKS[name].color
+        assert means[i].get_color() == LOOKS[name].color
         np.testing.assert_array_equal(means[i].get_xdata(), sweep.values)
         band = figure.axes[0].collections[i].get_paths()[0].vertices
         assert band[:, 1].max() == (mean + error).max()
-    np.testing.assert_array_equal(lines(figure)[4].get_ydata(), bound)
-    assert labels(figure) == ["MixTS", "median", "UniTS", "Theorem 1 /\N{NO-BREAK SPACE}30"]
+    np.testing.assert_array_equal(median.get_ydata(), sweep.median("MixTS"))
+    assert (median.get_markerfacecolor(), median.get_color()) == ("white", LOOKS["MixTS"].color)
+    np.testing.assert_array_equal(drawn_bound.get_ydata(), bound)
+    assert labels(figure) == ["MixTS", "UniTS", "MixTS, median", "Theorem 1 /\N{NO-BREAK SPACE}30"]
     ax = figure.axes[0]
     assert [text.get_text() for text in ax.get_xticklabels()] == ["0.1", "0.2", "0.5"]
     assert ax.get_xlabel() == "prior width"
     assert ax.get_ylim()[0] == 0
+
+
+def test_medians_of_every_agent(sweep: Sweep) -> None:
+    figure = mixts.plot(sweep, medians="all")
+    for line, name in zip(lines(figure)[2:], sweep.agents, strict=True):
+        np.testing.assert_array_equal(line.get_ydata(), sweep.median(name))
+        assert (line.get_markerfacecolor(), line.get_color()) == ("white", LOOKS[name].color)
+    assert labels(figure) == ["MixTS", "UniTS", "MixTS, median", "UniTS, median"]
 
 
 def test_options_of_sweeps(sweep: Sweep) -> None:
@@ -151,7 +160,7 @@ def test_weights_and_actions_over_time(identification: Identification) -> None:
     np.testing.assert_array_equal(true.get_xdata(), np.arange(41))
     assert len(others) == 4
     assert [text.get_text() for text in ax.texts] == [
-        f"state {identification.latent} (true)",
+        f"state {identification.latent + 1} (true)",
         "4 others",
     ]
     ax = new_axes()
@@ -160,9 +169,12 @@ def test_weights_and_actions_over_time(identification: Identification) -> None:
     right = identification.sampled == identification.latent
     rounds = np.arange(1, 41)
     np.testing.assert_array_equal(same[:, 0], rounds[right])
-    np.testing.assert_array_equal(same[:, 1], identification.actions[right])
+    np.testing.assert_array_equal(same[:, 1], identification.actions[right] + 1)
     np.testing.assert_array_equal(another[:, 0], rounds[~right])
-    assert ax.lines[0].get_ydata() == [np.argmax(identification.truth)] * 2
+    assert ax.lines[0].get_ydata() == [np.argmax(identification.truth) + 1] * 2
+    assert ax.get_yticks().tolist() == [1, 2, 3, 4, 5]
+    low, high = ax.get_ylim()
+    assert low < 1 < 5 < high
 
 
 def test_beliefs_at_a_moment(identification: Identification) -> None:
@@ -171,11 +183,41 @@ def test_beliefs_at_a_moment(identification: Identification) -> None:
     truth, bars = (np.array(one.get_segments()) for one in ax.collections)
     mean, deviation = identification.means[7], identification.deviations[7]
     np.testing.assert_array_equal(ax.lines[0].get_ydata(), mean)
+    np.testing.assert_array_equal(ax.lines[0].get_xdata(), [1, 2, 3, 4, 5])
     np.testing.assert_array_equal(bars[:, :, 1], np.stack([mean - deviation, mean + deviation], 1))
     np.testing.assert_array_equal(truth[:, 0, 1], identification.truth)
     assert ax.get_title(loc="left") == "after 7 rounds"
     with pytest.raises(mixts.ParameterError, match="at most 40 rounds, got 41"):
         draw_beliefs(new_axes(), identification, 41)
+
+
+@pytest.mark.parametrize(
+    ("n_actions", "expected"),
+    [
+        (1, [1]), (6, [1, 2, 3, 4, 5, 6]), (7, [1, 2, 4, 6]), (30, [1, 5, 10, 15, 20, 25, 30]),
+        (100, [1, 20, 40, 60, 80, 100]),
+    ],
+)  # fmt: skip
+def test_actions_are_numbered_from_one(n_actions: int, expected: list[int]) -> None:
+    ax = new_axes()
+    draw_beliefs(ax, no_rounds(n_actions), 0)
+    assert ax.get_xticks().tolist() == expected
+
+
+def test_actions_have_their_names_where_they_have_some() -> None:
+    ax = new_axes()
+    draw_beliefs(ax, no_rounds(2, ("left", "right")), 0)
+    assert [text.get_text() for text in ax.get_xticklabels()] == ["left", "right"]
+    assert ax.get_xticks().tolist() == [1, 2]
+
+
+def no_rounds(n_actions: int, names: tuple[str, ...] | None = None) -> Identification:
+    """What is believed of so many actions before anything was tried."""
+    none, nowhere = np.zeros(0), np.zeros(0, np.int64)
+    means = np.zeros((1, n_actions))
+    return Identification(
+        0, means[0], np.ones((1, 1)), means, means, nowhere, nowhere, none, none, None, names
+    )
 
 
 def test_the_figure_of_an_identification(identification: Identification) -> None:
@@ -202,6 +244,44 @@ def test_named_lines() -> None:
     assert [text.get_text() for text in ax.texts] == ["ours", "earlier"]
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("rounds", "bound")
     assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
+
+
+def test_lines_for_comparison_differ_by_dashes_and_by_grey() -> None:
+    ax, x = new_axes(), np.array([1.0, 2.0])
+    draw_lines(ax, x, dict.fromkeys("abcd", x), "rounds", "bound")
+    first, *others = ax.lines
+    assert first.get_color() == LOOKS["MixTS"].color
+    assert len({line._unscaled_dash_pattern[1] for line in ax.lines}) == 4
+    greys = [line.get_color() for line in others]
+    levels = sorted(int(grey[1:3], 16) for grey in greys)
+    assert greys == [f"#{grey[1:3] * 3}" for grey in greys]
+    # A fifth of the way from black to white, at least, from each to the next and to the paper.
+    assert min(np.diff([*levels, 255])) > 0.18 * 255
+
+
+@pytest.fixture(scope="module")
+def decomposition() -> Decomposition:
+    prior = mixts.MixturePrior(mixts.GaussianArms(np.eye(2), np.full((2, 2), 0.1), 0.5))
+    return mixts.decompose_regret(prior, mixts.BanditEnvironment(prior), 12, 3, seed=0)
+
+
+def test_the_regret_and_its_parts(decomposition: Decomposition) -> None:
+    whole = mixts.plot(decomposition).axes[0]
+    first = mixts.plot(decomposition, title="width 0.1", rounds=5).axes[0]
+    for line, early, quantity in zip(
+        whole.lines, first.lines, ("regret", "sum", "first", "second"), strict=True
+    ):
+        mean = decomposition.curve(quantity).mean
+        np.testing.assert_array_equal(line.get_ydata(), mean)
+        np.testing.assert_array_equal(early.get_ydata(), mean[:5])
+        np.testing.assert_array_equal(early.get_xdata(), [1, 2, 3, 4, 5])
+    assert (whole.get_xlim(), first.get_xlim()) == ((0, 12), (0, 5))
+    assert (whole.get_ylabel(), first.get_ylabel()) == ("cumulative sum",) * 2
+    assert (whole.get_title(loc="left"), first.get_title(loc="left")) == ("", "width 0.1")
+    # There is nothing after the last round.
+    assert mixts.plot(decomposition, rounds=99).axes[0].get_xlim() == (0, 12)
+    with pytest.raises(mixts.ParameterError, match="rounds must be a whole number, at least 1"):
+        mixts.plot(decomposition, rounds=0)
 
 
 def test_sets_over_eta() -> None:

@@ -13,6 +13,7 @@ import pytest
 import mixts
 from mixts.plots import new_panels, save_figure
 from mixts.plots.labels import End, label_ends, spread
+from mixts.plots.lines import draw_lines
 from mixts.plots.style import DASHES, LOOKS, PALETTE, legible, looks, new_axes
 from mixts.simulation.identification import Identification
 from mixts.simulation.sweep import Sweep
@@ -76,15 +77,38 @@ def test_the_papers_agents_look_the_same_everywhere() -> None:
         assert len({LOOKS[name].dashes for name in names}) == len(names)
 
 
-def test_variants_have_their_originals_colour_and_other_dashes() -> None:
-    style = looks(["PSRL, neighbours", "PSRL", "UniTS", "Exp4 (tuned)", "Exp4, loss", "Exp4"])
-    assert style["PSRL, neighbours"].color == LOOKS["PSRL"].color
-    assert style["Exp4 (tuned)"].color == LOOKS["Exp4"].color
-    assert len(set(style.values())) == 6
-    # The first two still find dashes that nobody has, the third only some of another colour.
-    assert len({look.dashes for look in style.values()}) == 5
-    many = looks([f"TS {i}" for i in range(9)])
-    assert {look.color for look in many.values()} == {LOOKS["TS"].color}
+def test_variants_have_a_shade_of_their_originals_colour_and_dashes_of_their_own() -> None:
+    names = ["PSRL, neighbours", "PSRL", "UniTS", "Exp4 (tuned)", "Exp4, loss", "Exp4"]
+    style = looks(names)
+    assert list(style) == names
+    # #D55E00 and #E69F00, halved and rounded down.
+    assert style["PSRL, neighbours"].color == "#6A2F00"
+    assert style["Exp4 (tuned)"].color == style["Exp4, loss"].color == "#734F00"
+    assert len({look.dashes for look in style.values()}) == 6
+    assert looks(["Oracle, late"])["Oracle, late"].color == "#4C4C4C"
+    many = looks([f"TS {i}" for i in range(8)])
+    assert len(set(many.values())) == 8
+
+
+def test_a_variant_looks_the_same_whoever_is_beside_it() -> None:
+    agents = ["MixTS", "Exp4, a", "Exp4, b", "Exp4", "Exp4, c"]
+    shown = looks(agents, ["Exp4", "Exp4, c"])
+    assert shown["Exp4, c"] == looks(["Exp4, c"])["Exp4, c"] == looks(agents)["Exp4, a"]
+    assert shown["Exp4"] == LOOKS["Exp4"]
+
+
+@pytest.mark.parametrize("blindness", COLOR_BLINDNESS)
+def test_the_colour_blind_can_tell_a_variant_from_the_papers_agents(blindness: str) -> None:
+    def seen(color: str) -> np.ndarray:
+        return lab(np.array(COLOR_BLINDNESS[blindness]) @ linear_rgb(color))
+
+    variants = [looks([f"{name}, other"])[f"{name}, other"].color for name in LOOKS]
+    gaps = {
+        (variant, look.color): float(np.linalg.norm(seen(variant) - seen(look.color)))
+        for variant in variants
+        for look in LOOKS.values()
+    }
+    assert min(gaps.values()) > 15
 
 
 def test_other_agents_take_other_colours() -> None:
@@ -127,6 +151,7 @@ IMAGES = learning(
 )  # fmt: skip
 WIDTHS = np.array([0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5])
 SWEEP = Sweep("prior width", WIDTHS, {"MixTS": 10 + np.outer(WIDTHS, np.arange(50.0))})
+TWO_AGENTS = Sweep("width", WIDTHS, {"MixTS": SWEEP.totals["MixTS"], "Oracle": np.ones((10, 50))})
 BOUNDS = {"Theorem 1 / 30": 40 * WIDTHS + 11, "Theorem 1, appendix / 30": 40 * WIDTHS + 10}
 
 
@@ -158,6 +183,14 @@ def two_panels() -> Any:
     return left.figure
 
 
+def formulas() -> Any:
+    """Labels that are taller than letters, one above the other."""
+    ax, x = new_axes(), np.array([1.0, 2.0])
+    names = [r"order $d^{3/2}\sqrt{n}$", r"$\sum_{t=1}^n \sigma_t$", "Theorem 1", r"$\sqrt{L n}$"]
+    draw_lines(ax, x, dict.fromkeys(names, x), "round", "bound")
+    return ax.figure
+
+
 def changed_later() -> Any:
     """Limits and sizes that change after the drawing."""
     figure = mixts.plot(IMAGES, quantity="reward")
@@ -174,6 +207,8 @@ FIGURES: dict[str, Callable[[], Any]] = {
     "two panels": two_panels,
     "identification": lambda: mixts.plot(made_up_identification()),
     "changed later": changed_later,
+    "formulas": formulas,
+    "every median": lambda: mixts.plot(TWO_AGENTS, medians="all"),
 }
 
 
@@ -255,6 +290,16 @@ def test_long_names_are_broken_before_a_factor() -> None:
         label_ends(ax, [End(name, "#000000", 0.0, 0.0) for name in names])
         shown = [text.get_text().replace("\N{NO-BREAK SPACE}", "_") for text in ax.texts]
         assert shown == expected
+
+
+def test_formulas_are_kept_whole_and_count_as_they_look() -> None:
+    wide, *_, narrow = new_axes(), *new_panels(3)
+    root = r"$d^{3/2} \sqrt{n}$"
+    for ax, expected in ((wide, [f"order {root}"]), (narrow, [f"order\n{root}"])):
+        label_ends(ax, [End(f"order {root}", "#000000", 0.0, 0.0)])
+        assert [text.get_text() for text in ax.texts] == expected
+    label_ends(wide, [End("$a b$ and $c$", "#000000", 0.0, 0.0)])
+    assert wide.texts[-1].get_text() == "$a b$ and $c$"
 
 
 def test_a_line_out_of_sight_is_labelled_at_the_edge() -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from mixts.errors import MissingExtraError, ParameterError
 from mixts.report import Claim, Report, Section, Table, render, write_report
+from mixts.report.page import heading_widths
 from tests.unit.sample_reports import hostile_report, typical_report
 
 VOID = {"meta", "link", "img", "br"}
@@ -72,7 +73,8 @@ class Page(HTMLParser):
 def page_of(**changes: Any) -> Page:
     """The page of a report with one section, of which some fields are given."""
     section = Section(**{"id": "one", "title": "One", "place": "", **changes})
-    return Page(render(replace(typical_report(), sections=(section,), paragraphs=())))
+    report = replace(typical_report(), sections=(section,), paragraphs=(), summary=())
+    return Page(render(report))
 
 
 def test_every_text_is_shown_as_it_was_given() -> None:
@@ -155,19 +157,65 @@ def test_the_claims_and_their_verdicts() -> None:
     report = typical_report()
     assert report.verdicts == {"holds": 2, "direction only": 1, "does not hold": 1}
     page = Page(render(report))
-    tally = [e.text.split(maxsplit=1) for e in page.all("li") if e.inside[-1] == "ul"][:3]
+    tally = [e.text.split(maxsplit=1) for e in page.all("li") if "main" in e.inside][:3]
     assert tally == [["2", "holds"], ["1", "direction only"], ["1", "does not hold"]]
     rows = [e for e in page.all("tr", role="row") if "tbody" in e.inside]
     shown = [" ".join(row.text.split()) for row in rows]
     assert shown == [
-        f"{claim.place} {claim.claim} {claim.measured} {claim.verdict} {section.title}"
+        f"{claim.place} {claim.claim} {claim.measured}{claim.note} {claim.verdict} {section.title}"
         for section, claim in report.claims
     ]
     # In the tally, in the table of all claims and in the section of each.
     badges = Counter(e.text for e in page.all("span", class_="badge"))
     assert badges == {"holds": 5, "direction only": 3, "does not hold": 3}
+
+
+def test_a_claim_and_its_measurement_lead_to_each_other() -> None:
+    report = typical_report()
+    page = Page(render(report))
+    numbers = [
+        (section.id, i) for section in report.sections for i in range(1, len(section.claims) + 1)
+    ]
     links = [e.attributes["href"] for e in page.all("a") if e.inside[-1] == "td"]
-    assert links == [f"#{section.id}" for section, _ in report.claims]
+    assert links[::2] == [f"#{id}:claim-{i}" for id, i in numbers]
+    assert links[1::2] == [f"#{id}" for id, _ in numbers]
+    rows = [e.attributes["id"] for e in page.all("tr", role="row") if "id" in e.attributes]
+    assert rows == [f"{id}:measured-{i}" for id, i in numbers]
+    back = [e.attributes["href"] for e in page.all("a") if e.text == "measured"]
+    assert back == [f"#{row}" for row in rows]
+
+
+def test_a_section_has_claims_without_what_was_measured() -> None:
+    page = Page(render(typical_report()))
+    shown = [" ".join(e.text.split()) for e in page.all("li", class_="claim")]
+    assert shown == [
+        "holds Sec. 6.1 measured The shape is right. Flat below 1.",
+        "direction only Thm 1 measured It scales correctly.",
+        "holds Sec. 6.3 measured MixTS is better.",
+        "does not hold Thm 2 measured The bound is near.",
+    ]
+    assert [e.inside[-1] for e in page.all("p", class_="note")] == ["td", "li"]
+
+
+def test_the_summary_comes_before_the_contents() -> None:
+    report = typical_report()
+    page = Page(render(report))
+    (summary,) = page.all("section", class_="summary")
+    assert " ".join(summary.text.split()) == ("In short It holds, mostly. See MixTS in the table.")
+    assert summary.inside[-1] == "header"
+    assert page.elements.index(summary) < page.elements.index(page.all("nav")[0])
+    assert Page(render(replace(report, summary=()))).all("section", class_="summary") == []
+    with pytest.raises(ParameterError, match="leads to #nowhere"):
+        render(replace(report, summary=("See [this](#nowhere).",)))
+
+
+def test_the_contents_are_there_folded_and_unfolded() -> None:
+    page = Page(render(typical_report()))
+    links = [e for e in page.all("a") if "nav" in e.inside]
+    folded = [e.attributes["href"] for e in links if "details" in e.inside]
+    assert folded == [e.attributes["href"] for e in links if "details" not in e.inside]
+    assert folded == ["#claims", "#paper/width", "#paper/riverswim", "#limits", "#run"]
+    assert page.all("details")[0].attributes == {"class": "folded"}
 
 
 def test_what_is_empty_is_not_shown() -> None:
@@ -184,7 +232,17 @@ def test_settings_commands_and_times() -> None:
         typical_report().sections[0].command, "mixts reproduce paper/riverswim",
         "mixts reproduce --seed 0",
     ]  # fmt: skip
-    assert {"It took 2 min 05 s.", "runs", "200", "seed", "mixts", "0.1.0"} <= texts
+    assert {"It took 2 min 05 s of processor time.", "runs", "200", "seed", "0.1.0"} <= texts
+    assert [e.text for e in page.all("p", class_="time")][-1] == (
+        "The parts took 5 min 03 s of processor time. This command took 23 s; "
+        "the report was made on 2026-02-03, 14:05 UTC."
+    )
+    assert page.all("p", class_="byline")[0].text == (
+        "2026-02-03, 14:05 UTC 2 parts 4 claims 5 min 03 s of processor time"
+    )
+    unknown = Page(render(replace(typical_report(), processor_seconds=None)))
+    assert unknown.all("p", class_="byline")[0].text == "2026-02-03, 14:05 UTC 2 parts 4 claims"
+    assert unknown.all("p", class_="time")[-1].text.startswith("This command took 23 s;")
     assert [e.text for e in page.all("time")] == ["2026-02-03, 14:05 UTC"] * 2
     assert page.all("time")[0].attributes == {"datetime": "2026-02-03T14:05:11+00:00"}
 
@@ -224,6 +282,16 @@ def test_numbers_are_set_as_such(
     assert classes == ["number" if expected else None] * len(cells)
     assert [e.attributes["scope"] for e in page.all("th")] == ["col", "col", *["row"] * len(cells)]
     assert page.all("figcaption")[0].text == "Caption."
+
+
+def test_headings_have_room_but_no_more_than_they_need() -> None:
+    rows = (("a heading of many words", "1"), ("`b`", "2"))
+    table = Table(("name", "a long name of a column"), rows, "Caption.")
+    assert heading_widths(table) == (14, 10)
+    assert heading_widths(Table(("n", "x"), (("`MixTS`", "1"),), "")) == (5, 1)
+    assert heading_widths(Table(("width",), (), "")) == (5,)
+    columns = page_of(tables=(table,)).all("th", scope="col")
+    assert [e.attributes["style"] for e in columns] == ["--heading: 14ch", "--heading: 10ch"]
 
 
 def test_the_file_is_whole_or_untouched(tmp_path: Path) -> None:

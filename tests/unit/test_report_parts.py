@@ -121,6 +121,7 @@ def report(**changes: Any) -> Any:
         (lambda: Section("/a", "", ""), "id of a section"),
         (lambda: Section("a", "", "", seconds=-1.0), "seconds must be a time"),
         (lambda: report(seconds=float("nan")), "seconds must be a time"),
+        (lambda: report(processor_seconds=-1.0), "seconds must be a time"),
         (lambda: report(made="3 February"), "made must be an ISO date, got '3 February'"),
         (lambda: report(sections=(Section("a", "", ""),) * 2), r"must differ, got \['a'\]"),
     ],

@@ -8,6 +8,7 @@ from mixts.bounds.comparison import RULE, ShapeComparison, Verdict, compare_shap
 from mixts.bounds.earlier import crossing, linear_bound, lints_order
 from mixts.bounds.lemmas import (
     first_part_bound,
+    gaussian_tail_bound,
     log_determinant_bound,
     norm_series_bound,
     norm_sum_bound,
@@ -16,6 +17,11 @@ from mixts.bounds.lemmas import (
     second_part_bound,
     trace_bound,
     width_sum_bound,
+)
+from mixts.bounds.mdp_lemmas import (
+    episode_width_sum_bound,
+    pseudo_count_variance,
+    value_difference_bound,
 )
 from mixts.bounds.terms import BoundTerms
 from mixts.bounds.theorem1 import theorem1_bound, theorem1_terms
@@ -30,14 +36,17 @@ __all__ = [
     "Verdict",
     "compare_shapes",
     "crossing",
+    "episode_width_sum_bound",
     "feature_width",
     "first_part_bound",
+    "gaussian_tail_bound",
     "linear_bound",
     "lints_order",
     "log_determinant_bound",
     "norm_series_bound",
     "norm_sum_bound",
     "prior_width",
+    "pseudo_count_variance",
     "reward_width",
     "round_bound",
     "second_part_bound",
@@ -47,5 +56,6 @@ __all__ = [
     "theorem2_terms",
     "trace_bound",
     "transition_width",
+    "value_difference_bound",
     "width_sum_bound",
 ]

@@ -1,8 +1,9 @@
 """The inequalities that App. A strings together, each with both sides within reach of a simulation.
 
 With ||a||_{t,s}^2 = a' Sigma_{t,s} a, the proof of Theorem 1 goes from the regret to its two parts
-(Eq. 1), from these to the sum of the widths sigma_t(A_t, S_t) = sqrt(2 d log(dn)) ||A_t||_{t,S_t},
-and from there to n, d and lambda, the largest eigenvalue of any component's covariance:
+(Eq. 1, and on the event E_0 that theta_* is near its prior mean [paper: Eq. 9]), from these to the
+sum of the widths sigma_t(A_t, S_t) = sqrt(2 d log(dn)) ||A_t||_{t,S_t}, and from there to n, d and
+lambda, the largest eigenvalue of any component's covariance:
 
     E sum_t mu_*(A_t*) - mu_t(A_t*, S_*) <= E sum_t sigma_t(A_t*, S_*)
                                             + kappa sqrt(lambda d / (2 pi))
@@ -24,6 +25,10 @@ Here they are as they are printed. Read closely:
   the wrong way round: det(Sigma_0,s^-1) is at most (tr(Sigma_0,s^-1) / d)^d. The bound with the
   trace fails for priors that are not isotropic; the last one is true, because the ratio is
   det(I + C'V C / sigma^2) with C C' = Sigma_0,s, of trace at most d + n kappa^2 lambda / sigma^2.
+- Eq. 9 is Eq. 1 under the indicator of E_0, as if that changed nothing. But E_0 is about theta_*
+  and S_*, with which A_t* goes together and A_t and S_t do not: the means mu_t(A_t*, S_*) and
+  mu_t(A_t, S_t) no longer cancel. What is left is where E_0 fails, with probability 1 / n at most.
+  A simulation measures the parts of Eq. 1, without E_0.
 - Lemma 1 lacks a factor 2 for the two tails of a Gaussian, and with it the term with 2 pi.
 - M lacks a factor 2: two actions and two means are compared.
 - The second part is bounded on the event E_0 only. Without it, by App. A's own account, at most
@@ -44,6 +49,20 @@ from mixts.bounds import arguments
 from mixts.bounds.theorem1 import theorem1_terms
 from mixts.errors import ParameterError
 from mixts.typing import Array, ArrayLike
+
+
+def gaussian_tail_bound(d: int, epsilon: ArrayLike) -> Any:
+    """d^(3/2) exp(-epsilon^2 / (2 d)) / sqrt(2 pi)  [paper: Lemma 1].
+
+    For E ||X|| 1{||X|| >= epsilon}, where X ~ N(0, Sigma) and the norm is that of Sigma^-1. This is
+    what is printed, and a factor 2 is missing: an entry of X is large in two directions. For d = 1
+    the left side is twice this at every epsilon, for d = 2 it is up to 1.16 times this below
+    epsilon = 1.5. From d = 3 on what is printed holds all the same, because the proof adds up
+    entries of which one would do.
+    """
+    d = checks.count(d, "d")
+    least = _at_least_zero(epsilon, "epsilon")
+    return arguments.plain(d**1.5 * np.exp(-(least**2) / (2 * d)) / np.sqrt(2 * np.pi))
 
 
 def norm_series_bound(
@@ -131,8 +150,9 @@ def first_part_bound(
 ) -> Any:
     """E sum_t sigma_t(A_t*, S_*) + kappa sqrt(lambda d / (2 pi))  [paper: App. A].
 
-    The end of Step 1, for the first part of the regret; Sec. 4.1 has it as Eq. 2. Its widths may be
-    exchanged for sigma_t(A_t, S_t), which have the same expectation.
+    The end of Step 1, for the first part of the regret, summed over the rounds of Sec. 4.1
+    [paper: Eq. 2]. Its widths may be exchanged for sigma_t(A_t, S_t), which have the same
+    expectation.
     """
     total = _at_least_zero(best_width_sum, "best_width_sum")
     d, k = checks.count(d, "d"), checks.positive_number(kappa, "kappa")
@@ -151,8 +171,9 @@ def second_part_bound(
 ) -> Any:
     """sqrt(2) E sum_t sigma_t(A_t, S_t) + 2 sigma sqrt(L n log n) + 3 L M  [paper: App. A].
 
-    The end of Step 3, for the second part of the regret; Sec. 4.1 has it as Eq. 3, with
-    eta = sqrt(2).
+    The end of Step 3, for the second part of the regret; in Sec. 4.1 with any eta [paper: Eq. 3],
+    here with the proof's sqrt(2). At width 0 nothing is left of the widths, and nothing at all of
+    the first part: the price is that of finding the latent state [paper: Sec. 4.3].
     """
     total = _at_least_zero(width_sum, "width_sum")
     terms = theorem1_terms(n, d, n_components, noise_std, kappa, max_prior_variance)

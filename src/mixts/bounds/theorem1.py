@@ -13,7 +13,7 @@ of c_2
 
 Both are here as they are printed. Read closely:
 
-- The sum of the widths enters with the factors sqrt(2) in Step 1 and 2 in Step 4: the appendix's
+- The sum of the widths enters with the factors sqrt(2) in Step 1 and 2 in Step 3: the appendix's
   own steps add up to 2 + sqrt(2), which is below both 4 and 6.
 - The bound M on what one round can lose lacks a factor 2, and so do its 3 L M.
 - The norm of the prior means is assumed to be at most 1; the paper's own experiment has 1.049,

@@ -36,8 +36,6 @@ def mixture_of_estimates(
     n_components: int,
     noise_std: float,
     seed: int,
-    *,
-    n_restarts: int = 1,
 ) -> MixturePrior:
     """A Gaussian mixture with full covariances fitted to the tasks' estimates  [paper: Sec. 6.2].
 
@@ -57,9 +55,7 @@ def mixture_of_estimates(
     scale = float(np.sqrt(given.var(axis=0).mean()))
     if scale == 0:
         raise ParameterError("all estimates are equal: there is nothing to fit a mixture to")
-    fitted = GaussianMixture(
-        n, covariance_type="full", reg_covar=REGULARISATION, n_init=n_restarts, random_state=seed
-    )
+    fitted = GaussianMixture(n, covariance_type="full", reg_covar=REGULARISATION, random_state=seed)
     with one_blas_thread():
         fitted.fit(given / scale)
     covariance = fitted.covariances_ * scale**2

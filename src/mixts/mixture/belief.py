@@ -122,7 +122,7 @@ class Belief:
 
     @property
     def component_mean(self) -> Float[Array, "..."]:
-        """E[theta | history, s], (L, p) or (n_tasks, L, p)."""
+        """E[theta | history, s], (L, p) or (n_tasks, L, p)  [paper: Eq. 4]."""
         return np.asarray(self._axis.squeeze(self._posterior.component_means(self._every())))
 
     @property
@@ -132,7 +132,7 @@ class Belief:
 
     @property
     def mean(self) -> Float[Array, "..."]:
-        """E[theta | history] under the mixture, (p,) or (n_tasks, p)."""
+        """E[theta | history] under the mixture, (p,) or (n_tasks, p)  [paper: Sec. 3]."""
         return np.asarray(self._axis.squeeze(self._mean()))
 
     def _mean(self) -> Float[Array, "n p"]:
@@ -141,7 +141,10 @@ class Belief:
 
     @property
     def covariance(self) -> Float[Array, "..."]:
-        """Cov[theta | history] under the mixture: within components, and between them."""
+        """Cov[theta | history] under the mixture: within components, and between them.
+
+        P_t(theta) = sum_s P_t(theta | s) P_t(s)  [paper: Sec. 3].
+        """
         every, weights = self._every(), self._exact_weights()
         means = self._posterior.component_means(every)
         gap = means - np.einsum("tl,tlp->tp", weights, means)[:, None]
@@ -182,7 +185,11 @@ class Belief:
     # -- sampling: the two draws of Algorithm 1 -----------------------------------------------
 
     def sample_latent(self, rng: np.random.Generator, tasks: ArrayLike | None = None) -> Any:
-        """S_t ~ P_t, once for each decision  [paper: Alg. 1]."""
+        """S_t ~ P_t, once for each decision  [paper: Alg. 1].
+
+        With one component it is always the same, and MixTS is plain Thompson sampling
+        [paper: Sec. 4.3].
+        """
         return self._axis.squeeze(self.draw_latent(rng, self._axis.decisions(tasks)))
 
     def sample_parameters(

@@ -29,7 +29,7 @@ def draw_curves(
     names = results.agents if agents is None else list(agents)
     if not names:
         raise ParameterError(f"agents must name some of {results.agents}, got none")
-    style = looks(results.agents)
+    style = looks(results.agents, names)
     ends = []
     for rank, name in enumerate(names):
         mean, error = results.curve(name, quantity)

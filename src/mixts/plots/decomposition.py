@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from mixts import checks
 from mixts.plots.labels import End, label_ends
-from mixts.plots.style import DASHES, INK, LINE, LOOKS, PALETTE
+from mixts.plots.style import DASHES, FONT, INK, LINE, LOOKS, PALETTE
 from mixts.simulation.decomposition import Decomposition
 
 _LOOKS = {
@@ -19,17 +20,27 @@ _LOOKS = {
 _NAMES = {"regret": "regret", "sum": "sum of parts", "first": "first part", "second": "second part"}
 
 
-def draw_decomposition(ax: Any, decomposition: Decomposition, title: str = "cumulative") -> None:
-    """Means over runs with bands of one standard error."""
+def draw_decomposition(
+    ax: Any, decomposition: Decomposition, title: str = "", rounds: int | None = None
+) -> None:
+    """Means over runs with bands of one standard error, of all rounds or of the first ``rounds``.
+
+    Most of what happens does so early: the first 100 of 1,000 rounds may show more than all.
+    """
+    n_rounds = decomposition.n_rounds
+    shown = n_rounds if rounds is None else min(n_rounds, checks.count(rounds, "rounds"))
     ends = []
     for quantity, (color, dashes) in _LOOKS.items():
-        mean, error = decomposition.curve(quantity)  # type: ignore[arg-type]
-        x = np.arange(1, len(mean) + 1)
+        curve = decomposition.curve(quantity)  # type: ignore[arg-type]
+        mean, error = (array[:shown] for array in curve)
+        x = np.arange(1, shown + 1)
         ax.plot(x, mean, color=color, linestyle=dashes, linewidth=LINE)
         if np.isfinite(error).all():
             ax.fill_between(x, mean - error, mean + error, color=color, alpha=0.15, linewidth=0)
         ends.append(End(_NAMES[quantity], color, float(x[-1]), float(mean[-1])))
-    ax.set_xlim(0, decomposition.n_rounds)
+    ax.set_xlim(0, shown)
     ax.set_xlabel("round")
-    ax.set_ylabel(title)
+    ax.set_ylabel("cumulative sum")
+    if title:
+        ax.set_title(title, loc="left", size=FONT, color=INK)
     label_ends(ax, ends)

@@ -38,19 +38,20 @@ def plot(result: Any, ax: Any = None, **options: Any) -> Any:
     where the axis begins, ``rounds="episode"`` to say what a round is.
 
     :class:`Sweep`: the mean regret at the end over the values of a parameter, with a band of one
-    standard error, and hollow marks at the medians. Options: ``bounds={"Theorem 1 / 30": array}``
-    for lines to compare with, ``agents``, ``log_x``, ``log_y``, ``medians=False``, ``bottom``,
+    standard error, and hollow marks at the first agent's medians. Options:
+    ``bounds={"Theorem 1 / 30": array}`` for lines to compare with, ``agents``, ``log_x``,
+    ``log_y``, ``medians="all"`` for those of every agent or ``False`` for none, ``bottom``,
     ``title`` of the vertical axis, ``parameter`` for that of the horizontal one.
 
     :class:`Identification`: a page-wide figure of latent weights, actions, and the posterior of
-    every action's mean reward at some moments. Options: ``moments=[0, 10, 300]`` in rounds,
-    ``log`` for the time axis, ``width``, ``height``.
+    every action's mean reward at some moments, states and actions counted from 1. Options:
+    ``moments=[0, 10, 300]`` in rounds, ``log`` for the time axis, ``width``, ``height``.
 
     :class:`ConfidenceSets`: the shares of runs that exclude a state, and that miss the true one,
     over eta. Option: ``etas``.
 
-    :class:`Decomposition`: the cumulative regret and its two parts. Option: ``title`` of the
-    vertical axis.
+    :class:`Decomposition`: the cumulative regret and its two parts. Options: ``title`` of the
+    panel, ``rounds=100`` for the first of them only.
 
     ``ax`` draws into axes that exist. Needs matplotlib (extra ``plots``).
     """

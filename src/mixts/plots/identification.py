@@ -16,6 +16,9 @@ from mixts.simulation.identification import Identification
 _TRUE = LOOKS["MixTS"].color
 _FACT = LOOKS["TS"].color
 """Beliefs and decisions are drawn in the one colour, the truth in the other."""
+_N_TICKS = 6
+_STEPS = tuple(m * 10**k for k in range(9) for m in (1, 2, 5))
+"""Between the numbers below an axis of actions, of which there are no more than so many."""
 
 
 def plot_identification(
@@ -29,7 +32,8 @@ def plot_identification(
 
     ``moments`` are numbers of rounds, by default none (the prior), as many as it takes to know the
     latent state, and all of them. Most happens in the first rounds: time is drawn as log(1 + t)
-    unless ``log=False``.
+    unless ``log=False``. States and actions that have no names are counted from 1, as in the
+    paper, while the arrays of an :class:`Identification` are indexed from 0.
     """
     shown = _natural_moments(identification) if moments is None else moments
     figure = new_figure(width, height)
@@ -65,7 +69,7 @@ def draw_weights(ax: Any, identification: Identification, log: bool = True) -> N
     for s in others:
         ax.plot(times, weights[:, s], color=GREY, linewidth=0.5, alpha=0.8)
     ax.plot(times, weights[:, true], color=_TRUE, linewidth=1.5 * LINE)
-    name = identification.names[true] if identification.names else f"state {true}"
+    name = identification.names[true] if identification.names else f"state {true + 1}"
     ends = [End(f"{name} (true)", _TRUE, float(times[-1]), float(weights[-1, true]))]
     if others:
         many = f"{len(others)} others" if len(others) > 1 else "the other"
@@ -80,14 +84,14 @@ def draw_actions(ax: Any, identification: Identification, log: bool = True) -> N
     """The action of each round: full where the latent state that was drawn is the true one."""
     times = np.arange(1, identification.n_rounds + 1)
     right = identification.sampled == identification.latent
-    best = int(np.argmax(identification.truth))
+    best = 1 + int(np.argmax(identification.truth))
     ax.axhline(best, color=_FACT, linewidth=0.8, zorder=1)
     for mask, face, name in ((~right, "white", "another"), (right, _TRUE, "true")):
         ax.scatter(
-            times[mask], identification.actions[mask], s=7, facecolor=face, edgecolor=_TRUE,
+            times[mask], identification.actions[mask] + 1, s=7, facecolor=face, edgecolor=_TRUE,
             linewidth=0.6, label=name, zorder=2, clip_on=False,
         )  # fmt: skip
-    ax.set_ylim(-0.5, len(identification.truth) - 0.5)
+    ax.set_ylim(0.5, len(identification.truth) + 0.5)
     key = "\N{BLACK CIRCLE} true state sampled   \N{WHITE CIRCLE} another"
     ax.set_title(key, loc="left", size=FONT - 1, color=legible(_TRUE), pad=3)
     _name_actions(ax.yaxis, identification)
@@ -103,11 +107,11 @@ def draw_beliefs(ax: Any, identification: Identification, t: int, key: bool = Tr
     if t > identification.n_rounds:
         raise ParameterError(f"expected at most {identification.n_rounds} rounds, got {t}")
     mean, deviation = identification.means[t], identification.deviations[t]
-    x = np.arange(len(mean))
+    x = np.arange(1, len(mean) + 1)
     ax.hlines(identification.truth, x - 0.38, x + 0.38, color=_FACT, linewidth=1.0, zorder=2)
     ax.vlines(x, mean - deviation, mean + deviation, color=_TRUE, linewidth=1.2, zorder=2)
     ax.plot(x, mean, color=_TRUE, linestyle="", marker="o", markersize=2.2, zorder=3)
-    ax.set_xlim(-0.8, len(mean) - 0.2)
+    ax.set_xlim(0.2, len(mean) + 0.8)
     ax.set_ylabel("mean reward")
     ax.set_xlabel("action")
     _name_actions(ax.xaxis, identification)
@@ -144,9 +148,12 @@ def _draw_time(ax: Any, identification: Identification, log: bool) -> None:
 
 
 def _name_actions(axis: Any, identification: Identification) -> None:
-    """Names where there are some and few enough to be read, otherwise numbers."""
+    """Names where there are some and few enough to be read, otherwise numbers, from 1."""
     names = identification.action_names
     if names is not None and len(names) <= 8:
-        axis.set_ticks(range(len(names)), labels=names)
-    else:
-        axis.get_major_locator().set_params(integer=True)
+        axis.set_ticks(range(1, len(names) + 1), labels=names)
+        return
+    n_actions = len(identification.truth)
+    step = next(step for step in _STEPS if n_actions <= _N_TICKS * step)
+    # No round number is beside the first action but the first itself.
+    axis.set_ticks([1, *range(step, n_actions + 1, step)] if step > 1 else range(1, n_actions + 1))

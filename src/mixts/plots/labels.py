@@ -12,6 +12,12 @@ from mixts.plots.style import FONT, legible
 
 _DISTANCE = 8.0
 """From the axes to the labels, in points: room for a line that leads to one that was moved."""
+_FORMULA = re.compile(r"\$[^$]+\$")
+_UNSEEN = dict.fromkeys(map(ord, "${}^_"))
+_HOLD, _HELD = "\ue000", "\ue001"
+"""Where formulas stand while a name is broken; no name has these characters, which mean nothing."""
+_RAISED = 0.4
+"""How much taller a line is for what is raised or lowered in it, or has a root above it."""
 
 
 class End(NamedTuple):
@@ -30,7 +36,7 @@ def label_ends(ax: Any, ends: Sequence[End], size: float = FONT) -> None:
     change after the call.
     """
     texts = [_broken(end.name, _line_length(ax)) for end in ends]
-    heights = [size * (0.2 + 1.15 * (1 + text.count("\n"))) for text in texts]
+    heights = [size * _height(text) for text in texts]
     for i, (end, text) in enumerate(zip(ends, texts, strict=True)):
         ax.annotate(
             text, (0, 0), xycoords=partial(_mark, end, ax), xytext=(0, 0),
@@ -43,15 +49,30 @@ def label_ends(ax: Any, ends: Sequence[End], size: float = FONT) -> None:
         )  # fmt: skip
 
 
+def _height(text: str) -> float:
+    """Of a label, in sizes of its letters."""
+    lines = text.split("\n")
+    return 0.2 + sum(1.15 + _RAISED * bool(_FORMULA.search(line)) for line in lines)
+
+
 def _line_length(ax: Any) -> int:
     """Characters in a line of a label: longer ones would take too much of a panel's width."""
     return 16 if ax.bbox.width / ax.figure.dpi > 2.0 else 11
 
 
 def _broken(name: str, length: int) -> str:
-    """Into lines; a factor stays with its sign, and breaks that are there are kept."""
-    whole = re.sub("([/×=]) ", "\\1\N{NO-BREAK SPACE}", name)
-    return "\n".join(textwrap.fill(line, length) for line in whole.split("\n"))
+    """Into lines; a factor stays with its sign, and breaks that are there are kept.
+
+    What is set as mathematics stays whole, and counts as long as it will look.
+    """
+    formulas = _FORMULA.findall(name)
+    whole = re.sub("([/×=]) ", "\\1\N{NO-BREAK SPACE}", _FORMULA.sub(_HOLD, name))
+    for formula in formulas:
+        signs = re.sub(r"\\[A-Za-z]+ ?", "x", formula).translate(_UNSEEN)
+        whole = whole.replace(_HOLD, _HELD * min(len(signs), length), 1)
+    broken = "\n".join(textwrap.fill(line, length) for line in whole.split("\n"))
+    rest = iter(formulas)
+    return re.sub(f"{_HELD}+", lambda _: next(rest), broken)
 
 
 def _mark(end: End, ax: Any, renderer: Any = None) -> Any:

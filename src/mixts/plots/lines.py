@@ -9,6 +9,9 @@ from mixts.plots.labels import End, label_ends
 from mixts.plots.style import DASHES, GREY, INK, LINE, LOOKS
 from mixts.typing import Array, ArrayLike
 
+_GREYS = ("#000000", GREY, "#A6A6A6", INK)
+"""One after the other as different as three greys can be that are seen on white."""
+
 
 def draw_lines(
     ax: Any,
@@ -19,10 +22,14 @@ def draw_lines(
     *,
     log: bool = False,
 ) -> None:
-    """The first line is the point of the figure, the others are drawn for comparison, in grey."""
+    """The first line is the point of the figure, the others are drawn for comparison, in greys.
+
+    Those differ by dashes and by how dark they are. A name may have mathematics between dollar
+    signs, as matplotlib sets it: ``r"$d^{3/2}\\sqrt{n}$"``.
+    """
     ends = []
     for i, (name, y) in enumerate(lines.items()):
-        color = LOOKS["MixTS"].color if i == 0 else (INK if i == 1 else GREY)
+        color = LOOKS["MixTS"].color if i == 0 else _GREYS[(i - 1) % len(_GREYS)]
         ax.plot(x, y, color=color, linestyle=DASHES[i % len(DASHES)], linewidth=LINE)
         ends.append(End(name, color, float(x[-1]), float(list(y)[-1])))  # type: ignore[arg-type]
     if log:

@@ -25,6 +25,15 @@ DASHES: tuple[Any, ...] = (
     (0, (6, 1.3, 1.3, 1.3, 1.3, 1.3)),
 )
 """By line as well as by colour: what differs here differs without any colour."""
+VARIANT_DASHES: tuple[Any, ...] = (
+    (0, (9, 3)),
+    (0, (1.3, 2.8)),
+    (0, (9, 2, 3, 2)),
+    (0, (3, 3)),
+)
+VARIANT_SHADES = (0.5, 0.75)
+"""What a variant's colour is of the original's, from black (0) to no change (1). At one half even
+those who see no red or no green tell it from the original, and from every other agent."""
 
 
 class Look(NamedTuple):
@@ -51,36 +60,41 @@ PALETTE = ("#882255", "#332288", "#56B4E9")
 which is too pale for lines."""
 
 
-def looks(names: Sequence[str]) -> dict[str, Look]:
+def looks(names: Sequence[str], shown: Sequence[str] | None = None) -> dict[str, Look]:
     """The look of each of these agents, which are all those of one result.
 
-    A name that begins with one of the table's, such as "PSRL, neighbours", is a variant: it has the
-    colour of the original and other dashes.
+    A name that begins with one of the table's, such as "PSRL, neighbours", is a variant: it has a
+    darker shade of the original's colour and dashes that only variants have. They depend on how
+    many variants come before it of those that are ``shown`` (by default, all), and on nothing else:
+    the only variant of a figure looks the same whoever is beside it.
     """
-    result = {name: LOOKS[name] for name in names if name in LOOKS}
-    n_others = 0
+    result: dict[str, Look] = {}
+    n_others = n_variants = 0
     for name in names:
-        original = re.match(r"\w+", name)
-        known = LOOKS.get(original.group()) if original else None
-        if known is None:
+        match = re.match(r"\w+", name)
+        original = match.group() if match else ""
+        if name in LOOKS:
+            result[name] = LOOKS[name]
+        elif original in LOOKS:
+            result[name] = _variant(LOOKS[original], n_variants)
+            n_variants += shown is None or name in shown
+        else:
             # Both change from one to the next, and no pair comes twice among the first 18.
             dashes = DASHES[(n_others + n_others // len(DASHES)) % len(DASHES)]
             result[name] = Look(PALETTE[n_others % len(PALETTE)], dashes)
             n_others += 1
-        elif name not in result:
-            result[name] = Look(known.color, _other_dashes(known, result))
     return result
 
 
-def _other_dashes(known: Look, present: dict[str, Look]) -> Any:
-    """Dashes that no line has, or else none of this colour."""
-    of_color = [known.dashes, *(look.dashes for look in present.values() if look[0] == known[0])]
-    of_any = [*of_color, *(look.dashes for look in present.values())]
-    # Solid lines are for those who are not variants.
-    broken = DASHES[1:]
-    free = [dashes for dashes in broken if dashes not in of_any]
-    free += [dashes for dashes in broken if dashes not in of_color]
-    return [*free, known.dashes][0]
+def _variant(original: Look, rank: int) -> Look:
+    row, column = divmod(rank, len(VARIANT_DASHES))
+    shade = VARIANT_SHADES[row % len(VARIANT_SHADES)]
+    channels = [int(original.color[i : i + 2], 16) for i in (1, 3, 5)]
+    if not any(channels):
+        # There is nothing darker than black: its variants are shades of a grey.
+        channels = [0x99] * 3
+    color = "#" + "".join(f"{int(shade * channel):02X}" for channel in channels)
+    return Look(color, VARIANT_DASHES[column])
 
 
 def legible(color: str) -> str:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from mixts import checks
 from mixts.errors import ParameterError
 from mixts.plots.labels import End, label_ends
-from mixts.plots.style import DASHES, FONT, GREY, LINE, looks
+from mixts.plots.style import DASHES, FONT, GREY, LINE, Look, looks
 from mixts.simulation.sweep import Sweep
 from mixts.typing import Array, ArrayLike, Float
 
@@ -25,12 +25,15 @@ def draw_sweep(
     agents: Sequence[str] | None = None,
     log_x: bool = False,
     log_y: bool = False,
-    medians: bool = True,
+    medians: bool | Literal["all"] = True,
     bottom: float | None = None,
     title: str = "Bayes regret",
     parameter: str | None = None,
 ) -> None:
-    """Mean regret with a band of one standard error; medians as hollow marks; bounds in grey."""
+    """Mean regret with a band of one standard error; medians as hollow marks; bounds in grey.
+
+    The medians are those of the first agent, or of every one if they are "all".
+    """
     names = sweep.agents if agents is None else list(agents)
     if not names:
         raise ParameterError(f"agents must name some of {sweep.agents}, got none")
@@ -39,10 +42,13 @@ def draw_sweep(
             f"a logarithmic axis needs values above 0, got {sweep.values[0]:g}: leave log_x out"
         )
     lines = {name: _checked(bound, name, sweep) for name, bound in (bounds or {}).items()}
-    ends = _draw_means(ax, sweep, names)
+    style = looks(sweep.agents, names)
+    ends = _draw_means(ax, sweep, names, style)
     if medians:
         # Marks on the axis are drawn whole, unless the axis begins above some.
-        ends.insert(1, _draw_medians(ax, sweep, names, clip=log_y or bottom is not None))
+        clip = log_y or bottom is not None
+        shown = names if medians == "all" else names[:1]
+        ends += [_draw_median(ax, sweep, name, style[name].color, clip) for name in shown]
     for i, (name, bound) in enumerate(lines.items()):
         dashes = DASHES[1 + i % (len(DASHES) - 1)]
         ax.plot(sweep.values, bound, color=GREY, linestyle=dashes, linewidth=1.0, zorder=1.5)
@@ -53,8 +59,8 @@ def draw_sweep(
     label_ends(ax, ends)
 
 
-def _draw_means(ax: Any, sweep: Sweep, names: list[str]) -> list[End]:
-    x, style = sweep.values, looks(sweep.agents)
+def _draw_means(ax: Any, sweep: Sweep, names: list[str], style: dict[str, Look]) -> list[End]:
+    x = sweep.values
     ends = []
     for rank, name in enumerate(names):
         mean, error = sweep.regret(name)
@@ -71,16 +77,14 @@ def _draw_means(ax: Any, sweep: Sweep, names: list[str]) -> list[End]:
     return ends
 
 
-def _draw_medians(ax: Any, sweep: Sweep, names: list[str], clip: bool) -> End:
-    """Hollow marks below the lines; once is enough to say what they are."""
-    x, style = sweep.values, looks(sweep.agents)
-    for name in names:
-        ax.plot(
-            x, sweep.median(name), color=style[name].color, linestyle="", marker="o",
-            markersize=4.0, markerfacecolor="white", markeredgewidth=0.6, zorder=1.9, clip_on=clip,
-        )  # fmt: skip
-    first = names[0]
-    return End("median", style[first].color, float(x[-1]), float(sweep.median(first)[-1]))
+def _draw_median(ax: Any, sweep: Sweep, name: str, color: str, clip: bool) -> End:
+    """Hollow marks below the lines."""
+    x, median = sweep.values, sweep.median(name)
+    ax.plot(
+        x, median, color=color, linestyle="", marker="o", markersize=4.0,
+        markerfacecolor="white", markeredgewidth=0.6, zorder=1.9, clip_on=clip,
+    )  # fmt: skip
+    return End(f"{name}, median", color, float(x[-1]), float(median[-1]))
 
 
 def _draw_scales(ax: Any, sweep: Sweep, log_x: bool, log_y: bool, bottom: float | None) -> None:

@@ -1,7 +1,7 @@
 """One page for the reader: result objects set as a document, nothing computed."""
 
 from mixts.report.document import Claim, Figure, Report, Section, Table, Verdict
-from mixts.report.page import render, write_report
+from mixts.report.page import check_installed, render, write_report
 
 __all__ = [
     "Claim",
@@ -10,6 +10,7 @@ __all__ = [
     "Section",
     "Table",
     "Verdict",
+    "check_installed",
     "render",
     "write_report",
 ]

@@ -98,7 +98,8 @@ class Claim:
 class Section:
     """One experiment: its id (``paper/width``) is the anchor, its place is that in the paper.
 
-    What is empty is not shown, and neither are ``seconds`` when there are none.
+    ``seconds`` are processor time, which is what it takes anew, in however many processes. What is
+    empty is not shown, and neither are they when there are none.
     """
 
     id: str
@@ -123,7 +124,12 @@ class Section:
 
 @dataclass(frozen=True)
 class Report:
-    """The whole page. ``settings`` are those of the whole run, seeds included; ``made`` is ISO."""
+    """The whole page. ``settings`` are those of the whole run, seeds included; ``made`` is ISO.
+
+    ``seconds`` is how long the command took that made the page, and ``processor_seconds`` what the
+    parts took to compute: the one may be far less where results were there already. ``summary`` is
+    a few sentences for those who read no further than the first screen.
+    """
 
     title: str
     paragraphs: tuple[str, ...]
@@ -133,6 +139,8 @@ class Report:
     command: str
     made: str
     seconds: float
+    summary: tuple[str, ...] = ()
+    processor_seconds: float | None = None
 
     def __post_init__(self) -> None:
         twice = [name for name, n in Counter(s.id for s in self.sections).items() if n > 1]
@@ -143,6 +151,7 @@ class Report:
         except ValueError as error:
             raise ParameterError(f"made must be an ISO date, got {self.made!r}") from error
         _check_seconds(self.seconds)
+        _check_seconds(self.processor_seconds)
 
     @property
     def claims(self) -> tuple[tuple[Section, Claim], ...]:

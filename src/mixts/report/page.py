@@ -20,6 +20,9 @@ _SCALE = 1.6
 _WIDE = 480.0
 """A figure wider than this, in CSS pixels at its own size, has a row for itself: 5 inches."""
 
+_ROW_HEADING, _COLUMN_HEADING = 14, 10
+"""Characters that a heading has room for at least, however narrow the table."""
+
 _VERDICT_NAMES: dict[Verdict, str] = {
     "holds": "holds",
     "direction only": "direction",
@@ -35,6 +38,14 @@ def write_report(report: Report, path: str | os.PathLike[str]) -> None:
         part.write_bytes(content)
 
 
+def check_installed() -> None:
+    """Refuse early what a report needs and is not there, before anything takes long."""
+    try:
+        import jinja2  # noqa: F401 - only whether it is there
+    except ImportError as error:
+        raise MissingExtraError("a report needs jinja2: pip install 'mixts[paper]'") from error
+
+
 def render(report: Report) -> str:
     """The page as text. A link to an anchor that the page does not have is an error."""
     template = _environment(report).get_template("report.html")
@@ -42,11 +53,10 @@ def render(report: Report) -> str:
 
 
 def _environment(report: Report) -> Any:
-    try:
-        from jinja2 import Environment, FunctionLoader, StrictUndefined
-        from markupsafe import Markup
-    except ImportError as error:
-        raise MissingExtraError("a report needs jinja2: pip install 'mixts[paper]'") from error
+    check_installed()
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
+    from markupsafe import Markup
+
     environment = Environment(
         loader=FunctionLoader(_template),
         autoescape=True,
@@ -66,6 +76,7 @@ def _environment(report: Report) -> Any:
         link=lambda file: quote(file),
         last_name=lambda file: file.rpartition("/")[2],
         numeric=numeric_columns,
+        heading_widths=heading_widths,
     )
     environment.globals.update(verdict_names=_VERDICT_NAMES, verdicts=VERDICTS)
     return environment
@@ -111,3 +122,13 @@ def numeric_columns(table: Table) -> tuple[bool, ...]:
         and all(text.is_number(cell) or text.is_nothing(cell) for cell in cells)
         for cells in columns
     )
+
+
+def heading_widths(table: Table) -> tuple[int, ...]:
+    """The least width of each column in characters, so that headings are not broken at each word.
+
+    It is never more than the heading needs: numbers may stand closer than words.
+    """
+    widths = [min(_COLUMN_HEADING, len(text.plain(name))) for name in table.columns]
+    longest = max((len(text.plain(row[0])) for row in table.rows), default=0)
+    return (max(widths[0], min(_ROW_HEADING, longest)), *widths[1:])

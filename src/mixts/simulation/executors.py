@@ -155,7 +155,7 @@ def _own_pool(simulation: Simulation, n_workers: int) -> Iterator[Executor]:
         yield pool
     except BaseException:
         # Whoever sees the error need not wait for blocks that nobody wants any more.
-        pool.shutdown(wait=False, cancel_futures=True)
+        pool.abandon()
         raise
     pool.shutdown()
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import signal
 import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from multiprocessing import connection
 from multiprocessing.context import SpawnContext, SpawnProcess
 
 from mixts import checks
@@ -25,7 +28,7 @@ class ScriptWorkerProcess(SpawnProcess):
     """
 
     def start(self) -> None:
-        with _start_lock, environment_variables(ONE_THREAD):
+        with _start_lock, environment_variables(ONE_THREAD), _no_interrupts():
             super().start()
 
 
@@ -33,7 +36,7 @@ class WorkerProcess(SpawnProcess):
     """Starts with one BLAS thread, and without the user's script: it need not be guarded."""
 
     def start(self) -> None:
-        with _start_lock, environment_variables(ONE_THREAD), _hidden_script():
+        with _start_lock, environment_variables(ONE_THREAD), _hidden_script(), _no_interrupts():
             super().start()
 
 
@@ -56,7 +59,14 @@ class WorkerPool(ProcessPoolExecutor):
         n = n_processors() if n_workers is None else checks.count(n_workers, "n_workers")
         self.imports_script = imports_script
         context = _ScriptWorkerContext() if imports_script else _WorkerContext()
-        super().__init__(n, mp_context=context)
+        super().__init__(n, mp_context=context, initializer=_end_with_parent)
+
+    def abandon(self) -> None:
+        """End the workers at once, whatever they are doing."""
+        processes = list((self._processes or {}).values())
+        self.shutdown(wait=False, cancel_futures=True)
+        for process in processes:
+            process.terminate()
 
 
 def n_processors() -> int:
@@ -79,6 +89,31 @@ def environment_variables(variables: dict[str, str]) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+def _end_with_parent() -> None:
+    """A worker whose parent was killed would wait for work for ever."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_wait_and_end, args=(parent.sentinel,), daemon=True).start()
+
+
+def _wait_and_end(sentinel: int) -> None:
+    connection.wait([sentinel])
+    os._exit(1)
+
+
+@contextmanager
+def _no_interrupts() -> Iterator[None]:
+    """Ctrl-C is for the program, which ends its workers itself; they inherit what is blocked."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager

@@ -19,7 +19,8 @@ class EpisodeMeasure(Measure):
 
     The radius is sqrt(h N log n). App. B writes V_t(pi_t, s) and beta_t inside the sum over past
     episodes: meant are V_l(pi_l, s) and beta_l, of the episode in which s was sampled
-    [paper: App. B].
+    [paper: App. B]. With high probability no V_M(pi), M ~ P_t(. | s), is further above the mean
+    than the width's expectation over episodes of M  [paper: Sec. 5.1].
     """
 
     def __init__(self, prior: MixturePrior, n_rounds: int, n_samples: int) -> None:
@@ -42,7 +43,8 @@ class EpisodeMeasure(Measure):
         """V_t(pi, s), the mean of V_M(pi) over MDPs M ~ P_t(. | s), and its standard error.
 
         It is not the value of the mean MDP: a state that is visited more than once makes the value
-        a product of what is unknown there  [paper: Sec. 5.1].
+        a product of what is unknown there  [paper: Sec. 5.1]. The regret of an episode is in
+        expectation V_*(pi_*) - V_t(pi_*, S_*), and V_t(pi_t, S_t) - V_*(pi_t)  [paper: Eq. 6].
         """
         n, m = len(latent), self._n_samples
         tasks = np.repeat(np.arange(n), m)

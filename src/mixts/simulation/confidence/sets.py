@@ -50,7 +50,8 @@ class ConfidenceSets:
     excess: Float[Array, "n_runs n_rounds"]
     """mu_t(A_t, S_t) - Y_t: the mean reward (or value) under the sampled state, less the reward."""
     width: Float[Array, "n_runs n_rounds"]
-    """sigma_t(A_t, S_t), or in an episode h times the sum of c_t + phi_t along its steps."""
+    """sigma_t(A_t, S_t), or in an episode h times the sum of c_t + phi_t along its steps: what
+    Lemma 6 adds up."""
     error: Float[Array, "n_runs n_rounds"]
     """The standard error of ``excess`` where its mean was sampled, 0 where it is exact."""
     radius_factor: float
@@ -128,7 +129,12 @@ class ConfidenceSets:
         return np.asarray((~self.contains(eta)).any(axis=1))
 
     def missed(self, eta: float = PROOFS_ETA) -> Bool[Array, " n_runs"]:
-        """Whether the true latent state was ever outside the set."""
+        """Whether the true latent state was ever outside the set.
+
+        The proofs bound the probability of that in a round by 2 L / n for linear bandits
+        [paper: Lemma 3], from that of a parameter far from its mean and that of noise
+        [paper: Eq. 10], and by 2 L h / n for MDPs  [paper: Lemma 7].
+        """
         return self._of_truth(self.excluded(eta))
 
     def sweep(self, etas: ArrayLike) -> dict[str, Array]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future
 from contextlib import AbstractContextManager
 from types import TracebackType
@@ -31,6 +31,11 @@ class Engine(AbstractContextManager["Engine"], ABC):
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
         """Begin a job."""
 
+    def forget(self, jobs: Iterable[Future[Any]]) -> None:
+        """Nobody waits for these any more."""
+        for job in jobs:
+            job.cancel()
+
     def close(self, *, abandon: bool) -> None:
         """Let go of what the engine holds; ``abandon`` what is under way."""
         return None
@@ -45,24 +50,19 @@ class Engine(AbstractContextManager["Engine"], ABC):
 
 
 class ExecutorEngine(Engine):
-    """An executor of ``concurrent.futures``; ``owned`` ones are shut down at the end."""
+    """An executor of ``concurrent.futures``, which stays open at the end."""
 
     def __init__(
         self,
         executor: Executor,
         *,
         window: int | None = None,
-        owned: bool = False,
         name: str | None = None,
     ) -> None:
-        self._executor, self._owned = executor, owned
+        self._executor = executor
         workers = getattr(executor, "_max_workers", None) or n_processors()
         self.window = JOBS_PER_WORKER * workers if window is None else window
         self.name = type(executor).__name__ if name is None else name
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
         return self._executor.submit(function, *arguments)
-
-    def close(self, *, abandon: bool) -> None:
-        if self._owned:
-            self._executor.shutdown(wait=not abandon, cancel_futures=abandon)

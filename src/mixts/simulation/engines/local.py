@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import Any
 
@@ -27,9 +27,25 @@ class InlineEngine(Engine):
         return future
 
 
+class PoolEngine(ExecutorEngine):
+    """Worker processes of its own."""
+
+    def __init__(self, n_workers: int) -> None:
+        self._pool = WorkerPool(n_workers)
+        super().__init__(self._pool, name=f"{n_workers} processes")
+
+    def forget(self, jobs: Iterable[Future[Any]]) -> None:
+        # The pool ends them all; one that was cancelled besides would break its bookkeeping.
+        return None
+
+    def close(self, *, abandon: bool) -> None:
+        if abandon:
+            self._pool.abandon()
+        else:
+            self._pool.shutdown()
+
+
 def local_engine(n_workers: int | None = None) -> Engine:
     """Worker processes, as many as processors unless said otherwise; 1 is this process."""
     n = n_processors() if n_workers is None else checks.count(n_workers, "workers")
-    if n == 1:
-        return InlineEngine()
-    return ExecutorEngine(WorkerPool(n), owned=True, name=f"{n} processes")
+    return InlineEngine() if n == 1 else PoolEngine(n)
