@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 PEERS ?= .venv-peers
 WORKERS ?= 2
+PAPER ?= reproduction
 
 BIN = $(VENV)/bin
 INSTALLED = $(VENV)/.installed
@@ -11,12 +12,15 @@ PEERS_INSTALLED = $(PEERS)/.installed
 PYTEST = $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help install check test slow coverage bench format clean
+.PHONY: help install paper check test slow coverage bench format clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
 install: $(INSTALLED) ## Make the environment: the project, editable, and its tools
+
+paper: $(INSTALLED) ## Every experiment of the paper, with figures and a report, in $(PAPER)
+	$(BIN)/mixts reproduce --out $(PAPER)
 
 check: $(INSTALLED) ## Lint, format, types, layers, and the documents' examples
 	$(BIN)/ruff check .

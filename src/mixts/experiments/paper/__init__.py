@@ -1,0 +1,6 @@
+"""The experiments of the paper's Section 6, and those that its Sections 4 and 5 call for."""
+
+ORDER = (
+    "width", "components", "latent_prior", "decomposition", "identification", "images", "riverswim",
+)  # fmt: skip
+"""As a reader of the paper would want them."""

@@ -1,0 +1,93 @@
+"""An experiment of a second, for tests; in a module, so that worker processes find it."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+
+import mixts
+from mixts.experiments import (
+    Experiment,
+    Findings,
+    Measured,
+    Part,
+    Scale,
+    Setting,
+    SimulationPart,
+)
+from mixts.experiments.base import Arrays, Once
+from mixts.report import Claim, Table
+from mixts.simulation import prepare
+
+
+def bandit() -> mixts.MixturePrior:
+    alpha = np.array([[8.0, 2.0, 2.0], [2.0, 8.0, 2.0]])
+    return mixts.MixturePrior(mixts.BernoulliArms(alpha, 10 - alpha))
+
+
+class CountingPart(Part):
+    """Arrays that say which block they are; leaves a mark for each block that is played."""
+
+    def __init__(self, marks: Path | None, n_blocks: int = 3) -> None:
+        self._marks, self._n_blocks = marks, n_blocks
+
+    @property
+    def n_blocks(self) -> int:
+        return self._n_blocks
+
+    def play(self, block: int) -> Arrays:
+        if self._marks is not None:
+            stop = self._marks / "stop"
+            if stop.exists() and len(list(self._marks.glob("played-*"))) >= int(stop.read_text()):
+                raise KeyboardInterrupt
+            (self._marks / f"played-{block}-{os.getpid()}-{time.time_ns()}").touch()
+        return {"number": np.full((2, 3), float(block))}
+
+
+class FailingPart(Part):
+    """Never gives anything."""
+
+    @property
+    def n_blocks(self) -> int:
+        return 1
+
+    def play(self, block: int) -> Arrays:
+        raise RuntimeError("always")
+
+
+class SmallExperiment(Experiment):
+    """Two parts, one of them a simulation; ``marks`` is where played blocks leave a mark."""
+
+    id = "test/small"
+    title = "A small one"
+    place = "nowhere"
+    scale = Scale(6, 20)
+    quick = Scale(4, 5)
+    options = ("flavour",)
+
+    def __init__(self, marks: Path | None = None) -> None:
+        self.marks = marks
+
+    def choices(self, flavour: str = "plain", **_: object) -> dict[str, str]:
+        return {} if flavour == "plain" else {"flavour": flavour.strip()}
+
+    def parts(self, setting: Setting, once: Once) -> dict[str, Part]:
+        once("made", lambda: {"number": np.array([float(setting.seed)])})
+        prior = bandit()
+        simulation = prepare(
+            {"MixTS": prior, "UniTS": prior.collapse()},
+            mixts.BanditEnvironment(prior),
+            setting.n_rounds, setting.n_runs, setting.seed, block_size=2,
+        )  # fmt: skip
+        return {"counted": CountingPart(self.marks), "agents": SimulationPart(simulation)}
+
+    def analyse(self, measured: Measured) -> Findings:
+        results = measured.results("agents")
+        total = measured.parts["counted"]["number"].sum()
+        kept = measured.kept["made"]["number"][0]
+        claim = Claim("nowhere", "Numbers add up.", f"{total:g}, kept {kept:g}", "holds")
+        table = Table(("agent",), tuple((name,) for name in results.agents), "Agents.")
+        return Findings(("A paragraph.",), (claim,), (table,))
