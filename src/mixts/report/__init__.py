@@ -1,6 +1,7 @@
 """One page for the reader: result objects set as a document, nothing computed."""
 
-from mixts.report.document import Claim, Figure, Report, Section, Table, Verdict
+from mixts.bounds import Verdict
+from mixts.report.document import Claim, Figure, Report, Section, Table
 from mixts.report.page import check_installed, render, write_report
 
 __all__ = [

@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import PurePosixPath, PureWindowsPath
 from types import MappingProxyType
-from typing import Literal, get_args
+from typing import get_args
 from urllib.parse import urlsplit
 
+from mixts.bounds import Verdict
 from mixts.errors import ParameterError
 from mixts.report.svg import svg_size
 
-Verdict = Literal["holds", "direction only", "does not hold"]
-"""Of a claim; there is no fourth: what has no verdict is a table or a paragraph."""
+# There is no fourth verdict of a claim: what has none is a table or a paragraph.
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 ANCHORS = ("contents", "main", "claims", "run")

@@ -9,9 +9,10 @@ from importlib import resources
 from typing import Any
 from urllib.parse import quote
 
+from mixts.bounds import Verdict
 from mixts.errors import MissingExtraError, ParameterError
 from mixts.report import text
-from mixts.report.document import ANCHORS, VERDICTS, Figure, Report, Table, Verdict
+from mixts.report.document import ANCHORS, VERDICTS, Figure, Report, Table
 from mixts.report.svg import svg_size
 from mixts.storage import replacing
 

@@ -12,6 +12,9 @@ from mixts.simulation import Estimate, estimate
 from mixts.simulation.sweep import Sweep
 from mixts.typing import Array
 
+STATEMENT, APPENDIX = "Theorem 1, statement", "Theorem 1, appendix"
+"""The two forms of the bound, by the names of their rows."""
+
 
 def pm(value: Estimate, digits: int = 2) -> str:
     """A mean and its standard error."""

@@ -9,6 +9,8 @@ import numpy as np
 from mixts.bounds import ShapeComparison
 from mixts.experiments.base import Drawing, Findings, Measured
 from mixts.experiments.paper.analysis import (
+    APPENDIX,
+    STATEMENT,
     in_short,
     in_words,
     number,
@@ -25,7 +27,6 @@ from mixts.simulation import Estimate, estimate
 from mixts.simulation.sweep import Sweep
 from mixts.typing import Array
 
-STATEMENT, APPENDIX = "Theorem 1, statement", "Theorem 1, appendix"
 TERM2, TERM2_C2 = "Term 2 alone", "Term 2 and c₂ of the appendix"
 
 

@@ -9,6 +9,8 @@ import numpy as np
 from mixts.bounds import ShapeComparison
 from mixts.experiments.base import Drawing, Findings, Measured
 from mixts.experiments.paper.analysis import (
+    APPENDIX,
+    STATEMENT,
     in_short,
     in_words,
     number,
@@ -34,7 +36,6 @@ from mixts.simulation import Estimate, estimate
 from mixts.simulation.sweep import Sweep
 from mixts.typing import Array
 
-STATEMENT, APPENDIX = "Theorem 1, statement", "Theorem 1, appendix"
 LINEAR_SLOPE = (0.9, 1.1)
 """Between these a slope on logarithmic axes is that of a linear function."""
 
