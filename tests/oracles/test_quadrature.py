@@ -22,7 +22,9 @@ def product(terms: Any) -> Any:
     return mpmath.fprod(terms)
 
 
-def check(family: Any, rewards: Any, arm: Callable[[int, int, Any], tuple]) -> None:
+def assert_belief_is_the_mixture_of_integrals(
+    family: Any, rewards: Any, arm: Callable[[int, int, Any], tuple]
+) -> None:
     """Two components, two arms: the belief against the mixture of the integrals."""
     components = []
     for s in range(2):
@@ -47,7 +49,9 @@ def test_bernoulli() -> None:
             [0, 0.5, 1],
         )
 
-    check(mixts.BernoulliArms(alpha, beta), np.array([1, 0, 1, 1, 1, 0, 0]), arm)
+    assert_belief_is_the_mixture_of_integrals(
+        mixts.BernoulliArms(alpha, beta), np.array([1, 0, 1, 1, 1, 0, 0]), arm
+    )
 
 
 def test_poisson() -> None:
@@ -60,7 +64,9 @@ def test_poisson() -> None:
             [0, 1, 4, 16, 64, mpmath.inf],
         )
 
-    check(mixts.PoissonArms(shape, rate), np.array([3, 0, 2, 5, 1, 1, 0]), arm)
+    assert_belief_is_the_mixture_of_integrals(
+        mixts.PoissonArms(shape, rate), np.array([3, 0, 2, 5, 1, 1, 0]), arm
+    )
 
 
 def test_gaussian_arms() -> None:
@@ -79,7 +85,9 @@ def test_gaussian_arms() -> None:
         )
 
     rewards = np.array([0.5, 1.25, 0.75, -0.5, 2.0, 1.0, 0.25])
-    check(mixts.GaussianArms(mean, variance, noise_std), rewards, arm)
+    assert_belief_is_the_mixture_of_integrals(
+        mixts.GaussianArms(mean, variance, noise_std), rewards, arm
+    )
 
 
 def test_linear_in_two_dimensions() -> None:

@@ -127,27 +127,29 @@ def content(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
-def refused(out: Path, match: str, **options) -> None:
+def refused(out: Path, **options) -> str:
+    """What the refusal says; it leaves the folder as it was."""
     before = content(out) if out.is_dir() else None
-    with pytest.raises(OutputError, match=match):
+    with pytest.raises(OutputError) as refusal:
         run(out, **options)
     if before is not None:
         assert content(out) == before
+    return str(refusal.value)
 
 
 def test_somebody_elses_folder_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
-    refused(tmp_path, "not made by")
+    assert "not made by" in refused(tmp_path)
     file = tmp_path / "file"
     file.write_text("")
-    refused(file, "is not a folder")
+    assert "is not a folder" in refused(file)
 
 
 def test_another_setting_is_refused(tmp_path: Path) -> None:
     run(tmp_path, seed=1)
-    refused(tmp_path, "seed: 1 there, 2 asked for", seed=2)
-    refused(tmp_path, "n_runs: 6 there, 8 asked for", n_runs=8)
-    refused(tmp_path, "flavour", flavour="sour")
+    assert "seed: 1 there, 2 asked for" in refused(tmp_path, seed=2)
+    assert "n_runs: 6 there, 8 asked for" in refused(tmp_path, n_runs=8)
+    assert "flavour" in refused(tmp_path, flavour="sour")
 
 
 def test_a_damaged_block_is_named_and_kept(tmp_path: Path) -> None:
@@ -155,7 +157,7 @@ def test_a_damaged_block_is_named_and_kept(tmp_path: Path) -> None:
     block = tmp_path / "test" / "small" / "blocks" / "agents" / "0001.npz"
     whole = block.read_bytes()
     block.write_bytes(whole[: len(whole) // 2])
-    refused(tmp_path, "0001.npz is damaged: remove it")
+    assert "0001.npz is damaged: remove it" in refused(tmp_path)
     block.unlink()
     run(tmp_path)
     assert (
@@ -169,28 +171,30 @@ def test_a_block_from_elsewhere_is_found_out(tmp_path: Path) -> None:
     run(tmp_path / "two", seed=2)
     name = Path("test") / "small" / "blocks" / "counted" / "0000.npz"
     (tmp_path / "one" / name).write_bytes((tmp_path / "two" / name).read_bytes())
-    refused(tmp_path / "one", "belongs to another experiment or setting")
+    assert "belongs to another experiment or setting" in refused(tmp_path / "one")
     moved = tmp_path / "two" / name
     moved.with_name("0001.npz").write_bytes(moved.read_bytes())
-    refused(tmp_path / "two", "belongs to another", seed=2)
+    assert "belongs to another" in refused(tmp_path / "two", seed=2)
 
 
 @pytest.mark.parametrize("text", ["", "[1]", "{", '{"format": "mixts/experiment", "version": 9}'])
 def test_a_damaged_manifest_is_refused(tmp_path: Path, text: str) -> None:
     run(tmp_path)
     (tmp_path / "test" / "small" / "manifest.json").write_text(text)
-    refused(tmp_path, "damaged")
+    assert "damaged" in refused(tmp_path)
     (tmp_path / "test" / "small" / "manifest.json").unlink()
-    refused(tmp_path, "no manifest")
+    assert "no manifest" in refused(tmp_path)
 
 
 def test_a_damaged_mark_is_refused(tmp_path: Path) -> None:
     run(tmp_path)
     (tmp_path / "mixts.json").write_text('{"format": "mixts/reproduction", "version": 2}')
-    refused(tmp_path, "another version")
+    assert "another version" in refused(tmp_path)
 
 
-@pytest.mark.parametrize(("key", "match"), [("code", "other|another"), ("versions", "libraries")])
+@pytest.mark.parametrize(
+    ("key", "match"), [("code", "another version of mixts' code"), ("versions", "libraries")]
+)
 def test_missing_blocks_must_come_from_the_same_code(tmp_path: Path, key: str, match: str) -> None:
     run(tmp_path)
     path = tmp_path / "test" / "small" / "manifest.json"
@@ -199,7 +203,7 @@ def test_missing_blocks_must_come_from_the_same_code(tmp_path: Path, key: str, m
     path.write_text(json.dumps(manifest))
     run(tmp_path)  # nothing is missing: only the report is written again
     (tmp_path / "test" / "small" / "blocks" / "agents" / "0001.npz").unlink()
-    refused(tmp_path, match)
+    assert match in refused(tmp_path)
 
 
 def test_a_refused_command_forgets_no_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,7 +217,7 @@ def test_a_refused_command_forgets_no_part(tmp_path: Path, monkeypatch: pytest.M
     path = tmp_path / "test" / "small" / "manifest.json"
     manifest = json.loads(path.read_text())
     path.write_text(json.dumps({**manifest, "code": "older"}))
-    refused(tmp_path, "another version of mixts' code")
+    assert "another version of mixts' code" in refused(tmp_path)
     path.write_text(json.dumps(manifest))
     assert run(tmp_path).n_blocks == 3
 
@@ -279,7 +283,7 @@ def test_blocks_that_do_not_fit_are_damage(tmp_path: Path, change: str) -> None:
     else:
         arrays["regret/MixTS"] = arrays["regret/MixTS"][:, :3]
         write_bundle(path, "block", header, arrays)
-    refused(tmp_path, "damaged|does not fit")
+    assert re.search("damaged|does not fit", refused(tmp_path))
 
 
 def test_what_others_finished_is_kept_when_one_fails(tmp_path: Path) -> None:

@@ -37,4 +37,5 @@ def test_without_jaxtyping_an_annotation_is_the_plain_array() -> None:
         "from mixts.typing import Array, Bool, Float, Int\n"
         "assert [kind[Array, 'n d'] for kind in (Bool, Float, Int)] == [Array] * 3"
     )
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=300)
+    done = subprocess.run([sys.executable, "-c", script], check=False, timeout=300)
+    assert done.returncode == 0
