@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 
 import numpy as np
@@ -71,3 +72,9 @@ def bound_terms(n_rounds: int, n_components: int, width: float, form: str) -> Bo
         width**2,
         form=form,  # type: ignore[arg-type]
     )
+
+
+def terms_over(n_rounds: int, points: Iterable[tuple[int, float]], form: str) -> BoundTerms:
+    """The same over a sweep of numbers of components and widths: every term is an array."""
+    terms = [bound_terms(n_rounds, n_components, width, form) for n_components, width in points]
+    return BoundTerms(*(np.array(column) for column in zip(*terms, strict=True)))

@@ -19,7 +19,7 @@ from mixts.experiments.paper.analysis import (
     shapes,
     sweep_table,
 )
-from mixts.experiments.paper.synthetic import DRAWN_SCALE, WIDTH, bound_terms
+from mixts.experiments.paper.synthetic import DRAWN_SCALE, WIDTH, bound_terms, terms_over
 from mixts.experiments.verdicts import equal
 from mixts.plots import new_panels, plot
 from mixts.report import Claim, Table
@@ -66,13 +66,13 @@ def analyse(measured: Measured, numbers: Sequence[int], wide: float) -> Findings
 
 
 def _bounds(n: int, numbers: Sequence[int]) -> dict[str, Array]:
-    stated = [bound_terms(n, number, WIDTH, "statement") for number in numbers]
-    proved = [bound_terms(n, number, WIDTH, "appendix") for number in numbers]
+    points = [(number, WIDTH) for number in numbers]
+    stated, proved = (terms_over(n, points, form) for form in ("statement", "appendix"))
     return {
-        STATEMENT: np.array([terms.bound for terms in stated]),
-        APPENDIX: np.array([terms.bound for terms in proved]),
-        TERM2: np.array([terms.identification for terms in stated]),
-        TERM2_C2: np.array([terms.identification + terms.constant for terms in proved]),
+        STATEMENT: stated.bound,
+        APPENDIX: proved.bound,
+        TERM2: stated.identification,
+        TERM2_C2: proved.identification + proved.constant,
     }
 
 

@@ -28,6 +28,7 @@ from mixts.experiments.paper.synthetic import (
     NOISE,
     OTHER,
     bound_terms,
+    terms_over,
 )
 from mixts.experiments.verdicts import equal
 from mixts.plots import new_panels, plot
@@ -76,14 +77,14 @@ def analyse(measured: Measured, widths: Sequence[float]) -> Findings:
 
 
 def _bounds(n: int, widths: Sequence[float]) -> dict[str, Array]:
-    stated = [bound_terms(n, N_COMPONENTS, width, "statement") for width in widths]
-    proved = [bound_terms(n, N_COMPONENTS, width, "appendix") for width in widths]
-    literal = [bound_terms(n, N_COMPONENTS, float(np.sqrt(w)), "statement") for w in widths]
+    points = [(N_COMPONENTS, width) for width in widths]
+    literal = [(N_COMPONENTS, float(np.sqrt(width))) for width in widths]
+    stated = terms_over(n, points, "statement")
     return {
-        STATEMENT: np.array([terms.bound for terms in stated]),
-        APPENDIX: np.array([terms.bound for terms in proved]),
-        "statement, read with λ = σ₀": np.array([terms.bound for terms in literal]),
-        "Term 1": np.array([terms.learning for terms in stated]),
+        STATEMENT: stated.bound,
+        APPENDIX: terms_over(n, points, "appendix").bound,
+        "statement, read with λ = σ₀": terms_over(n, literal, "statement").bound,
+        "Term 1": stated.learning,
     }
 
 
