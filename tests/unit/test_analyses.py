@@ -57,13 +57,23 @@ def test_images(early: float, later: float, greatly: str, outperforms: str) -> N
     assert [claim.verdict for claim in claims[2:]] == [outperforms] * 4
 
 
-def river_findings(regrets: dict[str, float], truth: float) -> Findings:
+def river_findings(
+    regrets: dict[str, float], truth: float, widths: float = 1e5, missed: bool = False
+) -> Findings:
     """Agents that lose so much in every episode, and the probability of the true current."""
     arrays = {"latent": np.zeros(RUNS, int)}
     for i, name in enumerate(agents_of(RiverSwim())):
         regret = regrets.get(name, 1.0) + jitter(i, (RUNS, ROUNDS))
         arrays |= {f"regret/{name}": regret, f"reward/{name}": 1 - regret}
-    parts = {"agents": arrays, "current": {"truth": np.full((RUNS, 20), truth)}}
+    parts = {
+        "agents": arrays,
+        "current": {"truth": np.full((RUNS, 20), truth)},
+        "widths": {
+            "widths": np.full(RUNS, widths),
+            "missed": np.full(RUNS, missed),
+            "excluded": np.full(RUNS, missed),
+        },
+    }
     return riverswim.analyse(Measured(Setting(RUNS, ROUNDS, 1), parts), RiverSwim(), 30.0)
 
 
@@ -82,9 +92,22 @@ def test_riverswim(mine: float, truth: float, verdicts: list[str]) -> None:
 
 
 def test_theorem_2_is_compared_with_the_regret() -> None:
-    claims = river_findings({"MixTS": 1e5}, 1.0).claims
-    assert claims[-1].place == "Thm 2"
-    assert claims[-1].verdict == "does not hold"
+    (claim,) = (c for c in river_findings({"MixTS": 1e5}, 1.0).claims if c.place == "Thm 2")
+    assert claim.verdict == "does not hold"
+
+
+@pytest.mark.parametrize(
+    ("widths", "missed", "verdicts"),
+    [
+        (1e5, False, ["holds", "holds"]),
+        (1e7, False, ["does not hold", "holds"]),
+        (1e5, True, ["holds", "does not hold"]),
+    ],
+)
+def test_lemmas_of_episodes(widths: float, missed: bool, verdicts: list[str]) -> None:
+    claims = river_findings({}, 1.0, widths, missed).claims
+    found = [claim.verdict for claim in claims if claim.place.startswith("Lemma")]
+    assert found == verdicts
 
 
 def test_the_truth_is_that_of_the_simulations_runs() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from mixts.agents import Oracle
 from mixts.environments import RiverSwim
 from mixts.experiments.base import (
+    Arrays,
     Experiment,
     Findings,
     Measured,
@@ -24,11 +25,45 @@ from mixts.experiments.parts import TruthPart
 from mixts.families import TabularMDP
 from mixts.mixture import MixturePrior
 from mixts.simulation import prepare
+from mixts.simulation.confidence import follow_confidence_sets
 
 BLOCK = 125
 """Runs in lockstep: four blocks of the paper's 500."""
 FOLLOWED = 20
 """Episodes in which the probability of the true current is followed: one is enough."""
+MEASURED_RUNS = 50
+"""Runs whose confidence widths are summed: they hardly differ."""
+
+
+class WidthsPart(Part):
+    """The sums of App. B: each run's confidence widths, and what its confidence sets lost.
+
+    ``widths`` is h times the sum of c_t + phi_t over all steps of all episodes; ``missed`` says
+    whether the sets ever lost the true current, ``excluded`` whether they lost any.
+    """
+
+    def __init__(self, river: RiverSwim, setting: Setting) -> None:
+        self._river, self._setting = river, setting
+        self.cost = 1e-4 * self._n_runs * setting.n_rounds
+
+    @property
+    def _n_runs(self) -> int:
+        return min(MEASURED_RUNS, self._setting.n_runs)
+
+    @property
+    def n_blocks(self) -> int:
+        return 1
+
+    def play(self, block: int) -> Arrays:
+        sets = follow_confidence_sets(
+            self._river.prior, self._river, self._setting.n_rounds, self._n_runs,
+            self._setting.seed, n_samples=8,
+        )  # fmt: skip
+        return {
+            "widths": sets.width.sum(axis=1),
+            "missed": sets.missed(),
+            "excluded": sets.excluded().any(axis=1),
+        }
 
 
 class RiverSwimExperiment(Experiment):
@@ -48,6 +83,7 @@ class RiverSwimExperiment(Experiment):
         n_followed = min(FOLLOWED, setting.n_rounds)
         return {
             "agents": SimulationPart(simulation, microseconds=15.0),
+            "widths": WidthsPart(river, setting),
             "current": TruthPart(
                 river.prior, river, n_followed, setting.n_runs, setting.seed, block_size=BLOCK
             ),

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from mixts.bounds import theorem2_bound
+from mixts.bounds import episode_width_sum_bound, theorem2_bound
 from mixts.environments import RiverSwim
 from mixts.environments.riverswim import CURRENTS
-from mixts.experiments.base import Drawing, Findings, Measured
+from mixts.experiments.base import Arrays, Drawing, Findings, Measured
 from mixts.experiments.paper.analysis import number, pm
 from mixts.experiments.verdicts import better, weaker
 from mixts.plots import new_panels, plot
@@ -51,6 +51,7 @@ def analyse(measured: Measured, river: RiverSwim, min_pseudo_count: float) -> Fi
             _current_claim(results, measured.parts["current"]["truth"]),
             _policy_claim(river),
             _bound_claim(results, bounds, n * river.horizon),
+            *_lemma_claims(measured.parts["widths"], river, n, min_pseudo_count),
         ),
         (_table(results), _bound_table(results, bounds, n * river.horizon)),
         (_drawing(results),),
@@ -145,6 +146,38 @@ def _bound_claim(results: Results, bounds: Mapping[str, float], trivial: int) ->
         f"{pm(mine, 1)} against {number(bounds['statement'])}",
         "holds" if mine.mean <= min(bounds.values()) else "does not hold",
         f"No agent can lose more than n h = {trivial:,}: at this size the bound says nothing.",
+    )
+
+
+def _lemma_claims(
+    sums: Arrays, river: RiverSwim, n: int, min_pseudo_count: float
+) -> tuple[Claim, ...]:
+    """Both sides of what App. B says of the widths, and of the latent confidence sets."""
+    size = (n, river.n_states, 2, river.horizon, min_pseudo_count)
+    lemma, proof = (
+        float(episode_width_sum_bound(*size, form=form)) for form in ("statement", "appendix")
+    )
+    widths, missed, excluded = (sums[name] for name in ("widths", "missed", "excluded"))
+    allowed = 2 * 2 * river.horizon / n
+    return (
+        Claim(
+            "Lemma 6",
+            "The sum of the confidence widths of all episodes is at most "
+            "4|X|h √(c₁|A|nh log(4|X||A|n)) + |X||A|h².",
+            f"{number(widths.mean())} on average and {number(widths.max())} at most in "
+            f"{len(widths)} runs, against {number(lemma)} (its proof: {number(proof)})",
+            "holds" if widths.max() <= lemma else "does not hold",
+        ),
+        Claim(
+            "Lemma 7",
+            "In any episode the true latent state is outside its confidence set with probability "
+            "at most 2Lh/n.",
+            f"missed in {int(missed.sum())} of {len(missed)} runs in any of {n:,} episodes; "
+            f"2Lh/n = {allowed:.2g}",
+            "holds" if missed.mean() <= allowed else "does not hold",
+            f"In {int(excluded.sum())} of {len(excluded)} runs the sets ever exclude a current at "
+            "the proofs' η.",
+        ),
     )
 
 
