@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 
 import mixts
+from mixts.engines import Engine
+from mixts.engines import dask as engines
+from mixts.engines.dask import DaskEngine
 from mixts.errors import MixtsError, OutcomeError, ParameterError
 from mixts.experiments import reproduce
-from mixts.simulation.engines import Engine
-from mixts.simulation.engines import dask as engines
-from mixts.simulation.engines.dask import DaskEngine
 from mixts.storage import read_bundle
 from tests.end_to_end import slow_experiment as slow
 

@@ -12,10 +12,10 @@ from concurrent.futures import ThreadPoolExecutor, wait
 
 import pytest
 
+from mixts.engines import Engine, ExecutorEngine, local_engine
+from mixts.engines.dask import play, refuse_others, versions
+from mixts.engines.local import PoolEngine
 from mixts.errors import MissingExtraError, ParameterError
-from mixts.simulation.engines import Engine, ExecutorEngine, local_engine
-from mixts.simulation.engines.dask import play, refuse_others, versions
-from mixts.simulation.engines.local import PoolEngine
 
 
 def interrupt() -> None:
@@ -175,7 +175,7 @@ def test_a_worker_of_another_version_refuses_jobs_itself() -> None:
 def test_dask_is_asked_for_only_when_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("dask", "distributed"):
         monkeypatch.setitem(sys.modules, name, None)  # as if it were not installed
-    name = "mixts.simulation.engines.dask"
+    name = "mixts.engines.dask"
     monkeypatch.setitem(sys.modules, name, sys.modules[name])  # comes back afterwards
     del sys.modules[name]
     fresh = importlib.import_module(name)
@@ -185,7 +185,7 @@ def test_dask_is_asked_for_only_when_it_is_needed(monkeypatch: pytest.MonkeyPatc
 
 def test_workers_are_counted_where_they_are_started() -> None:
     pytest.importorskip("distributed", reason="needs the extra dask")
-    from mixts.simulation.engines.dask import DaskEngine
+    from mixts.engines.dask import DaskEngine
 
     with pytest.raises(ParameterError, match="n_workers is for a cluster that is started here"):
         DaskEngine("tcp://127.0.0.1:8786", n_workers=2)

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 import mixts
+from mixts.engines import ExecutorEngine
+from mixts.engines.local import InlineEngine
 from mixts.errors import MissingExtraError, OutputError, ParameterError
 from mixts.experiments import Setting, reproduce
 from mixts.experiments.progress import Progress, remaining
@@ -19,8 +21,6 @@ from mixts.experiments.runner import run as play_jobs
 from mixts.experiments.store import Store, slug
 from mixts.experiments.telling import report_of, tell
 from mixts.report import render
-from mixts.simulation.engines import ExecutorEngine
-from mixts.simulation.engines.local import InlineEngine
 from mixts.storage import read_bundle, write_bundle
 from tests.unit.small_experiment import CountingPart, FailingPart, SmallExperiment, bandit
 

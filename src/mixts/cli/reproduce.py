@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from mixts.cli.status import INTERRUPTED
+from mixts.engines import Engine
 from mixts.errors import ParameterError
 from mixts.experiments import Reproduction, reproduce
-from mixts.simulation.engines import Engine
 
 _DESCRIPTION = """\
 Run experiments, draw their figures and write report.html. Results are kept block by block: an
@@ -73,7 +73,7 @@ def _silent(line: str) -> None:
 
 def _engine(options: argparse.Namespace) -> Callable[[], Engine] | int | None:
     if options.engine == "dask":
-        from mixts.simulation.engines.dask import DaskEngine
+        from mixts.engines.dask import DaskEngine
 
         # A cluster is asked for only if there is something to play.
         return partial(DaskEngine, options.scheduler, options.workers)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mixts import checks, random
+from mixts.engines import Engine, ExecutorEngine, local_engine
 from mixts.errors import ParameterError
 from mixts.experiments.base import Experiment, Part, Setting, checked_id
 from mixts.experiments.progress import progress_of
@@ -21,7 +22,6 @@ from mixts.experiments.store import Store, open_folder
 from mixts.experiments.telling import report_of, tell
 from mixts.plots import new_axes
 from mixts.report import Claim, Section, check_installed, write_report
-from mixts.simulation.engines import Engine, ExecutorEngine, local_engine
 
 Where = Engine | Executor | Callable[[], Engine] | int | None
 """Where blocks are played; a function is called, and its engine closed, if there are any."""
@@ -94,7 +94,7 @@ def reproduce(
     command is simply repeated, and gives the same numbers. ``quick`` plays little, to see that it
     works; ``n_runs`` and ``n_rounds`` replace the paper's own. ``engine`` says where blocks are
     played: a number of processes, an executor of ``concurrent.futures``, an
-    :class:`~mixts.simulation.engines.Engine`, or a function that makes one and is called if there
+    :class:`~mixts.engines.Engine`, or a function that makes one and is called if there
     is anything to play; the numbers do not depend on it. The report covers
     every experiment that is complete in the folder. Further options belong to single experiments:
     ``features`` is the file of image features for ``paper/images``.

@@ -9,10 +9,10 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from typing import Any
 
+from mixts.engines import Engine
 from mixts.experiments.base import Arrays, Part
 from mixts.experiments.progress import Progress
 from mixts.experiments.store import Store
-from mixts.simulation.engines import Engine
 
 _JOB_SECONDS = 1.0
 """Blocks that take less are sent together: a job costs milliseconds of its own."""

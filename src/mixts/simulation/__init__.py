@@ -1,10 +1,10 @@
 """Many runs, many agents, one problem: simulation and its results."""
 
+from mixts.engines.workers import WorkerPool
 from mixts.simulation.blocks import Simulation
 from mixts.simulation.results import Estimate, Results, Summary, estimate
 from mixts.simulation.simulate import prepare, simulate
 from mixts.simulation.specs import AgentSpec
-from mixts.simulation.workers import WorkerPool
 
 __all__ = [
     "AgentSpec",

@@ -11,9 +11,9 @@ from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_complet
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager
 
+from mixts.engines.workers import WorkerPool, n_processors
 from mixts.errors import ParameterError
 from mixts.simulation.blocks import Advance, Block, Simulation, play_blocks
-from mixts.simulation.workers import WorkerPool, n_processors
 
 Job = Future[list[Block]]
 """Some of the blocks, on their way."""

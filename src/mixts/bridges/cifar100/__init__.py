@@ -5,12 +5,13 @@ Needs the extra ``images`` for :class:`EfficientNetLite`; all else works without
 
 from __future__ import annotations
 
-from mixts.bridges.cifar100.download import CIFAR100, DownloadError, PublishedFile, fetch
+from mixts.bridges.cifar100.archive import CIFAR100
 from mixts.bridges.cifar100.embeddings import Embedding, embed
 from mixts.bridges.cifar100.features import ProbedFeatures, probed_features
 from mixts.bridges.cifar100.images import Cifar100
 from mixts.bridges.cifar100.network import NETWORKS, EfficientNetLite
 from mixts.bridges.cifar100.probe import LinearProbe, learn_probe
+from mixts.download import DownloadError, PublishedFile, fetch
 
 __all__ = [
     "CIFAR100",

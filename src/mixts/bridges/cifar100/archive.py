@@ -9,9 +9,18 @@ import zlib
 from pathlib import Path, PurePosixPath
 from typing import Any, cast
 
+from mixts.download import PublishedFile
 from mixts.errors import FormatError, ParameterError
 
 FOLDER = "cifar-100-python"
+
+CIFAR100 = PublishedFile(
+    name="cifar-100-python.tar.gz",
+    url="https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",
+    size=169_001_437,
+    md5="eb9058c3a382ffc7106e4002c42a8d85",  # as its home has it
+    sha256="85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7",
+)
 
 SIZES = {"train": 256 << 20, "test": 256 << 20, "meta": 1 << 20}
 """The largest that each file may be; the official ones have 155 and 31 million bytes, and 1,526."""

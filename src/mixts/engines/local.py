@@ -7,8 +7,8 @@ from concurrent.futures import Future
 from typing import Any
 
 from mixts import checks
-from mixts.simulation.engines.base import Engine, ExecutorEngine
-from mixts.simulation.workers import WorkerPool, n_processors
+from mixts.engines.base import Engine, ExecutorEngine
+from mixts.engines.workers import WorkerPool, n_processors
 
 
 class InlineEngine(Engine):

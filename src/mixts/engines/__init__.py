@@ -1,6 +1,6 @@
 """Where jobs run: in this process, in worker processes, on a cluster, on any executor."""
 
-from mixts.simulation.engines.base import Engine, ExecutorEngine
-from mixts.simulation.engines.local import local_engine
+from mixts.engines.base import Engine, ExecutorEngine
+from mixts.engines.local import local_engine
 
 __all__ = ["Engine", "ExecutorEngine", "local_engine"]

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 import mixts
-from mixts.bridges.cifar100 import CIFAR100, DownloadError, PublishedFile, download, fetch
+from mixts import download
+from mixts.bridges.cifar100 import CIFAR100, DownloadError, PublishedFile, fetch
 from mixts.errors import MixtsError
 
 CONTENT = np.random.default_rng(1).bytes(1_000_000)

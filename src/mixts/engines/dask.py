@@ -24,9 +24,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from mixts import checks
+from mixts.engines.base import JOBS_PER_WORKER, Engine
+from mixts.engines.workers import ONE_THREAD, environment_variables, n_processors
 from mixts.errors import ClusterError, MissingExtraError, ParameterError
-from mixts.simulation.engines.base import JOBS_PER_WORKER, Engine
-from mixts.simulation.workers import ONE_THREAD, environment_variables, n_processors
 
 CONNECT_SECONDS = 15.0
 """How long a scheduler has to answer."""
@@ -270,7 +270,7 @@ def versions() -> Versions:
     # Looked up, not imported: the package imports every layer, also those above this one.
     found = {"Python": platform.python_version(), "mixts": sys.modules["mixts"].__version__}
     found |= {name: metadata.version(name) for name in ("numpy", "scipy", "numba")}
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[1]
     digest = hashlib.sha256()
     for name in sorted(path.relative_to(root).as_posix() for path in root.rglob("*.py")):
         if name.partition("/")[0] not in _COMPUTES_NOTHING:

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any
 
-from mixts.simulation.workers import n_processors
+from mixts.engines.workers import n_processors
 
 JOBS_PER_WORKER = 2
 """One to play and one that waits for the worker to be free."""

@@ -53,15 +53,6 @@ class PublishedFile:
             )
 
 
-CIFAR100 = PublishedFile(
-    name="cifar-100-python.tar.gz",
-    url="https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",
-    size=169_001_437,
-    md5="eb9058c3a382ffc7106e4002c42a8d85",  # as its home has it
-    sha256="85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7",
-)
-
-
 def fetch(file: PublishedFile, folder: Path, moved: Moved = lambda done: None) -> Path:
     """The file in the folder, fetched unless it is there; begun downloads are continued."""
     target = folder / file.name
