@@ -11,6 +11,7 @@ from mixts.environments import (
 from mixts.errors import (
     ActionError,
     ClusterError,
+    ConvergenceWarning,
     CovarianceError,
     FeedbackError,
     FormatError,
@@ -41,6 +42,7 @@ from mixts.families import (
     TabularStatistics,
     Trajectory,
 )
+from mixts.learning import learn_prior
 from mixts.mixture import Belief, MixturePrior
 from mixts.planning import MDP, Plan
 from mixts.plots import plot
@@ -63,6 +65,7 @@ __all__ = [
     "ClassificationBandit",
     "ClusterError",
     "ConfidenceSets",
+    "ConvergenceWarning",
     "CorralExp4",
     "CovarianceError",
     "Decomposition",
@@ -103,6 +106,7 @@ __all__ = [
     "decompose_regret",
     "follow_confidence_sets",
     "identify",
+    "learn_prior",
     "plot",
     "simulate",
     "theorem1_bound",

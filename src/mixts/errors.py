@@ -19,6 +19,8 @@
     +-- ClusterError                     a cluster cannot be used, or died with the work
     +-- MissingExtraError (ImportError)  an optional dependency is not installed
 
+    ConvergenceWarning (UserWarning)     learning ended before it was finished
+
 Every message says what was expected, what came, and what to do. A refused call changes nothing.
 """
 
@@ -87,3 +89,7 @@ class ClusterError(MixtsError):
 
 class MissingExtraError(MixtsError, ImportError):
     """An optional dependency is not installed."""
+
+
+class ConvergenceWarning(UserWarning):
+    """Learning ended at its last iteration although the objective still grew."""

@@ -23,6 +23,7 @@ PUBLIC_NAMES = [
     "ClassificationBandit",
     "ClusterError",
     "ConfidenceSets",
+    "ConvergenceWarning",
     "CorralExp4",
     "CovarianceError",
     "Decomposition",
@@ -64,6 +65,7 @@ PUBLIC_NAMES = [
     "decompose_regret",
     "follow_confidence_sets",
     "identify",
+    "learn_prior",
     "plot",
     "simulate",
     "theorem1_bound",
@@ -112,6 +114,10 @@ SIGNATURES = {
     "Oracle": "(prior, latent, n_tasks=None, seed=None)",
     "Oracle.act": "(self, actions=None, tasks=None, mask=None)",
     "Oracle.update": "(self, actions, outcomes=None, tasks=None)",
+    "learn_prior": (
+        "(tasks, n_components, method='evidence', *, seed=None, noise_std=None, horizon=None, "
+        "initial=None, support=None)"
+    ),
     "simulate": "(agents, environment, n_rounds, n_runs, seed, executor=None, progress=False)",
     "BanditEnvironment": "(prior, actions=None)",
     "MDPEnvironment": "(prior)",

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any, Literal
 
 import numpy as np
 
-from mixts import checks
+from mixts import checks, random
 from mixts.errors import MissingExtraError, ParameterError
-from mixts.families import LinearGaussian
+from mixts.families import Family, LinearGaussian, LinearStatistics
+from mixts.families.linear import CovarianceType
+from mixts.learning.models import Model
+from mixts.learning.models.linear import LinearModel
+from mixts.learning.moments import Moments
 from mixts.mixture import MixturePrior
-from mixts.typing import Array, Float
+from mixts.typing import Array, Float, Int
 
 RIDGE = 1e-3
 """Of the linear models, relative to the features' mean square: the fit hardly notices it, but with
@@ -20,6 +25,53 @@ few observations and features that nearly depend on each other there is none wit
 REGULARISATION = 1e-6
 """Added to the covariances' diagonals, relative to the mean variance of the estimates: a cluster
 has fewer members than there are dimensions, and its covariance is meant to be tight."""
+
+
+def two_stage(model: Model, n_components: int, seed: int) -> tuple[MixturePrior, MixturePrior]:
+    """The mixture of the tasks' estimates, and one component of all of them: UniTS's prior.
+
+    Linear tasks: least squares with a small ridge, and a Gaussian mixture of the coefficients
+    [paper: Sec. 6.2]. Others: groups of shrunken task means, and in each group the distribution
+    that has the group's moments; an arm or pair that no task of a group has seen gets the
+    distribution of all tasks. Needs scikit-learn.
+    """
+    # scikit-learn takes 32 bits.
+    state = int(random.seed_sequence(seed, "learn", "two-stage").generate_state(1)[0])
+    if isinstance(model, LinearModel):
+        estimates = ridge_estimates(model.statistics)
+        noise = model.centre.noise_std
+        mixture = mixture_of_estimates(
+            estimates, n_components, noise, state, model.covariance_type, weights="fitted"
+        )
+        return mixture, gaussian_of_estimates(estimates, noise)
+    moments = Moments.of(model)
+    pooled = moments.family(np.zeros(model.n_tasks, np.int64), 1)
+    if n_components == 1:
+        return MixturePrior(pooled), MixturePrior(pooled)
+    groups = _groups(model.points(pooled), n_components, state)
+    sizes = np.bincount(groups, minlength=n_components) + 1.0 / n_components
+    family: Family = moments.family(groups, n_components, pooled)
+    return MixturePrior(family, sizes / sizes.sum()), MixturePrior(pooled)
+
+
+def _groups(points: Float[Array, "n p"], n_components: int, state: int) -> Int[Array, " n"]:
+    if len(np.unique(points, axis=0)) < max(n_components, 2):
+        raise ParameterError(
+            f"{n_components} groups need at least as many tasks that differ: ask for fewer "
+            "components"
+        )
+    mixture = _gaussian_mixture(n_components, "diag", state)
+    with one_blas_thread():
+        return np.asarray(mixture.fit_predict(points), np.int64)
+
+
+def ridge_estimates(statistics: LinearStatistics, ridge: float = RIDGE) -> Float[Array, "n d"]:
+    """Every task's coefficients, as :func:`ridge_coefficients` gives them."""
+    gram, moment = np.array(statistics.gram), np.asarray(statistics.moment)
+    d = gram.shape[1]
+    added = ridge * np.trace(gram, axis1=1, axis2=2) / d
+    gram[:, np.arange(d), np.arange(d)] += added[:, None]
+    return np.asarray(np.linalg.solve(gram, moment[:, :, None])[:, :, 0])
 
 
 def ridge_coefficients(
@@ -36,31 +88,45 @@ def mixture_of_estimates(
     n_components: int,
     noise_std: float,
     seed: int,
+    covariance_type: CovarianceType = "full",
+    *,
+    weights: Literal["uniform", "fitted"] = "uniform",
 ) -> MixturePrior:
-    """A Gaussian mixture with full covariances fitted to the tasks' estimates  [paper: Sec. 6.2].
+    """A Gaussian mixture fitted to the tasks' estimates  [paper: Sec. 6.2].
 
-    The weights of the latent states are uniform, as in the paper. Needs scikit-learn.
+    The weights of the latent states are uniform, as in the paper, unless ``weights="fitted"``.
+    Needs scikit-learn.
     """
     given = checks.real_array(estimates, "estimates", 2)
     n = checks.count(n_components, "n_components")
     if len(given) < max(n, 2):
         raise ParameterError(f"{n} components need at least {max(n, 2)} tasks, got {len(given)}")
-    try:
-        from sklearn.mixture import GaussianMixture
-    except ImportError as error:
-        raise MissingExtraError(
-            "fitting a mixture needs scikit-learn: pip install 'mixts[paper]'"
-        ) from error
+    fitted = _gaussian_mixture(n, covariance_type, seed)
     # scikit-learn adds an absolute number: in units of the estimates' scale it is relative.
     scale = float(np.sqrt(given.var(axis=0).mean()))
     if scale == 0:
         raise ParameterError("all estimates are equal: there is nothing to fit a mixture to")
-    fitted = GaussianMixture(n, covariance_type="full", reg_covar=REGULARISATION, random_state=seed)
     with one_blas_thread():
         fitted.fit(given / scale)
     covariance = fitted.covariances_ * scale**2
-    symmetric = (covariance + np.swapaxes(covariance, 1, 2)) / 2
-    return MixturePrior(LinearGaussian(fitted.means_ * scale, symmetric, noise_std))
+    if covariance_type != "diag":
+        covariance = (covariance + np.swapaxes(covariance, -1, -2)) / 2
+    family = LinearGaussian(fitted.means_ * scale, covariance, noise_std, covariance_type)
+    if weights == "uniform":
+        return MixturePrior(family)
+    return MixturePrior(family, fitted.weights_ / fitted.weights_.sum())
+
+
+def _gaussian_mixture(n_components: int, covariance_type: str, seed: int) -> Any:
+    try:
+        from sklearn.mixture import GaussianMixture
+    except ImportError as error:
+        raise MissingExtraError(
+            "fitting a mixture in two stages needs scikit-learn: pip install 'mixts[paper]'"
+        ) from error
+    return GaussianMixture(
+        n_components, covariance_type=covariance_type, reg_covar=REGULARISATION, random_state=seed
+    )
 
 
 def gaussian_of_estimates(estimates: Float[Array, "n d"], noise_std: float) -> MixturePrior:

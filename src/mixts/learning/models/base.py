@@ -1,0 +1,75 @@
+"""What maximising the evidence needs to know of a family."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Self
+
+import numpy as np
+
+from mixts.families import Family, Statistics
+from mixts.typing import Array, Float
+
+
+class Model(ABC):
+    """Past tasks of one family, seen from the prior that is to be learned from them.
+
+    The hyperprior is a number of *pseudo-tasks* for each component, ``pseudo``: tasks whose
+    parameters are drawn from ``centre``, a family of one component, and seen exactly. Up to a
+    constant that is ``-pseudo KL(centre || component)``: a component with no tasks is the centre,
+    one with many forgets it.
+    """
+
+    statistics: Statistics
+    centre: Family
+    """One component: at first as broad as the data, then what all tasks have in common."""
+    pseudo: float
+
+    def __init__(self, statistics: Statistics) -> None:
+        self.statistics = statistics
+        self.pseudo = 1.0
+        self.centre = self._broad()
+
+    def about(self, centre: Family, pseudo: float) -> Self:
+        """The same tasks with another hyperprior; the tasks' arrays are shared."""
+        other = type(self).__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other.centre, other.pseudo = centre, pseudo
+        return other
+
+    @property
+    def n_tasks(self) -> int:
+        return len(self.statistics)
+
+    @abstractmethod
+    def _broad(self) -> Family:
+        """One component as broad as the data: the centre of what all tasks have in common."""
+
+    @abstractmethod
+    def log_evidence(self, family: Family) -> Float[Array, "n L"]:
+        """ln p(task | s), with all constants."""
+
+    @abstractmethod
+    def log_hyperprior(self, family: Family) -> float:
+        """What the components' parameters lose or gain, up to a constant."""
+
+    @abstractmethod
+    def improve(self, family: Family, share: Float[Array, "n L"]) -> Family:
+        """Components that explain their shares of the tasks better, hyperprior included."""
+
+    @abstractmethod
+    def points(self, family: Family) -> Float[Array, "n p"]:
+        """A point for each task: what is believed of it under one component, to a common scale."""
+
+    @abstractmethod
+    def n_parameters(self, n_components: int) -> int:
+        """How many numbers a mixture has, its weights included."""
+
+
+def spread(values: Float[Array, "n p"]) -> Float[Array, "n p"]:
+    """Columns to unit variance, those that never vary to zero."""
+    scale = values.std(axis=0)
+    centred = values - values.mean(axis=0)
+    # A column that only rounding moves says nothing.
+    still = scale <= 1e-12 * (np.abs(values).max(axis=0, initial=0.0) + 1e-300)
+    return np.asarray(np.where(still, 0.0, centred / np.where(still, 1.0, scale)))

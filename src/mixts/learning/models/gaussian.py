@@ -1,0 +1,102 @@
+"""Gaussian arms: each arm of each component has a mean and a variance, from posterior moments."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mixts.families import GaussianArms, GaussianStatistics
+from mixts.learning.kernels.gaussian import arm_moments, relative_evidence
+from mixts.learning.models.base import Model, spread
+from mixts.typing import Array, Float
+
+ALIKE = 2.0
+"""Pseudo-tasks whose arms vary as in all components; see the linear model, of one dimension."""
+
+
+class GaussianModel(Model):
+    """Tasks with Gaussian rewards; the noise is learned where it is not given.
+
+    Only tasks that have seen an arm count for it, so that arms rarely seen are learned as fast as
+    others.
+    """
+
+    statistics: GaussianStatistics
+    centre: GaussianArms
+
+    def __init__(self, statistics: GaussianStatistics, noise_std: float | None = None) -> None:
+        self.noise_is_given = noise_std is not None
+        self._count: Array = statistics.array("count")
+        self._average: Array = statistics.array("average")
+        self._squares: Array = statistics.array("squares")
+        self._noise = typical_noise(statistics) if noise_std is None else noise_std
+        super().__init__(statistics)
+
+    def _broad(self) -> GaussianArms:
+        """About the mean of all rewards, as wide as they are."""
+        n = max(int(self._count.sum()), 1)
+        mean = float((self._count * self._average).sum() / n)
+        between = float((self._count * (self._average - mean) ** 2).sum() / n)
+        shape = (1, self._count.shape[1])
+        variance = max(between, self._noise**2 / n)
+        return GaussianArms(np.full(shape, mean), np.full(shape, variance), self._noise)
+
+    def log_evidence(self, family: GaussianArms) -> Float[Array, "n L"]:  # type: ignore[override]
+        out = np.zeros((self.n_tasks, family.n_components))
+        relative_evidence(
+            self._count, self._average, family.mean, family.variance, family.noise_std**2, out
+        )
+        return out + family.evidence_constant(self.statistics)[:, None]
+
+    def log_hyperprior(self, family: GaussianArms) -> float:  # type: ignore[override]
+        about = self.centre.variance + (family.mean - self.centre.mean) ** 2
+        logs = np.log(family.variance)
+        value = -self.pseudo / 2 * (logs + about / family.variance).sum()
+        joint = len(logs) * np.log((1 / family.variance).mean(axis=0)).sum()
+        value -= ALIKE / 2 * (logs.sum() + joint)
+        if not self.noise_is_given:
+            ratio = self._noise**2 / family.noise_std**2
+            value -= self.pseudo / 2 * (ratio - np.log(ratio))
+        return float(value)
+
+    def improve(self, family: GaussianArms, share: Array) -> GaussianArms:  # type: ignore[override]
+        shape = family.mean.shape
+        tasks, first, second = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+        misfit = arm_moments(
+            self._count, self._average, share, family.mean, family.variance, family.noise_std**2,
+            tasks, first, second,
+        )  # fmt: skip
+        start = self.centre.mean - family.mean
+        step = (first + self.pseudo * start) / (tasks + self.pseudo)
+        scatter = second - 2 * first * step + tasks * step**2
+        scatter += self.pseudo * (self.centre.variance + (start - step) ** 2)
+        shared = 1 / (1 / family.variance).mean(axis=0)
+        variance = (scatter + ALIKE * shared) / (tasks + self.pseudo + ALIKE)
+        noise = family.noise_std
+        if not self.noise_is_given:
+            total = misfit + self._squares.sum() + self.pseudo * self._noise**2
+            noise = float(np.sqrt(total / (self._count.sum() + self.pseudo)))
+        return GaussianArms(family.mean + step, variance, noise)
+
+    def points(self, family: GaussianArms) -> Float[Array, "n p"]:  # type: ignore[override]
+        known = self._count * family.variance[0]
+        trust = known / (known + family.noise_std**2)
+        return spread(trust * (self._average - family.mean[0]))
+
+    def n_parameters(self, n_components: int) -> int:
+        noise = 0 if self.noise_is_given else 1
+        return n_components * (2 * self._count.shape[1] + 1) - 1 + noise
+
+
+def typical_noise(statistics: GaussianStatistics) -> float:
+    """The standard deviation of rewards about their arm's average in their task.
+
+    Where no arm was taken twice by any task, half of the rewards' variance is taken for noise.
+    """
+    count, squares = statistics.array("count"), statistics.array("squares")
+    spare = np.maximum(count - 1, 0).sum()
+    n = max(int(count.sum()), 1)
+    mean = (count * statistics.array("average")).sum() / n
+    whole = (squares.sum() + (count * (statistics.array("average") - mean) ** 2).sum()) / n
+    noise = np.sqrt(squares.sum() / spare) if spare else np.sqrt(whole / 2)
+    # Rewards without any noise would leave nothing to divide by.
+    return float(max(noise, 1e-3 * np.sqrt(whole), 1e-9 * abs(mean))) or 1.0

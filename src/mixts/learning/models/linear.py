@@ -1,0 +1,206 @@
+"""Linear tasks: the evidence in closed form, maximised by the moments of their posteriors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mixts.errors import ParameterError
+from mixts.families import LinearGaussian, LinearStatistics
+from mixts.families.linear import CovarianceType
+from mixts.learning.kernels.linear import posterior_moments, relative_evidence
+from mixts.learning.models.base import Model
+from mixts.mixture import MixturePrior
+from mixts.typing import Array, Float
+
+LARGE_SQUARES = 1e10
+"""Squared residuals beside the noise beyond which the quick loops lose too many digits."""
+
+
+class LinearModel(Model):
+    """Tasks with rewards a'theta + noise; the noise is learned where it is not given.
+
+    Beside the pseudo-tasks there is a preference for components that vary alike. With L
+    covariances of d dimensions, and W the inverse of their inverses' mean, it is
+    ``-(d + 1) / 2 sum_s (ln det Sigma_s - ln det W)``, zero where all are equal: as if each
+    component had d + 1 more tasks about its own mean that vary as all components do, which is how
+    many a covariance needs to be regular at all.
+    """
+
+    statistics: LinearStatistics
+    centre: LinearGaussian
+
+    def __init__(
+        self,
+        statistics: LinearStatistics,
+        noise_std: float | None = None,
+        covariance_type: CovarianceType = "full",
+    ) -> None:
+        if covariance_type not in ("full", "tied", "diag"):
+            raise ParameterError(
+                f"a learned covariance is 'full', 'tied' or 'diag', got {covariance_type!r}"
+            )
+        self.covariance_type: CovarianceType = covariance_type
+        self.noise_is_given = noise_std is not None
+        self._count: Array = statistics.array("count")
+        self._factor: Array = statistics.array("factor")
+        upper = self._factor[:, :-1, :-1]
+        self._gram = np.ascontiguousarray(np.swapaxes(upper, 1, 2) @ upper)
+        self._rest: Array = self._factor[:, -1, -1] ** 2
+        self._noise = typical_noise(statistics) if noise_std is None else noise_std
+        super().__init__(statistics)
+
+    @property
+    def n_features(self) -> int:
+        return self._gram.shape[1]
+
+    @property
+    def alike(self) -> float:
+        """Pseudo-tasks that vary as all components do."""
+        return self.n_features + 1.0 if self.covariance_type == "full" else 2.0
+
+    def _broad(self) -> LinearGaussian:
+        scale = coefficient_variance(self.statistics, self._noise)
+        zero = np.zeros((1, self.n_features))
+        return self._family(zero, np.diag(scale)[None], self._noise)
+
+    def _family(self, mean: Array, covariance: Float[Array, "L d d"], noise: float) -> Any:
+        symmetric = (covariance + np.swapaxes(covariance, 1, 2)) / 2
+        kind = self.covariance_type
+        if kind == "tied":
+            symmetric = symmetric[0]
+        elif kind == "diag":
+            symmetric = np.diagonal(symmetric, axis1=1, axis2=2)
+        return LinearGaussian(mean, symmetric, noise, kind)
+
+    # -- what is maximised --------------------------------------------------------------------
+
+    def log_evidence(self, family: LinearGaussian) -> Float[Array, "n L"]:  # type: ignore[override]
+        noise = family.noise_std**2
+        if self._largest_square(family) > LARGE_SQUARES:
+            return MixturePrior(family).condition(self.statistics).log_evidence
+        precision, log_det = _inverses(family.full_covariances())
+        out = np.empty((self.n_tasks, family.n_components))
+        relative_evidence(
+            self._factor, self._gram, family.mean, precision, -log_det / 2, noise, out
+        )
+        shared = self._count * np.log(2 * np.pi * noise) + self._rest / noise
+        return out - shared[:, None] / 2
+
+    def _largest_square(self, family: LinearGaussian) -> float:
+        gap = self._factor[:, None, :-1, -1] - np.einsum(
+            "nij,lj->nli", self._factor[:, :-1, :-1], family.mean
+        )
+        return float((gap**2).sum(axis=2).max(initial=0.0) / family.noise_std**2)
+
+    def log_hyperprior(self, family: LinearGaussian) -> float:  # type: ignore[override]
+        covariance = family.full_covariances()
+        precision, log_det = _inverses(covariance)
+        gap = family.mean - self.centre.mean
+        about = self.centre.full_covariances()[0] + gap[:, :, None] * gap[:, None, :]
+        pull = (log_det + np.einsum("lij,lij->l", precision, about)).sum()
+        value = -self.pseudo / 2 * pull
+        if self.covariance_type != "tied":
+            joint = len(log_det) * np.linalg.slogdet(precision.mean(axis=0))[1]
+            value -= self.alike / 2 * (log_det.sum() + joint)
+        if not self.noise_is_given:
+            ratio = self._noise**2 / family.noise_std**2
+            value -= self.pseudo / 2 * (ratio - np.log(ratio))
+        return float(value)
+
+    def improve(self, family: LinearGaussian, share: Array) -> LinearGaussian:  # type: ignore[override]
+        n, d = family.mean.shape
+        precision, _ = _inverses(family.full_covariances())
+        first, second, within = np.zeros((n, d)), np.zeros((n, d, d)), np.zeros((n, d, d))
+        misfit = posterior_moments(
+            self._factor, self._gram, share, family.mean, precision, family.noise_std**2,
+            first, second, within,
+        )  # fmt: skip
+        tasks = share.sum(axis=0)
+        start = self.centre.mean - family.mean
+        step = (first + self.pseudo * start) / (tasks + self.pseudo)[:, None]
+        # About the new mean m + step: of (x - step)(x - step)' with x from the old mean.
+        scatter = _whole(second + within) - _outer(first, step) - _outer(step, first)
+        scatter += tasks[:, None, None] * _outer(step, step)
+        gap = start - step
+        scatter += self.pseudo * (self.centre.full_covariances() + _outer(gap, gap))
+        covariance = self._covariances(scatter, tasks + self.pseudo, precision)
+        return self._family(family.mean + step, covariance, self._improved_noise(family, misfit))
+
+    def _covariances(self, scatter: Array, tasks: Array, precision: Array) -> Array:
+        if self.covariance_type == "tied":
+            return (scatter.sum(axis=0) / tasks.sum())[None]
+        shared = np.linalg.inv(precision.mean(axis=0))
+        return (scatter + self.alike * shared) / (tasks + self.alike)[:, None, None]
+
+    def _improved_noise(self, family: LinearGaussian, misfit: float) -> float:
+        if self.noise_is_given:
+            return family.noise_std
+        total = misfit + self._rest.sum() + self.pseudo * self._noise**2
+        return float(np.sqrt(total / (self._count.sum() + self.pseudo)))
+
+    # -- around it ----------------------------------------------------------------------------
+
+    def points(self, family: LinearGaussian) -> Float[Array, "n p"]:  # type: ignore[override]
+        """The posterior means, in units of the component's own spread."""
+        noise = family.noise_std**2
+        precision, _ = _inverses(family.full_covariances())
+        gap = self._factor[:, :-1, -1] - self._factor[:, :-1, :-1] @ family.mean[0]
+        pull = np.einsum("nji,nj->ni", self._factor[:, :-1, :-1], gap) / noise
+        shift = np.linalg.solve(precision[0] + self._gram / noise, pull[:, :, None])[:, :, 0]
+        return np.asarray(shift @ np.linalg.cholesky(precision[0]))
+
+    def n_parameters(self, n_components: int) -> int:
+        d = self.n_features
+        full = d * (d + 1) // 2
+        covariance = {"full": n_components * full, "tied": full, "diag": n_components * d}
+        noise = 0 if self.noise_is_given else 1
+        return n_components * (d + 1) - 1 + covariance[self.covariance_type] + noise
+
+
+def _inverses(covariance: Float[Array, "L d d"]) -> tuple[Array, Array]:
+    """Inverses and logarithms of determinants."""
+    lower = np.linalg.cholesky(covariance)
+    inverse = np.linalg.inv(lower)
+    log_det = 2 * np.log(np.diagonal(lower, axis1=1, axis2=2)).sum(axis=1)
+    return np.ascontiguousarray(np.swapaxes(inverse, 1, 2) @ inverse), log_det
+
+
+def _whole(lower: Float[Array, "L d d"]) -> Array:
+    """Symmetric matrices from their lower triangles."""
+    triangle = np.tril(lower, -1)
+    return np.tril(lower) + np.swapaxes(triangle, 1, 2)
+
+
+def _outer(x: Float[Array, "L d"], y: Float[Array, "L d"]) -> Array:
+    return x[:, :, None] * y[:, None, :]
+
+
+def typical_noise(statistics: LinearStatistics) -> float:
+    """The standard deviation of what least squares, task by task, cannot explain.
+
+    Where no task has more observations than its features explain, half of the rewards' variance
+    is taken for noise.
+    """
+    factor, count = statistics.array("factor"), statistics.array("count")
+    diagonal = np.abs(np.diagonal(factor[:, :-1, :-1], axis1=1, axis2=2))
+    rank = (diagonal > 1e-9 * diagonal.max(axis=1, initial=0.0, keepdims=True)).sum(axis=1)
+    spare = np.maximum(count - rank, 0)
+    squares = (factor[:, :, -1] ** 2).sum()
+    rest = (factor[spare > 0, -1, -1] ** 2).sum()
+    average = np.sqrt(squares / max(count.sum(), 1))
+    noise = np.sqrt(rest / spare.sum()) if spare.sum() else np.sqrt(0.5) * average
+    # Rewards without any noise would leave nothing to divide by.
+    return float(max(noise, 1e-3 * average)) or 1.0
+
+
+def coefficient_variance(statistics: LinearStatistics, noise_std: float) -> Float[Array, " d"]:
+    """Variances of coefficients with which every feature explains its part of the rewards."""
+    factor, count = statistics.array("factor"), statistics.array("count")
+    n = max(int(count.sum()), 1)
+    squares = (factor[:, :, -1] ** 2).sum() / n
+    sizes = (factor[:, :-1, :-1] ** 2).sum(axis=(0, 1)) / n
+    # A feature that is always zero has no scale of its own.
+    sizes = np.where(sizes > 0, sizes, sizes.max(initial=0.0) or 1.0)
+    return np.asarray(max(squares, noise_std**2) / (len(sizes) * sizes))

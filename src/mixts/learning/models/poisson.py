@@ -1,0 +1,157 @@
+"""Poisson arms: Gamma parameters of each arm and component, found by Newton's method."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import special
+
+from mixts.families import PoissonArms, PoissonStatistics
+from mixts.learning.kernels.counts import add_up_totals
+from mixts.learning.models.base import Model, spread
+from mixts.learning.models.dirichlet import HALVINGS, NOTHING, STEPS, rising, trigamma
+from mixts.learning.models.levels import Levels
+from mixts.typing import Array, Float
+
+LEAST, MOST = 1e-6, 1e8
+"""Of learned shapes and rates, the latter relative to the mean reward."""
+
+
+class PoissonModel(Model):
+    """Tasks with counts as rewards and Gamma priors of the arms' means."""
+
+    statistics: PoissonStatistics
+    centre: PoissonArms
+
+    def __init__(self, statistics: PoissonStatistics) -> None:
+        self._count: Array = statistics.array("count")
+        self._total: Array = statistics.array("total")
+        self._totals = Levels.of(self._total)
+        self._counts = Levels.of(self._count)
+        super().__init__(statistics)
+
+    def _broad(self) -> PoissonArms:
+        """Shape 1 about the mean of all rewards: anything from nothing to several times as much."""
+        n = max(int(self._count.sum()), 1)
+        mean = max(float(self._total.sum() / n), 0.5 / n)
+        shape = (1, self._count.shape[1])
+        return PoissonArms(np.ones(shape), np.full(shape, 1 / mean))
+
+    def log_evidence(self, family: PoissonArms) -> Float[Array, "n L"]:  # type: ignore[override]
+        n = family.n_components
+        shape, rate = family.shape.T, family.rate.T
+        table = rising(shape[self._totals.column], self._totals.value[:, None])
+        later = np.log(rate[self._counts.column] + self._counts.value[:, None])
+        prior = shape[self._counts.column] * (np.log(rate[self._counts.column]) - later)
+        out = self._totals.look_up(table, n) + self._counts.look_up(prior, n)
+        # -y ln(b + n), which a table of n alone does not have.
+        flat = np.concatenate([later, np.zeros((1, n))])
+        out -= np.einsum("nk,nkl->nl", self._total, flat[self._counts.index])
+        return out - self.statistics.array("log_factorials").sum(axis=1)[:, None]
+
+    def log_hyperprior(self, family: PoissonArms) -> float:  # type: ignore[override]
+        return float(self.pseudo * self._pseudo_density(family.shape, family.rate).sum())
+
+    def _pseudo_density(self, shape: Array, rate: Array) -> Array:
+        """E[ln density of theta] under each component, with theta drawn from the centre."""
+        a, b = self.centre.shape, self.centre.rate
+        logs, mean = special.psi(a) - np.log(b), a / b
+        norm = shape * np.log(rate) - special.gammaln(shape)
+        return np.asarray(norm + (shape - 1) * logs - rate * mean)
+
+    def improve(self, family: PoissonArms, share: Array) -> PoissonArms:  # type: ignore[override]
+        sums = _Sums(self, share)
+        shape, rate = family.shape, family.rate
+        value = sums.value(shape, rate)
+        for _ in range(STEPS):
+            shape, rate, value = sums.step(shape, rate, value)
+        return PoissonArms(shape, rate)
+
+    def points(self, family: PoissonArms) -> Float[Array, "n p"]:  # type: ignore[override]
+        mean = (self._total + family.shape[0]) / (self._count + family.rate[0])
+        return spread(np.log(mean))
+
+    def n_parameters(self, n_components: int) -> int:
+        return n_components * (2 * self._count.shape[1] + 1) - 1
+
+
+class _Sums:
+    """The expected log density of one M step, for each component and arm (L, K).
+
+    With R the shares by total y, and S, T the shares and their totals by count n:
+    ``sum R ln G(a + y) / G(a) + a (S ln b - S ln(b + n)) - T ln(b + n)``, and the pseudo-tasks.
+    """
+
+    def __init__(self, model: PoissonModel, share: Array) -> None:
+        self._model = model
+        self._by_total = model._totals.shares(share)
+        self._by_count = model._counts.shares(share)
+        self._totals = np.zeros_like(self._by_count)
+        add_up_totals(model._counts.index, share, model._total.astype(float), self._totals)
+        a, b = model.centre.shape, model.centre.rate
+        self._logs, self._mean = special.psi(a) - np.log(b), a / b
+        self._least_rate, self._most_rate = LEAST / self._mean, MOST / self._mean
+
+    def _of_totals(self, shape: Array, *, derivatives: bool = False) -> Array:
+        """Of ln G(a + y) / G(a), and derivatives, (3, L, K)."""
+        rising = self._model._totals.rising(self._by_total, shape.T, derivatives=derivatives)
+        return np.swapaxes(rising, 1, 2)
+
+    def _of_counts(self, weight: Array, entries: Array) -> Array:
+        return self._model._counts.by_column(weight * entries).T
+
+    def value(self, shape: Array, rate: Array) -> Array:
+        levels = self._model._counts
+        b = rate.T[levels.column]
+        later = np.log(b + levels.value[:, None])
+        fall = self._of_counts(self._by_count, np.log(b) - later)
+        inside = self._of_totals(shape)[0] + shape * fall
+        inside -= self._of_counts(self._totals, later)
+        return np.asarray(inside + self._model.pseudo * self._model._pseudo_density(shape, rate))
+
+    def step(self, shape: Array, rate: Array, value: Array) -> tuple[Array, Array, Array]:
+        """One step of Newton's method in the logarithms, halved where it does not gain."""
+        by_shape, by_rate, promise = self._direction(shape, rate)
+        waiting = promise > NOTHING * (1 + np.abs(value))
+        best, length = (shape, rate, value), 1.0
+        for _ in range(HALVINGS):
+            if not waiting.any():
+                break
+            moved = np.clip(shape * np.exp(np.clip(length * by_shape, -3, 3)), LEAST, MOST)
+            other = rate * np.exp(np.clip(length * by_rate, -3, 3))
+            other = np.clip(other, self._least_rate, self._most_rate)
+            trial = self.value(moved, other)
+            accept = waiting & (trial >= value)
+            best = (
+                np.where(accept, moved, best[0]),
+                np.where(accept, other, best[1]),
+                np.where(accept, trial, best[2]),
+            )
+            waiting &= ~accept
+            length /= 2
+        return best
+
+    def _direction(self, a: Array, b: Array) -> tuple[Array, Array, Array]:
+        """Where to go in the logarithms, and the slope in that direction."""
+        levels, pseudo = self._model._counts, self._model.pseudo
+        rate = b.T[levels.column]
+        after = rate + levels.value[:, None]
+        fall = self._of_counts(self._by_count, np.log(rate / after))
+        _, rise, up = self._of_totals(a, derivatives=True)
+        slope_a = rise + fall
+        slope_a += pseudo * (np.log(b) - special.psi(a) + self._logs)
+        gain = self._of_counts(self._by_count, 1 / rate - 1 / after)
+        slope_b = a * gain - self._of_counts(self._totals, 1 / after)
+        slope_b += pseudo * (a / b - self._mean)
+        bend_a = up - pseudo * trigamma(a)
+        bend_b = a * self._of_counts(self._by_count, 1 / after**2 - 1 / rate**2)
+        bend_b += self._of_counts(self._totals, 1 / after**2) - pseudo * a / b**2
+        mixed = gain + pseudo / b
+        # In logarithms: x d/dx, and once more.
+        g1, g2 = a * slope_a, b * slope_b
+        h11, h22, h12 = a * a * bend_a + g1, b * b * bend_b + g2, a * b * mixed
+        det = h11 * h22 - h12 * h12
+        good = (h11 < 0) & (h22 < 0) & (det > 0)
+        safe = np.where(good, det, 1.0)
+        one = np.where(good, -(h22 * g1 - h12 * g2) / safe, g1 / np.maximum(np.abs(h11), 1e-12))
+        two = np.where(good, -(h11 * g2 - h12 * g1) / safe, g2 / np.maximum(np.abs(h22), 1e-12))
+        return one, two, one * g1 + two * g2

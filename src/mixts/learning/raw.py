@@ -1,0 +1,105 @@
+"""Raw histories of tasks, reduced to statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mixts.errors import StatisticsError
+from mixts.families import (
+    BernoulliArms,
+    Family,
+    GaussianArms,
+    LinearGaussian,
+    Statistics,
+    TabularMDP,
+    Trajectory,
+)
+from mixts.mixture import MixturePrior
+from mixts.typing import Array, Int
+
+_EXPECTED = (
+    "tasks must be the statistics of past tasks (belief.statistics), or a list with one history a "
+    "task: (arms, rewards), (features, rewards), or a mixts.Trajectory"
+)
+
+
+def statistics_of(tasks: Any) -> Statistics:
+    """Statistics as they are, or those of a list of histories.
+
+    A history is a pair of arrays, arms (m,) as integers or features (m, d), and rewards (m,); or
+    the :class:`Trajectory` of a task's episodes. Arms whose rewards are all 0 or 1 are Bernoulli,
+    others Gaussian; how many arms, states or actions there are is taken from the largest index.
+    """
+    if isinstance(tasks, Statistics):
+        return tasks
+    if isinstance(tasks, (str, bytes)) or not isinstance(tasks, Sequence) or not len(tasks):
+        raise StatisticsError(f"{_EXPECTED}; got {type(tasks).__name__}")
+    if isinstance(tasks[0], Trajectory):
+        return _episodes(tasks)
+    return _rewards(tasks)
+
+
+def _rewards(tasks: Sequence[Any]) -> Statistics:
+    actions, rewards = [], []
+    for number, history in enumerate(tasks):
+        if not isinstance(history, Sequence) or len(history) != 2:
+            raise StatisticsError(f"{_EXPECTED}; task {number} is {history!r}")
+        actions.append(np.asarray(history[0]))
+        rewards.append(np.asarray(history[1], dtype=float))
+        if len(actions[-1]) != len(rewards[-1]):
+            raise StatisticsError(
+                f"task {number} has {len(actions[-1])} actions and {len(rewards[-1])} rewards"
+            )
+    kinds = {(a.ndim, a.shape[1:]) for a in actions if len(a)}
+    if len(kinds) != 1:
+        raise StatisticsError(
+            f"{_EXPECTED}, all of one kind; got actions of shapes {sorted(map(str, kinds))}"
+        )
+    (n_axes, shape) = kinds.pop()
+    kept = [i for i, a in enumerate(actions) if len(a)]
+    joined, outcomes = (np.concatenate([part[i] for i in kept]) for part in (actions, rewards))
+    owners = np.repeat(kept, [len(actions[i]) for i in kept])
+    family = _family_of(joined, outcomes, n_axes, shape)
+    return _reduced(family, joined, outcomes, owners, len(tasks))
+
+
+def _family_of(actions: Array, rewards: Array, n_axes: int, shape: tuple[int, ...]) -> Family:
+    if n_axes == 2:
+        return LinearGaussian.standard(shape[0], 1.0)
+    if n_axes != 1 or actions.dtype.kind not in "iu":
+        raise StatisticsError(
+            f"{_EXPECTED}; got actions of type {actions.dtype} with {n_axes} axes"
+        )
+    n_arms = int(actions.max()) + 1
+    if np.isin(rewards, (0.0, 1.0)).all():
+        return BernoulliArms.uniform(n_arms)
+    return GaussianArms(np.zeros((1, n_arms)), np.ones((1, n_arms)), 1.0)
+
+
+def _reduced(
+    family: Family, actions: Array, rewards: Array, owners: Int[Array, " m"], n_tasks: int
+) -> Statistics:
+    belief = MixturePrior(family).belief(n_tasks)
+    belief.update(actions, rewards, owners)
+    return belief.statistics
+
+
+def _episodes(tasks: Sequence[Any]) -> Statistics:
+    for number, history in enumerate(tasks):
+        if not isinstance(history, Trajectory):
+            raise StatisticsError(f"{_EXPECTED}, all of one kind; task {number} is {history!r}")
+    n_states = max(int(history.states.max()) for history in tasks) + 1
+    n_actions = max(int(history.actions.max()) for history in tasks) + 1
+    horizon = max(history.n_steps for history in tasks)
+    belief = MixturePrior(TabularMDP.uniform(n_states, n_actions, horizon)).belief(len(tasks))
+    for number, history in enumerate(tasks):
+        n = 1 if history.single else len(history.actions)
+        lengths = np.full(n, history.n_steps) if history.lengths is None else history.lengths
+        arrays = (history.states, history.actions, history.rewards)
+        states, actions, rewards = (np.atleast_2d(part) for part in arrays)
+        whole = Trajectory(states, actions, rewards, np.atleast_1d(lengths))
+        belief.update(whole, np.full(n, number))
+    return belief.statistics

@@ -1,0 +1,61 @@
+"""Where learning starts: groups of tasks that look alike."""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+
+import numpy as np
+from scipy.cluster.vq import kmeans2
+
+from mixts.families import Statistics
+from mixts.learning.models import Model
+from mixts.mixture import MixturePrior
+from mixts.typing import Array, Float, Int
+
+_DOUBT = 0.1
+"""Of a task's share that is left to all components at the start: groups are only a guess."""
+_KMEANS_ITERATIONS = 20
+
+
+def canonical(statistics: Statistics) -> Int[Array, " n"]:
+    """An order of the tasks that depends on what they are, not on where they stand.
+
+    Summed in this order, the same tasks give the same prior to the bit, however they are given.
+    """
+    arrays = [
+        np.ascontiguousarray(statistics.array(name).reshape(len(statistics), -1))
+        for name in statistics.fields
+    ]
+    digests = [
+        hashlib.blake2b(b"".join(a[i].tobytes() for a in arrays), digest_size=16).digest()
+        for i in range(len(statistics))
+    ]
+    return np.array(sorted(range(len(digests)), key=digests.__getitem__), np.int64)
+
+
+def start(
+    model: Model, pooled: MixturePrior, n_components: int, rng: np.random.Generator
+) -> tuple[MixturePrior, Model]:
+    """Components of groups of tasks that are near each other in what is believed of them.
+
+    The model that is returned has the pooled prior for its centre.
+    """
+    centred = model.about(pooled.family, 1.0 / n_components)
+    groups = _groups(model.points(pooled.family), n_components, rng)
+    share = np.full((len(groups), n_components), _DOUBT / n_components)
+    share[np.arange(len(groups)), groups] += 1 - _DOUBT
+    family = centred.improve(pooled.family.select([0] * n_components), share)
+    weights = share.sum(axis=0) + centred.pseudo
+    return MixturePrior(family, weights / weights.sum()), centred
+
+
+def _groups(points: Float[Array, "n p"], n: int, rng: np.random.Generator) -> Int[Array, " n"]:
+    distinct = len(np.unique(points, axis=0))
+    if distinct <= n:
+        # Nothing to tell tasks apart by: some of them at random.
+        return rng.permutation(np.arange(len(points)) % n)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # a group may be left with no task
+        _, groups = kmeans2(points, n, iter=_KMEANS_ITERATIONS, minit="++", seed=rng)
+    return np.asarray(groups, np.int64)
