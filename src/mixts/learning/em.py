@@ -13,6 +13,12 @@ from mixts.learning.models.base import Model
 from mixts.mixture import MixturePrior
 from mixts.typing import Array, Float
 
+_FIRST_REACH = 4.0
+"""How many times the last step a leap may be long, at first."""
+_LONGER = 4.0
+"""Leaps that succeed may be so much longer the next time."""
+_LARGEST_REACH = 4.0**6
+
 
 @dataclass(frozen=True)
 class Patience:
@@ -36,33 +42,87 @@ class Fit:
 
 
 def climb(model: Model, family: Family, weights: Float[Array, " L"], patience: Patience) -> Fit:
-    """From a start, to where nothing more is gained.
+    """From a start, to where an iteration gains nothing any more.
 
     Each task's shares are its posterior over components (E step). A component's weight is its part
-    of all tasks and pseudo-tasks, its parameters are improved by the model (M step).
+    of all tasks and pseudo-tasks, its parameters are improved by the model (M step). Two such steps
+    show where they lead, and a leap goes there at once, if the objective does not fall by it:
+    Varadhan and Roland's SQUAREM, which saves most of the many small steps.
     """
-    evidence, penalty = [], []
-    converged = False
-    while True:
-        share, total = _shares(model.log_evidence(family), weights)
-        evidence.append(total)
-        penalty.append(model.log_hyperprior(family) + model.pseudo * float(np.log(weights).sum()))
-        if len(evidence) > 1:
-            gain = evidence[-1] + penalty[-1] - evidence[-2] - penalty[-2]
-            converged = gain <= patience.tolerance * model.n_tasks
-        if converged or len(evidence) > patience.max_iterations:
+    now = _State.at(model, family, weights)
+    course = [now.objective_parts]
+    converged, reach = False, _FIRST_REACH
+    while not converged and len(course) <= patience.max_iterations:
+        step = _State.at(model, *now.improved(model))
+        course.append(step.objective_parts)
+        converged = step.objective - now.objective <= patience.tolerance * model.n_tasks
+        if converged or len(course) > patience.max_iterations:
+            now = step
             break
-        tasks = share.sum(axis=0) + model.pseudo
-        weights = tasks / tasks.sum()
-        family = model.improve(family, share)
-    history = History(np.array(evidence), np.array(penalty), converged)
-    return Fit(MixturePrior(family, weights), history)
+        further = step.improved(model)
+        leap = _leap(model, now, step, further, reach)
+        if leap is None:
+            now, reach = _State.at(model, *further), max(_FIRST_REACH, reach / _LONGER)
+        else:
+            now, reach = leap, min(_LARGEST_REACH, reach * _LONGER)
+        course.append(now.objective_parts)
+    evidence, hyperprior = np.array(course).T
+    return Fit(MixturePrior(now.family, now.weights), History(evidence, hyperprior, converged))
 
 
-def _shares(
-    log_evidence: Float[Array, "n L"], weights: Float[Array, " L"]
-) -> tuple[Float[Array, "n L"], float]:
-    """P(s | task), and the log evidence of all tasks."""
-    joint = np.log(weights) + log_evidence
-    task: Array = special.logsumexp(joint, axis=1, keepdims=True)
-    return np.exp(joint - task), float(task.sum())
+@dataclass(frozen=True)
+class _State:
+    """A mixture, the tasks' shares in it, and both parts of the objective."""
+
+    family: Family
+    weights: Float[Array, " L"]
+    share: Float[Array, "n L"]
+    objective_parts: tuple[float, float]
+
+    @classmethod
+    def at(cls, model: Model, family: Family, weights: Float[Array, " L"]) -> _State:
+        """The E step."""
+        joint = np.log(weights) + model.log_evidence(family)
+        largest = joint.max(axis=1, keepdims=True)
+        share = np.exp(joint - largest)
+        total = share.sum(axis=1, keepdims=True)
+        evidence = float((largest + np.log(total)).sum())
+        hyperprior = model.log_hyperprior(family) + model.pseudo * float(np.log(weights).sum())
+        return cls(family, weights, share / total, (evidence, hyperprior))
+
+    @property
+    def objective(self) -> float:
+        return sum(self.objective_parts)
+
+    def improved(self, model: Model) -> tuple[Family, Float[Array, " L"]]:
+        """The M step."""
+        tasks = self.share.sum(axis=0) + model.pseudo
+        return model.improve(self.family, self.share), tasks / tasks.sum()
+
+
+def _leap(
+    model: Model,
+    start: _State,
+    step: _State,
+    further: tuple[Family, Float[Array, " L"]],
+    reach: float,
+) -> _State | None:
+    """Where the two steps lead to, or None where the objective would fall."""
+    points = [
+        np.concatenate([np.log(weights), model.pack(family)])
+        for family, weights in ((start.family, start.weights), (step.family, step.weights), further)
+    ]
+    first = points[1] - points[0]
+    turn = points[2] - points[1] - first
+    length = float(np.linalg.norm(first))
+    times = min(reach, length / max(float(np.linalg.norm(turn)), 1e-300))
+    if times <= 1:
+        return None
+    target = points[0] + 2 * times * first + times**2 * turn
+    n = len(start.weights)
+    family = model.unpack(target[n:], n)
+    if family is None:
+        return None
+    leap = _State.at(model, family, np.asarray(special.softmax(target[:n])))
+    # Not a number is not at least anything.
+    return leap if leap.objective >= step.objective else None

@@ -13,8 +13,6 @@ from mixts.learning.models import Model
 from mixts.mixture import MixturePrior
 from mixts.typing import Array, Float, Int
 
-_DOUBT = 0.1
-"""Of a task's share that is left to all components at the start: groups are only a guess."""
 _KMEANS_ITERATIONS = 20
 
 
@@ -43,8 +41,8 @@ def start(
     """
     centred = model.about(pooled.family, 1.0 / n_components)
     groups = _groups(model.points(pooled.family), n_components, rng)
-    share = np.full((len(groups), n_components), _DOUBT / n_components)
-    share[np.arange(len(groups)), groups] += 1 - _DOUBT
+    share = np.zeros((len(groups), n_components))
+    share[np.arange(len(groups)), groups] = 1.0
     family = centred.improve(pooled.family.select([0] * n_components), share)
     weights = share.sum(axis=0) + centred.pseudo
     return MixturePrior(family, weights / weights.sum()), centred

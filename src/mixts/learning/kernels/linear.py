@@ -68,32 +68,60 @@ def relative_evidence(
     factor: Array, gram: Array, mean: Array, precision: Array, half_log_det: Array, noise: float,
     out: Array,
 ) -> None:  # fmt: skip
-    """-ln det(M) / 2 - (|z - R m|^2 / sigma^2 - |L^-1 pull|^2) / 2 of each task and component."""
+    """-ln det(M) / 2 - (|z - R m|^2 / sigma^2 - |L^-1 pull|^2) / 2 of each task and component.
+
+    ``precision`` has one matrix for each component, or one for all, which is factorised once.
+    """
     d = mean.shape[1]
     lower, pull = np.empty((d, d)), np.empty(d)
+    log_det = 0.0
     for i in range(len(factor)):
         for s in range(len(mean)):
-            log_det = _factorise(precision[s], gram[i], noise, lower)
+            g = min(s, len(precision) - 1)
+            if s == g:
+                log_det = _factorise(precision[g], gram[i], noise, lower)
             square = _residual(factor[i], mean[s], noise, pull)
             _forward(lower, pull)
             q = square - dot(pull, pull, d)
-            out[i, s] = half_log_det[s] - log_det - 0.5 * q
+            out[i, s] = half_log_det[g] - log_det - 0.5 * q
 
 
 @compiled(fastmath=SUMS)
-def _add_inverse(lower: Array, share: float, inverse: Array, total: Array) -> None:
-    """total += share (lower lower')^-1, its lower triangle; ``inverse`` becomes lower^-T."""
+def _invert(lower: Array, inverse: Array, out: Array) -> None:
+    """out = (lower lower')^-1, its lower triangle; ``inverse`` becomes lower^-T."""
     d = len(lower)
     for j in range(d):
         # Row j of the transposed inverse: the column j of lower^-1.
-        for i in range(j):
-            inverse[j, i] = 0.0
         inverse[j, j] = 1.0 / lower[j, j]
         for i in range(j + 1, d):
             inverse[j, i] = -dot(lower[i, j:], inverse[j, j:], i - j) / lower[i, i]
     for j in range(d):
         for i in range(j, d):
-            total[i, j] += share * dot(inverse[i, i:], inverse[j, i:], d - i)
+            out[i, j] = dot(inverse[i, i:], inverse[j, i:], d - i)
+
+
+@compiled(fastmath=SUMS)
+def _misfit(factor: Array, theta: Array) -> float:
+    """|z - R theta|^2."""
+    d = len(theta)
+    square = 0.0
+    for j in range(d):
+        rest = factor[j, d] - dot(factor[j, j:d], theta[j:], d - j)
+        square += rest * rest
+    return square
+
+
+@compiled(fastmath=SUMS)
+def _add_covariance(own: Array, gram: Array, share: float, within: Array) -> float:
+    """within += share own, lower triangles; returns share trace(own gram)."""
+    trace = 0.0
+    for j in range(len(own)):
+        for k in range(j):
+            within[j, k] += share * own[j, k]
+            trace += 2.0 * own[j, k] * gram[j, k]
+        within[j, j] += share * own[j, j]
+        trace += own[j, j] * gram[j, j]
+    return share * trace
 
 
 @compiled(fastmath=SUMS)
@@ -104,40 +132,32 @@ def posterior_moments(
     """Sums over tasks, each with its share in component s.
 
     ``first`` (L, d) of mu - m_s, ``second`` (L, d, d) of their outer products and ``within`` of the
-    posterior covariances, both lower triangles. Returns the sum of E|y - A theta|^2 but for the
-    tasks' own residuals.
+    posterior covariances, both lower triangles, the latter as many as there are precisions. Returns
+    the sum of E|y - A theta|^2 but for the tasks' own residuals.
     """
     d = mean.shape[1]
-    lower, inverse = np.zeros((d, d)), np.zeros((d, d))
-    pull, step, own = np.empty(d), np.empty(d), np.empty((d, d))
+    lower, inverse, own = np.zeros((d, d)), np.zeros((d, d)), np.zeros((d, d))
+    pull, theta = np.empty(d), np.empty(d)
     misfit = 0.0
     for i in range(len(factor)):
+        factorised = -1
         for s in range(len(mean)):
             r = share[i, s]
             if r < NEGLIGIBLE:
                 continue
-            _factorise(precision[s], gram[i], noise, lower)
+            g = min(s, len(precision) - 1)
+            if factorised != g:
+                factorised = g
+                _factorise(precision[g], gram[i], noise, lower)
+                _invert(lower, inverse, own)
             _residual(factor[i], mean[s], noise, pull)
             _forward(lower, pull)
             _backward(lower, pull)
             for j in range(d):
+                theta[j] = mean[s, j] + pull[j]
                 first[s, j] += r * pull[j]
                 for k in range(j + 1):
                     second[s, j, k] += r * pull[j] * pull[k]
-            own[:] = 0.0
-            _add_inverse(lower, 1.0, inverse, own)
-            for j in range(d):
-                step[j] = mean[s, j] + pull[j]
-            square = 0.0
-            for j in range(d):
-                rest = factor[i, j, d] - dot(factor[i, j, j:d], step[j:], d - j)
-                square += rest * rest
-            trace = 0.0
-            for j in range(d):
-                for k in range(j):
-                    within[s, j, k] += r * own[j, k]
-                    trace += 2.0 * own[j, k] * gram[i, j, k]
-                within[s, j, j] += r * own[j, j]
-                trace += own[j, j] * gram[i, j, j]
-            misfit += r * (square + trace)
+            misfit += r * _misfit(factor[i], theta)
+            misfit += _add_covariance(own, gram[i], r, within[g])
     return misfit

@@ -58,12 +58,27 @@ class Model(ABC):
         """Components that explain their shares of the tasks better, hyperprior included."""
 
     @abstractmethod
+    def pack(self, family: Family) -> Float[Array, " p"]:
+        """The parameters as numbers that may all be anything."""
+
+    @abstractmethod
+    def unpack(self, numbers: Float[Array, " p"], n_components: int) -> Family | None:
+        """The family of such numbers; None where they are beyond all bounds."""
+
+    @abstractmethod
     def points(self, family: Family) -> Float[Array, "n p"]:
         """A point for each task: what is believed of it under one component, to a common scale."""
 
     @abstractmethod
     def n_parameters(self, n_components: int) -> int:
         """How many numbers a mixture has, its weights included."""
+
+
+def positive(logs: Array, largest: float = 60.0) -> Array | None:
+    """Positive numbers from their logarithms; None where those are beyond all bounds."""
+    if not (np.abs(logs) < largest).all():
+        return None
+    return np.exp(logs)
 
 
 def spread(values: Float[Array, "n p"]) -> Float[Array, "n p"]:

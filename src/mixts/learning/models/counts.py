@@ -15,11 +15,11 @@ from mixts.families import (
     TabularMDP,
     TabularStatistics,
 )
-from mixts.learning.models.base import Model, spread
-from mixts.learning.models.dirichlet import Rows, pseudo_density
+from mixts.learning.models.base import Model, positive, spread
+from mixts.learning.models.dirichlet import LEAST, MOST, Rows, pseudo_density
 from mixts.typing import Array, ArrayLike, Bool, Float, Int
 
-Counts = Float[Array, "L rows k"]
+Counts = Float[Array, "L rows _"]
 
 
 class CountsModel(Model):
@@ -35,7 +35,7 @@ class CountsModel(Model):
         """The family with these counts."""
         raise NotImplementedError
 
-    def _seen(self) -> tuple[Int[Array, "n rows k"], ...]:
+    def _seen(self) -> tuple[Int[Array, "n rows _"], ...]:
         """The counts of the tasks."""
         raise NotImplementedError
 
@@ -54,6 +54,23 @@ class CountsModel(Model):
                 rows.improve(counts, share, centre, self.pseudo) for rows, counts, centre in parts
             )
         )
+
+    def pack(self, family: Family) -> Float[Array, " p"]:
+        return np.concatenate([np.log(counts[counts > 0]) for counts in self._counts(family)])
+
+    def unpack(self, numbers: Array, n_components: int) -> Family | None:
+        parts, start = [], 0
+        for rows in self._rows:
+            possible = np.broadcast_to(rows.possible, (n_components, *rows.possible.shape))
+            size = int(possible.sum())
+            counts = positive(numbers[start : start + size])
+            if counts is None:
+                return None
+            part = np.zeros(possible.shape)
+            part[possible] = np.clip(counts, LEAST, MOST)
+            parts.append(part)
+            start += size
+        return self._family(tuple(parts))
 
     def points(self, family: Family) -> Float[Array, "n p"]:
         """Posterior mean probabilities, those of rows that a task never saw at the prior's."""

@@ -6,7 +6,7 @@ import numpy as np
 
 from mixts.families import GaussianArms, GaussianStatistics
 from mixts.learning.kernels.gaussian import arm_moments, relative_evidence
-from mixts.learning.models.base import Model, spread
+from mixts.learning.models.base import Model, positive, spread
 from mixts.typing import Array, Float
 
 ALIKE = 2.0
@@ -76,6 +76,19 @@ class GaussianModel(Model):
             total = misfit + self._squares.sum() + self.pseudo * self._noise**2
             noise = float(np.sqrt(total / (self._count.sum() + self.pseudo)))
         return GaussianArms(family.mean + step, variance, noise)
+
+    def pack(self, family: GaussianArms) -> Float[Array, " p"]:  # type: ignore[override]
+        noise = [] if self.noise_is_given else [np.log(family.noise_std)]
+        return np.concatenate([family.mean.ravel(), np.log(family.variance).ravel(), noise])
+
+    def unpack(self, numbers: Array, n_components: int) -> GaussianArms | None:
+        shape = (n_components, self._count.shape[1])
+        size = shape[0] * shape[1]
+        variance = positive(numbers[size : 2 * size])
+        noise = np.full(1, self._noise) if self.noise_is_given else positive(numbers[-1:])
+        if variance is None or noise is None or not np.isfinite(numbers).all():
+            return None
+        return GaussianArms(numbers[:size].reshape(shape), variance.reshape(shape), float(noise[0]))
 
     def points(self, family: GaussianArms) -> Float[Array, "n p"]:  # type: ignore[override]
         known = self._count * family.variance[0]

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from mixts.errors import ParameterError
 from mixts.families import LinearGaussian, LinearStatistics
 from mixts.families.linear import CovarianceType
 from mixts.learning.kernels.linear import posterior_moments, relative_evidence
-from mixts.learning.models.base import Model
+from mixts.learning.models.base import Model, positive
 from mixts.mixture import MixturePrior
 from mixts.typing import Array, Float
 
@@ -65,7 +63,9 @@ class LinearModel(Model):
         zero = np.zeros((1, self.n_features))
         return self._family(zero, np.diag(scale)[None], self._noise)
 
-    def _family(self, mean: Array, covariance: Float[Array, "L d d"], noise: float) -> Any:
+    def _family(
+        self, mean: Array, covariance: Float[Array, "L d d"], noise: float
+    ) -> LinearGaussian:
         symmetric = (covariance + np.swapaxes(covariance, 1, 2)) / 2
         kind = self.covariance_type
         if kind == "tied":
@@ -80,7 +80,7 @@ class LinearModel(Model):
         noise = family.noise_std**2
         if self._largest_square(family) > LARGE_SQUARES:
             return MixturePrior(family).condition(self.statistics).log_evidence
-        precision, log_det = _inverses(family.full_covariances())
+        precision, log_det = _inverses(self._distinct(family))
         out = np.empty((self.n_tasks, family.n_components))
         relative_evidence(
             self._factor, self._gram, family.mean, precision, -log_det / 2, noise, out
@@ -95,8 +95,7 @@ class LinearModel(Model):
         return float((gap**2).sum(axis=2).max(initial=0.0) / family.noise_std**2)
 
     def log_hyperprior(self, family: LinearGaussian) -> float:  # type: ignore[override]
-        covariance = family.full_covariances()
-        precision, log_det = _inverses(covariance)
+        precision, log_det = _inverses(family.full_covariances())
         gap = family.mean - self.centre.mean
         about = self.centre.full_covariances()[0] + gap[:, :, None] * gap[:, None, :]
         pull = (log_det + np.einsum("lij,lij->l", precision, about)).sum()
@@ -111,8 +110,8 @@ class LinearModel(Model):
 
     def improve(self, family: LinearGaussian, share: Array) -> LinearGaussian:  # type: ignore[override]
         n, d = family.mean.shape
-        precision, _ = _inverses(family.full_covariances())
-        first, second, within = np.zeros((n, d)), np.zeros((n, d, d)), np.zeros((n, d, d))
+        precision, _ = _inverses(self._distinct(family))
+        first, second, within = np.zeros((n, d)), np.zeros((n, d, d)), np.zeros(precision.shape)
         misfit = posterior_moments(
             self._factor, self._gram, share, family.mean, precision, family.noise_std**2,
             first, second, within,
@@ -121,24 +120,59 @@ class LinearModel(Model):
         start = self.centre.mean - family.mean
         step = (first + self.pseudo * start) / (tasks + self.pseudo)[:, None]
         # About the new mean m + step: of (x - step)(x - step)' with x from the old mean.
-        scatter = _whole(second + within) - _outer(first, step) - _outer(step, first)
+        scatter = _whole(second) - _outer(first, step) - _outer(step, first)
         scatter += tasks[:, None, None] * _outer(step, step)
         gap = start - step
         scatter += self.pseudo * (self.centre.full_covariances() + _outer(gap, gap))
-        covariance = self._covariances(scatter, tasks + self.pseudo, precision)
+        covariance = self._covariances(scatter, _whole(within), tasks + self.pseudo, precision)
         return self._family(family.mean + step, covariance, self._improved_noise(family, misfit))
 
-    def _covariances(self, scatter: Array, tasks: Array, precision: Array) -> Array:
+    def _covariances(
+        self, scatter: Array, within: Array, tasks: Array, precision: Array
+    ) -> Float[Array, "G d d"]:
         if self.covariance_type == "tied":
-            return (scatter.sum(axis=0) / tasks.sum())[None]
+            return (scatter.sum(axis=0, keepdims=True) + within) / tasks.sum()
         shared = np.linalg.inv(precision.mean(axis=0))
-        return (scatter + self.alike * shared) / (tasks + self.alike)[:, None, None]
+        return (scatter + within + self.alike * shared) / (tasks + self.alike)[:, None, None]
+
+    def _distinct(self, family: LinearGaussian) -> Float[Array, "G d d"]:
+        """The covariances as matrices; one where all components share it."""
+        if self.covariance_type == "tied":
+            return family.covariance[None]
+        return family.full_covariances()
 
     def _improved_noise(self, family: LinearGaussian, misfit: float) -> float:
         if self.noise_is_given:
             return family.noise_std
         total = misfit + self._rest.sum() + self.pseudo * self._noise**2
         return float(np.sqrt(total / (self._count.sum() + self.pseudo)))
+
+    def pack(self, family: LinearGaussian) -> Float[Array, " p"]:  # type: ignore[override]
+        """Means, then lower roots of the covariances with their diagonals' logarithms."""
+        roots = np.linalg.cholesky(self._distinct(family))
+        diagonal = np.arange(self.n_features)
+        roots[:, diagonal, diagonal] = np.log(roots[:, diagonal, diagonal])
+        noise = [] if self.noise_is_given else [np.log(family.noise_std)]
+        return np.concatenate([family.mean.ravel(), roots[:, *self._triangle].ravel(), noise])
+
+    def unpack(self, numbers: Array, n_components: int) -> LinearGaussian | None:
+        d = self.n_features
+        n = 1 if self.covariance_type == "tied" else n_components
+        entries = numbers[n_components * d : n_components * d + n * len(self._triangle[0])]
+        roots = np.zeros((n, d, d))
+        roots[:, *self._triangle] = entries.reshape(n, -1)
+        diagonal = np.arange(d)
+        scale = positive(roots[:, diagonal, diagonal])
+        noise = np.full(1, self._noise) if self.noise_is_given else positive(numbers[-1:])
+        if scale is None or noise is None or not np.isfinite(numbers).all():
+            return None
+        roots[:, diagonal, diagonal] = scale
+        mean = numbers[: n_components * d].reshape(n_components, d)
+        return self._family(mean, roots @ np.swapaxes(roots, 1, 2), float(noise[0]))
+
+    @property
+    def _triangle(self) -> tuple[Array, Array]:
+        return np.tril_indices(self.n_features)
 
     # -- around it ----------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from scipy import special
 
 from mixts.families import PoissonArms, PoissonStatistics
 from mixts.learning.kernels.counts import add_up_totals
-from mixts.learning.models.base import Model, spread
+from mixts.learning.models.base import Model, positive, spread
 from mixts.learning.models.dirichlet import HALVINGS, NOTHING, STEPS, rising, trigamma
 from mixts.learning.models.levels import Levels
 from mixts.typing import Array, Float
@@ -65,6 +65,17 @@ class PoissonModel(Model):
         for _ in range(STEPS):
             shape, rate, value = sums.step(shape, rate, value)
         return PoissonArms(shape, rate)
+
+    def pack(self, family: PoissonArms) -> Float[Array, " p"]:  # type: ignore[override]
+        return np.log(np.concatenate([family.shape.ravel(), family.rate.ravel()]))
+
+    def unpack(self, numbers: Array, n_components: int) -> PoissonArms | None:
+        found = positive(numbers)
+        if found is None:
+            return None
+        shape, rate = found.reshape(2, n_components, -1)
+        mean = self.centre.shape / self.centre.rate
+        return PoissonArms(np.clip(shape, LEAST, MOST), np.clip(rate, LEAST / mean, MOST / mean))
 
     def points(self, family: PoissonArms) -> Float[Array, "n p"]:  # type: ignore[override]
         mean = (self._total + family.shape[0]) / (self._count + family.rate[0])
