@@ -1,11 +1,14 @@
 """Decision making under a mixture prior: Thompson sampling that learns its kind of task."""
 
+from typing import TYPE_CHECKING, Any
+
 from mixts.agents import Agent, CorralExp4, Exp4, MixTS, Oracle
 from mixts.bounds import theorem1_bound, theorem2_bound
 from mixts.environments import (
     BanditEnvironment,
     ClassificationBandit,
     MDPEnvironment,
+    ReplayBandit,
     RiverSwim,
 )
 from mixts.errors import (
@@ -43,6 +46,7 @@ from mixts.families import (
     Trajectory,
 )
 from mixts.learning import learn_prior
+from mixts.learning.check import PriorCheck, check_prior
 from mixts.mixture import Belief, MixturePrior
 from mixts.planning import MDP, Plan
 from mixts.plots import plot
@@ -51,6 +55,9 @@ from mixts.simulation.confidence import ConfidenceSets, follow_confidence_sets
 from mixts.simulation.decomposition import Decomposition, decompose_regret
 from mixts.simulation.identification import Identification, identify
 from mixts.simulation.sweep import Sweep
+
+if TYPE_CHECKING:
+    from mixts.bridges.sklearn import MixturePriorEstimator
 
 __version__ = "0.1.0"
 
@@ -84,6 +91,7 @@ __all__ = [
     "MixTS",
     "MixtsError",
     "MixturePrior",
+    "MixturePriorEstimator",
     "ObservationError",
     "Oracle",
     "OutcomeError",
@@ -92,6 +100,8 @@ __all__ = [
     "Plan",
     "PoissonArms",
     "PoissonStatistics",
+    "PriorCheck",
+    "ReplayBandit",
     "Results",
     "RiverSwim",
     "Statistics",
@@ -103,6 +113,7 @@ __all__ = [
     "Trajectory",
     "TrajectoryError",
     "WeightsError",
+    "check_prior",
     "decompose_regret",
     "follow_confidence_sets",
     "identify",
@@ -112,3 +123,12 @@ __all__ = [
     "theorem1_bound",
     "theorem2_bound",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The scikit-learn estimator, and scikit-learn itself, are imported when they are asked for."""
+    if name == "MixturePriorEstimator":
+        from mixts.bridges.sklearn import MixturePriorEstimator
+
+        return MixturePriorEstimator
+    raise AttributeError(f"module 'mixts' has no attribute {name!r}")

@@ -43,6 +43,7 @@ PUBLIC_NAMES = [
     "MixTS",
     "MixtsError",
     "MixturePrior",
+    "MixturePriorEstimator",
     "ObservationError",
     "Oracle",
     "OutcomeError",
@@ -51,6 +52,8 @@ PUBLIC_NAMES = [
     "Plan",
     "PoissonArms",
     "PoissonStatistics",
+    "PriorCheck",
+    "ReplayBandit",
     "Results",
     "RiverSwim",
     "Statistics",
@@ -62,6 +65,7 @@ PUBLIC_NAMES = [
     "Trajectory",
     "TrajectoryError",
     "WeightsError",
+    "check_prior",
     "decompose_regret",
     "follow_confidence_sets",
     "identify",
@@ -114,6 +118,8 @@ SIGNATURES = {
     "Oracle": "(prior, latent, n_tasks=None, seed=None)",
     "Oracle.act": "(self, actions=None, tasks=None, mask=None)",
     "Oracle.update": "(self, actions, outcomes=None, tasks=None)",
+    "check_prior": "(prior, held_out_tasks)",
+    "ReplayBandit": "(features, rewards, tasks, n_actions=10)",
     "learn_prior": (
         "(tasks, n_components, method='evidence', *, seed=None, noise_std=None, horizon=None, "
         "initial=None, support=None)"

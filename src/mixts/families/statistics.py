@@ -115,8 +115,12 @@ class Statistics(ABC):
         """The statistics of some tasks: an integer (one task), a slice, integers or a mask."""
         if isinstance(index, np.ndarray) and index.ndim == 0:
             index = index.item()
-        if isinstance(index, bool):
-            raise TaskError(f"an index must be an integer, a slice or an array, got {index}")
+        if isinstance(index, (bool, tuple)):
+            hint = ""
+            if isinstance(index, tuple):
+                # scikit-learn takes `shape` for that of an array, and would pass over most tasks.
+                hint = "; scikit-learn takes mixts.bridges.sklearn.tasks_of(statistics)"
+            raise TaskError(f"an index must be an integer, a slice or an array, got {index}{hint}")
         try:
             arrays = {name: self.array(name)[index] for name in self.fields}
         except IndexError as error:

@@ -11,11 +11,12 @@ import numpy as np
 
 from mixts import checks, random
 from mixts.errors import ConvergenceWarning, ParameterError, StatisticsError
-from mixts.families import Family, Statistics
+from mixts.families import Family, Statistics, TabularStatistics
 from mixts.families.linear import CovarianceType
 from mixts.learning.em import Patience
 from mixts.learning.learned import Learned, Method
 from mixts.learning.models import Model, model_of
+from mixts.learning.models.counts import checked_support
 from mixts.learning.raw import statistics_of
 from mixts.learning.robust import robust_prior
 from mixts.learning.search import Search, Where, best, pooled_fit
@@ -54,7 +55,7 @@ def learn(
     """:func:`learn_prior` with all that is known about how the prior was found."""
     if method not in get_args(Method):
         raise ParameterError(f"method must be one of {get_args(Method)}, got {method!r}")
-    observed = _observed(tasks)
+    observed = _observed(tasks, support)
     make = partial(
         model_of, noise_std=noise_std, covariance_type=covariance_type, horizon=horizon,
         initial=initial, support=support,
@@ -148,7 +149,11 @@ def flat_family(
     of 1; of linear coefficients one about zero with which every feature explains its part.
     """
     model = model_of(
-        _observed(tasks), noise_std=noise_std, horizon=horizon, initial=initial, support=support
+        _observed(tasks, support),
+        noise_std=noise_std,
+        horizon=horizon,
+        initial=initial,
+        support=support,
     )
     return model.centre
 
@@ -203,7 +208,7 @@ def _two_stage(given: Comparison, n_components: int | None, engine: Where) -> Le
 # -- what was given -----------------------------------------------------------------------------
 
 
-def _observed(tasks: Any) -> Statistics:
+def _observed(tasks: Any, support: ArrayLike | None) -> Statistics:
     """The tasks that have any observation, in their canonical order."""
     statistics = statistics_of(tasks)
     if statistics.single:
@@ -213,6 +218,8 @@ def _observed(tasks: Any) -> Statistics:
         raise StatisticsError(
             f"a prior is learned from tasks that were observed, but none of {len(statistics)} was"
         )
+    if support is not None and isinstance(statistics, TabularStatistics):
+        checked_support(support, statistics)  # here, where tasks have the numbers that were given
     statistics = statistics[seen]
     return statistics[canonical(statistics)]
 
@@ -222,7 +229,7 @@ def _checked_number(n_components: Any, n_tasks: int) -> int | None:
     if isinstance(n_components, str):
         if n_components != "auto":
             raise ParameterError(f"n_components must be a number or 'auto', got {n_components!r}")
-        return None
+        return None if n_tasks > 1 else 1
     n = checks.count(n_components, "n_components")
     if n > n_tasks:
         raise ParameterError(

@@ -42,7 +42,7 @@ class Moments:
 
 
 def between(
-    averages: Float[Array, "n c"], counts: Int[Array, "n c"], inside: Array
+    averages: Float[Array, "n ..."], counts: Int[Array, "n ..."], inside: Array
 ) -> tuple[Array, Array, Array, Array]:
     """Of one group: mean, observed scatter, its tasks, and the scale of the variance.
 
@@ -82,9 +82,9 @@ def _counts_family(
             mean = (own * mean + prior[0] / prior[0].sum(axis=1, keepdims=True)) / (own + 1)
             variance = _variance(scatter, tasks, scale, mean * (1 - mean)).sum(axis=1)
             spread = (mean * (1 - mean)).sum(axis=1)
-            total = np.clip(
-                spread / np.maximum(variance, 1e-12 * spread) - 1, LEAST_TOTAL, MOST_TOTAL
-            )
+            # A row with a single possible outcome has no spread, and any total will do.
+            ratio = spread / np.where(spread > 0, np.maximum(variance, 1e-12 * spread), 1.0)
+            total = np.clip(ratio - 1, LEAST_TOTAL, MOST_TOTAL)
             row = np.where(own > 0, mean * total[:, None], prior[0])
             made.append(np.where(rows.possible, row, 0.0))
         parts.append(np.stack(made))
@@ -104,7 +104,8 @@ def _poisson_family(
         own = count[groups == g].sum(axis=0)
         mean = (own * mean + prior.shape[0] / prior.rate[0]) / (own + 1)
         variance = _variance(scatter, tasks, scale, mean)
-        shape = np.clip(mean**2 / np.maximum(variance, 1e-300), LEAST_TOTAL, MOST_TOTAL)
+        shape = mean**2 / np.maximum(variance, mean**2 / MOST_TOTAL)
+        shape = np.maximum(shape, LEAST_TOTAL)
         shapes.append(np.where(own > 0, shape, prior.shape[0]))
         rates.append(np.where(own > 0, shape / mean, prior.rate[0]))
     return PoissonArms(np.stack(shapes), np.stack(rates))

@@ -91,8 +91,8 @@ def _episodes(tasks: Sequence[Any]) -> Statistics:
     for number, history in enumerate(tasks):
         if not isinstance(history, Trajectory):
             raise StatisticsError(f"{_EXPECTED}, all of one kind; task {number} is {history!r}")
-    n_states = max(int(history.states.max()) for history in tasks) + 1
-    n_actions = max(int(history.actions.max()) for history in tasks) + 1
+    n_states = max(1, *(_size(history.states, history) for history in tasks))
+    n_actions = max(1, *(_size(history.actions, history) for history in tasks))
     horizon = max(history.n_steps for history in tasks)
     belief = MixturePrior(TabularMDP.uniform(n_states, n_actions, horizon)).belief(len(tasks))
     for number, history in enumerate(tasks):
@@ -103,3 +103,12 @@ def _episodes(tasks: Sequence[Any]) -> Statistics:
         whole = Trajectory(states, actions, rewards, np.atleast_1d(lengths))
         belief.update(whole, np.full(n, number))
     return belief.statistics
+
+
+def _size(indices: Int[Array, "... i"], history: Trajectory) -> int:
+    """One more than the largest index of the steps that count: others are padded with anything."""
+    if history.lengths is None:
+        return int(indices.max(initial=-1)) + 1
+    last = np.where(history.lengths > 0, history.lengths + indices.shape[-1] - history.n_steps, 0)
+    counts = np.arange(indices.shape[-1]) < last[..., None]
+    return int(indices.max(initial=-1, where=counts)) + 1

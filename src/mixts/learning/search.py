@@ -35,7 +35,9 @@ class Job:
     pooled: Fit
     n_components: int
     seed: int
-    names: tuple[str | int, ...]
+    part: str
+    """Of which tasks, for the stream."""
+    number: int
     patience: Patience
 
 
@@ -46,8 +48,8 @@ def pooled_fit(model: Model, patience: Patience) -> Fit:
 
 def run(job: Job) -> Fit:
     """What a worker is asked to do."""
-    rng = random.stream(job.seed, "learn", *job.names)
-    first, centred = start(job.model, job.pooled.prior, job.n_components, rng)
+    rng = random.stream(job.seed, "learn", job.part, job.n_components, job.number)
+    first, centred = start(job.model, job.pooled.prior, job.n_components, job.number, rng)
     return climb(centred, first.family, first.weights, job.patience)
 
 

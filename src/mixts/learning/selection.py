@@ -11,7 +11,7 @@ from scipy import special
 from mixts import random
 from mixts.families import Statistics
 from mixts.learning.em import Fit, Patience
-from mixts.learning.learned import Selection
+from mixts.learning.learned import Selection, gap_error
 from mixts.learning.models import Model
 from mixts.learning.search import Job, Search, best, pooled_fit
 from mixts.mixture import MixturePrior
@@ -57,7 +57,8 @@ def compare(given: Comparison, search: Search) -> tuple[Selection, Fit, tuple[Fi
     best, the error being that of their difference task by task.
     """
     n = len(given.statistics)
-    parts = folds(n, min(given.n_folds, n), given.seed)
+    n_folds = max(2, min(given.n_folds, n))
+    parts = folds(n, n_folds, given.seed)
     whole = given.make(given.statistics)
     pooled = pooled_fit(whole, given.patience)
     training = [_Fold.of(given, parts == k) for k in range(int(parts.max()) + 1)]
@@ -74,20 +75,17 @@ def compare(given: Comparison, search: Search) -> tuple[Selection, Fit, tuple[Fi
         means = np.array([one.mean() for one in held_out])
         if candidate - 1 - int(np.argmax(means)) >= ENOUGH:
             break
-    chosen = one_standard_error(np.array(held_out))
+    chosen = one_standard_error(np.array(held_out), n_folds)
     selection = Selection(
-        tuple(range(1, len(fits) + 1)), np.array(held_out), np.array(bic), chosen + 1
+        tuple(range(1, len(fits) + 1)), np.array(held_out), np.array(bic), chosen + 1, n_folds
     )
     return selection, best(fits[chosen]), fits[chosen], pooled
 
 
-def one_standard_error(held_out: Float[Array, "c n"]) -> int:
+def one_standard_error(held_out: Float[Array, "c n"], n_folds: int) -> int:
     """The first candidate whose mean is within one standard error of the best one's."""
-    n = held_out.shape[1]
-    top = int(np.argmax(held_out.mean(axis=1)))
-    difference = held_out[top] - held_out
-    error = difference.std(axis=1, ddof=1) / np.sqrt(n) if n > 1 else np.zeros(len(held_out))
-    return int(np.argmax(difference.mean(axis=1) <= error))
+    mean = held_out.mean(axis=1)
+    return int(np.argmax(mean.max() - mean <= gap_error(held_out, n_folds)))
 
 
 @dataclass(frozen=True)
@@ -119,7 +117,7 @@ def _fit_all(
     if n_components == 1:
         return [part.pooled for part in training], (pooled,)
     jobs = [
-        Job(part.train, part.pooled, n_components, given.seed, (k, n_components, r), given.patience)
+        Job(part.train, part.pooled, n_components, given.seed, f"fold {k}", r, given.patience)
         for k, part in enumerate(training)
         for r in range(given.n_fold_restarts)
     ]
@@ -133,7 +131,7 @@ def _fit_all(
 def restart_jobs(model: Model, pooled: Fit, n_components: int, given: Comparison) -> list[Job]:
     """The restarts of a mixture of all tasks."""
     return [
-        Job(model, pooled, n_components, given.seed, ("all", n_components, r), given.patience)
+        Job(model, pooled, n_components, given.seed, "all", r, given.patience)
         for r in range(given.n_restarts)
     ]
 

@@ -33,14 +33,17 @@ def canonical(statistics: Statistics) -> Int[Array, " n"]:
 
 
 def start(
-    model: Model, pooled: MixturePrior, n_components: int, rng: np.random.Generator
+    model: Model, pooled: MixturePrior, n_components: int, number: int, rng: np.random.Generator
 ) -> tuple[MixturePrior, Model]:
-    """Components of groups of tasks that are near each other in what is believed of them.
+    """Components of groups of tasks that are near each other.
 
-    The model that is returned has the pooled prior for its centre.
+    By turns in what is believed of them, where tasks of which little is known are all alike, and
+    in estimates, where they are not: which is better depends on the tasks. The model that is
+    returned has the pooled prior for its centre.
     """
     centred = model.about(pooled.family, 1.0 / n_components)
-    groups = _groups(model.points(pooled.family), n_components, rng)
+    view = model.estimates if number % 2 else model.points
+    groups = _groups(view(pooled.family), n_components, rng)
     share = np.zeros((len(groups), n_components))
     share[np.arange(len(groups)), groups] = 1.0
     family = centred.improve(pooled.family.select([0] * n_components), share)

@@ -10,17 +10,13 @@ import numpy as np
 
 from mixts import checks, random
 from mixts.errors import MissingExtraError, ParameterError
-from mixts.families import Family, LinearGaussian, LinearStatistics
+from mixts.families import Family, LinearGaussian
 from mixts.families.linear import CovarianceType
 from mixts.learning.models import Model
-from mixts.learning.models.linear import LinearModel
+from mixts.learning.models.linear import RIDGE, LinearModel, ridge_estimates
 from mixts.learning.moments import Moments
 from mixts.mixture import MixturePrior
 from mixts.typing import Array, Float, Int
-
-RIDGE = 1e-3
-"""Of the linear models, relative to the features' mean square: the fit hardly notices it, but with
-few observations and features that nearly depend on each other there is none without."""
 
 REGULARISATION = 1e-6
 """Added to the covariances' diagonals, relative to the mean variance of the estimates: a cluster
@@ -63,15 +59,6 @@ def _groups(points: Float[Array, "n p"], n_components: int, state: int) -> Int[A
     mixture = _gaussian_mixture(n_components, "diag", state)
     with one_blas_thread():
         return np.asarray(mixture.fit_predict(points), np.int64)
-
-
-def ridge_estimates(statistics: LinearStatistics, ridge: float = RIDGE) -> Float[Array, "n d"]:
-    """Every task's coefficients, as :func:`ridge_coefficients` gives them."""
-    gram, moment = np.array(statistics.gram), np.asarray(statistics.moment)
-    d = gram.shape[1]
-    added = ridge * np.trace(gram, axis1=1, axis2=2) / d
-    gram[:, np.arange(d), np.arange(d)] += added[:, None]
-    return np.asarray(np.linalg.solve(gram, moment[:, :, None])[:, :, 0])
 
 
 def ridge_coefficients(

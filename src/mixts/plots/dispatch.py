@@ -6,9 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 from mixts.errors import ParameterError
+from mixts.learning.check import PriorCheck
+from mixts.learning.learned import History, Learned, Selection
+from mixts.plots.check import plot_check
 from mixts.plots.curves import draw_curves
 from mixts.plots.decomposition import draw_decomposition
 from mixts.plots.identification import plot_identification
+from mixts.plots.learning import plot_history, plot_learned, plot_selection
 from mixts.plots.sets import draw_sets
 from mixts.plots.style import new_axes
 from mixts.plots.sweep import draw_sweep
@@ -25,7 +29,13 @@ _DRAWINGS: dict[type, Callable[..., None]] = {
     Decomposition: draw_decomposition,
 }
 """What is drawn into one pair of axes."""
-_FIGURES: dict[type, Callable[..., Any]] = {Identification: plot_identification}
+_FIGURES: dict[type, Callable[..., Any]] = {
+    History: plot_history,
+    Selection: plot_selection,
+    Learned: plot_learned,
+    PriorCheck: plot_check,
+    Identification: plot_identification,
+}
 """What needs a figure of its own."""
 
 
@@ -52,6 +62,11 @@ def plot(result: Any, ax: Any = None, **options: Any) -> Any:
 
     :class:`Decomposition`: the cumulative regret and its two parts. Options: ``title`` of the
     panel, ``rounds=100`` for the first of them only.
+
+    Of learning: :class:`History`, gains of the objective and of both its parts over iterations;
+    :class:`Selection`, held-out evidence and BIC over the number of components; :class:`Learned`,
+    what there is of the two. :class:`PriorCheck`: evidence, calibration, surprising tasks and the
+    use of components. Options of all four: ``width``, ``height``.
 
     ``ax`` draws into axes that exist. Needs matplotlib (extra ``plots``).
     """

@@ -70,6 +70,10 @@ class Model(ABC):
         """A point for each task: what is believed of it under one component, to a common scale."""
 
     @abstractmethod
+    def estimates(self, family: Family) -> Float[Array, "n p"]:
+        """Another view of the same: estimates in the parameters' own scale."""
+
+    @abstractmethod
     def n_parameters(self, n_components: int) -> int:
         """How many numbers a mixture has, its weights included."""
 

@@ -73,6 +73,9 @@ class CountsModel(Model):
         return self._family(tuple(parts))
 
     def points(self, family: Family) -> Float[Array, "n p"]:
+        return spread(self.estimates(family))
+
+    def estimates(self, family: Family) -> Float[Array, "n p"]:
         """Posterior mean probabilities, those of rows that a task never saw at the prior's."""
         columns = []
         for seen, prior in zip(self._seen(), self._counts(family), strict=True):
@@ -80,7 +83,7 @@ class CountsModel(Model):
             mean = total / total.sum(axis=2, keepdims=True)
             # The last outcome of a row is what the others leave.
             columns.append(mean[:, :, :-1].reshape(len(seen), -1))
-        return spread(np.concatenate(columns, axis=1))
+        return np.concatenate(columns, axis=1)
 
     def n_parameters(self, n_components: int) -> int:
         each = sum(int(rows.possible.sum()) for rows in self._rows)
@@ -133,7 +136,7 @@ class TabularModel(CountsModel):
         self._states, self._actions = statistics.shape
         self._horizon = checks.count(horizon, "horizon")
         self._initial = initial
-        self._support = _checked_support(support, statistics)
+        self._support = checked_support(support, statistics)
         rows = self._states * self._actions
         self._pairs = statistics.array("rewards").reshape(-1, rows, 2)
         self._moves = statistics.array("transitions").reshape(-1, rows, self._states)
@@ -170,7 +173,7 @@ class TabularModel(CountsModel):
         )
 
 
-def _checked_support(
+def checked_support(
     support: ArrayLike | None, statistics: TabularStatistics
 ) -> Bool[Array, "X A X"]:
     """Which transitions are possible; all of them unless said otherwise."""

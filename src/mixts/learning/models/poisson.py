@@ -78,8 +78,12 @@ class PoissonModel(Model):
         return PoissonArms(np.clip(shape, LEAST, MOST), np.clip(rate, LEAST / mean, MOST / mean))
 
     def points(self, family: PoissonArms) -> Float[Array, "n p"]:  # type: ignore[override]
+        return spread(self.estimates(family))
+
+    def estimates(self, family: PoissonArms) -> Float[Array, "n p"]:  # type: ignore[override]
+        """The logarithms of posterior means."""
         mean = (self._total + family.shape[0]) / (self._count + family.rate[0])
-        return spread(np.log(mean))
+        return np.log(mean)
 
     def n_parameters(self, n_components: int) -> int:
         return n_components * (2 * self._count.shape[1] + 1) - 1

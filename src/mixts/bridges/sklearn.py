@@ -1,0 +1,162 @@
+"""scikit-learn's convention: learn a prior with ``fit``, compare priors with ``GridSearchCV``.
+
+What scikit-learn calls samples are tasks. Statistics have a ``shape`` of their own (the arms, or
+the features), which scikit-learn would take for the number of samples: give :func:`tasks_of` to
+what splits tasks, and statistics or that to the estimator itself. Needs the extra ``paper``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, Self
+
+import numpy as np
+
+from mixts.errors import MissingExtraError, StatisticsError
+from mixts.families import Statistics
+from mixts.families.linear import CovarianceType
+from mixts.learning import Learned, learn
+from mixts.learning.checking.evidence import fitting, mixture_evidence
+from mixts.learning.learned import Method
+from mixts.learning.raw import statistics_of
+from mixts.mixture import MixturePrior
+from mixts.typing import Array, ArrayLike, Float, Int
+
+try:
+    from sklearn.base import BaseEstimator, DensityMixin
+    from sklearn.utils.validation import check_is_fitted
+except ImportError as error:
+    raise MissingExtraError(
+        "MixturePriorEstimator needs scikit-learn: pip install 'mixts[paper]'"
+    ) from error
+
+
+class Tasks:
+    """Statistics whose ``shape`` is (number of tasks,), as scikit-learn reads shapes."""
+
+    def __init__(self, statistics: Statistics) -> None:
+        self.statistics = statistics
+
+    @property
+    def shape(self) -> tuple[int]:
+        """(n_tasks,)."""
+        return (len(self.statistics),)
+
+    def __len__(self) -> int:
+        return len(self.statistics)
+
+    def __getitem__(self, index: Any) -> Statistics | Tasks:
+        """One task's statistics by a number; by anything else, tasks."""
+        # scikit-learn asks for tasks[index, ...].
+        if isinstance(index, tuple) and len(index) == 2 and index[1] is Ellipsis:
+            index = index[0]
+        chosen = self.statistics[index]
+        return chosen if chosen.single else Tasks(chosen)
+
+    def __repr__(self) -> str:
+        return f"Tasks({self.statistics!r})"
+
+
+def tasks_of(statistics: Any) -> Tasks:
+    """Statistics, or raw histories, as ``GridSearchCV`` and others can split them."""
+    return Tasks(_statistics(statistics))
+
+
+class MixturePriorEstimator(DensityMixin, BaseEstimator):  # type: ignore[misc]
+    """A mixture prior learned from past tasks, as a scikit-learn estimator.
+
+    The parameters are those of :func:`mixts.learn_prior`; ``random_state`` is its ``seed``. After
+    ``fit``, ``prior_`` is the prior, ``learned_`` how it was found and ``n_components_`` how many
+    components it has (a safety component of ``robust`` included). ``score`` is the mean log
+    evidence of a task: on tasks that were held out, what ``GridSearchCV`` should maximise. Where
+    that uses several processes, ``engine=1`` keeps each fit in its own.
+    """
+
+    def __init__(
+        self,
+        n_components: int | Literal["auto"] = "auto",
+        method: Method = "evidence",
+        *,
+        noise_std: float | None = None,
+        covariance_type: CovarianceType = "full",
+        horizon: int | None = None,
+        initial: ArrayLike | None = None,
+        support: ArrayLike | None = None,
+        n_restarts: int | None = None,
+        max_iterations: int | None = None,
+        tolerance: float | None = None,
+        max_components: int = 10,
+        n_folds: int = 5,
+        robust: float = 0.0,
+        engine: Any = None,
+        random_state: Any = None,
+    ) -> None:
+        self.n_components = n_components
+        self.method = method
+        self.noise_std = noise_std
+        self.covariance_type = covariance_type
+        self.horizon = horizon
+        self.initial = initial
+        self.support = support
+        self.n_restarts = n_restarts
+        self.max_iterations = max_iterations
+        self.tolerance = tolerance
+        self.max_components = max_components
+        self.n_folds = n_folds
+        self.robust = robust
+        self.engine = engine
+        self.random_state = random_state
+
+    def fit(self, tasks: Any, y: None = None) -> Self:
+        """Learn the prior of these tasks: statistics, ``tasks_of`` them, or raw histories."""
+        given = self.get_params(deep=False)
+        seed = _seed(given.pop("random_state"))
+        n_components, method = given.pop("n_components"), given.pop("method")
+        self.learned_: Learned = learn(_statistics(tasks), n_components, method, seed=seed, **given)
+        self.prior_: MixturePrior = self.learned_.prior
+        self.n_components_: int = self.prior_.n_components
+        return self
+
+    def score(self, tasks: Any, y: None = None) -> float:
+        """The mean log evidence of a task, ln sum_s w_s p(task | s)."""
+        return float(self.score_samples(tasks).mean())
+
+    def score_samples(self, tasks: Any) -> Float[Array, " n"]:
+        """The log evidence of each task; -inf for one that is impossible."""
+        statistics = self._checked(tasks)
+        return mixture_evidence(self.prior_, statistics)
+
+    def predict_proba(self, tasks: Any) -> Float[Array, "n L"]:
+        """P(component | task)."""
+        statistics = self._checked(tasks)
+        return self.prior_.condition(statistics).weights
+
+    def predict(self, tasks: Any) -> Int[Array, " n"]:
+        """The most likely component of each task."""
+        return np.asarray(self.predict_proba(tasks).argmax(axis=1))
+
+    def _checked(self, tasks: Any) -> Statistics:
+        check_is_fitted(self, "prior_")
+        statistics = _statistics(tasks)
+        fitting(self.prior_, statistics)
+        return statistics
+
+
+def _statistics(tasks: Any) -> Statistics:
+    """Statistics with the task axis, from whatever scikit-learn hands on."""
+    if isinstance(tasks, Tasks):
+        return tasks.statistics
+    listed = isinstance(tasks, Sequence) and len(tasks) > 0
+    if listed and all(isinstance(task, Statistics) for task in tasks):
+        return tasks[0].concatenate(*tasks[1:])
+    statistics = statistics_of(tasks)
+    if not len(statistics):
+        raise StatisticsError("there are no tasks: give at least one")
+    return statistics[np.array([0])] if statistics.single else statistics
+
+
+def _seed(random_state: Any) -> Any:
+    """A number or nothing as it is; a RandomState is asked for a number."""
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(np.iinfo(np.int32).max))
+    return random_state

@@ -1,0 +1,102 @@
+"""The evidence of held-out tasks under a prior and under those that it is compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import special
+
+from mixts.errors import StatisticsError
+from mixts.families import Statistics, TabularMDP
+from mixts.families.kernels.tabular import evidence as tabular_evidence
+from mixts.mixture import MixturePrior
+from mixts.typing import Array, Bool, Float, Int
+
+
+def component_evidence(prior: MixturePrior, statistics: Statistics) -> Float[Array, "n L"]:
+    """ln p(task | s) with all constants; -inf where a component rules the task out."""
+    family = prior.family
+    if not isinstance(family, TabularMDP):
+        return family.posterior(statistics, prior.log_weights).log_evidence()
+    # The posterior of an MDP refuses tasks that no component can explain: here they are news.
+    out = np.zeros((len(statistics), prior.n_components))
+    given: Any = (np.arange(len(statistics)), *statistics.stored, *family.loop_prior, out)
+    tabular_evidence(*given)
+    return out
+
+
+def fitting(prior: MixturePrior, statistics: Statistics) -> None:
+    """Statistics of the prior's kind and shape, or an error that says what they are."""
+    kind, shape = prior.family.statistics_type, prior.family.empty_statistics(0).shape
+    if type(statistics) is not kind or statistics.shape != shape:
+        raise StatisticsError(
+            f"{prior.family!r} needs {kind.__name__} of shape {shape}, got {statistics!r}"
+        )
+
+
+def mixture_evidence(prior: MixturePrior, statistics: Statistics) -> Float[Array, " n"]:
+    """ln sum_s w_s p(task | s)."""
+    joint = prior.log_weights + component_evidence(prior, statistics)
+    return np.asarray(special.logsumexp(joint, axis=1))
+
+
+class Estimate(NamedTuple):
+    """A mean over tasks and its standard error; the error of a single task is unknown, NaN."""
+
+    mean: float
+    error: float
+
+
+def estimate(values: Float[Array, " n"]) -> Estimate:
+    """The mean of independent numbers."""
+    if not len(values):
+        return Estimate(np.nan, np.nan)
+    error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
+    return Estimate(float(values.mean()), float(error))
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Held-out log evidence, task by task, of a prior and of those it is compared with.
+
+    Means are over the tasks that all of them can explain; ``impossible`` says how many each cannot.
+    """
+
+    log_evidence: Mapping[str, Float[Array, " n"]]
+    """By name; the first is the prior that is checked."""
+    n_observations: Int[Array, " n"]
+
+    @property
+    def names(self) -> list[str]:
+        """The prior that is checked, then the others."""
+        return list(self.log_evidence)
+
+    @property
+    def compared(self) -> Bool[Array, " n"]:
+        """The tasks that every prior can explain."""
+        every = np.stack(list(self.log_evidence.values()))
+        return np.asarray(np.isfinite(every).all(axis=0))
+
+    def impossible(self, name: str) -> int:
+        """How many tasks have seen what this prior holds to be impossible."""
+        return int((~np.isfinite(self.log_evidence[name])).sum())
+
+    def a_task(self, name: str) -> Estimate:
+        """The mean log evidence of a task."""
+        return estimate(self.log_evidence[name][self.compared])
+
+    def an_observation(self, name: str) -> Estimate:
+        """All log evidence over all observations: a quotient of means, with its standard error."""
+        value, n = self.log_evidence[name][self.compared], self.n_observations[self.compared]
+        if not n.sum():
+            return Estimate(np.nan, np.nan)
+        ratio = value.sum() / n.sum()
+        return Estimate(float(ratio), estimate((value - ratio * n) / n.mean()).error)
+
+    def gain(self, name: str) -> Estimate:
+        """By how much more the checked prior says of a task, from differences task by task."""
+        own = self.log_evidence[self.names[0]]
+        return estimate(own[self.compared] - self.log_evidence[name][self.compared])

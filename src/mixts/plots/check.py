@@ -1,0 +1,172 @@
+"""What held-out tasks say of a prior: four panels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mixts.learning.check import PriorCheck
+from mixts.learning.checking.calibration import Calibration
+from mixts.learning.checking.surprise import LEVEL, Surprise
+from mixts.plots.labels import End, label_ends
+from mixts.plots.style import (
+    DASHES,
+    FONT,
+    GREY,
+    INK,
+    LINE,
+    LOOKS,
+    PAGE,
+    dress,
+    legible,
+    looks,
+    new_figure,
+)
+from mixts.typing import Array, Float
+
+_MAIN, _ALARM = LOOKS["MixTS"].color, LOOKS["TS"].color
+_COLORS = {
+    "rewards": _MAIN,
+    "transitions": LOOKS["UniTS"].color,
+    "noise": LOOKS["CorralExp4"].color,
+}
+_BAND = 1.358
+"""Over sqrt(n): a right prior's largest deviation is beyond it in 5 of 100 checks."""
+_N_POINTS = 400
+_MOST_BARS = 12
+_DISTANT = 15.0
+"""Gains of which one is so many times another are drawn on a scale that bends."""
+
+
+def plot_check(check: PriorCheck, width: float = PAGE, height: float = 4.4) -> Any:
+    """A figure: evidence, calibration, surprising tasks and the use of components."""
+    figure = new_figure(width, height)
+    figure.get_layout_engine().set(wspace=0.05, hspace=0.06)
+    (evidence, calibration), (surprise, usage) = figure.subplots(2, 2)
+    draw_gains(evidence, check)
+    draw_calibration(calibration, check)
+    draw_surprise(surprise, check)
+    draw_usage(usage, check)
+    return figure
+
+
+def calibration_curve(calibration: Calibration) -> tuple[Float[Array, " k"], Float[Array, " k"]]:
+    """The deviation over probabilities, from (0, 0) to (1, 0), thinned where there are many."""
+    u, deviation = calibration.deviation_curve()
+    step = max(1, len(u) // _N_POINTS)
+    # The largest deviation stays, whatever is left out.
+    kept = np.union1d(np.arange(0, len(u), step), [int(np.argmax(np.abs(deviation)))])
+    return (
+        np.concatenate([[0.0], u[kept], [1.0]]),
+        np.concatenate([[0.0], deviation[kept], [0.0]]),
+    )
+
+
+def surprise_points(surprise: Surprise) -> tuple[Float[Array, " k"], Float[Array, " k"]]:
+    """Expected and found p-values of the tasks with observations, in order.
+
+    Of n p-values that are uniform the i-th is about i / (n + 1). What is impossible has none that a
+    logarithm could show: half of the least one that is found, or expected.
+    """
+    found = np.sort(surprise.p_value[surprise.n_observations > 0])
+    expected = np.arange(1, len(found) + 1) / (len(found) + 1)
+    floor = 0.5 * min(float(found[found > 0].min(initial=1.0)), float(expected.min(initial=1.0)))
+    return expected, np.maximum(found, floor)
+
+
+def draw_gains(ax: Any, check: PriorCheck) -> None:
+    """How much more the prior says of a task than the others do, with two standard errors."""
+    dress(ax)
+    evidence = check.evidence
+    names = evidence.names[1:]
+    gains = [evidence.gain(name) for name in names]
+    style = looks(["UniTS", "PSRL" if check.prior.family.plans else "TS"])
+    ax.axvline(0, color=INK, linewidth=0.6)
+    for row, (name, gain, look) in enumerate(zip(names, gains, style.values(), strict=True)):
+        error = 2 * gain.error if np.isfinite(gain.error) else 0.0
+        ax.errorbar(
+            [gain.mean], [row], xerr=[error], color=look.color, marker="o", markersize=3.5,
+            linewidth=LINE, capsize=2.0,
+        )  # fmt: skip
+        ax.annotate(
+            f"over {name}: {gain.mean:+.3g} ± {gain.error:.2g}", (0.0, row),
+            xycoords=("axes fraction", "data"), xytext=(3, 8), textcoords="offset points",
+            size=FONT - 1, color=legible(look.color), va="center",
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8},
+        )  # fmt: skip
+    sizes = np.abs([gain.mean for gain in gains])
+    if np.isfinite(sizes).all() and sizes.min() > 0 and sizes.max() > _DISTANT * sizes.min():
+        ax.set_xscale("symlog", linthresh=float(sizes.min()))
+    ax.set_ylim(len(names) - 0.5, -0.7)
+    ax.set_yticks([])
+    ax.grid(visible=False)
+    ax.margins(x=0.15)
+    ax.set_xlabel("gain of log evidence a task, ± 2 standard errors")
+    _title(ax, "evidence")
+
+
+def draw_calibration(ax: Any, check: PriorCheck) -> None:
+    """By how much more is below each predicted probability than should be, within 95 % bands."""
+    dress(ax)
+    ax.axhline(0, color=INK, linewidth=0.6)
+    ends = []
+    for (group, one), dashes in zip(check.calibration.items(), DASHES, strict=False):
+        color, band = _COLORS[group], _BAND / np.sqrt(max(one.n_predictions, 1))
+        u, deviation = calibration_curve(one)
+        ax.plot(u, deviation, color=color, linestyle=dashes, linewidth=LINE)
+        ax.axhspan(-band, band, color=color, alpha=0.1, linewidth=0)
+        ends.append(End(group, color, 1.0, 0.0))
+    ax.set_xlim(0, 1)
+    ax.set_xlabel("predicted probability")
+    ax.set_ylabel("share below − predicted")
+    _title(ax, "calibration, 95 % bands")
+    label_ends(ax, ends)
+
+
+def draw_surprise(ax: Any, check: PriorCheck) -> None:
+    """p-values in order beside those of a right prior: below the line is surprising."""
+    dress(ax)
+    expected, found = surprise_points(check.surprise)
+    low = 0.7 * float(min(expected.min(initial=1.0), found.min(initial=1.0)))
+    ax.plot([low, 1], [low, 1], color=INK, linewidth=0.6, zorder=1)
+    odd = found <= LEVEL
+    for mask, color in ((~odd, GREY), (odd, _ALARM)):
+        ax.scatter(expected[mask], found[mask], s=6, color=color, linewidth=0, zorder=2)
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_xlim(low, 1.1)
+    ax.set_ylim(low, 1.1)
+    ax.set_xlabel("expected p-value")
+    ax.set_ylabel("p-value of a task")
+    n, expected_number = int(check.surprise.surprising.sum()), check.surprise.n_expected
+    gone = len(check.surprise.impossible)
+    also = f", {gone} impossible" if gone else ""
+    text = f"tasks with p ≤ {LEVEL:g}: {n}, expected {expected_number:.1f}{also}"
+    _title(ax, text, _ALARM if n else INK)
+
+
+def draw_usage(ax: Any, check: PriorCheck) -> None:
+    """How many tasks come from each component, beside how many its weight says."""
+    dress(ax)
+    usage = check.usage
+    shown = np.sort(np.argsort(-usage.weights, kind="stable")[:_MOST_BARS])
+    rows = np.arange(len(shown))
+    colors = [_ALARM if usage.unused[s] else _MAIN for s in shown]
+    ax.barh(rows, usage.found[shown], height=0.6, color=colors, alpha=0.75)
+    ax.vlines(usage.promised[shown], rows - 0.4, rows + 0.4, color=INK, linewidth=1.2)
+    ax.set_yticks(rows, labels=[_short(usage.names[s]) for s in shown])
+    ax.set_ylim(len(shown) - 0.4, -0.6)
+    ax.set_xlim(left=0)
+    ax.grid(axis="y", visible=False)
+    ax.set_xlabel("tasks")
+    some = f" ({len(shown)} of {len(usage.names)})" if len(shown) < len(usage.names) else ""
+    _title(ax, f"components{some}: found, and | by weight")
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 16 else f"{name[:15]}…"
+
+
+def _title(ax: Any, text: str, color: str = INK) -> None:
+    ax.set_title(text, loc="left", size=FONT, color=legible(color), pad=4)

@@ -1,0 +1,159 @@
+"""How a prior was learned: the course of the objective, and how many components there are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mixts.errors import ParameterError
+from mixts.learning.learned import History, Learned, Selection
+from mixts.plots.labels import End, label_ends
+from mixts.plots.style import (
+    COLUMN,
+    DASHES,
+    FONT,
+    GREY,
+    INK,
+    LINE,
+    LOOKS,
+    PAGE,
+    dress,
+    legible,
+    new_figure,
+)
+from mixts.typing import Array, Float
+
+_MAIN = LOOKS["MixTS"]
+_PARTS = {
+    "objective": (_MAIN.color, DASHES[0], "sum"),
+    "log_evidence": (LOOKS["UniTS"].color, DASHES[1], "log evidence"),
+    "log_hyperprior": (LOOKS["TS"].color, DASHES[2], "log hyperprior"),
+}
+
+
+def history_gains(history: History) -> dict[str, Float[Array, " t"]]:
+    """By how much the objective and its two parts are above their start, after each iteration."""
+    values = {name: np.asarray(getattr(history, name)) for name in _PARTS}
+    return {name: value - value[0] for name, value in values.items()}
+
+
+def plot_history(history: History, width: float = COLUMN, height: float = 3.0) -> Any:
+    """A figure: the evidence and the sum above, the hyperprior below on a scale of its own."""
+    figure = new_figure(width, height)
+    grid = figure.add_gridspec(2, 1, height_ratios=(1.7, 1.0))
+    above, below = figure.add_subplot(grid[0]), figure.add_subplot(grid[1])
+    draw_history(above, below, history)
+    return figure
+
+
+def plot_selection(selection: Selection, width: float = PAGE, height: float = 2.4) -> Any:
+    """A figure: held-out evidence over the number of components, and BIC beside it."""
+    figure = new_figure(width, height)
+    left, right = figure.subplots(1, 2)
+    draw_held_out(left, selection)
+    draw_bic(right, selection)
+    return figure
+
+
+def plot_learned(learned: Learned, width: float = PAGE, height: float = 2.8) -> Any:
+    """A figure of what is known: the choice of the number, the course of all restarts, or both."""
+    selection, history = learned.selection, learned.history
+    if selection is None and history is None:
+        raise ParameterError(
+            f"a prior learned with method={learned.method!r} and a given number of components has "
+            "no course to draw: use 'auto', or method='evidence'"
+        )
+    if history is None:
+        assert selection is not None
+        return plot_selection(selection, width, height)
+    figure = new_figure(width if selection is not None else COLUMN, height)
+    n = 1 if selection is None else 3
+    grid = figure.add_gridspec(2, n, height_ratios=(1.7, 1.0))
+    figure.get_layout_engine().set(wspace=0.05)
+    if selection is not None:
+        draw_held_out(figure.add_subplot(grid[:, 0]), selection)
+        draw_bic(figure.add_subplot(grid[:, 1]), selection)
+    above, below = (figure.add_subplot(grid[row, n - 1]) for row in range(2))
+    draw_history(above, below, history, learned.restarts)
+    return figure
+
+
+def draw_history(
+    above: Any, below: Any, history: History, restarts: Sequence[History] = ()
+) -> None:
+    """Gains since the start of the best restart; the sums of the others in grey.
+
+    Most is gained in the first iterations: they are drawn as log(1 + t).
+    """
+    iterations, start = np.arange(history.n_iterations + 1), float(history.objective[0])
+    longest = max(one.n_iterations for one in (history, *restarts))
+    for other in restarts:
+        gain = other.objective - start
+        above.plot(np.arange(len(gain)), gain, color=GREY, linewidth=0.5, alpha=0.7, zorder=1)
+    ends: dict[Any, list[End]] = {above: [], below: []}
+    gains = history_gains(history)
+    for name, (color, dashes, words) in _PARTS.items():
+        ax = below if name == "log_hyperprior" else above
+        ax.plot(iterations, gains[name], color=color, linestyle=dashes, linewidth=LINE)
+        ends[ax].append(End(words, color, float(iterations[-1]), float(gains[name][-1])))
+    for ax in (above, below):
+        dress(ax)
+        ax.set_xscale("function", functions=(np.log1p, np.expm1))
+        ax.set_xlim(0, max(1, longest))
+        shown = [t for t in (0, 1, 3, 10, 30, 100, 300, 1000, 3000) if t <= max(1, longest)]
+        ax.set_xticks(shown, labels=[str(t) for t in shown] if ax is below else [""] * len(shown))
+        label_ends(ax, ends[ax])
+    above.set_ylabel("gain since the start")
+    below.set_ylabel("gain")
+    below.set_xlabel("iteration" if history.converged else "iteration (not converged)")
+
+
+def draw_held_out(ax: Any, selection: Selection) -> None:
+    """The mean held-out log evidence of a task; errors are those of the gap to the best."""
+    dress(ax)
+    x, mean, error = np.array(selection.candidates), selection.mean, selection.standard_error
+    best = float(mean[selection.best])
+    ax.axhline(best, color=GREY, linewidth=0.6, zorder=1)
+    ax.errorbar(
+        x, mean, np.where(np.isfinite(error), error, 0.0), color=_MAIN.color, linewidth=LINE,
+        elinewidth=0.8, capsize=1.8, capthick=0.8, marker="o", markersize=2.6, zorder=2,
+    )  # fmt: skip
+    chosen = selection.candidates.index(selection.chosen)
+    ax.plot(
+        [x[chosen]], [mean[chosen]], linestyle="", marker="o", markersize=7.5, zorder=3,
+        markerfacecolor="none", markeredgecolor=LOOKS["TS"].color, markeredgewidth=1.0,
+    )  # fmt: skip
+    ax.set_title(
+        f"\N{LARGE CIRCLE} chosen: {selection.chosen}", loc="left", size=FONT, pad=3,
+        color=legible(LOOKS["TS"].color),
+    )  # fmt: skip
+    ax.set_ylabel("held-out log evidence a task")
+    _number_components(ax, x)
+
+
+def draw_bic(ax: Any, selection: Selection) -> None:
+    """BIC over the number of components, its least one marked."""
+    dress(ax)
+    x, least = np.array(selection.candidates), int(np.argmin(selection.bic))
+    ax.plot(
+        x, selection.bic, color=INK, linestyle=DASHES[1], linewidth=LINE, marker="s", markersize=2.4
+    )
+    ax.plot(
+        [x[least]], [selection.bic[least]], linestyle="", marker="s", markersize=7.0,
+        markerfacecolor="none", markeredgecolor=INK, markeredgewidth=0.8,
+    )  # fmt: skip
+    ax.set_title(
+        f"\N{WHITE SQUARE} least: {selection.candidates[least]}", loc="left", size=FONT, pad=3,
+        color=INK,
+    )  # fmt: skip
+    ax.set_ylabel("BIC")
+    _number_components(ax, x)
+
+
+def _number_components(ax: Any, candidates: Array) -> None:
+    step = 1 + len(candidates) // 9
+    ax.set_xticks(candidates[::step], labels=[str(n) for n in candidates[::step]])
+    ax.set_xlim(candidates[0] - 0.4, candidates[-1] + 0.4)
+    ax.set_xlabel("components")

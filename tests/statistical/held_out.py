@@ -1,0 +1,45 @@
+"""Tasks drawn from a prior of any family, of different lengths that no outcome decides."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import mixts
+from tests.contracts.problems import SIZE, FamilyCase
+
+
+def held_out(case: FamilyCase, seed: int, n_tasks: int, rounds: int = 12) -> Any:
+    """Statistics of n tasks from the case's own prior, each with 1 to ``rounds`` observations.
+
+    MDPs have so many visits of some pairs instead, chosen beforehand: in episodes, how often a
+    state is visited depends on where the task led to.
+    """
+    rng = np.random.default_rng(seed)
+    family: Any = case.prior.family
+    _, theta = case.prior.draw(rng, n_tasks)
+    lengths = rng.integers(1, rounds + 1, size=n_tasks)
+    if case.mdp:
+        return visited(rng, family, theta, lengths)
+    owners = np.repeat(np.arange(n_tasks), lengths)
+    belief = case.prior.belief(n_tasks)
+    if case.linear:
+        actions = rng.normal(size=(len(owners), SIZE))
+        means = (actions * theta[owners]).sum(axis=1)
+    else:
+        actions = rng.integers(SIZE, size=len(owners))
+        means = theta[owners, actions]
+    belief.update(actions, family.outcomes(rng, means), tasks=owners)
+    return belief.statistics
+
+
+def visited(rng: np.random.Generator, family: Any, theta: Any, lengths: Any) -> Any:
+    """Counts of visits to pairs that were chosen at random."""
+    n, pairs = len(theta), family.n_states * family.n_actions
+    visits = rng.multinomial(lengths, np.full(pairs, 1 / pairs))
+    visits = visits.reshape(n, family.n_states, family.n_actions)
+    mdp = family.mdp(theta)
+    won = rng.binomial(visits, mdp.rewards)
+    went = rng.multinomial(visits, mdp.transitions)
+    return mixts.TabularStatistics(rewards=np.stack([won, visits - won], axis=-1), transitions=went)
