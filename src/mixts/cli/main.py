@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import mixts
-from mixts.cli import features, listing, reproduce
+from mixts.cli import features, fit, listing, reproduce
 from mixts.cli.status import FAILED, INTERRUPTED, WRONG_USE
 from mixts.errors import MixtsError
 
@@ -23,7 +23,7 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"mixts {mixts.__version__}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (listing, reproduce, features):
+    for command in (listing, reproduce, features, fit):
         command.register(commands)
     return top
 

@@ -81,7 +81,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Claim:
-    """What the paper says at a place, what was measured, and whether the one is the other."""
+    """What is said at a place of the paper, or here, what was measured, and whether it is so."""
 
     place: str
     claim: str

@@ -49,11 +49,12 @@ def check_installed() -> None:
 
 def render(report: Report) -> str:
     """The page as text. A link to an anchor that the page does not have is an error."""
-    template = _environment(report).get_template("report.html")
+    template = page_environment(report).get_template("report.html")
     return str(template.render(report=report))
 
 
-def _environment(report: Report) -> Any:
+def page_environment(report: Report) -> Any:
+    """The templates' environment, with the filters that set text, figures and tables."""
     check_installed()
     from jinja2 import Environment, FunctionLoader, StrictUndefined
     from markupsafe import Markup

@@ -1,0 +1,169 @@
+"""Files, and the pieces of them that are read independently of each other.
+
+A piece is a run of row groups of a Parquet file, or of whole lines of a CSV file. Pieces depend on
+the files alone, never on who reads them, so the numbers do not either.
+"""
+
+from __future__ import annotations
+
+import csv
+import glob
+import io
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from mixts.errors import FormatError, MissingExtraError, ParameterError
+
+PIECE_BYTES = 1 << 26
+"""Of a CSV file: some million rows, a second or so of work."""
+PIECE_ROWS = 1 << 21
+"""Of a Parquet file: row groups up to this many rows together."""
+
+_SCAN_BYTES = 1 << 24
+_SUFFIXES = (".parquet", ".csv", ".tsv", ".csv.gz", ".tsv.gz")
+
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Bytes of a CSV file, or row groups of a Parquet file, from ``start`` up to ``stop``."""
+
+    path: str
+    format: Literal["csv", "parquet"]
+    start: int
+    stop: int | None
+    """None is the end of a file that is read as a whole."""
+    header: tuple[str, ...]
+    """The columns of the file."""
+
+
+def pyarrow() -> Any:
+    """The library that reads files, with the parts of it that are needed."""
+    try:
+        import pyarrow
+        import pyarrow.compute
+        import pyarrow.csv
+        import pyarrow.parquet
+    except ImportError as error:
+        raise MissingExtraError("reading logs needs pyarrow: pip install 'mixts[logs]'") from error
+    return pyarrow
+
+
+def log_files(paths: Paths) -> tuple[str, ...]:
+    """The files of a path, a pattern (``logs/*.csv``), a folder, or several of these."""
+    given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    found: dict[str, None] = {}
+    for entry in given:
+        name = os.fspath(entry)
+        if os.path.isdir(name):
+            files = sorted(str(p) for p in Path(name).rglob("*") if _is_log(p, Path(name)))
+            if not files:
+                raise ParameterError(f"the folder {name} has no files {', '.join(_SUFFIXES)}")
+        elif os.path.isfile(name):
+            files = [name]
+        else:
+            files = sorted(file for file in glob.glob(name, recursive=True) if os.path.isfile(file))
+            if not files:
+                raise ParameterError(f"there is no file {name}, and none that this pattern matches")
+        found |= dict.fromkeys(files)
+    if not found:
+        raise ParameterError("paths must name at least one file, got none")
+    return tuple(found)
+
+
+def _is_log(path: Path, folder: Path) -> bool:
+    """Of a folder, files whose name says so; what other programs hide stays hidden."""
+    hidden = any(part.startswith((".", "_")) for part in path.relative_to(folder).parts)
+    return path.is_file() and not hidden and path.name.lower().endswith(_SUFFIXES)
+
+
+def pieces_of(path: str, delimiter: str) -> list[Piece]:
+    """The pieces of one file, in its order."""
+    with open(path, "rb") as stream:
+        if stream.read(4) == b"PAR1":
+            return _row_groups(path)
+    header = _csv_header(path, delimiter)
+    ends = [*_line_ends(path), None]
+    starts = [0, *(end for end in ends if end is not None)]
+    return [Piece(path, "csv", a, b, header) for a, b in zip(starts, ends, strict=True)]
+
+
+def delimiter_of(path: str, given: str | None) -> str:
+    """As said, or a tab in ``.tsv`` files and a comma in all others."""
+    if given is not None:
+        if len(given) != 1:
+            raise ParameterError(f"delimiter must be one character, got {given!r}")
+        return given
+    return "\t" if path.lower().removesuffix(".gz").endswith(".tsv") else ","
+
+
+def _row_groups(path: str) -> list[Piece]:
+    try:
+        file = pyarrow().parquet.ParquetFile(path)
+    except (pyarrow().ArrowException, OSError) as error:
+        raise FormatError(f"{path} is not a Parquet file, or is damaged: {error}") from error
+    with file:
+        rows = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
+        header = tuple(file.schema_arrow.names)
+    starts, in_piece = [0], 0
+    for i, n in enumerate(rows):
+        if in_piece and in_piece + n > PIECE_ROWS:
+            starts.append(i)
+            in_piece = 0
+        in_piece += n
+    stops = [*starts[1:], len(rows)]
+    return [Piece(path, "parquet", a, b, header) for a, b in zip(starts, stops, strict=True)]
+
+
+def _csv_header(path: str, delimiter: str) -> tuple[str, ...]:
+    stream = pyarrow().input_stream(path, compression="detect")
+    with stream, io.TextIOWrapper(stream, "utf-8-sig", newline="") as text:
+        try:
+            names = next((row for row in csv.reader(text, delimiter=delimiter) if row), None)
+        except (UnicodeDecodeError, csv.Error, OSError) as error:
+            raise FormatError(f"{path} is neither Parquet nor CSV in UTF-8: {error}") from error
+    if names is None:
+        raise FormatError(f"{path} is empty: a CSV file begins with the names of its columns")
+    return tuple(names)
+
+
+def _line_ends(path: str) -> list[int]:
+    """Where a large CSV file is cut: after line ends, and only if no value has one inside.
+
+    A value with a line end in it is in quotes, and one of its lines has an odd number of them. Such
+    a file is read in one piece, and so is a compressed one.
+    """
+    size = os.path.getsize(path)
+    if size <= PIECE_BYTES or path.lower().endswith((".gz", ".bz2", ".zst", ".lz4")):
+        return []
+    cuts: list[int] = []
+    for position, line_ends, odd in _scanned(path):
+        if odd:
+            return []
+        wanted = PIECE_BYTES * (len(cuts) + 1)
+        index = int(np.searchsorted(line_ends, wanted - position))
+        if index < len(line_ends):
+            end = position + int(line_ends[index]) + 1
+            cuts += [end] if end < size else []
+    return cuts
+
+
+def _scanned(path: str) -> Iterator[tuple[int, Any, bool]]:
+    """Each block's position, its line ends, and whether a line has an odd number of quotes."""
+    n_quotes = 0
+    with open(path, "rb") as stream:
+        position = 0
+        while block := stream.read(_SCAN_BYTES):
+            characters = np.frombuffer(block, np.uint8)
+            line_ends = np.flatnonzero(characters == ord("\n"))
+            quotes = np.flatnonzero(characters == ord('"'))
+            before = n_quotes + np.searchsorted(quotes, line_ends)
+            yield position, line_ends, bool((before % 2).any())
+            n_quotes += len(quotes)
+            position += len(block)

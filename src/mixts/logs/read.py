@@ -1,0 +1,256 @@
+"""``read_logs``: from files to the statistics of tasks, a piece at a time, anywhere."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from mixts import checks
+from mixts.engines import Engine, ExecutorEngine, local_engine
+from mixts.errors import FormatError, ParameterError
+from mixts.logs.bad_rows import BadRows, Example
+from mixts.logs.batches import batches_of
+from mixts.logs.pieces import Paths, Piece, delimiter_of, log_files, pieces_of
+from mixts.logs.rows import Observations, Request, observations
+from mixts.logs.tally import Counted, Tally, binary
+from mixts.logs.task_logs import LogFamily, TaskLogs, sorted_order
+
+Where = Engine | Executor | Callable[[], Engine] | int | None
+
+BATCH_ROWS = 1 << 17
+"""Rows in memory at a time, roughly."""
+
+FAMILIES = ("auto", "bernoulli", "gaussian", "poisson", "linear")
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a piece of the logs gave."""
+
+    counted: Counted
+    bad: BadRows
+    n_rows: int
+    n_other: int
+    """Rewards that are neither 0 nor 1."""
+    other: Example | None
+    """The first of them."""
+
+
+def read_logs(
+    paths: Paths,
+    *,
+    task: str,
+    reward: str,
+    arm: str | None = None,
+    features: Sequence[str] | None = None,
+    family: Literal["auto", "bernoulli", "gaussian", "poisson", "linear"] = "auto",
+    intercept: bool = False,
+    arms: Sequence[str] | None = None,
+    delimiter: str | None = None,
+    allow_bad_rows: bool = False,
+    batch_rows: int = BATCH_ROWS,
+    engine: Where = None,
+) -> TaskLogs:
+    """The statistics of past tasks from CSV or Parquet files, which may be larger than memory.
+
+    ``paths`` is a file, a pattern such as ``"logs/*.parquet"``, a folder, or several of these.
+    ``task``, ``reward`` and either ``arm`` or ``features`` name columns. ``family="auto"`` is
+    "linear" with features; with arms it is "bernoulli" if every reward is 0 or 1, and "gaussian"
+    otherwise. ``intercept`` puts a feature that is always 1 before the others.
+
+    Tasks and arms go by their names as text: a number 1 and the text "1" are the same task,
+    whichever files they are in. Both are sorted, so the result depends neither on the order of
+    rows and files nor on ``batch_rows`` (counts exactly, real numbers to rounding). ``arms`` fixes
+    which arms there are, and their order.
+
+    Rows that say nothing are counted by reason in ``bad_rows``; if they are more than half, that is
+    an error unless ``allow_bad_rows``. ``engine`` says who reads: None is this process, or a
+    number of processes, an executor, an :class:`~mixts.engines.Engine` (all of them must find the
+    files at the same paths), or a function that makes one. Needs pyarrow (extra ``logs``).
+    """
+    request = _request(
+        task, reward, arm, features, family, intercept, arms,
+        checks.count(batch_rows, "batch_rows"),
+    )  # fmt: skip
+    files = log_files(paths)
+    jobs = [
+        (piece, delimiter_of(file, delimiter))
+        for file in files
+        for piece in pieces_of(file, delimiter_of(file, delimiter))
+    ]
+    for piece, used in jobs:
+        _check_columns(piece, request, used)
+    tally = Tally(request.family, request.arms, len(request.feature_names))
+    found = Part(tally.counted(), BadRows(), 0, 0, None)
+    path, above = "", 0
+    with _opened(engine) as where:
+        for (piece, _), part in zip(jobs, _parts(jobs, request, where), strict=True):
+            above = above if piece.path == path else 0
+            path = piece.path
+            tally.absorb(part.counted)
+            found = _joined(found, part, above)
+            above += part.n_rows
+    return _task_logs(tally, found, request, files, allow_bad_rows)
+
+
+def _request(
+    task: str, reward: str, arm: str | None, features: Sequence[str] | None, family: str,
+    intercept: bool, arms: Sequence[str] | None, batch_rows: int,
+) -> Request:  # fmt: skip
+    if family not in FAMILIES:
+        raise ParameterError(f"family must be one of {', '.join(FAMILIES)}, got {family!r}")
+    if (arm is None) == (features is None):
+        raise ParameterError(
+            "expected either arm, the column that says what was chosen, or features, the columns "
+            f"that describe it, got arm={arm!r} and features={features!r}"
+        )
+    linear = features is not None
+    if family != "auto" and (family == "linear") != linear:
+        needs = "features" if family == "linear" else "an arm"
+        raise ParameterError(f"family {family!r} needs {needs}; choose 'auto' or another family")
+    if not linear and intercept:
+        raise ParameterError("intercept is for features: leave it out with arms")
+    if linear and arms is not None:
+        raise ParameterError("arms is the list of arms: leave it out with features")
+    names = tuple(features or ())
+    repeated = {
+        name for name in names if names.count(name) > 1 or (intercept and name == "intercept")
+    }
+    if (linear and not names and not intercept) or repeated or isinstance(features, str):
+        raise ParameterError(f"features must be different columns, at least one, got {features!r}")
+    listed = None
+    if arms is not None:
+        listed = checks.name_list([str(name) for name in arms], len(arms), "arms")
+        if not listed:
+            raise ParameterError("arms must name at least one arm, got none")
+    kind = "linear" if linear else family
+    return Request(task, reward, arm, names, intercept, kind, listed, batch_rows)
+
+
+def _check_columns(piece: Piece, request: Request, delimiter: str) -> None:
+    for name in request.columns:
+        n = piece.header.count(name)
+        if n == 0:
+            hint = ""
+            if len(piece.header) == 1 and piece.format == "csv":
+                hint = f"; perhaps columns are not separated by {delimiter!r}: say what does"
+            raise ParameterError(
+                f"{piece.path} has no column {name!r}; it has: {', '.join(piece.header)}{hint}"
+            )
+        if n > 1:
+            raise ParameterError(f"{piece.path} has {n} columns {name!r}: rename all but one")
+
+
+# -- pieces ---------------------------------------------------------------------------------------
+
+
+def _opened(where: Where) -> AbstractContextManager[Engine]:
+    """Whoever made an engine or an executor closes it."""
+    if isinstance(where, Engine):
+        return nullcontext(where)
+    if isinstance(where, Executor):
+        return ExecutorEngine(where)
+    return where() if callable(where) else local_engine(1 if where is None else where)
+
+
+def _parts(jobs: Sequence[tuple[Piece, str]], request: Request, where: Engine) -> Iterator[Part]:
+    """What each piece gave, in their order; no more under way than the engine wants."""
+    waiting: deque[Future[Part]] = deque()
+    left = iter(jobs)
+    try:
+        while True:
+            while len(waiting) < where.window and (job := next(left, None)) is not None:
+                waiting.append(where.submit(read_piece, *job, request))
+            if not waiting:
+                return
+            yield waiting.popleft().result()
+    finally:
+        where.forget(waiting)
+
+
+def read_piece(piece: Piece, delimiter: str, request: Request) -> Part:
+    """Count the rows of one piece, a batch at a time."""
+    tally = Tally(request.family, request.arms, len(request.feature_names))
+    bad, n_rows = BadRows(), 0
+    n_other, other = 0, None
+    for batch in batches_of(piece, request.columns, delimiter, request.batch_rows):
+        n_rows += len(batch) + batch.ragged.total
+        if not batch.columns:
+            bad += batch.ragged
+            continue
+        rows = observations(batch, request, piece.path)
+        bad += rows.bad
+        if request.family == "auto":
+            unlike = ~binary(rows.rewards)
+            if unlike.any():
+                n_other += int(unlike.sum())
+                other = other or _example(rows, int(np.argmax(unlike)), piece)
+        tally.add(rows)
+    return Part(tally.counted(), bad, n_rows, n_other, other)
+
+
+def _example(rows: Observations, index: int, piece: Piece) -> Example:
+    file = piece.path.replace("\\", "/").rpartition("/")[2]
+    return Example(file, int(rows.rows[index]), f"{rows.rewards[index]:g}")
+
+
+def _joined(found: Part, part: Part, above: int) -> Part:
+    """Both; the part begins so many rows below the top of its file."""
+    other = part.other and part.other._replace(row=part.other.row + above)
+    return replace(
+        found,
+        bad=found.bad + part.bad.moved(above),
+        n_rows=found.n_rows + part.n_rows,
+        n_other=found.n_other + part.n_other,
+        other=found.other or other,
+    )
+
+
+# -- the result -----------------------------------------------------------------------------------
+
+
+def _task_logs(
+    tally: Tally, found: Part, request: Request, files: tuple[str, ...], allow_bad_rows: bool
+) -> TaskLogs:
+    n_good = found.n_rows - found.bad.total
+    reasons = "".join(f"\n  {line}" for line in found.bad.lines())
+    if n_good == 0:
+        raise FormatError(f"none of {found.n_rows:,} rows says anything of a task{reasons}")
+    if 2 * n_good < found.n_rows and not allow_bad_rows:
+        raise FormatError(
+            f"{found.bad.total:,} of {found.n_rows:,} rows are bad, which is more than half: are "
+            f"the columns the right ones? If so, allow bad rows{reasons}"
+        )
+    tasks = np.array(sorted_order(tuple(tally.tasks)), dtype=np.int64)
+    arms = None
+    if request.arm is not None and request.arms is None:
+        arms = np.array(sorted_order(tuple(tally.arms)), dtype=np.int64)
+    counted = tally.counted(tasks, arms)
+    family: Any = counted.family
+    return TaskLogs(
+        counted.statistics,
+        counted.tasks,
+        None if request.arm is None else counted.arms,
+        request.feature_names or None,
+        family,
+        _why(family, request, found, n_good),
+        found.n_rows,
+        found.bad,
+        files,
+    )
+
+
+def _why(family: LogFamily, request: Request, found: Part, n_good: int) -> str:
+    if request.family != "auto":
+        return "features were given" if family == "linear" else "it was asked for"
+    if family == "bernoulli":
+        return "every reward is 0 or 1"
+    return (
+        f"{found.n_other:,} of {n_good:,} rewards are neither 0 nor 1, the first in {found.other}"
+    )

@@ -1,0 +1,147 @@
+"""Batches to observations: what each row says, or why it says nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mixts.families.kernels.arms import LARGEST_COUNT
+from mixts.families.kernels.roots import LARGEST
+from mixts.logs.bad_rows import (
+    N_EXAMPLES,
+    NO_ARM,
+    NO_REWARD,
+    NO_TASK,
+    OTHER_ARM,
+    BadRows,
+    Example,
+    of_reason,
+    shortened,
+)
+from mixts.logs.batches import Batch
+from mixts.logs.columns import coded_names, numbers
+from mixts.typing import Array, Bool, Float, Int
+
+
+@dataclass(frozen=True)
+class Request:
+    """Which columns hold what, and what is asked of their values."""
+
+    task: str
+    reward: str
+    arm: str | None
+    features: tuple[str, ...]
+    intercept: bool
+    family: str
+    arms: tuple[str, ...] | None
+    """The only ones there are; None if any name is an arm."""
+    batch_rows: int
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Those that are read, each once."""
+        arm = () if self.arm is None else (self.arm,)
+        return tuple(dict.fromkeys([self.task, *arm, self.reward, *self.features]))
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """With the constant one, which comes first."""
+        return ("intercept", *self.features) if self.intercept else self.features
+
+
+@dataclass(frozen=True)
+class Observations:
+    """The good rows of a batch: indices into names, rewards, and features of linear tasks."""
+
+    tasks: Int[Array, " m"]
+    task_names: list[str]
+    arms: Int[Array, " a"]
+    """Of every row, or none of linear tasks."""
+    arm_names: list[str]
+    rewards: Float[Array, " m"]
+    features: Float[Array, "m d"]
+    bad: BadRows
+    rows: Int[Array, " m"]
+    """The number of each row in its piece."""
+
+
+def observations(batch: Batch, request: Request, path: str) -> Observations:
+    """What the rows of a batch say; each bad one is counted for the first reason it has."""
+    found = _Reasons(batch, os.path.basename(path))
+    tasks, task_names = coded_names(batch.columns[request.task], "task")
+    found.note(NO_TASK, tasks < 0)
+    arms = np.empty(0, np.int64)
+    arm_names: list[str] = []
+    if request.arm is not None:
+        arms, arm_names = coded_names(batch.columns[request.arm], "arm")
+        found.note(NO_ARM, arms < 0)
+        if request.arms is not None:
+            listed = np.array([*(name in request.arms for name in arm_names), False])
+            found.note(OTHER_ARM, ~listed[arms], lambda i: arm_names[arms[i]])
+    rewards = found.numbers(request.reward, "reward", NO_REWARD)
+    outside = _unsupported(rewards, request.family)
+    found.note(_support(request.family), outside, lambda i: f"{rewards[i]:g}")
+    columns = [
+        found.numbers(name, f"feature {name!r}", f"no feature {name!r}")
+        for name in request.features
+    ]
+    if request.intercept:
+        columns.insert(0, np.ones(len(batch)))
+    features = np.stack(columns, axis=1) if columns else np.empty((len(batch), 0))
+    if request.family == "linear":
+        size = np.abs(features).sum(axis=1) + np.abs(rewards)
+        found.note(f"features and reward beyond {LARGEST:g}", ~(size <= LARGEST))
+    good = found.good
+    return Observations(
+        tasks[good], task_names, arms if request.arm is None else arms[good], arm_names,
+        rewards[good], features[good], found.bad, batch.rows[good],
+    )  # fmt: skip
+
+
+class _Reasons:
+    """Which rows of a batch are still good, and what was wrong with the others."""
+
+    def __init__(self, batch: Batch, file: str) -> None:
+        self._batch = batch
+        self._file = file
+        self.good: Bool[Array, " m"] = np.ones(len(batch), bool)
+        self.bad = batch.ragged
+
+    def note(
+        self, reason: str, wrong: Bool[Array, " m"], value: Callable[[Any], Any] = lambda i: ""
+    ) -> None:
+        """Rows that were good until here are bad for a reason."""
+        where = np.flatnonzero(self.good & wrong)
+        if len(where):
+            examples = [
+                Example(self._file, int(self._batch.rows[i]), shortened(value(i)))
+                for i in where[:N_EXAMPLES]
+            ]
+            self.bad += of_reason(reason, len(where), examples)
+            self.good[where] = False
+
+    def numbers(self, name: str, what: str, missing_reason: str) -> Float[Array, " m"]:
+        """A column of finite numbers; rows that have none are noted."""
+        column = self._batch.columns[name]
+        values, missing, broken = numbers(column, what)
+        self.note(missing_reason, missing)
+        self.note(f"{what} is not a number", broken, lambda i: column[int(i)])
+        self.note(f"{what} is not finite", ~np.isfinite(values), lambda i: values[i])
+        return values
+
+
+def _unsupported(rewards: Float[Array, " m"], family: str) -> Bool[Array, " m"]:
+    if family == "bernoulli":
+        return (rewards != 0) & (rewards != 1)
+    if family == "poisson":
+        return ~((rewards >= 0) & (rewards <= LARGEST_COUNT) & (rewards == np.floor(rewards)))
+    return ~(np.abs(rewards) <= LARGEST)
+
+
+def _support(family: str) -> str:
+    support = {"bernoulli": "0 or 1", "poisson": "a whole number from 0 to 2^53"}
+    return f"reward is not {support.get(family, f'between -{LARGEST:g} and {LARGEST:g}')}"

@@ -1,0 +1,204 @@
+"""Statistics of tasks and arms that become known only while rows come."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mixts.errors import ParameterError, StatisticsError
+from mixts.families import (
+    BernoulliStatistics,
+    GaussianStatistics,
+    LinearStatistics,
+    PoissonStatistics,
+    Statistics,
+)
+from mixts.families.kernels.arms import observe_bernoulli, observe_gaussian, observe_poisson
+from mixts.logs.kernels import fold_rows
+from mixts.logs.rows import Observations
+from mixts.typing import Array, Int
+
+KINDS: dict[str, type[Statistics]] = {
+    "bernoulli": BernoulliStatistics,
+    "gaussian": GaussianStatistics,
+    "poisson": PoissonStatistics,
+    "linear": LinearStatistics,
+}
+
+MOST_NUMBERS = 1 << 31
+"""In one array of the statistics: 16 GiB. More is a mistake, as a rule: an arm for every row."""
+
+
+class Names:
+    """Names in the order in which they came, each with its index."""
+
+    def __init__(self, names: Sequence[str] = ()) -> None:
+        self._index: dict[str, int] = {}
+        self.indices(names)
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def __iter__(self) -> Any:
+        return iter(self._index)
+
+    def indices(self, names: Sequence[str]) -> Int[Array, " n"]:
+        """The index of each name; what is new comes last."""
+        index = self._index
+        return np.array([index.setdefault(name, len(index)) for name in names], dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Counted:
+    """The statistics of some tasks and arms, as a piece of the logs gives them."""
+
+    tasks: tuple[str, ...]
+    arms: tuple[str, ...]
+    family: str
+    statistics: Statistics
+
+
+class Tally:
+    """Statistics that grow by rows, or by what others have counted.
+
+    ``family`` is what has been seen so far where it was not said: rewards of 0 and 1 are counted,
+    and when another comes, the counts become averages.
+    """
+
+    def __init__(self, family: str, arms: Sequence[str] | None, n_features: int) -> None:
+        self._auto = family == "auto"
+        self.family = "bernoulli" if self._auto else family
+        self.tasks, self.arms = Names(), Names(arms or ())
+        self._linear = family == "linear"
+        self._size = n_features + 1
+        self._arrays: dict[str, Array] = {}
+        self._make_arrays((0, 0))
+
+    # -- room ---------------------------------------------------------------------------------
+
+    def _shape(self, name: str, room: tuple[int, int]) -> tuple[int, ...]:
+        if not self._linear:
+            return room
+        return (room[0], self._size, self._size) if name == "factor" else room[:1]
+
+    def _make_arrays(self, room: tuple[int, int]) -> None:
+        self._room = room
+        self._arrays = {
+            name: np.zeros(self._shape(name, room), dtype)
+            for name, dtype in KINDS[self.family].fields.items()
+        }
+
+    def _grow(self) -> None:
+        """Room for all tasks and arms that have names; twice as much as before, or more."""
+        needed = (len(self.tasks), 0 if self._linear else len(self.arms))
+        if all(n <= room for n, room in zip(needed, self._room, strict=True)):
+            return
+        per_task = self._size**2 if self._linear else needed[1]
+        if needed[0] * per_task > MOST_NUMBERS:
+            what = f"{self._size - 1:,} features" if self._linear else f"{needed[1]:,} arms"
+            raise ParameterError(
+                f"{needed[0]:,} tasks with {what} are more than fit: is each column the right one? "
+                "arms can be limited by a list"
+            )
+        before = self._arrays
+        n_tasks, n_arms = (
+            had if n <= had else max(n, 2 * had) for n, had in zip(needed, self._room, strict=True)
+        )
+        self._make_arrays((n_tasks, n_arms))
+        for name, array in before.items():
+            self._arrays[name][tuple(slice(n) for n in array.shape)] = array
+
+    def _become_gaussian(self) -> None:
+        """Counts of 0 and 1 as averages and squared deviations: s / n and s f / n."""
+        counts = BernoulliStatistics(single=False, **self._arrays)
+        self.family = "gaussian"
+        found = as_gaussian(counts)
+        self._arrays = {name: found.array(name) for name in found.fields}
+
+    # -- counting -----------------------------------------------------------------------------
+
+    def add(self, rows: Observations) -> None:
+        """Count the rows of a batch."""
+        tasks = self._named(self.tasks, rows.task_names, rows.tasks)
+        arms = rows.arms if self._linear else self._named(self.arms, rows.arm_names, rows.arms)
+        if self._auto and self.family == "bernoulli" and not binary(rows.rewards).all():
+            self._become_gaussian()
+        self._grow()
+        arrays = tuple(self._arrays.values())
+        if self._linear:
+            fold_rows(tasks, rows.features, rows.rewards, *arrays)
+            return
+        # The loops of live tasks, without a prior: no component's evidence is followed.
+        loop: Any = {
+            "bernoulli": observe_bernoulli,
+            "gaussian": observe_gaussian,
+            "poisson": observe_poisson,
+        }[self.family]
+        none = np.empty((self._room[1], 0))
+        noise = (1.0,) if self.family == "gaussian" else ()
+        refused = loop(
+            tasks, arms, rows.rewards, False, *arrays, none, none, *noise, np.empty((0, 0))
+        )
+        if refused >= 0:
+            raise StatisticsError("the rewards of an arm add up to more than 2^62")
+
+    def _named(
+        self, names: Names, found: Sequence[str], index: Int[Array, " m"]
+    ) -> Int[Array, " m"]:
+        """Indices into a batch's names as indices into all names; what no good row has is not."""
+        used = np.unique(index)
+        places = np.full(len(found), -1)
+        places[used] = names.indices([found[i] for i in used])
+        return places[index]
+
+    def absorb(self, other: Counted) -> None:
+        """Count what was counted elsewhere."""
+        if other.family == "gaussian" and self.family == "bernoulli":
+            self._become_gaussian()
+        tasks = self.tasks.indices(other.tasks)
+        arms = self.arms.indices(other.arms)
+        self._grow()
+        theirs = other.statistics
+        if self.family == "gaussian" and isinstance(theirs, BernoulliStatistics):
+            theirs = as_gaussian(theirs)
+        where = tasks if self._linear else np.ix_(tasks, arms)
+        kind = KINDS[self.family]
+        ours = kind(single=False, **{name: array[where] for name, array in self._arrays.items()})
+        known = np.asarray(ours.n_observations) > 0
+        merged = ours[known] + theirs[known]
+        for name, array in self._arrays.items():
+            values = theirs.array(name).copy()
+            values[known] = merged.array(name)
+            array[where] = values
+
+    def counted(
+        self, tasks: Int[Array, " n"] | None = None, arms: Int[Array, " k"] | None = None
+    ) -> Counted:
+        """All that was counted, in the order of appearance or in another."""
+        rows = np.arange(len(self.tasks)) if tasks is None else tasks
+        columns = np.arange(len(self.arms)) if arms is None else arms
+        where = rows if self._linear else np.ix_(rows, columns)
+        arrays = {name: array[where] for name, array in self._arrays.items()}
+        task_names, arm_names = tuple(self.tasks), tuple(self.arms)
+        return Counted(
+            tuple(task_names[i] for i in rows),
+            () if self._linear else tuple(arm_names[i] for i in columns),
+            self.family,
+            KINDS[self.family](single=False, **arrays),
+        )
+
+
+def as_gaussian(counts: BernoulliStatistics) -> GaussianStatistics:
+    """The same rewards as numbers: n = s + f, average s / n, squared deviations s f / n."""
+    won, lost = counts.array("successes"), counts.array("failures")
+    n = won + lost
+    some = np.maximum(n, 1)
+    return GaussianStatistics(count=n, average=won / some, squares=won * (lost / some))
+
+
+def binary(rewards: Array) -> Array:
+    """Which rewards are 0 or 1."""
+    return (rewards == 0) | (rewards == 1)
