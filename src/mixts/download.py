@@ -38,8 +38,11 @@ class PublishedFile:
     name: str
     url: str
     size: int
-    md5: str
+    md5: str | None
+    """None where its publisher gives no such sum."""
     sha256: str
+    option: str = "--data"
+    """Of the command line, for those who have a copy."""
 
     def __post_init__(self) -> None:
         try:
@@ -51,6 +54,20 @@ class PublishedFile:
             raise ParameterError(
                 f"expected an address that begins with https:// or http://, got {self.url!r}"
             )
+
+
+def cache_folder(name: str, given: Path | None = None) -> Path:
+    """Where downloads of this name are kept: the given folder, or the user's own cache."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = given or Path(base) / "mixts" / name
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        where = "another with --cache" if given else "another by setting XDG_CACHE_HOME"
+        raise ParameterError(
+            f"the cache folder {folder} cannot be made ({error}): choose {where}"
+        ) from error
+    return folder
 
 
 def fetch(file: PublishedFile, folder: Path, moved: Moved = lambda done: None) -> Path:
@@ -88,7 +105,7 @@ def _complete(file: PublishedFile, part: Path, moved: Moved) -> None:
         if failures == ATTEMPTS:
             raise DownloadError(
                 f"{file.url} could not be fetched: {reason}. {_size(part):,} of {file.size:,} "
-                "bytes are kept: run the command again to go on, or give a copy with --data"
+                f"bytes are kept: run the command again to go on, or give a copy with {file.option}"
             )
         if failures:
             time.sleep(PAUSE * 2 ** (failures - 1))
@@ -135,7 +152,7 @@ def _continues(response: http.client.HTTPResponse, offset: int, file: PublishedF
         raise DownloadError(
             f"{file.url}: expected {file.size:,} bytes, the server answers {response.status} with "
             f"{length}. It may have moved, or something on the way answers in its place: give a "
-            "copy with --data"
+            f"copy with {file.option}"
         )
     return False
 
@@ -164,11 +181,11 @@ def _check(file: PublishedFile, path: Path) -> None:
                 digest.update(content)
     for kind, digest in digests.items():
         expected, found = getattr(file, kind), digest.hexdigest()
-        if found != expected:
+        if expected is not None and found != expected:
             raise FormatError(
                 f"{path} is not the file that was published: expected {kind} {expected}, got "
                 f"{found} ({_size(path):,} bytes, expected {file.size:,}). It is kept as it is: "
-                "remove it and run the command again, or give another copy with --data"
+                f"remove it and run the command again, or give another copy with {file.option}"
             )
 
 

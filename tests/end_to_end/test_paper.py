@@ -96,7 +96,7 @@ def test_the_report_stands_alone(played: Reproduction) -> None:
     assert page.loaded
     assert all(source.startswith("data:") for source in page.loaded)
     text = " ".join(page.text)
-    for words in ("not the paper's scale", "numpy", "seed", "Theorem 1", "PSRL, neighbours"):
+    for words in ("not the full scale", "numpy", "seed", "Theorem 1", "PSRL, neighbours"):
         assert words in text
 
 

@@ -41,7 +41,7 @@ def test_reproduce_prints_verdicts_and_writes_the_report(
     assert str(out / "report.html") in printed.out
     assert "\x1b" not in printed.err  # no bars where there is no terminal
     page = html.unescape((out / "report.html").read_text())
-    assert "not the paper's scale" in page
+    assert "not the full scale" in page
     for suffix in ("svg", "png"):
         assert (out / "paper" / "latent-prior" / f"regret.{suffix}").stat().st_size > 1000
     assert main(["reproduce", "paper/latent-prior", "--out", str(out), *SMALL, "--quiet"]) == 0

@@ -6,6 +6,7 @@ import hashlib
 import re
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -203,6 +204,43 @@ def test_both_checksums_count(server: Server, tmp_path: Path) -> None:
     for kind in ("md5", "sha256"):
         with pytest.raises(mixts.FormatError, match=f"expected {kind} 0, got "):
             fetch(server.file(**{kind: "0"}), tmp_path / kind)
+
+
+def test_a_file_without_md5_has_its_other_sum(server: Server, tmp_path: Path) -> None:
+    file = replace(server.file(), md5=None)
+    assert fetch(file, tmp_path).read_bytes() == CONTENT
+    with pytest.raises(mixts.FormatError, match="expected sha256 0, got "):
+        fetch(replace(file, sha256="0"), tmp_path)
+
+
+def test_messages_name_the_option_of_the_command(server: Server, tmp_path: Path) -> None:
+    file = replace(server.file(), option="--ratings")
+    server.cuts = [0] * 4
+    with pytest.raises(DownloadError, match="or give a copy with --ratings"):
+        fetch(file, tmp_path)
+    server.content = b"<html>Please log in</html>"
+    with pytest.raises(DownloadError, match="give a copy with --ratings"):
+        fetch(file, tmp_path)
+    server.content = bytes(len(CONTENT))
+    with pytest.raises(mixts.FormatError, match="give another copy with --ratings"):
+        fetch(file, tmp_path)
+
+
+def test_the_users_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folder = download.cache_folder("pictures")
+    assert folder == tmp_path / "cache" / "mixts" / "pictures"
+    assert folder.is_dir()
+    assert download.cache_folder("pictures", tmp_path / "own") == tmp_path / "own"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert download.cache_folder("pictures") == tmp_path / ".cache" / "mixts" / "pictures"
+    (tmp_path / "file").touch()
+    with pytest.raises(mixts.ParameterError, match=r"cannot be made .* with --cache"):
+        download.cache_folder("pictures", tmp_path / "file")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with pytest.raises(mixts.ParameterError, match="by setting XDG_CACHE_HOME"):
+        download.cache_folder("pictures")
 
 
 def test_a_page_in_its_place_leaves_what_was_there(server: Server, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from mixts.bridges import cifar100
 from mixts.bridges.cifar100.progress import Stage, stages
 from mixts.cli.status import INTERRUPTED
+from mixts.download import cache_folder
 from mixts.errors import ParameterError
 
 _DESCRIPTION = """\
@@ -61,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
 def _features(options: argparse.Namespace) -> cifar100.ProbedFeatures:
     # First what can be missing, then what takes long.
     network = cifar100.EfficientNetLite(options.network, options.resolution)
-    folder = _cache_folder(options.cache)
+    folder = cache_folder("cifar100", options.cache)
     with stages(sys.stderr.isatty()) as stage:
         images = cifar100.Cifar100.read(options.data or _downloaded(options.url, folder, stage))
         made = cifar100.probed_features(images, network, folder / "embeddings", stage)
@@ -72,18 +73,6 @@ def _features(options: argparse.Namespace) -> cifar100.ProbedFeatures:
 def _downloaded(url: str | None, folder: Path, stage: Stage) -> Path:
     file = cifar100.CIFAR100 if url is None else replace(cifar100.CIFAR100, url=url)
     return cifar100.fetch(file, folder, stage("download, bytes", file.size))
-
-
-def _cache_folder(given: Path | None) -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    folder = given or Path(base) / "mixts" / "cifar100"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ParameterError(
-            f"the cache folder {folder} cannot be made ({error}): choose another with --cache"
-        ) from error
-    return folder
 
 
 def _check_output(path: Path) -> None:

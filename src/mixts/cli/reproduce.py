@@ -1,4 +1,4 @@
-"""``mixts reproduce``: run the paper's experiments, draw their figures, write the report."""
+"""``mixts reproduce``: run experiments, draw their figures, write the report."""
 
 from __future__ import annotations
 
@@ -24,10 +24,12 @@ interrupted command is simply repeated. The numbers depend on the seed, never on
 def register(commands: Any) -> None:
     """Add the command."""
     parser: argparse.ArgumentParser = commands.add_parser(
-        "reproduce", help="run the paper's experiments and write a report", description=_DESCRIPTION
+        "reproduce",
+        help="run experiments, the paper's or others, and write a report",
+        description=_DESCRIPTION,
     )
     add = parser.add_argument
-    add("ids", nargs="*", metavar="ID", help="experiments, or a group of them (default: all)")
+    add("ids", nargs="*", metavar="ID", help="experiments, or a group of them (default: paper)")
     add("--runs", type=int, help="of each simulation (default: the paper's)")
     add("--rounds", type=int, help="of each run (default: the paper's)")
     add("--seed", type=int, default=1, help="of everything random (default 1)")
@@ -37,6 +39,7 @@ def register(commands: Any) -> None:
     add("--engine", choices=("local", "dask"), default="local", help="where blocks are played")
     add("--scheduler", metavar="ADDRESS", help="of a Dask cluster, tcp://host:8786")
     add("--features", type=Path, metavar="FILE", help="image features for paper/images (npz)")
+    add("--ratings", type=Path, metavar="PATH", help="MovieLens, a folder or zip, for coldstart")
     add("--quiet", action="store_true", help="no progress, only errors")
     parser.set_defaults(run=run)
 
@@ -44,7 +47,8 @@ def register(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Reproduce, and say where the report is."""
     out = options.out or Path("reproduction-quick" if options.quick else "reproduction")
-    choices = {} if options.features is None else {"features": options.features}
+    given = {"features": options.features, "ratings": options.ratings}
+    choices = {name: value for name, value in given.items() if value is not None}
     say = _silent if options.quiet else _say
     try:
         done = reproduce(

@@ -9,8 +9,6 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
-import mixts
-
 _NUMERICAL = (
     "agents", "environments", "families", "learning", "mixture", "planning", "random.py",
     "simulation", "compiled.py",
@@ -23,7 +21,8 @@ _LIBRARIES = ("numpy", "scipy", "numba", "scikit-learn")
 @cache
 def versions() -> dict[str, str]:
     """Of Python, of mixts and of the libraries that compute."""
-    found = {"python": platform.python_version(), "mixts": mixts.__version__}
+    # Looked up, not imported: the package imports every layer, also those above this one.
+    found = {"python": platform.python_version(), "mixts": sys.modules["mixts"].__version__}
     for name in _LIBRARIES:
         try:
             found[name] = metadata.version(name)
@@ -39,7 +38,7 @@ def system() -> dict[str, str]:
 
 def code_of(experiment: type) -> str:
     """A short hash of all sources that determine an experiment's numbers."""
-    root = Path(mixts.__file__).parent
+    root = Path(__file__).parents[1]
     files = [path for name in _NUMERICAL for path in _sources(root / name)]
     digest = hashlib.sha256()
     for path in [*files, *_own_sources(experiment, root / "experiments")]:

@@ -10,13 +10,17 @@ import mixts.experiments
 from mixts.errors import ParameterError
 from mixts.experiments.base import Experiment
 
+DEFAULT = ("paper",)
+"""What is meant where nothing is named: no data of anybody else's are needed for it."""
+
 
 def all_experiments() -> dict[str, Experiment]:
-    """By id, in the order of the groups, and in a group as its ``ORDER`` says."""
+    """By id, the paper's group first, and in a group as its ``ORDER`` says."""
+    modules = pkgutil.iter_modules(mixts.experiments.__path__)
+    groups = [module.name for module in modules if module.ispkg]
     found: dict[str, Experiment] = {}
-    for group in pkgutil.iter_modules(mixts.experiments.__path__):
-        if group.ispkg:
-            found |= _of_group(group.name)
+    for group in sorted(groups, key=lambda name: (name not in DEFAULT, name)):
+        found |= _of_group(group)
     return found
 
 
@@ -34,10 +38,9 @@ def _of_group(group: str) -> dict[str, Experiment]:
 
 
 def chosen(ids: Sequence[str]) -> dict[str, Experiment]:
-    """The experiments with these ids; a group stands for all of its own, nothing for all."""
+    """The experiments with these ids; a group stands for all of its own, nothing for the paper."""
     known = all_experiments()
-    if not ids:
-        return known
+    ids = ids or DEFAULT
     wanted: dict[str, Experiment] = {}
     for id in ids:
         matching = {k: e for k, e in known.items() if k == id or k.startswith(f"{id.strip('/')}/")}

@@ -55,7 +55,7 @@ class Request:
     choices: Mapping[str, Any] = field(default_factory=dict)
 
     def command(self, ids: Sequence[str]) -> str:
-        """The command line; of everything without ids."""
+        """The command line; of the paper without ids."""
         words = ["mixts", "reproduce", *ids, *(["--quick"] if self.quick else [])]
         given = {"runs": self.n_runs, "rounds": self.n_rounds, "seed": self.seed, **self.choices}
         for name, value in given.items():
@@ -88,7 +88,7 @@ def reproduce(
     say: Callable[[str], None] = lambda line: None,
     **choices: Any,
 ) -> Reproduction:
-    """Run experiments (all of them unless named), and write figures and a report to ``out``.
+    """Run experiments (the paper's unless named), and write figures and a report to ``out``.
 
     What is in the folder already, with the same settings, is not played again: an interrupted
     command is simply repeated, and gives the same numbers. ``quick`` plays little, to see that it
@@ -121,8 +121,8 @@ def reproduce(
     told, left_out = tell(folder, {**all_experiments(), **wanted}, wanted.keys(), say)
     seconds = time.perf_counter() - started
     page = folder / "report.html"
-    everything = wanted.keys() == all_experiments().keys()
-    command = request.command(() if everything else tuple(wanted))
+    usual = wanted.keys() == chosen(()).keys()
+    command = request.command(() if usual else tuple(wanted))
     write_report(report_of(told, left_out, command, seconds), page)
     return Reproduction(folder, page, tuple(one.section for one in told), n_blocks, seconds)
 

@@ -18,6 +18,8 @@ from mixts.plots import save_figure
 from mixts.report import Figure, Report, Section
 
 TITLE = "Thompson Sampling with a Mixture Prior, measured again"
+OTHER_TITLE = "Decisions under a mixture prior, measured"
+"""Where nothing of the paper's is told."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,7 @@ def _described(
 ) -> dict[str, str]:
     begun = str(manifest.get("made", "")).partition("+")[0].replace("T", " ")
     return {
-        "runs": f"{setting.n_runs:,}" + ("" if complete else " (not the paper's scale)"),
+        "runs": f"{setting.n_runs:,}" + ("" if complete else " (not the full scale)"),
         "rounds": f"{setting.n_rounds:,}",
         "seed": str(setting.seed),
         **setting.choices,
@@ -132,8 +134,9 @@ def report_of(
     sections = tuple(one.section for one in told)
     rules = Section("verdicts", "How verdicts are made", "all parts", RULES)
     judged = any(section.claims for section in sections)
+    of_paper = any(section.id in _paper() for section in sections)
     return Report(
-        TITLE,
+        TITLE if of_paper else OTHER_TITLE,
         _introduction(told, left_out),
         (*sections, rules) if judged else sections,
         {**_versions(told), **provenance.system()},
@@ -156,16 +159,35 @@ def _versions(told: Sequence[Told]) -> dict[str, str]:
     return {name: ", ".join(versions) for name, versions in found.items()}
 
 
-def _introduction(told: Sequence[Told], left_out: Mapping[str, str]) -> tuple[str, ...]:
-    ids = {one.section.id for one in told}
-    paper = {id for id in all_experiments() if id.startswith("paper/")}
+def _paper() -> set[str]:
+    """The ids of the paper's experiments."""
+    return {id for id in all_experiments() if id.startswith("paper/")}
+
+
+def _subject(ids: set[str]) -> str:
+    """What the report is about."""
+    paper, others = _paper(), len(ids - _paper())
+    more = f"{others} experiment{'s' if others > 1 else ''} with priors learned from past tasks"
+    if not ids & paper:
+        return f"{more[0].upper()}{more[1:]}, run with `mixts`."
     what = "Every experiment" if paper <= ids else f"{len(ids & paper)} of {len(paper)} experiments"
     return (
         f"{what} on Hong, Kveton, Zaheer, Ghavamzadeh and Boutilier, Thompson Sampling with a "
         "Mixture Prior (AISTATS 2022), run again with `mixts`: those of its Section 6, and what "
-        "its Sections 1, 4 and 5 say that can be measured. Each claim is set beside what was "
-        "measured; ± is one standard error over runs, and ×3 means three times as much at the last "
-        "point of a sweep as at the first.",
+        f"its Sections 1, 4 and 5 say that can be measured{f'; and {more}' if others else ''}."
+    )
+
+
+def _introduction(told: Sequence[Told], left_out: Mapping[str, str]) -> tuple[str, ...]:
+    ids = {one.section.id for one in told}
+    sweeps = (
+        ", and ×3 means three times as much at the last point of a sweep as at the first"
+        if ids & _paper()
+        else ""
+    )
+    return (
+        f"{_subject(ids)} Each claim is set beside what was measured; ± is one standard error over "
+        f"runs{sweeps}.",
         *(
             [
                 "[How verdicts are made](#verdicts) says when a claim holds, when its direction "
