@@ -43,7 +43,7 @@ def learn(
     horizon: int | None = None,
     initial: ArrayLike | None = None,
     support: ArrayLike | None = None,
-    covariance_type: CovarianceType = "full",
+    covariance_type: CovarianceType | None = None,
     n_restarts: int | None = None,
     max_iterations: int | None = None,
     tolerance: float | None = None,
@@ -94,7 +94,7 @@ def learn_prior(
     horizon: int | None = None,
     initial: ArrayLike | None = None,
     support: ArrayLike | None = None,
-    covariance_type: CovarianceType = "full",
+    covariance_type: CovarianceType | None = None,
     n_restarts: int | None = None,
     max_iterations: int | None = None,
     tolerance: float | None = None,
@@ -117,11 +117,12 @@ def learn_prior(
     [paper: Sec. 6.2].
 
     ``noise_std`` is that of Gaussian rewards, learned where it is not given; ``covariance_type``
-    of linear tasks is "full", "tied" or "diag". MDPs need their ``horizon``, and take ``initial``
-    and ``support`` (X, A, X), true where a transition is possible: learned counts are exactly zero
-    only outside of it. ``robust`` is the weight of a broad component for tasks of a kind that was
-    never seen (:func:`mixts.learning.robust_prior`). Restarts run where ``engine`` says, with the
-    same result: a number of processes, an executor, an engine; None decides by how long they take.
+    of linear tasks is "full" (unless given), "tied" or "diag". MDPs need their ``horizon``, and
+    take ``initial`` and ``support`` (X, A, X), true where a transition is possible: learned counts
+    are exactly zero only outside of it. ``robust`` is the weight of a broad component for tasks of
+    a kind that was never seen (:func:`mixts.learning.robust_prior`). Restarts run where ``engine``
+    says, with the same result: a number of processes, an executor, an engine; None decides by how
+    long they take.
 
     Components come in the order of their weights. :func:`mixts.learning.learn` takes the same
     arguments and also tells how the prior was found.

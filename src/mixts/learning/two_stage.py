@@ -10,11 +10,10 @@ import numpy as np
 
 from mixts import checks, random
 from mixts.errors import MissingExtraError, ParameterError
-from mixts.families import Family, LinearGaussian
+from mixts.families import LinearGaussian
 from mixts.families.linear import CovarianceType
-from mixts.learning.models import Model
+from mixts.learning.models import Model, MomentModel
 from mixts.learning.models.linear import RIDGE, LinearModel, ridge_estimates
-from mixts.learning.moments import Moments
 from mixts.mixture import MixturePrior
 from mixts.typing import Array, Float, Int
 
@@ -40,13 +39,14 @@ def two_stage(model: Model, n_components: int, seed: int) -> tuple[MixturePrior,
             estimates, n_components, noise, state, model.covariance_type, weights="fitted"
         )
         return mixture, gaussian_of_estimates(estimates, noise)
-    moments = Moments.of(model)
-    pooled = moments.family(np.zeros(model.n_tasks, np.int64), 1)
+    if not isinstance(model, MomentModel):
+        raise ParameterError(f"two stages are not known for {model.statistics!r}")
+    pooled = model.match(np.zeros(model.n_tasks, np.int64), 1)
     if n_components == 1:
         return MixturePrior(pooled), MixturePrior(pooled)
     groups = _groups(model.points(pooled), n_components, state)
     sizes = np.bincount(groups, minlength=n_components) + 1.0 / n_components
-    family: Family = moments.family(groups, n_components, pooled)
+    family = model.match(groups, n_components, pooled)
     return MixturePrior(family, sizes / sizes.sum()), MixturePrior(pooled)
 
 

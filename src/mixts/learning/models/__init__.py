@@ -2,56 +2,38 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from mixts.errors import ParameterError
-from mixts.families import (
-    BernoulliStatistics,
-    GaussianStatistics,
-    LinearStatistics,
-    PoissonStatistics,
-    Statistics,
-    TabularStatistics,
-)
-from mixts.families.linear import CovarianceType
-from mixts.learning.models.base import Model
+from mixts.families import Statistics
+from mixts.learning.models.base import MODELS, Model, MomentModel
 from mixts.learning.models.counts import BernoulliModel, TabularModel
 from mixts.learning.models.gaussian import GaussianModel
 from mixts.learning.models.linear import LinearModel
 from mixts.learning.models.poisson import PoissonModel
-from mixts.typing import ArrayLike
 
-__all__ = ["Model", "model_of"]
-
-
-def model_of(
-    statistics: Statistics,
-    *,
-    noise_std: float | None = None,
-    covariance_type: CovarianceType = "full",
-    horizon: int | None = None,
-    initial: ArrayLike | None = None,
-    support: ArrayLike | None = None,
-) -> Model:
-    """The model of these tasks; an option that their family does not have is refused."""
-    linear = isinstance(statistics, LinearStatistics)
-    noisy = linear or isinstance(statistics, GaussianStatistics)
-    plans = isinstance(statistics, TabularStatistics)
-    _refuse("noise_std", noise_std is not None and not noisy, statistics)
-    _refuse("covariance_type", covariance_type != "full" and not linear, statistics)
-    for name, given in {"horizon": horizon, "initial": initial, "support": support}.items():
-        _refuse(name, given is not None and not plans, statistics)
-    if isinstance(statistics, LinearStatistics):
-        return LinearModel(statistics, noise_std, covariance_type)
-    if isinstance(statistics, GaussianStatistics):
-        return GaussianModel(statistics, noise_std)
-    if isinstance(statistics, BernoulliStatistics):
-        return BernoulliModel(statistics)
-    if isinstance(statistics, PoissonStatistics):
-        return PoissonModel(statistics)
-    if isinstance(statistics, TabularStatistics):
-        return TabularModel(statistics, horizon, initial, support)
-    raise ParameterError(f"no prior can be learned from {statistics!r}")
+__all__ = [
+    "BernoulliModel",
+    "GaussianModel",
+    "LinearModel",
+    "Model",
+    "MomentModel",
+    "PoissonModel",
+    "TabularModel",
+    "model_of",
+]
 
 
-def _refuse(option: str, wrong: bool, statistics: Statistics) -> None:
-    if wrong:
-        raise ParameterError(f"{option} has no meaning for {statistics!r}: leave it out")
+def model_of(statistics: Statistics, **options: Any) -> Model:
+    """The model of these tasks; an option that their family does not have is refused.
+
+    An option that is None was not given.
+    """
+    kind = MODELS.get(type(statistics))
+    if kind is None:
+        raise ParameterError(f"no prior can be learned from {statistics!r}")
+    given = {name: value for name, value in options.items() if value is not None}
+    for name in given:
+        if name not in kind.options:
+            raise ParameterError(f"{name} has no meaning for {statistics!r}: leave it out")
+    return kind(statistics, **given)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from mixts.families import Family, Statistics
-from mixts.typing import Array, Float
+from mixts.typing import Array, Float, Int
+
+MODELS: dict[type[Statistics], type[Model]] = {}
+"""The model of each kind of statistics; a subclass registers itself."""
 
 
 class Model(ABC):
@@ -20,10 +23,19 @@ class Model(ABC):
     one with many forgets it.
     """
 
+    statistics_type: ClassVar[type[Statistics]]
+    options: ClassVar[tuple[str, ...]] = ()
+    """Of those that learning knows, what this family has."""
+
     statistics: Statistics
     centre: Family
     """One component: at first as broad as the data, then what all tasks have in common."""
     pseudo: float
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "statistics_type" in cls.__dict__:
+            MODELS[cls.statistics_type] = cls
 
     def __init__(self, statistics: Statistics) -> None:
         self.statistics = statistics
@@ -76,6 +88,20 @@ class Model(ABC):
     @abstractmethod
     def n_parameters(self, n_components: int) -> int:
         """How many numbers a mixture has, its weights included."""
+
+
+class MomentModel(Model):
+    """A model that also knows the prior with given moments."""
+
+    @abstractmethod
+    def match(
+        self, groups: Int[Array, " n"], n_groups: int, pooled: Family | None = None
+    ) -> Family:
+        """The prior of each group of tasks that has its moments, for learning in two stages.
+
+        What a group never saw is taken from the pooled prior, or where there is none from the
+        centre.
+        """
 
 
 def positive(logs: Array, largest: float = 60.0) -> Array | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -12,17 +12,19 @@ from mixts.families import (
     BernoulliArms,
     BernoulliStatistics,
     Family,
+    Statistics,
     TabularMDP,
     TabularStatistics,
 )
-from mixts.learning.models.base import Model, positive, spread
+from mixts.learning.models.base import MomentModel, positive, spread
 from mixts.learning.models.dirichlet import LEAST, MOST, Rows, pseudo_density
+from mixts.learning.models.moments import LEAST_TOTAL, MOST_TOTAL, Group
 from mixts.typing import Array, ArrayLike, Bool, Float, Int
 
 Counts = Float[Array, "L rows _"]
 
 
-class CountsModel(Model):
+class CountsModel(MomentModel):
     """Tasks whose parameters are rows of probabilities with Dirichlet priors."""
 
     _rows: tuple[Rows, ...]
@@ -85,14 +87,38 @@ class CountsModel(Model):
             columns.append(mean[:, :, :-1].reshape(len(seen), -1))
         return np.concatenate(columns, axis=1)
 
+    def match(
+        self, groups: Int[Array, " n"], n_groups: int, pooled: Family | None = None
+    ) -> Family:
+        """Each row's mean, and the total that gives its entries their variance, in sum."""
+        parts = []
+        priors = self._counts(self.centre if pooled is None else pooled)
+        for seen, prior, rows in zip(self._seen(), priors, self._rows, strict=True):
+            made = [_matched_rows(seen, prior[0], groups == g) for g in range(n_groups)]
+            parts.append(np.where(rows.possible, np.stack(made), 0.0))
+        return self._family(tuple(parts))
+
     def n_parameters(self, n_components: int) -> int:
         each = sum(int(rows.possible.sum()) for rows in self._rows)
         return n_components * (each + 1) - 1
 
 
+def _matched_rows(
+    seen: Int[Array, "n rows k"], prior: Float[Array, "rows k"], inside: Bool[Array, " n"]
+) -> Float[Array, "rows k"]:
+    totals = seen.sum(axis=2, keepdims=True)
+    group = Group.of(seen / np.maximum(totals, 1), np.broadcast_to(totals, seen.shape), inside)
+    mean = group.shrunken(prior / prior.sum(axis=1, keepdims=True))
+    spread = mean * (1 - mean)
+    ratio = spread.sum(axis=1) / np.maximum(group.variance(spread).sum(axis=1), 1e-300)
+    total = np.clip(ratio - 1, LEAST_TOTAL, MOST_TOTAL)
+    return np.where(group.seen > 0, mean * total[:, None], prior)
+
+
 class BernoulliModel(CountsModel):
     """Arms with rewards 0 or 1 and Beta priors."""
 
+    statistics_type: ClassVar[type[Statistics]] = BernoulliStatistics
     statistics: BernoulliStatistics
 
     def __init__(self, statistics: BernoulliStatistics) -> None:
@@ -119,12 +145,14 @@ class BernoulliModel(CountsModel):
 class TabularModel(CountsModel):
     """MDPs: rewards of pairs of state and action, and transitions within a support."""
 
+    statistics_type: ClassVar[type[Statistics]] = TabularStatistics
+    options: ClassVar[tuple[str, ...]] = ("horizon", "initial", "support")
     statistics: TabularStatistics
 
     def __init__(
         self,
         statistics: TabularStatistics,
-        horizon: int | None,
+        horizon: int | None = None,
         initial: ArrayLike | None = None,
         support: ArrayLike | None = None,
     ) -> None:

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
-from mixts.families import GaussianArms, GaussianStatistics
+from mixts.families import Family, GaussianArms, GaussianStatistics, Statistics
 from mixts.learning.kernels.gaussian import arm_moments, relative_evidence
-from mixts.learning.models.base import Model, positive, spread
-from mixts.typing import Array, Float
+from mixts.learning.models.base import MomentModel, positive, spread
+from mixts.learning.models.moments import Group
+from mixts.typing import Array, Float, Int
 
 ALIKE = 2.0
 """Pseudo-tasks whose arms vary as in all components; see the linear model, of one dimension."""
 
 
-class GaussianModel(Model):
+class GaussianModel(MomentModel):
     """Tasks with Gaussian rewards; the noise is learned where it is not given.
 
     Only tasks that have seen an arm count for it, so that arms rarely seen are learned as fast as
     others.
     """
 
+    statistics_type: ClassVar[type[Statistics]] = GaussianStatistics
+    options: ClassVar[tuple[str, ...]] = ("noise_std",)
     statistics: GaussianStatistics
     centre: GaussianArms
 
@@ -98,6 +103,24 @@ class GaussianModel(Model):
         known = self._count * family.variance[0]
         trust = known / (known + family.noise_std**2)
         return np.asarray(trust * (self._average - family.mean[0]))
+
+    def match(
+        self, groups: Int[Array, " n"], n_groups: int, pooled: Family | None = None
+    ) -> GaussianArms:
+        prior = self.centre if pooled is None else pooled
+        assert isinstance(prior, GaussianArms)
+        noise = prior.noise_std**2
+        found = [Group.of(self._average, self._count, groups == g) for g in range(n_groups)]
+        seen = np.stack([group.seen for group in found])
+        mean = np.stack([group.mean for group in found])
+        variance = np.stack([group.variance(np.asarray(noise)) for group in found])
+        # An arm of which tasks do not differ is known no better than its average.
+        variance = np.maximum(variance, noise / np.maximum(seen, 1))
+        return GaussianArms(
+            np.where(seen > 0, mean, prior.mean),
+            np.where(seen > 0, variance, prior.variance),
+            prior.noise_std,
+        )
 
     def n_parameters(self, n_components: int) -> int:
         noise = 0 if self.noise_is_given else 1

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from mixts.errors import ParameterError
-from mixts.families import LinearGaussian, LinearStatistics
+from mixts.families import LinearGaussian, LinearStatistics, Statistics
 from mixts.families.linear import CovarianceType
 from mixts.learning.kernels.linear import posterior_moments, relative_evidence
 from mixts.learning.models.base import Model, positive
@@ -30,6 +32,8 @@ class LinearModel(Model):
     many a covariance needs to be regular at all.
     """
 
+    statistics_type: ClassVar[type[Statistics]] = LinearStatistics
+    options: ClassVar[tuple[str, ...]] = ("noise_std", "covariance_type")
     statistics: LinearStatistics
     centre: LinearGaussian
 

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 from scipy import special
 
-from mixts.families import PoissonArms, PoissonStatistics
+from mixts.families import Family, PoissonArms, PoissonStatistics, Statistics
 from mixts.learning.kernels.counts import add_up_totals
-from mixts.learning.models.base import Model, positive, spread
+from mixts.learning.models.base import MomentModel, positive, spread
 from mixts.learning.models.dirichlet import HALVINGS, NOTHING, STEPS, rising, trigamma
 from mixts.learning.models.levels import Levels
-from mixts.typing import Array, Float
+from mixts.learning.models.moments import LEAST_TOTAL, MOST_TOTAL, Group
+from mixts.typing import Array, Float, Int
 
 LEAST, MOST = 1e-6, 1e8
 """Of learned shapes and rates, the latter relative to the mean reward."""
 
 
-class PoissonModel(Model):
+class PoissonModel(MomentModel):
     """Tasks with counts as rewards and Gamma priors of the arms' means."""
 
+    statistics_type: ClassVar[type[Statistics]] = PoissonStatistics
     statistics: PoissonStatistics
     centre: PoissonArms
 
@@ -84,6 +88,21 @@ class PoissonModel(Model):
         """The logarithms of posterior means."""
         mean = (self._total + family.shape[0]) / (self._count + family.rate[0])
         return np.log(mean)
+
+    def match(
+        self, groups: Int[Array, " n"], n_groups: int, pooled: Family | None = None
+    ) -> PoissonArms:
+        prior = self.centre if pooled is None else pooled
+        assert isinstance(prior, PoissonArms)
+        averages = self._total / np.maximum(self._count, 1)
+        found = [Group.of(averages, self._count, groups == g) for g in range(n_groups)]
+        seen = np.stack([group.seen for group in found])
+        mean = np.stack([group.shrunken(prior.shape[0] / prior.rate[0]) for group in found])
+        variance = np.stack([group.variance(each) for group, each in zip(found, mean, strict=True)])
+        shape = np.clip(mean**2 / np.maximum(variance, 1e-300), LEAST_TOTAL, MOST_TOTAL)
+        return PoissonArms(
+            np.where(seen > 0, shape, prior.shape), np.where(seen > 0, shape / mean, prior.rate)
+        )
 
     def n_parameters(self, n_components: int) -> int:
         return n_components * (2 * self._count.shape[1] + 1) - 1
