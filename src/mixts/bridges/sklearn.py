@@ -78,7 +78,7 @@ class MixturePriorEstimator(DensityMixin, BaseEstimator):  # type: ignore[misc]
         method: Method = "evidence",
         *,
         noise_std: float | None = None,
-        covariance_type: CovarianceType = "full",
+        covariance_type: CovarianceType | None = None,
         horizon: int | None = None,
         initial: ArrayLike | None = None,
         support: ArrayLike | None = None,

@@ -228,6 +228,8 @@ def ridge_estimates(statistics: LinearStatistics, ridge: float = RIDGE) -> Float
     gram, moment = np.array(statistics.gram), np.asarray(statistics.moment)
     d = gram.shape[1]
     added = ridge * np.trace(gram, axis1=1, axis2=2) / d
+    # A task whose features are all zero says nothing: its coefficients are zero.
+    added = np.where(added > 0, added, 1.0)
     gram[:, np.arange(d), np.arange(d)] += added[:, None]
     return np.asarray(np.linalg.solve(gram, moment[:, :, None])[:, :, 0])
 

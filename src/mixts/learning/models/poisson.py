@@ -99,7 +99,8 @@ class PoissonModel(MomentModel):
         seen = np.stack([group.seen for group in found])
         mean = np.stack([group.shrunken(prior.shape[0] / prior.rate[0]) for group in found])
         variance = np.stack([group.variance(each) for group, each in zip(found, mean, strict=True)])
-        shape = np.clip(mean**2 / np.maximum(variance, 1e-300), LEAST_TOTAL, MOST_TOTAL)
+        shape = mean**2 / np.maximum(variance, mean**2 / MOST_TOTAL)
+        shape = np.maximum(shape, LEAST_TOTAL)
         return PoissonArms(
             np.where(seen > 0, shape, prior.shape), np.where(seen > 0, shape / mean, prior.rate)
         )
