@@ -51,6 +51,9 @@ TABULAR = "families/kernels/tabular.py"
 TABULAR_IDENTITIES = "tests/statistical/test_tabular_identities.py"
 TABULAR_ORACLES = "tests/oracles/test_tabular.py"
 IMPOSSIBLE = "tests/unit/test_impossible_episodes.py"
+LEARNED = "tests/oracles/test_learned_evidence.py"
+LEARNING = "tests/unit/test_learning.py"
+LEARNING_BAD_INPUT = "tests/unit/test_learning_bad_input.py"
 
 BROKEN = (
     # The predictive density must be taken before the component is updated.
@@ -216,6 +219,48 @@ BROKEN = (
         "plan: the last of equal actions is taken", "planning/kernels.py",
         "                    if value > top:", "                    if value >= top:",
         tests=("tests/oracles/test_planning.py",),
+    ),
+    # What is learned: the objective and its two halves, the order of tasks, the rule for how many.
+    Mutation(
+        "learning: pseudo-tasks without a spread of their own", "learning/models/linear.py",
+        "(self.centre.full_covariances() + _outer(gap, gap))", "_outer(gap, gap)",
+        tests=(f"{LEARNED}::test_nothing_is_left_to_gain[full-2-False]",),
+    ),
+    Mutation(
+        "learning: posterior variance forgotten", "learning/kernels/gaussian.py",
+        "second[s, k] += r * (step * step + rest)", "second[s, k] += r * step * step",
+        tests=(f"{LEARNED}::test_nothing_is_left_to_gain[gaussian-2-True]",),
+    ),
+    Mutation(
+        "learning: weights without pseudo-tasks", "learning/em.py",
+        "tasks = self.share.sum(axis=0) + model.pseudo", "tasks = self.share.sum(axis=0) + 1e-9",
+        tests=(f"{LEARNED}::test_nothing_is_left_to_gain[gaussian-2-True]",),
+    ),
+    Mutation(
+        "learning: half the pull of pseudo-tasks on counts", "learning/models/dirichlet.py",
+        "slope += self.pseudo * (expected_logs(self.centre)",
+        "slope += self.pseudo / 2 * (expected_logs(self.centre)",
+        tests=(f"{LEARNED}::test_nothing_is_left_to_gain[bernoulli-2-False]",),
+    ),
+    Mutation(
+        "learning: tasks summed as they come", "learning/learn.py",
+        "return statistics[canonical(statistics)]", "return statistics",
+        tests=(f"{LEARNING}::test_the_order_of_tasks_makes_no_difference[full]",),
+    ),
+    Mutation(
+        "learning: folds taken for independent", "learning/learned.py",
+        "plain * np.sqrt(1 + n_folds / (n_folds - 1))", "plain",
+        tests=(f"{LEARNING}::test_one_standard_error_by_hand",),
+    ),
+    Mutation(
+        "learning: support checked when tasks are sorted", "learning/learn.py",
+        "        checked_support(support, statistics)  # here", "        pass  # here",
+        tests=(f"{LEARNING_BAD_INPUT}::test_a_support_that_tasks_contradict_is_refused",),
+    ),
+    Mutation(
+        "learning: a safety component of another weight", "learning/robust.py",
+        "np.append(prior.weights * (1 - share), share)", "np.append(prior.weights, share)",
+        tests=("tests/unit/test_robust_prior.py",),
     ),
 )  # fmt: skip
 

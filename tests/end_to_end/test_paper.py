@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from mixts.cli.main import parser
-from mixts.experiments import Reproduction, all_experiments, reproduce
+from mixts.experiments import Reproduction, reproduce
+from mixts.experiments.registry import chosen
 
 SECTION_6 = [
     ("paper/width", "shape of the regret as a function of the prior width"),
@@ -37,7 +38,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Reproduction:
 
 
 def test_every_experiment_has_a_section_with_a_figure(played: Reproduction) -> None:
-    assert [section.id for section in played.sections] == list(all_experiments())
+    assert [section.id for section in played.sections] == list(chosen(()))
     for section in played.sections:
         assert section.figures
         assert section.tables

@@ -14,6 +14,7 @@ from mixts.learning.em import Fit, Patience
 from mixts.learning.learned import Selection, gap_error
 from mixts.learning.models import Model
 from mixts.learning.search import Job, Search, best, pooled_fit
+from mixts.learning.starts import digests
 from mixts.mixture import MixturePrior
 from mixts.typing import Array, Float, Int
 
@@ -63,7 +64,9 @@ def compare(given: Comparison, search: Search) -> tuple[Selection, Fit, tuple[Fi
     pooled = pooled_fit(whole, given.patience)
     training = [_Fold.of(given, parts == k) for k in range(int(parts.max()) + 1)]
     held_out, bic, fits = [], [], []
-    limit = max(1, min(given.max_components, n // LEAST_TASKS))
+    # Equal tasks cannot be of two kinds; their differences have no error to compare a gain with.
+    n_distinct = len(set(digests(given.statistics)))
+    limit = max(1, min(given.max_components, n // LEAST_TASKS, n_distinct))
     for candidate in range(1, limit + 1):
         scores = np.empty(n)
         found = _fit_all(given, candidate, whole, pooled, training, search)

@@ -26,20 +26,25 @@ _LINKED = 2000
 """Tasks that are linked pair by pair; of more, so many at random stand for all."""
 
 
+def digests(statistics: Statistics) -> list[bytes]:
+    """What each task is, in sixteen bytes."""
+    arrays = [
+        np.ascontiguousarray(statistics.array(name).reshape(len(statistics), -1))
+        for name in statistics.fields
+    ]
+    return [
+        hashlib.blake2b(b"".join(a[i].tobytes() for a in arrays), digest_size=16).digest()
+        for i in range(len(statistics))
+    ]
+
+
 def canonical(statistics: Statistics) -> Int[Array, " n"]:
     """An order of the tasks that depends on what they are, not on where they stand.
 
     Summed in this order, the same tasks give the same prior to the bit, however they are given.
     """
-    arrays = [
-        np.ascontiguousarray(statistics.array(name).reshape(len(statistics), -1))
-        for name in statistics.fields
-    ]
-    digests = [
-        hashlib.blake2b(b"".join(a[i].tobytes() for a in arrays), digest_size=16).digest()
-        for i in range(len(statistics))
-    ]
-    return np.array(sorted(range(len(digests)), key=digests.__getitem__), np.int64)
+    found = digests(statistics)
+    return np.array(sorted(range(len(found)), key=found.__getitem__), np.int64)
 
 
 def start(

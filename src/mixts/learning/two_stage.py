@@ -90,9 +90,7 @@ def mixture_of_estimates(
         raise ParameterError(f"{n} components need at least {max(n, 2)} tasks, got {len(given)}")
     fitted = _gaussian_mixture(n, covariance_type, seed)
     # scikit-learn adds an absolute number: in units of the estimates' scale it is relative.
-    scale = float(np.sqrt(given.var(axis=0).mean()))
-    if scale == 0:
-        raise ParameterError("all estimates are equal: there is nothing to fit a mixture to")
+    scale = _scale(given)
     with one_blas_thread():
         fitted.fit(given / scale)
     covariance = fitted.covariances_ * scale**2
@@ -102,6 +100,14 @@ def mixture_of_estimates(
     if weights == "uniform":
         return MixturePrior(family)
     return MixturePrior(family, fitted.weights_ / fitted.weights_.sum())
+
+
+def _scale(estimates: Float[Array, "n d"]) -> float:
+    """How much estimates differ; not at all, but for rounding, is refused."""
+    scale = float(np.sqrt(estimates.var(axis=0).mean()))
+    if scale <= 1e-9 * float(np.abs(estimates).max()):
+        raise ParameterError("all estimates are equal: there is nothing to fit a mixture to")
+    return scale
 
 
 def _gaussian_mixture(n_components: int, covariance_type: str, seed: int) -> Any:
@@ -121,6 +127,7 @@ def gaussian_of_estimates(estimates: Float[Array, "n d"], noise_std: float) -> M
     given = checks.real_array(estimates, "estimates", 2)
     if len(given) < 2:
         raise ParameterError(f"a covariance needs at least two tasks, got {len(given)}")
+    _scale(given)
     covariance = np.cov(given, rowvar=False).reshape(1, given.shape[1], given.shape[1])
     return MixturePrior(LinearGaussian(given.mean(axis=0)[None], covariance, noise_std))
 

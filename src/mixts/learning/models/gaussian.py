@@ -137,6 +137,8 @@ def typical_noise(statistics: GaussianStatistics) -> float:
     n = max(int(count.sum()), 1)
     mean = (count * statistics.array("average")).sum() / n
     whole = (squares.sum() + (count * (statistics.array("average") - mean) ** 2).sum()) / n
-    noise = np.sqrt(squares.sum() / spare) if spare else np.sqrt(whole / 2)
+    # A single reward, or equal ones, have no variance: their size must do.
+    size = np.sqrt(whole or mean**2)
+    noise = np.sqrt(squares.sum() / spare) if spare else np.sqrt(0.5) * size
     # Rewards without any noise would leave nothing to divide by.
-    return float(max(noise, 1e-3 * np.sqrt(whole), 1e-9 * abs(mean))) or 1.0
+    return float(max(noise, 1e-3 * size)) or 1.0
