@@ -262,3 +262,52 @@ def test_support_is_kept_in_the_flat_prior() -> None:
         case("support").statistics, horizon=HORIZON, support=SUPPORT
     )
     np.testing.assert_array_equal(flat.transition[0], SUPPORT)
+
+
+def offset_histories(offset: float) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Sixty linear tasks of one kind, whose rewards lie about ``offset``."""
+    rng = np.random.default_rng(4)
+    histories = []
+    for n in rng.integers(3, 20, size=60):
+        theta = np.array([offset, 0.5, -0.5]) + 0.3 * rng.normal(size=3)
+        features = np.column_stack([np.ones(n), rng.normal(size=(n, 2))])
+        histories.append((features, features @ theta + 0.5 * rng.normal(size=n)))
+    return histories
+
+
+def test_where_rewards_lie_changes_nothing_but_the_mean() -> None:
+    """A centre at zero would widen what all tasks have in common, and split one kind in two."""
+    here, there = (
+        learn(offset_histories(offset), "auto", seed=0, n_restarts=1, max_components=2, engine=1)
+        for offset in (0.0, 50.0)
+    )
+    assert here.selection is not None
+    assert there.selection is not None
+    assert (here.selection.chosen, there.selection.chosen) == (1, 1)
+    ours, theirs = here.unimodal.family, there.unimodal.family
+    assert np.allclose(theirs.mean - ours.mean, [[50.0, 0.0, 0.0]], atol=1e-3)
+    assert np.allclose(theirs.covariance, ours.covariance, atol=1e-3)
+    assert abs(theirs.noise_std - ours.noise_std) < 1e-3
+
+
+@pytest.mark.parametrize("n", [2, 5])
+def test_two_stages_know_how_much_tasks_differ(n: int) -> None:
+    """Of Beta(2, 2) tasks with n observations each, also where n is small."""
+    rng = np.random.default_rng(0)
+    successes = rng.binomial(n, rng.beta(2, 2, size=(5000, 1)))
+    tasks = mixts.BernoulliStatistics(successes=successes, failures=n - successes)
+    family = mixts.learn_prior(tasks, 1, "two-stage", seed=0).family
+    assert isinstance(family, mixts.BernoulliArms)
+    # The standard error of the total is about 0.3 at n = 2: 1 / sqrt(5000) in the variance.
+    assert abs((family.alpha + family.beta)[0, 0] - 4) < 1
+
+
+def test_one_task_makes_two_stages_no_surer() -> None:
+    successes = np.zeros((40, 2), int)
+    failures = np.zeros((40, 2), int)
+    successes[:, 0], failures[:, 0] = 3, 2
+    successes[0, 1] = 1  # the only observation of the second arm
+    tasks = mixts.BernoulliStatistics(successes=successes, failures=failures)
+    family = mixts.learn_prior(tasks, 1, "two-stage", seed=0).family
+    assert isinstance(family, mixts.BernoulliArms)
+    assert (family.alpha + family.beta)[0, 1] < 4

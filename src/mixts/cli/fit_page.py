@@ -124,18 +124,19 @@ def _legend(fitted: Fitted, reward: str) -> str:
 
 def _selection_section(fitted: Fitted) -> Section | None:
     selection = fitted.learned.selection
-    if selection is None:
+    if selection is None or len(selection.candidates) < 2:
         return None
     largest = selection.candidates[-1]
     best = selection.candidates[selection.best]
     text = (
-        f"Mixtures of 1 to {largest} kinds were learned from four fifths of {fitted.n_compared:,} "
-        "tasks and asked how probable the others are, five times, so that each was asked for once. "
+        f"{fitted.n_compared:,} tasks were divided into {selection.n_folds} parts. Mixtures of 1 "
+        f"to {largest} kinds were learned without one of them, and asked how probable its tasks "
+        "are, part by part. "
     )
     text += (
         f"{best} {'kind says' if best == 1 else 'kinds say'} most"
         if best == selection.chosen
-        else f"{best} kinds say most, but {selection.chosen} no less than one standard error below"
+        else f"{best} kinds say most, but {selection.chosen} no more than one standard error less"
     )
     rows = tuple(
         (

@@ -114,7 +114,8 @@ def learn_prior(
     "evidence" maximises ``sum over tasks of ln sum_s w_s p(task | s)``, the exact marginal
     likelihood, and a weak hyperprior, so that every task counts by how much was observed of it.
     "two-stage" is the paper's: a point estimate of each task, then a mixture of the estimates
-    [paper: Sec. 6.2].
+    [paper: Sec. 6.2]; with "auto" it has as many components as the evidence finds. Restarts,
+    iterations and tolerance are of "evidence" only.
 
     ``noise_std`` is that of Gaussian rewards, learned where it is not given; ``covariance_type``
     of linear tasks is "full" (unless given), "tied" or "diag". MDPs need their ``horizon``, and
@@ -146,8 +147,9 @@ def flat_family(
 ) -> Family:
     """One component that knows the scale of these tasks' rewards and nothing else: plain TS.
 
-    Beta(1, 1), Gamma(1, 1 / mean), a normal distribution as wide as the rewards, Dirichlet counts
-    of 1; of linear coefficients one about zero with which every feature explains its part.
+    Beta(1, 1), Gamma(1, 1 / mean), a normal distribution as wide as the arms' averages, Dirichlet
+    counts of 1; of linear coefficients one about those that serve all tasks best, so wide that
+    every feature explains its part of what these leave.
     """
     model = model_of(
         _observed(tasks, support),

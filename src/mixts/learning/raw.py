@@ -47,8 +47,8 @@ def _rewards(tasks: Sequence[Any]) -> Statistics:
     for number, history in enumerate(tasks):
         if not isinstance(history, Sequence) or len(history) != 2:
             raise StatisticsError(f"{_EXPECTED}; task {number} is {history!r}")
-        actions.append(np.asarray(history[0]))
-        rewards.append(np.asarray(history[1], dtype=float))
+        actions.append(np.atleast_1d(np.asarray(history[0])))
+        rewards.append(np.atleast_1d(np.asarray(history[1], dtype=float)))
         if len(actions[-1]) != len(rewards[-1]):
             raise StatisticsError(
                 f"task {number} has {len(actions[-1])} actions and {len(rewards[-1])} rewards"

@@ -20,8 +20,8 @@ def coded_names(column: Any, what: str) -> tuple[Int[Array, " m"], list[str]]:
     """Each entry as an index into names, -1 where there is none, and the names.
 
     Names are text: a number 1, a number 1.0 and the text "1" are the same name, whichever file they
-    come from, but "01" is another. Dates are written as in ISO 8601. Nothing, an empty text and
-    NaN are no name.
+    come from, but the texts "01" and "1.0" are others. Dates are written as in ISO 8601. Nothing,
+    an empty text and NaN are no name.
     """
     arrow = pyarrow()
     types = arrow.types

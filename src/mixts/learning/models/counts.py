@@ -110,8 +110,13 @@ def _matched_rows(
     group = Group.of(seen / np.maximum(totals, 1), np.broadcast_to(totals, seen.shape), inside)
     mean = group.shrunken(prior / prior.sum(axis=1, keepdims=True))
     spread = mean * (1 - mean)
-    ratio = spread.sum(axis=1) / np.maximum(group.variance(spread).sum(axis=1), 1e-300)
-    total = np.clip(ratio - 1, LEAST_TOTAL, MOST_TOTAL)
+    variance = group.variance(spread, shrinks=True).sum(axis=1)
+    usual = prior.sum(axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        total = np.where(np.isnan(variance), usual, spread.sum(axis=1) / variance - 1)
+    # However much tasks agree, they are known no better than by what was seen of them.
+    most = np.minimum(group.seen.max(axis=1) + usual, MOST_TOTAL)
+    total = np.clip(np.nan_to_num(total, nan=MOST_TOTAL), LEAST_TOTAL, most)
     return np.where(group.seen > 0, mean * total[:, None], prior)
 
 

@@ -37,7 +37,7 @@ class GaussianModel(MomentModel):
         super().__init__(statistics)
 
     def _broad(self) -> GaussianArms:
-        """About the mean of all rewards, as wide as they are."""
+        """About the mean of all rewards, as wide as the arms' averages are in their tasks."""
         n = max(int(self._count.sum()), 1)
         mean = float((self._count * self._average).sum() / n)
         between = float((self._count * (self._average - mean) ** 2).sum() / n)
@@ -115,6 +115,7 @@ class GaussianModel(MomentModel):
         mean = np.stack([group.mean for group in found])
         variance = np.stack([group.variance(np.asarray(noise)) for group in found])
         # An arm of which tasks do not differ is known no better than its average.
+        variance = np.where(np.isnan(variance), prior.variance, variance)
         variance = np.maximum(variance, noise / np.maximum(seen, 1))
         return GaussianArms(
             np.where(seen > 0, mean, prior.mean),

@@ -67,9 +67,10 @@ class LinearModel(Model):
         return self.n_features + 1.0 if self.covariance_type == "full" else 2.0
 
     def _broad(self) -> LinearGaussian:
+        """About the coefficients that serve all tasks best: where rewards lie must not matter."""
         scale = coefficient_variance(self.statistics, self._noise)
-        zero = np.zeros((1, self.n_features))
-        return self._family(zero, np.diag(scale)[None], self._noise)
+        mean = common_coefficients(self.statistics)
+        return self._family(mean[None], np.diag(scale)[None], self._noise)
 
     def _family(
         self, mean: Array, covariance: Float[Array, "L d d"], noise: float
@@ -234,30 +235,49 @@ def ridge_estimates(statistics: LinearStatistics, ridge: float = RIDGE) -> Float
     return np.asarray(np.linalg.solve(gram, moment[:, :, None])[:, :, 0])
 
 
+def common_coefficients(statistics: LinearStatistics) -> Float[Array, " d"]:
+    """Least squares of all tasks together, with a ridge against features that depend."""
+    gram, moment = statistics.gram.sum(axis=0), statistics.moment.sum(axis=0)
+    added = 1e-9 * np.trace(gram) / len(gram)
+    return np.linalg.solve(gram + (added or 1.0) * np.eye(len(gram)), moment)
+
+
+def unexplained(statistics: LinearStatistics) -> float:
+    """The mean square of what the common coefficients leave of the rewards.
+
+    Where they leave nothing, as of a single reward, the mean square of the rewards themselves.
+    """
+    factor = statistics.array("factor")
+    n = max(int(statistics.array("count").sum()), 1)
+    gap = factor[:, :-1, -1] - factor[:, :-1, :-1] @ common_coefficients(statistics)
+    rest = float((gap**2).sum() + (factor[:, -1, -1] ** 2).sum()) / n
+    squares = float((factor[:, :, -1] ** 2).sum()) / n
+    # What only the ridge and rounding leave is nothing.
+    return rest if rest > 1e-12 * squares else squares
+
+
 def typical_noise(statistics: LinearStatistics) -> float:
     """The standard deviation of what least squares, task by task, cannot explain.
 
-    Where no task has more observations than its features explain, half of the rewards' variance
-    is taken for noise.
+    Where no task has more observations than its features explain, half of what the tasks' common
+    coefficients leave is taken for noise.
     """
     factor, count = statistics.array("factor"), statistics.array("count")
     diagonal = np.abs(np.diagonal(factor[:, :-1, :-1], axis1=1, axis2=2))
     rank = (diagonal > 1e-9 * diagonal.max(axis=1, initial=0.0, keepdims=True)).sum(axis=1)
     spare = np.maximum(count - rank, 0)
-    squares = (factor[:, :, -1] ** 2).sum()
     rest = (factor[spare > 0, -1, -1] ** 2).sum()
-    average = np.sqrt(squares / max(count.sum(), 1))
-    noise = np.sqrt(rest / spare.sum()) if spare.sum() else np.sqrt(0.5) * average
+    size = np.sqrt(unexplained(statistics))
+    noise = np.sqrt(rest / spare.sum()) if spare.sum() else np.sqrt(0.5) * size
     # Rewards without any noise would leave nothing to divide by.
-    return float(max(noise, 1e-3 * average)) or 1.0
+    return float(max(noise, 1e-3 * size)) or 1.0
 
 
 def coefficient_variance(statistics: LinearStatistics, noise_std: float) -> Float[Array, " d"]:
     """Variances of coefficients with which every feature explains its part of the rewards."""
     factor, count = statistics.array("factor"), statistics.array("count")
     n = max(int(count.sum()), 1)
-    squares = (factor[:, :, -1] ** 2).sum() / n
     sizes = (factor[:, :-1, :-1] ** 2).sum(axis=(0, 1)) / n
     # A feature that is always zero has no scale of its own.
     sizes = np.where(sizes > 0, sizes, sizes.max(initial=0.0) or 1.0)
-    return np.asarray(max(squares, noise_std**2) / (len(sizes) * sizes))
+    return np.asarray(max(unexplained(statistics), noise_std**2) / (len(sizes) * sizes))

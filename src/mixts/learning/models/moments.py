@@ -39,12 +39,17 @@ class Group(NamedTuple):
         """The mean with one observation more, from elsewhere: nothing is impossible by chance."""
         return np.asarray((self.seen * self.mean + mean) / (self.seen + 1))
 
-    def variance(self, within: Array) -> Array:
+    def variance(self, within: Array, *, shrinks: bool = False) -> Array:
         """Between tasks, at least zero, where single observations vary by ``within``.
 
         With n_i observations of average y_i, mean m and N in all, the scatter
         ``sum n_i (y_i - m)^2`` has the expectation
-        ``(tasks - 1) within + variance (N - sum n_i^2 / N)``.
+        ``(tasks - 1) within + variance (N - sum n_i^2 / N)``. Where observations are 0 or 1 the
+        variance of one in its task is ``within`` less that between tasks: it ``shrinks``. NaN where
+        nothing can be said, as of a single task.
         """
-        excess = self.scatter - np.maximum(self.tasks - 1, 0) * within
-        return np.asarray(np.maximum(excess, 0.0) / np.where(self.scale > 0, self.scale, 1.0))
+        spare = np.maximum(self.tasks - 1, 0)
+        scale = self.scale - spare if shrinks else self.scale
+        excess = np.maximum(self.scatter - spare * within, 0.0)
+        some = (scale > 1e-9 * self.seen) & (self.tasks > 1)
+        return np.asarray(np.where(some, excess / np.where(some, scale, 1.0), np.nan))

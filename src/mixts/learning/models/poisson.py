@@ -99,8 +99,12 @@ class PoissonModel(MomentModel):
         seen = np.stack([group.seen for group in found])
         mean = np.stack([group.shrunken(prior.shape[0] / prior.rate[0]) for group in found])
         variance = np.stack([group.variance(each) for group, each in zip(found, mean, strict=True)])
-        shape = mean**2 / np.maximum(variance, mean**2 / MOST_TOTAL)
-        shape = np.maximum(shape, LEAST_TOTAL)
+        variance = np.where(np.isnan(variance), mean * (mean / prior.shape), variance)
+        # However much tasks agree, they are known no better than by what was seen of them.
+        most = np.clip(seen * mean + prior.shape, LEAST_TOTAL, MOST_TOTAL)
+        shape = np.clip(
+            mean * (mean / np.maximum(variance, mean * (mean / most))), LEAST_TOTAL, most
+        )
         return PoissonArms(
             np.where(seen > 0, shape, prior.shape), np.where(seen > 0, shape / mean, prior.rate)
         )
