@@ -20,6 +20,8 @@ from mixts.cli.main import parser
 from mixts.learning import Learned, Selection, learn
 from mixts.logs import read_logs
 
+pytestmark = pytest.mark.xdist_group("fit")  # one worker plays what all of them read
+
 COLUMNS = ["--task", "user", "--arm", "item", "--reward", "clicked"]
 
 
@@ -223,7 +225,7 @@ def test_the_command_can_be_repeated() -> None:
 
 
 def test_tasks_are_held_out_once() -> None:
-    settings = Settings("auto", "evidence", None, "full", 0.0, 0.3, 1, 100)
+    settings = Settings("auto", "evidence", None, None, 0.0, 0.3, 1, 100)
     training, held_out = _split(50, settings)
     assert len(held_out) == 15
     assert sorted([*training, *held_out]) == list(range(50))

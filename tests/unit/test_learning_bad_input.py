@@ -28,6 +28,16 @@ from tests.oracles.learning_references import (
     true_prior,
 )
 
+QUICK = ("bernoulli", "gaussian", "poisson", "full", "support")
+"""What the other kinds have besides is tested where it is made; here they are slow tests."""
+
+
+def _quick(kinds: tuple[str, ...]) -> list[Any]:
+    return [one if one in QUICK else pytest.param(one, marks=pytest.mark.slow) for one in kinds]
+
+
+CASES, LINEAR = _quick(KINDS), _quick(COVARIANCE_TYPES)
+
 METHODS = ("evidence", "two-stage")
 ARMS = ("bernoulli", "gaussian", "poisson")
 
@@ -63,7 +73,7 @@ def never_falls(history: Any) -> None:
 # -- little to learn from --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", CASES)
 @pytest.mark.parametrize("length", [1, 5])
 def test_a_single_task(kind: str, length: int) -> None:
     case = case_of(kind, n_tasks=1, lengths=length)
@@ -73,7 +83,7 @@ def test_a_single_task(kind: str, length: int) -> None:
         learn(case.statistics, 2, seed=0, **case.options)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", CASES)
 def test_a_single_task_in_two_stages(kind: str) -> None:
     case = case_of(kind, n_tasks=1, lengths=5)
     if kind in COVARIANCE_TYPES:
@@ -83,7 +93,7 @@ def test_a_single_task_in_two_stages(kind: str) -> None:
         usable(case, 1, "two-stage")
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", CASES)
 def test_identical_tasks_are_of_one_kind(kind: str) -> None:
     case = of(kind, 12 * case_of(kind, n_tasks=1, lengths=8).tasks)
     assert usable(case, "auto").prior.n_components == 1
@@ -94,20 +104,20 @@ def test_identical_tasks_are_of_one_kind(kind: str) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", CASES)
 def test_tasks_of_very_different_length(kind: str, method: str) -> None:
     case = case_of(kind, n_tasks=10, lengths=[1, 1, 1, 2, 3, 300, 1, 1, 5, 40])
     assert usable(case, 2, method).prior.n_components == 2
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", CASES)
 def test_tasks_of_one_observation(kind: str) -> None:
     case = case_of(kind, n_tasks=20, lengths=1)
     for n in (1, 3):
         usable(case, n)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", CASES)
 def test_tasks_without_observations_say_nothing(kind: str) -> None:
     """To the bit, for they are left out; a prior of nothing at all is refused."""
     prior = true_prior(kind)
@@ -153,7 +163,7 @@ def test_rewards_that_are_always_the_same(kind: str, reward: float) -> None:
     usable(of(kind, tasks), 2)
 
 
-@pytest.mark.parametrize("kind", ["gaussian", *COVARIANCE_TYPES])
+@pytest.mark.parametrize("kind", ["gaussian", *LINEAR])
 @pytest.mark.parametrize("reward", [0.0, 3.0])
 def test_gaussian_rewards_that_never_vary(kind: str, reward: float) -> None:
     tasks = [(actions, np.full(len(actions), reward)) for actions, _ in case_of(kind).tasks]
@@ -161,7 +171,7 @@ def test_gaussian_rewards_that_never_vary(kind: str, reward: float) -> None:
         assert usable(of(kind, tasks), n).prior.family.noise_std > 0  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("kind", ["gaussian", *COVARIANCE_TYPES])
+@pytest.mark.parametrize("kind", ["gaussian", *LINEAR])
 def test_rewards_without_noise(kind: str) -> None:
     rng = np.random.default_rng(5)
     tasks = []
@@ -175,7 +185,7 @@ def test_rewards_without_noise(kind: str) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("scale", [1e-6, 1e6])
-@pytest.mark.parametrize("kind", ["gaussian", *COVARIANCE_TYPES])
+@pytest.mark.parametrize("kind", ["gaussian", *LINEAR])
 def test_large_and_small_rewards(kind: str, scale: float, method: str) -> None:
     """The same prior in other units, for nothing in learning has a unit of its own."""
     plain = case_of(kind)
@@ -204,7 +214,7 @@ FEATURES: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("kind", COVARIANCE_TYPES)
+@pytest.mark.parametrize("kind", LINEAR)
 @pytest.mark.parametrize("name", FEATURES)
 def test_features_that_say_little(kind: str, name: str) -> None:
     tasks = [(FEATURES[name](x), y) for x, y in case_of(kind).tasks]
@@ -213,7 +223,7 @@ def test_features_that_say_little(kind: str, name: str) -> None:
         usable(of(kind, tasks), 2, "two-stage")
 
 
-@pytest.mark.parametrize("kind", COVARIANCE_TYPES)
+@pytest.mark.parametrize("kind", LINEAR)
 def test_a_task_whose_features_are_all_zero(kind: str) -> None:
     (features, rewards), *others = case_of(kind).tasks
     case = of(kind, [(np.zeros_like(features), rewards), *others])

@@ -55,7 +55,7 @@ def register(commands: Any) -> None:
     add("--select-from", type=int, default=SELECT_FROM, metavar="N", help=most)
     add("--method", choices=("evidence", "two-stage"), default="evidence")
     add("--noise-std", type=float, metavar="SIGMA", help="of rewards (default: learned)")
-    add("--covariance", choices=("full", "tied", "diag"), default="full", help="with features")
+    add("--covariance", choices=("full", "tied", "diag"), help="with features (default full)")
     broad = "add a broad component for other tasks (0.01 unless said otherwise)"
     add("--robust", type=float, nargs="?", const=0.01, default=0.0, metavar="WEIGHT", help=broad)
     add("--held-out", type=float, default=0.2, metavar="FRACTION", help="of tasks (default 0.2)")
@@ -152,7 +152,7 @@ def command_of(options: argparse.Namespace) -> str:
     )  # fmt: skip
     usual = {
         "family": "auto", "components": "auto", "select_from": SELECT_FROM, "method": "evidence",
-        "covariance": "full", "robust": 0.0, "held_out": 0.2,
+        "robust": 0.0, "held_out": 0.2,
     }  # fmt: skip
     for name in names:
         value = getattr(options, name)

@@ -35,7 +35,7 @@ class Settings:
     components: int | str
     method: Method
     noise_std: float | None
-    covariance: CovarianceType
+    covariance: CovarianceType | None
     robust: float
     held_out: float
     seed: int
@@ -115,7 +115,7 @@ def fit(logs: TaskLogs, settings: Settings, engine: Engine | None) -> Fitted:
     tasks = logs.statistics[training]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ConvergenceWarning)
-        learned, n_compared = _learned(tasks, settings, engine, logs.family == "linear")
+        learned, n_compared = _learned(tasks, settings, engine)
     for warning in caught:
         if not issubclass(warning.category, ConvergenceWarning):
             warnings.warn_explicit(
@@ -141,15 +141,11 @@ def _split(n_tasks: int, settings: Settings) -> tuple[Array, Array]:
     return np.sort(order[n:]), np.sort(order[:n])
 
 
-def _learned(
-    tasks: Statistics, settings: Settings, engine: Engine | None, linear: bool
-) -> tuple[Learned, int]:
+def _learned(tasks: Statistics, settings: Settings, engine: Engine | None) -> tuple[Learned, int]:
     options: dict[str, Any] = {
         "method": settings.method, "seed": settings.seed, "noise_std": settings.noise_std,
-        "engine": engine,
+        "covariance_type": settings.covariance, "engine": engine,
     }  # fmt: skip
-    if linear:
-        options["covariance_type"] = settings.covariance
     number: Any = settings.components
     if number != "auto":
         return learn(tasks, number, **options), 0
