@@ -30,7 +30,7 @@ check: $(INSTALLED) ## Lint, format, types, layers, and the documents' examples
 	$(PYTEST) -q -n $(WORKERS) tests/end_to_end/test_documents.py
 
 test: $(INSTALLED) ## Every test that is not slow (the documents' examples are in check)
-	$(PYTEST) -q -n $(WORKERS) --dist loadgroup -m "not slow" --ignore tests/end_to_end/test_documents.py
+	$(PYTEST) -q -n $(WORKERS) --dist loadfile -m "not slow" --ignore tests/end_to_end/test_documents.py
 
 slow: $(INSTALLED) ## The tests that take minutes, and whether tests notice broken code
 	$(PYTEST) -q -n $(WORKERS) -m slow

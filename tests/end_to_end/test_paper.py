@@ -14,8 +14,6 @@ from mixts.cli.main import parser
 from mixts.experiments import Reproduction, reproduce
 from mixts.experiments.registry import chosen
 
-pytestmark = pytest.mark.xdist_group("paper")  # one worker plays what all of them read
-
 SECTION_6 = [
     ("paper/width", "shape of the regret as a function of the prior width"),
     ("paper/components", "shape of the regret as a function of the number of latent states"),

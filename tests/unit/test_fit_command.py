@@ -20,8 +20,6 @@ from mixts.cli.main import parser
 from mixts.learning import Learned, Selection, learn
 from mixts.logs import read_logs
 
-pytestmark = pytest.mark.xdist_group("fit")  # one worker plays what all of them read
-
 COLUMNS = ["--task", "user", "--arm", "item", "--reward", "clicked"]
 
 

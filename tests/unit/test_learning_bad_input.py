@@ -90,7 +90,7 @@ def test_a_single_task_in_two_stages(kind: str) -> None:
         with pytest.raises(mixts.ParameterError, match="at least 2 tasks, got 1"):
             usable(case, 1, "two-stage")
     else:
-        usable(case, 1, "two-stage")
+        assert usable(case, 1, "two-stage").prior.n_components == 1
 
 
 @pytest.mark.parametrize("kind", CASES)
@@ -114,7 +114,7 @@ def test_tasks_of_very_different_length(kind: str, method: str) -> None:
 def test_tasks_of_one_observation(kind: str) -> None:
     case = case_of(kind, n_tasks=20, lengths=1)
     for n in (1, 3):
-        usable(case, n)
+        assert usable(case, n).prior.n_components == n
 
 
 @pytest.mark.parametrize("kind", CASES)
@@ -179,8 +179,9 @@ def test_rewards_without_noise(kind: str) -> None:
         design = np.eye(3)[actions] if actions.ndim == 1 else actions
         tasks.append((actions, design @ rng.normal(size=design.shape[1])))
     for method in METHODS:
-        usable(of(kind, tasks), 2, method)
-    usable(of(kind, tasks), 2, noise_std=1e-4)
+        # Below what the rewards themselves are, and above the zero that nothing divides by.
+        assert 0 < usable(of(kind, tasks), 2, method).prior.family.noise_std < 1
+    assert usable(of(kind, tasks), 2, noise_std=1e-4).prior.family.noise_std == 1e-4
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -202,7 +203,8 @@ def test_large_and_small_rewards(kind: str, scale: float, method: str) -> None:
 def test_many_poisson_rewards() -> None:
     tasks = [(arms, 1e5 * rewards) for arms, rewards in case_of("poisson").tasks]
     for method in METHODS:
-        usable(of("poisson", tasks), 2, method)
+        family = usable(of("poisson", tasks), 2, method).prior.family
+        assert (family.shape / family.rate > 1e3).all()  # the means are of the rewards' size
 
 
 FEATURES: dict[str, Callable[[Any], Any]] = {
@@ -218,9 +220,8 @@ FEATURES: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("name", FEATURES)
 def test_features_that_say_little(kind: str, name: str) -> None:
     tasks = [(FEATURES[name](x), y) for x, y in case_of(kind).tasks]
-    usable(of(kind, tasks), 2)
-    if name != "all zero":
-        usable(of(kind, tasks), 2, "two-stage")
+    for method in METHODS if name != "all zero" else METHODS[:1]:
+        assert usable(of(kind, tasks), 2, method).prior.n_components == 2
 
 
 @pytest.mark.parametrize("kind", LINEAR)
@@ -228,7 +229,7 @@ def test_a_task_whose_features_are_all_zero(kind: str) -> None:
     (features, rewards), *others = case_of(kind).tasks
     case = of(kind, [(np.zeros_like(features), rewards), *others])
     for method in METHODS:
-        usable(case, 2, method)
+        assert usable(case, 2, method).prior.n_components == 2
 
 
 @pytest.mark.parametrize("kind", MDPS)

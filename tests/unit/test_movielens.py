@@ -26,8 +26,6 @@ from mixts.experiments.coldstart.movielens.features import (
 from mixts.experiments.coldstart.movielens.paired import clustered
 from mixts.experiments.coldstart.movielens.ratings import Ratings
 
-pytestmark = pytest.mark.xdist_group("movielens")  # one worker plays what all of them read
-
 GENRES = ("Comedy", "Drama", "Horror", "War")
 N_USERS, N_FILMS = 50, 120
 

@@ -5,20 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
 from mixts.errors import ParameterError
+from mixts.estimates import Estimate, estimate
 from mixts.simulation import export
 from mixts.typing import Array, Float, Int
-
-
-class Estimate(NamedTuple):
-    """A mean over runs and its standard error; the error of a single run is unknown, NaN."""
-
-    mean: Any
-    error: Any
 
 
 @dataclass(frozen=True)
@@ -148,11 +142,3 @@ class Results:
     def to_parquet(self, path: str | os.PathLike[str]) -> None:
         """Write the table as Parquet, with the settings in the file's metadata (needs pyarrow)."""
         export.write_parquet(path, self.table(), self.settings)
-
-
-def estimate(values: Float[Array, "n_runs ..."]) -> Estimate:
-    """The mean over the first axis, runs, and its standard error."""
-    n = len(values)
-    mean = values.mean(axis=0)
-    error = values.std(axis=0, ddof=1) / np.sqrt(n) if n > 1 else np.full(mean.shape, np.nan)
-    return Estimate(mean, error) if mean.ndim else Estimate(float(mean), float(error))

@@ -10,7 +10,8 @@ import numpy as np
 
 from mixts import checks
 from mixts.errors import ParameterError
-from mixts.simulation.results import Estimate, Results, estimate
+from mixts.estimates import Estimate, estimate
+from mixts.simulation.results import Results
 from mixts.typing import Array, ArrayLike, Float
 
 

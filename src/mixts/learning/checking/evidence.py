@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy import special
 
 from mixts.errors import StatisticsError
+from mixts.estimates import Estimate, estimate
 from mixts.families import Statistics, TabularMDP
 from mixts.families.kernels.tabular import evidence as tabular_evidence
 from mixts.mixture import MixturePrior
@@ -41,21 +42,6 @@ def mixture_evidence(prior: MixturePrior, statistics: Statistics) -> Float[Array
     """ln sum_s w_s p(task | s)."""
     joint = prior.log_weights + component_evidence(prior, statistics)
     return np.asarray(special.logsumexp(joint, axis=1))
-
-
-class Estimate(NamedTuple):
-    """A mean over tasks and its standard error; the error of a single task is unknown, NaN."""
-
-    mean: float
-    error: float
-
-
-def estimate(values: Float[Array, " n"]) -> Estimate:
-    """The mean of independent numbers."""
-    if not len(values):
-        return Estimate(np.nan, np.nan)
-    error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
-    return Estimate(float(values.mean()), float(error))
 
 
 @dataclass(frozen=True)

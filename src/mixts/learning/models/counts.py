@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -29,17 +30,17 @@ class CountsModel(MomentModel):
 
     _rows: tuple[Rows, ...]
 
+    @abstractmethod
     def _counts(self, family: Any) -> tuple[Counts, ...]:
         """The prior counts of a family, kind of row by kind of row."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _family(self, counts: tuple[Counts, ...]) -> Family:
         """The family with these counts."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _seen(self) -> tuple[Int[Array, "n rows _"], ...]:
         """The counts of the tasks."""
-        raise NotImplementedError
 
     def log_evidence(self, family: Family) -> Float[Array, "n L"]:
         parts = zip(self._rows, self._counts(family), strict=True)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 import numpy as np
 
 from mixts.bounds import lemmas, theorem1_bound
+from mixts.estimates import Estimate, estimate
 from mixts.families import LinearGaussian
-from mixts.simulation.results import Estimate, estimate
 from mixts.typing import Array, Float
 
 if TYPE_CHECKING:

@@ -10,8 +10,9 @@ import numpy as np
 
 from mixts.bounds import feature_width
 from mixts.errors import ParameterError
+from mixts.estimates import Estimate, estimate
 from mixts.simulation.decomposition.inequalities import Inequality, PriorScales, inequalities
-from mixts.simulation.results import Estimate, Results, estimate
+from mixts.simulation.results import Results
 from mixts.typing import Array, Float, Int
 
 Quantity = Literal["first", "second", "sum", "regret", "gap", "width", "best_width"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy import special
 
 from mixts import random
 from mixts.environments import ClassificationBandit
@@ -14,6 +13,7 @@ from mixts.families import LinearGaussian, LinearStatistics
 from mixts.families.linear import CovarianceType
 from mixts.families.linear_statistics import triangle
 from mixts.learning import learn
+from mixts.learning.checking.evidence import mixture_evidence
 from mixts.learning.two_stage import one_blas_thread
 from mixts.mixture import MixturePrior
 from mixts.typing import Array, Float, Int
@@ -106,8 +106,7 @@ def priors_of(arrays: Arrays) -> dict[str, MixturePrior]:
 def scores(images: ImageFeatures, logs: str, priors: dict[str, MixturePrior], seed: int) -> Arrays:
     """The log evidence an observation of each held-out task, on test images."""
     tasks = past_tasks(images.test_features, images.test_labels, N_HELD_OUT, logs, seed, "held out")
-    result = {}
-    for name, prior in priors.items():
-        joint = prior.log_weights + prior.condition(tasks).log_evidence
-        result[name] = special.logsumexp(joint, axis=1) / tasks.n_observations
-    return result
+    return {
+        name: mixture_evidence(prior, tasks) / tasks.n_observations
+        for name, prior in priors.items()
+    }
