@@ -1,5 +1,6 @@
 """Decision making under a mixture prior: Thompson sampling that learns its kind of task."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from mixts.agents import Agent, CorralExp4, Exp4, MixTS, Oracle
@@ -14,6 +15,7 @@ from mixts.environments import (
 from mixts.errors import (
     ActionError,
     ClusterError,
+    ConflictError,
     ConvergenceWarning,
     CovarianceError,
     FeedbackError,
@@ -24,10 +26,15 @@ from mixts.errors import (
     ObservationError,
     OutcomeError,
     OutputError,
+    OverloadedError,
     ParameterError,
     StatisticsError,
+    StoreError,
+    StoreUnavailableError,
     TaskError,
     TrajectoryError,
+    UnknownDecisionError,
+    UnknownTaskError,
     WeightsError,
 )
 from mixts.families import (
@@ -58,6 +65,7 @@ from mixts.simulation.sweep import Sweep
 
 if TYPE_CHECKING:
     from mixts.bridges.sklearn import MixturePriorEstimator
+    from mixts.service import Decider, Decision, DecisionStore
 
 __version__ = "0.1.0"
 
@@ -72,9 +80,13 @@ __all__ = [
     "ClassificationBandit",
     "ClusterError",
     "ConfidenceSets",
+    "ConflictError",
     "ConvergenceWarning",
     "CorralExp4",
     "CovarianceError",
+    "Decider",
+    "Decision",
+    "DecisionStore",
     "Decomposition",
     "Exp4",
     "Family",
@@ -96,6 +108,7 @@ __all__ = [
     "Oracle",
     "OutcomeError",
     "OutputError",
+    "OverloadedError",
     "ParameterError",
     "Plan",
     "PoissonArms",
@@ -106,12 +119,16 @@ __all__ = [
     "RiverSwim",
     "Statistics",
     "StatisticsError",
+    "StoreError",
+    "StoreUnavailableError",
     "Sweep",
     "TabularMDP",
     "TabularStatistics",
     "TaskError",
     "Trajectory",
     "TrajectoryError",
+    "UnknownDecisionError",
+    "UnknownTaskError",
     "WeightsError",
     "check_prior",
     "decompose_regret",
@@ -125,10 +142,16 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """The scikit-learn estimator, and scikit-learn itself, are imported when they are asked for."""
-    if name == "MixturePriorEstimator":
-        from mixts.bridges.sklearn import MixturePriorEstimator
+_LAZY = {
+    "Decider": "mixts.service",
+    "Decision": "mixts.service",
+    "DecisionStore": "mixts.service",
+    "MixturePriorEstimator": "mixts.bridges.sklearn",
+}
+"""Names whose modules are imported when they are asked for."""
 
-        return MixturePriorEstimator
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module 'mixts' has no attribute {name!r}")

@@ -12,10 +12,16 @@
     |   +-- MaskError                    a mask of the wrong shape, or with nothing left to choose
     |   +-- FeedbackError                feedback for a decision that was not made
     |   +-- TrajectoryError              a malformed episode, or one that no component can explain
+    |   +-- ConflictError                a key or a decision that was answered otherwise before
     +-- TaskError (IndexError)           a task that does not exist
+    +-- UnknownTaskError (LookupError)   a task that the store has never seen
+    +-- UnknownDecisionError (LookupError)  a decision that was never made
     +-- StatisticsError (ValueError)     statistics that do not fit together, or not this prior
     +-- FormatError (ValueError)         a file that is not ours, damaged, or from a newer version
     +-- OutputError                      an output folder is not ours, damaged, or of other settings
+    +-- StoreError                       a store of decisions that is not ours, damaged, or newer
+    |   +-- StoreUnavailableError        it cannot be written to or reached now: try again later
+    |   +-- OverloadedError              more is waiting than was agreed: try again later
     +-- ClusterError                     a cluster cannot be used, or died with the work
     +-- MissingExtraError (ImportError)  an optional dependency is not installed
 
@@ -67,8 +73,20 @@ class TrajectoryError(ObservationError):
     """A malformed episode, or one that is impossible under every component."""
 
 
+class ConflictError(ObservationError):
+    """A key that was used for another request, or a decision that got another reward."""
+
+
 class TaskError(MixtsError, IndexError):
     """A task that does not exist."""
+
+
+class UnknownTaskError(MixtsError, LookupError):
+    """A task that the store of decisions has never seen."""
+
+
+class UnknownDecisionError(MixtsError, LookupError):
+    """A decision that was never made, or not in this store."""
 
 
 class StatisticsError(MixtsError, ValueError):
@@ -81,6 +99,18 @@ class FormatError(MixtsError, ValueError):
 
 class OutputError(MixtsError):
     """An output folder that is not ours, is damaged, or was made with other settings."""
+
+
+class StoreError(MixtsError):
+    """A store of decisions that is not ours, is damaged, or comes from a newer version."""
+
+
+class StoreUnavailableError(StoreError):
+    """A store that cannot be written to or reached now; nothing was changed."""
+
+
+class OverloadedError(StoreError):
+    """More operations wait than was agreed; nothing was taken on."""
 
 
 class ClusterError(MixtsError):

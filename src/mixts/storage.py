@@ -39,10 +39,17 @@ def write_bundle(
 ) -> None:
     """Write atomically: the file is either the old one or the whole new one."""
     target = Path(path)
-    top = {"format": f"mixts/{kind}", "version": VERSION, **header}
-    content = _to_json(top, arrays) if target.suffix == ".json" else _to_zip(top, arrays)
+    content = pack_bundle(kind, header, arrays, as_json=target.suffix == ".json")
     with replacing(target) as part:
         part.write_bytes(content)
+
+
+def pack_bundle(
+    kind: str, header: Mapping[str, Any], arrays: Mapping[str, Array], *, as_json: bool
+) -> bytes:
+    """The content of a file."""
+    top = {"format": f"mixts/{kind}", "version": VERSION, **header}
+    return _to_json(top, arrays) if as_json else _to_zip(top, arrays)
 
 
 @contextmanager
@@ -62,21 +69,28 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 def read_bundle(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], dict[str, Array]]:
     """The header and the arrays of a file that ``write_bundle`` made with the same kind."""
-    content = Path(path).read_bytes()
+    return unpack_bundle(Path(path).read_bytes(), kind, str(path))
+
+
+def unpack_bundle(
+    content: bytes, kind: str, source: str
+) -> tuple[dict[str, Any], dict[str, Array]]:
+    """The header and the arrays of a file's content; messages call it ``source``."""
     try:
         header, arrays = _from_zip(content) if content[:2] == b"PK" else _from_json(content)
     except _DAMAGE as error:
-        raise FormatError(f"{path} is not a mixts {kind} file, or is damaged: {error}") from error
+        raise FormatError(f"{source} is not a mixts {kind} file, or is damaged: {error}") from error
     if header.get("format") != f"mixts/{kind}":
         raise FormatError(
-            f"{path}: expected a file of format 'mixts/{kind}', got {header.get('format')!r}"
+            f"{source}: expected a file of format 'mixts/{kind}', got {header.get('format')!r}"
         )
     version = header.get("version")
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        raise FormatError(f"{path}: the version must be a positive integer, got {version!r}")
+        raise FormatError(f"{source}: the version must be a positive integer, got {version!r}")
     if version > VERSION:
         raise FormatError(
-            f"{path} has format version {version}; this mixts reads up to {VERSION}: upgrade mixts"
+            f"{source} has format version {version}; this mixts reads up to {VERSION}: "
+            "upgrade mixts"
         )
     return header, arrays
 

@@ -10,6 +10,7 @@ from mixts import checks
 from mixts.agents.base import Agent, without_retired
 from mixts.errors import MaskError, ParameterError
 from mixts.families.arms import ArmStatistics
+from mixts.families.statistics import Statistics
 from mixts.families.trajectory import Trajectory
 from mixts.mixture.belief import Belief
 from mixts.mixture.prior import MixturePrior
@@ -47,6 +48,22 @@ class MixTS(Agent):
     def units(cls, prior: MixturePrior, n_tasks: int | None = None, seed: Seed = None) -> Self:
         """UniTS: TS with the mixture collapsed to one component  [paper: Sec. 6.2]."""
         return cls(prior.collapse(), n_tasks, seed)
+
+    @classmethod
+    def resume(
+        cls,
+        prior: MixturePrior,
+        statistics: Statistics,
+        seed: Seed = None,
+        *,
+        n_samples: int = 1000,
+    ) -> Self:
+        """An agent that goes on where these tasks' statistics, which it leaves as they are, end."""
+        agent = cls(
+            prior, None if statistics.single else len(statistics), seed, n_samples=n_samples
+        )
+        agent.belief = Belief(prior, statistics, sleep=cls._sleep, shared=True)
+        return agent
 
     @property
     def prior(self) -> MixturePrior:

@@ -178,6 +178,28 @@ class ArmFamily(Family):
         empty = {name: np.zeros((rows, self.n_arms), dtype) for name, dtype in kind.fields.items()}
         return kind(single=n_tasks is None, **empty)
 
+    def absorb(
+        self, statistics: Statistics, tasks: Int[Array, " m"], observed: tuple[Array, ...]
+    ) -> None:
+        """Count, and nothing else."""
+        nothing = np.empty((0, self.n_components))
+        bad = self.observe_loop(
+            tasks, *observed, False, *statistics.stored, *self.loop_parameters, nothing
+        )
+        if bad >= 0:
+            self.refuse(int(observed[0][bad]), float(observed[1][bad]), bad)
+
+    def refuse(self, arm: int, outcome: float, index: int) -> None:
+        """Say what is wrong with an observation."""
+        if not 0 <= arm < self.n_arms:
+            raise ActionError(
+                f"arms are numbered from 0 to {self.n_arms - 1}, got {arm} (observation {index})"
+            )
+        raise OutcomeError(
+            f"rewards of {type(self).__name__} must be {self.support}, "
+            f"got {outcome} (observation {index})"
+        )
+
     def posterior(
         self, statistics: Statistics, log_weights: Float[Array, " L"], *, sleep: bool = True
     ) -> ArmPosterior:
@@ -244,20 +266,9 @@ class ArmPosterior(Posterior):
             *self.statistics.stored, *self.prior.loop_parameters, self.relative,
         )  # fmt: skip
         if bad >= 0:
-            self._refuse(int(actions[bad]), float(outcomes[bad]), bad)
+            self.prior.refuse(int(actions[bad]), float(outcomes[bad]), bad)
         if not incremental:
             self._recompute(np.unique(tasks))
-
-    def _refuse(self, arm: int, outcome: float, index: int) -> None:
-        if not 0 <= arm < self.prior.n_arms:
-            raise ActionError(
-                f"arms are numbered from 0 to {self.prior.n_arms - 1}, got {arm} "
-                f"(observation {index})"
-            )
-        raise OutcomeError(
-            f"rewards of {type(self.prior).__name__} must be {self.prior.support}, "
-            f"got {outcome} (observation {index})"
-        )
 
     def log_evidence(self) -> Float[Array, "n L"]:
         """log p(history | s), with all constants."""

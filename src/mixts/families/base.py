@@ -93,6 +93,17 @@ class Family(ABC):
     def empty_statistics(self, n_tasks: int | None) -> Statistics:
         """The statistics of tasks with no history; ``None``: one task, no task axis."""
 
+    def absorb(
+        self, statistics: Statistics, tasks: Int[Array, " m"], observed: tuple[Array, ...]
+    ) -> None:
+        """Change statistics by observations, all or none, where no belief is needed.
+
+        One observation after the other: the same observations in the same order give the same bits,
+        in however many calls.
+        """
+        uniform = np.full(self.n_components, -np.log(self.n_components))
+        self.posterior(statistics, uniform).update(tasks, observed)
+
     @abstractmethod
     def posterior(
         self, statistics: Statistics, log_weights: Float[Array, " L"], *, sleep: bool = True

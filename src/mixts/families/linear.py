@@ -11,10 +11,11 @@ from mixts import checks
 from mixts.errors import ActionError, OutcomeError, ParameterError, StatisticsError
 from mixts.families.base import Family
 from mixts.families.choice import best_products, feature_sets
+from mixts.families.kernels.linear import fold_rows
 from mixts.families.kernels.roots import apply_root
 from mixts.families.linear_cache import task_bytes
 from mixts.families.linear_posterior import LinearPosterior
-from mixts.families.linear_statistics import LinearStatistics
+from mixts.families.linear_statistics import LinearStatistics, check_rows
 from mixts.families.statistics import Statistics
 from mixts.typing import Array, ArrayLike, Bool, Float, Int
 
@@ -169,6 +170,13 @@ class LinearGaussian(Family):
             count=np.zeros(rows, np.int64),
             factor=np.zeros((rows, size, size)),
         )
+
+    def absorb(
+        self, statistics: Statistics, tasks: Int[Array, " m"], observed: tuple[Array, ...]
+    ) -> None:
+        """Rotate the rows into the triangles, and nothing else."""
+        check_rows(*observed)
+        fold_rows(tasks, *observed, *statistics.stored)
 
     def posterior(
         self, statistics: Statistics, log_weights: Float[Array, " L"], *, sleep: bool = True

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from mixts.errors import ActionError, OutcomeError
+from mixts.errors import ActionError
 from mixts.families.base import Posterior
 from mixts.families.kernels import evidence as evidence_kernels
 from mixts.families.kernels import linear as kernels
 from mixts.families.kernels import mature as mature_kernels
 from mixts.families.kernels import sleep as sleep_kernels
-from mixts.families.kernels.roots import LARGEST
 from mixts.families.linear_cache import BUDGET_BYTES, FactorPool
-from mixts.families.linear_statistics import fold_block
+from mixts.families.linear_statistics import check_rows, fold_block, refuse_row
 from mixts.families.statistics import Statistics
 from mixts.typing import Array, Bool, Float, Int
 
@@ -158,10 +157,7 @@ class LinearPosterior(Posterior):
             self._observe(tasks, actions, outcomes)
 
     def _update_many(self, tasks: Int[Array, " m"], actions: Array, outcomes: Array) -> None:
-        # Negated, so that NaN is refused too.
-        bad = ~(np.abs(actions).sum(axis=1) + np.abs(outcomes) <= LARGEST)
-        if bad.any():
-            self._refuse(actions, outcomes, int(np.argmax(bad)))
+        check_rows(actions, outcomes)
         length = np.bincount(tasks, minlength=1)[tasks]
         # From about 2 d observations on, a factorisation costs less than the single steps.
         long = length > 2 * actions.shape[1]
@@ -198,16 +194,9 @@ class LinearPosterior(Posterior):
             self._ceiling, self._highest, self._asleep_since,
         )  # fmt: skip
         if flagged < 0:
-            self._refuse(actions, outcomes, -1 - flagged)
+            refuse_row(actions, outcomes, -1 - flagged)
         if flagged:
             self._look_at(tasks)
-
-    def _refuse(self, actions: Array, outcomes: Array, index: int) -> None:
-        limits = f"numbers between -{LARGEST:g} and {LARGEST:g}"
-        where = f"(observation {index})"
-        if not np.abs(actions[index]).sum() <= LARGEST:
-            raise ActionError(f"features must be {limits}, got {actions[index]} {where}")
-        raise OutcomeError(f"rewards must be {limits}, got {outcomes[index]} {where}")
 
     # -- sleep --------------------------------------------------------------------------------
 

@@ -6,7 +6,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from mixts.errors import StatisticsError
+from mixts.errors import ActionError, OutcomeError, StatisticsError
+from mixts.families.kernels.roots import LARGEST
 from mixts.families.statistics import Statistics
 from mixts.typing import Array, ArrayLike, Float
 
@@ -132,3 +133,20 @@ def fold_block(
         rows = np.concatenate([features[part], outcomes[part, None]], axis=1)
         factor = triangle(np.concatenate([factor, rows])[None])[0]
     return factor
+
+
+def check_rows(features: Float[Array, "m d"], outcomes: Float[Array, " m"]) -> None:
+    """Refuse observations that no triangle can take."""
+    # Negated, so that NaN is refused too.
+    bad = ~(np.abs(features).sum(axis=1) + np.abs(outcomes) <= LARGEST)
+    if bad.any():
+        refuse_row(features, outcomes, int(np.argmax(bad)))
+
+
+def refuse_row(features: Float[Array, "m d"], outcomes: Float[Array, " m"], index: int) -> None:
+    """Say what is wrong with an observation."""
+    limits = f"numbers between -{LARGEST:g} and {LARGEST:g}"
+    where = f"(observation {index})"
+    if not np.abs(features[index]).sum() <= LARGEST:
+        raise ActionError(f"features must be {limits}, got {features[index]} {where}")
+    raise OutcomeError(f"rewards must be {limits}, got {outcomes[index]} {where}")

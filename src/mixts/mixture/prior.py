@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from mixts.families.arms import ArmFamily
 from mixts.families.base import FAMILIES, Family
 from mixts.families.statistics import Statistics
 from mixts.mixture.belief import Belief
-from mixts.storage import read_bundle, write_bundle
+from mixts.storage import pack_bundle, unpack_bundle, write_bundle
 from mixts.typing import Array, ArrayLike, Bool, Float, Int
 
 
@@ -188,6 +189,14 @@ class MixturePrior:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one file: JSON for a ``.json`` path, a zip of arrays for any other suffix."""
+        write_bundle(path, "prior", *self.bundle())
+
+    def to_bytes(self) -> bytes:
+        """The content of a file that ``save`` would write, as a zip of arrays."""
+        return pack_bundle("prior", *self.bundle(), as_json=False)
+
+    def bundle(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """What a file stores: a header of plain values, and arrays."""
         header: dict[str, Any] = {
             "family": self.family.kind,
             "settings": self.family.settings(),
@@ -195,16 +204,21 @@ class MixturePrior:
             "arm_names": self.arm_names,
             "retired": [int(k) for k in np.flatnonzero(self._retired)],
         }
-        write_bundle(path, "prior", header, {"weights": self.weights, **self.family.arrays()})
+        return header, {"weights": self.weights, **self.family.arrays()}
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> MixturePrior:
         """Read what ``save`` wrote, whatever the suffix; everything is checked again."""
-        header, arrays = read_bundle(path, "prior")
+        return MixturePrior.from_bytes(Path(path).read_bytes(), str(path))
+
+    @staticmethod
+    def from_bytes(content: bytes, source: str = "the prior") -> MixturePrior:
+        """The prior of a file's content; messages call it ``source``."""
+        header, arrays = unpack_bundle(content, "prior", source)
         kind = FAMILIES.get(str(header.get("family")))
         if kind is None:
             raise FormatError(
-                f"{path}: unknown family {header.get('family')!r}; known: {sorted(FAMILIES)}"
+                f"{source}: unknown family {header.get('family')!r}; known: {sorted(FAMILIES)}"
             )
         try:
             weights = arrays.pop("weights")
@@ -212,4 +226,4 @@ class MixturePrior:
             prior = MixturePrior(family, weights, header["names"], header["arm_names"])
             return prior.retire_arms(header["retired"]) if header["retired"] else prior
         except (MixtsError, KeyError, TypeError, ValueError) as error:
-            raise FormatError(f"{path} is damaged: {error}") from error
+            raise FormatError(f"{source} is damaged: {error}") from error

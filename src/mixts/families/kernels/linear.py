@@ -50,6 +50,18 @@ def fold(factor: Array, row: Array) -> None:
 
 
 @compiled(fastmath=SUMS)
+def fold_rows(tasks: Array, actions: Array, outcomes: Array, count: Array, factor: Array) -> None:
+    """Rotate checked observations into their tasks' triangles, one after the other."""
+    d = actions.shape[1]
+    row = np.empty(d + 1)
+    for i in range(len(tasks)):
+        row[:d] = actions[i]
+        row[d] = outcomes[i]
+        fold(factor[tasks[i]], row)
+        count[tasks[i]] += 1
+
+
+@compiled(fastmath=SUMS)
 def _observe_young(
     a: Array, y: float, low: int, high: int, noise: float, root: Array, prior_mean: Array,
     members: Array, store: Array, shrink: Array, gains: Array, rank: int, relative: Array,

@@ -1,0 +1,69 @@
+"""Requests for decisions, checked against the prior in force."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mixts import checks
+from mixts.errors import ActionError, MaskError
+from mixts.families.linear_statistics import check_rows
+from mixts.mixture import MixturePrior
+from mixts.service.encoding import request_digest
+from mixts.service.records import Decide
+from mixts.typing import Array, Bool, Float
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What the operator chose."""
+
+    floor: float
+    window_us: int | None
+    """How long after its decision a reward is learned from; None: always."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A checked request for a decision."""
+
+    place: int
+    """Which operation of the group."""
+    task: str
+    key: str | None
+    actions: Float[Array, "K d"] | None
+    mask: Bool[Array, " K"]
+    request: bytes
+
+
+def checked_offer(place: int, decide: Decide, prior: MixturePrior, rules: Rules) -> Offer:
+    """A request that can be decided on, or an error that says why not."""
+    sets, n_actions = prior.family.action_sets(decide.actions, 1)
+    if sets is not None:
+        if sets.ndim != 2:
+            raise ActionError(f"actions must be one set (K, d), got shape {sets.shape}")
+        check_rows(sets, np.zeros(n_actions))
+    mask = np.ones(n_actions, bool)
+    if decide.mask is not None:
+        mask = checks.action_mask(decide.mask, 1, n_actions)[0]
+    if prior.has_retired:
+        mask = mask & ~prior.retired
+        if not mask.any():
+            raise MaskError("mask leaves no action: all that it allows are retired")
+    if rules.floor * int(mask.sum()) > 1:
+        raise ActionError(
+            f"{int(mask.sum())} actions cannot all have the floor of {rules.floor:g}: offer at "
+            f"most {int(1 / rules.floor)}, or lower the floor"
+        )
+    return Offer(place, decide.task, decide.key, sets, mask, digest_of(decide))
+
+
+def digest_of(decide: Decide) -> bytes:
+    """What a request asks for, beside its task and key; the same for equal numbers."""
+    try:
+        actions = None if decide.actions is None else np.asarray(decide.actions, float)
+        mask = None if decide.mask is None else np.asarray(decide.mask, bool)
+    except (TypeError, ValueError):
+        return b"malformed"
+    return request_digest(actions, mask)

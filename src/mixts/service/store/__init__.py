@@ -1,0 +1,5 @@
+"""Where decisions are kept."""
+
+from mixts.service.store.store import DecisionStore
+
+__all__ = ["DecisionStore"]

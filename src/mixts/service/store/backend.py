@@ -1,0 +1,197 @@
+"""What a database must do for the decision service: bulk reads and writes in one transaction.
+
+What operations mean is written once, in ``service.group``; a backend only finds, locks and writes
+rows. Times are whole microseconds since 1970, arrays are bytes.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+Row = tuple[Any, ...]
+
+SPAN_US = 10_000_000
+"""Activity is counted in spans of ten seconds."""
+
+
+@dataclass(slots=True)
+class TaskEntry:
+    """A task as it is in the database; ``group`` changes it and has it saved."""
+
+    number: int
+    name: str
+    decisions: int
+    rewards: int
+    late: int
+    latent: int | None
+    certainty: float
+    version: int
+    first_at: int
+    last_at: int
+    statistics: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedDecision:
+    """A decision as a reward, or a retry of it, needs it."""
+
+    seq: int
+    id: bytes
+    task: int
+    at: int
+    version: int
+    action: int
+    propensity: float
+    weights: bytes
+    request: bytes | None
+    action_set: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class NewDecision:
+    """A decision to be logged."""
+
+    id: bytes
+    task: int
+    key: str | None
+    request: bytes | None
+    at: int
+    version: int
+    action: int
+    propensity: float
+    probabilities: bytes
+    weights: bytes
+    action_set: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class NewReward:
+    """A reward to be logged."""
+
+    decision: int
+    at: int
+    value: float
+    late: bool
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a group adds to the counts of its span of time."""
+
+    tasks: int = 0
+    decisions: int = 0
+    rewards: int = 0
+    reward_sum: float = 0.0
+    late: int = 0
+
+
+class Transaction(ABC):
+    """One transaction; everything it does is durable when its context ends, or never was."""
+
+    @abstractmethod
+    def active_version(self) -> int | None:
+        """The version of the prior that was activated last."""
+
+    @abstractmethod
+    def find_decisions(self, ids: Sequence[bytes]) -> dict[bytes, LoggedDecision]:
+        """Those of the decisions that were made."""
+
+    @abstractmethod
+    def lock_tasks(
+        self, names: Sequence[str], numbers: Sequence[int], now: int
+    ) -> tuple[list[TaskEntry], int]:
+        """The tasks of these names, made where they are missing, and of these numbers.
+
+        Nobody else changes them before the transaction ends. Also how many are new.
+        """
+
+    @abstractmethod
+    def find_keys(self, pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], LoggedDecision]:
+        """Decisions by the names of their tasks and their keys."""
+
+    @abstractmethod
+    def find_rewards(self, decisions: Sequence[int]) -> dict[int, tuple[float, bool]]:
+        """The rewards of decisions, by ``seq``: value and whether it was late."""
+
+    @abstractmethod
+    def action_set(self, digest: bytes, n_actions: int, n_features: int, body: bytes) -> int:
+        """The number of a set of actions, which is kept once."""
+
+    @abstractmethod
+    def find_action_sets(self, numbers: Sequence[int]) -> dict[int, tuple[int, int, bytes]]:
+        """Sets of actions: how many, how many features, and the numbers."""
+
+    @abstractmethod
+    def add(
+        self,
+        rewards: Sequence[NewReward],
+        decisions: Sequence[NewDecision],
+        tasks: Sequence[TaskEntry],
+        tally: Tally,
+        now: int,
+    ) -> None:
+        """Log rewards, then decisions, and save the tasks."""
+
+    @abstractmethod
+    def freeze(self) -> None:
+        """Nobody else writes anything before the transaction ends."""
+
+    @abstractmethod
+    def replace_tasks(self, rows: Sequence[tuple[int, int, int, int, bytes]]) -> None:
+        """Set (number, decisions, rewards, late, statistics) of tasks: what a rebuild found."""
+
+    @abstractmethod
+    def add_prior(
+        self, digest: bytes, now: int, family: str, n_components: int, body: bytes
+    ) -> tuple[int, bool]:
+        """The version of a prior, and whether it is new; one that is there keeps its version.
+
+        ``shape`` comes first, for its lock.
+        """
+
+    @abstractmethod
+    def activate(self, version: int, now: int, shape: str) -> None:
+        """From now on decisions are made with this prior, whose statistics have this shape."""
+
+    @abstractmethod
+    def shape(self) -> str | None:
+        """The shape of the tasks' statistics; locked until the transaction ends."""
+
+
+class Backend(ABC):
+    """A database that holds decisions."""
+
+    name: str
+    """What messages call it."""
+
+    @abstractmethod
+    def transaction(self) -> AbstractContextManager[Transaction]:
+        """A transaction of the one writer; a failure raises StoreUnavailableError.
+
+        Conflicts with other writers are the backend's to avoid (locks) or to report as
+        :class:`TransactionConflictError`, after which the group is tried again.
+        """
+
+    @abstractmethod
+    def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
+        """Read, from any thread; statements have ``?`` for parameters."""
+
+    @abstractmethod
+    def scan(self, sql: str, parameters: Sequence[Any] = ()) -> Iterator[Row]:
+        """Read row by row, from one moment's state."""
+
+    @abstractmethod
+    def probe(self) -> None:
+        """Write something that changes nothing, to see whether writing works."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of everything."""
+
+
+class TransactionConflictError(Exception):
+    """Another writer was in the way; nothing was changed, and it may be tried again."""

@@ -1,0 +1,141 @@
+"""All statistics once more from the log, in log order: what must agree with what is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+
+from mixts.errors import StoreError
+from mixts.families import Family, Statistics
+from mixts.service.encoding import unpack
+from mixts.service.store.backend import Row, Transaction
+from mixts.service.store.store import DecisionStore
+from mixts.service.versions import ActivePrior
+from mixts.typing import Array, Int
+
+_CHUNK = 20_000
+"""Rewards that are learned from at a time, and tasks that are compared."""
+
+_SHOWN = 10
+"""Tasks that a report names."""
+
+_NUMBERS = "SELECT number FROM tasks ORDER BY number"
+_DECISIONS = "SELECT task, COUNT(*) FROM decisions GROUP BY task"
+_TASKS = "SELECT number, name, decisions, rewards, late, statistics FROM tasks ORDER BY number"
+_REWARDS = (
+    "SELECT d.task, d.action, d.action_set, r.value, r.late FROM rewards r "
+    "JOIN decisions d ON d.seq = r.decision ORDER BY r.seq"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """What a rebuild found."""
+
+    tasks: int
+    decisions: int
+    rewards: int
+    late: int
+    differing: int
+    """Tasks whose stored statistics or counts are not those of the log."""
+    examples: tuple[str, ...]
+    """The first of their names."""
+    written: bool
+    """Whether they were replaced."""
+
+
+def rebuild(store: DecisionStore, *, write: bool = True) -> Rebuilt:
+    """Recompute every task from the log, and replace what differs; nobody writes meanwhile.
+
+    On one store the result is the same to the bit, because rewards are learned from one by one in
+    the order of the log, then as now.
+    """
+    active = _active(store)
+    with store.backend.transaction() as transaction:
+        transaction.freeze()
+        numbers = np.array([row[0] for row in store.backend.scan(_NUMBERS)], np.int64)
+        log = _Log(numbers, active.prior.family)
+        for task, n in store.backend.scan(_DECISIONS):
+            log.decisions[log.rows([task])] = n
+        rewards = store.backend.scan(_REWARDS)
+        while chunk := list(islice(rewards, _CHUNK)):
+            log.learn(chunk, transaction)
+        examples: list[str] = []
+        n_differing = 0
+        for wrong in _differences(store, active, log):
+            n_differing += len(wrong)
+            examples += [name for name, _ in wrong[: _SHOWN - len(examples)]]
+            if write:
+                transaction.replace_tasks([row for _, row in wrong])
+    return Rebuilt(
+        len(numbers), int(log.decisions.sum()), int(log.rewards.sum()), int(log.late.sum()),
+        n_differing, tuple(examples), write and n_differing > 0,
+    )  # fmt: skip
+
+
+class _Log:
+    """The tasks as the log alone has them."""
+
+    def __init__(self, numbers: Int[Array, " n"], family: Family) -> None:
+        self._numbers = numbers
+        self._family = family
+        self._sets: dict[int, Array] = {}
+        self.statistics: Statistics = family.empty_statistics(len(numbers))
+        self.decisions, self.rewards, self.late = np.zeros((3, len(numbers)), np.int64)
+
+    def rows(self, tasks: list[int]) -> Int[Array, " m"]:
+        """Where tasks of these numbers are."""
+        return np.searchsorted(self._numbers, tasks)
+
+    def learn(self, chunk: list[Row], transaction: Transaction) -> None:
+        """The next rewards of the log."""
+        tasks, actions, sets, values, late = zip(*chunk, strict=True)
+        rows, is_late = self.rows(list(tasks)), np.array(late, bool)
+        np.add.at(self.rewards, rows, 1)
+        np.add.at(self.late, rows, is_late)
+        learned = np.flatnonzero(~is_late)
+        if not len(learned):
+            return
+        if self._family.n_arms is None:
+            self._find_sets({sets[i] for i in learned} - self._sets.keys(), transaction)
+            taken: Array = np.stack([self._sets[sets[i]][actions[i]] for i in learned])
+        else:
+            taken = np.array([actions[i] for i in learned], np.int64)
+        observed = self._family.observations(taken, np.array(values, float)[learned])
+        self._family.absorb(self.statistics, rows[learned], observed)
+
+    def _find_sets(self, numbers: set[int], transaction: Transaction) -> None:
+        if len(self._sets) > _CHUNK:
+            self._sets.clear()
+        for number, (n, d, body) in transaction.find_action_sets(sorted(numbers)).items():
+            self._sets[number] = unpack(body).reshape(n, d)
+
+
+def _differences(
+    store: DecisionStore, active: ActivePrior, log: _Log
+) -> Iterator[list[tuple[str, tuple[int, int, int, int, bytes]]]]:
+    """Names of tasks that differ and what they should be, a chunk at a time."""
+    stored = store.backend.scan(_TASKS)
+    start = 0
+    while chunk := list(islice(stored, _CHUNK)):
+        part = slice(start, start + len(chunk))
+        start += len(chunk)
+        right = active.codec.encode(log.statistics[part])
+        kept = active.codec.encode(active.codec.decode([bytes(row[5]) for row in chunk]))
+        counts = np.stack([log.decisions[part], log.rewards[part], log.late[part]], axis=1)
+        yield [
+            (row[1], (row[0], *(int(n) for n in count), content))
+            for row, count, content, old in zip(chunk, counts, right, kept, strict=True)
+            if old != content or tuple(row[2:5]) != tuple(count.tolist())
+        ]
+
+
+def _active(store: DecisionStore) -> ActivePrior:
+    version = store.active_version()
+    body = None if version is None else store.prior_body(version)
+    if version is None or body is None:
+        raise StoreError(f"{store.name} has no prior yet, and so no tasks: there is nothing to do")
+    return ActivePrior.load(version, body)

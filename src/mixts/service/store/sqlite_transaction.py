@@ -1,0 +1,187 @@
+"""The statements of one transaction in SQLite; prepared once, run row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mixts.service.store.backend import (
+    SPAN_US,
+    LoggedDecision,
+    NewDecision,
+    NewReward,
+    Tally,
+    TaskEntry,
+    Transaction,
+)
+
+_TASK = (
+    "SELECT number, name, decisions, rewards, late, latent, certainty, version, first_at, last_at, "
+    "statistics FROM tasks"
+)
+_TASK_BY_NAME = _TASK + " WHERE name = ?"
+_TASK_BY_NUMBER = _TASK + " WHERE number = ?"
+_NEW_TASK = (
+    "INSERT INTO tasks (name, decisions, rewards, late, latent, certainty, version, first_at, "
+    "last_at, statistics) VALUES (?, 0, 0, 0, NULL, 0.0, 0, ?, ?, x'')"
+)
+_SAVE_TASK = (
+    "UPDATE tasks SET decisions = ?, rewards = ?, late = ?, latent = ?, certainty = ?, "
+    "version = ?, last_at = ?, statistics = ? WHERE number = ?"
+)
+_DECISION = (
+    "SELECT seq, id, task, at, version, action, propensity, weights, request, action_set "
+    "FROM decisions"
+)
+_DECISION_BY_ID = _DECISION + " WHERE id = ?"
+_DECISION_BY_KEY = _DECISION + " WHERE task = (SELECT number FROM tasks WHERE name = ?) AND key = ?"
+_NEW_DECISION = (
+    "INSERT INTO decisions (id, task, key, request, at, version, action, propensity, "
+    "probabilities, weights, action_set) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_ACTIVITY = (
+    "INSERT INTO activity (start, writer, tasks, decisions, rewards, reward_sum, late) "
+    "VALUES (?, '', ?, ?, ?, ?, ?) ON CONFLICT (start, writer) DO UPDATE SET "
+    "tasks = tasks + excluded.tasks, decisions = decisions + excluded.decisions, "
+    "rewards = rewards + excluded.rewards, reward_sum = reward_sum + excluded.reward_sum, "
+    "late = late + excluded.late"
+)
+
+
+class SQLiteTransaction(Transaction):
+    """Holds the file's one write lock, so that nothing else needs one."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+        self._execute = connection.execute
+
+    def active_version(self) -> int | None:
+        return self._one("SELECT version FROM activations ORDER BY seq DESC LIMIT 1")
+
+    def find_decisions(self, ids: Sequence[bytes]) -> dict[bytes, LoggedDecision]:
+        found = {}
+        for id in ids:
+            for row in self._execute(_DECISION_BY_ID, (id,)):
+                found[id] = LoggedDecision(*row)
+        return found
+
+    def lock_tasks(
+        self, names: Sequence[str], numbers: Sequence[int], now: int
+    ) -> tuple[list[TaskEntry], int]:
+        entries, n_new = {}, 0
+        for name in names:
+            row = self._execute(_TASK_BY_NAME, (name,)).fetchone()
+            if row is None:
+                self._execute(_NEW_TASK, (name, now, now))
+                n_new += 1
+                number = self._connection.last_insert_rowid()
+                row = (number, name, 0, 0, 0, None, 0.0, 0, now, now, b"")
+            entries[row[0]] = TaskEntry(*row)
+        for number in numbers:
+            if number not in entries:
+                row = self._execute(_TASK_BY_NUMBER, (number,)).fetchone()
+                entries[number] = TaskEntry(*row)
+        return list(entries.values()), n_new
+
+    def find_keys(self, pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], LoggedDecision]:
+        found = {}
+        for pair in pairs:
+            for row in self._execute(_DECISION_BY_KEY, pair):
+                found[pair] = LoggedDecision(*row)
+        return found
+
+    def find_rewards(self, decisions: Sequence[int]) -> dict[int, tuple[float, bool]]:
+        found = {}
+        for seq in decisions:
+            for value, late in self._execute(
+                "SELECT value, late FROM rewards WHERE decision = ?", (seq,)
+            ):
+                found[seq] = (value, bool(late))
+        return found
+
+    def action_set(self, digest: bytes, n_actions: int, n_features: int, body: bytes) -> int:
+        number = self._one("SELECT number FROM action_sets WHERE digest = ?", digest)
+        if number is None:
+            self._execute(
+                "INSERT INTO action_sets (digest, n_actions, n_features, body) VALUES (?, ?, ?, ?)",
+                (digest, n_actions, n_features, body),
+            )
+            number = self._connection.last_insert_rowid()
+        return int(number)
+
+    def find_action_sets(self, numbers: Sequence[int]) -> dict[int, tuple[int, int, bytes]]:
+        sql = "SELECT n_actions, n_features, body FROM action_sets WHERE number = ?"
+        return {number: self._execute(sql, (number,)).fetchone() for number in numbers}
+
+    def add(
+        self,
+        rewards: Sequence[NewReward],
+        decisions: Sequence[NewDecision],
+        tasks: Sequence[TaskEntry],
+        tally: Tally,
+        now: int,
+    ) -> None:
+        for r in rewards:
+            self._execute(
+                "INSERT INTO rewards (decision, at, value, late) VALUES (?, ?, ?, ?)",
+                (r.decision, r.at, r.value, int(r.late)),
+            )
+        for d in decisions:
+            self._execute(
+                _NEW_DECISION,
+                (
+                    d.id, d.task, d.key, d.request, d.at, d.version, d.action, d.propensity,
+                    d.probabilities, d.weights, d.action_set,
+                ),
+            )  # fmt: skip
+        for t in tasks:
+            self._execute(
+                _SAVE_TASK,
+                (
+                    t.decisions, t.rewards, t.late, t.latent, t.certainty, t.version, t.last_at,
+                    t.statistics, t.number,
+                ),
+            )  # fmt: skip
+        counts = (tally.tasks, tally.decisions, tally.rewards, tally.reward_sum, tally.late)
+        self._execute(_ACTIVITY, (now - now % SPAN_US, *counts))
+
+    def freeze(self) -> None:
+        return None
+
+    def replace_tasks(self, rows: Sequence[tuple[int, int, int, int, bytes]]) -> None:
+        for number, *rest in rows:
+            self._execute(
+                "UPDATE tasks SET decisions = ?, rewards = ?, late = ?, statistics = ? "
+                "WHERE number = ?",
+                (*rest, number),
+            )
+
+    def add_prior(
+        self, digest: bytes, now: int, family: str, n_components: int, body: bytes
+    ) -> tuple[int, bool]:
+        version = self._one("SELECT version FROM priors WHERE digest = ?", digest)
+        is_new = version is None
+        if is_new:
+            self._execute(
+                "INSERT INTO priors (digest, uploaded_at, family, n_components, body) "
+                "VALUES (?, ?, ?, ?, ?)",
+                (digest, now, family, n_components, body),
+            )
+            version = self._connection.last_insert_rowid()
+        return int(version), is_new
+
+    def activate(self, version: int, now: int, shape: str) -> None:
+        self._execute("INSERT INTO activations (version, at) VALUES (?, ?)", (version, now))
+        self._execute("INSERT OR REPLACE INTO meta (name, value) VALUES ('shape', ?)", (shape,))
+
+    def shape(self) -> str | None:
+        value = self._one("SELECT value FROM meta WHERE name = 'shape'")
+        return None if value is None else str(value)
+
+    def mark(self) -> None:
+        """Write something that changes nothing."""
+        self._execute("INSERT OR REPLACE INTO meta (name, value) VALUES ('probe', '')")
+
+    def _one(self, sql: str, *parameters: Any) -> Any:
+        row = self._execute(sql, parameters).fetchone()
+        return None if row is None else row[0]

@@ -1,0 +1,79 @@
+"""Stores of decisions to test against: a new SQLite file, or a new database of a real server."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mixts
+from mixts.service import Decider, Decision
+from tests import postgres_server
+from tests.requirements import require
+
+KINDS = ("sqlite", "postgres")
+
+_NUMBERS = itertools.count()
+
+Opener = Callable[[], mixts.DecisionStore]
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """The address of a server that the tests of one worker share."""
+    reason = "no PostgreSQL server is installed (initdb was not found)"
+    require("postgres", postgres_server.find() is not None, reason)
+    with postgres_server.running(fsync=False) as url:
+        yield url
+
+
+@pytest.fixture(params=KINDS)
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where a store can be made."""
+    if request.param == "sqlite":
+        return str(tmp_path / "decisions.db")
+    server: str = request.getfixturevalue("postgres")
+    return postgres_server.database(server, f"store{next(_NUMBERS)}")
+
+
+@pytest.fixture
+def opened(address: str) -> Iterator[Opener]:
+    """Open the same store, as often as wanted; closed at the end."""
+    with ExitStack() as stack:
+        yield lambda: stack.enter_context(mixts.DecisionStore(address))
+
+
+@pytest.fixture
+def store(opened: Opener) -> mixts.DecisionStore:
+    """A new store."""
+    return opened()
+
+
+def arms(n_arms: int = 3, scale: float = 1.0) -> mixts.MixturePrior:
+    """Two kinds of task that like opposite arms."""
+    alpha = scale * np.array([np.arange(1, n_arms + 1), np.arange(n_arms, 0, -1)], float)
+    family = mixts.BernoulliArms(alpha, alpha[::-1])
+    return mixts.MixturePrior(family, [0.4, 0.6], ["rising", "falling"])
+
+
+def linear() -> mixts.MixturePrior:
+    """Two kinds of task over two features."""
+    family = mixts.LinearGaussian([[1.0, 0.0], [0.0, 1.0]], np.stack([np.eye(2)] * 2), 0.5)
+    return mixts.MixturePrior(family)
+
+
+ACTIONS = [[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]]
+"""To offer under the linear prior."""
+
+
+def decide_and_reward(decider: Decider, task: str, values: list[float]) -> list[Decision]:
+    """Decide and reward, one after the other."""
+    made = []
+    for value in values:
+        made.append(decider.decide(task))
+        decider.reward(made[-1].id, value)
+    return made

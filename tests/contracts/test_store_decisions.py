@@ -1,0 +1,177 @@
+"""Decisions in every store, on SQLite and on a real PostgreSQL server alike."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import mixts
+from mixts.service import Decide, Decider, Decision, Receipt
+from mixts.service.store.rebuild import rebuild
+from tests.contracts.stores import ACTIONS, Opener, arms, linear
+
+
+def test_a_decision_carries_what_was_promised(store: mixts.DecisionStore) -> None:
+    with Decider(arms(), store, seed=1) as decider:
+        decision = decider.decide("u17")
+    (row,) = store.history("u17")
+    assert (row.id, row.action) == (decision.id, decision.action)
+    assert row.propensity == decision.propensity > 0
+    assert row.weights == decision.weights == pytest.approx((0.4, 0.6), abs=1e-12)
+    assert (row.prior_version, row.value) == (1, None)
+    assert decision.arm is None
+    assert not decision.repeated
+
+
+def test_arms_have_their_names(store: mixts.DecisionStore) -> None:
+    named = mixts.MixturePrior(arms().family, arm_names=["low", "middle", "high"])
+    with Decider(named, store) as decider:
+        decision = decider.decide("u17")
+    assert decision.arm == named.arm_names[decision.action]
+
+
+def test_a_key_stands_for_one_decision(store: mixts.DecisionStore) -> None:
+    with Decider(arms(), store) as decider:
+        first = decider.decide("u17", key="visit 1")
+        again = [decider.decide("u17", key="visit 1") for _ in range(3)]
+        other = decider.decide("u18", key="visit 1")
+        new = decider.decide("u17", key="visit 2")
+    assert again == [replace(first, repeated=True)] * 3
+    assert len({first.id, other.id, new.id}) == 3
+    assert store.totals().decisions == 3
+
+
+def test_a_key_in_one_batch_is_answered_once(store: mixts.DecisionStore) -> None:
+    with Decider(arms(), store) as decider:
+        results = decider.decide_many(
+            [Decide("a", key="k"), Decide("a", key="k"), Decide("a", mask=[True] * 3, key="k")]
+        )
+    assert isinstance(results[0], Decision)
+    assert results[1] == replace(results[0], repeated=True)
+    assert isinstance(results[2], mixts.ConflictError)
+    assert store.totals().decisions == 1
+
+
+def test_a_key_for_another_request_is_a_conflict(store: mixts.DecisionStore) -> None:
+    with Decider(linear(), store) as decider:
+        decider.decide("u", ACTIONS, key="k")
+        with pytest.raises(mixts.ConflictError, match="take a new key"):
+            decider.decide("u", ACTIONS[:2], key="k")
+        with pytest.raises(mixts.ConflictError, match="take a new key"):
+            decider.decide("u", ACTIONS, [True, True, False], key="k")
+        again = decider.decide("u", np.array(ACTIONS), key="k")
+    assert again.repeated
+    assert store.totals().decisions == 1
+
+
+def test_a_retry_is_answered_although_the_arm_was_retired_since(
+    store: mixts.DecisionStore,
+) -> None:
+    with Decider(arms(), store) as decider:
+        only = [True, False, False]
+        first = decider.decide("u", mask=only, key="k")
+        decider.activate(decider.upload(arms().retire_arms([0])))
+        again = decider.decide("u", mask=only, key="k")
+        with pytest.raises(mixts.MaskError, match="retired"):
+            decider.decide("u", mask=only, key="another")
+    assert again == replace(first, repeated=True)
+
+
+def test_the_action_is_drawn_from_the_logged_law(store: mixts.DecisionStore) -> None:
+    with Decider(arms(), store, seed=3) as decider:
+        decisions = decider.decide_many([Decide(f"t{i}") for i in range(400)])
+        agent = mixts.MixTS(arms())
+    law, _ = agent.action_probabilities()
+    counts = np.bincount([d.action for d in decisions], minlength=3)
+    assert {d.propensity for d in decisions} == {float(law[d.action]) for d in decisions}
+    # Five standard errors of a binomial count.
+    assert np.abs(counts - 400 * law).max() < 5 * np.sqrt(400 * law * (1 - law)).max()
+
+
+def test_a_floor_gives_full_support(store: mixts.DecisionStore) -> None:
+    sure = mixts.MixturePrior(mixts.BernoulliArms([[1e6, 1.0, 1.0]], [[1.0, 1e6, 1e6]]))
+    with Decider(sure, store, floor=0.2, seed=1) as decider:
+        decisions = decider.decide_many([Decide("t")] * 60)
+    assert {d.action for d in decisions} == {0, 1, 2}
+    assert min(d.propensity for d in decisions) == pytest.approx(0.2, abs=1e-9)
+
+
+def test_what_is_refused_leaves_no_trace(store: mixts.DecisionStore) -> None:
+    with Decider(arms(), store) as decider:
+        wrong = [
+            Decide(""), Decide("x" * 257), Decide("a\0b"), Decide("\ud800"), Decide("u", key=""),
+            Decide("u", actions=[[1.0]]), Decide("u", mask=[False] * 3),
+            Decide("u", mask=[True] * 4), Decide("u", mask=[1, 1, 0]),
+        ]  # fmt: skip
+        results = decider.decide_many(wrong)
+        good = decider.decide_many([wrong[0], Decide("fine"), wrong[5]])
+    assert all(isinstance(result, mixts.MixtsError) for result in results)
+    assert [isinstance(result, Decision) for result in good] == [False, True, False]
+    assert [row.task for row in store.tasks()] == ["fine"]
+
+
+def test_two_replicas_share_tasks_and_keys(opened: Opener) -> None:
+    with Decider(arms(), opened()) as one, Decider(arms(), opened()) as two:
+        first = one.decide("u", key="k")
+        assert two.decide("u", key="k") == replace(first, repeated=True)
+        assert two.reward(first.id, 1.0) == Receipt(False)
+        assert one.reward(first.id, 1.0) == Receipt(True)
+        assert one.state("u") == two.state("u")
+
+
+def test_many_threads_on_two_replicas_lose_and_double_nothing(opened: Opener) -> None:
+    stores = [opened(), opened()]
+    with Decider(arms(), stores[0]) as one, Decider(arms(), stores[1]) as two:
+        replicas, failures = [one, two], []
+
+        def play(seed: int) -> None:
+            rng = np.random.default_rng(seed)
+            try:
+                for turn in range(12):
+                    task, key = f"t{rng.integers(4)}", f"{seed}/{turn}"
+                    here, there = rng.permutation(2)
+                    first = replicas[here].decide(task, key=key)
+                    assert replicas[there].decide(task, key=key).id == first.id
+                    value = float(rng.integers(2))
+                    receipts = [replicas[i].reward(first.id, value) for i in (here, there)]
+                    assert [r.duplicate for r in receipts] == [False, True]
+            except BaseException as error:
+                failures.append(error)
+
+        threads = [threading.Thread(target=play, args=(seed,)) for seed in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert failures == []
+    totals = stores[0].totals()
+    assert (totals.decisions, totals.rewards) == (72, 72)
+    assert rebuild(stores[0], write=False).differing == 0
+
+
+def test_one_decider_a_store(store: mixts.DecisionStore) -> None:
+    with Decider(arms(), store), pytest.raises(mixts.StoreError, match="open the store once more"):
+        Decider(arms(), store)
+
+
+def test_overload_is_refused_and_leaves_nothing(store: mixts.DecisionStore) -> None:
+    with Decider(arms(), store, max_pending=3) as decider:
+        with pytest.raises(mixts.OverloadedError, match="try again later"):
+            decider.decide_many([Decide("u")] * 4)
+        assert store.totals().decisions == 0
+        assert len(decider.decide_many([Decide("u")] * 3)) == 3
+
+
+def test_a_closed_decider_finishes_what_it_accepted(store: mixts.DecisionStore) -> None:
+    told: list[object] = []
+    decider = Decider(arms(), store)
+    for _ in range(20):
+        decider.submit([Decide("u")], told.extend)
+    decider.close()
+    assert len(told) == 20
+    assert store.totals().decisions == 20
+    with pytest.raises(mixts.StoreError, match="closed"):
+        decider.decide("u")

@@ -1,0 +1,119 @@
+"""Versions of the prior in every store, and what can be read of tasks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import mixts
+from mixts.service import Decider
+from mixts.service.store.rebuild import rebuild
+from tests.contracts.stores import ACTIONS, Opener, arms, decide_and_reward, linear
+
+
+def test_a_better_prior_is_swapped_in_under_live_tasks(store: mixts.DecisionStore) -> None:
+    better = arms(scale=5.0)
+    with Decider(arms(), store) as decider:
+        made = decide_and_reward(decider, "u", [1.0, 0.0, 1.0])
+        version = decider.upload(better)
+        assert (version, decider.prior_version) == (2, 1)
+        decider.activate(version)
+        state = decider.state("u")
+        after = decider.decide("u")
+    belief = better.belief()
+    belief.update([d.action for d in made], [1.0, 0.0, 1.0])
+    assert (after.prior_version, state.prior_version) == (2, 2)
+    assert state.weights == pytest.approx(belief.weights, abs=1e-12)
+    assert after.weights == pytest.approx(belief.weights, abs=1e-12)
+    assert [row.active for row in store.priors()] == [False, True]
+
+
+def test_a_prior_with_more_arms_goes_on(store: mixts.DecisionStore) -> None:
+    more = mixts.BernoulliArms(np.full((2, 2), 50.0), np.ones((2, 2)))
+    with Decider(arms(), store, seed=1) as decider:
+        decide_and_reward(decider, "u", [1.0, 0.0])
+        decider.activate(decider.upload(arms().with_arms(more)))
+        state = decider.state("u")
+        actions = {decider.decide("u").action for _ in range(10)}
+        with pytest.raises(mixts.ParameterError, match="no fewer arms"):
+            decider.activate(1)
+    assert len(state.mean_rewards) == 5
+    assert actions <= {3, 4}
+    assert rebuild(store, write=False).differing == 0
+
+
+def test_a_prior_that_does_not_fit_is_refused(store: mixts.DecisionStore) -> None:
+    mdp = mixts.MixturePrior(mixts.TabularMDP.uniform(2, 2, 3))
+    gaussian = mixts.MixturePrior(mixts.GaussianArms(np.zeros((1, 3)), np.ones((1, 3)), 1.0))
+    with Decider(arms(), store) as decider:
+        for wrong in (mdp, gaussian, arms(2), linear()):
+            with pytest.raises(mixts.ParameterError):
+                decider.upload(wrong)
+        with pytest.raises(mixts.ParameterError, match="known: \\[1\\]"):
+            decider.activate(7)
+        assert [row.version for row in decider.priors()] == [1]
+
+
+def test_the_store_remembers_its_prior(opened: Opener) -> None:
+    with Decider(arms(), opened()) as decider:
+        decider.activate(decider.upload(arms(scale=2.0)))
+    with Decider(arms(), opened()) as again:
+        assert again.prior_version == 2, "a prior that the store knows changes nothing"
+    with Decider(None, opened()) as without:
+        assert without.prior.family.alpha[0, 0] == 2.0
+    with Decider(arms(scale=3.0), opened()) as new:
+        assert new.prior_version == 3, "one that is new becomes the active one"
+
+
+def test_a_store_without_a_prior_needs_one(store: mixts.DecisionStore) -> None:
+    with pytest.raises(mixts.StoreError, match="has no prior: give one"):
+        Decider(None, store)
+
+
+def test_totals_activity_and_split_agree_with_what_happened(store: mixts.DecisionStore) -> None:
+    with Decider(arms(), store) as decider:
+        decide_and_reward(decider, "a", [1.0, 1.0, 0.0])
+        decide_and_reward(decider, "b", [1.0])
+        decider.decide("c")
+        decider.activate(decider.upload(arms(scale=2.0)))
+        decider.decide("c")
+    totals, spans = store.totals(), store.activity(0, 60)
+    assert (totals.tasks, totals.decisions, totals.rewards, totals.late) == (3, 6, 4, 0)
+    assert sum(span.decisions for span in spans) == 6
+    assert sum(span.reward_sum for span in spans) == 3.0
+    assert {share.latent: share.tasks for share in store.split(2)} == {1: 1, None: 2}
+    assert sum(share.tasks for share in store.split(1)) == 3
+
+
+def test_tasks_are_found_by_any_part_of_their_name(store: mixts.DecisionStore) -> None:
+    names = ["50% off", "50x off", "under_score", "UPPER", "back\\slash", "<b>", "täsk"]
+    with Decider(arms(), store) as decider:
+        for name in names:
+            decider.decide(name)
+    assert [row.task for row in store.tasks(limit=3)] == ["täsk", "<b>", "back\\slash"]
+    assert [row.task for row in store.tasks(limit=2, offset=5)] == ["50x off", "50% off"]
+    assert [row.task for row in store.tasks("50% o")] == ["50% off"]
+    assert [row.task for row in store.tasks("r_s")] == ["under_score"]
+    assert [row.task for row in store.tasks("upp")] == ["UPPER"]
+    assert [row.task for row in store.tasks("\\")] == ["back\\slash"]
+    assert store.tasks("nobody") == []
+    assert store.task("nobody") is None
+
+
+def test_unknown_tasks(store: mixts.DecisionStore) -> None:
+    with Decider(arms(), store) as decider:
+        for look in (decider.state, decider.posterior):
+            with pytest.raises(mixts.UnknownTaskError):
+                look("nobody")
+
+
+def test_posteriors_of_actions(store: mixts.DecisionStore) -> None:
+    with Decider(linear(), store, seed=1) as decider:
+        assert decider.decide("u", ACTIONS).action in (0, 1, 2)
+        state, posterior = decider.state("u"), decider.posterior("u")
+    assert state.mean_rewards == pytest.approx((0.5, 0.5, 0.7), abs=1e-12)
+    assert posterior.mean == state.mean_rewards
+    # Under the mixture the first action's mean reward is N(1, 1) or N(0, 1), each with weight 1/2;
+    # the 5 % point of 2,000 draws is off by at most a few hundredths.
+    assert posterior.low[0] == pytest.approx(-1.306, abs=0.15)
+    assert posterior.high[0] == pytest.approx(2.306, abs=0.15)

@@ -1,0 +1,156 @@
+"""A PostgreSQL server of our own: in a temporary folder, on a Unix socket, gone afterwards.
+
+    with postgres_server.running(fsync=False) as url:
+        store = mixts.DecisionStore(postgres_server.database(url, "one"))
+
+``find()`` is None where no server is installed. PostgreSQL refuses to run as root: it then runs as
+the user ``postgres`` (or ``nobody``), who must be able to reach the folder. Writes are synced, as
+in production, unless ``fsync=False``. Nobody else can open the folder, so the socket asks for no
+password. Needs nothing of pytest: benchmarks use it as well.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import parse_qs, quote, urlsplit, urlunsplit
+
+USER = "mixts"
+PORT = 5432  # a part of the socket's name only: the server listens to no network
+SECONDS = 60
+# The kernel's limit for a socket's path is 108 bytes with the final zero, on macOS 104.
+LONGEST_SOCKET = 103
+
+SETTINGS = """
+listen_addresses = ''
+port = {port}
+unix_socket_directories = '{folder}'
+unix_socket_permissions = 0700
+max_connections = 100
+timezone = 'UTC'
+"""
+UNSYNCED = """
+fsync = off
+synchronous_commit = off
+full_page_writes = off
+"""
+
+
+def find() -> Path | None:
+    """The folder of the server's programs, the newest version first, or None."""
+    folders = sorted(
+        Path("/usr/lib/postgresql").glob("*/bin"),
+        key=lambda folder: (len(folder.parent.name), folder.parent.name),
+        reverse=True,
+    )
+    on_path = shutil.which("initdb")
+    if on_path:
+        folders.append(Path(on_path).resolve().parent)
+    return next((folder for folder in folders if (folder / "initdb").exists()), None)
+
+
+@contextmanager
+def running(*, fsync: bool = True) -> Iterator[str]:
+    """The address of a new server's database ``postgres``; stopped and removed at the end."""
+    # A socket's path is short, and another user must reach it: not below pytest's own folders.
+    parent = "/tmp" if os.path.isdir("/tmp") else None
+    folder = Path(tempfile.mkdtemp(prefix="mixts-pg-", dir=parent))
+    try:
+        yield start(folder, fsync=fsync)
+    finally:
+        try:
+            if (folder / "data" / "postmaster.pid").exists():
+                stop(folder, "immediate")
+        finally:
+            shutil.rmtree(folder)
+
+
+def start(folder: Path, *, fsync: bool = True) -> str:
+    """Start a server in an empty folder, or again in one that was stopped; its address."""
+    socket = folder / f".s.PGSQL.{PORT}"
+    if len(os.fsencode(socket)) > LONGEST_SOCKET:
+        raise ValueError(f"a socket's path has at most {LONGEST_SOCKET} bytes, got {socket}")
+    data = folder / "data"
+    if not data.exists():
+        _own(folder)
+        words = ["--auth=trust", f"--username={USER}", "--encoding=UTF8", "--locale=C", "--no-sync"]
+        _run(folder, "initdb", "-D", str(data), *words)
+        with (data / "postgresql.conf").open("a") as file:
+            file.write(SETTINGS.format(folder=folder, port=PORT) + ("" if fsync else UNSYNCED))
+    log = folder / "log"
+    _run(folder, "pg_ctl", "-D", str(data), "-w", "-t", str(SECONDS), "-l", str(log), "start")
+    return f"postgresql://{USER}@/postgres?host={quote(str(folder), safe='')}&port={PORT}"
+
+
+def stop(folder: Path, mode: Literal["smart", "fast", "immediate"] = "fast") -> None:
+    """Stop the server: ``fast`` breaks connections, ``immediate`` is a crash."""
+    data = str(folder / "data")
+    _run(folder, "pg_ctl", "-D", data, "-w", "-t", str(SECONDS), "-m", mode, "stop")
+
+
+def database(url: str, name: str) -> str:
+    """Make an empty database on the server; its address."""
+    import psycopg
+    from psycopg import sql
+
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+    return urlunsplit(urlsplit(url)._replace(path="/" + quote(name, safe="")))
+
+
+def folder_of(url: str) -> Path:
+    """Where the server of an address lives, to stop and start it."""
+    return Path(parse_qs(urlsplit(url).query)["host"][0])
+
+
+def _account() -> pwd.struct_passwd | None:
+    """Whom the server runs as where we are root, else None: as ourselves."""
+    if os.geteuid() != 0:
+        return None
+    for name in ("postgres", "nobody"):
+        try:
+            return pwd.getpwnam(name)
+        except KeyError:
+            continue
+    raise RuntimeError("PostgreSQL does not run as root: a user `postgres` or `nobody` is needed")
+
+
+def _own(folder: Path) -> None:
+    account = _account()
+    if account is not None:
+        os.chown(folder, account.pw_uid, account.pw_gid)
+    folder.chmod(0o700)
+
+
+def _run(folder: Path, program: str, *words: str) -> None:
+    """One of the server's programs, as the user and with the settings it needs."""
+    programs = find()
+    if programs is None:
+        raise FileNotFoundError("no PostgreSQL server is installed: initdb was not found")
+    account = _account()
+    identity: dict[str, Any] = {}
+    if account is not None:
+        identity = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
+    # PGPORT, PGDATA and the like would change what is started.
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PG")}
+    done = subprocess.run(
+        [str(programs / program), *words],
+        env=environment | {"LC_ALL": "C"},
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        **identity,
+    )
+    if done.returncode != 0:
+        log = folder / "log"
+        said = done.stdout + (log.read_text()[-2000:] if log.exists() else "")
+        raise RuntimeError(f"{program} failed with code {done.returncode}:\n{said}")
