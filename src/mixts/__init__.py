@@ -1,10 +1,10 @@
 """Decision making under a mixture prior: Thompson sampling that learns its kind of task."""
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from mixts.agents import Agent, CorralExp4, Exp4, MixTS, Oracle
-from mixts.bounds import theorem1_bound, theorem2_bound
 from mixts.environments import (
     BanditEnvironment,
     ClassificationBandit,
@@ -52,32 +52,36 @@ from mixts.families import (
     TabularStatistics,
     Trajectory,
 )
-from mixts.learning import learn_prior
-from mixts.learning.check import PriorCheck, check_prior
 from mixts.mixture import Belief, MixturePrior
 from mixts.planning import MDP, Plan
-from mixts.plots import plot
-from mixts.simulation import Results, simulate
-from mixts.simulation.confidence import ConfidenceSets, follow_confidence_sets
-from mixts.simulation.decomposition import Decomposition, decompose_regret
-from mixts.simulation.identification import Identification, identify
-from mixts.simulation.sweep import Sweep
+from mixts.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from mixts.bounds import theorem1_bound, theorem2_bound
     from mixts.bridges.sklearn import MixturePriorEstimator
+    from mixts.learning import learn_prior
+    from mixts.learning.check import PriorCheck, check_prior
+    from mixts.plots import plot
     from mixts.service import Decider, Decision, DecisionStore
-
-__version__ = "0.1.0"
+    from mixts.service.client import AsyncClient, Client
+    from mixts.simulation.confidence import ConfidenceSets, follow_confidence_sets
+    from mixts.simulation.decomposition import Decomposition, decompose_regret
+    from mixts.simulation.identification import Identification, identify
+    from mixts.simulation.results import Results
+    from mixts.simulation.simulate import simulate
+    from mixts.simulation.sweep import Sweep
 
 __all__ = [
     "MDP",
     "ActionError",
     "Agent",
+    "AsyncClient",
     "BanditEnvironment",
     "Belief",
     "BernoulliArms",
     "BernoulliStatistics",
     "ClassificationBandit",
+    "Client",
     "ClusterError",
     "ConfidenceSets",
     "ConflictError",
@@ -143,15 +147,40 @@ __all__ = [
 
 
 _LAZY = {
+    "AsyncClient": "mixts.service.client",
+    "Client": "mixts.service.client",
+    "ConfidenceSets": "mixts.simulation.confidence",
     "Decider": "mixts.service",
     "Decision": "mixts.service",
     "DecisionStore": "mixts.service",
+    "Decomposition": "mixts.simulation.decomposition",
+    "Identification": "mixts.simulation.identification",
     "MixturePriorEstimator": "mixts.bridges.sklearn",
+    "PriorCheck": "mixts.learning.check",
+    "Results": "mixts.simulation",
+    "Sweep": "mixts.simulation.sweep",
+    "check_prior": "mixts.learning.check",
+    "decompose_regret": "mixts.simulation.decomposition",
+    "follow_confidence_sets": "mixts.simulation.confidence",
+    "identify": "mixts.simulation.identification",
+    "learn_prior": "mixts.learning",
+    "plot": "mixts.plots",
+    "simulate": "mixts.simulation",
+    "theorem1_bound": "mixts.bounds",
+    "theorem2_bound": "mixts.bounds",
 }
-"""Names whose modules are imported when they are asked for."""
+"""Names whose modules are imported when they are asked for: whoever decides, and a service that is
+started again, need not wait for what learns, simulates and draws."""
 
 
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
-        return getattr(import_module(_LAZY[name]), name)
+        value = globals()[name] = getattr(import_module(_LAZY[name]), name)
+        return value
+    if not name.startswith("_") and find_spec(f"mixts.{name}") is not None:
+        return import_module(f"mixts.{name}")
     raise AttributeError(f"module 'mixts' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

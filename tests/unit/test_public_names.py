@@ -16,11 +16,13 @@ import mixts.errors
 PUBLIC_NAMES = [
     "ActionError",
     "Agent",
+    "AsyncClient",
     "BanditEnvironment",
     "Belief",
     "BernoulliArms",
     "BernoulliStatistics",
     "ClassificationBandit",
+    "Client",
     "ClusterError",
     "ConfidenceSets",
     "ConflictError",

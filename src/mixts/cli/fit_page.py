@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-import mixts
 from mixts.cli.fitting import Fitted
 from mixts.learning.check import PriorCheck
 from mixts.learning.learned import Selection
@@ -20,6 +19,7 @@ from mixts.plots import plot, save_figure
 from mixts.report import Figure, Report, Section, Table
 from mixts.report.kinds import MOST_ITEMS
 from mixts.report.prior_page import PriorPage, write_prior_page
+from mixts.version import __version__
 
 _MOST_TASKS = 5
 """Surprising ones that are named."""
@@ -268,7 +268,7 @@ def _settings(fitted: Fitted) -> Mapping[str, str]:
 
 
 def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version(), "mixts": mixts.__version__}
+    found = {"python": platform.python_version(), "mixts": __version__}
     return found | {name: metadata.version(name) for name in ("numpy", "scipy", "numba", "pyarrow")}
 
 

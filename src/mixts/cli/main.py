@@ -7,30 +7,43 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 
-import mixts
-from mixts.cli import features, fit, listing, reproduce
 from mixts.cli.status import FAILED, INTERRUPTED, WRONG_USE
 from mixts.errors import MixtsError
+from mixts.version import __version__
+
+COMMANDS = {
+    "list": "listing",
+    "reproduce": "reproduce",
+    "features": "features",
+    "fit": "fit",
+    "serve": "serve",
+    "store": "store",
+}
+"""The sub-commands, and the modules that know them."""
 
 
-def parser() -> argparse.ArgumentParser:
-    """The whole command line."""
+def parser(names: Iterable[str] = COMMANDS) -> argparse.ArgumentParser:
+    """The command line with these commands; those of others are not imported."""
     top = argparse.ArgumentParser(
         prog="mixts", description="Thompson sampling with a mixture prior."
     )
-    top.add_argument("--version", action="version", version=f"mixts {mixts.__version__}")
+    top.add_argument("--version", action="version", version=f"mixts {__version__}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (listing, reproduce, features, fit):
-        command.register(commands)
+    for name in names:
+        import_module(f"mixts.cli.{COMMANDS[name]}").register(commands)
     return top
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; messages go to standard error, and a number says how it ended."""
-    options = parser().parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    # A service that is started again shall not wait for what draws figures.
+    named = words[:1] if words and words[0] in COMMANDS else COMMANDS
+    options = parser(named).parse_args(words)
     try:
         with _interrupted_by("SIGTERM", "SIGHUP"):
             status: int = options.run(options)
@@ -55,6 +68,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _interrupted_by(*names: str) -> Iterator[None]:
     """To be told to end is to be interrupted: what is finished is kept, workers are ended."""
     known = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    # As nohup has it: what is ignored stays so.
+    known = [number for number in known if signal.getsignal(number) is not signal.SIG_IGN]
     if threading.current_thread() is not threading.main_thread():
         known = []
 

@@ -11,7 +11,6 @@ import asyncio
 import hashlib
 import logging
 import platform
-import sys
 import time
 from collections.abc import Callable, Mapping
 from concurrent import futures
@@ -27,6 +26,7 @@ from mixts import checks
 from mixts.engines.base import JOBS_PER_WORKER, Engine
 from mixts.engines.workers import ONE_THREAD, environment_variables, n_processors
 from mixts.errors import ClusterError, MissingExtraError, ParameterError
+from mixts.version import __version__
 
 CONNECT_SECONDS = 15.0
 """How long a scheduler has to answer."""
@@ -267,8 +267,7 @@ Versions = dict[str, str]
 @cache
 def versions() -> Versions:
     """Of all that determines numbers to the bit, in this process."""
-    # Looked up, not imported: the package imports every layer, also those above this one.
-    found = {"Python": platform.python_version(), "mixts": sys.modules["mixts"].__version__}
+    found = {"Python": platform.python_version(), "mixts": __version__}
     found |= {name: metadata.version(name) for name in ("numpy", "scipy", "numba")}
     root = Path(__file__).parents[1]
     digest = hashlib.sha256()

@@ -9,6 +9,8 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
+from mixts.version import __version__
+
 _NUMERICAL = (
     "agents", "environments", "families", "learning", "mixture", "planning", "random.py",
     "simulation", "compiled.py",
@@ -21,8 +23,7 @@ _LIBRARIES = ("numpy", "scipy", "numba", "scikit-learn")
 @cache
 def versions() -> dict[str, str]:
     """Of Python, of mixts and of the libraries that compute."""
-    # Looked up, not imported: the package imports every layer, also those above this one.
-    found = {"python": platform.python_version(), "mixts": sys.modules["mixts"].__version__}
+    found = {"python": platform.python_version(), "mixts": __version__}
     for name in _LIBRARIES:
         try:
             found[name] = metadata.version(name)

@@ -1,0 +1,93 @@
+"""Whether a store has exactly what its clients were told: nothing lost, nothing counted twice."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+from problem import N_ARMS
+from traffic import Traffic
+
+import mixts
+from mixts.service.encoding import StatisticsCodec
+from mixts.service.store.rebuild import rebuild
+
+LOG = (
+    "SELECT d.id, d.key, t.name, d.action, d.propensity, r.value FROM decisions d "
+    "JOIN tasks t ON t.number = d.task LEFT JOIN rewards r ON r.decision = d.seq"
+)
+TWICE = {
+    "decisions of one key": "SELECT COUNT(*) FROM (SELECT 1 FROM decisions WHERE key IS NOT NULL "
+    "GROUP BY task, key HAVING COUNT(*) > 1) AS twice",
+    "decisions of one id": "SELECT COUNT(*) - COUNT(DISTINCT id) FROM decisions",
+    "rewards of one decision": "SELECT COUNT(*) - COUNT(DISTINCT decision) FROM rewards",
+}
+TASKS = "SELECT name, decisions, rewards, statistics FROM tasks"
+
+
+def audit(store: mixts.DecisionStore, traffic: Traffic) -> Counter[str]:
+    """How often each thing is wrong; empty where all is well.
+
+    Every operation was repeated until it was acknowledged, so that the store must have exactly
+    those, no more and no fewer.
+    """
+    wrong: Counter[str] = Counter()
+    wrong["contradictory answers"] = len(traffic.contradictions)
+    for what, sql in TWICE.items():
+        wrong[f"several {what}"] = int(store.backend.query(sql)[0][0])
+    log = store.backend.query(LOG)
+    _compare_log(log, traffic, wrong)
+    _compare_statistics(store, log, wrong)
+    totals = store.totals()
+    rewarded = sum(row[5] is not None for row in log)
+    wrong["total of decisions"] = abs(totals.decisions - len(log))
+    wrong["total of rewards"] = abs(totals.rewards - rewarded)
+    wrong["tasks that a rebuild would change"] = rebuild(store, write=False).differing
+    return +wrong
+
+
+def summary(wrong: Counter[str]) -> str:
+    """One sentence."""
+    if not wrong:
+        return (
+            "Nothing was lost, nothing was counted twice, and the statistics are those of the log."
+        )
+    return "WRONG: " + ", ".join(f"{n} {what}" for what, n in wrong.items()) + "."
+
+
+def _compare_log(log: list[tuple], traffic: Traffic, wrong: Counter[str]) -> None:
+    found = {row[1]: row for row in log}
+    for key, told in traffic.decided.items():
+        row = found.get(key)
+        if row is None:
+            wrong["acknowledged decisions lost"] += 1
+            continue
+        id, _, task, action, propensity, value = row
+        name = traffic.task_name(told.task)
+        logged = (bytes(id).hex(), task, action, propensity)
+        wrong["decisions changed"] += logged != (told.id, name, told.action, told.propensity)
+        wrong["acknowledged rewards lost"] += told.reward is not None and value is None
+        wrong["rewards changed"] += None not in (told.reward, value) and told.reward != value
+        wrong["rewards nobody acknowledged"] += told.reward is None and value is not None
+    wrong["decisions nobody acknowledged"] += len(found.keys() - traffic.decided.keys())
+
+
+def _compare_statistics(store: mixts.DecisionStore, log: list[tuple], wrong: Counter[str]) -> None:
+    """Counts of every task, once as the store keeps them and once from its log, by hand."""
+    names, decisions, rewards, statistics = zip(*store.backend.query(TASKS), strict=True)
+    place = {name: i for i, name in enumerate(names)}
+    counted = np.zeros((len(names), 2), int)
+    outcomes = np.zeros((2, len(names), N_ARMS), int)
+    for _, _, task, action, _, value in log:
+        i = place[task]
+        counted[i, 0] += 1
+        if value is not None:
+            counted[i, 1] += 1
+            outcomes[0 if value == 1 else 1, i, action] += 1
+    codec = StatisticsCodec(mixts.BernoulliArms(np.ones((1, N_ARMS)), np.ones((1, N_ARMS))))
+    kept = codec.decode([bytes(content) for content in statistics])
+    differ = (kept.array("successes") != outcomes[0]) | (kept.array("failures") != outcomes[1])
+    wrong["tasks with other statistics than their log"] = int(differ.any(axis=1).sum())
+    wrong["tasks with other counts than their log"] = int(
+        (counted != np.column_stack([decisions, rewards])).any(axis=1).sum()
+    )

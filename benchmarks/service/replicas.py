@@ -1,0 +1,117 @@
+"""Whether replicas that share one PostgreSQL keep one truth while they are killed.
+
+    python benchmarks/service/replicas.py [--replicas 4] [--operations 100000] [--every 5]
+
+Starts a PostgreSQL server of its own. One operation of twenty is sent to two replicas at once, a
+replica is killed every few seconds and started anew, and what was not acknowledged is asked for
+again, of whoever is there. In the end log, statistics and what clients were told must agree.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from audit import audit, summary
+from generator import Generator
+from problem import N_TASKS, make_prior, true_means
+from serving import Server, clean_up_when_terminated, new_server
+from traffic import Traffic
+
+import mixts
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from tests import postgres_server
+
+TWICE = 0.05
+"""The share of operations that are sent to two replicas."""
+
+
+class Killer:
+    """Kills one replica after another and starts it again at once, if it was up."""
+
+    def __init__(self, servers: list[Server], generator: Generator, every: float) -> None:
+        self._servers, self._generator, self._every = servers, generator, every
+        self._next = time.perf_counter() + every
+        self._answers = [0] * len(servers)
+        self.kills = 0
+
+    def look(self, now: float) -> None:
+        victim = self.kills % len(self._servers)
+        is_up = self._generator.answers[victim] > self._answers[victim]
+        if now < self._next or not is_up:
+            return
+        self._servers[victim].kill()
+        self._generator.hear_out(victim)
+        self._answers[victim] = self._generator.answers[victim]
+        self._servers[victim].start()
+        self.kills += 1
+        self._next = now + self._every
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--replicas", type=int, default=4)
+    parser.add_argument("--operations", type=int, default=100_000, help="acknowledged, at least")
+    parser.add_argument("--every", type=float, default=5.0, help="seconds between kills")
+    parser.add_argument("--connections", type=int, default=32)
+    parser.add_argument("--tasks", type=int, default=N_TASKS)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--no-fsync", action="store_true", help="a PostgreSQL that does not sync")
+    options = parser.parse_args()
+    clean_up_when_terminated()
+    if postgres_server.find() is None:
+        raise SystemExit("no PostgreSQL server is installed: there is nothing to measure")
+    means = true_means(make_prior(), options.tasks)
+    traffic = Traffic(means, seed=options.seed, delay=0.05, twice=TWICE)
+    with (
+        postgres_server.running(fsync=not options.no_fsync) as url,
+        tempfile.TemporaryDirectory(prefix="mixts-replicas-") as folder,
+    ):
+        servers = [new_server(Path(folder), url, f"replica-{i}") for i in range(options.replicas)]
+        generator = Generator([s.address for s in servers], options.connections, traffic)
+        try:
+            seconds, kills = run(servers, generator, options)
+        finally:
+            for server in servers:
+                server.kill()
+        with mixts.DecisionStore(url) as store:
+            wrong = audit(store, traffic)
+    n = traffic.n_acknowledged
+    rewarded = sum(told.reward is not None for told in traffic.decided.values())
+    print(
+        "| replicas | kills | acknowledged | a second | decisions | rewards | sent twice | again |"
+    )
+    print("|---|---|---|---|---|---|---|---|")
+    print(
+        f"| {options.replicas} | {kills} | {n:,} | {n / seconds:,.0f} | {len(traffic.decided):,} "
+        f"| {rewarded:,} | {generator.n_copies:,} | {generator.failures.total():,} |\n"
+    )
+    print(summary(wrong))
+
+
+def run(
+    servers: list[Server], generator: Generator, options: argparse.Namespace
+) -> tuple[float, int]:
+    """Seconds under load, and how many kills there were."""
+    for server in servers:
+        server.start()
+    for server in servers:
+        server.wait()
+    killer = Killer(servers, generator, options.every)
+    started = time.perf_counter()
+
+    def goes_on(now: float) -> bool:
+        killer.look(now)
+        return generator.traffic.n_acknowledged < options.operations
+
+    generator.run_while(goes_on)
+    generator.finish()
+    return time.perf_counter() - started, killer.kills
+
+
+if __name__ == "__main__":
+    main()

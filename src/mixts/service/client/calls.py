@@ -1,0 +1,175 @@
+"""What can be asked of the service: each call's request, and how its answer is read."""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+from urllib.parse import quote
+
+import numpy as np
+
+from mixts import checks
+from mixts.errors import ActionError, MaskError, MixtsError, OutcomeError, ParameterError
+from mixts.mixture import MixturePrior
+from mixts.service.client.answers import ServiceError, content, items, record
+from mixts.service.records import Decide, Decision, PriorRow, Receipt, Reward, TaskState
+from mixts.storage import pack_bundle
+
+Answer = TypeVar("Answer")
+Request = TypeVar("Request")
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[Answer]):
+    """A request that is safe to send again, and the meaning of its answer."""
+
+    method: str
+    path: str
+    read: Callable[[Any], Answer]
+    body: bytes | None = None
+    known: Answer | None = None
+    """The answer, where nobody has to be asked."""
+
+    def result(self, status: int, body: bytes) -> Answer:
+        """What was answered, or the exception that it stands for."""
+        return self.read(content(status, body))
+
+
+# -- decisions and rewards ------------------------------------------------------------------------
+
+
+def decide(request: Decide) -> Call[Decision]:
+    """One decision; without a key it gets one of its own, so that it can be sent again."""
+    return Call("POST", "/v1/decide", _decision(request), _encoded(_decide(request)))
+
+
+def reward(request: Reward) -> Call[Receipt]:
+    """One reward; the service counts it once, however often it comes."""
+    return Call("POST", "/v1/reward", _receipt(request), _encoded(_reward(request)))
+
+
+def decide_many(requests: Sequence[Decide]) -> Call[list[Decision | MixtsError]]:
+    """A list of decisions."""
+    return _batch("/v1/decide:batch", requests, _decide, _decision)
+
+
+def reward_many(requests: Sequence[Reward]) -> Call[list[Receipt | MixtsError]]:
+    """A list of rewards."""
+    return _batch("/v1/reward:batch", requests, _reward, _receipt)
+
+
+def _batch(
+    path: str,
+    requests: Sequence[Request],
+    write: Callable[[Request], dict[str, Any]],
+    reader: Callable[[Request], Callable[[Any], Answer]],
+) -> Call[list[Answer | MixtsError]]:
+    """What cannot be written as JSON is refused here, item by item as the service does."""
+    refused: dict[int, MixtsError] = {}
+    written, reads = [], []
+    for index, request in enumerate(requests):
+        try:
+            written.append(write(request))
+            reads.append(reader(request))
+        except MixtsError as error:
+            refused[index] = error
+
+    def read(answer: Any) -> list[Answer | MixtsError]:
+        answered = iter(items(answer, reads))
+        return [refused[i] if i in refused else next(answered) for i in range(len(requests))]
+
+    known = None if written else read([])
+    return Call("POST", path, read, _encoded(written), known)
+
+
+def _decide(request: Decide) -> dict[str, Any]:
+    written: dict[str, Any] = {
+        "task": request.task,
+        "key": uuid.uuid4().hex if request.key is None else request.key,
+    }
+    if request.actions is not None:
+        expected = "actions must be rows of finite numbers"
+        rows = checks.numbers(request.actions, expected, ActionError)
+        if not np.isfinite(rows).all():
+            raise ActionError(f"{expected}, got NaN or infinity")
+        written["actions"] = rows.tolist()
+    if request.mask is not None:
+        mask = np.asarray(request.mask)
+        if mask.dtype != bool:
+            raise MaskError(f"mask must be a list of true and false, got type {mask.dtype}")
+        written["mask"] = mask.tolist()
+    return written
+
+
+def _decision(request: Decide) -> Callable[[Any], Decision]:
+    return lambda answer: record(Decision, answer, task=request.task)
+
+
+def _reward(request: Reward) -> dict[str, Any]:
+    expected = "a reward must be a finite number"
+    value = checks.numbers(request.value, expected, OutcomeError)
+    if value.ndim or not np.isfinite(value):
+        raise OutcomeError(f"{expected}, got {request.value!r}")
+    return {"id": request.decision, "value": value.item()}
+
+
+def _receipt(_: Reward) -> Callable[[Any], Receipt]:
+    return lambda answer: record(Receipt, answer)
+
+
+# -- tasks and priors -----------------------------------------------------------------------------
+
+
+def task(name: str) -> Call[TaskState]:
+    """What is known and believed of a task."""
+    return Call("GET", f"/v1/tasks/{_segment(name)}", lambda a: record(TaskState, a, task=name))
+
+
+def priors() -> Call[list[PriorRow]]:
+    """Every version of the prior."""
+
+    def read(answer: Any) -> list[PriorRow]:
+        if not isinstance(answer, list):
+            raise ServiceError(f"expected a list of priors, got {type(answer).__name__}", 200)
+        return [record(PriorRow, row) for row in answer]
+
+    return Call("GET", "/v1/priors", read)
+
+
+def upload_prior(prior: MixturePrior | str | os.PathLike[str], activate: bool) -> Call[int]:
+    """A prior, or the file of one, and whether to decide by it; the answer is its version."""
+    loaded = prior if isinstance(prior, MixturePrior) else MixturePrior.load(prior)
+    path = "/v1/priors?activate=true" if activate else "/v1/priors"
+    return Call("POST", path, _version, pack_bundle("prior", *loaded.bundle(), as_json=True))
+
+
+def activate_prior(version: int) -> Call[int]:
+    """Decide by this version from now on."""
+    return Call("POST", f"/v1/priors/{checks.count(version, 'version')}/activate", _version)
+
+
+def _version(answer: Any) -> int:
+    version = answer.get("version") if isinstance(answer, dict) else None
+    if not isinstance(version, int):
+        raise ServiceError(f"expected the version of a prior, got {answer!r:.200}", 200)
+    return version
+
+
+# -- as text --------------------------------------------------------------------------------------
+
+
+def _encoded(value: Any) -> bytes:
+    return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
+
+
+def _segment(name: str) -> str:
+    """A task's name as one part of a path, also ``..`` and what has slashes."""
+    try:
+        quoted = quote(name, safe="")
+    except UnicodeEncodeError as error:
+        raise ParameterError(f"a task's name must be Unicode text, got {name!r}") from error
+    return quoted if quoted.strip(".") else quoted.replace(".", "%2E")

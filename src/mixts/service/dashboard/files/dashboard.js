@@ -1,0 +1,111 @@
+// Brings the parts of the page that are marked data-live up to date, every two seconds, in place.
+"use strict";
+
+const EVERY = 2000;
+const PATIENCE = 10000;
+const here = location.origin + location.pathname + location.search;
+const live = document.getElementById("live");
+const state = document.getElementById("state");
+const pause = document.getElementById("pause");
+let paused = false;
+let timer = 0;
+let busy = false;
+
+// Said aloud by screen readers, so only when it changes.
+function say(name, words) {
+  live.dataset.state = name;
+  if (state.textContent !== words) state.textContent = words;
+}
+
+// What the reader is using must not change under the pointer, the focus or the selection.
+function inUse(part) {
+  const selection = getSelection();
+  if (selection && !selection.isCollapsed && selection.containsNode(part, true)) return true;
+  if (part.dataset.live !== "steady") return false;
+  const focused = part.contains(document.activeElement);
+  return focused || (matchMedia("(hover: hover)").matches && part.matches(":hover"));
+}
+
+const key = (node) => (node.nodeType === Node.ELEMENT_NODE ? node.dataset.key : undefined);
+const alike = (one, other) => one.nodeName === other.nodeName && key(one) === key(other);
+
+// Makes the old node equal to the new one with as few changes as possible: focus, scrolling and
+// what is folded open stay as they are.
+function patch(old, fresh) {
+  if (old.nodeType !== Node.ELEMENT_NODE) {
+    if (old.data !== fresh.data) old.data = fresh.data;
+    return;
+  }
+  for (const { name } of [...old.attributes]) {
+    if (!fresh.hasAttribute(name) && name !== "open") old.removeAttribute(name);
+  }
+  for (const { name, value } of fresh.attributes) {
+    if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+  }
+  let next = old.firstChild;
+  for (const child of [...fresh.childNodes]) {
+    let same = next;
+    if (key(child) !== undefined) {
+      same = [...old.children].find((node) => alike(node, child));
+    }
+    if (same && alike(same, child)) {
+      if (same === next) next = next.nextSibling;
+      else old.insertBefore(same, next);
+      patch(same, child);
+    } else {
+      old.insertBefore(document.adoptNode(child), next);
+    }
+  }
+  while (next) {
+    const after = next.nextSibling;
+    next.remove();
+    next = after;
+  }
+}
+
+function update(text) {
+  const fresh = new DOMParser().parseFromString(text, "text/html");
+  for (const part of document.querySelectorAll("[data-live]")) {
+    const other = fresh.getElementById(part.id);
+    const held = inUse(part);
+    part.toggleAttribute("data-held", held);
+    if (other && !held && !part.isEqualNode(other)) patch(part, other);
+  }
+}
+
+async function refresh() {
+  clearTimeout(timer);
+  if (paused || busy || document.hidden) return;
+  busy = true;
+  try {
+    const answer = await fetch(here, {
+      cache: "no-store",
+      headers: { Accept: "text/html" },
+      signal: AbortSignal.timeout(PATIENCE),
+    });
+    if (!answer.ok) throw new Error(`answered ${answer.status}`);
+    const text = await answer.text();
+    if (!paused) {
+      update(text);
+      say("live", "live");
+    }
+  } catch {
+    if (!paused) say("lost", "connection lost, trying again");
+  }
+  busy = false;
+  clearTimeout(timer);
+  timer = setTimeout(refresh, EVERY);
+}
+
+pause.addEventListener("click", () => {
+  paused = !paused;
+  pause.setAttribute("aria-pressed", String(paused));
+  if (paused) say("paused", "paused");
+  else say("live", "live");
+  refresh();
+});
+
+document.addEventListener("visibilitychange", refresh);
+pause.hidden = false;
+say("live", "live");
+timer = setTimeout(refresh, EVERY);

@@ -1,0 +1,13 @@
+"""The decision service over HTTP: a thin face on ``Decider``, in JSON."""
+
+from mixts.errors import MissingExtraError
+
+try:
+    import httptools  # noqa: F401 - only whether they are there
+    import msgspec  # noqa: F401
+    import starlette  # noqa: F401
+    import uvicorn  # noqa: F401
+except ImportError as error:
+    raise MissingExtraError(
+        f"the service needs {error.name}: pip install 'mixts[serve]'"
+    ) from error

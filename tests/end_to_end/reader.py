@@ -1,0 +1,58 @@
+"""A reader who follows a page: its files, its commands, and what they print."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.end_to_end.test_documents import ROOT, fenced_blocks
+
+MIXTS = "import sys; from mixts.cli import main; sys.exit(main())"
+
+
+def page_blocks(page: str, *kinds: str) -> list[str]:
+    """A how-to page's blocks of these kinds, in order."""
+    text = (ROOT / "docs" / "how-to" / page).read_text(encoding="utf-8")
+    return [content for _, _, info, content in fenced_blocks(text) if info in kinds]
+
+
+def write_scripts(page: str, folder: Path) -> None:
+    """The scripts that a page shows, each named in its first line."""
+    for content in page_blocks(page, "python", "python no-run"):
+        name = re.match(r"# (\w+\.py)\n", content)
+        if name is not None:
+            (folder / name[1]).write_text(content, encoding="utf-8")
+
+
+def environment(programs: Path) -> dict[str, str]:
+    """With the tests' own interpreter as ``python`` and ``mixts``."""
+    programs.mkdir(exist_ok=True)
+    for name, arguments in {"python": (), "mixts": ("-c", MIXTS)}.items():
+        words = " ".join(f"'{word}'" for word in (sys.executable, *arguments))
+        (programs / name).write_text(f'#!/bin/sh\nexec {words} "$@"\n')
+        (programs / name).chmod(0o755)
+    return {**os.environ, "PATH": os.pathsep.join([str(programs), os.environ["PATH"]])}
+
+
+def shell(commands: str, folder: Path, programs: Path) -> str:
+    """What commands print."""
+    done = subprocess.run(
+        ["sh", "-e", "-c", commands],
+        cwd=folder,
+        env=environment(programs),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def without_numbers(lines: Sequence[str]) -> list[str]:
+    """Words only: the last digit may be another on another machine."""
+    return [re.sub(r"[0-9][0-9.,]*", "#", line) for line in " ".join(lines).split()]

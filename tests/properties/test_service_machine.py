@@ -1,0 +1,198 @@
+"""Any sequence of requests, good and bad, against a model of thirty lines."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import hypothesis
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    multiple,
+    rule,
+)
+
+import mixts
+from mixts.service.http.app import Service
+from mixts.service.store.rebuild import rebuild
+from tests.contracts.stores import arms
+from tests.unit.http_calls import Answer, get, post
+
+TASKS = st.sampled_from(["u", "a/b", "..", "<script>", "täsk", "x" * 256])
+KEYS = st.one_of(st.none(), st.sampled_from(["k1", "k2"]))
+MASKS = st.one_of(st.none(), st.lists(st.booleans(), min_size=3, max_size=3).filter(any))
+VALUES = st.sampled_from([0, 1, 0.0, 1.0])
+
+WRONG_DECISIONS = st.sampled_from(
+    [
+        {}, {"task": ""}, {"task": 5}, {"task": None}, {"task": "x" * 257}, {"task": "a\0b"},
+        {"task": "u", "mask": [True]}, {"task": "u", "mask": [False] * 3},
+        {"task": "u", "mask": [1, 1, 1]}, {"task": "u", "actions": [[1.0]]},
+        {"task": "u", "key": ""}, {"task": "u", "key": 3}, {"task": "u", "other": 1}, [], None,
+    ]
+)  # fmt: skip
+WRONG_VALUES = st.sampled_from(
+    ["0.5", "2", "-1", "NaN", "Infinity", "1e999", "true", '"1.0"', "null", "[1]", "{}"]
+)
+
+
+class Model:
+    """What the service means, without a store, a prior or a network."""
+
+    def __init__(self) -> None:
+        self.keys: dict[tuple[str, str], tuple[Any, str]] = {}
+        self.decisions: dict[str, tuple[str, int]] = {}
+        self.rewards: dict[str, float] = {}
+
+    def decide(self, request: dict[str, Any], answer: Answer) -> int:
+        """The status to expect; a new decision is remembered."""
+        pair = (request["task"], request.get("key"))
+        if pair in self.keys:
+            mask, id = self.keys[pair]
+            if mask != request.get("mask"):
+                return 409
+            assert answer.json["id"] == id
+            return 200
+        id = answer.json["id"]
+        assert id not in self.decisions
+        self.decisions[id] = (request["task"], answer.json["action"])
+        if pair[1] is not None:
+            self.keys[pair] = (request.get("mask"), id)
+        return 200
+
+    def reward(self, id: str, value: float) -> tuple[int, bool]:
+        """The status to expect, and whether it is a duplicate."""
+        if id in self.rewards:
+            return (200, True) if self.rewards[id] == value else (409, False)
+        self.rewards[id] = value
+        return 200, False
+
+    def belief(self, prior: mixts.MixturePrior, task: str) -> mixts.Belief:
+        """Of a task, from all that was told of it."""
+        belief = prior.belief()
+        for id, value in self.rewards.items():
+            if self.decisions[id][0] == task:
+                belief.update(self.decisions[id][1], value)
+        return belief
+
+
+class ServiceMachine(RuleBasedStateMachine):
+    """Requests in any order; the service must do as the model says."""
+
+    ids = Bundle("ids")
+
+    @initialize()
+    def open(self) -> None:
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = Path(self.folder.name) / "decisions.db"
+        self.model, self.scale = Model(), 1.0
+        self.start()
+
+    def start(self) -> None:
+        self.store = mixts.DecisionStore(self.path)
+        self.decider = mixts.Decider(arms(), self.store, seed=1)
+        self.service = Service(self.decider, self.store, rate=0)
+
+    def stop(self) -> None:
+        self.service.close()
+        self.decider.close()
+        self.store.close()
+
+    def teardown(self) -> None:
+        found = rebuild(self.store, write=False)
+        self.stop()
+        self.folder.cleanup()
+        assert (found.decisions, found.differing) == (len(self.model.decisions), 0)
+
+    @rule(target=ids, task=TASKS, key=KEYS, mask=MASKS)
+    def decide(self, task: str, key: str | None, mask: list[bool] | None) -> Any:
+        request = {"task": task, "key": key, "mask": mask}
+        request = {name: value for name, value in request.items() if value is not None}
+        answer = post(self.service, "/v1/decide", request)
+        assert answer.status == self.model.decide(request, answer), answer.body
+        if answer.status != 200:
+            return multiple()
+        assert 0 < answer.json["propensity"] <= 1
+        assert mask is None or mask[answer.json["action"]]
+        return answer.json["id"]
+
+    @rule(id=ids, value=VALUES)
+    def reward(self, id: str, value: float) -> None:
+        answer = post(self.service, "/v1/reward", {"id": id, "value": value})
+        status, duplicate = self.model.reward(id, float(value))
+        assert answer.status == status, answer.body
+        assert status != 200 or answer.json == {"duplicate": duplicate}
+
+    @rule(pairs=st.lists(st.tuples(ids, VALUES), max_size=5))
+    def reward_batch(self, pairs: list[tuple[str, float]]) -> None:
+        items = [{"id": id, "value": value} for id, value in pairs]
+        answers = post(self.service, "/v1/reward:batch", items).json
+        for (id, value), answer in zip(pairs, answers, strict=True):
+            status, duplicate = self.model.reward(id, float(value))
+            assert ("error" in answer) == (status != 200)
+            assert status != 200 or answer == {"duplicate": duplicate}
+
+    @rule(request=WRONG_DECISIONS)
+    def wrong_decision(self, request: Any) -> None:
+        answer = post(self.service, "/v1/decide", request)
+        assert answer.status == 422, answer.body
+        assert answer.error["message"]
+
+    @rule(id=ids, value=WRONG_VALUES)
+    def wrong_reward(self, id: str, value: str) -> None:
+        body = f'{{"id": {json.dumps(id)}, "value": {value}}}'.encode()
+        answer = post(self.service, "/v1/reward", body)
+        # A reward that was told before is not changed by another number, possible or not.
+        assert answer.status in ({400, 409, 422} if id in self.model.rewards else {400, 422})
+
+    @rule(body=st.binary(max_size=30), path=st.sampled_from(["decide", "reward", "decide:batch"]))
+    def garbage(self, body: bytes, path: str) -> None:
+        hypothesis.assume(body.strip() != b"[]")
+        assert post(self.service, f"/v1/{path}", body).status in (400, 422)
+
+    @rule(id=st.sampled_from(["0" * 32, "", "x", "0" * 64]))
+    def unknown(self, id: str) -> None:
+        assert post(self.service, "/v1/reward", {"id": id, "value": 1}).status in (404, 422)
+
+    @rule(scale=st.sampled_from([1.0, 2.0, 3.0]))
+    def activate(self, scale: float) -> None:
+        self.decider.activate(self.decider.upload(arms(scale=scale)))
+        self.scale = scale
+
+    @rule()
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    @invariant()
+    def nothing_else_changed(self) -> None:
+        if not hasattr(self, "store"):
+            return
+        totals = self.store.totals()
+        tasks = Counter(task for task, _ in self.model.decisions.values())
+        counts = (len(tasks), len(self.model.decisions), len(self.model.rewards), 0)
+        assert (totals.tasks, totals.decisions, totals.rewards, totals.late) == counts
+
+    @rule(task=TASKS)
+    def look(self, task: str) -> None:
+        answer = get(self.service, f"/v1/tasks/{quote(task, safe='')}")
+        n = sum(1 for name, _ in self.model.decisions.values() if name == task)
+        assert answer.status == (200 if n else 404)
+        if n:
+            belief = self.model.belief(arms(scale=self.scale), task)
+            assert answer.json["decisions"] == n
+            # Rounding of one update after the other against that of all at once.
+            assert abs(belief.weights - answer.json["weights"]).max() < 1e-12
+            assert abs(belief.mean_rewards() - answer.json["mean_rewards"]).max() < 1e-12
+
+
+TestServiceMachine = ServiceMachine.TestCase
+TestServiceMachine.settings = hypothesis.settings(max_examples=10, stateful_step_count=25)
