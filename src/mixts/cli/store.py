@@ -1,0 +1,162 @@
+"""``mixts store``: look at a store of decisions, check it, and export what is in it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from mixts.cli.status import FAILED
+from mixts.errors import ParameterError
+
+_SHOW = "What is in a store: tasks, decisions, rewards, versions of the prior."
+_REBUILD = """\
+Recompute all statistics from the log, in its order, and replace those that differ: there are none,
+unless somebody else wrote to the store. Decisions wait meanwhile. With --check nothing is changed,
+and the exit status is 1 if something differs."""
+_EXPORT = """\
+Write decisions with their propensities and rewards to one file, for off-policy evaluation: Parquet,
+with the names of Open Bandit Pipeline, or the dsjson of Vowpal Wabbit. The service may go on
+meanwhile."""
+
+
+def register(commands: Any) -> None:
+    """Add the command."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "store", help="look at a store of decisions, check it, export it"
+    )
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
+    show = actions.add_parser("show", help="say what is in it", description=_SHOW)
+    show.set_defaults(run=run_show)
+    rebuild = actions.add_parser(
+        "rebuild", help="recompute all statistics from the log", description=_REBUILD
+    )
+    rebuild.set_defaults(run=run_rebuild)
+    rebuild.add_argument("--check", action="store_true", help="compare, and change nothing")
+    export = actions.add_parser("export", help="write decisions to a file", description=_EXPORT)
+    export.set_defaults(run=run_export)
+    for action in (show, rebuild, export):
+        action.add_argument("store", metavar="STORE", help="a SQLite file, or postgresql://...")
+    add = export.add_argument
+    add("out", type=Path, metavar="OUT", help="the file to write")
+    add("--format", choices=("parquet", "vw"), default="parquet", help="(default parquet)")
+    moment = "2024-05-31 or 2024-05-31T18:30:00+02:00; UTC unless it says otherwise"
+    add("--since", type=_moment, metavar="TIME", help=f"decisions from then on: {moment}")
+    add("--until", type=_moment, metavar="TIME", help="decisions before then")
+    missing = "what a reward that never came stands for, in dsjson (default: leave them out)"
+    add("--missing-reward", type=float, metavar="NUMBER", help=missing)
+    add("--force", action="store_true", help="overwrite a file that exists")
+
+
+def run_show(options: argparse.Namespace) -> int:
+    """Print what is in a store."""
+    from mixts.service.store.summary import summary
+
+    with _opened(options.store) as store:
+        found = summary(store)
+    totals = found.totals
+    print(f"{found.name}: {found.database}, tables of version {found.schema_version}, ", end="")
+    print(f"{found.n_bytes / 1e6:,.1f} MB")
+    print(_counted(totals.tasks, totals.decisions, totals.rewards, totals.late))
+    for row in found.priors:
+        uploaded = datetime.fromtimestamp(row.uploaded_at, UTC).strftime("%Y-%m-%d %H:%M")
+        kinds = f"{row.n_components} component{'s' * (row.n_components != 1)}"
+        active = ", active" * row.active
+        print(f"prior version {row.version}: {row.family}, {kinds}, from {uploaded} UTC{active}")
+    if not found.priors:
+        print("no prior yet: mixts serve --prior brings one")
+    return 0
+
+
+def run_rebuild(options: argparse.Namespace) -> int:
+    """Recompute the statistics, and say what differed."""
+    from mixts.service.store.rebuild import rebuild
+
+    with _opened(options.store) as store:
+        found = rebuild(store, write=not options.check)
+    print(_counted(found.tasks, found.decisions, found.rewards, found.late))
+    if not found.differing:
+        print("every task's statistics are those of the log, to the bit")
+        return 0
+    one = found.differing == 1
+    which = "1 task differs" if one else f"{found.differing:,} tasks differ"
+    names = ", ".join(repr(name) for name in found.examples)
+    more = ", ..." * (found.differing > len(found.examples))
+    print(f"{which} from the log: {names}{more}")
+    if found.written:
+        print("it was replaced" if one else "they were replaced")
+    return FAILED if options.check else 0
+
+
+def run_export(options: argparse.Namespace) -> int:
+    """Write the decisions, and say how many."""
+    from mixts.bridges.vw import write_dsjson
+    from mixts.service.store.export import export
+
+    out: Path = options.out
+    span = {"since": options.since, "until": options.until}
+    left_out = 0
+    _check_output(options)
+    with _opened(options.store) as store:
+        if options.format == "parquet":
+            done = export(store, out, **span)
+        else:
+            with TemporaryDirectory(prefix=".mixts-", dir=out.parent) as folder:
+                table = Path(folder) / "decisions.parquet"
+                done = export(store, table, **span)
+                events = write_dsjson(table, out, missing_reward=options.missing_reward)
+            left_out = events.n_without_reward
+    size = out.stat().st_size / 1e6
+    print(f"{done.n_rows:,} decisions, {_rewards(done.n_rewards, done.n_late)}")
+    if left_out:
+        print(f"{left_out:,} decisions without a reward were left out")
+    print(f"{out} has them: {size:,.1f} MB")
+    return 0
+
+
+# -- options --------------------------------------------------------------------------------------
+
+
+def _opened(name: str) -> Any:
+    """A store that is there: to look at one is not to make one."""
+    if "://" not in name and not os.path.lexists(name):
+        raise ParameterError(f"there is no store {name}: mixts serve --store makes one")
+    from mixts.service.store import DecisionStore
+
+    return DecisionStore(name)
+
+
+def _check_output(options: argparse.Namespace) -> None:
+    """Refuse early, before anything takes long."""
+    out: Path = options.out
+    if options.missing_reward is not None and options.format != "vw":
+        raise ParameterError(
+            "--missing-reward is for --format vw: in Parquet a reward that never came is null"
+        )
+    if out.exists() and not (options.force and out.is_file()):
+        raise ParameterError(f"{out} exists: choose another file, or say --force")
+    if "://" not in options.store and out.resolve() == Path(options.store).resolve():
+        raise ParameterError(f"{out} is the store itself: choose another file")
+    if not out.parent.is_dir() or not os.access(out.parent, os.W_OK):
+        raise ParameterError(f"{out.parent} is not a folder that can be written to")
+
+
+def _moment(text: str) -> float:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"expected a time as in 2024-05-31 or 2024-05-31T18:30:00+02:00, got {text!r}"
+        ) from None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _counted(tasks: int, decisions: int, rewards: int, late: int) -> str:
+    return f"{tasks:,} tasks, {decisions:,} decisions, {_rewards(rewards, late)}"
+
+
+def _rewards(n: int, late: int) -> str:
+    return f"{n:,} rewards" + (f", {late:,} of them late" if late else "")

@@ -1,0 +1,155 @@
+"""Files of decisions with their propensities: what a store exports, off-policy evaluation reads.
+
+One row is one decision. Columns have the names of Open Bandit Pipeline where it has them:
+``action``, ``reward``, ``pscore``, ``action_dist``, ``action_context``, ``n_actions``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from math import isfinite
+from typing import Any
+
+import numpy as np
+
+from mixts.errors import FormatError, ParameterError
+from mixts.logs.pieces import pyarrow
+from mixts.typing import Array, Bool, Float, Int
+
+FORMAT = "mixts/decisions"
+VERSION = 1
+"""Of the format; a reader refuses a newer one."""
+
+FEATURES = "action_context"
+"""The column that only files of linear priors have."""
+
+BATCH_ROWS = 1 << 14
+
+Source = Any
+"""The path of a file, or a ``pyarrow.Table`` with its columns: some of its rows, as a rule."""
+
+
+def schema(has_features: bool, about: Mapping[str, Any]) -> Any:
+    """The columns of a file, with what it is in the metadata."""
+    pa = pyarrow()
+    number, vector, moment = pa.float64(), pa.list_(pa.float64()), pa.timestamp("us", tz="UTC")
+    columns = [
+        pa.field("id", pa.string(), nullable=False),
+        pa.field("task", pa.string(), nullable=False),
+        pa.field("timestamp", moment, nullable=False),
+        pa.field("action", pa.int64(), nullable=False),
+        pa.field("arm", pa.string()),
+        pa.field("n_actions", pa.int64(), nullable=False),
+        pa.field("reward", number),
+        pa.field("rewarded_at", moment),
+        pa.field("late", pa.bool_(), nullable=False),
+        pa.field("pscore", number, nullable=False),
+        pa.field("action_dist", vector, nullable=False),
+        pa.field("weights", vector, nullable=False),
+        pa.field("prior_version", pa.int64(), nullable=False),
+    ]
+    if has_features:
+        columns.append(pa.field(FEATURES, pa.list_(vector), nullable=False))
+    header = {"format": FORMAT, "version": VERSION, **about}
+    return pa.schema(columns, {"mixts": json.dumps(header)})
+
+
+class DecisionLog:
+    """The decisions of a file or a table, read some rows at a time."""
+
+    def __init__(self, source: Source) -> None:
+        pa = pyarrow()
+        self._source = source
+        if isinstance(source, pa.Table):
+            self.name, columns = "the table", source.schema
+            self.n_rows = source.num_rows
+        else:
+            self.name = os.fspath(source)
+            with self._open() as file:
+                columns, self.n_rows = file.schema_arrow, file.metadata.num_rows
+        self._check(columns)
+        self.has_features = FEATURES in columns.names
+        self.about = self._header(columns)
+        """What the file says of itself: store, family, versions of the prior, and when."""
+
+    def batches(self, columns: Sequence[str], n_rows: int = BATCH_ROWS) -> Iterator[Any]:
+        """The rows in their order, a ``pyarrow.RecordBatch`` of them at a time."""
+        pa = pyarrow()
+        if isinstance(self._source, pa.Table):
+            yield from self._source.select(list(columns)).to_batches(n_rows)
+            return
+        try:
+            with self._open() as file:
+                for group in range(file.num_row_groups):
+                    yield from file.iter_batches(n_rows, [group], list(columns), use_threads=False)
+        except (pa.ArrowException, OSError) as error:
+            raise FormatError(f"{self.name} cannot be read: {error}") from error
+
+    def arm_names(self, version: int) -> Sequence[str] | None:
+        """The arms of a version of the prior, where they have names and the file says them."""
+        names: Sequence[str] | None = self._prior(version).get("arm_names")
+        return names
+
+    def _prior(self, version: int) -> Mapping[str, Any]:
+        priors: Mapping[str, Mapping[str, Any]] = self.about.get("priors", {})
+        return priors.get(str(version), {})
+
+    def _open(self) -> Any:
+        pa = pyarrow()
+        try:
+            return pa.parquet.ParquetFile(self.name)
+        except FileNotFoundError:
+            raise ParameterError(f"there is no file {self.name}") from None
+        except (pa.ArrowException, OSError) as error:
+            raise FormatError(
+                f"{self.name} is not a Parquet file, or is damaged: {error}"
+            ) from error
+
+    def _check(self, columns: Any) -> None:
+        expected = schema(False, {})
+        missing = [name for name in expected.names if name not in columns.names]
+        if missing:
+            raise FormatError(
+                f"{self.name} has no column {', '.join(missing)}: expected a file that "
+                "`mixts store export` wrote, or rows of one with all columns"
+            )
+
+    def _header(self, columns: Any) -> dict[str, Any]:
+        header: dict[str, Any] = json.loads((columns.metadata or {}).get(b"mixts", b"{}"))
+        if header.get("version", 0) > VERSION:
+            raise FormatError(
+                f"{self.name} has format version {header['version']}; this mixts reads up to "
+                f"{VERSION}: upgrade mixts"
+            )
+        return header
+
+
+# -- columns as arrays ----------------------------------------------------------------------------
+
+
+def rewards_of(batch: Any, missing: float | None) -> tuple[Float[Array, " n"], Bool[Array, " n"]]:
+    """The rewards, and which decisions have one; ``missing`` is what one that never came is."""
+    column = batch.column("reward")
+    known = np.asarray(column.is_valid())
+    rewards = np.asarray(column.fill_null(0.0 if missing is None else missing), float)
+    return rewards, known if missing is None else np.ones(len(known), bool)
+
+
+def vectors_of(column: Any) -> tuple[Float[Array, " m"], Int[Array, " n"]]:
+    """A column of lists as all their numbers, one after the other, and where each list ends."""
+    values = np.asarray(column.flatten(), float)
+    return values, np.cumsum(np.asarray(column.value_lengths()), dtype=np.int64)
+
+
+def check_missing(missing: Any) -> float | None:
+    """What a reward that never came stands for: a number, or None to leave the decision out."""
+    if missing is None:
+        return None
+    if isinstance(missing, bool) or not isinstance(missing, (int, float)) or not isfinite(missing):
+        raise ParameterError(
+            "missing_reward must be a number, what a reward that never came stands for, or None "
+            f"to leave such decisions out; got {missing!r}"
+        )
+    return float(missing)

@@ -1,0 +1,234 @@
+"""Decisions with their propensities to one Parquet file, for off-policy evaluation."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mixts.errors import MissingExtraError, ParameterError, StoreError
+from mixts.families import LinearGaussian
+from mixts.logs.decisions import FEATURES, schema
+from mixts.mixture import MixturePrior
+from mixts.service.encoding import WORD, unpack
+from mixts.service.store.backend import Row
+from mixts.service.store.store import DecisionStore
+from mixts.storage import replacing
+from mixts.version import __version__
+
+_PAGE_ROWS = 20_000
+_PAGE_BYTES = 32 * 2**20
+"""A page is a row group of the file, and all that is in memory: these many decisions at most, or
+as many as have so much of probabilities and features."""
+
+_SECOND = 1_000_000
+_ALWAYS = (0, 2**62)
+
+_LAST = "SELECT COALESCE(MAX(seq), 0) FROM decisions"
+_SIZES = (
+    "SELECT seq, LENGTH(probabilities) FROM decisions "
+    "WHERE seq > ? AND seq <= ? AND at >= ? AND at < ? ORDER BY seq LIMIT ?"
+)
+# Outer joins, so that the database walks along the decisions and has nothing to sort.
+_PAGE = (
+    "SELECT d.id, t.name, d.at, d.action, d.version, d.propensity, d.probabilities, d.weights, "
+    "d.action_set, r.value, r.at, r.late FROM decisions d "
+    "LEFT JOIN tasks t ON t.number = d.task LEFT JOIN rewards r ON r.decision = d.seq "
+    "WHERE d.seq >= ? AND d.seq <= ? AND d.at >= ? AND d.at < ? ORDER BY d.seq"
+)
+_SETS = (
+    "SELECT number, n_actions, n_features, body FROM action_sets "
+    "WHERE number IN (SELECT action_set FROM decisions WHERE seq >= ? AND seq <= ?)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What was written."""
+
+    n_rows: int
+    """Decisions."""
+    n_rewards: int
+    """Those of them that have a reward."""
+    n_late: int
+    """Those whose reward came after the window."""
+    n_bytes: int
+    """The size of the file."""
+
+
+def export(
+    store: DecisionStore,
+    path: str | os.PathLike[str],
+    *,
+    since: float | None = None,
+    until: float | None = None,
+) -> Exported:
+    """Write all decisions, or those made from ``since`` up to ``until``, to a Parquet file.
+
+    Times are seconds since 1970. Rows are in the order of the log, those of the moment when the
+    export began; a reward is in it if it came before its page was read. Pages are read one by one,
+    and nobody who decides waits for them.
+    """
+    parquet = _parquet()
+    span = _span(since, until)
+    priors = _priors(store)
+    family = priors[max(priors)].family
+    has_features = isinstance(family, LinearGaussian)
+    columns = schema(has_features, _about(store, priors, since, until))
+    n_rows = n_rewards = n_late = 0
+    with replacing(path) as part, parquet.ParquetWriter(part, columns, compression="zstd") as file:
+        for first, last in _pages(store, span, _row_factor(family)):
+            rows = store.backend.query(_PAGE, (first, last, *span))
+            sets = store.backend.query(_SETS, (first, last)) if has_features else []
+            table = _table(columns, rows, {row[0]: row[1:] for row in sets}, priors)
+            file.write_table(table, row_group_size=len(rows))
+            n_rows += len(rows)
+            n_rewards += sum(row[9] is not None for row in rows)
+            n_late += sum(bool(row[11]) for row in rows)
+    return Exported(n_rows, n_rewards, n_late, Path(path).stat().st_size)
+
+
+# -- reading --------------------------------------------------------------------------------------
+
+
+def _pages(
+    store: DecisionStore, span: tuple[int, int], row_factor: int
+) -> Iterator[tuple[int, int]]:
+    """The first and the last ``seq`` of each page, none larger than memory allows."""
+    ((end,),) = store.backend.query(_LAST)
+    done = 0
+    while sizes := store.backend.query(_SIZES, (done, end, *span, _PAGE_ROWS)):
+        total = np.cumsum([size * row_factor for _, size in sizes])
+        n = max(1, int(np.searchsorted(total, _PAGE_BYTES, side="right")))
+        done = int(sizes[n - 1][0])
+        yield int(sizes[0][0]), done
+
+
+def _row_factor(family: Any) -> int:
+    """How much larger a row is than its probabilities."""
+    return 1 + family.n_features if isinstance(family, LinearGaussian) else 1
+
+
+def _priors(store: DecisionStore) -> dict[int, MixturePrior]:
+    """Every version of the prior: what arms and latent states are called in it."""
+    priors = {}
+    for row in store.priors():
+        body = store.prior_body(row.version)
+        assert body is not None
+        priors[row.version] = MixturePrior.from_bytes(body, f"version {row.version} of the prior")
+    if not priors:
+        raise StoreError(f"{store.name} has no prior yet, and so no decisions to export")
+    return priors
+
+
+# -- writing --------------------------------------------------------------------------------------
+
+
+def _table(
+    columns: Any,
+    rows: list[Row],
+    sets: Mapping[int, tuple[int, int, bytes]],
+    priors: Mapping[int, MixturePrior],
+) -> Any:
+    import pyarrow
+
+    (
+        ids, tasks, times, actions, versions, pscores, laws, weights, offers, rewards, rewarded,
+        late,
+    ) = zip(*rows, strict=True)  # fmt: skip
+    names = {version: prior.arm_names for version, prior in priors.items()}
+    arms = [
+        None if (known := names[version]) is None else known[action]
+        for version, action in zip(versions, actions, strict=True)
+    ]
+    n_actions = [len(law) // WORD for law in laws]
+    arrays: dict[str, Any] = {
+        "id": [bytes(id).hex() for id in ids],
+        "task": tasks,
+        "timestamp": times,
+        "action": actions,
+        "arm": arms,
+        "n_actions": n_actions,
+        "reward": rewards,
+        "rewarded_at": rewarded,
+        "late": [bool(flag) for flag in late],
+        "pscore": pscores,
+        "action_dist": _vectors(laws),
+        "weights": _vectors(weights),
+        "prior_version": versions,
+    }
+    if FEATURES in columns.names:
+        arrays[FEATURES] = _matrices([sets[number] for number in offers])
+    return pyarrow.table(
+        [
+            column if isinstance(column, pyarrow.Array) else pyarrow.array(column, field.type)
+            for field, column in zip(columns, arrays.values(), strict=True)
+        ],
+        schema=columns,
+    )
+
+
+def _vectors(contents: tuple[bytes, ...]) -> Any:
+    """Packed numbers as a column of lists."""
+    return _lists([len(content) // WORD for content in contents], unpack(b"".join(contents)))
+
+
+def _matrices(sets: list[tuple[int, int, bytes]]) -> Any:
+    """Packed feature rows as a column of lists of lists."""
+    values = unpack(b"".join(body for _, _, body in sets))
+    rows = _lists(np.repeat([d for _, d, _ in sets], [n for n, _, _ in sets]), values)
+    return _lists([n for n, _, _ in sets], rows)
+
+
+def _lists(lengths: Any, values: Any) -> Any:
+    import pyarrow
+
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    return pyarrow.ListArray.from_arrays(offsets, values)
+
+
+def _about(
+    store: DecisionStore,
+    priors: Mapping[int, MixturePrior],
+    since: float | None,
+    until: float | None,
+) -> dict[str, Any]:
+    """What the file says of itself."""
+    return {
+        "mixts": __version__,
+        "store": store.name,
+        "family": priors[max(priors)].family.kind,
+        "priors": {
+            version: {"names": prior.names, "arm_names": prior.arm_names}
+            for version, prior in priors.items()
+        },
+        "exported_at": time.time(),
+        "since": since,
+        "until": until,
+    }
+
+
+def _span(since: float | None, until: float | None) -> tuple[int, int]:
+    """The same in microseconds, from the first up to the second."""
+    for name, moment in (("since", since), ("until", until)):
+        is_number = isinstance(moment, (int, float)) and not isinstance(moment, bool)
+        if moment is not None and not (is_number and abs(moment) < 1e11):
+            raise ParameterError(f"{name} must be seconds since 1970, got {moment!r}")
+    start = _ALWAYS[0] if since is None else round(since * _SECOND)
+    end = _ALWAYS[1] if until is None else round(until * _SECOND)
+    return start, end
+
+
+def _parquet() -> Any:
+    try:
+        from pyarrow import parquet
+    except ImportError as error:
+        raise MissingExtraError(
+            "exporting decisions needs pyarrow: pip install 'mixts[table]'"
+        ) from error
+    return parquet

@@ -1,0 +1,84 @@
+"""What is exported is what was decided, in every store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mixts
+from mixts.service import Decide, Decider, Reward
+from mixts.service.store.export import Exported, export
+from mixts.service.store.summary import summary
+from tests.contracts.stores import ACTIONS, arms, linear
+
+parquet = pytest.importorskip("pyarrow.parquet")
+
+
+def test_arms(store: mixts.DecisionStore, tmp_path: Path) -> None:
+    with Decider(arms(), store, seed=1) as decider:
+        made = decider.decide_many([Decide("a"), Decide("b"), Decide("a")])
+        decider.reward_many([Reward(made[0].id, 1.0), Reward(made[2].id, 0.0)])
+    done = export(store, tmp_path / "log.parquet")
+    rows = parquet.read_table(tmp_path / "log.parquet").to_pylist()
+    assert done == Exported(3, 2, 0, (tmp_path / "log.parquet").stat().st_size)
+    assert [row["id"] for row in rows] == [decision.id for decision in made]
+    assert [row["task"] for row in rows] == ["a", "b", "a"]
+    assert [row["action"] for row in rows] == [decision.action for decision in made]
+    assert [row["pscore"] for row in rows] == [decision.propensity for decision in made]
+    assert [tuple(row["weights"]) for row in rows] == [decision.weights for decision in made]
+    assert [row["reward"] for row in rows] == [1.0, None, 0.0]
+    assert [row["action_dist"][row["action"]] for row in rows] == [row["pscore"] for row in rows]
+    history = store.history("a")
+    assert rows[0]["timestamp"].timestamp() == pytest.approx(history[0].at, abs=1e-6)
+    assert rows[0]["rewarded_at"].timestamp() == pytest.approx(history[0].rewarded_at, abs=1e-6)
+
+
+def test_features(store: mixts.DecisionStore, tmp_path: Path) -> None:
+    offers = [ACTIONS, ACTIONS[:2], ACTIONS]
+    with Decider(linear(), store, seed=1) as decider:
+        made = decider.decide_many([Decide("a", offer) for offer in offers])
+    export(store, tmp_path / "log.parquet")
+    rows = {row["id"]: row for row in parquet.read_table(tmp_path / "log.parquet").to_pylist()}
+    ordered = [rows[decision.id] for decision in made]
+    assert [row["action_context"] for row in ordered] == offers
+    assert [row["n_actions"] for row in ordered] == [3, 2, 3]
+    assert [len(row["action_dist"]) for row in ordered] == [3, 2, 3]
+
+
+def test_a_span_of_time(store: mixts.DecisionStore, tmp_path: Path) -> None:
+    with Decider(arms(), store, seed=1) as decider:
+        ids = [decider.decide("a").id for _ in range(4)]
+    times = [row.at for row in store.history("a")]
+    parts = []
+    for since, until in ((None, times[1]), (times[1], times[3]), (times[3], None)):
+        export(store, tmp_path / "part.parquet", since=since, until=until)
+        parts.append(parquet.read_table(tmp_path / "part.parquet")["id"].to_pylist())
+    assert parts == [ids[:1], ids[1:3], ids[3:]]
+
+
+def test_a_summary(store: mixts.DecisionStore) -> None:
+    assert summary(store).priors == []
+    with Decider(arms(), store, seed=1) as decider:
+        decider.decide("a")
+        decider.upload(arms(scale=2.0))
+    found = summary(store)
+    assert found.schema_version >= 1
+    assert found.n_bytes > 10_000
+    assert found.totals.decisions == 1
+    assert [(row.version, row.active) for row in found.priors] == [(1, True), (2, False)]
+    assert found.database in ("SQLite", "PostgreSQL")
+    assert found.name == store.name
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("moment", ["2024-05-31", True, np.inf, 1e12])
+def test_a_moment_is_a_number_of_seconds(
+    store: mixts.DecisionStore, tmp_path: Path, moment: float
+) -> None:
+    with Decider(arms(), store, seed=1) as decider:
+        decider.decide("a")
+    with pytest.raises(mixts.ParameterError, match="since must be seconds since 1970"):
+        export(store, tmp_path / "log.parquet", since=moment)
+    assert list(tmp_path.glob("*.parquet")) == []
