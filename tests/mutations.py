@@ -54,6 +54,9 @@ IMPOSSIBLE = "tests/unit/test_impossible_episodes.py"
 LEARNED = "tests/oracles/test_learned_evidence.py"
 LEARNING = "tests/unit/test_learning.py"
 LEARNING_BAD_INPUT = "tests/unit/test_learning_bad_input.py"
+STORE_DECISIONS = "tests/contracts/test_store_decisions.py"
+STORE_REWARDS = "tests/contracts/test_store_rewards.py"
+STORE_PRIORS = "tests/contracts/test_store_priors.py"
 
 BROKEN = (
     # The predictive density must be taken before the component is updated.
@@ -261,6 +264,48 @@ BROKEN = (
         "learning: a safety component of another weight", "learning/robust.py",
         "np.append(prior.weights * (1 - share), share)", "np.append(prior.weights, share)",
         tests=("tests/unit/test_robust_prior.py",),
+    ),
+    # The decision service: what a reward, a key and a propensity mean.
+    Mutation(
+        "service: a reward counts twice in one group", "service/group.py",
+        "            known[decision.seq] = (float(value), late)\n", "", tests=(STORE_REWARDS,),
+    ),
+    Mutation(
+        "service: another value for the same decision is a duplicate", "service/group.py",
+        "or float(value) != before:", "or False:", tests=(STORE_REWARDS,),
+    ),
+    Mutation(
+        "service: late rewards are learned from", "service/tasks.py",
+        "        if late:\n            family.absorb(family.empty_statistics(1), ",
+        "        if late:\n            family.absorb(self.statistics, ",
+        tests=(STORE_REWARDS,),
+    ),
+    Mutation(
+        "service: a key is answered anew", "service/group.py",
+        "if pair in before or pair in seen:", "if pair in seen:", tests=(STORE_DECISIONS,),
+    ),
+    Mutation(
+        "service: the propensity of another action", "service/group.py",
+        "float(law[action])", "float(law.max())", tests=(STORE_DECISIONS,),
+    ),
+    Mutation(
+        "service: statistics of another task", "service/tasks.py",
+        "np.array([row]), observed)", "np.array([0]), observed)", tests=(STORE_REWARDS,),
+    ),
+    Mutation(
+        "service: a refused request makes its task", "service/group.py",
+        "dict.fromkeys(offer.task for offer in offers)",
+        "dict.fromkeys(o.task for o in operations if isinstance(o, Decide))",
+        tests=(STORE_DECISIONS,),
+    ),
+    Mutation(
+        "service: a known prior is activated again", "service/decider.py",
+        "if is_new or self.store.active_version() is None:", "if True:", tests=(STORE_PRIORS,),
+    ),
+    Mutation(
+        "service: acknowledged before it is synced", "service/store/sqlite_file.py",
+        'connection.pragma("synchronous", "FULL")', 'connection.pragma("synchronous", "OFF")',
+        tests=("tests/unit/test_power_loss.py",),
     ),
 )  # fmt: skip
 

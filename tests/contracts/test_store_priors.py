@@ -86,7 +86,7 @@ def test_totals_activity_and_split_agree_with_what_happened(store: mixts.Decisio
 
 
 def test_tasks_are_found_by_any_part_of_their_name(store: mixts.DecisionStore) -> None:
-    names = ["50% off", "50x off", "under_score", "UPPER", "back\\slash", "<b>", "täsk"]
+    names = ["Ünal", "50% off", "50x off", "under_score", "UPPER", "back\\slash", "<b>", "täsk"]
     with Decider(arms(), store) as decider:
         for name in names:
             decider.decide(name)
@@ -95,6 +95,7 @@ def test_tasks_are_found_by_any_part_of_their_name(store: mixts.DecisionStore) -
     assert [row.task for row in store.tasks("50% o")] == ["50% off"]
     assert [row.task for row in store.tasks("r_s")] == ["under_score"]
     assert [row.task for row in store.tasks("upp")] == ["UPPER"]
+    assert [row.task for row in store.tasks("Ünal")] == ["Ünal"]
     assert [row.task for row in store.tasks("\\")] == ["back\\slash"]
     assert store.tasks("nobody") == []
     assert store.task("nobody") is None

@@ -6,7 +6,7 @@ from importlib import resources
 
 _SHARED = ("page", "tables", "prior")
 """Of the report's style: colours, letters, tables, and drawings in their rows."""
-_OWN = ("dashboard", "charts")
+_OWN = ("dashboard", "lists", "charts")
 
 
 def _style() -> str:

@@ -69,8 +69,9 @@ class Reading:
         order = " ORDER BY last_at DESC, number DESC LIMIT ? OFFSET ?"
         if not search:
             return [_task_row(row) for row in self._query(_TASK + order, (limit, offset))]
-        pattern = "".join(f"\\{c}" if c in "\\%_" else c for c in search.lower())
-        sql = _TASK + " WHERE lower(name) LIKE ? ESCAPE '\\'" + order
+        # Lowered by the database, on both sides: how much of Unicode it lowers is its own affair.
+        pattern = "".join(f"\\{c}" if c in "\\%_" else c for c in search)
+        sql = _TASK + " WHERE lower(name) LIKE lower(?) ESCAPE '\\'" + order
         return [_task_row(row) for row in self._query(sql, (f"%{pattern}%", limit, offset))]
 
     def task(self, name: str) -> TaskRow | None:

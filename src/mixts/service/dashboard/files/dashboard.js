@@ -1,7 +1,10 @@
-// Brings the parts of the page that are marked data-live up to date, every two seconds, in place.
+// Brings the parts of the page that are marked data-live up to date in place, every two seconds, or
+// less often where the answer takes long.
 "use strict";
 
 const EVERY = 2000;
+const LONGEST = 15000;
+const REST = 8; // Times as long as an answer took: looking shall not keep the service busy.
 const PATIENCE = 10000;
 const here = location.origin + location.pathname + location.search;
 const live = document.getElementById("live");
@@ -29,15 +32,15 @@ function inUse(part) {
 const key = (node) => (node.nodeType === Node.ELEMENT_NODE ? node.dataset.key : undefined);
 const alike = (one, other) => one.nodeName === other.nodeName && key(one) === key(other);
 
-// Makes the old node equal to the new one with as few changes as possible: focus, scrolling and
-// what is folded open stay as they are.
+// Makes the old node equal to the new one with as few changes as possible: focus and scrolling stay
+// as they are. Rows with a key are found again wherever they are now.
 function patch(old, fresh) {
   if (old.nodeType !== Node.ELEMENT_NODE) {
     if (old.data !== fresh.data) old.data = fresh.data;
     return;
   }
   for (const { name } of [...old.attributes]) {
-    if (!fresh.hasAttribute(name) && name !== "open") old.removeAttribute(name);
+    if (!fresh.hasAttribute(name)) old.removeAttribute(name);
   }
   for (const { name, value } of fresh.attributes) {
     if (old.getAttribute(name) !== value) old.setAttribute(name, value);
@@ -77,6 +80,7 @@ async function refresh() {
   clearTimeout(timer);
   if (paused || busy || document.hidden) return;
   busy = true;
+  const started = performance.now();
   try {
     const answer = await fetch(here, {
       cache: "no-store",
@@ -94,7 +98,8 @@ async function refresh() {
   }
   busy = false;
   clearTimeout(timer);
-  timer = setTimeout(refresh, EVERY);
+  const rest = REST * (performance.now() - started);
+  timer = setTimeout(refresh, Math.min(Math.max(EVERY, rest), LONGEST));
 }
 
 pause.addEventListener("click", () => {

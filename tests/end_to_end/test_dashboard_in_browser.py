@@ -1,0 +1,343 @@
+"""The dashboard in a real browser, on the real service: hostile names, and refreshing in place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import mixts
+from mixts.service.dashboard import task_link, wording
+from mixts.service.records import Decide, Health, Reward
+from tests.end_to_end.test_report_in_browser import COLOURS, browser, contrast, luminance, resize
+from tests.unit.sample_dashboards import HOSTILE, arm_prior
+from tests.unit.test_client_service import served
+
+__all__ = ["browser"]
+
+WIDE, NARROW = (1400, 900), (390, 844)
+ROUND = 2000
+"""Milliseconds between two looks."""
+
+
+class Site:
+    """A service with tasks of all names, and windows that look at it."""
+
+    def __init__(self, decider: mixts.Decider, address: str, browser: Any) -> None:
+        self.decider = decider
+        self.address = address
+        self.browser = browser
+        self.n = 0
+
+    def decide(self, *tasks: str) -> None:
+        """Decisions with their rewards."""
+        made = self.decider.decide_many([Decide(task) for task in tasks])
+        assert all(isinstance(one, mixts.Decision) for one in made)
+        rewards = [Reward(one.id, float(i % 3 == 0)) for i, one in enumerate(made)]  # type: ignore[union-attr]
+        self.decider.reward_many(rewards)
+        self.n += len(tasks)
+
+    def window(self, path: str = "/", **settings: Any) -> Any:
+        """A window whose timers only run when it is told; what it complains of stays with it."""
+        page = self.browser.new_page(**settings)
+        page.set_default_timeout(10_000)
+        page.asked, page.complaints = [], []
+        page.on("request", lambda request: page.asked.append(request.url))
+        for event in ("console", "pageerror", "requestfailed", "dialog"):
+            page.on(event, lambda what: page.complaints.append(str(what)))
+        if settings.get("java_script_enabled", True):
+            page.clock.install(time=0)
+            page.clock.pause_at(1000)
+        page.goto(self.address + path)
+        return page
+
+
+def next_look(page: Any) -> None:
+    """Let the script look again, and wait until it has."""
+    with page.expect_response(lambda answer: answer.request.resource_type == "fetch"):
+        page.clock.run_for(ROUND)
+    page.wait_for_function("!busy")
+
+
+def in_all(page: Any) -> str:
+    """What the first number says, of all decisions."""
+    return str(page.locator("#tiles small").first.inner_text())
+
+
+@pytest.fixture(scope="module")
+def site(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    names = list(HOSTILE.values())
+    plain = arm_prior(5, 4)
+    prior = mixts.MixturePrior(plain.family, plain.weights, names[:5], names[:4])
+    with (
+        mixts.DecisionStore(tmp_path_factory.mktemp("site") / "decisions.db") as store,
+        mixts.Decider(prior, store, seed=1) as decider,
+        served(decider) as address,
+    ):
+        site = Site(decider, address, browser)
+        site.decide(*(f"customer-{i}" for i in range(8)), *names)
+        yield site
+
+
+@pytest.fixture(scope="module")
+def window(site: Site) -> Any:
+    return site.window()
+
+
+@pytest.fixture(scope="module")
+def spare(site: Site) -> Any:
+    """A window for tests that go elsewhere in it."""
+    return site.window("/assets/dashboard.js")
+
+
+@pytest.fixture
+def page(window: Any) -> Any:
+    """The overview in a wide window, with nothing in focus, used or typed."""
+    resize(window, WIDE)
+    window.mouse.move(0, 0)
+    window.evaluate("getSelection().empty(), document.activeElement.blur(), scrollTo(0, 0)")
+    window.locator("#search").fill("")
+    return window
+
+
+# -- hostile names --------------------------------------------------------------------------------
+
+
+def test_hostile_names_are_shown_and_run_nothing(site: Site, page: Any) -> None:
+    next_look(page)
+    assert page.complaints == []
+    assert {url.removeprefix(site.address) for url in page.asked} <= {
+        "/", "/assets/dashboard.css", "/assets/dashboard.js",
+    }  # fmt: skip
+    assert page.title() == "Decisions · mixts"
+    shown = page.locator("table.tasks th a").all_inner_texts()
+    for name in (HOSTILE["markup"], HOSTILE["rtl"], HOSTILE["newline"], HOSTILE["template"]):
+        assert wording.visible(name) in shown
+    heights = page.evaluate(
+        "[...document.querySelectorAll('table.tasks tbody tr')].map(row => row.clientHeight)"
+    )
+    assert max(heights) < 70
+
+
+def test_links_lead_to_their_tasks(site: Site, spare: Any) -> None:
+    spare.goto(site.address)
+    for kind in ("markup", "rtl", "newline", "slashes", "dots", "dot", "encoded", "entity"):
+        # As the browser resolves it.
+        link = task_link(HOSTILE[kind])
+        address = spare.evaluate("link => new URL(link, location).href", link)
+        assert spare.goto(address).status == 200
+        heading = spare.locator("h1 .name").evaluate("e => e.textContent")
+        assert heading == wording.visible(HOSTILE[kind])
+    assert spare.complaints == []
+    assert spare.goto(site.address + "/tasks/nobody%3Cb%3E").status == 404
+    assert "nobody<b>" in spare.locator("main").inner_text()
+
+
+def test_a_click_opens_a_task_and_its_page_refreshes(site: Site, spare: Any) -> None:
+    site.decide(HOSTILE["dots"])
+    page = spare
+    page.goto(site.address)
+    page.locator("table.tasks th a").first.click()
+    page.wait_for_url("**/tasks?name=..")
+    assert page.locator("h1 .name").inner_text() == ".."
+    before = page.locator("#decisions tbody tr").count()
+    site.decide(HOSTILE["dots"])
+    next_look(page)
+    assert page.locator("#decisions tbody tr").count() == before + 1
+    assert page.locator("#history svg[role=img]").count() == 1
+    assert page.locator("#actions tbody tr").count() == 4
+
+
+# -- refreshing in place --------------------------------------------------------------------------
+
+
+def test_numbers_change_and_nothing_else_does(site: Site, page: Any) -> None:
+    page.evaluate("window.same = document.querySelector('#tiles .tile b')")
+    page.locator("details summary").click()
+    page.locator("#search").press_sequentially("cust")
+    page.evaluate("document.getElementById('search').setSelectionRange(1, 3)")
+    page.evaluate("scrollTo(0, 300)")
+    site.decide("customer-1", "customer-2")
+    next_look(page)
+    assert in_all(page) == f"{site.n} in all"
+    kept = page.evaluate("""() => {
+        const field = document.activeElement;
+        const same = window.same.isConnected;
+        const open = document.querySelector('details').open;
+        const typed = [field.id, field.value, field.selectionStart, field.selectionEnd];
+        return [...typed, scrollY, same, open];
+    }""")
+    assert kept == ["search", "cust", 1, 3, 300, True, True]
+    page.locator("details summary").click()
+
+
+def test_what_is_selected_stays(site: Site, page: Any) -> None:
+    page.locator("#tiles").evaluate("part => getSelection().selectAllChildren(part)")
+    before = page.evaluate("getSelection().toString()")
+    shown = in_all(page)
+    site.decide("customer-1")
+    next_look(page)
+    assert page.evaluate("getSelection().toString()") == before
+    assert in_all(page) == shown
+    page.evaluate("getSelection().empty()")
+    next_look(page)
+    assert in_all(page) == f"{site.n} in all"
+
+
+def test_the_list_does_not_move_under_the_focus_or_the_pointer(site: Site, page: Any) -> None:
+    first = page.locator("table.tasks th a").first
+    before = first.inner_text()
+    other = "customer-4" if before != "customer-4" else "customer-5"
+    first.focus()
+    site.decide(other)
+    next_look(page)
+    assert first.inner_text() == before
+    assert page.locator(".held").is_visible()
+    assert in_all(page) == f"{site.n} in all"
+    page.evaluate("document.activeElement.blur()")
+    first.hover()
+    next_look(page)
+    assert first.inner_text() == before
+    page.mouse.move(0, 0)
+    next_look(page)
+    assert first.inner_text() == other
+    assert not page.locator(".held").is_visible()
+
+
+def test_it_can_be_paused(site: Site, page: Any) -> None:
+    button, said = page.get_by_role("button", name="Pause"), page.locator("#state")
+    assert said.inner_text() == "live"
+    button.click()
+    assert (button.get_attribute("aria-pressed"), said.inner_text()) == ("true", "paused")
+    before, n_asked = in_all(page), len(page.asked)
+    site.decide("customer-3")
+    page.clock.run_for(5 * ROUND)
+    assert (in_all(page), len(page.asked)) == (before, n_asked)
+    with page.expect_response("**/"):
+        button.click()
+    assert (button.get_attribute("aria-pressed"), said.inner_text()) == ("false", "live")
+    page.wait_for_function("!busy")
+    assert in_all(page) == f"{site.n} in all"
+
+
+def test_it_rests_while_nobody_looks(page: Any) -> None:
+    hide = """hidden => {
+        Object.defineProperty(document, 'hidden', {value: hidden, configurable: true});
+        document.dispatchEvent(new Event('visibilitychange'));
+    }"""
+    page.evaluate(hide, True)
+    n_asked = len(page.asked)
+    page.clock.run_for(5 * ROUND)
+    assert len(page.asked) == n_asked
+    with page.expect_response("**/"):
+        page.evaluate(hide, False)
+    page.wait_for_function("!busy")
+
+
+def test_a_lost_connection_is_said_once_and_found_again(site: Site, spare: Any) -> None:
+    page = spare
+    page.goto(site.address)
+    said = page.locator("#state")
+    page.evaluate("""() => {
+        window.changes = 0;
+        const count = () => window.changes++;
+        new MutationObserver(count).observe(document.getElementById('state'), {childList: true});
+    }""")
+    next_look(page)
+    page.route("**/", lambda route: route.abort())
+    for _ in range(3):
+        with page.expect_event("requestfailed"):
+            page.clock.run_for(ROUND)
+        page.wait_for_function("document.getElementById('live').dataset.state === 'lost'")
+    assert said.inner_text() == "connection lost, trying again"
+    page.unroute("**/")
+    next_look(page)
+    page.wait_for_function("document.getElementById('live').dataset.state === 'live'")
+    assert said.inner_text() == "live"
+    # Twice in all: screen readers say what changes here, and only that.
+    assert page.evaluate("window.changes") == 2
+
+
+def test_a_store_that_fails_is_announced(
+    site: Site, page: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    banner = page.locator("#health[role=status] .banner")
+    assert banner.count() == 0
+    reason = "disk full <script>alert(5)</script>"
+    monkeypatch.setattr(site.decider, "health", lambda: Health(False, reason, 3))
+    next_look(page)
+    assert reason in banner.inner_text()
+    monkeypatch.undo()
+    next_look(page)
+    assert banner.count() == 0
+    assert page.complaints == []
+
+
+def test_the_page_works_without_script(site: Site) -> None:
+    page = site.window(java_script_enabled=False)
+    assert not page.locator("#pause").is_visible()
+    page.locator("#search").fill("alert(1)")
+    page.get_by_role("button", name="Search").click()
+    assert page.locator("table.tasks th a").all_inner_texts() == [HOSTILE["markup"]]
+    page.get_by_role("link", name="1 day").click()
+    assert page.locator(".spans [aria-current]").inner_text() == "1 day"
+    assert page.locator("#search").input_value() == "alert(1)"
+    page.close()
+
+
+# -- how it looks ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/", task_link(HOSTILE["long"])], ids=["overview", "task"])
+def test_pages_fit_their_window(site: Site, spare: Any, path: str) -> None:
+    spare.goto(site.address + path)
+    for size in (NARROW, (320, 600), (760, 900), (1024, 800), WIDE):
+        resize(spare, size)
+        assert spare.evaluate("document.documentElement.scrollWidth") <= size[0]
+        ends = spare.locator(".chart text").evaluate_all(
+            "texts => texts.map(text => text.getBoundingClientRect().right)"
+        )
+        assert max(ends) <= size[0]
+
+
+@pytest.mark.parametrize("path", ["/", task_link(HOSTILE["rtl"])], ids=["overview", "task"])
+def test_every_text_can_be_read(site: Site, spare: Any, path: str) -> None:
+    spare.goto(site.address + path)
+    for scheme in ("dark", "light"):
+        spare.emulate_media(color_scheme=scheme)
+        colours = spare.evaluate(COLOURS)
+        ratios = {text: contrast(ink, behind) for text, _, ink, behind in colours}
+        assert len(ratios) > 50
+        assert {text: ratio for text, ratio in ratios.items() if ratio < 4.5} == {}
+        paper = spare.evaluate("getComputedStyle(document.documentElement).backgroundColor")
+        assert (luminance(paper) > 0.8) == (scheme == "light")
+        assert (luminance(paper) < 0.05) == (scheme == "dark")
+
+
+def test_the_keyboard_reaches_the_content_first(site: Site, spare: Any) -> None:
+    spare.goto(site.address)
+    spare.keyboard.press("Tab")
+    assert spare.locator(".skip").evaluate("e => e === document.activeElement")
+    assert spare.locator(".skip").bounding_box()["x"] >= 0
+    spare.keyboard.press("Enter")
+    assert spare.evaluate("document.activeElement.id") == "main"
+    spare.keyboard.press("Tab")
+    outline = spare.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+    assert outline == "solid"
+
+
+def test_nothing_moves_for_those_who_asked_for_that(page: Any) -> None:
+    animation = "getComputedStyle(document.querySelector('.live .dot')).animationName"
+    for motion, expected in (("reduce", "none"), ("no-preference", "beat")):
+        page.emulate_media(reduced_motion=motion)
+        assert page.evaluate(animation) == expected
+
+
+def test_a_phone_shows_the_numbers_first_and_tasks_as_cards(page: Any) -> None:
+    resize(page, NARROW)
+    tiles = page.locator("#tiles").bounding_box()
+    assert tiles["y"] + tiles["height"] < NARROW[1]
+    row = page.locator("table.tasks tbody tr").first
+    name, kind = row.locator("th").bounding_box(), row.locator("td.kind").bounding_box()
+    assert kind["y"] >= name["y"] + name["height"]

@@ -1,0 +1,244 @@
+"""Deciders and stores to draw pages of: made-up numbers behind the real records."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+import mixts
+from mixts.errors import UnknownTaskError
+from mixts.service.records import (
+    ActionPosteriors,
+    Activity,
+    DecisionRow,
+    Health,
+    PriorRow,
+    Share,
+    TaskRow,
+    TaskState,
+    Totals,
+)
+
+NOW = 1_773_490_984.0
+"""2026-03-14 12:23:04 UTC."""
+KINDS = ("bargain hunters", "night owls", "regulars", "gift buyers", "window shoppers")
+ARMS = (
+    "free shipping", "10 % off", "new arrivals", "best sellers", "bundle", "loyalty points",
+    "gift wrap", "flash sale", "reviews", "nothing",
+)  # fmt: skip
+
+HOSTILE = {
+    "markup": "<script>alert(1)</script><img src=x onerror=alert(2)>",
+    "quotes": "\"' onmouseover='alert(3)' x=\"",
+    "rtl": "user\u202etxt.exe\u2066",
+    "arabic": "مرحبا بالعالم",
+    "emoji": "👩‍👩‍👧 family 🎉",
+    "newline": "first\nsecond\tthird",
+    "slashes": "a/b//c\\d?e=f&g#h",
+    "dots": "..",
+    "dot": ".",
+    "encoded": "%2F..%2F%00",
+    "date": "2024-01-02",
+    "long": "x" * 200,
+    "zalgo": "z" + "\u0301\u0316" * 60,
+    "spaces": "  two  spaces ",
+    "template": "{{ 7 * 7 }}{% raw %}",
+    "entity": "&lt;b&gt;&amp;",
+    "closing": "</title></svg></desc><svg onload=alert(4)>",
+}
+
+
+@dataclass
+class FakeStore:
+    """A store that holds what it was given."""
+
+    rows: list[TaskRow] = field(default_factory=list)
+    histories: dict[str, list[DecisionRow]] = field(default_factory=dict)
+    spans: list[Activity] = field(default_factory=list)
+    """Of ten seconds each."""
+
+    def totals(self) -> Totals:
+        counts = [(row.decisions, row.rewards, row.late) for row in self.rows]
+        return Totals(len(self.rows), *(sum(column) for column in zip(*counts or [(0, 0, 0)])))  # noqa: B905
+
+    def activity(self, since: float, bin_seconds: int) -> list[Activity]:
+        bins: dict[float, list[Activity]] = {}
+        for span in self.spans:
+            if span.start >= since:
+                bins.setdefault(bin_seconds * (span.start // bin_seconds), []).append(span)
+        return [
+            Activity(
+                start, sum(s.decisions for s in spans), sum(s.rewards for s in spans),
+                math.fsum(s.reward_sum for s in spans), sum(s.late for s in spans),
+            )
+            for start, spans in bins.items()
+        ]  # fmt: skip
+
+    def split(self, version: int) -> list[Share]:
+        shares: dict[int | None, Share] = {}
+        for row in self.rows:
+            latent = row.latent if row.version == version else None
+            share = shares.get(latent, Share(latent, 0, 0))
+            sure = latent is not None and row.certainty >= 0.9
+            shares[latent] = replace(share, tasks=share.tasks + 1, sure=share.sure + sure)
+        return list(shares.values())
+
+    def tasks(self, search: str = "", limit: int = 50, offset: int = 0) -> list[TaskRow]:
+        found = [row for row in self.rows if search.lower() in row.task.lower()]
+        found.sort(key=lambda row: -row.last_at)
+        return found[offset : offset + limit]
+
+    def task(self, name: str) -> TaskRow | None:
+        return next((row for row in self.rows if row.task == name), None)
+
+    def history(self, name: str, limit: int = 200) -> list[DecisionRow]:
+        return self.histories.get(name, [])[-limit:]
+
+
+@dataclass
+class FakeDecider:
+    """A decider whose beliefs are those of the last decisions."""
+
+    prior: mixts.MixturePrior
+    store: FakeStore
+    prior_version: int = 1
+    writable: bool = True
+    reason: str | None = None
+    pending: int = 0
+
+    def priors(self) -> list[PriorRow]:
+        kind, n = self.prior.family.kind, self.prior.n_components
+        return [
+            PriorRow(
+                v, NOW - 86400 * 3 ** (self.prior_version - v), v == self.prior_version, kind, n
+            )
+            for v in range(1, self.prior_version + 1)
+        ]
+
+    def health(self) -> Health:
+        return Health(self.writable, self.reason, self.pending)
+
+    def state(self, task: str) -> TaskState:
+        row = self.store.task(task)
+        if row is None:
+            raise UnknownTaskError(f"no task {task!r}")
+        history = self.store.history(task)
+        weights = history[-1].weights if history else tuple(self.prior.weights.tolist())
+        if len(weights) != self.prior.n_components:
+            weights = tuple(self.prior.weights.tolist())
+        mean = self.posterior(task).mean
+        return TaskState(
+            task, row.decisions, row.rewards, row.late, weights, mean, self.prior_version
+        )
+
+    def posterior(self, task: str) -> ActionPosteriors:
+        n = self.prior.family.n_arms or 6
+        rng = np.random.default_rng(len(task))
+        mean = 0.05 + 0.5 * rng.beta(1.2, 3, n)
+        width = 0.02 + 0.12 * rng.random(n)
+        low, high = np.maximum(mean - width, 0.001), np.minimum(mean + 1.3 * width, 0.99)
+        return ActionPosteriors(*(tuple(x.tolist()) for x in (mean, low, high)))
+
+
+def arm_prior(n_kinds: int = 5, n_arms: int = 10, *, named: bool = True) -> mixts.MixturePrior:
+    """Bernoulli arms; the weights fall."""
+    rng = np.random.default_rng(7)
+    family = mixts.BernoulliArms(
+        rng.uniform(1, 5, (n_kinds, n_arms)), np.full((n_kinds, n_arms), 6.0)
+    )
+    weights = 0.75 ** np.arange(n_kinds)
+    return mixts.MixturePrior(
+        family, weights / weights.sum(), KINDS[:n_kinds] if named else None,
+        ARMS[:n_arms] if named else None,
+    )  # fmt: skip
+
+
+def linear_prior(n_features: int = 4) -> mixts.MixturePrior:
+    """Three kinds without names."""
+    mean = np.arange(3 * n_features, dtype=float).reshape(3, n_features)
+    return mixts.MixturePrior(mixts.LinearGaussian(mean, np.ones(3), 0.5, "spherical"))
+
+
+def spans_of(rng: np.random.Generator, now: float, seconds: int, rate: float) -> list[Activity]:
+    """Activity that grows and wavers; some of it late, with rewards that get better."""
+    last = 10 * math.floor(now / 10)
+    found = []
+    for i, start in enumerate(range(last - seconds, last + 1, 10)):
+        share = i * 10 / seconds
+        level = rate * (0.55 + 0.35 * share + 0.15 * math.sin(12 * share))
+        decisions = int(rng.poisson(10 * level))
+        rewards = int(rng.binomial(decisions, 0.86))
+        late = int(rng.binomial(rewards, 0.01))
+        found.append(
+            Activity(
+                start, decisions, rewards, float(rng.binomial(rewards, 0.19 + 0.1 * share)), late
+            )
+        )
+    return found
+
+
+def history_of(
+    rng: np.random.Generator, n: int, kind: int, versions: Sequence[tuple[int, int]], end: float,
+    n_arms: int = 10, step: float = 3600.0,
+) -> list[DecisionRow]:  # fmt: skip
+    """Decisions whose weights become sure of a kind; versions are (how many kinds, how many)."""
+    rows = []
+    logits = np.zeros(1)
+    begin = end - step * n
+    for version, (n_kinds, until) in enumerate(versions, 1):
+        logits = rng.normal(0, 0.8, n_kinds)
+        for _ in range(until):
+            i = len(rows)
+            logits[kind % n_kinds] += rng.normal(0.11, 0.25)
+            weights = np.exp(logits - logits.max())
+            weights /= weights.sum()
+            value = None if i >= n - 3 else float(rng.random() < 0.3)
+            at = begin + step * (i + 1) + float(rng.uniform(-0.3, 0.3)) * step
+            rows.append(
+                DecisionRow(
+                    f"{i:032x}", min(at, end), int(rng.integers(n_arms)),
+                    float(rng.uniform(0.05, 0.9)),
+                    tuple(weights.tolist()), version, value,
+                    None if value is None else min(at, end) + 60.0, i % 41 == 40,
+                )
+            )  # fmt: skip
+    return rows
+
+
+def row_of(task: str, history: Sequence[DecisionRow]) -> TaskRow:
+    """The line of a task with these decisions, as the store keeps it."""
+    weights = history[-1].weights
+    latent = max(range(len(weights)), key=lambda s: weights[s])
+    return TaskRow(
+        task, len(history), sum(row.value is not None for row in history),
+        sum(row.late for row in history), latent, weights[latent], history[-1].prior_version,
+        history[0].at, history[-1].at,
+    )  # fmt: skip
+
+
+def typical(
+    n_tasks: int = 300,
+    *,
+    names: Sequence[str] = (),
+    prior: mixts.MixturePrior | None = None,
+    longest: int = 120,
+) -> tuple[FakeDecider, FakeStore]:
+    """A service in the middle of its life: two versions of the prior, tasks of all ages."""
+    rng = np.random.default_rng(11)
+    prior = prior or arm_prior()
+    n_kinds, n_arms = prior.n_components, prior.family.n_arms or 6
+    store = FakeStore(spans=spans_of(rng, NOW, 7200, 32.0))
+    for i in range(n_tasks):
+        name = names[i] if i < len(names) else f"customer-{10_000 + 37 * i % 9973}"
+        n = int(rng.integers(6, longest))
+        end = NOW - 3.0 * i**1.6
+        before = int(n * rng.uniform(0.2, 1.4))
+        versions = [(max(1, n_kinds - 1), min(before, n)), (n_kinds, max(0, n - before))]
+        kind = int(rng.choice(n_kinds, p=prior.weights))
+        rows = history_of(rng, n, kind, versions, end, n_arms)
+        store.histories[name] = rows
+        store.rows.append(row_of(name, rows))
+    return FakeDecider(prior, store, prior_version=2), store
