@@ -68,9 +68,7 @@ def main() -> None:
         problem.prior.save(Path(folder) / "prior.json")
         with served(Path(folder), options.port) as service:
             print(f"look at {service.address}", flush=True)
-            play(problem, service, options.rounds, options.pause)
-            if options.screenshot:
-                photograph(service.address, options.screenshot)
+            play(problem, service, options.rounds, options.pause, options.screenshot)
             if options.wait:
                 input("press Enter to end ")
         count(Path(folder) / "decisions.db")
@@ -132,7 +130,9 @@ def named(prior: mixts.MixturePrior) -> mixts.MixturePrior:
 # -- the client -----------------------------------------------------------------------------------
 
 
-def play(problem: Problem, service: Service, n_rounds: int, pause: float) -> None:
+def play(
+    problem: Problem, service: Service, n_rounds: int, pause: float, screenshot: Path | None
+) -> None:
     """Offer films, take what is picked, tell the ratings late."""
     rng = np.random.default_rng(2)
     bandit = ReplayBandit(problem.features, problem.ratings, problem.people, N_OFFERED)
@@ -158,6 +158,8 @@ def play(problem: Problem, service: Service, n_rounds: int, pause: float) -> Non
             ]
             waiting = tell_some(client, waiting, rng)
             time.sleep(pause)
+        if screenshot is not None:
+            photograph(service.address, screenshot)
         client.reward_many(waiting)
         kinds = np.mean([client.task(name).weights for name in names], axis=0)
     seconds = time.perf_counter() - started
@@ -266,9 +268,9 @@ def photograph(address: str, path: Path) -> None:
         browser = playwright.chromium.launch(
             executable_path=shutil.which("chromium"), args=["--no-sandbox"]
         )
-        page = browser.new_page(viewport={"width": 1200, "height": 900}, device_scale_factor=2)
-        page.goto(address)
-        page.screenshot(path=path, full_page=True)
+        page = browser.new_page(viewport={"width": 1200, "height": 1020}, device_scale_factor=1.5)
+        page.goto(f"{address}/?span=quarter")
+        page.screenshot(path=path)
         browser.close()
 
 

@@ -59,7 +59,10 @@ class Agent(ABC):
     def _probabilities(
         self, index: Int[Array, " m"], actions: Array | None, mask: Bool[Array, "m K"]
     ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
-        """The probabilities of the actions and their standard errors; checked input."""
+        """The probabilities of the actions and their standard errors; checked input.
+
+        Both are zero where the mask is false.
+        """
 
     @abstractmethod
     def _action_sets(self, actions: ArrayLike | None, n_rows: int) -> tuple[Array | None, int]:
@@ -110,14 +113,16 @@ class Agent(ABC):
         available = self._full_mask(mask, len(index), n_actions)
         room = _room_above(floor, available)
         probabilities, errors = self._probabilities(index, sets, available)
-        probabilities = np.where(available, floor + room * probabilities, 0.0)
+        if floor > 0:
+            probabilities = np.where(available, floor + room * probabilities, 0.0)
+            errors = room * errors
         chosen = draw_rows(self._rng, probabilities)
         self.last_latent = None
         self._remember(index, sets, chosen, probabilities)
         return (
             self._axis.squeeze(chosen),
             self._axis.squeeze(probabilities),
-            self._axis.squeeze(room * errors),
+            self._axis.squeeze(errors),
         )
 
     def _remember(
@@ -146,11 +151,12 @@ def without_retired(
 
 def _room_above(floor: float, available: Bool[Array, "m K"]) -> Float[Array, "m 1"]:
     """What is left to share when every available action has its floor."""
-    most = int(available.sum(axis=1).max(initial=1))
+    n_available = available.sum(axis=1, keepdims=True)
+    most = int(n_available.max(initial=1))
     number = isinstance(floor, (int, float, np.number)) and not isinstance(floor, bool)
     if not number or not 0 <= floor <= 1 / most:
         raise ParameterError(f"floor must be between 0 and 1 / {most} actions, got {floor!r}")
-    return 1.0 - floor * available.sum(axis=1, keepdims=True)
+    return 1.0 - floor * n_available
 
 
 def draw_rows(rng: np.random.Generator, probabilities: Float[Array, "m K"]) -> Int[Array, " m"]:

@@ -281,9 +281,9 @@ class ArmPosterior(Posterior):
         return self.prior.marginals(self.statistics, tasks, latent).sample(rng)
 
     def _all(self, tasks: Int[Array, " m"]) -> Marginal:
-        return self.prior.marginals(
-            self.statistics, tasks[:, None], np.arange(self.prior.n_components)
-        )
+        pairs = np.empty((2, len(tasks), self.prior.n_components), np.int64)
+        pairs[0], pairs[1] = tasks[:, None], np.arange(self.prior.n_components)
+        return self.prior.marginals(self.statistics, pairs[0], pairs[1])
 
     def component_means(self, tasks: Int[Array, " m"]) -> Float[Array, "m L p"]:
         """E[theta | history, s]."""
@@ -308,18 +308,13 @@ class ArmPosterior(Posterior):
         mask: Bool[Array, "m K"],
         n_samples: int,
     ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
-        """By quadrature: errors are 0, or what its sum is off by where it did not converge.
+        """By quadrature: errors are 0, or what its sums are off by where it did not converge.
 
         Means that round to exactly 0 or 1 (priors far below Beta(0.1, 0.1)) are ties to ``act``,
         which breaks them at random, and not to the quadrature.
         """
-        result = np.zeros((len(tasks), self.prior.n_arms))
-        errors = np.zeros_like(result)
-        every = self._all(tasks)
-        for row in range(len(tasks)):
-            result[row], error = best_arm_probabilities(every.select(row), weights[row], mask[row])
-            errors[row, mask[row]] = error
-        return result, errors
+        result, error = best_arm_probabilities(self._all(tasks), weights, mask)
+        return result, np.where(mask, error[:, None], 0.0)
 
     def add_tasks(self, n: int) -> None:
         """Append tasks with no history."""

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from scipy import special
 
 from mixts import checks
 from mixts.errors import ParameterError, StatisticsError
@@ -16,12 +15,9 @@ from mixts.families.kernels.arms import (
     gather_bernoulli,
     observe_bernoulli,
 )
-from mixts.families.quadrature import Marginal
+from mixts.families.quadrature import LOGIT_BETA, Marginal
 from mixts.families.statistics import Statistics
 from mixts.typing import Array, ArrayLike, Float, Int
-
-_TINY = 1e-300
-"""Instead of an underflow to zero, whose logarithm would be infinite."""
 
 _TAME = 0.1
 """A gamma variable of this shape underflows with a probability of 1e-31."""
@@ -56,6 +52,8 @@ class BernoulliStatistics(ArmStatistics):
 class BetaMarginal(Marginal):
     """Beta(a, b) distributions of arms' means."""
 
+    form: ClassVar[int] = LOGIT_BETA
+
     tame: bool = False
     """Whether no parameter is so small that a gamma variable could underflow to zero."""
 
@@ -80,22 +78,6 @@ class BetaMarginal(Marginal):
     def variance(self) -> Array:
         total = self.a + self.b
         return self.a * self.b / (total * total * (total + 1))
-
-    # The smooth coordinate is the logit; x and 1 - x are kept apart so that neither rounds to 1.
-
-    def coordinate(self, level: Array, spare: Array) -> Array:
-        x = special.betaincinv(self.a, self.b, level)
-        y = special.betaincinv(self.b, self.a, spare)
-        return np.log(np.maximum(x, _TINY)) - np.log(np.maximum(y, _TINY))
-
-    def density(self, t: Array) -> Array:
-        log = self.a * special.log_expit(t) + self.b * special.log_expit(-t)
-        return np.exp(log - special.betaln(self.a, self.b))
-
-    def cdf(self, t: Array) -> Array:
-        lower = special.betainc(self.a, self.b, special.expit(t))
-        upper = 1 - special.betainc(self.b, self.a, special.expit(-t))
-        return np.where(t < 0, lower, upper)
 
 
 class BernoulliArms(ArmFamily):

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from scipy import special
 
 from mixts import checks
 from mixts.errors import StatisticsError
@@ -18,7 +17,7 @@ from mixts.families.kernels.arms import (
 )
 from mixts.families.kernels.roots import LARGEST
 from mixts.families.linear import LinearGaussian
-from mixts.families.quadrature import Marginal
+from mixts.families.quadrature import NORMAL, Marginal
 from mixts.families.statistics import Statistics
 from mixts.typing import Array, ArrayLike, Float, Int
 
@@ -68,6 +67,8 @@ class GaussianStatistics(ArmStatistics):
 class NormalMarginal(Marginal):
     """Normal distributions of arms' means; a variance of zero is a certain mean."""
 
+    form: ClassVar[int] = NORMAL
+
     @property
     def location(self) -> Array:
         return self.parameters[0]
@@ -84,18 +85,6 @@ class NormalMarginal(Marginal):
 
     def variance(self) -> Array:
         return self.spread
-
-    def coordinate(self, level: Array, spare: Array) -> Array:
-        # The tail that is small is the one that keeps its digits.
-        score = np.where(level < spare, special.ndtri(level), -special.ndtri(spare))
-        return self.location + np.sqrt(self.spread) * score
-
-    def density(self, t: Array) -> Array:
-        log = -0.5 * ((t - self.location) ** 2 / self.spread + np.log(2 * np.pi * self.spread))
-        return np.exp(log)
-
-    def cdf(self, t: Array) -> Array:
-        return special.ndtr((t - self.location) / np.sqrt(self.spread))
 
 
 class GaussianArms(ArmFamily):

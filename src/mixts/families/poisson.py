@@ -12,12 +12,9 @@ from mixts import checks
 from mixts.errors import StatisticsError
 from mixts.families.arms import ArmFamily, ArmStatistics, by_arm
 from mixts.families.kernels.arms import evidence_poisson, gather_poisson, observe_poisson
-from mixts.families.quadrature import Marginal
+from mixts.families.quadrature import LOG_GAMMA, Marginal
 from mixts.families.statistics import Statistics
 from mixts.typing import Array, ArrayLike, Float, Int
-
-_TINY = 1e-300
-"""Instead of an underflow to zero, whose logarithm would be infinite."""
 
 
 class PoissonStatistics(ArmStatistics):
@@ -58,6 +55,8 @@ class PoissonStatistics(ArmStatistics):
 class GammaMarginal(Marginal):
     """Gamma distributions (shape a, rate b) of arms' rates."""
 
+    form: ClassVar[int] = LOG_GAMMA
+
     @property
     def a(self) -> Array:
         return self.parameters[0]
@@ -74,20 +73,6 @@ class GammaMarginal(Marginal):
 
     def variance(self) -> Array:
         return self.a / self.b**2
-
-    # The smooth coordinate is the logarithm.
-
-    def coordinate(self, level: Array, spare: Array) -> Array:
-        lower, upper = special.gammaincinv(self.a, level), special.gammainccinv(self.a, spare)
-        x = np.where(level < spare, lower, upper)
-        return np.log(np.maximum(x, _TINY)) - np.log(self.b)
-
-    def density(self, t: Array) -> Array:
-        log = self.a * (t + np.log(self.b)) - np.exp(t) * self.b
-        return np.exp(log - special.gammaln(self.a))
-
-    def cdf(self, t: Array) -> Array:
-        return special.gammainc(self.a, np.exp(t) * self.b)
 
 
 class PoissonArms(ArmFamily):

@@ -28,7 +28,8 @@ LARGEST_TOTAL = 2.0**62
 
 
 @compiled()
-def _stirling_rest(x: float) -> float:
+def stirling_rest(x: float) -> float:
+    """What Stirling's formula lacks of ln Gamma(x), for x of at least 10."""
     y = 1.0 / (x * x)
     return (
         _STIRLING[0]
@@ -50,7 +51,7 @@ def log_rising(a: float, n: float) -> float:
         n -= 1.0
     end = a + n
     total += (a - 0.5) * math.log1p(n / a) + n * (math.log(end) - 1.0)
-    return total + _stirling_rest(end) - _stirling_rest(a)
+    return total + stirling_rest(end) - stirling_rest(a)
 
 
 @compiled()
@@ -144,7 +145,7 @@ def _poisson_gap(a: float, b: float, y: float, n: float) -> float:
     end = low + left
     total -= (y - left) * (math.log(end) - 1.0)
     total += (low - 0.5) * math.log1p(left / low) + y * (math.log1p(a / y) - math.log1p(b / n))
-    return total + _stirling_rest(end) - _stirling_rest(low) - shrunk
+    return total + stirling_rest(end) - stirling_rest(low) - shrunk
 
 
 @compiled()

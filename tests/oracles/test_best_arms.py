@@ -1,0 +1,249 @@
+"""P(an arm is the best of independent ones) against scipy, 30 digits and closed forms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import special
+
+import mixts
+from mixts.families.kernels.marginals import exponential
+from mixts.families.quadrature import (
+    LOG_GAMMA,
+    LOGIT_BETA,
+    MINUS_LOG_GAMMA,
+    NORMAL,
+    Marginal,
+    best_arm_probabilities,
+)
+from tests.oracles.best_arm_references import FORMS, first_of_two, needles, plain
+
+CODES = dict(zip(FORMS, (NORMAL, LOGIT_BETA, LOG_GAMMA, MINUS_LOG_GAMMA), strict=True))
+CLOSE = 1e-10
+"""What the quadrature allows masses and sums to be off by."""
+
+
+@dataclass(frozen=True)
+class Given(Marginal):
+    """Distributions of a form, for which nothing but probabilities is asked."""
+
+    form: int = NORMAL  # type: ignore[misc]
+
+    def sample(self, rng: np.random.Generator) -> Any:
+        raise NotImplementedError
+
+    def mean(self) -> Any:
+        raise NotImplementedError
+
+    def variance(self) -> Any:
+        raise NotImplementedError
+
+
+def probabilities(form: str, a: Any, b: Any) -> Any:
+    """Of one component; must have converged."""
+    parameters = np.array([a, b], dtype=float)[:, None, None]
+    marginal = Given(np.ascontiguousarray(parameters), CODES[form])
+    found, error = best_arm_probabilities(
+        marginal, np.ones((1, 1)), np.ones((1, len(a)), dtype=bool)
+    )
+    assert error[0] == 0
+    return found[0]
+
+
+def log_uniform(rng: np.random.Generator, low: float, high: float, n: int) -> Any:
+    return np.exp(rng.uniform(np.log(low), np.log(high), n))
+
+
+def young(form: str, rng: np.random.Generator, n: int) -> tuple[Any, Any]:
+    """Little data: wide distributions that are far from normal."""
+    if form == "normal":
+        return rng.normal(size=n), log_uniform(rng, 0.1, 3, n)
+    return log_uniform(rng, 0.4, 8, n), log_uniform(rng, 0.4, 8, n)
+
+
+def uneven(form: str, rng: np.random.Generator, n: int) -> tuple[Any, Any]:
+    """Needles beside haystacks."""
+    if form == "normal":
+        return rng.normal(size=n), log_uniform(rng, 1e-8, 10, n)
+    count, share = log_uniform(rng, 2, 1e5, n), np.clip(0.4 + 0.05 * rng.normal(size=n), 0.2, 0.6)
+    return (count * share, count * (1 - share)) if form == "logit-beta" else (count, count / share)
+
+
+def small(form: str, rng: np.random.Generator, n: int) -> tuple[Any, Any]:
+    """Parameters far below one, whose tails are hundreds of units long."""
+    if form == "normal":
+        return 1e30 * rng.normal(size=n), 1e60 * log_uniform(rng, 0.1, 3, n)
+    return log_uniform(rng, 0.06, 0.5, n), log_uniform(rng, 0.06, 0.5, n)
+
+
+def check_against_scipy(form: str, kind: Any, seed: int, n_problems: int, most: int) -> None:
+    rng = np.random.default_rng(seed)
+    compared = 0
+    for _ in range(n_problems):
+        a, b = kind(form, rng, int(rng.integers(2, most + 1)))
+        expected, gap = plain(form, a, b)
+        if gap < CLOSE:
+            compared += 1
+            np.testing.assert_allclose(probabilities(form, a, b), expected, rtol=0, atol=2 * CLOSE)
+    assert compared >= n_problems / 2
+
+
+@pytest.mark.parametrize("kind", [young, uneven, small])
+@pytest.mark.parametrize("form", FORMS)
+def test_against_scipy(form: str, kind: Any) -> None:
+    check_against_scipy(form, kind, 1, 6, 5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [young, uneven, small])
+@pytest.mark.parametrize("form", FORMS)
+def test_against_scipy_at_length(form: str, kind: Any) -> None:
+    check_against_scipy(form, kind, 2, 200, 20)
+
+
+# -- sharp distributions ---------------------------------------------------------------------------
+
+
+def sharp(form: str, count: float, rng: np.random.Generator, n: int) -> tuple[Any, Any]:
+    """Some widths of 1 / sqrt(count) apart."""
+    width = count**-0.5
+    if form == "normal":
+        return 1e6 + width * rng.normal(size=n), width**2 * log_uniform(rng, 0.2, 5, n)
+    many, apart = count * log_uniform(rng, 0.2, 5, n), np.exp(width * rng.normal(size=n))
+    return many, 3.0 * many * apart
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_needles(form: str) -> None:
+    """With 1e8 observations, and with rewards near 1e6 that are known to 1e-4."""
+    a, b = sharp(form, 1e8, np.random.default_rng(3), 3)
+    np.testing.assert_allclose(probabilities(form, a, b), needles(form, a, b), rtol=0, atol=CLOSE)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [1e3, 1e6, 1e10, 1e12])
+@pytest.mark.parametrize("form", FORMS)
+def test_needles_at_length(form: str, count: float) -> None:
+    """Densities of 1e12 observations have lost half of their digits to rounding."""
+    rng = np.random.default_rng(4)
+    # Rewards near 1e6 are themselves rounded to 1e-10.
+    close = 1e-8 if count > 1e10 or form == "normal" else CLOSE
+    for n in (2, 3, 5):
+        a, b = sharp(form, count, rng, n)
+        found, expected = probabilities(form, a, b), needles(form, a, b)
+        np.testing.assert_allclose(found, expected, rtol=0, atol=close)
+
+
+# -- closed forms ----------------------------------------------------------------------------------
+
+
+def check_two(form: str, seed: int, n_problems: int) -> None:
+    rng = np.random.default_rng(seed)
+    for _ in range(n_problems):
+        a, b = (young if rng.random() < 0.5 else uneven)(form, rng, 2)
+        if form == "logit-beta":
+            a[0] = np.ceil(min(a[0], 200.0))
+        expected = first_of_two(form, a, b)
+        found = probabilities(form, a, b)
+        np.testing.assert_allclose(found, [expected, 1 - expected], rtol=0, atol=CLOSE)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_two_arms(form: str) -> None:
+    check_two(form, 5, 5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", FORMS)
+def test_two_arms_at_length(form: str) -> None:
+    check_two(form, 6, 100)
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1e-3, 1.0, 1e9])
+@pytest.mark.parametrize("form", ["logit-beta", "minus-log-gamma"])
+def test_powers(form: str, scale: float) -> None:
+    """F(x) = x^a of a Beta(a, 1) variable, and e^(-b / x) of an inverse Gamma(1, b) one.
+
+    The best of such arms has the sum of their parameters, of which each has its share.
+    """
+    parameters = scale * np.array([0.3, 7.0, 1.0, 0.05, 2.0, 2.0])
+    ones = np.ones_like(parameters)
+    given = (parameters, ones) if form == "logit-beta" else (ones, parameters)
+    expected = parameters / parameters.sum()
+    np.testing.assert_allclose(probabilities(form, *given), expected, rtol=0, atol=CLOSE)
+
+
+def test_nearly_zero_or_one() -> None:
+    """Beta(a, b) with a, b -> 0: +-, and the logit is exponential with rate b or a, resp."""
+    a, b = 1e-12 * np.array([1.0, 3.0]), 1e-12 * np.array([2.0, 0.5])
+    (up1, up2), (down1, down2) = a / (a + b), b / (a + b)
+    first = up1 * down2 + up1 * up2 * b[1] / b.sum() + down1 * down2 * a[0] / a.sum()
+    found = probabilities("logit-beta", a, b)
+    np.testing.assert_allclose(found, [first, 1 - first], rtol=0, atol=CLOSE)
+
+
+def test_three_normals_with_one_mean() -> None:
+    """1/4 + arcsin(rho) / (2 pi), with the correlation of the differences to the other two."""
+    variance = np.array([1e-6, 1.0, 4.0])
+    found = probabilities("normal", np.full(3, 1e5), variance)
+    for i in range(3):
+        v, others = variance[i], np.delete(variance, i)
+        rho = v / np.sqrt((v + others[0]) * (v + others[1]))
+        assert found[i] == pytest.approx(0.25 + np.arcsin(rho) / (2 * np.pi), abs=CLOSE)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_many_equal_arms(form: str) -> None:
+    found = probabilities(form, np.full(300, 2.0), np.full(300, 3.0))
+    np.testing.assert_allclose(found, 1 / 300, rtol=0, atol=CLOSE)
+
+
+# -- certain arms, masks, mixtures -----------------------------------------------------------------
+
+
+def test_a_certain_arm_is_best_when_all_others_are_below() -> None:
+    mean, variance = np.array([0.2, -1.0, 0.7, 0.3, 0.7]), np.array([0.3, 2.0, 0.0, 0.01, 0.0])
+    prior = mixts.MixturePrior(mixts.GaussianArms(mean[None], variance[None], 1.0))
+    found, _ = mixts.MixTS(prior, seed=0).action_probabilities()
+    free = [0, 1, 3]
+    below = special.ndtr((0.7 - mean[free]) / np.sqrt(variance[free])).prod()
+    np.testing.assert_allclose(found[[2, 4]], below / 2, rtol=1e-9)
+    assert found[free].sum() == pytest.approx(1 - below, abs=CLOSE)
+
+
+def test_a_batch_is_its_decisions() -> None:
+    """Rows with masks and histories of their own, at once and one by one: the same numbers."""
+    rng = np.random.default_rng(7)
+    family = mixts.BernoulliArms(rng.uniform(0.5, 4, (3, 5)), rng.uniform(0.5, 4, (3, 5)))
+    agent = mixts.MixTS(mixts.MixturePrior(family), 8, seed=0)
+    agent.update(rng.integers(5, size=60), rng.integers(2, size=60), rng.integers(8, size=60))
+    mask = rng.random((8, 5)) < 0.6
+    mask[:, 2] = True
+    together, _ = agent.action_probabilities(mask=mask)
+    for task in range(8):
+        alone, _ = agent.action_probabilities(tasks=[task], mask=mask[task])
+        np.testing.assert_array_equal(alone[0], together[task])
+    np.testing.assert_array_equal(together[~mask], 0.0)
+    np.testing.assert_allclose(together.sum(axis=1), 1.0, rtol=0, atol=1e-14)
+
+
+def test_what_rounding_spoils_is_reported() -> None:
+    """2^61 observations: doubles do not resolve a density 1e-9 wide, and the error says so."""
+    share = 0.5 + 1e-9 * np.array([[0.3, -0.2, 0.4]])
+    agent = mixts.MixTS(mixts.MixturePrior(mixts.BernoulliArms(2**61 * share, 2**61 * (1 - share))))
+    mask = np.array([True, True, False])
+    found, errors = agent.action_probabilities(mask=mask)
+    assert found.sum() == pytest.approx(1.0)
+    assert np.all((errors[mask] > 1e-8) & (errors[mask] < 1e-4))
+    assert errors[2] == 0
+
+
+def test_exponentials() -> None:
+    """To the last digit but one, and no less than e^-700."""
+    x = np.concatenate([np.linspace(-700, 700, 20_001), [0.0, -1e-300, 1e-9, -0.5 * np.log(2)]])
+    found = np.array([exponential(value) for value in x])
+    np.testing.assert_allclose(found, np.exp(x), rtol=5e-16)
+    assert exponential(-1e300) == exponential(-700.0) > 0
