@@ -160,7 +160,8 @@ def play(
             time.sleep(pause)
         if screenshot is not None:
             photograph(service.address, screenshot)
-        client.reward_many(waiting)
+        for result in client.reward_many(waiting):
+            good(result)
         kinds = np.mean([client.task(name).weights for name in names], axis=0)
     seconds = time.perf_counter() - started
     print(f"{n_rounds} rounds with {len(names)} people in {seconds:.1f} s")

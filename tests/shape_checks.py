@@ -1,17 +1,28 @@
-"""Checks the shapes and types in mixts's annotations at run time, while tests run."""
+"""Checks the shapes and types in mixts's annotations at run time, while tests run.
+
+beartype checks calls, and jaxtyping shapes for it. jaxtyping's own import hook joins the two as
+well, but checks the arguments of every call twice: that took a third of the time of all tests.
+"""
 
 from __future__ import annotations
 
+import ast
+import functools
+import inspect
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import is_dataclass
 from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder
-from types import ModuleType
-from typing import Any, Self
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from importlib.util import decode_source
+from types import CodeType, FunctionType, ModuleType
+from typing import Any, Self, Union, get_args, get_type_hints
 
 import jaxtyping
 import numpy as np
+import numpy.typing as npt
 from beartype import BeartypeConf, FrozenDict, beartype
+from beartype.door import is_bearable
 
 
 class _AnyInstance(type):
@@ -20,10 +31,22 @@ class _AnyInstance(type):
 
 
 class SomeSelf(metaclass=_AnyInstance):
-    """Stands for Self: jaxtyping hands over functions one by one, without their class.
+    """Stands for Self: functions are decorated one by one, without their class.
 
     (beartype refuses Any in its place, where it is one of a union.)
     """
+
+
+USUAL = (np.ndarray, np.generic, list, tuple, int, float)
+
+
+class _LikeAnArray(type):
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, USUAL) or is_bearable(instance, npt.ArrayLike)
+
+
+class SomeArrayLike(metaclass=_LikeAnArray):
+    """Stands for ArrayLike, whose protocols are slow to ask: nearly always it is one of these."""
 
 
 # A number from numpy is as good as Python's, and as type checkers have it an int is a float.
@@ -36,32 +59,111 @@ CONFIGURATION = BeartypeConf(
             complex: complex | np.number | float | int,
         }
     ),
+    violation_type=jaxtyping.TypeCheckError,
 )
 
+# Within it an axis has the size of the first array that names it.
+CALL: Any = jaxtyping.jaxtyped("context")
+MARK = "_checked_while_tests_run"
 
-def checked(function: Callable[..., Any]) -> Callable[..., Any]:
-    """What jaxtyping's import hook puts around every function."""
-    return beartype(function, conf=CONFIGURATION)
+
+def checked(thing: Any) -> Any:
+    """A function whose calls are checked, or a dataclass whose construction is."""
+    if isinstance(thing, FunctionType):
+        return _checked_calls(thing)
+    if isinstance(thing, type) and is_dataclass(thing) and "__init__" in vars(thing):
+        made: Any = thing
+        made.__init__ = _checked_calls(made.__init__)
+    return thing
 
 
-class CompiledModules(MetaPathFinder):
-    """Finds the modules of compiled code as Python would, before jaxtyping's hook sees them.
+def _checked_calls(function: FunctionType) -> Any:
+    """Annotations are looked at in the first call, when what they name is there."""
+    if inspect.isgeneratorfunction(function):
+        # beartype would look at arguments when the first item is asked for, in another call.
+        return jaxtyping.jaxtyped(typechecker=beartype(conf=CONFIGURATION))(function)
+    strict: Any = None
 
-    The hook takes a package with all that is below it, and numba cannot compile a function that is
-    wrapped in checks.
+    @functools.wraps(function)
+    def wrapped(*arguments: Any, **keywords: Any) -> Any:
+        __tracebackhide__ = True
+        nonlocal strict
+        if jaxtyping.config.jaxtyping_disable:
+            return function(*arguments, **keywords)
+        if strict is None:
+            function.__annotations__ = {
+                name: _hint(text, function) for name, text in function.__annotations__.items()
+            }
+            strict = beartype(function, conf=CONFIGURATION)
+        with CALL:
+            return strict(*arguments, **keywords)
+
+    return wrapped
+
+
+def _hint(annotation: Any, function: FunctionType) -> Any:
+    """What an annotation means; anything where it names what only type checkers import."""
+
+    def holder(value: Any) -> None: ...
+
+    holder.__annotations__ = {"value": annotation}
+    try:
+        hint = get_type_hints(holder, function.__globals__, include_extras=True)["value"]
+    except NameError:
+        return Any
+    members, like_an_array = get_args(hint), get_args(npt.ArrayLike)
+    if like_an_array and all(member in members for member in like_an_array):
+        others = [member for member in members if member not in like_an_array]
+        return Union[SomeArrayLike, *others]
+    return hint
+
+
+class CheckedModule(SourceFileLoader):
+    """Loads a module with ``checked`` as the decorator of its functions and classes."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        vars(module)[MARK] = checked
+        super().exec_module(module)
+
+    def get_code(self, fullname: str) -> CodeType:
+        # Not the bytecode on disk, which has no decorators.
+        path = self.get_filename(fullname)
+        return self.source_to_code(self.get_data(path), path)
+
+    def source_to_code(self, data: Any, path: Any, *, _optimize: int = -1) -> CodeType:
+        tree = ast.parse(decode_source(data), path)
+        for node in ast.walk(tree):
+            # A function's own decorators may hide its annotations, a class needs its own first.
+            if isinstance(node, ast.FunctionDef):
+                node.decorator_list.append(_mark(node))
+            elif isinstance(node, ast.ClassDef):
+                node.decorator_list.insert(0, _mark(node))
+        return compile(tree, path, "exec", dont_inherit=True, optimize=_optimize)
+
+
+def _mark(node: ast.stmt) -> ast.expr:
+    return ast.copy_location(ast.Name(MARK, ast.Load()), node)
+
+
+class CheckedModules(MetaPathFinder):
+    """Finds the modules of mixts before Python does.
+
+    But for compiled code: numba cannot compile a function that is wrapped in checks.
     """
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname.startswith("mixts.") and "kernels" in fullname:
-            return PathFinder.find_spec(fullname, path, target)
-        return None
+        if fullname.split(".")[0] != "mixts" or "kernels" in fullname:
+            return None
+        spec = PathFinder.find_spec(fullname, path, target)
+        if spec is not None and isinstance(spec.loader, SourceFileLoader):
+            spec.loader = CheckedModule(spec.loader.name, spec.loader.path)
+        return spec
 
 
 def install() -> None:
     """Check every module of mixts that is imported from now on."""
     if "mixts" in sys.modules:
         raise RuntimeError("mixts is imported already, without checks on its shapes")
-    jaxtyping.install_import_hook("mixts", f"{__name__}.{checked.__name__}")
-    sys.meta_path.insert(0, CompiledModules())
+    sys.meta_path.insert(0, CheckedModules())

@@ -65,7 +65,7 @@ def test_feedback_teaches(case: AgentCase) -> None:
 
 @counts
 def test_the_same_seed_makes_the_same_decisions(case: AgentCase, n_tasks: int | None) -> None:
-    runs = [case.play(case.build(n_tasks, seed), 30) for seed in (5, 5, 6)]
+    runs = [case.play(case.build(n_tasks, seed), 15) for seed in (5, 5, 6)]
     same, again, other = (np.array(run) for run in runs)
     np.testing.assert_array_equal(same, again)
     assert (same != other).any()
@@ -74,7 +74,7 @@ def test_the_same_seed_makes_the_same_decisions(case: AgentCase, n_tasks: int | 
 def test_a_generator_is_a_seed(case: AgentCase) -> None:
     """As it is; a number names a stream of the agent's own, which nobody else draws from."""
     sources = [np.random.default_rng(5), np.random.SeedSequence(5), 5, np.int64(5)]
-    generator, sequence, number, numpys = (case.play(case.build(None, s), 20) for s in sources)
+    generator, sequence, number, numpys = (case.play(case.build(None, s), 10) for s in sources)
     np.testing.assert_array_equal(generator, sequence)
     np.testing.assert_array_equal(number, numpys)
     assert not np.array_equal(number, generator)

@@ -153,16 +153,24 @@ def test_many_threads_on_two_replicas_lose_and_double_nothing(opened: Opener) ->
 
 
 def test_one_decider_a_store(store: mixts.DecisionStore) -> None:
-    with Decider(arms(), store), pytest.raises(mixts.StoreError, match="open the store once more"):
+    with Decider(arms(), store), pytest.raises(mixts.StoreError, match="close that one first"):
         Decider(arms(), store)
 
 
 def test_overload_is_refused_and_leaves_nothing(store: mixts.DecisionStore) -> None:
     with Decider(arms(), store, max_pending=3) as decider:
-        with pytest.raises(mixts.OverloadedError, match="try again later"):
+        with pytest.raises(mixts.ParameterError, match="at most 3 operations"):
             decider.decide_many([Decide("u")] * 4)
-        assert store.totals().decisions == 0
-        assert len(decider.decide_many([Decide("u")] * 3)) == 3
+        gate, told = threading.Event(), threading.Event()
+        busy = threading.Thread(target=decider._writer.run, args=(gate.wait,))
+        busy.start()
+        decider.submit([Decide("u")] * 2, lambda _: told.set())
+        with pytest.raises(mixts.OverloadedError, match="try again later"):
+            decider.decide_many([Decide("u")] * 2)
+        gate.set()
+        busy.join()
+        assert told.wait(30)
+    assert store.totals().decisions == 2
 
 
 def test_a_closed_decider_finishes_what_it_accepted(store: mixts.DecisionStore) -> None:
@@ -175,3 +183,38 @@ def test_a_closed_decider_finishes_what_it_accepted(store: mixts.DecisionStore) 
     assert store.totals().decisions == 20
     with pytest.raises(mixts.StoreError, match="closed"):
         decider.decide("u")
+
+
+def test_a_closed_decider_makes_room_for_another(store: mixts.DecisionStore) -> None:
+    with pytest.raises(mixts.ParameterError, match="floor must be at most"):
+        Decider(arms(), store, floor=0.5)
+    with Decider(arms(), store) as decider:
+        decider.decide("u")
+    with Decider(arms(), store) as decider:
+        assert decider.state("u").decisions == 1
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_names_that_are_no_names(store: mixts.DecisionStore) -> None:
+    with Decider(arms(), store) as decider:
+        results = decider.decide_many([Decide(["x"], key="k"), Decide("u", key=["k"]), Decide("u")])
+    assert [type(result) for result in results] == [
+        mixts.ParameterError, mixts.ParameterError, Decision,
+    ]  # fmt: skip
+
+
+def test_the_largest_floor(store: mixts.DecisionStore) -> None:
+    with Decider(arms(), store, floor=1 / 3) as decider:
+        assert decider.decide("u").propensity == pytest.approx(1 / 3, abs=1e-15)
+    with pytest.raises(mixts.ParameterError, match="floor must be at most"):
+        Decider(arms(), store, floor=np.nextafter(1 / 3, 1))
+
+
+def test_whatever_a_probe_raises_the_writer_lives_on(store: mixts.DecisionStore) -> None:
+    with Decider(arms(), store) as decider:
+        decider._writer._probe = lambda: 1 / 0
+        decider._writer.run(lambda: setattr(decider._writer, "failure", "a test"))
+        decider._writer.run(decider._writer._try_again)
+        assert "division" in decider.health().reason
+        assert decider.decide("u").id
+        assert decider.health().writable

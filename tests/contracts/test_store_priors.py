@@ -54,6 +54,45 @@ def test_a_prior_that_does_not_fit_is_refused(store: mixts.DecisionStore) -> Non
         assert [row.version for row in decider.priors()] == [1]
 
 
+def test_an_arm_keeps_its_place_and_its_name(store: mixts.DecisionStore) -> None:
+    def named(*names: str) -> mixts.MixturePrior:
+        return mixts.MixturePrior(arms(len(names)).family, arm_names=names)
+
+    with Decider(named("a", "b"), store) as decider:
+        for wrong in (named("a", "aa", "b"), named("b", "a")):
+            with pytest.raises(mixts.ParameterError, match="must come first and in their order"):
+                decider.upload(wrong)
+        assert decider.upload(named("a", "b", "aa")) == 2
+
+
+def test_a_prior_that_cannot_be_computed_with(store: mixts.DecisionStore) -> None:
+    huge = mixts.MixturePrior(mixts.BernoulliArms(np.full((1, 3), 1e308), np.full((1, 3), 1e308)))
+    with Decider(arms(), store) as decider:
+        with pytest.raises(mixts.ParameterError, match="too large, or too small"):
+            decider.upload(huge)
+        assert decider.decide("u").prior_version == 1
+
+
+def test_a_group_that_began_with_an_old_prior_begins_anew(
+    opened: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    more = mixts.BernoulliArms(np.full((2, 1), 9.0), np.ones((2, 1)))
+    with Decider(arms(), opened()) as one, Decider(arms(), opened()) as two:
+        first = two.decide("u")
+        version = two.upload(arms().with_arms(more))
+        load, done = one._load, []
+
+        def activated_meanwhile(number: int) -> object:
+            if not done and one.store.backend.name.startswith("postgresql"):
+                done.append(two.activate(version))
+                two.reward(first.id, 1.0)
+            return load(number)
+
+        monkeypatch.setattr(one, "_load", activated_meanwhile)
+        decision = one.decide("u")
+    assert decision.prior_version == (version if done else 1)
+
+
 def test_the_store_remembers_its_prior(opened: Opener) -> None:
     with Decider(arms(), opened()) as decider:
         decider.activate(decider.upload(arms(scale=2.0)))

@@ -132,11 +132,16 @@ def test_a_rebuild_mends_what_differs(store: mixts.DecisionStore) -> None:
     assert store.task("bad").decisions == 9
     assert rebuild(store).written
     assert rebuild(store).differing == 0
-    with Decider(None, store_again(store)) as decider:
+    with Decider(None, store) as decider:
         assert decider.state("bad") == before
 
 
-def store_again(store: mixts.DecisionStore) -> mixts.DecisionStore:
-    """The same store for another decider."""
-    store._decider = None
-    return store
+def test_a_rebuild_finds_features_that_come_again_much_later(
+    store: mixts.DecisionStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mixts.service.store.rebuild._CHUNK", 4)
+    with Decider(linear(), store, seed=1) as decider:
+        for i in range(24):
+            offered = ACTIONS if i % 6 == 0 else [[1.0, i], [0.0, 1.0]]
+            decider.reward(decider.decide("u", offered).id, 1.0)
+    assert rebuild(store).differing == 0

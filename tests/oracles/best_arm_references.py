@@ -108,7 +108,9 @@ def needles(form: str, a: Any, b: Any) -> Any:
     with mpmath.workdps(30):
         laws = [(mpmath.mpf(float(x)), mpmath.mpf(float(y))) for x, y in zip(a, b, strict=True)]
         shapes = [_mode_and_width(form, *law) for law in laws]
-        peaks = [_exact_log_density(form, *law, at) for law, (at, _) in zip(laws, shapes, strict=False)]
+        peaks = [
+            _exact_log_density(form, *law, at) for law, (at, _) in zip(laws, shapes, strict=False)
+        ]
         edges = sorted({at + 1.5 * k * width for at, width in shapes for k in range(-8, 9)})
         rule = _rule(10)
 

@@ -53,7 +53,11 @@ def problem_of(name: str, n: int = LONG) -> Problem:
 NAMES = ("ordinary", "near 1000", "bernoulli", "poisson", "gaussian")
 
 
-@pytest.mark.parametrize("name", NAMES)
+AT_ONCE = [pytest.param("ordinary", marks=pytest.mark.slow), *NAMES[1:]]
+"""Rewards near 1000 lose more digits than ordinary ones."""
+
+
+@pytest.mark.parametrize("name", AT_ONCE)
 def test_a_hundred_thousand_rewards_at_once(name: str) -> None:
     problem = problem_of(name)
     assert_agrees(ROADS["one batch"](problem), problem.reference, EXTREME)

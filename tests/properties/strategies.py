@@ -11,10 +11,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import mixts
+
+FEWER = settings(max_examples=settings.default.max_examples // 2)
+"""Where an example is several beliefs, or one that is read in full."""
 
 COVARIANCE_TYPES = ("full", "tied", "diag", "spherical")
 ARMS = ("bernoulli", "gaussian", "poisson")

@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.properties.agreement import assert_same_evidence, assert_same_weights
-from tests.properties.strategies import COVARIANCE_TYPES, Problem, problems
+from tests.properties.strategies import COVARIANCE_TYPES, FEWER, Problem, problems
 
 
+@FEWER
 @given(problems(n_components=(2, 5)), st.data())
 def test_permuting_components_permutes_results(problem: Problem, data: st.DataObject) -> None:
     order = data.draw(st.permutations(range(problem.n_components)))
@@ -26,6 +27,7 @@ def test_permuting_components_permutes_results(problem: Problem, data: st.DataOb
         np.testing.assert_allclose(getattr(permuted, name), expected, rtol=1e-7, atol=1e-8)
 
 
+@FEWER
 @given(problems(), st.data())
 def test_splitting_a_component_in_two_equal_halves_changes_nothing(
     problem: Problem, data: st.DataObject
@@ -49,6 +51,7 @@ def test_splitting_a_component_in_two_equal_halves_changes_nothing(
     )
 
 
+@FEWER
 @given(problems(n_components=(1, 1)))
 def test_one_component_is_plain_thompson_sampling(problem: Problem) -> None:
     """Its weight is one whatever happens, and its posterior is the textbook's."""

@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.properties.agreement import assert_same
-from tests.properties.strategies import Problem, batches, problems
+from tests.properties.strategies import FEWER, Problem, batches, problems
 
 
+@FEWER
 @given(problems(), st.data())
 def test_any_order_and_batching(problem: Problem, data: st.DataObject) -> None:
     belief = problem.prior.belief()
@@ -18,12 +19,14 @@ def test_any_order_and_batching(problem: Problem, data: st.DataObject) -> None:
     assert_same(belief, problem.belief())
 
 
+@FEWER
 @given(problems(), st.data())
 def test_one_at_a_time_in_any_order(problem: Problem, data: st.DataObject) -> None:
     order = data.draw(st.permutations(range(problem.n_rounds)))
     assert_same(problem.part(np.array(order)).incremental(), problem.belief())
 
 
+@FEWER
 @given(problems(), st.data())
 def test_reading_in_between_changes_nothing(problem: Problem, data: st.DataObject) -> None:
     names = ["weights", "log_evidence", "mean", "covariance", "component_mean", "statistics"]
@@ -35,6 +38,7 @@ def test_reading_in_between_changes_nothing(problem: Problem, data: st.DataObjec
     assert_same(belief, problem.belief())
 
 
+@FEWER
 @given(problems(["bernoulli"]), st.data())
 def test_counts_do_not_know_their_order(problem: Problem, data: st.DataObject) -> None:
     """Bit for bit: sums of integers."""
@@ -42,6 +46,7 @@ def test_counts_do_not_know_their_order(problem: Problem, data: st.DataObject) -
     assert problem.part(order).incremental().statistics == problem.belief().statistics
 
 
+@FEWER
 @given(problems())
 def test_an_empty_update_changes_nothing(problem: Problem) -> None:
     belief, nothing = problem.belief(), np.arange(0)

@@ -55,16 +55,20 @@ def test_runs_of_one_action(kind: str, d: int, seed: int, runs: list[tuple[int, 
 
 @pytest.mark.parametrize("kind", ["full", "tied", "diag", "spherical"])
 def test_what_is_sampled_in_a_run_is_up_to_date(kind: str) -> None:
-    """The sampled covariance is the posterior's: an action repeated 2,000 times is known."""
+    """The sampled covariance is the posterior's: an action repeated 2,000 times is known.
+
+    Fifty tasks with the same history, sixty draws of each.
+    """
     rng = np.random.default_rng(7)
     prior = prior_of(kind, 3, rng)
     action = np.array([1.0, -0.5, 0.25])
-    belief = prior.belief(1)
+    belief, actions = prior.belief(50), np.tile(action, (50, 1))
     for reward in rng.normal(0.3, 0.5, 2000):
-        belief.update([action], [reward])
+        belief.update(actions, np.full(50, reward))
     exact = prior.condition(belief.statistics)
     for latent in range(3):
-        draws = np.array([belief.sample_parameters(rng, [latent])[0] for _ in range(3000)])
+        states = np.full(50, latent)
+        draws = np.concatenate([belief.sample_parameters(rng, states) for _ in range(60)])
         spread = np.sqrt(action @ exact.component_covariance[0, latent] @ action)
         # A variance from n normal draws has a relative standard error of sqrt(2 / n).
         assert np.var(draws @ action) == pytest.approx(spread**2, rel=5 * np.sqrt(2 / 3000))

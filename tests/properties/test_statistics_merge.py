@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.properties.agreement import assert_same
-from tests.properties.strategies import Problem, problems
+from tests.properties.strategies import FEWER, Problem, problems
 
 
 def pieces(problem: Problem, cuts: list[int]) -> list[Any]:
@@ -25,12 +25,14 @@ def cuts(n: int) -> st.SearchStrategy[list[int]]:
     return st.lists(st.integers(0, n), min_size=2, max_size=2)
 
 
+@FEWER
 @given(problems())
 def test_condition_is_the_belief(problem: Problem) -> None:
     belief = problem.incremental()
     assert_same(problem.prior.condition(belief.statistics), belief)
 
 
+@FEWER
 @given(problems(), st.data())
 def test_merging_is_the_whole_history(problem: Problem, data: st.DataObject) -> None:
     a, b, c = pieces(problem, data.draw(cuts(problem.n_rounds)))
@@ -40,6 +42,7 @@ def test_merging_is_the_whole_history(problem: Problem, data: st.DataObject) -> 
     assert_same(condition(c + b + a), whole)
 
 
+@FEWER
 @given(problems())
 def test_no_history_is_neutral(problem: Problem) -> None:
     nothing, some = problem.prior.belief().statistics, problem.belief().statistics
@@ -48,6 +51,7 @@ def test_no_history_is_neutral(problem: Problem) -> None:
         assert merged.n_observations == problem.n_rounds
 
 
+@FEWER
 @given(problems(), st.data())
 def test_merging_leaves_its_parts_alone(problem: Problem, data: st.DataObject) -> None:
     a, b, _ = pieces(problem, data.draw(cuts(problem.n_rounds)))
@@ -57,6 +61,7 @@ def test_merging_leaves_its_parts_alone(problem: Problem, data: st.DataObject) -
     assert (a, b) == before
 
 
+@FEWER
 @given(problems(), st.data())
 def test_concatenated_tasks_are_found_again(problem: Problem, data: st.DataObject) -> None:
     parts = pieces(problem, data.draw(cuts(problem.n_rounds)))
@@ -71,6 +76,7 @@ def test_concatenated_tasks_are_found_again(problem: Problem, data: st.DataObjec
         assert chosen[row] == parts[task]
 
 
+@FEWER
 @given(problems(), st.data())
 def test_conditioning_tasks_together_is_conditioning_each(
     problem: Problem, data: st.DataObject
@@ -84,6 +90,7 @@ def test_conditioning_tasks_together_is_conditioning_each(
 
 
 @pytest.mark.parametrize("name", ["statistics.mixts", "statistics.json", "statistics"])
+@FEWER
 @given(problem=problems(), many=st.booleans())
 def test_a_file_gives_them_back_bit_for_bit(name: str, problem: Problem, many: bool) -> None:
     statistics = problem.incremental().statistics
@@ -98,6 +105,7 @@ def test_a_file_gives_them_back_bit_for_bit(name: str, problem: Problem, many: b
     assert ours.tobytes() == theirs.tobytes()
 
 
+@FEWER
 @given(problems(rounds=(2, 16)))
 def test_statistics_are_of_the_moment_they_were_read(problem: Problem) -> None:
     """A later update does not reach into statistics that somebody holds."""
@@ -110,6 +118,7 @@ def test_statistics_are_of_the_moment_they_were_read(problem: Problem) -> None:
     assert held == before
 
 
+@FEWER
 @given(problems(rounds=(2, 16)))
 def test_a_conditioned_belief_has_statistics_of_its_own(problem: Problem) -> None:
     half = problem.n_rounds // 2

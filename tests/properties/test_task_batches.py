@@ -8,15 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import mixts
 from mixts.families import linear_posterior
 from tests.properties.agreement import assert_same_evidence, assert_same_weights
-from tests.properties.strategies import COVARIANCE_TYPES, Problem, batches, problems
+from tests.properties.strategies import COVARIANCE_TYPES, FEWER, Problem, batches, problems
 
-FEWER = settings(max_examples=50)  # each example is several beliefs, read in full
 MOMENTS = ("component_mean", "component_covariance", "mean", "covariance")
 
 

@@ -31,7 +31,7 @@ def linear(width: float) -> mixts.MixturePrior:
     return mixts.MixturePrior(family)
 
 
-@pytest.mark.parametrize("width", [0.05, 0.2])
+@pytest.mark.parametrize("width", [pytest.param(0.05, marks=pytest.mark.slow), 0.2])
 def test_arms_and_linear_have_the_same_mean_regret(width: float) -> None:
     """Two implementations of the posteriors, on independent seeds, over 1000 rounds."""
     # In one block: the checks of shapes while tests run cost most per call.

@@ -90,9 +90,14 @@ def command(out: Path, workers: int) -> list[str]:
 
 def started(out: Path, workers: int, until: str) -> subprocess.Popen[str]:
     """A command in a process group of its own, as a terminal would start it."""
-    process = subprocess.Popen(
-        command(out, workers), stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
+    # Where tests run in the background Ctrl-C is ignored, and would be by what they start.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        process = subprocess.Popen(
+            command(out, workers), stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+    finally:
+        signal.signal(signal.SIGINT, before)
     for _ in range(2400):
         if list(out.rglob(until)) or process.poll() is not None:
             break

@@ -13,7 +13,6 @@ import mixts
 from mixts.engines import local_engine
 from mixts.learning import learn
 from mixts.learning.learned import gap_error
-from mixts.learning.raw import statistics_of as reduced
 from mixts.learning.selection import one_standard_error
 from tests.oracles.learning_references import (
     HORIZON,
@@ -213,48 +212,7 @@ def test_two_stages_have_the_moments_of_all_tasks() -> None:
     assert np.allclose(one.variance, expected.variance, rtol=4.5 * np.sqrt(2 / 400))
 
 
-# -- raw histories -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", ["bernoulli", "gaussian", "full"])
-def test_raw_histories_are_their_statistics(kind: str) -> None:
-    tasks = [*case(kind).tasks, case(kind).tasks[0]]
-    expected = statistics_of(tasks, true_prior(kind))
-    found = reduced([(actions.tolist(), rewards.tolist()) for actions, rewards in tasks])
-    assert type(found) is type(expected)
-    for name in expected.fields:
-        np.testing.assert_allclose(found.array(name), expected.array(name), rtol=1e-12, atol=1e-12)
-    assert reduced(expected) is expected
-
-
-def test_raw_histories_may_be_empty() -> None:
-    found = reduced([([0, 2], [1.0, 0.0]), ([], []), ([1], [1.0])])
-    np.testing.assert_array_equal(found.n_observations, [2, 0, 1])
-
-
-def test_raw_trajectories_are_their_statistics() -> None:
-    rng = np.random.default_rng(11)
-    prior = mixts.MixturePrior(mixts.TabularMDP.uniform(3, 2, HORIZON))
-    belief = prior.belief(3)
-    episodes = []
-    for task in range(3):
-        states = rng.integers(3, size=(2, HORIZON + 1))
-        states[0, 0], actions = 2, rng.integers(2, size=(2, HORIZON))
-        actions[0, 0] = 1
-        rewards = rng.integers(2, size=(2, HORIZON)).astype(float)
-        lengths = np.array([HORIZON, 2])
-        episodes.append(mixts.Trajectory(states, actions, rewards, lengths))
-        belief.update(episodes[-1], np.full(2, task))
-    found = reduced(episodes)
-    for name in belief.statistics.fields:
-        np.testing.assert_array_equal(found.array(name), belief.statistics.array(name))
-    assert learn(episodes, 1, horizon=HORIZON).prior.n_components == 1
-
-
-def test_padding_of_episodes_counts_for_nothing() -> None:
-    """Episodes that ended early are padded with anything, also with numbers of no state."""
-    short = mixts.Trajectory([[0, 1, 77]], [[1, 0, 55]], [[1.0, 0.0, 0.0]], [2])
-    assert reduced([short]).shape == (2, 2)
+# -- numbers and shapes -------------------------------------------------------------------------
 
 
 def test_support_is_kept_in_the_flat_prior() -> None:
@@ -288,6 +246,30 @@ def test_where_rewards_lie_changes_nothing_but_the_mean() -> None:
     assert np.allclose(theirs.mean - ours.mean, [[50.0, 0.0, 0.0]], atol=1e-3)
     assert np.allclose(theirs.covariance, ours.covariance, atol=1e-3)
     assert abs(theirs.noise_std - ours.noise_std) < 1e-3
+
+
+@pytest.mark.parametrize("noise_std", [None, 0.5])
+def test_rewards_near_a_hundred_million_keep_their_digits(noise_std: float | None) -> None:
+    """Features that depend, and rewards 1e8 noises from zero: sums of squares would lose them."""
+
+    def learned(offset: float) -> Any:
+        tasks = [
+            (np.column_stack([x, x[:, :1] + x[:, 1:2]]), y) for x, y in offset_histories(offset)
+        ]
+        return mixts.learn_prior(tasks, 1, noise_std=noise_std).family
+
+    near, far = learned(0.0), learned(1e8)
+    # A reward near 1e8 is rounded to 1.5e-8, and the factors keep sums of a hundred of them.
+    assert far.noise_std == pytest.approx(near.noise_std, rel=1e-6)
+    assert np.allclose(far.covariance, near.covariance, atol=1e-6)
+    features = np.array([[1.0, 0.3, -2.0, 1.3]])
+    assert features @ far.mean[0] - 1e8 == pytest.approx(features @ near.mean[0], abs=1e-6)
+
+
+def test_numbers_that_are_too_far_apart_are_named() -> None:
+    tasks = [(np.column_stack([x, 1e6 * x[:, 1:]]), y) for x, y in offset_histories(1e8)]
+    with pytest.raises(mixts.StatisticsError, match=r"rewards are about 1e\+08.*Divide features"):
+        mixts.learn_prior(tasks, 1, noise_std=1e-9)
 
 
 @pytest.mark.parametrize("n", [2, 5])

@@ -197,7 +197,7 @@ def test_nothing_is_evaluated_to_nothing() -> None:
     assert len(empty) == 0
 
 
-def test_a_batch_of_several() -> None:
+def test_a_batch_of_several(unchecked: None) -> None:
     river = mixts.RiverSwim(4, horizon=3)
     left, right = river.mean_mdp("left"), river.mean_mdp("right")
     both = mixts.MDP.stack(mdp for mdp in (left, right))

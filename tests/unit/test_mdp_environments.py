@@ -277,8 +277,13 @@ def simulated(executor: Any = 1, n_runs: int = 40, **how: Any) -> mixts.Results:
     )
 
 
-def test_every_agent_can_be_simulated() -> None:
-    results = simulated()
+@pytest.fixture(scope="module")
+def everybody() -> mixts.Results:
+    return simulated()
+
+
+def test_every_agent_can_be_simulated(everybody: mixts.Results) -> None:
+    results = everybody
     for name in agents():
         regret, reward = results.regret[name], results.reward[name]
         assert regret.shape == reward.shape == (40, 25)
@@ -292,8 +297,7 @@ def test_every_agent_can_be_simulated() -> None:
     assert total["MixTS"] < total["PSRL"]
 
 
-def test_more_agents_and_more_runs_change_nothing() -> None:
-    everybody = simulated()
+def test_more_agents_and_more_runs_change_nothing(everybody: mixts.Results) -> None:
     alone = simulated(agents={"MixTS": PRIOR}, n_runs=30)
     np.testing.assert_array_equal(alone.regret["MixTS"], everybody.regret["MixTS"][:30])
     np.testing.assert_array_equal(alone.latent, everybody.latent[:30])
@@ -301,8 +305,8 @@ def test_more_agents_and_more_runs_change_nothing() -> None:
     np.testing.assert_array_equal(twice.reward["PSRL"], everybody.reward["PSRL"])
 
 
-def test_one_worker_or_two_give_the_same_bits() -> None:
-    here, there = simulated(1), simulated(2)
+def test_one_worker_or_two_give_the_same_bits(everybody: mixts.Results) -> None:
+    here, there = everybody, simulated(2)
     assert here.latent.tobytes() == there.latent.tobytes()
     for name in agents():
         assert here.regret[name].tobytes() == there.regret[name].tobytes()

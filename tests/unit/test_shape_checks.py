@@ -4,25 +4,101 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import jaxtyping
+import numpy as np
 import pytest
 
 import mixts
 from mixts.random import stream
+from mixts.typing import Array, ArrayLike, Float
+from tests.shape_checks import CheckedModule, checked
 
 
 def test_every_module_is_checked_but_compiled_ones() -> None:
     loaded = {name: m for name, m in sys.modules.items() if name.split(".")[0] == mixts.__name__}
-    checked = {name for name, m in loaded.items() if "jaxtyping" in type(m.__loader__).__module__}
+    wrapped = {name for name, m in loaded.items() if isinstance(m.__loader__, CheckedModule)}
     compiled = {name for name in loaded if "kernels" in name}
     assert compiled
-    assert checked == set(loaded) - compiled
+    assert wrapped == set(loaded) - compiled
+    assert hasattr(mixts.MixturePrior.belief, "__wrapped__")
 
 
 def test_a_wrong_argument_meets_the_annotation() -> None:
     with pytest.raises(jaxtyping.TypeCheckError, match="seed"):
         stream("seven")
+
+
+@checked
+def product(x: Float[Array, "n d"], y: Float[Array, " d"]) -> Float[Array, " n"]:
+    return x @ y
+
+
+@checked
+def rows(x: Float[Array, "n d"], like: ArrayLike | None = None) -> Iterator[Array]:
+    yield from x
+
+
+@checked
+def broken(x: Float[Array, " n"]) -> Float[Array, " n"]:
+    return x[1:]
+
+
+@checked
+@dataclass
+class Pair:
+    """Two vectors of one length."""
+
+    one: Float[Array, " n"]
+    other: Float[Array, " n"]
+
+    @checked
+    def swapped(self, again: Pair | None = None) -> Pair:
+        return Pair(self.other, self.one)
+
+
+@checked
+def size(like: ArrayLike, more: ArrayLike | None = None) -> int:
+    return len(np.atleast_1d(like))
+
+
+A, B = np.zeros((3, 2)), np.zeros(2)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: product(A, np.zeros(3)),
+        lambda: product(A, B.astype(int)),
+        lambda: product(A, y=np.zeros((2, 1))),
+        lambda: rows(B),
+        lambda: broken(B),
+        lambda: Pair(B, np.zeros(3)),
+        lambda: Pair(B, B).swapped((B, B)),
+        lambda: size(None),
+        lambda: size({1, 2}),
+        lambda: size(B, {1, 2}),
+    ],
+)
+def test_what_is_wrong_is_found(wrong: Any) -> None:
+    """Axes of one call agree, in arguments and what is returned; also of generators."""
+    with pytest.raises(jaxtyping.TypeCheckError, match=r"violates|Type-check"):
+        wrong()
+
+
+def test_what_is_right_is_left_alone() -> None:
+    """Axes of different calls have nothing to do with each other, within each other too."""
+    assert product(A, B).shape == (3,)
+    assert product(np.zeros((5, 1)), np.zeros(1)).shape == (5,)
+    assert [product(row[None], B).shape for row in rows(A)] == [(1,)] * 3
+    assert Pair(B, B).swapped(Pair(A[0], A[1])).one is B
+    assert [size(like) for like in (1, [1, 2], (1.0,), B, np.float64(3), "ab", range(3))] == [
+        1, 2, 1, 2, 1, 1, 3,
+    ]  # fmt: skip
+    assert size(B, None) == 2
 
 
 @pytest.mark.usefixtures("unchecked")

@@ -35,7 +35,7 @@ def play(executor: object, block_size: int = 3) -> list[Results]:
         "CorralExp4": partial(mixts.CorralExp4, LINEAR),
     }
     return [
-        simulate(agents, environment, 15, 20, seed=4, executor=executor, block_size=block_size)
+        simulate(agents, environment, 6, 20, seed=4, executor=executor, block_size=block_size)
         for environment in (
             BanditEnvironment(LINEAR, ACTIONS),
             BanditEnvironment(LINEAR, changing),

@@ -7,13 +7,12 @@ what splits tasks, and statistics or that to the estimator itself. Needs the ext
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Literal, Self
 
 import numpy as np
 
 from mixts.errors import MissingExtraError, StatisticsError
-from mixts.families import Statistics
+from mixts.families import Family, Statistics
 from mixts.families.linear import CovarianceType
 from mixts.learning import Learned, learn
 from mixts.learning.checking.evidence import fitting, mixture_evidence
@@ -68,8 +67,10 @@ class MixturePriorEstimator(DensityMixin, BaseEstimator):  # type: ignore[misc]
     The parameters are those of :func:`mixts.learn_prior`; ``random_state`` is its ``seed``. After
     ``fit``, ``prior_`` is the prior, ``learned_`` how it was found and ``n_components_`` how many
     components it has (a safety component of ``robust`` included). ``score`` is the mean log
-    evidence of a task: on tasks that were held out, what ``GridSearchCV`` should maximise. Where
-    that uses several processes, ``engine=1`` keeps each fit in its own.
+    evidence of a task: on tasks that were held out, what ``GridSearchCV`` should maximise.
+
+    In searches ``engine`` must be None or a number, because executors and engines cannot be cloned;
+    where the search itself uses several processes, ``engine=1`` keeps each fit in its own.
     """
 
     def __init__(
@@ -137,19 +138,16 @@ class MixturePriorEstimator(DensityMixin, BaseEstimator):  # type: ignore[misc]
 
     def _checked(self, tasks: Any) -> Statistics:
         check_is_fitted(self, "prior_")
-        statistics = _statistics(tasks)
+        statistics = _statistics(tasks, self.prior_.family)
         fitting(self.prior_, statistics)
         return statistics
 
 
-def _statistics(tasks: Any) -> Statistics:
+def _statistics(tasks: Any, family: Family | None = None) -> Statistics:
     """Statistics with the task axis, from whatever scikit-learn hands on."""
     if isinstance(tasks, Tasks):
         return tasks.statistics
-    listed = isinstance(tasks, Sequence) and len(tasks) > 0
-    if listed and all(isinstance(task, Statistics) for task in tasks):
-        return tasks[0].concatenate(*tasks[1:])
-    statistics = statistics_of(tasks)
+    statistics = statistics_of(tasks, family)
     if not len(statistics):
         raise StatisticsError("there are no tasks: give at least one")
     return statistics[np.array([0])] if statistics.single else statistics

@@ -126,7 +126,7 @@ def _opened(name: str) -> Any:
         raise ParameterError(f"there is no store {name}: mixts serve --store makes one")
     from mixts.service.store import DecisionStore
 
-    return DecisionStore(name)
+    return DecisionStore(name, create=False)
 
 
 def _check_output(options: argparse.Namespace) -> None:

@@ -27,6 +27,7 @@ from mixts.learning.checking.predictive import Predictive, transform
 from mixts.learning.checking.summary import findings, summary
 from mixts.learning.checking.surprise import Surprise, scores_beside
 from mixts.learning.checking.usage import Usage
+from mixts.learning.learn import flat_family
 from mixts.learning.raw import statistics_of
 from mixts.mixture import MixturePrior
 from mixts.random import generator
@@ -86,10 +87,11 @@ def check_prior(
     n_draws: int = N_DRAWS,
 ) -> PriorCheck:
     """Compare a prior with tasks that it was not learned from, given as :func:`learn_prior` takes
-    them: statistics, best of all.
+    them: statistics, best of all; histories are read as the prior's family says.
 
     - Evidence: ln sum_s w_s p(task | s), beside that of ``unimodal`` (UniTS; by default the prior
-      collapsed) and of ``flat`` (TS; by default what knows nothing).
+      collapsed) and of ``flat`` (TS; by default what knows nothing but the scale of these tasks'
+      rewards, :func:`mixts.learning.flat_family`).
     - Calibration: every part of a task's statistics is predicted from its earlier parts.
     - Surprise: each task's probability beside up to ``n_draws`` tasks drawn from the prior.
     - Usage: how many tasks come from each component.
@@ -131,7 +133,7 @@ def check_prior(
 def _tasks(prior: MixturePrior, given: Any) -> Statistics:
     if not isinstance(prior, MixturePrior):
         raise ParameterError(f"prior must be a MixturePrior, got {type(prior).__name__}")
-    statistics = statistics_of(given)
+    statistics = statistics_of(given, prior.family)
     fitting(prior, statistics)
     if not int(np.sum(statistics.n_observations)):
         raise StatisticsError(
@@ -151,9 +153,7 @@ def _flat_name(prior: MixturePrior) -> str:
 
 
 def _flat(prior: MixturePrior, statistics: Statistics) -> MixturePrior:
-    """What TS knows of such tasks: nothing but the noise."""
-    from mixts.learning import flat_family
-
+    """What TS knows of such tasks: the noise, and the scale of their rewards."""
     settings = prior.family.settings()
     initial = prior.family.initial if isinstance(prior.family, TabularMDP) else None
     return MixturePrior(

@@ -84,7 +84,8 @@ class _State:
         """The E step."""
         joint = np.log(weights) + model.log_evidence(family)
         largest = joint.max(axis=1, keepdims=True)
-        share = np.exp(joint - largest)
+        with np.errstate(invalid="ignore"):  # a task that all rule out: the M step will say so
+            share = np.exp(joint - largest)
         total = share.sum(axis=1, keepdims=True)
         evidence = float((largest + np.log(total)).sum())
         hyperprior = model.log_hyperprior(family) + model.pseudo * float(np.log(weights).sum())

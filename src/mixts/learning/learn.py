@@ -105,11 +105,11 @@ def learn_prior(
 ) -> MixturePrior:
     """A mixture prior from past tasks: what kinds of task there are, and how tasks of a kind vary.
 
-    ``tasks`` are the statistics of past tasks, as ``belief.statistics`` gives them, or a list of
-    histories (see :func:`mixts.learning.raw.statistics_of`); they may be of very different length,
-    and those without observations say nothing. ``n_components`` is a number, or "auto": the
-    smallest whose held-out evidence, cross-validated over tasks, is within one standard error of
-    the best.
+    ``tasks`` are the statistics of past tasks, as ``belief.statistics`` gives them, a list of such
+    statistics, or a list of histories (see :func:`mixts.learning.raw.statistics_of`); they may be
+    of very different length, and those without observations say nothing. ``n_components`` is a
+    number, or "auto": the smallest whose held-out evidence, cross-validated over tasks, is within
+    one standard error of the best.
 
     "evidence" maximises ``sum over tasks of ln sum_s w_s p(task | s)``, the exact marginal
     likelihood, and a weak hyperprior, so that every task counts by how much was observed of it.

@@ -26,23 +26,28 @@ _EXPECTED = (
 )
 
 
-def statistics_of(tasks: Any) -> Statistics:
-    """Statistics as they are, or those of a list of histories.
+def statistics_of(tasks: Any, family: Family | None = None) -> Statistics:
+    """Statistics as they are, those of a list of statistics, or of a list of histories.
 
     A history is a pair of arrays, arms (m,) as integers or features (m, d), and rewards (m,); or
-    the :class:`Trajectory` of a task's episodes. Arms whose rewards are all 0 or 1 are Bernoulli,
-    others Gaussian; how many arms, states or actions there are is taken from the largest index.
+    the :class:`Trajectory` of a task's episodes. What they are histories of, ``family`` says.
+    Without it, arms whose rewards are all 0 or 1 are Bernoulli, others Gaussian, and how many arms,
+    states or actions there are is taken from the largest index.
     """
     if isinstance(tasks, Statistics):
         return tasks
     if isinstance(tasks, (str, bytes)) or not isinstance(tasks, Sequence) or not len(tasks):
         raise StatisticsError(f"{_EXPECTED}; got {type(tasks).__name__}")
-    if isinstance(tasks[0], Trajectory):
-        return _episodes(tasks)
-    return _rewards(tasks)
+    if all(isinstance(task, Statistics) for task in tasks):
+        return tasks[0].concatenate(*tasks[1:])
+    episodes = isinstance(tasks[0], Trajectory)
+    if family is not None and family.plans != episodes:
+        needed = "a mixts.Trajectory of every task" if family.plans else "pairs of arrays"
+        raise StatisticsError(f"{family!r} needs {needed}, got {tasks[0]!r}")
+    return _episodes(tasks, family) if episodes else _rewards(tasks, family)
 
 
-def _rewards(tasks: Sequence[Any]) -> Statistics:
+def _rewards(tasks: Sequence[Any], family: Family | None) -> Statistics:
     actions, rewards = [], []
     for number, history in enumerate(tasks):
         if not isinstance(history, Sequence) or len(history) != 2:
@@ -54,16 +59,24 @@ def _rewards(tasks: Sequence[Any]) -> Statistics:
                 f"task {number} has {len(actions[-1])} actions and {len(rewards[-1])} rewards"
             )
     kinds = {(a.ndim, a.shape[1:]) for a in actions if len(a)}
-    if len(kinds) != 1:
+    if len(kinds) > 1 or (not kinds and family is None):
         raise StatisticsError(
             f"{_EXPECTED}, all of one kind; got actions of shapes {sorted(map(str, kinds))}"
         )
+    if family is not None and not kinds:
+        return family.empty_statistics(len(tasks))
     (n_axes, shape) = kinds.pop()
     kept = [i for i, a in enumerate(actions) if len(a)]
     joined, outcomes = (np.concatenate([part[i] for i in kept]) for part in (actions, rewards))
     owners = np.repeat(kept, [len(actions[i]) for i in kept])
-    family = _family_of(joined, outcomes, n_axes, shape)
-    return _reduced(family, joined, outcomes, owners, len(tasks))
+    if family is None:
+        family = _family_of(joined, outcomes, n_axes, shape)
+    elif family.n_arms is not None and n_axes == 1:
+        _inside(joined, family.n_arms, "arm", owners, family)
+    # Any component counts as all do.
+    belief = MixturePrior(family.select([0])).belief(len(tasks))
+    belief.update(joined, outcomes, owners)
+    return belief.statistics
 
 
 def _family_of(actions: Array, rewards: Array, n_axes: int, shape: tuple[int, ...]) -> Family:
@@ -79,20 +92,27 @@ def _family_of(actions: Array, rewards: Array, n_axes: int, shape: tuple[int, ..
     return GaussianArms(np.zeros((1, n_arms)), np.ones((1, n_arms)), 1.0)
 
 
-def _reduced(
-    family: Family, actions: Array, rewards: Array, owners: Int[Array, " m"], n_tasks: int
-) -> Statistics:
-    belief = MixturePrior(family).belief(n_tasks)
-    belief.update(actions, rewards, owners)
-    return belief.statistics
+def _inside(indices: Array, size: int, noun: str, owners: Int[Array, " m"], family: Family) -> None:
+    outside = (indices < 0) | (indices >= size)
+    if outside.any():
+        index, task = indices[outside][0], owners[outside][0]
+        raise StatisticsError(
+            f"task {task} has {noun} {index}, but those of {family!r} are numbered from 0 to "
+            f"{size - 1}"
+        )
 
 
-def _episodes(tasks: Sequence[Any]) -> Statistics:
+def _episodes(tasks: Sequence[Any], family: Family | None) -> Statistics:
     for number, history in enumerate(tasks):
         if not isinstance(history, Trajectory):
             raise StatisticsError(f"{_EXPECTED}, all of one kind; task {number} is {history!r}")
-    n_states = max(1, *(_size(history.states, history) for history in tasks))
-    n_actions = max(1, *(_size(history.actions, history) for history in tasks))
+    sizes = np.array([[_size(h.states, h), _size(h.actions, h)] for h in tasks])
+    n_states, n_actions = (max(1, int(size)) for size in sizes.max(axis=0))
+    if isinstance(family, TabularMDP):
+        n_states, n_actions = family.n_states, family.n_actions
+        for noun, n, found in zip(("state", "action"), (n_states, n_actions), sizes.T, strict=True):
+            (played,) = found.nonzero()
+            _inside(found[played] - 1, n, noun, played, family)
     horizon = max(history.n_steps for history in tasks)
     belief = MixturePrior(TabularMDP.uniform(n_states, n_actions, horizon)).belief(len(tasks))
     for number, history in enumerate(tasks):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -10,7 +10,13 @@ from typing import Any, Self, TypeVar
 import numpy as np
 
 from mixts import checks, random
-from mixts.errors import MixtsError, ParameterError, StoreError, UnknownTaskError
+from mixts.errors import (
+    MixtsError,
+    ParameterError,
+    StoreError,
+    StoreUnavailableError,
+    UnknownTaskError,
+)
 from mixts.mixture import Belief, MixturePrior
 from mixts.service.encoding import checked_name, now_us, prior_digest, unpack
 from mixts.service.group import Group
@@ -29,8 +35,14 @@ from mixts.service.records import (
     TaskState,
 )
 from mixts.service.store import DecisionStore
-from mixts.service.store.backend import TransactionConflictError
-from mixts.service.versions import ActivePrior, check_servable, fitted_shape
+from mixts.service.store.backend import Transaction, TransactionConflictError
+from mixts.service.versions import (
+    ActivePrior,
+    check_arms,
+    check_decides,
+    check_servable,
+    fitted_shape,
+)
 from mixts.typing import Array, Float, Seed
 
 R = TypeVar("R")
@@ -40,6 +52,9 @@ _ATTEMPTS = 8
 
 _N_DRAWS = 2000
 """Draws behind the 5 and 95 % points of a posterior: their error is 0.5 % of probability."""
+
+_FEWEST_DRAWS, _MOST_NUMBERS = 200, 1_000_000
+"""Where thousands of actions are offered, fewer draws must do."""
 
 
 class Decider:
@@ -122,20 +137,28 @@ class Decider:
         return result
 
     def _perform(self, operations: Sequence[Operation]) -> list[Result]:
-        for attempt in range(_ATTEMPTS):
+        def work(transaction: Transaction) -> list[Result]:
+            version = transaction.active_version()
+            assert version is not None
+            group = Group(
+                transaction, self._load(version), self._load, self._rules, self._rng, now_us()
+            )
+            return group.perform(operations)
+
+        return self._transact(work)
+
+    def _transact(self, work: Callable[[Transaction], R]) -> R:
+        """In one transaction, which is tried again when other writers are in the way."""
+        for _ in range(_ATTEMPTS):
             try:
                 with self.store.backend.transaction() as transaction:
-                    version = transaction.active_version()
-                    assert version is not None
-                    group = Group(
-                        transaction, self._load(version), self._load, self._rules, self._rng,
-                        now_us(),
-                    )  # fmt: skip
-                    return group.perform(operations)
-            except TransactionConflictError:
-                if attempt == _ATTEMPTS - 1:
-                    raise
-        raise AssertionError("unreachable")
+                    return work(transaction)
+            except TransactionConflictError as error:
+                conflict = error
+        raise StoreUnavailableError(
+            f"{self.store.name}: other writers were in the way {_ATTEMPTS} times ({conflict}); "
+            "nothing was changed"
+        ) from conflict
 
     # -- the prior ----------------------------------------------------------------------------
 
@@ -164,7 +187,10 @@ class Decider:
     def upload(self, prior: MixturePrior) -> int:
         """Store a prior that fits the tasks, without using it yet; returns its version."""
         check_servable(prior)
-        version: int = self._writer.run(lambda: self._store_prior(prior)[0])
+        check_decides(prior)
+        version: int = self._writer.run(
+            lambda: self._transact(lambda transaction: self._store(transaction, prior)[0])
+        )
         return version
 
     def activate(self, version: int) -> None:
@@ -173,35 +199,46 @@ class Decider:
         if self.store.prior_body(version) is None:
             known = [row.version for row in self.priors()]
             raise ParameterError(f"there is no version {version} of the prior; known: {known}")
-        self._writer.run(lambda: self._activate(version))
+        prior = self._load(version).prior
+        self._writer.run(
+            lambda: self._transact(
+                lambda transaction: self._put_in_force(transaction, version, prior)
+            )
+        )
 
     def _begin(self, prior: MixturePrior | None) -> None:
         if prior is None:
             self._check_floor(self.prior)
             return
+        check_decides(prior)
         self._check_floor(prior)
-        version, is_new = self._store_prior(prior)
-        if is_new or self.store.active_version() is None:
-            self._activate(version)
+        self._transact(lambda transaction: self._begin_with(transaction, prior))
 
-    def _store_prior(self, prior: MixturePrior) -> tuple[int, bool]:
-        with self.store.backend.transaction() as transaction:
-            fitted_shape(prior, transaction.shape())
-            return transaction.add_prior(
-                prior_digest(prior), now_us(), prior.family.kind, prior.n_components,
-                prior.to_bytes(),
-            )  # fmt: skip
+    def _begin_with(self, transaction: Transaction, prior: MixturePrior) -> None:
+        version, is_new = self._store(transaction, prior)
+        if is_new or transaction.active_version() is None:
+            self._put_in_force(transaction, version, prior)
 
-    def _activate(self, version: int) -> None:
-        prior = self._load(version).prior
+    def _store(self, transaction: Transaction, prior: MixturePrior) -> tuple[int, bool]:
+        self._fit(transaction, prior)
+        return transaction.add_prior(
+            prior_digest(prior), now_us(), prior.family.kind, prior.n_components, prior.to_bytes()
+        )
+
+    def _put_in_force(self, transaction: Transaction, version: int, prior: MixturePrior) -> None:
         self._check_floor(prior)
-        with self.store.backend.transaction() as transaction:
-            shape = fitted_shape(prior, transaction.shape())
-            transaction.activate(version, now_us(), shape)
+        transaction.activate(version, now_us(), self._fit(transaction, prior))
+
+    def _fit(self, transaction: Transaction, prior: MixturePrior) -> str:
+        """The shape of statistics under a prior that can go on from those of the tasks."""
+        shape = fitted_shape(prior, transaction.shape())
+        active = transaction.active_version()
+        check_arms(prior, None if active is None else self._load(active).prior)
+        return shape
 
     def _check_floor(self, prior: MixturePrior) -> None:
         n_arms = prior.family.n_arms
-        if n_arms is not None and self._rules.floor * n_arms > 1:
+        if n_arms is not None and self._rules.floor > 1 / n_arms:
             raise ParameterError(
                 f"floor must be at most 1 / {n_arms} arms, got {self._rules.floor!r}"
             )
@@ -223,7 +260,7 @@ class Decider:
         if row is None:
             raise UnknownTaskError(f"no decision was made for a task {task!r} yet")
         active, belief = self._belief(task)
-        offered = self._offered(task)
+        offered = self._offered(task, active)
         needs_offer = active.prior.family.n_arms is None
         known = () if needs_offer and offered is None else belief.mean_rewards(offered)[0]
         return TaskState(
@@ -234,12 +271,14 @@ class Decider:
     def posterior(self, task: str) -> ActionPosteriors:
         """Each action's mean reward as a task's belief has it; linear: of those last offered."""
         active, belief = self._belief(task)
-        offered = self._offered(task)
+        offered = self._offered(task, active)
         family = active.prior.family
         if family.n_arms is None and offered is None:
             return ActionPosteriors((), (), ())
+        n_actions = family.n_arms or 0 if offered is None else len(offered)
+        n_draws = max(_FEWEST_DRAWS, min(_N_DRAWS, _MOST_NUMBERS // n_actions))
         # The same draws at every look: a page that is refreshed does not flicker.
-        rng, same = random.stream(0, "decider", "posterior"), np.zeros(_N_DRAWS, np.int64)
+        rng, same = random.stream(0, "decider", "posterior"), np.zeros(n_draws, np.int64)
         draws = belief.sample_parameters(rng, belief.sample_latent(rng, same), same)
         low, high = np.quantile(family.mean_rewards(draws, offered), [0.05, 0.95], axis=0)
         (mean,) = belief.mean_rewards(offered)
@@ -263,15 +302,18 @@ class Decider:
         active = self.active
         return active, active.prior.condition(active.codec.decode([content]))
 
-    def _offered(self, task: str) -> Float[Array, "K d"] | None:
+    def _offered(self, task: str, active: ActivePrior) -> Float[Array, "K d"] | None:
+        if active.prior.family.n_arms is not None:
+            return None
         offer = self.store.last_offer(task)
         return None if offer is None else unpack(offer[2]).reshape(offer[:2])
 
     # -- ending -------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Finish what was accepted; the store stays open."""
+        """Finish what was accepted; the store stays open, also for another decider."""
         self._writer.close()
+        self.store.release(self)
 
     def __enter__(self) -> Self:
         return self

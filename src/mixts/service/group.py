@@ -16,6 +16,7 @@ from mixts.agents import MixTS
 from mixts.errors import (
     ConflictError,
     MixtsError,
+    ParameterError,
     UnknownDecisionError,
 )
 from mixts.service.encoding import (
@@ -34,6 +35,7 @@ from mixts.service.store.backend import (
     Tally,
     TaskEntry,
     Transaction,
+    TransactionConflictError,
 )
 from mixts.service.tasks import Tasks
 from mixts.service.versions import ActivePrior
@@ -70,6 +72,9 @@ class Group:
         entries: list[TaskEntry] = []
         if names or numbers:
             entries, self._tally.tasks = self._transaction.lock_tasks(names, numbers, self._now)
+            if self._transaction.active_version() != self._active.version:
+                # Somebody activated another one before the locks were ours: tasks may be wider.
+                raise TransactionConflictError("the prior has changed")
         tasks = Tasks(entries, self._active)
         # Only now: whoever else might have answered these keys or decisions held the same locks.
         before = self._transaction.find_keys(keyed) if keyed else {}
@@ -196,6 +201,12 @@ class Group:
         for offer, action, law, belief in zip(
             offers, chosen.tolist(), probabilities, weights, strict=True
         ):
+            if not (np.isfinite(law).all() and law[action] > 0):
+                self._results[offer.place] = ParameterError(
+                    f"version {active.version} of the prior has no probabilities for this task: "
+                    "its parameters are too large, or too small, to compute with"
+                )
+                continue
             entry = tasks.decided(offer.task, belief, active.version, self._now)
             number = self._action_set(offer)
             made = NewDecision(
@@ -227,7 +238,9 @@ class Group:
         """Return the decisions that keys stand for."""
         made: dict[tuple[str, str], tuple[bytes, Decision]] = {}
         for place, operation in enumerate(operations):
-            if not isinstance(operation, Decide) or operation.key is None:
+            if not isinstance(operation, Decide) or not isinstance(operation.key, str):
+                continue
+            if not isinstance(operation.task, str):
                 continue
             pair = (operation.task, operation.key)
             result = self._results.get(place)
@@ -235,7 +248,7 @@ class Group:
                 self._results[place] = self._earlier(operation, before[pair], result)
             elif isinstance(result, Decision):
                 made[pair] = (digest_of(operation), result)
-            elif result is None:
+            elif result is None and pair in made:
                 digest, decision = made[pair]
                 same = digest == digest_of(operation)
                 self._results[place] = replace(decision, repeated=True) if same else _taken(pair)

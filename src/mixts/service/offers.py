@@ -51,7 +51,7 @@ def checked_offer(place: int, decide: Decide, prior: MixturePrior, rules: Rules)
         mask = mask & ~prior.retired
         if not mask.any():
             raise MaskError("mask leaves no action: all that it allows are retired")
-    if rules.floor * int(mask.sum()) > 1:
+    if rules.floor > 1 / int(mask.sum()):
         raise ActionError(
             f"{int(mask.sum())} actions cannot all have the floor of {rules.floor:g}: offer at "
             f"most {int(1 / rules.floor)}, or lower the floor"

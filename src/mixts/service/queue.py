@@ -10,7 +10,13 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
-from mixts.errors import MixtsError, OverloadedError, StoreError, StoreUnavailableError
+from mixts.errors import (
+    MixtsError,
+    OverloadedError,
+    ParameterError,
+    StoreError,
+    StoreUnavailableError,
+)
 from mixts.service.records import Operation, Result
 
 Done = Callable[[list[Result]], None]
@@ -74,6 +80,11 @@ class GroupWriter:
 
     def submit(self, operations: Sequence[Operation], done: Done) -> None:
         """Admit all of the operations, or raise and admit none."""
+        if len(operations) > self._max_pending:
+            raise ParameterError(
+                f"at most {self._max_pending:,} operations are taken at once, got "
+                f"{len(operations):,}: send them in parts, or raise max_pending"
+            )
         with self._changed:
             self._check_open()
             if self._pending + len(operations) > self._max_pending:
@@ -181,8 +192,8 @@ class GroupWriter:
             self._probe()
             self.failure = None
             log.warning("the store can be written to again")
-        except MixtsError as error:
-            self._note(str(error))
+        except Exception as error:  # whatever it is: without this thread nobody is answered
+            self._note(str(error) or type(error).__name__)
 
     def _note(self, reason: str) -> None:
         if self.failure is None:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
+from mixts.agents import MixTS
 from mixts.errors import ParameterError
+from mixts.families import LinearGaussian
 from mixts.families.arms import ArmFamily
 from mixts.mixture import MixturePrior
 from mixts.service.encoding import StatisticsCodec
@@ -40,6 +44,37 @@ def check_servable(prior: object) -> MixturePrior:
             "policies of an MDP have no propensities; use mixts.MixTS in process"
         )
     return prior
+
+
+def check_arms(prior: MixturePrior, before: MixturePrior | None) -> None:
+    """Refuse to give one arm's statistics to another: names stay, in their order, or are added."""
+    old = None if before is None else before.arm_names
+    new = prior.arm_names
+    if old is None or new is None or new[: len(old)] == old:
+        return
+    place = next((k for k, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), len(new))
+    raise ParameterError(
+        f"arm {place} is {old[place]!r} in the prior in force and "
+        f"{new[place] if place < len(new) else 'missing'!r} in this one: tasks have statistics by "
+        "the arm's place, so the arms in force must come first and in their order (mixts fit "
+        "--arms says which), new ones after them"
+    )
+
+
+def check_decides(prior: MixturePrior) -> None:
+    """Refuse a prior whose first decision has no probabilities."""
+    family = prior.family
+    actions = np.eye(2, family.n_features) if isinstance(family, LinearGaussian) else None
+    try:
+        with np.errstate(all="ignore"):
+            _, law, _ = MixTS(prior, seed=0, n_samples=10).act_with_probabilities(actions)
+    except ZeroDivisionError:
+        law = np.array(np.nan)
+    if not np.isfinite(law).all():
+        raise ParameterError(
+            "the prior has no probabilities for a new task: its parameters are too large, or too "
+            "small, to compute with"
+        )
 
 
 def fitted_shape(prior: MixturePrior, shape: str | None) -> str:

@@ -31,7 +31,9 @@ class Surprise:
     tasks without observations."""
     log_factor: Float[Array, " n"]
     """ln of how much more probable the flat prior makes the task. Above ln 100 for at most 1 % of a
-    right prior's tasks, however actions were chosen."""
+    right prior's tasks, however actions were chosen, if the flat prior does not depend on them: one
+    that was given, or that of Bernoulli arms and MDPs. Others take their scale from these tasks, so
+    that it is nearly so, the more tasks the better."""
     n_observations: Int[Array, " n"]
 
     @property

@@ -6,9 +6,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from mixts.errors import ParameterError
+from mixts.errors import ParameterError, StatisticsError
 from mixts.families import LinearGaussian, LinearStatistics, Statistics
 from mixts.families.linear import CovarianceType
+from mixts.families.linear_statistics import fold_block
 from mixts.learning.kernels.linear import posterior_moments, relative_evidence
 from mixts.learning.models.base import Model, positive
 from mixts.mixture import MixturePrior
@@ -17,6 +18,9 @@ from mixts.typing import Array, Float
 RIDGE = 1e-3
 """Of the linear models, relative to the features' mean square: the fit hardly notices it, but with
 few observations and features that nearly depend on each other there is none without."""
+
+DEPENDENT = 1e-5
+"""Features depend on each other where a direction of theirs is shorter than this, of unit ones."""
 
 LARGE_SQUARES = 1e10
 """Squared residuals beside the noise beyond which the quick loops lose too many digits."""
@@ -118,6 +122,8 @@ class LinearModel(Model):
         return float(value)
 
     def improve(self, family: LinearGaussian, share: Array) -> LinearGaussian:  # type: ignore[override]
+        if not np.isfinite(share).all():
+            raise self._too_far_apart()
         n, d = family.mean.shape
         precision, _ = _inverses(self._distinct(family))
         first, second, within = np.zeros((n, d)), np.zeros((n, d, d)), np.zeros(precision.shape)
@@ -134,7 +140,20 @@ class LinearModel(Model):
         gap = start - step
         scatter += self.pseudo * (self.centre.full_covariances() + _outer(gap, gap))
         covariance = self._covariances(scatter, _whole(within), tasks + self.pseudo, precision)
+        if not (np.isfinite(step).all() and np.isfinite(covariance).all()):
+            raise self._too_far_apart()
         return self._family(family.mean + step, covariance, self._improved_noise(family, misfit))
+
+    def _too_far_apart(self) -> StatisticsError:
+        n = max(int(self._count.sum()), 1)
+        sizes = np.sqrt((self._factor**2).sum(axis=(0, 1)) / n)
+        return StatisticsError(
+            f"the numbers are too far apart to learn from: the noise is {self._noise:.2g}, rewards "
+            f"are about {sizes[-1]:.2g} and features from {sizes[:-1].min():.2g} to "
+            f"{sizes[:-1].max():.2g}. Divide features by their sizes, subtract from rewards what "
+            "all have in common (or add a feature that is always 1), and leave out features that "
+            "others determine" + ("; or do not give noise_std" if self.noise_is_given else "")
+        )
 
     def _covariances(
         self, scatter: Array, within: Array, tasks: Array, precision: Array
@@ -236,10 +255,16 @@ def ridge_estimates(statistics: LinearStatistics, ridge: float = RIDGE) -> Float
 
 
 def common_coefficients(statistics: LinearStatistics) -> Float[Array, " d"]:
-    """Least squares of all tasks together, with a ridge against features that depend."""
-    gram, moment = statistics.gram.sum(axis=0), statistics.moment.sum(axis=0)
-    added = 1e-9 * np.trace(gram) / len(gram)
-    return np.linalg.solve(gram + (added or 1.0) * np.eye(len(gram)), moment)
+    """Least squares of all tasks together; the shortest where features depend on each other.
+
+    From the triangles, not from sums of squares: rewards far from zero keep all their digits.
+    """
+    d = statistics.shape[0]
+    rows = statistics.array("factor").reshape(-1, d + 1)
+    joint = fold_block(np.zeros((d + 1, d + 1)), rows[:, :d], rows[:, d])
+    sizes = np.sqrt((joint[:, :d] ** 2).sum(axis=0))
+    sizes[sizes == 0] = 1.0
+    return np.linalg.lstsq(joint[:, :d] / sizes, joint[:, d], rcond=DEPENDENT)[0] / sizes
 
 
 def unexplained(statistics: LinearStatistics) -> float:
@@ -252,8 +277,8 @@ def unexplained(statistics: LinearStatistics) -> float:
     gap = factor[:, :-1, -1] - factor[:, :-1, :-1] @ common_coefficients(statistics)
     rest = float((gap**2).sum() + (factor[:, -1, -1] ** 2).sum()) / n
     squares = float((factor[:, :, -1] ** 2).sum()) / n
-    # What only the ridge and rounding leave is nothing.
-    return rest if rest > 1e-12 * squares else squares
+    # What only rounding leaves is nothing.
+    return rest if rest > 1e-20 * squares else squares
 
 
 def typical_noise(statistics: LinearStatistics) -> float:

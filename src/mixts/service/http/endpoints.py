@@ -175,7 +175,9 @@ class Endpoints:
         """Whether it can take writes."""
         health = self._decider.health()
         if not health.writable:
-            reason = health.reason or "the store cannot be written to"
+            # With tokens, this is open to strangers, to whom paths and hosts are no concern.
+            told = None if self._token else health.reason
+            reason = told or "the store cannot be written to"
             raise RefusalError(503, "store_unavailable", reason, headers=try_later(5))
         return answer(protocol.HealthAnswer("ok", health.pending))
 

@@ -11,7 +11,6 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 from mixts.errors import MissingExtraError, StoreError, StoreUnavailableError
 from mixts.service.store.backend import Backend, Row, TransactionConflictError
@@ -20,56 +19,68 @@ from mixts.service.store.postgres_transaction import PostgresTransaction
 
 try:
     import psycopg
+    import psycopg.conninfo
 except ImportError as error:  # pragma: no cover - the extra is always there in tests
     raise MissingExtraError(
         "a store of decisions in PostgreSQL needs the extra 'postgres': "
         "pip install 'mixts[postgres]'"
     ) from error
 
-SCHEMA = "mixts"
-"""Where the tables are: beside those of others, in one database."""
-
 CONNECT_SECONDS = 10
 
+_SILENCE: dict[str, Any] = {
+    "keepalives_idle": 15,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
+"""A database that is silent for half a minute is away: libpq's own defaults wait for hours."""
+
+MOST_IDLE = 8
+"""Connections for readers that are kept while nobody reads."""
+
+_WRONG_ROWS = (psycopg.IntegrityError, psycopg.DataError)
 _CONFLICTS = (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
 
 
 class PostgresBackend(Backend):
-    """A store in the schema ``mixts`` of a database."""
+    """A store in the schema ``mixts`` of a database; ``create`` makes it where there is none."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, create: bool = True) -> None:
         self._url = url
-        self.name = without_password(url)
+        self.name = shown(url)
         self._writer_id = uuid.uuid4().hex[:8]
         self._writer: psycopg.Connection[Row] | None = None
-        self._local = threading.local()
-        self._readers: list[psycopg.Connection[Row]] = []
+        self._idle: list[psycopg.Connection[Row]] = []
         self._lock = threading.Lock()
         self._closed = False
         try:
             with self._connect() as connection:
-                self._prepare(connection)
+                self._prepare(connection, create)
         except psycopg.Error as error:
             raise StoreError(f"{self.name} cannot be used: {_first_line(error)}") from error
 
     def _connect(self) -> psycopg.Connection[Row]:
         connection = psycopg.connect(
             self._url, autocommit=True, connect_timeout=CONNECT_SECONDS, application_name="mixts",
-            keepalives_idle=30,
+            **_SILENCE,
         )  # fmt: skip
+        connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
         # Durable means durable, and a lock may not wait for ever, whatever the server's defaults.
         connection.execute("SET synchronous_commit TO on")
         connection.execute("SET lock_timeout TO '10s'")
         connection.execute("SET search_path TO mixts")
         return connection
 
-    def _prepare(self, connection: psycopg.Connection[Row]) -> None:
+    def _prepare(self, connection: psycopg.Connection[Row], create: bool) -> None:
         with connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
-            connection.execute("CREATE SCHEMA IF NOT EXISTS mixts")
-            connection.execute(
-                "CREATE TABLE IF NOT EXISTS schema_version (version BIGINT PRIMARY KEY)"
-            )
+            row = connection.execute("SELECT to_regclass('mixts.schema_version')").fetchone()
+            if row is None or row[0] is None:
+                if not create:
+                    raise StoreError(f"{self.name} has no store of decisions")
+                connection.execute("CREATE SCHEMA IF NOT EXISTS mixts")
+                connection.execute("CREATE TABLE schema_version (version BIGINT PRIMARY KEY)")
             row = connection.execute("SELECT MAX(version) FROM schema_version").fetchone()
             version = int(row[0]) if row is not None and row[0] is not None else 0
             if version > len(MIGRATIONS):
@@ -87,12 +98,16 @@ class PostgresBackend(Backend):
     @contextmanager
     def transaction(self) -> Iterator[PostgresTransaction]:
         try:
+            if self._closed:
+                raise StoreError(f"{self.name} is closed")
             if self._writer is None or self._writer.closed:
                 self._writer = self._connect()
             with self._writer.transaction():
                 yield PostgresTransaction(self._writer, self._writer_id)
         except _CONFLICTS as error:
-            raise TransactionConflictError(str(error)) from error
+            raise TransactionConflictError(_first_line(error)) from error
+        except _WRONG_ROWS:
+            raise  # ours to answer for, and no reason to call the database away
         except psycopg.Error as error:
             self._drop_writer()
             raise StoreUnavailableError(_refused(self.name, error)) from error
@@ -113,18 +128,19 @@ class PostgresBackend(Backend):
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
         statement = placeholders(sql)
         for attempt in (1, 2):
-            connection = self._reader()
+            connection, is_new = self._take()
             try:
-                return connection.execute(statement, tuple(parameters)).fetchall()
-            except psycopg.OperationalError as error:
-                # The connection may have died long ago, unnoticed: once more with a new one.
-                self._local.connection = None
+                rows = connection.execute(statement, tuple(parameters)).fetchall()
+            except psycopg.Error as error:
                 with suppress(psycopg.Error):
                     connection.close()
-                if attempt == 2:
+                # One that was idle may have died long ago, unnoticed: once more with a new one.
+                if is_new or attempt == 2 or not isinstance(error, psycopg.OperationalError):
                     raise StoreUnavailableError(_refused(self.name, error)) from error
-            except psycopg.Error as error:
-                raise StoreUnavailableError(_refused(self.name, error)) from error
+                self._forget_idle()
+                continue
+            self._give_back(connection)
+            return rows
         raise AssertionError("unreachable")
 
     def scan(self, sql: str, parameters: Sequence[Any] = ()) -> Iterator[Row]:
@@ -140,29 +156,37 @@ class PostgresBackend(Backend):
         except psycopg.Error as error:
             raise StoreUnavailableError(_refused(self.name, error)) from error
 
-    def _reader(self) -> psycopg.Connection[Row]:
-        """A connection of this thread's own."""
-        connection: psycopg.Connection[Row] | None = getattr(self._local, "connection", None)
-        if connection is None or connection.closed:
-            try:
-                connection = self._connect()
-            except psycopg.Error as error:
-                raise StoreUnavailableError(_refused(self.name, error)) from error
-            with self._lock:
-                if self._closed:
-                    connection.close()
-                    raise StoreError(f"{self.name} is closed")
-                self._readers = [r for r in self._readers if not r.closed] + [connection]
-            self._local.connection = connection
-        return connection
+    def _take(self) -> tuple[psycopg.Connection[Row], bool]:
+        """A connection for one read, and whether it is new."""
+        with self._lock:
+            if self._closed:
+                raise StoreError(f"{self.name} is closed")
+            if self._idle:
+                return self._idle.pop(), False
+        try:
+            return self._connect(), True
+        except psycopg.Error as error:
+            raise StoreUnavailableError(_refused(self.name, error)) from error
+
+    def _give_back(self, connection: psycopg.Connection[Row]) -> None:
+        with self._lock:
+            if not self._closed and len(self._idle) < MOST_IDLE:
+                self._idle.append(connection)
+                return
+        connection.close()
+
+    def _forget_idle(self) -> None:
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            with suppress(psycopg.Error):
+                connection.close()
 
     def close(self) -> None:
         with self._lock:
             self._closed = True
         self._drop_writer()
-        for connection in self._readers:
-            with suppress(psycopg.Error):
-                connection.close()
+        self._forget_idle()
 
 
 def placeholders(sql: str) -> str:
@@ -170,12 +194,19 @@ def placeholders(sql: str) -> str:
     return sql.replace("%", "%%").replace("?", "%s")
 
 
-def without_password(url: str) -> str:
-    """An address that may be shown."""
-    parts = urlsplit(url)
-    if parts.password is None:
-        return url
-    return urlunsplit(parts._replace(netloc=parts.netloc.replace(f":{parts.password}@", ":***@")))
+def shown(url: str) -> str:
+    """An address without anything secret, wherever in it that may be."""
+    try:
+        known = psycopg.conninfo.conninfo_to_dict(url)
+    except psycopg.ProgrammingError:
+        # Its message may quote what it could not read, a password among it.
+        raise StoreError(
+            "the address of the database cannot be read: expected "
+            "postgresql://user:password@host:port/name, with special characters percent-encoded"
+        ) from None
+    user = f"{known['user']}@" if known.get("user") else ""
+    port = f":{known['port']}" if known.get("port") else ""
+    return f"postgresql://{user}{known.get('host', '')}{port}/{known.get('dbname', '')}"
 
 
 def _first_line(error: Exception) -> str:

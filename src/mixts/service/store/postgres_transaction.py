@@ -145,7 +145,7 @@ class PostgresTransaction(Transaction):
             cursor.execute(_ACTIVITY, (now - now % SPAN_US, self._writer, *counts))
 
     def freeze(self) -> None:
-        self._execute("LOCK TABLE tasks, decisions, rewards IN SHARE ROW EXCLUSIVE MODE")
+        self._execute("LOCK TABLE tasks IN EXCLUSIVE MODE")
 
     def replace_tasks(self, rows: Sequence[tuple[int, int, int, int, bytes]]) -> None:
         with self._connection.cursor() as cursor:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import astuple
+
 from mixts.service.encoding import unpack
 from mixts.service.records import Activity, DecisionRow, PriorRow, Share, TaskRow, Totals
 from mixts.service.store.backend import Backend, Row
 
 _SECOND = 1_000_000
+_SETTLED_US = 3600 * _SECOND
+_NEVER = 2**62
 
 _TASK = (
     "SELECT name, decisions, rewards, late, latent, certainty, version, first_at, last_at "
@@ -38,12 +43,25 @@ class Reading:
 
     def __init__(self, backend: Backend) -> None:
         self._query = backend.query
+        self._settled = (0, Totals(0, 0, 0, 0))
 
     def totals(self) -> Totals:
         """Counts of everything."""
+        before, old = self._settled
+        recent = self._counts(before, _NEVER)
+        now = int(time.time() * _SECOND)
+        if now - before > 2 * _SETTLED_US:
+            # What is an hour old changes no more: it is added up once, not at every look.
+            until = now - _SETTLED_US
+            self._settled = (until, _sum(old, self._counts(before, until)))
+        return _sum(old, recent)
+
+    def _counts(self, since: int, until: int) -> Totals:
         (row,) = self._query(
             "SELECT COALESCE(SUM(tasks), 0), COALESCE(SUM(decisions), 0), "
-            "COALESCE(SUM(rewards), 0), COALESCE(SUM(late), 0) FROM activity"
+            "COALESCE(SUM(rewards), 0), COALESCE(SUM(late), 0) FROM activity "
+            "WHERE start >= ? AND start < ?",
+            (since, until),
         )
         return Totals(*(int(count) for count in row))
 
@@ -128,3 +146,7 @@ def _task_row(row: Row) -> TaskRow:
     name, decisions, rewards, late, latent, certainty, version, first_at, last_at = row
     seconds = first_at / _SECOND, last_at / _SECOND
     return TaskRow(name, decisions, rewards, late, latent, certainty, version, *seconds)
+
+
+def _sum(one: Totals, other: Totals) -> Totals:
+    return Totals(*(a + b for a, b in zip(astuple(one), astuple(other), strict=True)))

@@ -100,7 +100,7 @@ class _Log:
         if not len(learned):
             return
         if self._family.n_arms is None:
-            self._find_sets({sets[i] for i in learned} - self._sets.keys(), transaction)
+            self._find_sets({sets[i] for i in learned}, transaction)
             taken: Array = np.stack([self._sets[sets[i]][actions[i]] for i in learned])
         else:
             taken = np.array([actions[i] for i in learned], np.int64)
@@ -110,7 +110,8 @@ class _Log:
     def _find_sets(self, numbers: set[int], transaction: Transaction) -> None:
         if len(self._sets) > _CHUNK:
             self._sets.clear()
-        for number, (n, d, body) in transaction.find_action_sets(sorted(numbers)).items():
+        missing = sorted(numbers - self._sets.keys())
+        for number, (n, d, body) in transaction.find_action_sets(missing).items():
             self._sets[number] = unpack(body).reshape(n, d)
 
 

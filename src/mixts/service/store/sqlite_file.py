@@ -26,6 +26,9 @@ _ID = slice(68, 72)
 _REMAINS = ("-wal", "-journal")
 """Files beside a database that may hold its last changes, and would be played into a new one."""
 
+_CHUNK = 2**16
+"""Bytes of a log that are written at a time: SQLite takes no more than twice as many."""
+
 _DAMAGED = "bring it back from a copy"
 
 
@@ -81,7 +84,7 @@ def create(path: Path, vfs: str | None) -> None:
         connection = apsw.Connection(str(draft), vfs=vfs)
         try:
             use_log(connection, path)
-            migrate(connection, path)
+            migrate(connection, path, vfs)
         finally:
             connection.close()
         _give_name(draft, path)
@@ -139,6 +142,30 @@ def check(connection: Any, path: Path) -> None:
     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
 
 
+def take_over_log(connection: Any, vfs: str | None) -> None:
+    """Write the log that an earlier process left once more, before anything rests on it.
+
+    Its last sync may have failed, or it was killed before. Then the log is whole only as long as
+    the system keeps it in memory: a later sync need not write that part, and with the power it
+    would be lost, and whatever came after it.
+    """
+    log = Path(connection.filename_wal)
+    connection.execute("BEGIN IMMEDIATE")  # nobody else writes to the log meanwhile
+    try:
+        size = log.stat().st_size if log.exists() else 0
+        if size:
+            flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_WAL
+            file = apsw.VFSFile(vfs or "", str(log), [flags, 0])
+            try:
+                for start in range(0, size, _CHUNK):
+                    file.xWrite(file.xRead(min(_CHUNK, size - start), start), start)
+                file.xSync(apsw.SQLITE_SYNC_FULL)
+            finally:
+                file.xClose()
+    finally:
+        connection.execute("ROLLBACK")
+
+
 def _check_version(version: int, path: Path) -> None:
     if version > len(MIGRATIONS):
         raise StoreError(
@@ -147,10 +174,11 @@ def _check_version(version: int, path: Path) -> None:
         )
 
 
-def migrate(connection: Any, path: Path) -> None:
+def migrate(connection: Any, path: Path, vfs: str | None) -> None:
     """Bring the tables to this version, all steps or none."""
     if connection.pragma("user_version") == len(MIGRATIONS):
         return
+    take_over_log(connection, vfs)
     connection.transaction_mode = "IMMEDIATE"
     with connection:
         # Somebody else may have done it meanwhile.

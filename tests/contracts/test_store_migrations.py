@@ -1,0 +1,97 @@
+"""Tables are brought up to date step by step: with all that is in them, or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+import mixts
+from mixts.errors import StoreError
+from mixts.service.store import postgres, sqlite_file
+from mixts.service.store.rebuild import rebuild
+from tests.contracts.stores import arms, decide_and_reward
+
+NEXT = (
+    "ALTER TABLE tasks ADD COLUMN note TEXT NOT NULL DEFAULT 'none'; "
+    "CREATE TABLE notes (name TEXT PRIMARY KEY)"
+)
+BROKEN = "CREATE TABLE extra (name TEXT PRIMARY KEY); INSERT INTO nowhere VALUES (1)"
+
+Upgrade = Callable[..., None]
+
+
+@pytest.fixture
+def upgrade(monkeypatch: pytest.MonkeyPatch) -> Upgrade:
+    """A mixts that knows more steps; with none, the one of today."""
+    known = {module: module.MIGRATIONS for module in (postgres, sqlite_file)}
+
+    def to(*steps: str) -> None:
+        for module, migrations in known.items():
+            monkeypatch.setattr(module, "MIGRATIONS", (*migrations, *steps))
+
+    return to
+
+
+@pytest.fixture
+def filled(address: str) -> str:
+    """The address of a store with decisions, as today's mixts writes them."""
+    with mixts.DecisionStore(address) as store, mixts.Decider(arms(), store, seed=1) as decider:
+        decide_and_reward(decider, "a", [1.0, 0.0, 1.0])
+        decider.decide("b", key="k")
+    return address
+
+
+def test_a_step_keeps_what_is_there(filled: str, upgrade: Upgrade) -> None:
+    with mixts.DecisionStore(filled) as store:
+        history, totals = store.history("a"), store.totals()
+    upgrade(NEXT)
+    for _ in range(2):  # the second time there is nothing to do
+        with mixts.DecisionStore(filled) as store, mixts.Decider(None, store) as decider:
+            assert store.history("a") == history
+            assert store.totals() == totals
+            assert store.backend.query("SELECT note FROM tasks") == [("none",), ("none",)]
+            assert store.backend.query("SELECT * FROM notes") == []
+            assert decider.decide("b", key="k").repeated
+            assert rebuild(store, write=False).differing == 0
+    with mixts.DecisionStore(filled) as store, mixts.Decider(None, store) as decider:
+        decide_and_reward(decider, "c", [1.0])
+        assert store.totals().decisions == totals.decisions + 1
+
+
+def test_a_step_that_fails_leaves_everything_as_it_was(filled: str, upgrade: Upgrade) -> None:
+    upgrade(NEXT, BROKEN)
+    with pytest.raises(StoreError, match=r"cannot be used: .*nowhere"):
+        mixts.DecisionStore(filled)
+    upgrade()
+    with mixts.DecisionStore(filled) as store, mixts.Decider(None, store) as decider:
+        assert store.totals().decisions == 4
+        decide_and_reward(decider, "a", [1.0])
+        assert rebuild(store, write=False).differing == 0
+    upgrade(NEXT)  # would fail, had the first step been kept
+    with mixts.DecisionStore(filled) as store:
+        assert store.totals().decisions == 5
+
+
+def test_a_newer_store_is_refused_and_left_alone(filled: str, upgrade: Upgrade) -> None:
+    upgrade(NEXT)
+    mixts.DecisionStore(filled).close()
+    upgrade()
+    with pytest.raises(StoreError, match=r"has version 2 .* knows up to 1: upgrade mixts"):
+        mixts.DecisionStore(filled)
+    upgrade(NEXT)
+    with mixts.DecisionStore(filled) as store:
+        assert store.totals().decisions == 4
+
+
+def test_several_may_begin_at_once(address: str, upgrade: Upgrade) -> None:
+    def begin(number: int) -> int:
+        with mixts.DecisionStore(address) as store:
+            store.backend.probe()
+            return store.totals().decisions
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(begin, range(4))) == [0] * 4
+        upgrade(NEXT)
+        assert list(pool.map(begin, range(4))) == [0] * 4

@@ -1,0 +1,144 @@
+"""``mixts serve`` on a disk that is really full: a small one in memory, made by root."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+import mixts
+from mixts.service.store.rebuild import rebuild
+from tests.requirements import require
+
+pytestmark = pytest.mark.slow
+
+CODE = "import sys; from mixts.cli import main; sys.exit(main(sys.argv[1:]))"
+MEGABYTE = 2**20
+READY = 60.0
+"""Seconds that a process may take to start, or to notice that the disk has room again."""
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """Four megabytes."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    words = ["mount", "-t", "tmpfs", "-o", "size=4m", "mixts", str(folder)]
+    try:
+        mounted = subprocess.run(words, capture_output=True).returncode == 0
+    except FileNotFoundError:
+        mounted = False
+    require("tmpfs", mounted, "a small disk cannot be mounted: that takes root")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.fixture
+def prior(tmp_path: Path) -> Path:
+    family = mixts.BernoulliArms([[5.0, 1.0], [1.0, 5.0]], [[1.0, 5.0], [5.0, 1.0]])
+    mixts.MixturePrior(family).save(tmp_path / "prior.json")
+    return tmp_path / "prior.json"
+
+
+@contextmanager
+def serving(store: Path, prior: Path) -> Iterator[httpx.Client]:
+    words = ["serve", "--port", "0", "--store", str(store), "--prior", str(prior)]
+    process = subprocess.Popen(
+        [sys.executable, "-c", CODE, *words], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        found = re.search(r"http://\S+", process.stdout.readline())
+        assert found
+        with httpx.Client(base_url=found[0], timeout=READY) as client:
+            yield client
+        process.terminate()
+        assert process.wait(READY) == 0
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def fill(client: httpx.Client, told: dict[str, Any], start: int) -> httpx.Response:
+    """Decide and reward until that is refused."""
+    for number in range(start, start + 2_000):
+        asked = [{"task": f"task {i}", "key": f"{number}"} for i in range(20)]
+        answer = client.post("/v1/decide:batch", json=asked)
+        if answer.status_code != 200:
+            return answer
+        for ask, made in zip(asked, answer.json(), strict=True):
+            told[made["id"]] = (ask, made, None)
+        rewards = [{"id": made["id"], "value": 1} for made in answer.json()]
+        answer = client.post("/v1/reward:batch", json=rewards)
+        if answer.status_code != 200:
+            return answer
+        for reward in rewards:
+            told[reward["id"]] = (*told[reward["id"]][:2], 1.0)
+    raise AssertionError("the disk is never full")
+
+
+def test_a_full_disk_is_told_and_recovered_from(small_disk: Path, prior: Path) -> None:
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes(2 * MEGABYTE))
+    path = small_disk / "decisions.db"
+    told: dict[str, Any] = {}
+    with serving(path, prior) as client:
+        for start in (0, 10_000):
+            refused = fill(client, told, start)
+            assert refused.status_code == 503
+            assert refused.json()["error"]["code"] == "store_unavailable"
+            assert "the disk is full" in refused.json()["error"]["message"]
+            ready = client.get("/readyz")
+            assert (ready.status_code, "the disk is full" in ready.text) == (503, True)
+            state = client.get("/v1/tasks/task 7").json()
+            assert state["decisions"] == sum(ask["task"] == "task 7" for ask, *_ in told.values())
+            assert client.get("/").status_code == 200
+            if start == 0:
+                ballast.unlink()
+                wait_until_ready(client)  # nobody asks for anything else
+    assert len(told) > 200
+    check(path, told)
+
+
+def wait_until_ready(client: httpx.Client) -> None:
+    end = time.monotonic() + READY
+    while client.get("/readyz").status_code != 200:
+        assert time.monotonic() < end, "it does not recover"
+        time.sleep(0.05)
+
+
+def check(path: Path, told: dict[str, Any]) -> None:
+    with mixts.DecisionStore(path) as store:
+        rows = store.backend.query(
+            "SELECT d.id, d.action, d.propensity, r.value FROM decisions d "
+            "LEFT JOIN rewards r ON r.decision = d.seq"
+        )
+        found = {bytes(id).hex(): rest for id, *rest in rows}
+        assert found.keys() == told.keys()
+        for id, (_, made, value) in told.items():
+            assert found[id] == [made["action"], made["propensity"], value]
+        assert rebuild(store, write=False).differing == 0
+
+
+def test_it_does_not_start_on_a_full_disk(small_disk: Path, prior: Path) -> None:
+    with open(small_disk / "ballast", "wb", buffering=0) as ballast, suppress(OSError):
+        while True:
+            ballast.write(bytes(4096))
+    assert shutil.disk_usage(small_disk).free == 0
+    path = small_disk / "decisions.db"
+    words = ["serve", "--port", "0", "--store", str(path), "--prior", str(prior)]
+    done = subprocess.run([sys.executable, "-c", CODE, *words], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"mixts: {path} cannot be used: ")
+    assert "full" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert [entry.name for entry in small_disk.iterdir()] == ["ballast"]
