@@ -114,6 +114,9 @@ class FakeDecider:
         results = [self.answer(operation) for operation in operations]
         threading.Thread(target=done, args=(results,)).start()
 
+    def compute_by(self, run: Callable[[Callable[[], Any]], Any]) -> None:
+        return None
+
     def health(self) -> Health:
         return Health(self.writable, None if self.writable else "the disk is full", 7)
 

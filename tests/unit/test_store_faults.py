@@ -94,6 +94,19 @@ def test_a_commit_that_breaks_off_anywhere_leaves_nothing(error: type, running: 
     running.assert_whole(7, 7)
 
 
+def test_a_transaction_that_breaks_off_leaves_nothing(running: Running) -> None:
+    def break_off() -> None:
+        with running.store.backend.transaction() as transaction:
+            transaction.mark()
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        break_off()
+    assert running.store.backend.query("SELECT * FROM meta WHERE name = 'probe'") == []
+    running.decider.decide("a")
+    running.assert_whole(1, 0)
+
+
 def test_a_prior_is_not_changed_by_halves(running: Running) -> None:
     running.disk.fail("write", apsw.FullError, "-wal")
     with pytest.raises(StoreUnavailableError, match=FULL):

@@ -72,6 +72,25 @@ def test_pages_whose_sync_failed_are_moved_again_when_nobody_reads(
     running.assert_whole(len(made), 0)
 
 
+def test_a_log_that_may_be_needed_again_is_kept(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_log, "RESET_PAGES", 5)
+    running.store.backend._log._begin()
+    running.disk.fail("sync", apsw.IOError, ".db")
+    made = []
+    while not running.disk.n_failures:
+        made.append(running.decider.decide("a"))
+    running.disk.mend()
+    running.decider.close()
+    running.store.close()  # which would move it into the file, where it is not doubtful
+    log = running.path.with_name(running.path.name + "-wal")
+    assert log.stat().st_size > 0
+    with DecisionStore(running.path) as store:
+        assert [row.id for row in store.history("a")] == [decision.id for decision in made]
+    assert not log.exists()
+
+
 def test_reads_go_on_while_connections_are_renewed(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:

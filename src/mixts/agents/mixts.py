@@ -59,9 +59,9 @@ class MixTS(Agent):
         n_samples: int = 1000,
     ) -> Self:
         """An agent that goes on where these tasks' statistics, which it leaves as they are, end."""
-        agent = cls(
-            prior, None if statistics.single else len(statistics), seed, n_samples=n_samples
-        )
+        agent = cls.__new__(cls)  # an empty belief need not be made first
+        Agent.__init__(agent, None if statistics.single else len(statistics), seed)
+        agent._n_samples = checks.count(n_samples, "n_samples")
         agent.belief = Belief(prior, statistics, sleep=cls._sleep, shared=True)
         return agent
 

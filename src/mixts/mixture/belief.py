@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy import special
 
 from mixts import checks
 from mixts.errors import ActionError, OutcomeError, ParameterError, TaskError
@@ -111,14 +110,11 @@ class Belief:
         return np.asarray(self._axis.squeeze(self._exact_weights()))
 
     def _exact_weights(self) -> Float[Array, "n L"]:
-        return np.asarray(
-            special.softmax(self.prior.log_weights + self._posterior.log_evidence(), axis=1)
-        )
+        return _softmax(self.prior.log_weights + self._posterior.log_evidence())
 
     def working_weights(self, index: Int[Array, " m"]) -> Float[Array, "m L"]:
         """The weights that decisions use: sleeping components, below 1e-16, count as zero."""
-        logs = self.prior.log_weights + self._posterior.relative[index]
-        return np.asarray(special.softmax(logs, axis=1))
+        return _softmax(self.prior.log_weights + self._posterior.relative[index])
 
     @property
     def component_mean(self) -> Float[Array, "..."]:
@@ -242,3 +238,10 @@ class Belief:
         return self._posterior.best_action_probabilities(
             rng, index, weights, actions, mask, n_samples
         )
+
+
+def _softmax(logs: Float[Array, "m L"]) -> Float[Array, "m L"]:
+    """Of each row. scipy's takes arrays of any kind, and for that several times as long."""
+    weights = np.exp(logs - logs.max(axis=1, keepdims=True))
+    weights /= weights.sum(axis=1, keepdims=True)
+    return np.asarray(weights)

@@ -83,6 +83,7 @@ class Decider:
         self._rules = _rules(floor, reward_window)
         self._rng = random.generator(seed, "decider")
         self._versions: dict[int, ActivePrior] = {}
+        self._compute: Callable[[Callable[[], Any]], Any] = _at_once
         max_pending = checks.count(max_pending, "max_pending")
         store.claim(self)
         self._writer = GroupWriter(self._perform, store.backend.probe, max_pending)
@@ -120,6 +121,14 @@ class Decider:
         """
         self._writer.submit(operations, done)
 
+    def compute_by(self, run: Callable[[Callable[[], Any]], Any]) -> None:
+        """Let groups be computed by ``run``, which calls a function somewhere and waits for it.
+
+        An event loop has them computed in its own thread: where two threads compute, each waits for
+        the interpreter at every statement. The writer's thread still waits for the disk.
+        """
+        self._compute = run
+
     def _wait_all(self, operations: Sequence[Any], kind: type) -> list[Any]:
         if not all(isinstance(operation, kind) for operation in operations):
             raise ParameterError(f"expected a list of {kind.__name__}, got {operations!r}")
@@ -152,7 +161,7 @@ class Decider:
         for _ in range(_ATTEMPTS):
             try:
                 with self.store.backend.transaction() as transaction:
-                    return work(transaction)
+                    return self._compute(lambda: work(transaction))
             except TransactionConflictError as error:
                 conflict = error
         raise StoreUnavailableError(
@@ -336,3 +345,7 @@ def _rules(floor: float, reward_window: float | None) -> Rules:
     if not isinstance(reward_window, (int, float)) or not 0 < reward_window < 1e9:
         raise ParameterError(f"reward_window must be seconds above 0, got {reward_window!r}")
     return Rules(float(floor), int(reward_window * 1e6))
+
+
+def _at_once(function: Callable[[], R]) -> R:
+    return function()

@@ -6,6 +6,7 @@ import hashlib
 import os
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -123,13 +124,13 @@ class StatisticsCodec:
             start += size
         return self.kind(single=False, **arrays)
 
-    def encode(self, statistics: Statistics) -> list[bytes]:
-        """A string for each task."""
-        n = len(statistics)
+    def encode(self, statistics: Statistics, rows: Any = slice(None)) -> list[bytes]:
+        """A string for each task, or for some of them."""
         parts = [
-            statistics.array(name).reshape(n, -1).astype("<f8" if dtype is float else "<i8")
+            statistics.array(name)[rows].astype("<f8" if dtype is float else "<i8")
             for name, dtype in self.kind.fields.items()
         ]
+        parts = [part.reshape(len(part), -1) for part in parts]
         words = np.concatenate([part.view("<i8") for part in parts], axis=1)
         return [row.tobytes() for row in words]
 

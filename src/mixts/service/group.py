@@ -72,7 +72,7 @@ class Group:
         entries: list[TaskEntry] = []
         if names or numbers:
             entries, self._tally.tasks = self._transaction.lock_tasks(names, numbers, self._now)
-            if self._transaction.active_version() != self._active.version:
+            if not self._transaction.is_active(self._active.version):
                 # Somebody activated another one before the locks were ours: tasks may be wider.
                 raise TransactionConflictError("the prior has changed")
         tasks = Tasks(entries, self._active)
@@ -187,16 +187,15 @@ class Group:
 
     def _decide_alike(self, offers: list[Offer], tasks: Tasks) -> list[NewDecision]:
         active = self._active
-        rows = [tasks.row(offer.task) for offer in offers]
-        distinct, inverse = np.unique(rows, return_inverse=True)
-        agent = MixTS.resume(active.prior, tasks.statistics[distinct], self._rng)
+        rows, statistics = tasks.rows([offer.task for offer in offers])
+        agent = MixTS.resume(active.prior, statistics, self._rng)
         sets = None
         if offers[0].actions is not None:
             sets = np.stack([offer.actions for offer in offers if offer.actions is not None])
         chosen, probabilities, _ = agent.act_with_probabilities(
-            sets, inverse, np.stack([offer.mask for offer in offers]), self._rules.floor
+            sets, rows, np.stack([offer.mask for offer in offers]), self._rules.floor
         )
-        weights = agent.belief.weights[inverse]
+        weights = agent.belief.weights[rows]
         new = []
         for offer, action, law, belief in zip(
             offers, chosen.tolist(), probabilities, weights, strict=True

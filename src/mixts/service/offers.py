@@ -56,7 +56,8 @@ def checked_offer(place: int, decide: Decide, prior: MixturePrior, rules: Rules)
             f"{int(mask.sum())} actions cannot all have the floor of {rules.floor:g}: offer at "
             f"most {int(1 / rules.floor)}, or lower the floor"
         )
-    return Offer(place, decide.task, decide.key, sets, mask, digest_of(decide))
+    request = b"" if decide.key is None else digest_of(decide)
+    return Offer(place, decide.task, decide.key, sets, mask, request)
 
 
 def digest_of(decide: Decide) -> bytes:

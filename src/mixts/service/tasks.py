@@ -7,7 +7,7 @@ import numpy as np
 from mixts.families import Statistics
 from mixts.service.store.backend import LoggedDecision, TaskEntry
 from mixts.service.versions import ActivePrior
-from mixts.typing import Array, Float
+from mixts.typing import Array, Float, Int
 
 
 class Tasks:
@@ -22,9 +22,14 @@ class Tasks:
         self._taught: set[int] = set()
         self._touched: set[int] = set()
 
-    def row(self, name: str) -> int:
-        """Where a task is in the statistics."""
-        return self._by_name[name]
+    def rows(self, names: list[str]) -> tuple[Int[Array, " m"], Statistics]:
+        """Statistics that the tasks of these names are in, and where."""
+        rows = np.array([self._by_name[name] for name in names])
+        if self._active.prior.family.n_arms is not None:
+            return rows, self.statistics
+        # What is believed of a linear task takes a while: only of those that are asked for.
+        distinct, inverse = np.unique(rows, return_inverse=True)
+        return inverse, self.statistics[distinct]
 
     def observe(
         self,
@@ -68,7 +73,7 @@ class Tasks:
         """The tasks to be saved, with their new statistics."""
         taught = sorted(self._taught)
         if taught:
-            encoded = self._active.codec.encode(self.statistics[np.array(taught)])
+            encoded = self._active.codec.encode(self.statistics, taught)
             for row, content in zip(taught, encoded, strict=True):
                 self._entries[row].statistics = content
         return [self._entries[row] for row in sorted(self._touched)]

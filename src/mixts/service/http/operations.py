@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, runtime_checkable
@@ -25,6 +26,8 @@ class Submits(Protocol):
     """The part of ``Decider`` that does the work."""
 
     def submit(self, operations: Sequence[Operation], done: Done) -> None: ...
+
+    def compute_by(self, run: Callable[[Callable[[], Any]], Any]) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,28 @@ class Completions:
             waiting, results = self._results.popleft()
             if not waiting.done():
                 waiting.set_result(results)
+
+
+def in_loop(loop: asyncio.AbstractEventLoop, function: Callable[[], Any]) -> Any:
+    """Call a function in a loop's thread and wait for it, or here when the loop has ended."""
+    future: Future[Any] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(function())
+        except BaseException as error:
+            future.set_exception(error)
+
+    try:
+        loop.call_soon_threadsafe(run)
+    except RuntimeError:
+        return function()
+    while True:
+        try:
+            return future.result(timeout=1.0)
+        except TimeoutError:
+            if loop.is_closed() and not future.done():
+                return function()  # it will not be called there any more
 
 
 class Operations:
@@ -143,6 +168,7 @@ class Operations:
         completions = self._completions
         if completions is None or completions.loop is not loop:
             completions = self._completions = Completions(loop)
+            self._decider.compute_by(partial(in_loop, loop))
         waiting: Waiting = loop.create_future()
         self._decider.submit(operations, partial(completions.put, waiting))
         return await waiting

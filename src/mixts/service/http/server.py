@@ -34,10 +34,6 @@ log = logging.getLogger("mixts.service")
 STOP_SECONDS = 10
 """For requests to be answered after the service was told to stop."""
 
-SWITCH_SECONDS = 0.0005
-"""The writer and the event loop share the interpreter: with Python's 5 ms, either of them would
-make the other one wait for longer than a commit takes."""
-
 BACKLOG = 2048
 
 
@@ -150,8 +146,6 @@ def run(
 ) -> None:
     """Serve until told to stop; ``ready`` is called when connections are accepted."""
     server = _Server(_config(service, limits, access_log), stop, ready)
-    switch = sys.getswitchinterval()
-    sys.setswitchinterval(SWITCH_SECONDS)
     # What there is now stays: it need not be looked through again whenever garbage is collected.
     gc.collect()
     gc.freeze()
@@ -160,7 +154,6 @@ def run(
             runner.run(server.serve([listener]))
     finally:
         gc.unfreeze()
-        sys.setswitchinterval(switch)
         service.close()
 
 

@@ -97,6 +97,10 @@ class Transaction(ABC):
         """The version of the prior that was activated last."""
 
     @abstractmethod
+    def is_active(self, version: int) -> bool:
+        """Whether this version, which was read in this transaction, still is."""
+
+    @abstractmethod
     def find_decisions(self, ids: Sequence[bytes]) -> dict[bytes, LoggedDecision]:
         """Those of the decisions that were made."""
 

@@ -69,6 +69,9 @@ class PostgresTransaction(Transaction):
     def active_version(self) -> int | None:
         return self._one("SELECT version FROM activations ORDER BY seq DESC LIMIT 1")
 
+    def is_active(self, version: int) -> bool:
+        return self.active_version() == version
+
     def find_decisions(self, ids: Sequence[bytes]) -> dict[bytes, LoggedDecision]:
         rows = self._execute(_DECISIONS_BY_ID, (list(ids),))
         return {row[1]: LoggedDecision(*row) for row in rows}
