@@ -15,7 +15,7 @@ from mixts.errors import ParameterError
 _SHOW = "What is in a store: tasks, decisions, rewards, versions of the prior."
 _REBUILD = """\
 Recompute all statistics from the log, in its order, and replace those that differ: there are none,
-unless somebody else wrote to the store. Decisions wait meanwhile. With --check nothing is changed,
+unless somebody else wrote to the store. Nobody can write meanwhile. With --check nothing changes,
 and the exit status is 1 if something differs."""
 _EXPORT = """\
 Write decisions with their propensities and rewards to one file, for off-policy evaluation: Parquet,
