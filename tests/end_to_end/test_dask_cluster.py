@@ -215,7 +215,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 def newer(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """This process has another version than its workers; theirs is given."""
     there = mixts.__version__
-    monkeypatch.setattr(mixts, "__version__", "99.1")
+    monkeypatch.setattr(engines, "__version__", "99.1")
     engines.versions.cache_clear()
     yield there
     engines.versions.cache_clear()

@@ -108,7 +108,7 @@ def test_reads_go_on_while_connections_are_renewed(
 
     with ThreadPoolExecutor(2) as pool:
         readers = [pool.submit(read) for _ in range(2)]
-        writers = set()
+        writers = []  # the objects: a number of one that is gone may come again
         for round_ in range(3):
             running.disk.fail("sync", apsw.IOError, ".db")
             for i in range(5):
@@ -116,10 +116,10 @@ def test_reads_go_on_while_connections_are_renewed(
             running.disk.mend()
             for i in range(15):
                 running.decider.decide(f"task {round_} {i}")
-            writers.add(id(running.store.backend._connections.writer()))
+            writers.append(running.store.backend._connections.writer())
         stop.set()
         assert min(reader.result(10) for reader in readers) > 0
-    assert len(writers) > 1
+    assert len({id(writer) for writer in writers}) > 1
     running.assert_whole(61, 0)
 
 
