@@ -11,7 +11,7 @@ Distributions are named by the form that the library knows them by.
 
 from __future__ import annotations
 
-import itertools
+from itertools import pairwise
 from typing import Any
 
 import mpmath
@@ -109,7 +109,7 @@ def needles(form: str, a: Any, b: Any) -> Any:
         laws = [(mpmath.mpf(float(x)), mpmath.mpf(float(y))) for x, y in zip(a, b, strict=True)]
         shapes = [_mode_and_width(form, *law) for law in laws]
         peaks = [
-            _exact_log_density(form, *law, at) for law, (at, _) in zip(laws, shapes, strict=False)
+            _exact_log_density(form, *law, at) for law, (at, _) in zip(laws, shapes, strict=True)
         ]
         edges = sorted({at + 1.5 * k * width for at, width in shapes for k in range(-8, 9)})
         rule = _rule(10)
@@ -121,7 +121,7 @@ def needles(form: str, a: Any, b: Any) -> Any:
             wide = high - low
             return wide * mpmath.fsum(w * density(i, low + wide * x) for x, w in rule)
 
-        cells = list(itertools.pairwise(edges))
+        cells = list(pairwise(edges))
         arms = range(len(laws))
         masses = [[integral(i, *cell) for cell in cells] for i in arms]
         totals = [mpmath.fsum(row) for row in masses]

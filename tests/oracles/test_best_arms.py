@@ -10,7 +10,7 @@ import pytest
 from scipy import special
 
 import mixts
-from mixts.families.kernels.marginals import exponential
+from mixts.families.kernels import elementary
 from mixts.families.quadrature import (
     LOG_GAMMA,
     LOGIT_BETA,
@@ -119,7 +119,7 @@ def sharp(form: str, count: float, rng: np.random.Generator, n: int) -> tuple[An
 @pytest.mark.parametrize("form", FORMS)
 def test_needles(form: str) -> None:
     """With 1e8 observations, and with rewards near 1e6 that are known to 1e-4."""
-    a, b = sharp(form, 1e8, np.random.default_rng(3), 3)
+    a, b = sharp(form, 1e8, np.random.default_rng(3), 2)
     np.testing.assert_allclose(probabilities(form, a, b), needles(form, a, b), rtol=0, atol=CLOSE)
 
 
@@ -127,14 +127,11 @@ def test_needles(form: str) -> None:
 @pytest.mark.parametrize("count", [1e3, 1e6, 1e10, 1e12])
 @pytest.mark.parametrize("form", FORMS)
 def test_needles_at_length(form: str, count: float) -> None:
-    """Densities of 1e12 observations have lost half of their digits to rounding."""
     rng = np.random.default_rng(4)
-    # Rewards near 1e6 are themselves rounded to 1e-10.
-    close = 1e-8 if count > 1e10 or form == "normal" else CLOSE
-    for n in (2, 3, 5):
+    for n in (2, 3):
         a, b = sharp(form, count, rng, n)
-        found, expected = probabilities(form, a, b), needles(form, a, b)
-        np.testing.assert_allclose(found, expected, rtol=0, atol=close)
+        expected = needles(form, a, b)
+        np.testing.assert_allclose(probabilities(form, a, b), expected, rtol=0, atol=CLOSE)
 
 
 # -- closed forms ----------------------------------------------------------------------------------
@@ -146,6 +143,8 @@ def check_two(form: str, seed: int, n_problems: int) -> None:
         a, b = (young if rng.random() < 0.5 else uneven)(form, rng, 2)
         if form == "logit-beta":
             a[0] = np.ceil(min(a[0], 200.0))
+        elif form != "normal":
+            a = np.minimum(a, 3000.0)
         expected = first_of_two(form, a, b)
         found = probabilities(form, a, b)
         np.testing.assert_allclose(found, [expected, 1 - expected], rtol=0, atol=CLOSE)
@@ -159,7 +158,7 @@ def test_two_arms(form: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 def test_two_arms_at_length(form: str) -> None:
-    check_two(form, 6, 100)
+    check_two(form, 6, 60)
 
 
 @pytest.mark.parametrize("scale", [1e-12, 1e-3, 1.0, 1e9])
@@ -185,10 +184,15 @@ def test_nearly_zero_or_one() -> None:
     np.testing.assert_allclose(found, [first, 1 - first], rtol=0, atol=CLOSE)
 
 
-def test_three_normals_with_one_mean() -> None:
-    """1/4 + arcsin(rho) / (2 pi), with the correlation of the differences to the other two."""
-    variance = np.array([1e-6, 1.0, 4.0])
-    found = probabilities("normal", np.full(3, 1e5), variance)
+@pytest.mark.parametrize("scale", [1e-50, 1.0, 1e12])
+def test_normals_with_one_mean(scale: float) -> None:
+    """1/4 + arcsin(rho) / (2 pi), with the correlation of the differences to the other two.
+
+    Also where the mean's neighbours among the doubles are further away than the arms are wide, and
+    where the sharpest arm cannot win.
+    """
+    variance = scale * np.array([1e-6, 1.0, 4.0])
+    found = probabilities("normal", [*np.full(3, 1e8), -1e8], [*variance, 1e-60])
     for i in range(3):
         v, others = variance[i], np.delete(variance, i)
         rho = v / np.sqrt((v + others[0]) * (v + others[1]))
@@ -241,9 +245,12 @@ def test_what_rounding_spoils_is_reported() -> None:
     assert errors[2] == 0
 
 
-def test_exponentials() -> None:
-    """To the last digit but one, and no less than e^-700."""
-    x = np.concatenate([np.linspace(-700, 700, 20_001), [0.0, -1e-300, 1e-9, -0.5 * np.log(2)]])
-    found = np.array([exponential(value) for value in x])
-    np.testing.assert_allclose(found, np.exp(x), rtol=5e-16)
-    assert exponential(-1e300) == exponential(-700.0) > 0
+def test_elementary_functions() -> None:
+    """To the last digits, also of e^x - 1 and ln(1 + x) for small x; no less than e^-700."""
+    wide = np.concatenate([np.linspace(-700, 700, 2001), [0.0, -0.5 * np.log(2)]])
+    tiny = np.outer([-1.0, 1.0], 10.0 ** np.linspace(-300, 0, 500)).ravel()
+    log = np.concatenate([0.9999 * tiny, np.linspace(-0.999, 3, 500), [0.0]])
+    for name, x in [("exp", wide), ("exp", tiny), ("expm1", wide), ("expm1", tiny), ("log1p", log)]:
+        found = np.array([getattr(elementary, name)(value) for value in x])
+        np.testing.assert_allclose(found, getattr(np, name)(x), rtol=1e-15)
+    assert elementary.exp(-1e300) == elementary.exp(-700.0) > 0

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from mixts.families.kernels.cells import N_LANES, N_NODES, N_ROWS
+from mixts.families.kernels.cells import N_COLUMNS, N_LANES, N_NODES, N_ROWS
 from mixts.families.kernels.marginals import LOG_GAMMA, LOGIT_BETA, MINUS_LOG_GAMMA, NORMAL
 from mixts.families.kernels.quadrature import best_arms
 from mixts.typing import Array, Bool, Float
@@ -60,7 +60,7 @@ def best_arm_probabilities(
     n_rows, n_arms = mask.shape
     result, errors = np.zeros((n_rows, n_arms)), np.zeros(n_rows)
     scratch = (
-        np.empty((N_ROWS, n_arms)), np.empty(n_arms, np.int64), np.empty((3, N_NODES)),
+        np.empty((N_ROWS, n_arms)), np.empty(n_arms, np.int64), np.empty((3, N_COLUMNS)),
         np.empty((3, n_arms, N_NODES)), np.empty((n_arms, N_LANES)),
     )  # fmt: skip
     best_arms(marginal.form, marginal.parameters, weights, mask, *scratch, result, errors)

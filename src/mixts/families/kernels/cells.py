@@ -17,14 +17,8 @@ import math
 import numpy as np
 
 from mixts.compiled import compiled
-from mixts.families.kernels.marginals import (
-    FROM_LEFT,
-    base_of,
-    bend,
-    bends_within,
-    exponential,
-    factors,
-)
+from mixts.families.kernels.elementary import exp
+from mixts.families.kernels.marginals import FROM_LEFT, base_of, bends, bends_within, factors
 from mixts.typing import Array
 
 DEPTH = 39.0
@@ -46,6 +40,7 @@ _N_CELLS = 4000
 """No march has more: some ten is usual, and a hundred for parameters of 1e-100."""
 
 N_NODES = 16
+N_COLUMNS = N_NODES + 1
 N_LANES = N_NODES + 4
 _MASS, _LAST, _LAST_BUT_ONE = N_NODES, N_NODES + 1, N_NODES + 2
 
@@ -63,7 +58,7 @@ _DENSITY, _BEFORE, WON = 0, 1, 2
 """At the nodes, (3, arm, node): densities, products of the arms before, probabilities so far."""
 
 _X, _BEND, _PRODUCT = 0, 1, 2
-"""The grid, (3, node): what a cell's arms share."""
+"""The grid, (3, node): what a cell's arms share. The last column is the edge that is no base."""
 
 
 def _rule() -> tuple[Array, Array, Array]:
@@ -97,11 +92,19 @@ def place_of(fallen: float, x: float) -> float:
 
 
 @compiled()
+def _lay_out(side: int, width: float, x: Array) -> None:
+    """The nodes from the base, and the other edge, from left to right but for the edge."""
+    for j in range(N_NODES):
+        x[j] = width * _NODES[j] if side == FROM_LEFT else -width * _NODES[N_NODES - 1 - j]
+    x[N_NODES] = width if side == FROM_LEFT else -width
+
+
+@compiled()
 def _look(
-    form: int, side: int, x: float, bent_x: float, edge: float, far: float,
-    arms: Array, alive: Array, n: int,
-) -> float:  # fmt: skip
+    form: int, side: int, edge: float, far: float, grid: Array, arms: Array, alive: Array, n: int
+) -> float:
     """Densities in the cell from ``edge`` to ``far``; the longest way of an arm's place."""
+    x, bent_x = grid[_X, N_NODES], grid[_BEND, N_NODES]
     base = min(edge, far) if side == FROM_LEFT else max(edge, far)
     longest = 0.0
     for k in range(n):
@@ -124,7 +127,7 @@ def _evaluate(
 ) -> float:
     """Densities at the nodes, their sums, and how much of a mass the last coefficients hold."""
     # Loops of a length that the compiler does not know are vectorised, others unrolled.
-    size = grid.shape[1]
+    size = density.shape[1]
     x, bends = grid[_X], grid[_BEND]
     roughness = 0.0
     for k in range(n):
@@ -132,7 +135,7 @@ def _evaluate(
         linear, bent, fixed = arms[_LINEAR, i], arms[_BENT, i], arms[_FIXED, i]
         f, sums = density[k], lanes[k]
         for j in range(size):
-            f[j] = exponential(linear * x[j] + bent * bends[j] + fixed)
+            f[j] = exp(linear * x[j] + bent * bends[j] + fixed)
         for j in range(N_LANES):
             sums[j] = 0.0
         for m in range(0, N_NODES, 4):
@@ -150,7 +153,7 @@ def _win(
     arms: Array, alive: Array, n: int, width: float, grid: Array, nodes: Array, lanes: Array
 ) -> None:
     """Add a cell to every arm's probability of being best, node by node."""
-    size = grid.shape[1]
+    size = nodes.shape[2]
     product = grid[_PRODUCT]
     for j in range(size):
         product[j] = 1.0
@@ -208,14 +211,12 @@ def march(
             length = far - edge
         low, high, width = min(edge, far), max(edge, far), abs(far - edge)
         side, constant = base_of(form, origin + low, origin + high)
-        x = width if side == FROM_LEFT else -width
-        longest = _look(form, side, x, bend(form, constant, x), edge, far, arms, alive, n)
+        _lay_out(side, width, grid[_X])
+        bends(form, constant, grid[_X], grid[_BEND])
+        longest = _look(form, side, edge, far, grid, arms, alive, n)
         if longest > stride:
             length *= max(0.1, 0.97 * stride / longest)
             continue
-        for j in range(grid.shape[1]):
-            grid[_X, j] = x * _NODES[j if side == FROM_LEFT else N_NODES - 1 - j]
-            grid[_BEND, j] = bend(form, constant, grid[_X, j])
         found = _evaluate(arms, alive, n, width, grid, nodes[_DENSITY], lanes)
         if not found <= roughest and longest > _FINE:
             length *= 0.5
