@@ -1,11 +1,12 @@
 """Array annotations with shapes.
 
-With jaxtyping installed (it is in the development environment) the annotations are checked at
-run time by the tests; without it they are plain documentation, so the core does not need it.
+Tests import jaxtyping first, and then the annotations are checked at run time; else they are plain
+documentation, and neither needed nor waited for.
 """
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,18 +16,17 @@ if TYPE_CHECKING:
     from typing import Annotated as Bool
     from typing import Annotated as Float
     from typing import Annotated as Int
+elif sys.modules.get("jaxtyping"):
+    from jaxtyping import Bool, Float, Int
 else:
-    try:
-        from jaxtyping import Bool, Float, Int
-    except ImportError:
 
-        class _Unchecked:
-            """Stands in for jaxtyping: ``Float[Array, "L K"]`` is just ``Array``."""
+    class _Unchecked:
+        """Stands in for jaxtyping: ``Float[Array, "L K"]`` is just ``Array``."""
 
-            def __class_getitem__(cls, item: tuple[Any, str]) -> Any:
-                return item[0]
+        def __class_getitem__(cls, item: tuple[Any, str]) -> Any:
+            return item[0]
 
-        Bool = Float = Int = _Unchecked
+    Bool = Float = Int = _Unchecked
 
 Array = np.ndarray[Any, np.dtype[Any]]
 """Any numpy array; the annotation around it says shape and kind."""

@@ -149,11 +149,13 @@ def without_retired(
     )
 
 
-def _room_above(floor: float, available: Bool[Array, "m K"]) -> Float[Array, "m 1"]:
+def _room_above(floor: float, available: Bool[Array, "m K"]) -> float | Float[Array, "m 1"]:
     """What is left to share when every available action has its floor."""
+    number = isinstance(floor, (int, float, np.number)) and not isinstance(floor, bool)
+    if number and floor == 0:
+        return 1.0
     n_available = available.sum(axis=1, keepdims=True)
     most = int(n_available.max(initial=1))
-    number = isinstance(floor, (int, float, np.number)) and not isinstance(floor, bool)
     if not number or not 0 <= floor <= 1 / most:
         raise ParameterError(f"floor must be between 0 and 1 / {most} actions, got {floor!r}")
     return 1.0 - floor * n_available

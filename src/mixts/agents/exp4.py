@@ -14,7 +14,6 @@ from numbers import Real
 from typing import Any, Literal, get_args
 
 import numpy as np
-from scipy import special
 
 from mixts import checks
 from mixts.agents.base import Agent, draw_rows, without_retired
@@ -26,6 +25,7 @@ from mixts.families.trajectory import Trajectory
 from mixts.mixture.belief import Belief
 from mixts.mixture.prior import MixturePrior
 from mixts.typing import Array, ArrayLike, Bool, Float, Int, Seed
+from mixts.weights import softmax
 
 Estimates = Literal["rewards", "losses"]
 """Whether experts gain by what their action earned, or lose by what it failed to earn of 1."""
@@ -81,7 +81,7 @@ class VotingAgent(Agent):
     @property
     def weights(self) -> Float[Array, "..."]:
         """The normalised weights of the experts, (L,) or (n_tasks, L)."""
-        return np.asarray(self._axis.squeeze(special.softmax(self._log_weights, axis=1)))
+        return np.asarray(self._axis.squeeze(softmax(self._log_weights)))
 
     @abstractmethod
     def _expert_scores(
@@ -118,7 +118,7 @@ class VotingAgent(Agent):
         self, index: Int[Array, " m"], actions: Array | None, mask: Bool[Array, "m K"]
     ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
         advice = self._advice(index, actions, mask)
-        share = np.einsum("ml,mlk->mk", special.softmax(self._log_weights[index], axis=1), advice)
+        share = np.einsum("ml,mlk->mk", softmax(self._log_weights[index]), advice)
         n_available = mask.sum(axis=1)
         gamma = self._mixing(n_available)
         mixed = (1 - gamma)[:, None] * share + np.where(mask, (gamma / n_available)[:, None], 0.0)

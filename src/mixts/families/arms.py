@@ -106,12 +106,12 @@ class ArmFamily(Family):
     def _expected(self) -> str:
         return f"actions must be arm indices (integers from 0 to {self.n_arms - 1})"
 
-    @property
+    @functools.cached_property
     def n_components(self) -> int:
         """L."""
         return self.dimensions[0]
 
-    @property
+    @functools.cached_property
     def n_arms(self) -> int:
         """K."""
         return self.dimensions[1]

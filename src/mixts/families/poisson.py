@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from scipy import special
 
 from mixts import checks
 from mixts.errors import StatisticsError
@@ -113,7 +112,8 @@ class PoissonArms(ArmFamily):
 
     def evidence_constant(self, statistics: Statistics) -> Float[Array, " n"]:
         total, count = statistics.array("total"), statistics.array("count")
-        shared = special.xlogy(total, total / np.maximum(count, 1)) - total
+        mean = np.where(total > 0, total / np.maximum(count, 1), 1.0)
+        shared = total * np.log(mean) - total
         return np.asarray((shared - statistics.array("log_factorials")).sum(axis=1))
 
     @classmethod

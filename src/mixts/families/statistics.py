@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -55,6 +56,16 @@ class Statistics(ABC):
         self.stored = tuple(self.array(name) for name in self.fields)
         """The arrays in order, as compiled loops take them and change them."""
         self._check()
+
+    @classmethod
+    def adopt(cls, arrays: Sequence[Array]) -> Self:
+        """Arrays in the order of ``fields``, known to be right: neither checked nor copied."""
+        made = cls.__new__(cls)
+        made.single = False
+        made.stored = tuple(arrays)
+        for name, array in zip(cls.fields, arrays, strict=True):
+            setattr(made, f"_{name}", array)
+        return made
 
     # -- what a kind of statistics defines ----------------------------------------------------
 

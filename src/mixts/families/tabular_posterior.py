@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
-from scipy import special
 
 from mixts.errors import ActionError, OutcomeError, StatisticsError, TrajectoryError
 from mixts.families.base import Posterior
@@ -20,6 +19,7 @@ from mixts.families.statistics import Statistics
 from mixts.families.tabular_moments import row_covariances
 from mixts.families.tabular_statistics import TabularStatistics
 from mixts.typing import Array, Bool, Float, Int
+from mixts.weights import softmax
 
 if TYPE_CHECKING:
     from mixts.families.tabular import TabularMDP
@@ -73,7 +73,7 @@ def _redraw_tiny(
             logs = np.log(rng.standard_gamma(a + 1)) + np.log(rng.random(a.shape)) / a
         logs[a == 0] = -np.inf
         fresh = rows.copy()
-        fresh[tiny] = special.softmax(logs, axis=1)
+        fresh[tiny] = softmax(logs)
         block[...] = fresh.reshape(block.shape)
 
 

@@ -13,6 +13,7 @@ from mixts.families.statistics import Statistics
 from mixts.families.trajectory import Trajectory
 from mixts.mixture.tasks import TaskAxis
 from mixts.typing import Array, ArrayLike, Float, Int
+from mixts.weights import softmax
 
 if TYPE_CHECKING:
     from mixts.mixture.prior import MixturePrior
@@ -110,11 +111,11 @@ class Belief:
         return np.asarray(self._axis.squeeze(self._exact_weights()))
 
     def _exact_weights(self) -> Float[Array, "n L"]:
-        return _softmax(self.prior.log_weights + self._posterior.log_evidence())
+        return softmax(self.prior.log_weights + self._posterior.log_evidence())
 
     def working_weights(self, index: Int[Array, " m"]) -> Float[Array, "m L"]:
         """The weights that decisions use: sleeping components, below 1e-16, count as zero."""
-        return _softmax(self.prior.log_weights + self._posterior.relative[index])
+        return softmax(self.prior.log_weights + self._posterior.relative[index])
 
     @property
     def component_mean(self) -> Float[Array, "..."]:
@@ -238,10 +239,3 @@ class Belief:
         return self._posterior.best_action_probabilities(
             rng, index, weights, actions, mask, n_samples
         )
-
-
-def _softmax(logs: Float[Array, "m L"]) -> Float[Array, "m L"]:
-    """Of each row. scipy's takes arrays of any kind, and for that several times as long."""
-    weights = np.exp(logs - logs.max(axis=1, keepdims=True))
-    weights /= weights.sum(axis=1, keepdims=True)
-    return np.asarray(weights)

@@ -21,7 +21,7 @@ from mixts.mixture import Belief, MixturePrior
 from mixts.service.encoding import checked_name, now_us, prior_digest, unpack
 from mixts.service.group import Group
 from mixts.service.offers import Rules
-from mixts.service.queue import Done, GroupWriter
+from mixts.service.queue import Done, GroupWriter, Take
 from mixts.service.records import (
     ActionPosteriors,
     Decide,
@@ -125,7 +125,8 @@ class Decider:
         """Let groups be computed by ``run``, which calls a function somewhere and waits for it.
 
         An event loop has them computed in its own thread: where two threads compute, each waits for
-        the interpreter at every statement. The writer's thread still waits for the disk.
+        the interpreter at every statement. The writer's thread still waits for the disk, and does
+        it all where statements wait for other processes.
         """
         self._compute = run
 
@@ -145,23 +146,24 @@ class Decider:
         assert isinstance(result, kind)
         return result
 
-    def _perform(self, operations: Sequence[Operation]) -> list[Result]:
+    def _perform(self, take: Take) -> list[Result]:
         def work(transaction: Transaction) -> list[Result]:
             version = transaction.active_version()
             assert version is not None
             group = Group(
                 transaction, self._load(version), self._load, self._rules, self._rng, now_us()
             )
-            return group.perform(operations)
+            return group.perform(take())
 
         return self._transact(work)
 
     def _transact(self, work: Callable[[Transaction], R]) -> R:
         """In one transaction, which is tried again when other writers are in the way."""
+        compute = _at_once if self.store.backend.waits else self._compute
         for _ in range(_ATTEMPTS):
             try:
                 with self.store.backend.transaction() as transaction:
-                    return self._compute(lambda: work(transaction))
+                    return compute(lambda: work(transaction))
             except TransactionConflictError as error:
                 conflict = error
         raise StoreUnavailableError(

@@ -6,6 +6,7 @@ import hashlib
 import os
 import time
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -32,9 +33,17 @@ def checked_name(name: object, what: str) -> str:
         raise ParameterError(f"{what} must be a string, got {name!r}")
     if not 0 < len(name) <= MAX_NAME:
         raise ParameterError(f"{what} must have 1 to {MAX_NAME} characters, got {len(name)}")
-    if "\0" in name or any("\ud800" <= letter <= "\udfff" for letter in name):
+    if "\0" in name or not (name.isascii() or _is_text(name)):
         raise ParameterError(f"{what} must not contain NUL or half of a surrogate pair: {name!r}")
     return name
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def new_id(now: int) -> bytes:
@@ -102,8 +111,11 @@ class StatisticsCodec:
     def __init__(self, family: Family) -> None:
         self.kind = family.statistics_type
         self._empty = family.empty_statistics(1)
-        self._shapes = [self._empty.array(name).shape[1:] for name in self.kind.fields]
-        self._sizes = [int(np.prod(shape)) for shape in self._shapes]
+        shapes = [self._empty.array(name).shape[1:] for name in self.kind.fields]
+        self._sizes = [int(np.prod(shape)) for shape in shapes]
+        ends = np.cumsum([0, *self._sizes]).tolist()
+        places = [slice(*ends_of) for ends_of in pairwise(ends)]
+        self._layout = list(zip(places, shapes, self.kind.fields.values(), strict=True))
         self.n_bytes = WORD * sum(self._sizes)
         self._blank = bytes(self.n_bytes)
 
@@ -113,16 +125,13 @@ class StatisticsCodec:
             content if len(content) == self.n_bytes else self._complete(content)
             for content in contents
         )
-        words = np.frombuffer(whole, "<i8").reshape(len(contents), self.n_bytes // WORD)
-        arrays, start = {}, 0
-        for (name, dtype), shape, size in zip(
-            self.kind.fields.items(), self._shapes, self._sizes, strict=True
-        ):
-            part = np.ascontiguousarray(words[:, start : start + size])
-            typed = part.view("<f8") if dtype is float else part
-            arrays[name] = typed.reshape(len(contents), *shape)
-            start += size
-        return self.kind(single=False, **arrays)
+        n = len(contents)
+        words = np.frombuffer(whole, "<i8").reshape(n, self.n_bytes // WORD)
+        arrays = []
+        for place, shape, dtype in self._layout:
+            part = words[:, place].astype(np.int64)
+            arrays.append((part.view(dtype) if dtype is float else part).reshape(n, *shape))
+        return self.kind.adopt(arrays)
 
     def encode(self, statistics: Statistics, rows: Any = slice(None)) -> list[bytes]:
         """A string for each task, or for some of them."""

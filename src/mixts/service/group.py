@@ -26,7 +26,7 @@ from mixts.service.encoding import (
     parse_id,
     unpack,
 )
-from mixts.service.offers import Offer, Rules, checked_offer, digest_of
+from mixts.service.offers import Offer, Rules, checked_offer, digest_of, stacked
 from mixts.service.records import Decide, Decision, Operation, Receipt, Result, Reward
 from mixts.service.store.backend import (
     LoggedDecision,
@@ -128,7 +128,7 @@ class Group:
             except MixtsError as error:
                 self._results[place] = error
                 continue
-            new.append(NewReward(decision.seq, self._now, float(value), late))
+            new.append(NewReward(decision.seq, self._now, float(value), int(late)))
             known[decision.seq] = (float(value), late)
             self._results[place] = Receipt(duplicate=False, late=late)
             self._tally.rewards += 1
@@ -182,25 +182,24 @@ class Group:
         """Draw the actions; offers with as many actions are one call of the agent."""
         alike: dict[int, list[Offer]] = {}
         for offer in offers:
-            alike.setdefault(len(offer.mask), []).append(offer)
+            alike.setdefault(offer.n_actions, []).append(offer)
         return [new for group in alike.values() for new in self._decide_alike(group, tasks)]
 
     def _decide_alike(self, offers: list[Offer], tasks: Tasks) -> list[NewDecision]:
         active = self._active
         rows, statistics = tasks.rows([offer.task for offer in offers])
         agent = MixTS.resume(active.prior, statistics, self._rng)
-        sets = None
-        if offers[0].actions is not None:
-            sets = np.stack([offer.actions for offer in offers if offer.actions is not None])
+        actions, mask = stacked(offers)
         chosen, probabilities, _ = agent.act_with_probabilities(
-            sets, rows, np.stack([offer.mask for offer in offers]), self._rules.floor
+            actions, rows, mask, self._rules.floor
         )
         weights = agent.belief.weights[rows]
+        sound = np.asarray(np.isfinite(probabilities).all(axis=1))
         new = []
-        for offer, action, law, belief in zip(
-            offers, chosen.tolist(), probabilities, weights, strict=True
+        for offer, action, law, belief, is_sound in zip(
+            offers, chosen.tolist(), probabilities, weights, sound.tolist(), strict=True
         ):
-            if not (np.isfinite(law).all() and law[action] > 0):
+            if not (is_sound and law[action] > 0):
                 self._results[offer.place] = ParameterError(
                     f"version {active.version} of the prior has no probabilities for this task: "
                     "its parameters are too large, or too small, to compute with"

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from mixts.errors import (
@@ -20,6 +21,7 @@ from mixts.errors import (
 from mixts.service.records import Operation, Result
 
 Done = Callable[[list[Result]], None]
+Take = Callable[[], list[Operation]]
 
 log = logging.getLogger("mixts.service")
 
@@ -49,13 +51,14 @@ class Job:
 class GroupWriter:
     """A thread that takes all that waits, performs it in one transaction and then tells everybody.
 
-    Nobody waits for company: a group is what came while the last one was written. Under load groups
-    grow, and one sync of the disk serves them all.
+    Nobody waits for company: a group is what came before its transaction had begun. Under load
+    groups grow, and one sync of the disk serves them all. ``perform`` is given a function that
+    takes the group, to be called as late as can be; calling it again gives the same.
     """
 
     def __init__(
         self,
-        perform: Callable[[Sequence[Operation]], list[Result]],
+        perform: Callable[[Take], list[Result]],
         probe: Callable[[], None],
         max_pending: int,
     ) -> None:
@@ -127,30 +130,31 @@ class GroupWriter:
                     quiet = self._changed.wait(PROBE_SECONDS if self.failure else None)
                     if not quiet:
                         break
-                work = self._take()
-            if isinstance(work, Job):
-                self._do(work)
-            elif work:
-                self._write(work)
+                first = self._waiting[0] if self._waiting else None
+                if isinstance(first, Job):
+                    self._waiting.popleft()
+            if isinstance(first, Job):
+                self._do(first)
+            elif first:
+                self._write([])
             elif self.failure:
                 self._try_again()
 
-    def _take(self) -> list[Submission] | Job:
-        group: list[Submission] = []
-        n = 0
-        while self._waiting:
-            first = self._waiting[0]
-            if isinstance(first, Job):
-                if not group:
+    def _take(self, group: list[Submission]) -> list[Operation]:
+        """The operations of a group, which is what waits now unless it was taken before."""
+        if not group:
+            n = 0
+            with self._changed:
+                while self._waiting:
+                    first = self._waiting[0]
+                    if isinstance(first, Job):
+                        break
+                    n += len(first.operations)
+                    if group and n > MAX_GROUP:
+                        break
                     self._waiting.popleft()
-                    return first
-                break
-            if group and n + len(first.operations) > MAX_GROUP:
-                break
-            self._waiting.popleft()
-            group.append(first)
-            n += len(first.operations)
-        return group
+                    group.append(first)
+        return [operation for part in group for operation in part.operations]
 
     def _do(self, job: Job) -> None:
         try:
@@ -159,25 +163,26 @@ class GroupWriter:
             job.future.set_exception(error)
 
     def _write(self, group: list[Submission]) -> None:
-        operations = [operation for part in group for operation in part.operations]
+        """Perform a group, or what waits when it is taken, and tell everybody."""
         try:
-            results = self._perform(operations)
+            results = self._perform(partial(self._take, group))
             self.failure = None
         except StoreUnavailableError as error:
             self._note(str(error))
-            results = [error] * len(operations)
+            results = [error] * len(self._take(group))
         except Exception as error:
+            n = len(self._take(group))
             if len(group) > 1:
                 # One of them is at fault: the others shall not suffer from it.
                 for part in group:
                     self._write([part])
                 return
-            log.exception("a group of %d operations failed", len(operations))
-            results = [MixtsError(f"internal error: {type(error).__name__}")] * len(operations)
+            log.exception("a group of %d operations failed", n)
+            results = [MixtsError(f"internal error: {type(error).__name__}")] * n
         self.groups += 1
-        self.group_operations += len(operations)
+        self.group_operations += len(results)
         with self._changed:
-            self._pending -= len(operations)
+            self._pending -= len(results)
         start = 0
         for part in group:
             end = start + len(part.operations)

@@ -21,7 +21,6 @@ from starlette.routing import Route
 from mixts.errors import OverloadedError, ParameterError, StoreError, UnknownTaskError
 from mixts.families import LinearGaussian
 from mixts.mixture import MixturePrior
-from mixts.service import dashboard
 from mixts.service.encoding import MAX_NAME
 from mixts.service.http import protocol
 from mixts.service.http.limits import Limits, read_body, read_head
@@ -216,7 +215,7 @@ class Endpoints:
         search = query.get("search", "").replace("\0", "")[:MAX_NAME]
         offset = query.get("offset", "0")
         return await self._page(
-            lambda: dashboard.overview_page(
+            lambda: _dashboard().overview_page(
                 self._decider, self._store, now=time.time(), search=search,
                 offset=int(offset) if _OFFSET.fullmatch(offset) else 0,
                 span=query.get("span", ""), address=_address(request), token=self._token,
@@ -231,23 +230,23 @@ class Endpoints:
             name = request.query_params.get("name", "")
         try:
             return await self._page(
-                lambda: dashboard.task_page(
+                lambda: _dashboard().task_page(
                     self._decider, self._store, name, now=time.time(),
                     address=_address(request), token=self._token,
                 )
             )  # fmt: skip
         except (UnknownTaskError, ParameterError):
-            return page(dashboard.missing_page(name), 404)
+            return page(_dashboard().missing_page(name), 404)
 
     async def _page(self, render: Callable[[], str]) -> Response:
         try:
             return page(await self.readers.run(render))
         except StoreError as error:
-            return page(dashboard.unavailable_page(str(error)), 503)
+            return page(_dashboard().unavailable_page(str(error)), 503)
 
     async def asset(self, request: Request) -> Response:
         """What pages need beside themselves."""
-        found = dashboard.ASSETS.get(request.path_params["name"])
+        found = _dashboard().ASSETS.get(request.path_params["name"])
         if found is None:
             raise RefusalError(404, "not_found", "there is nothing at this address")
         media_type, content = found
@@ -278,6 +277,13 @@ def page(content: str, status: int = 200) -> Response:
     if status == 503:
         headers["retry-after"] = "5"
     return Response(content, status, headers, "text/html")
+
+
+def _dashboard() -> Any:
+    """The pages, imported when somebody looks: a service that starts again need not wait for it."""
+    from mixts.service import dashboard
+
+    return dashboard
 
 
 _OFFSET = re.compile("[0-9]{1,12}", re.ASCII)

@@ -77,7 +77,10 @@ class Completions:
 
 
 def in_loop(loop: asyncio.AbstractEventLoop, function: Callable[[], Any]) -> Any:
-    """Call a function in a loop's thread and wait for it, or here when the loop has ended."""
+    """Call a function in a loop's thread and wait for it, or here when the loop has ended.
+
+    First those who were just told their results may answer: it takes as long as many answers.
+    """
     future: Future[Any] = Future()
 
     def run() -> None:
@@ -87,7 +90,7 @@ def in_loop(loop: asyncio.AbstractEventLoop, function: Callable[[], Any]) -> Any
             future.set_exception(error)
 
     try:
-        loop.call_soon_threadsafe(run)
+        loop.call_soon_threadsafe(loop.call_soon, run)
     except RuntimeError:
         return function()
     while True:

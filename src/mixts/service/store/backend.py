@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 Row = tuple[Any, ...]
 
@@ -35,8 +35,7 @@ class TaskEntry:
     statistics: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class LoggedDecision:
+class LoggedDecision(NamedTuple):
     """A decision as a reward, or a retry of it, needs it."""
 
     seq: int
@@ -51,9 +50,8 @@ class LoggedDecision:
     action_set: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class NewDecision:
-    """A decision to be logged."""
+class NewDecision(NamedTuple):
+    """A decision to be logged, in the order of the columns."""
 
     id: bytes
     task: int
@@ -68,14 +66,14 @@ class NewDecision:
     action_set: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class NewReward:
-    """A reward to be logged."""
+class NewReward(NamedTuple):
+    """A reward to be logged, in the order of the columns."""
 
     decision: int
     at: int
     value: float
-    late: bool
+    late: int
+    """1: too late to be learned from."""
 
 
 @dataclass(slots=True)
@@ -171,6 +169,8 @@ class Backend(ABC):
 
     name: str
     """What messages call it."""
+    waits: ClassVar[bool]
+    """Whether statements of a transaction wait for a server, or for others who write."""
 
     @abstractmethod
     def transaction(self) -> AbstractContextManager[Transaction]:

@@ -46,6 +46,8 @@ _CONFLICTS = (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailu
 class PostgresBackend(Backend):
     """A store in the schema ``mixts`` of a database; ``create`` makes it where there is none."""
 
+    waits = True
+
     def __init__(self, url: str, *, create: bool = True) -> None:
         self._url = url
         self.name = shown(url)

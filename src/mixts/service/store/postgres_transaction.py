@@ -49,6 +49,7 @@ _NEW_DECISION = (
     "INSERT INTO decisions (id, task, key, request, at, version, action, propensity, "
     "probabilities, weights, action_set) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
 )
+_NEW_REWARD = "INSERT INTO rewards (decision, at, value, late) VALUES (%s, %s, %s, %s)"
 _ACTIVITY = (
     "INSERT INTO activity AS a (start, writer, tasks, decisions, rewards, reward_sum, late) "
     "VALUES (%s, %s, %s, %s, %s, %s, %s) ON CONFLICT (start, writer) DO UPDATE SET "
@@ -123,19 +124,10 @@ class PostgresTransaction(Transaction):
         now: int,
     ) -> None:
         with self._connection.pipeline(), self._connection.cursor() as cursor:
-            for r in rewards:
-                cursor.execute(
-                    "INSERT INTO rewards (decision, at, value, late) VALUES (%s, %s, %s, %s)",
-                    (r.decision, r.at, r.value, int(r.late)),
-                )
-            for d in decisions:
-                cursor.execute(
-                    _NEW_DECISION,
-                    (
-                        d.id, d.task, d.key, d.request, d.at, d.version, d.action, d.propensity,
-                        d.probabilities, d.weights, d.action_set,
-                    ),
-                )  # fmt: skip
+            for reward in rewards:
+                cursor.execute(_NEW_REWARD, reward)
+            for decision in decisions:
+                cursor.execute(_NEW_DECISION, decision)
             for t in tasks:
                 cursor.execute(
                     _SAVE_TASK,

@@ -31,6 +31,8 @@ from mixts.service.store.sqlite_transaction import SQLiteTransaction
 class SQLiteBackend(Backend):
     """A store in one file (and, while it is open, its ``-wal`` and ``-shm``)."""
 
+    waits = False
+
     def __init__(
         self, path: str | os.PathLike[str], *, vfs: str | None = None, synchronous: str = "FULL"
     ) -> None:

@@ -39,6 +39,7 @@ _NEW_DECISION = (
     "INSERT INTO decisions (id, task, key, request, at, version, action, propensity, "
     "probabilities, weights, action_set) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
+_NEW_REWARD = "INSERT INTO rewards (decision, at, value, late) VALUES (?, ?, ?, ?)"
 _ACTIVITY = (
     "INSERT INTO activity (start, writer, tasks, decisions, rewards, reward_sum, late) "
     "VALUES (?, '', ?, ?, ?, ?, ?) ON CONFLICT (start, writer) DO UPDATE SET "
@@ -124,19 +125,10 @@ class SQLiteTransaction(Transaction):
         tally: Tally,
         now: int,
     ) -> None:
-        for r in rewards:
-            self._execute(
-                "INSERT INTO rewards (decision, at, value, late) VALUES (?, ?, ?, ?)",
-                (r.decision, r.at, r.value, int(r.late)),
-            )
-        for d in decisions:
-            self._execute(
-                _NEW_DECISION,
-                (
-                    d.id, d.task, d.key, d.request, d.at, d.version, d.action, d.propensity,
-                    d.probabilities, d.weights, d.action_set,
-                ),
-            )  # fmt: skip
+        for reward in rewards:
+            self._execute(_NEW_REWARD, reward)
+        for decision in decisions:
+            self._execute(_NEW_DECISION, decision)
         for t in tasks:
             self._execute(
                 _SAVE_TASK,
