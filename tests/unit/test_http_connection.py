@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import pytest
 
 from mixts.service.http import server
+from mixts.service.http.connection import Joined
 from mixts.service.http.limits import Limits
 from mixts.service.records import Operation, Result
 from tests.unit.http_calls import FakeDecider, answered, service
@@ -150,6 +151,53 @@ def test_a_body_that_is_too_large_is_told_so_to_who_sends_all_of_it(running: Ser
     status, body = running.exchange(POST + b"content-length: %d\r\n\r\n" % n, b" " * n)
     assert status == 413
     assert json.loads(body)["error"]["code"] == "too_large"
+
+
+class Wire:
+    """A transport that notes what is sent, and when."""
+
+    def __init__(self) -> None:
+        self.sent: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        self.sent.append(data)
+
+    def close(self) -> None:
+        self.sent.append(b"(closed)")
+
+
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("written", "sent"),
+    [
+        ([HEAD, b"{}"], [HEAD + b"{}"]),
+        ([HEAD, b"a", b"b"], [HEAD + b"a", b"b"]),
+        ([HEAD, "flush"], [HEAD]),
+        ([HEAD, b"{}", "flush"], [HEAD + b"{}"]),
+        ([HEAD, "close"], [HEAD, b"(closed)"]),
+        ([HEAD, b"0\r\n\r\n", "flush", HEAD, b"{}"], [HEAD + b"0\r\n\r\n", HEAD + b"{}"]),
+        ([b"HTTP/1.1 100 Continue\r\n\r\n"], [b"HTTP/1.1 100 Continue\r\n\r\n"]),
+    ],
+)
+def test_an_answer_leaves_in_one_piece(written: list[bytes | str], sent: list[bytes]) -> None:
+    wire = Wire()
+    joined = Joined(wire)
+    for step in written:
+        if isinstance(step, bytes):
+            joined.write(step)
+        else:
+            getattr(joined, step)()
+    assert wire.sent == sent
+
+
+def test_an_answer_without_content_is_sent(running: Server) -> None:
+    with running.connect() as connection:
+        connection.sendall(b"HEAD /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
+        first = connection.recv(65536)
+    assert first.startswith(b"HTTP/1.1 ")
+    assert first.endswith(b"\r\n\r\n")
 
 
 def test_an_address_that_is_taken_is_refused(running: Server) -> None:

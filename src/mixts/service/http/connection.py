@@ -1,13 +1,14 @@
 """A connection that ends when its headers are too large, or a request comes too slowly.
 
 uvicorn's parser reads headers of any size and waits for them for ever; the application sees a
-request only when its headers are complete.
+request only when its headers are complete. Answers leave in one piece, where uvicorn would send
+headers and content one after the other and wake the client twice.
 """
 
 from __future__ import annotations
 
 from asyncio import TimerHandle
-from typing import Any
+from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
@@ -15,6 +16,42 @@ from mixts.service.http import protocol
 from mixts.service.http.limits import Limits, headers_too_large
 from mixts.service.http.refusals import CLOSE, JSON, RefusalError, try_later
 from mixts.service.http.security import HEADERS
+
+
+class Joined:
+    """A transport that keeps the headers of an answer until its content is there."""
+
+    __slots__ = ("_head", "_transport")
+
+    def __init__(self, transport: Any) -> None:
+        self._transport = transport
+        self._head = b""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Headers, which end with an empty line, wait; so may content, until ``flush``."""
+        data = self._head + data
+        is_head = data.endswith(b"\r\n\r\n") and not data.startswith(_GO_ON)
+        self._head = data if is_head else b""
+        if not is_head:
+            self._transport.write(data)
+
+    def flush(self) -> None:
+        """The answer is complete, whatever it looks like."""
+        head, self._head = self._head, b""
+        if head:
+            self._transport.write(head)
+
+    def close(self) -> None:
+        """After all that was written."""
+        self.flush()
+        self._transport.close()
+
+
+_GO_ON = b"HTTP/1.1 100"
+"""Clients wait for this before they send anything more."""
 
 
 class Connection(HttpToolsProtocol):
@@ -30,7 +67,7 @@ class Connection(HttpToolsProtocol):
         self._deadline: TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:  # uvloop's are of no common class
-        super().connection_made(transport)
+        super().connection_made(cast(Any, Joined(transport)))
         if len(self.connections) > self._most:
             busy = f"there are {self._most:,} connections already: try again later"
             self._end(RefusalError(503, "overloaded", busy, headers=try_later(1)))
@@ -63,6 +100,10 @@ class Connection(HttpToolsProtocol):
         self._arrived = 0
         self._incomplete = False
         super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        cast(Joined, self.transport).flush()
+        super().on_response_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._deadline is not None:
