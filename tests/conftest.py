@@ -18,8 +18,11 @@ from tests import shape_checks
 
 shape_checks.install()
 
-# `pytest --hypothesis-profile=explore` looks at new examples; the default ones never change.
-hypothesis.settings.register_profile("fixed", derandomize=True, deadline=None, database=None)
+# `pytest --hypothesis-profile=explore` looks at new examples; the default ones never change, and of
+# those a slow test tries more.
+_fixed = hypothesis.settings(derandomize=True, deadline=None, database=None)
+hypothesis.settings.register_profile("fixed", _fixed, max_examples=60)
+hypothesis.settings.register_profile("more", _fixed, max_examples=200)
 hypothesis.settings.register_profile("explore", deadline=None, max_examples=1000)
 hypothesis.settings.load_profile("fixed")
 

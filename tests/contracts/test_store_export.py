@@ -9,6 +9,7 @@ import pytest
 
 import mixts
 from mixts.service import Decide, Decider, Reward
+from mixts.service.records import PriorRow
 from mixts.service.store.export import Exported, export
 from mixts.service.store.summary import summary
 from tests.contracts.stores import ACTIONS, arms, linear
@@ -56,6 +57,26 @@ def test_a_span_of_time(store: mixts.DecisionStore, tmp_path: Path) -> None:
         export(store, tmp_path / "part.parquet", since=since, until=until)
         parts.append(parquet.read_table(tmp_path / "part.parquet")["id"].to_pylist())
     assert parts == [ids[:1], ids[1:3], ids[3:]]
+
+
+def test_a_prior_that_is_activated_meanwhile(
+    store: mixts.DecisionStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = store.priors
+
+    def then_another() -> list[PriorRow]:
+        rows = listed()
+        monkeypatch.undo()
+        decider.activate(decider.upload(arms(scale=2.0)))
+        assert decider.decide("a").prior_version == 2
+        return rows
+
+    with Decider(arms(), store, seed=1) as decider:
+        first = decider.decide("a")
+        monkeypatch.setattr(store, "priors", then_another)
+        assert export(store, tmp_path / "log.parquet").n_rows == 1
+    assert parquet.read_table(tmp_path / "log.parquet")["id"].to_pylist() == [first.id]
+    assert export(store, tmp_path / "log.parquet").n_rows == 2
 
 
 def test_a_summary(store: mixts.DecisionStore) -> None:

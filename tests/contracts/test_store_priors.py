@@ -7,6 +7,7 @@ import pytest
 
 import mixts
 from mixts.service import Decider
+from mixts.service.records import ActionRow
 from mixts.service.store.rebuild import rebuild
 from tests.contracts.stores import ACTIONS, Opener, arms, decide_and_reward, linear
 
@@ -104,6 +105,31 @@ def test_the_store_remembers_its_prior(opened: Opener) -> None:
         assert new.prior_version == 3, "one that is new becomes the active one"
 
 
+@pytest.mark.parametrize("n_before", [0, 1])
+def test_a_start_that_fails_leaves_no_prior_behind(
+    n_before: int, store: mixts.DecisionStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # One that is stored and not active would be known at the next start, and never be put in force.
+    if n_before:
+        Decider(arms(), store).close()
+    before = store.priors()
+    with store.backend.transaction() as transaction:
+        kind = type(transaction)
+
+    def fails(*arguments: object) -> None:
+        raise mixts.StoreUnavailableError("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kind, "activate", fails)
+        with pytest.raises(mixts.StoreUnavailableError, match="the disk is full"):
+            Decider(arms(scale=2.0), store)
+    assert store.priors() == before
+    with Decider(arms(scale=2.0), store) as decider:
+        assert decider.prior.family.alpha[0, 0] == 2.0
+        assert decider.decide("u").prior_version == decider.prior_version
+    assert [row.active for row in store.priors()] == [False] * n_before + [True]
+
+
 def test_a_store_without_a_prior_needs_one(store: mixts.DecisionStore) -> None:
     with pytest.raises(mixts.StoreError, match="has no prior: give one"):
         Decider(None, store)
@@ -138,6 +164,27 @@ def test_tasks_are_found_by_any_part_of_their_name(store: mixts.DecisionStore) -
     assert [row.task for row in store.tasks("\\")] == ["back\\slash"]
     assert store.tasks("nobody") == []
     assert store.task("nobody") is None
+
+
+def test_actions_are_counted(store: mixts.DecisionStore) -> None:
+    with Decider(arms(), store, seed=1) as decider:
+        made = decide_and_reward(decider, "u", [1.0, 0.0, 1.0, 1.0, 0.0, 1.0])
+        made += [decider.decide("u"), decider.decide("u")]
+        decide_and_reward(decider, "another", [1.0])
+    values = [1.0, 0.0, 1.0, 1.0, 0.0, 1.0, None, None]
+
+    def counted(last: int) -> list[ActionRow]:
+        rows = list(zip([decision.action for decision in made], values, strict=True))[-last:]
+        rewards = {k: [v for a, v in rows if a == k and v is not None] for k in range(3)}
+        taken = {k: sum(a == k for a, _ in rows) for k in range(3)}
+        return [
+            ActionRow(k, taken[k], len(rewards[k]), sum(rewards[k])) for k in range(3) if taken[k]
+        ]
+
+    assert len({decision.action for decision in made}) > 1
+    assert store.actions("u") == counted(8)
+    assert store.actions("u", limit=4) == counted(4)
+    assert store.actions("nobody") == []
 
 
 def test_unknown_tasks(store: mixts.DecisionStore) -> None:

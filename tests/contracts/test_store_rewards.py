@@ -37,6 +37,18 @@ def test_a_reward_twice_in_one_batch(store: mixts.DecisionStore) -> None:
     assert store.totals().rewards == 1
 
 
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("value", [1, True, np.True_, np.float32(1), np.array(1.0)])
+def test_whatever_counts_as_a_number_is_the_same_again(
+    store: mixts.DecisionStore, value: float
+) -> None:
+    with Decider(arms(), store) as decider:
+        decision = decider.decide("u")
+        assert decider.reward(decision.id, value) == Receipt(False)
+        assert decider.reward(decision.id, value) == Receipt(True)
+        assert decider.reward(decision.id, 1.0) == Receipt(True)
+
+
 @pytest.mark.parametrize("id", ["0" * 32, "", "zz", "٣" * 32, "0" * 31 + " "])
 def test_an_unknown_decision(store: mixts.DecisionStore, id: str) -> None:
     with Decider(arms(), store) as decider, pytest.raises(mixts.UnknownDecisionError):

@@ -143,6 +143,7 @@ def test_an_error_of_a_job_arrives_whole(engine: DaskEngine) -> None:
     assert caught.value.__notes__ == ["(in block 7)"]
 
 
+@pytest.mark.slow
 def test_after_an_interrupt_what_was_finished_is_kept(
     engine: DaskEngine, tmp_path: Path, alone: dict[str, bytes]
 ) -> None:

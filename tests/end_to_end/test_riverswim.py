@@ -29,7 +29,7 @@ def swim(*options: str) -> tuple[str, dict[str, tuple[float, float]]]:
 def test_every_option(tmp_path: Path) -> None:
     figure = tmp_path / "river.svg"
     text, regret = swim(
-        *("--runs", "10", "--episodes", "30", "--states", "5", "--horizon", "10"),
+        *("--runs", "4", "--episodes", "10", "--states", "5", "--horizon", "10"),
         *("--strength", "20", "--seed", "2", "--hide-last-state", "--figure", str(figure)),
     )
     assert list(regret) == ["Oracle", "MixTS", "UniTS", "PSRL, neighbours", "PSRL"]

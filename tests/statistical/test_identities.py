@@ -40,7 +40,12 @@ def drowsy(setting: settings.Setting, seed: int) -> Record:
         return play(setting, N_TASKS, 20, seed=seed)
 
 
-@pytest.fixture(scope="module", params=list(RUNS))
+# The run that wakes has everything that the other two linear ones have.
+SLOW = ("linear", "linear, falling asleep")
+PARAMS = [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in RUNS]
+
+
+@pytest.fixture(scope="module", params=PARAMS)
 def run(request: pytest.FixtureRequest) -> tuple[str, Record]:
     return request.param, RUNS[request.param]()
 

@@ -107,15 +107,17 @@ class FakeDecider:
     submitted: list[Operation] = field(default_factory=list)
     writable: bool = True
 
-    def submit(self, operations: Sequence[Operation], done: Callable[[list[Result]], None]) -> None:
+    def submit(
+        self,
+        operations: Sequence[Operation],
+        done: Callable[[list[Result]], None],
+        later: Any = None,
+    ) -> None:
         if self.refuses is not None:
             raise self.refuses
         self.submitted += operations
         results = [self.answer(operation) for operation in operations]
         threading.Thread(target=done, args=(results,)).start()
-
-    def compute_by(self, run: Callable[[Callable[[], Any]], Any]) -> None:
-        return None
 
     def health(self) -> Health:
         return Health(self.writable, None if self.writable else "the disk is full", 7)

@@ -12,6 +12,7 @@ import mixts
 from mixts.errors import UnknownTaskError
 from mixts.service.records import (
     ActionPosteriors,
+    ActionRow,
     Activity,
     DecisionRow,
     Health,
@@ -96,6 +97,17 @@ class FakeStore:
 
     def history(self, name: str, limit: int = 200) -> list[DecisionRow]:
         return self.histories.get(name, [])[-limit:]
+
+    def actions(self, name: str, limit: int = 10_000) -> list[ActionRow]:
+        rows = self.history(name, limit)
+        values = {
+            k: [row.value for row in rows if row.action == k and row.value is not None]
+            for k in sorted({row.action for row in rows})
+        }
+        return [
+            ActionRow(k, sum(row.action == k for row in rows), len(seen), math.fsum(seen))
+            for k, seen in values.items()
+        ]
 
 
 @dataclass

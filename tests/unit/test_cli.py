@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import mixts
-from mixts.cli import main
+from mixts.cli import listing, main
 
 SMALL = ["--runs", "2", "--rounds", "10", "--workers", "1"]
 
@@ -78,12 +78,22 @@ def test_a_foreign_folder_is_refused(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
+def test_to_be_told_to_end_is_to_be_interrupted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(listing, "run", lambda options: signal.raise_signal(signal.SIGTERM))
+    before = signal.getsignal(signal.SIGTERM)
+    assert main(["list"]) == 130
+    assert capsys.readouterr() == ("", "mixts: interrupted\n")
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
 CODE = "import sys; from mixts.cli import main; sys.exit(main(sys.argv[1:]))"
 
 
-def command(out: Path, workers: int) -> list[str]:
+def options(out: Path, workers: int) -> list[str]:
     return [
-        sys.executable, "-c", CODE, "reproduce", "paper/latent-prior", "--out", str(out),
+        "reproduce", "paper/latent-prior", "--out", str(out),
         "--runs", "4", "--rounds", "400", "--workers", str(workers),
     ]  # fmt: skip
 
@@ -94,7 +104,10 @@ def started(out: Path, workers: int, until: str) -> subprocess.Popen[str]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         process = subprocess.Popen(
-            command(out, workers), stderr=subprocess.PIPE, text=True, start_new_session=True
+            [sys.executable, "-c", CODE, *options(out, workers)],
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
         )
     finally:
         signal.signal(signal.SIGINT, before)
@@ -117,6 +130,7 @@ def alive_in_group(group: int) -> list[int]:
     return found
 
 
+@pytest.mark.usefixtures("unchecked")  # for its speed
 def test_an_interrupted_command_goes_on_from_there(tmp_path: Path) -> None:
     """A real process, a real Ctrl-C, and the same numbers afterwards."""
     out = tmp_path / "out"
@@ -128,13 +142,20 @@ def test_an_interrupted_command_goes_on_from_there(tmp_path: Path) -> None:
     blocks = out / "paper" / "latent-prior" / "blocks"
     kept = {path: path.read_bytes() for path in blocks.rglob("*.npz")}
     assert kept
-    assert subprocess.run(command(out, 1), capture_output=True, timeout=300).returncode == 0
+    assert main(options(out, 1)) == 0
     assert all(path.read_bytes() == content for path, content in kept.items())
     assert (out / "report.html").exists()
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes in /proc")
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "how",
+    [
+        pytest.param(signal.SIGINT, marks=pytest.mark.slow),
+        pytest.param(signal.SIGTERM, marks=pytest.mark.slow),
+        signal.SIGKILL,  # of which the command sees nothing: workers end by themselves
+    ],
+)
 def test_no_worker_is_left_behind(tmp_path: Path, how: signal.Signals) -> None:
     """Ctrl-C goes to the whole group, also while workers start; the others to the command only."""
     process = started(tmp_path / "out", 2, "manifest.json")

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import inspect
-import json
 import pickle
 import sys
 from collections.abc import Callable
@@ -17,80 +14,11 @@ import pytest
 
 import mixts
 from mixts import errors
-from mixts.service.client import AsyncClient, Client, ServiceError
-from mixts.service.records import Decide, Decision, PriorRow, Receipt, Reward, TaskState
+from mixts.service.client import Client, ServiceError
+from mixts.service.records import Decide, PriorRow, Receipt, TaskState
+from tests.unit.scripted_service import BUSY, DECIDED, DECISION, URL, Service, client_of
 
-URL = "http://127.0.0.1:8000"
-DECIDED = {
-    "id": "0" * 32, "action": 2, "arm": "c", "propensity": 0.25, "weights": [0.5, 0.5],
-    "prior_version": 3,
-}  # fmt: skip
-DECISION = Decision("0" * 32, "u17", 2, 0.25, (0.5, 0.5), 3, "c")
-BUSY = {"error": {"code": "overloaded", "message": "too much is waiting"}}
-
-
-class Service:
-    """Answers as it is told, one step a request, and keeps what it was asked.
-
-    A step is a status and JSON (and headers), or an exception: no answer. The last one stays.
-    Time passes only while a client waits, and ``takes`` seconds a request.
-    """
-
-    def __init__(self, *steps: Any, takes: float = 0.0) -> None:
-        self.steps = list(steps)
-        self.takes = takes
-        self.asked: list[httpx.Request] = []
-        self.pauses: list[float] = []
-        self.now = 100.0
-
-    def __call__(self, request: httpx.Request) -> httpx.Response:
-        self.asked.append(request)
-        self.now += self.takes
-        step = self.steps.pop(0) if len(self.steps) > 1 else self.steps[0]
-        if isinstance(step, type):
-            raise step("gone", request=request)
-        status, content, *headers = step
-        return httpx.Response(status, json=content, headers=headers[0] if headers else None)
-
-    def wait(self, seconds: float) -> None:
-        self.pauses.append(seconds)
-        self.now += seconds
-
-    async def wait_async(self, seconds: float) -> None:
-        self.wait(seconds)
-
-    @property
-    def bodies(self) -> list[Any]:
-        return [json.loads(request.content) for request in self.asked]
-
-
-class Blocking:
-    """A client's methods, whichever kind it is."""
-
-    kind: type = Client
-
-    def __init__(self, service: Service, **settings: Any) -> None:
-        transport = httpx.MockTransport(service)
-        self.client = self.kind(URL, transport=transport, **settings)
-        self.client._clock = lambda: service.now
-        self.client._wait = service.wait if self.kind is Client else service.wait_async
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        def call(*arguments: Any, **options: Any) -> Any:
-            answer = getattr(self.client, name)(*arguments, **options)
-            return asyncio.run(answer) if inspect.isawaitable(answer) else answer
-
-        return call
-
-
-class Awaited(Blocking):
-    kind = AsyncClient
-
-
-@pytest.fixture(params=[Blocking, Awaited], ids=["blocking", "asyncio"])
-def client_of(request: pytest.FixtureRequest) -> Callable[..., Any]:
-    return request.param
-
+__all__ = ["client_of"]
 
 # -- the same values as in process ----------------------------------------------------------------
 
@@ -179,45 +107,6 @@ def test_ready_is_asked_once(client_of: Callable[..., Any]) -> None:
     client = client_of(service)
     assert [client.ready() for _ in range(3)] == [True, False, False]
     assert len(service.asked) == 3
-
-
-# -- batches --------------------------------------------------------------------------------------
-
-
-def test_a_batch_is_answered_item_by_item(client_of: Callable[..., Any]) -> None:
-    unknown = {"code": "unknown_decision", "message": "no such decision", "status": 404}
-    service = Service((200, [{"duplicate": False}, {"error": unknown}]))
-    first, second = client_of(service).reward_many([Reward("a", 1.0), Reward("b", 0.0)])
-    assert first == Receipt(duplicate=False)
-    assert isinstance(second, errors.UnknownDecisionError)
-    assert str(second) == "no such decision"
-    assert service.bodies == [[{"id": "a", "value": 1.0}, {"id": "b", "value": 0.0}]]
-
-
-def test_what_cannot_be_sent_is_refused_in_its_place(client_of: Callable[..., Any]) -> None:
-    service = Service((200, [DECIDED]))
-    requests = [
-        Decide("u1", actions=[[np.nan]]), Decide("u17"), Decide("u3", mask=["yes"]),
-    ]  # fmt: skip
-    client = client_of(service)
-    refused, decided, masked = client.decide_many(requests)
-    assert decided == DECISION
-    assert isinstance(refused, errors.ActionError)
-    assert isinstance(masked, errors.MaskError)
-    assert [item["task"] for item in service.bodies[0]] == ["u17"]
-    (receipt,) = client.reward_many([Reward("a", float("inf"))])
-    assert isinstance(receipt, errors.OutcomeError)
-    assert client.decide_many([]) == []
-    assert len(service.asked) == 1
-
-
-def test_every_decision_of_a_batch_has_a_key_of_its_own(client_of: Callable[..., Any]) -> None:
-    service = Service(httpx.ReadTimeout, (200, [DECIDED, DECIDED, DECIDED]))
-    client_of(service).decide_many([Decide("u1"), Decide("u1"), Decide("u1", key="mine")])
-    first, second = service.bodies
-    assert first == second
-    assert first[2]["key"] == "mine"
-    assert len({item["key"] for item in first}) == 3
 
 
 # -- again ----------------------------------------------------------------------------------------

@@ -154,6 +154,14 @@ def test_batches_are_answered_alike(over_arms: tuple[Decider, Client]) -> None:
         assert at.decide_many([]) == at.reward_many([]) == []
 
 
+def test_a_list_may_be_longer_than_a_request(over_arms: tuple[Decider, Client]) -> None:
+    (made,) = over_arms[0].decide_many([Decide("long")])
+    rewards = [Reward("0" * 32, 1.0)] * Limits().batch + [Reward(made.id, 1.0)]
+    *unknown, receipt = over_arms[1].reward_many(rewards)
+    assert {type(result) for result in unknown} == {errors.UnknownDecisionError}
+    assert (len(unknown), receipt) == (1000, Receipt(duplicate=False))
+
+
 def test_priors_are_uploaded_and_activated(tmp_path: Path) -> None:
     with (
         deciding(tmp_path / "decisions.db", arms()) as decider,

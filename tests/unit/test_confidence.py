@@ -269,14 +269,13 @@ def test_the_mean_value_is_over_posterior_mdps_not_of_the_mean_mdp() -> None:
 
 
 def test_the_standard_error_is_that_of_the_samples() -> None:
-    """Few samples, repeated: their spread is the error that is reported."""
+    """Few samples, of many tasks that are alike: their spread is the error that is reported."""
     prior, _ = tabular()
-    belief, latent = prior.belief(1), np.zeros(1, np.int64)
-    policy = np.zeros((1, HORIZON, 3), np.int64)
-    measure, rng = EpisodeMeasure(prior, N_ROUNDS, 8), np.random.default_rng(1)
-    means, errors = np.array(
-        [measure.mean_value(rng, belief, latent, policy) for _ in range(2000)]
-    )[..., 0].T
+    belief, latent = prior.belief(2000), np.zeros(2000, np.int64)
+    policy = np.zeros((2000, HORIZON, 3), np.int64)
+    measure = EpisodeMeasure(prior, N_ROUNDS, 8)
+    means, errors = measure.mean_value(np.random.default_rng(1), belief, latent, policy)
+    assert means.shape == errors.shape == (2000,)
     # A variance from 2,000 normal numbers has a relative standard error of 1/sqrt(1000).
     assert np.square(errors).mean() == pytest.approx(means.var(ddof=1), rel=4 / math.sqrt(1000))
 

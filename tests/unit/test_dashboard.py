@@ -8,6 +8,7 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
 
+import numpy as np
 import pytest
 
 from mixts.errors import UnknownTaskError
@@ -22,6 +23,8 @@ from mixts.service.dashboard import (
     task_page,
     unavailable_page,
 )
+from mixts.service.dashboard import pages as pages_module
+from mixts.service.dashboard import task as task_module
 from mixts.service.dashboard.overview import MOST_KINDS, PAGE_ROWS, read_overview, split_of
 from mixts.service.dashboard.source import prior_facts
 from mixts.service.dashboard.task import MOST_ACTIONS, kind_weights, read_task
@@ -381,17 +384,23 @@ def test_a_retired_arm_is_not_the_best() -> None:
     assert "retired" in Page(task_page(decider, store, name, now=NOW)).text
 
 
-def test_the_history_is_of_the_last_decisions() -> None:
-    import numpy as np
-
+def test_the_history_is_of_the_last_decisions_and_arms_are_counted_in_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     rows = history_of(np.random.default_rng(0), 300, 1, [(2, 300)], NOW)
     store = FakeStore([row_of("busy", rows)], {"busy": rows})
     decider = FakeDecider(arm_prior(2), store)
     view = read_task(decider, store, "busy", NOW)
     assert view.first_number == 101
+    assert sum(arm.taken for arm in view.actions) == 300
     page = Page(task_page(decider, store, "busy", now=NOW))
-    assert "taken and observed in the last 200 decisions" in page.text
+    assert "taken and observed in the last" not in page.text
     assert "Decisions 101 to 300" in page.text
+    for module in (pages_module, task_module):
+        monkeypatch.setattr(module, "COUNTED", 250)
+    assert sum(arm.taken for arm in read_task(decider, store, "busy", NOW).actions) == 250
+    page = Page(task_page(decider, store, "busy", now=NOW))
+    assert "taken and observed in the last 250 decisions" in page.text
 
 
 def test_of_many_arms_the_best_are_shown() -> None:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -215,7 +216,12 @@ class Slow(FakeDecider):
 
     seconds: float | None = None
 
-    def submit(self, operations: Sequence[Operation], done: Callable[[list[Result]], None]) -> None:
+    def submit(
+        self,
+        operations: Sequence[Operation],
+        done: Callable[[list[Result]], None],
+        later: Any = None,
+    ) -> None:
         self.submitted += operations
         if self.seconds is not None:
             results = [answered(operation) for operation in operations]

@@ -197,6 +197,50 @@ def test_a_damaged_prior_is_refused(running: Running, tmp_path: Path, field: str
     assert (answer.status, answer.error["code"]) == (422, "format")
 
 
+NUMBERS = {
+    "arrays.alpha.values[1][0]": ("[[5.0, 1.0], [1.0, 5.0]]", "[[5.0, 1.0], [WRONG, 5.0]]"),
+    "arrays.weights.values[1]": ("[0.5, 0.5]", "[0.5, WRONG]"),
+    "arrays.weights.shape[0]": ('"shape": [2]', '"shape": [WRONG]'),
+    "settings.noise_std": ('"settings": {}', '"settings": {"noise_std": WRONG}'),
+    "retired[0]": ('"retired": []', '"retired": [WRONG]'),
+}
+"""Where a prior's file has them, and how to put something else there."""
+
+
+@pytest.mark.parametrize("wrong", ["true", "false", '"1.0"', "null", "NaN", "1e999", "[1.0]", "{}"])
+@pytest.mark.parametrize("field", NUMBERS)
+def test_what_is_no_number_in_a_prior_is_told_with_its_path(
+    running: Running, tmp_path: Path, field: str, wrong: str
+) -> None:
+    old, new = NUMBERS[field]
+    before = running.decider.priors()
+    text = bundle(PRIOR, tmp_path).decode()
+    assert old in text
+    answer = upload(running, text.replace(old, new.replace("WRONG", wrong)).encode())
+    assert (answer.status, answer.error["code"]) == (422, "invalid")
+    assert answer.error["field"] == field
+    assert f"`$.{field}`" in answer.error["message"]
+    assert running.decider.priors() == before
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("names", [1, 2]), ("arm_names", "ab"), ("family", 7), ("arrays", [])]
+)
+def test_what_has_another_type_in_a_prior_is_told_with_its_path(
+    running: Running, tmp_path: Path, name: str, value: Any
+) -> None:
+    content = json.loads(bundle(PRIOR, tmp_path))
+    answer = post(running.service, "/v1/priors", {**content, name: value})
+    assert answer.status == 422
+    assert answer.error["field"].startswith(name)
+
+
+def test_whole_numbers_are_numbers_in_a_prior(running: Running, tmp_path: Path) -> None:
+    content = json.loads(bundle(PRIOR, tmp_path))
+    content["arrays"]["alpha"]["values"] = [[5, 1], [1, 5]]
+    assert post(running.service, "/v1/priors", content).json["version"] == 1
+
+
 @pytest.mark.parametrize(
     "version", ["0", "99", "-1", "01", "x", "1.0", "99999999999999999999999", "%31%00"]
 )

@@ -10,7 +10,8 @@ import pytest
 
 from mixts.errors import ParameterError
 from mixts.service.http import security
-from mixts.service.http.security import SCOPES, Tokens, is_loopback
+from mixts.service.http.refusals import RefusalError
+from mixts.service.http.security import SCOPES, Gate, Tokens, is_loopback
 from tests.unit.http_calls import ID, FakeDecider, call, get, post, service
 
 ALL, READ, WRITE, ADMIN = (f"{name}-token-0123456789" for name in ("all", "read", "write", "admin"))
@@ -189,6 +190,59 @@ def test_health_is_open(tokens: Tokens) -> None:
 def test_a_header_that_comes_twice_is_refused(tokens: Tokens) -> None:
     answer = get(service(tokens=tokens), "/openapi.json", headers=bearer(READ) + bearer("wrong"))
     assert (answer.status, answer.error["code"]) == (400, "bad_request")
+
+
+# -- guessing -------------------------------------------------------------------------------------
+
+
+def asked(gate: Gate, token: str | None, address: str, now: float) -> int:
+    """The status of a request for a decision, 200 where it is let in."""
+    scope = {"path": "/v1/decide", "method": "POST", "client": (address, 50000)}
+    head = {} if token is None else {b"authorization": f"Bearer {token}".encode()}
+    try:
+        gate.admit(scope, head, now)
+    except RefusalError as refused:
+        return refused.status
+    return 200
+
+
+def test_who_guesses_tokens_is_slowed_down_by_address(tokens: Tokens) -> None:
+    gate = Gate(tokens, rate=3)
+    guesses = [asked(gate, guess, "10.0.0.1", 5.0) for guess in ("a", None, "b", "c", None)]
+    assert guesses == [401, 401, 401, 429, 429]
+    assert asked(gate, "a", "10.0.0.2", 5.0) == 401
+    assert [asked(gate, "d", "10.0.0.1", 5.4) for _ in range(2)] == [401, 429]
+
+
+def test_a_right_guess_among_too_many_tells_nothing(tokens: Tokens) -> None:
+    gate = Gate(tokens, rate=3)
+    assert asked(gate, WRITE, "10.0.0.1", 4.0) == 200
+    assert [asked(gate, "a", "10.0.0.1", 5.0) for _ in range(4)] == [401, 401, 401, 429]
+    assert asked(gate, ALL, "10.0.0.1", 5.0) == 429
+    assert asked(gate, WRITE, "10.0.0.1", 5.0) == 200, "known there before, and not in the way"
+    assert asked(gate, ALL, "10.0.0.2", 5.0) == 200
+    assert asked(gate, ALL, "10.0.0.1", 5.4) == 200
+    assert asked(gate, "a", "10.0.0.1", 5.4) == 401, "known tokens do not count"
+
+
+def test_only_so_many_addresses_of_tokens_are_remembered(
+    tokens: Tokens, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(security, "CLIENTS", 3)
+    gate = Gate(tokens, rate=3)
+    assert {asked(gate, ALL, f"10.0.0.{i}", 5.0) for i in range(10)} == {200}
+    assert len(gate._admitted) <= 3
+
+
+def test_guesses_have_the_rate_of_operations(tokens: Tokens) -> None:
+    limited = service(tokens=tokens, rate=0.1)
+    answers = [get(limited, "/metrics", headers=bearer("wrong")) for _ in range(3)]
+    assert [answer.status for answer in answers] == [401, 429, 429]
+    assert answers[1].error["code"] == "rate_limited"
+    assert int(answers[1].headers["retry-after"]) >= 1
+    assert get(limited, "/healthz").status == 200
+    unlimited = service(tokens=tokens, rate=0)
+    assert {get(unlimited, "/metrics").status for _ in range(50)} == {401}
 
 
 # -- without tokens -------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+from concurrent.futures import Executor, Future
 from functools import partial
 from typing import Any
 
@@ -305,8 +307,27 @@ def test_more_agents_and_more_runs_change_nothing(everybody: mixts.Results) -> N
     np.testing.assert_array_equal(twice.reward["PSRL"], everybody.reward["PSRL"])
 
 
-def test_one_worker_or_two_give_the_same_bits(everybody: mixts.Results) -> None:
-    here, there = everybody, simulated(2)
+class Elsewhere(Executor):
+    """Plays here what another process would get, and gives back what would come from there."""
+
+    def submit(self, play: Any, *arguments: Any) -> Future[Any]:  # type: ignore[override]
+        done: Future[Any] = Future()
+        copied_play, copied = pickle.loads(pickle.dumps((play, arguments)))
+        done.set_result(pickle.loads(pickle.dumps(copied_play(*copied))))
+        return done
+
+
+@pytest.mark.parametrize(
+    "executor",
+    [
+        pytest.param(Elsewhere(), id="pickled"),
+        pytest.param(2, marks=pytest.mark.slow, id="two processes"),
+    ],
+)
+def test_one_worker_or_two_give_the_same_bits(
+    everybody: mixts.Results, executor: Executor | int
+) -> None:
+    here, there = everybody, simulated(executor)
     assert here.latent.tobytes() == there.latent.tobytes()
     for name in agents():
         assert here.regret[name].tobytes() == there.regret[name].tobytes()

@@ -48,6 +48,20 @@ def assert_same(one: Path, other: Path) -> None:
             np.testing.assert_array_equal(first[path][name], second[path][name])
 
 
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The results of one run; tests that change them take a copy."""
+    out = tmp_path_factory.mktemp("played") / "out"
+    run(out)
+    return out
+
+
+@pytest.fixture
+def finished(played: Path, tmp_path: Path) -> Path:
+    """A copy of the results."""
+    return Path(shutil.copytree(played, tmp_path / "finished"))
+
+
 def marks_in(folder: Path) -> int:
     return len(list(folder.glob("played-*")))
 
@@ -78,8 +92,9 @@ def test_what_is_there_is_not_played_again(tmp_path: Path, marks: Path) -> None:
     assert again.claims == first.claims
 
 
-def test_an_interrupted_run_goes_on_and_gives_the_same(tmp_path: Path, marks: Path) -> None:
-    run(tmp_path / "whole")
+def test_an_interrupted_run_goes_on_and_gives_the_same(
+    played: Path, tmp_path: Path, marks: Path
+) -> None:
     (marks / "stop").write_text("1")
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path / "out", marks)
@@ -88,18 +103,19 @@ def test_an_interrupted_run_goes_on_and_gives_the_same(tmp_path: Path, marks: Pa
     (marks / "stop").unlink()
     done = run(tmp_path / "out", marks)
     assert done.n_blocks == 6 - len(finished)
-    assert_same(tmp_path / "out", tmp_path / "whole")
+    assert_same(tmp_path / "out", played)
 
 
 @pytest.mark.parametrize("engine", [2, "threads"])
-def test_the_numbers_do_not_depend_on_who_plays(tmp_path: Path, engine: int | str) -> None:
-    run(tmp_path / "one")
+def test_the_numbers_do_not_depend_on_who_plays(
+    played: Path, tmp_path: Path, engine: int | str
+) -> None:
     if engine == "threads":
         with ThreadPoolExecutor(2) as pool:
             run(tmp_path / "other", engine=pool)
     else:
         run(tmp_path / "other", engine=engine)
-    assert_same(tmp_path / "one", tmp_path / "other")
+    assert_same(played, tmp_path / "other")
 
 
 def test_the_report_covers_what_is_complete_in_the_folder(tmp_path: Path) -> None:
@@ -145,132 +161,120 @@ def test_somebody_elses_folder_is_left_alone(tmp_path: Path) -> None:
     assert "is not a folder" in refused(file)
 
 
-def test_another_setting_is_refused(tmp_path: Path) -> None:
-    run(tmp_path, seed=1)
-    assert "seed: 1 there, 2 asked for" in refused(tmp_path, seed=2)
-    assert "n_runs: 6 there, 8 asked for" in refused(tmp_path, n_runs=8)
-    assert "flavour" in refused(tmp_path, flavour="sour")
+def test_another_setting_is_refused(finished: Path) -> None:
+    assert "seed: 1 there, 2 asked for" in refused(finished, seed=2)
+    assert "n_runs: 6 there, 8 asked for" in refused(finished, n_runs=8)
+    assert "flavour" in refused(finished, flavour="sour")
 
 
-def test_a_damaged_block_is_named_and_kept(tmp_path: Path) -> None:
-    run(tmp_path)
-    block = tmp_path / "test" / "small" / "blocks" / "agents" / "0001.npz"
+def test_a_damaged_block_is_named_and_kept(finished: Path) -> None:
+    block = finished / "test" / "small" / "blocks" / "agents" / "0001.npz"
     whole = block.read_bytes()
     block.write_bytes(whole[: len(whole) // 2])
-    assert "0001.npz is damaged: remove it" in refused(tmp_path)
+    assert "0001.npz is damaged: remove it" in refused(finished)
     block.unlink()
-    run(tmp_path)
+    run(finished)
     assert (
         read_bundle(block, "block")[1].keys()
         == read_bundle(block.with_name("0000.npz"), "block")[1].keys()
     )
 
 
-def test_a_block_from_elsewhere_is_found_out(tmp_path: Path) -> None:
-    run(tmp_path / "one", seed=1)
+def test_a_block_from_elsewhere_is_found_out(finished: Path, tmp_path: Path) -> None:
     run(tmp_path / "two", seed=2)
     name = Path("test") / "small" / "blocks" / "counted" / "0000.npz"
-    (tmp_path / "one" / name).write_bytes((tmp_path / "two" / name).read_bytes())
-    assert "belongs to another experiment or setting" in refused(tmp_path / "one")
+    (finished / name).write_bytes((tmp_path / "two" / name).read_bytes())
+    assert "belongs to another experiment or setting" in refused(finished)
     moved = tmp_path / "two" / name
     moved.with_name("0001.npz").write_bytes(moved.read_bytes())
     assert "belongs to another" in refused(tmp_path / "two", seed=2)
 
 
 @pytest.mark.parametrize("text", ["", "[1]", "{", '{"format": "mixts/experiment", "version": 9}'])
-def test_a_damaged_manifest_is_refused(tmp_path: Path, text: str) -> None:
-    run(tmp_path)
-    (tmp_path / "test" / "small" / "manifest.json").write_text(text)
-    assert "damaged" in refused(tmp_path)
-    (tmp_path / "test" / "small" / "manifest.json").unlink()
-    assert "no manifest" in refused(tmp_path)
+def test_a_damaged_manifest_is_refused(finished: Path, text: str) -> None:
+    (finished / "test" / "small" / "manifest.json").write_text(text)
+    assert "damaged" in refused(finished)
+    (finished / "test" / "small" / "manifest.json").unlink()
+    assert "no manifest" in refused(finished)
 
 
-def test_a_damaged_mark_is_refused(tmp_path: Path) -> None:
-    run(tmp_path)
-    (tmp_path / "mixts.json").write_text('{"format": "mixts/reproduction", "version": 2}')
-    assert "another version" in refused(tmp_path)
+def test_a_damaged_mark_is_refused(finished: Path) -> None:
+    (finished / "mixts.json").write_text('{"format": "mixts/reproduction", "version": 2}')
+    assert "another version" in refused(finished)
 
 
 @pytest.mark.parametrize(
     ("key", "match"), [("code", "another version of mixts' code"), ("versions", "libraries")]
 )
-def test_missing_blocks_must_come_from_the_same_code(tmp_path: Path, key: str, match: str) -> None:
-    run(tmp_path)
-    path = tmp_path / "test" / "small" / "manifest.json"
+def test_missing_blocks_must_come_from_the_same_code(finished: Path, key: str, match: str) -> None:
+    path = finished / "test" / "small" / "manifest.json"
     manifest = json.loads(path.read_text())
     manifest[key] = "older" if key == "code" else {**manifest[key], "numpy": "0.1"}
     path.write_text(json.dumps(manifest))
-    run(tmp_path)  # nothing is missing: only the report is written again
-    (tmp_path / "test" / "small" / "blocks" / "agents" / "0001.npz").unlink()
-    assert match in refused(tmp_path)
+    run(finished)  # nothing is missing: only the report is written again
+    (finished / "test" / "small" / "blocks" / "agents" / "0001.npz").unlink()
+    assert match in refused(finished)
 
 
-def test_a_refused_command_forgets_no_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_command_forgets_no_part(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Other code wants one part more: it is refused, and the old results are complete as before."""
-    run(tmp_path)
     parts = SmallExperiment.parts
     monkeypatch.setattr(
         SmallExperiment, "parts",
         lambda self, setting, once: {**parts(self, setting, once), "more": CountingPart(None)},
     )  # fmt: skip
-    path = tmp_path / "test" / "small" / "manifest.json"
+    path = finished / "test" / "small" / "manifest.json"
     manifest = json.loads(path.read_text())
     path.write_text(json.dumps({**manifest, "code": "older"}))
-    assert "another version of mixts' code" in refused(tmp_path)
+    assert "another version of mixts' code" in refused(finished)
     path.write_text(json.dumps(manifest))
-    assert run(tmp_path).n_blocks == 3
+    assert run(finished).n_blocks == 3
 
 
-def test_nothing_is_begun_where_one_of_several_is_refused(tmp_path: Path) -> None:
-    run(tmp_path, seed=1)
+def test_nothing_is_begun_where_one_of_several_is_refused(finished: Path) -> None:
     other = SmallExperiment()
     other.id = "test/other"
-    before = content(tmp_path)
+    before = content(finished)
     with pytest.raises(OutputError, match="seed"):
-        reproduce([other, SmallExperiment()], tmp_path, seed=2, engine=1)
-    assert content(tmp_path) == before
+        reproduce([other, SmallExperiment()], finished, seed=2, engine=1)
+    assert content(finished) == before
 
 
-def test_without_results_a_folder_is_begun_anew(tmp_path: Path) -> None:
+def test_without_results_a_folder_is_begun_anew(finished: Path) -> None:
     """A command that failed before its first block leaves nothing to protect."""
-    folder = tmp_path / "test" / "small"
-    run(tmp_path, seed=1)
+    folder = finished / "test" / "small"
     shutil.rmtree(folder / "blocks")
     shutil.rmtree(folder / "kept")
     (folder / ".manifest.json.123.part").write_text("killed while writing")
-    assert run(tmp_path, seed=2).claims[0].measured == "18, kept 2"
+    assert run(finished, seed=2).claims[0].measured == "18, kept 2"
 
 
-def test_what_was_not_asked_for_is_left_out_if_it_cannot_be_told(tmp_path: Path) -> None:
-    run(tmp_path)
-    block = tmp_path / "test" / "small" / "blocks" / "agents" / "0001.npz"
+def test_what_was_not_asked_for_is_left_out_if_it_cannot_be_told(finished: Path) -> None:
+    block = finished / "test" / "small" / "blocks" / "agents" / "0001.npz"
     block.write_bytes(b"damage")
     said: list[str] = []
     known = {"test/small": SmallExperiment()}
-    told, left_out = tell(tmp_path, known, (), said.append)
+    told, left_out = tell(finished, known, (), said.append)
     assert told == ()
     assert "0001.npz is damaged" in left_out["test/small"]
     block.unlink()
-    assert tell(tmp_path, known, (), said.append)[1] == {"test/small": "not finished"}
+    assert tell(finished, known, (), said.append)[1] == {"test/small": "not finished"}
     page = render(report_of((), {"test/small": "not finished"}, "mixts reproduce", 1.0))
     assert "Not in this report" in page
 
 
-def test_results_of_other_code_are_said_to_be(tmp_path: Path) -> None:
-    run(tmp_path)
-    path = tmp_path / "test" / "small" / "manifest.json"
+def test_results_of_other_code_are_said_to_be(finished: Path) -> None:
+    path = finished / "test" / "small" / "manifest.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "code": "older"}))
     said: list[str] = []
-    done = run(tmp_path, say=said.append)
+    done = run(finished, say=said.append)
     assert any("results of other code" in line for line in said)
     assert done.sections[0].settings["hash of the source"] == "older (not the present code)"
 
 
 @pytest.mark.parametrize("change", ["seconds", "array", "shape", "folder"])
-def test_blocks_that_do_not_fit_are_damage(tmp_path: Path, change: str) -> None:
-    run(tmp_path)
-    path = tmp_path / "test" / "small" / "blocks" / "agents" / "0001.npz"
+def test_blocks_that_do_not_fit_are_damage(finished: Path, change: str) -> None:
+    path = finished / "test" / "small" / "blocks" / "agents" / "0001.npz"
     header, arrays = read_bundle(path, "block")
     header = {key: value for key, value in header.items() if key not in ("format", "version")}
     path.unlink()
@@ -283,7 +287,7 @@ def test_blocks_that_do_not_fit_are_damage(tmp_path: Path, change: str) -> None:
     else:
         arrays["regret/MixTS"] = arrays["regret/MixTS"][:, :3]
         write_bundle(path, "block", header, arrays)
-    assert re.search("damaged|does not fit", refused(tmp_path))
+    assert re.search("damaged|does not fit", refused(finished))
 
 
 def test_what_others_finished_is_kept_when_one_fails(tmp_path: Path) -> None:
@@ -317,10 +321,9 @@ def test_names_of_parts_stay_different_as_files() -> None:
     assert "/" not in slug("../a")
 
 
-def test_a_block_is_never_written_over(tmp_path: Path) -> None:
-    run(tmp_path)
+def test_a_block_is_never_written_over(finished: Path) -> None:
     experiment = SmallExperiment()
-    store = Store(tmp_path, experiment, Setting(6, 20, 1))
+    store = Store(finished, experiment, Setting(6, 20, 1))
     store.write("counted", 0, {"number": np.zeros((2, 3))}, 1.0)
     before = store.read("counted", 1).arrays["number"]
     store.write("counted", 1, {"number": np.zeros((2, 3))}, 1.0)

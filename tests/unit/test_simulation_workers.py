@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -85,14 +86,25 @@ def test_a_number_of_workers_and_a_pool_mean_processes(pool: WorkerPool) -> None
 
 
 def test_short_work_stays_here_and_long_work_goes_to_processes(
-    monkeypatch: pytest.MonkeyPatch,
+    pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    started = []
+
+    def start(simulation: object, n_workers: int) -> nullcontext[WorkerPool]:
+        """Workers that are there already: to start others takes seconds."""
+        started.append(n_workers)
+        return nullcontext(pool)
+
+    monkeypatch.setattr(executors, "_own_pool", start)
     monkeypatch.setattr(executors, "n_processors", lambda: 2)
     assert places() == [0, 0, 0]
+    assert started == []
     monkeypatch.setattr(executors, "WORTHWHILE_SECONDS", 0.0)
     assert places() == [0, 1, 1]
+    assert started == [2]
     monkeypatch.setattr(executors, "n_processors", lambda: 1)
     assert places() == [0, 0, 0]
+    assert started == [2]
 
 
 def test_where_processes_cannot_start_nobody_misses_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,6 +233,7 @@ def test_a_script_needs_no_guard_where_its_agents_come_from_modules(tmp_path: Pa
     assert (done.stdout, done.returncode) == ("True\n", 0), done.stderr
 
 
+@pytest.mark.slow
 def test_a_guarded_script_may_define_its_agents(tmp_path: Path) -> None:
     body = COMPARE.format(spec="make").replace("\n", "\n    ")
     done = run_script(tmp_path / "script.py", f'{SCRIPT}\nif __name__ == "__main__":{body}')
@@ -228,7 +241,10 @@ def test_a_guarded_script_may_define_its_agents(tmp_path: Path) -> None:
 
 
 def test_an_unguarded_script_that_defines_its_agents_is_told_what_to_do(tmp_path: Path) -> None:
-    done = run_script(tmp_path / "script.py", SCRIPT + COMPARE.format(spec="make"))
+    """Workers import the script, which would start workers: one block, so that there is one."""
+    done = run_script(
+        tmp_path / "script.py", f"{SCRIPT}\nplay({{'x': make}}, n_runs=2, executor=2)"
+    )
     assert done.returncode != 0
     assert 'simulate under `if __name__ == "__main__":`' in done.stderr
 

@@ -83,7 +83,7 @@ def _serve(options: argparse.Namespace) -> None:
         ) as decider,
     ):  # fmt: skip
         active = decider.active
-        server.warm_up(active.prior, options.floor)
+        server.warm_up(active, options.floor)
         service = Service(
             decider, store, tokens=tokens, host=options.host, limits=limits,
             rate=options.rate_limit,

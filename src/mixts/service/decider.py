@@ -21,7 +21,7 @@ from mixts.mixture import Belief, MixturePrior
 from mixts.service.encoding import checked_name, now_us, prior_digest, unpack
 from mixts.service.group import Group
 from mixts.service.offers import Rules
-from mixts.service.queue import Done, GroupWriter, Take
+from mixts.service.queue import Done, GroupWriter, Later, Take
 from mixts.service.records import (
     ActionPosteriors,
     Decide,
@@ -83,7 +83,6 @@ class Decider:
         self._rules = _rules(floor, reward_window)
         self._rng = random.generator(seed, "decider")
         self._versions: dict[int, ActivePrior] = {}
-        self._compute: Callable[[Callable[[], Any]], Any] = _at_once
         max_pending = checks.count(max_pending, "max_pending")
         store.claim(self)
         self._writer = GroupWriter(self._perform, store.backend.probe, max_pending)
@@ -113,22 +112,18 @@ class Decider:
         """Take many rewards at once, in one commit; what is refused is returned as its error."""
         return self._wait_all(rewards, Reward)
 
-    def submit(self, operations: Sequence[Operation], done: Done) -> None:
+    def submit(
+        self, operations: Sequence[Operation], done: Done, later: Later | None = None
+    ) -> None:
         """Hand operations to the writer, all or (OverloadedError) none.
 
-        ``done`` is called once, in the writer's thread, when they are durable: with a Decision, a
-        Receipt or an error for each.
+        ``done`` is called once, when they are durable, with a Decision, a Receipt or an error for
+        each: in the writer's thread or, with ``later``, perhaps in this one. An event loop gives
+        its ``call_soon`` for that, and has groups performed between its other work: two threads
+        that both compute wait for each other at every statement. What may take long is left to the
+        writer's thread all the same: anything in PostgreSQL, whose locks others hold.
         """
-        self._writer.submit(operations, done)
-
-    def compute_by(self, run: Callable[[Callable[[], Any]], Any]) -> None:
-        """Let groups be computed by ``run``, which calls a function somewhere and waits for it.
-
-        An event loop has them computed in its own thread: where two threads compute, each waits for
-        the interpreter at every statement. The writer's thread still waits for the disk, and does
-        it all where statements wait for other processes.
-        """
-        self._compute = run
+        self._writer.submit(operations, done, later)
 
     def _wait_all(self, operations: Sequence[Any], kind: type) -> list[Any]:
         if not all(isinstance(operation, kind) for operation in operations):
@@ -146,7 +141,7 @@ class Decider:
         assert isinstance(result, kind)
         return result
 
-    def _perform(self, take: Take) -> list[Result]:
+    def _perform(self, take: Take, wait: bool) -> list[Result]:
         def work(transaction: Transaction) -> list[Result]:
             version = transaction.active_version()
             assert version is not None
@@ -155,15 +150,14 @@ class Decider:
             )
             return group.perform(take())
 
-        return self._transact(work)
+        return self._transact(work, wait=wait)
 
-    def _transact(self, work: Callable[[Transaction], R]) -> R:
+    def _transact(self, work: Callable[[Transaction], R], *, wait: bool = True) -> R:
         """In one transaction, which is tried again when other writers are in the way."""
-        compute = _at_once if self.store.backend.waits else self._compute
         for _ in range(_ATTEMPTS):
             try:
-                with self.store.backend.transaction() as transaction:
-                    return compute(lambda: work(transaction))
+                with self.store.backend.transaction(wait=wait) as transaction:
+                    return work(transaction)
             except TransactionConflictError as error:
                 conflict = error
         raise StoreUnavailableError(
@@ -344,10 +338,7 @@ def _rules(floor: float, reward_window: float | None) -> Rules:
         raise ParameterError(f"floor must be a number between 0 and 1, got {floor!r}")
     if reward_window is None:
         return Rules(float(floor), None)
-    if not isinstance(reward_window, (int, float)) or not 0 < reward_window < 1e9:
+    number = isinstance(reward_window, (int, float)) and not isinstance(reward_window, bool)
+    if not number or not 0 < reward_window < 1e9:
         raise ParameterError(f"reward_window must be seconds above 0, got {reward_window!r}")
     return Rules(float(floor), int(reward_window * 1e6))
-
-
-def _at_once(function: Callable[[], R]) -> R:
-    return function()

@@ -12,10 +12,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from mixts import checks
 from mixts.agents import MixTS
 from mixts.errors import (
     ConflictError,
     MixtsError,
+    OutcomeError,
     ParameterError,
     UnknownDecisionError,
 )
@@ -267,7 +269,8 @@ class Group:
 
 
 def _again(decision: LoggedDecision, value: float, before: float, late: bool) -> Receipt:
-    if not isinstance(value, (int, float, np.number)) or float(value) != before:
+    given = checks.numbers(value, "a reward must be a number", OutcomeError)
+    if given.ndim or float(given) != before:
         raise ConflictError(
             f"decision {decision.id.hex()} has the reward {before!r}, which stays; got {value!r}"
         )

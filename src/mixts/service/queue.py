@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -19,14 +20,22 @@ from mixts.errors import (
     StoreUnavailableError,
 )
 from mixts.service.records import Operation, Result
+from mixts.service.store.backend import WouldWaitError
 
 Done = Callable[[list[Result]], None]
 Take = Callable[[], list[Operation]]
+Later = Callable[[Callable[[], None]], object]
 
 log = logging.getLogger("mixts.service")
 
 MAX_GROUP = 256
 """Operations in one commit; a submission is never split, so a larger one is a group of its own."""
+
+SLOW_SECONDS = 0.01
+"""Where groups take longer, on average, they have nothing to do in somebody else's thread."""
+
+THREAD_SECONDS = 1.0
+"""How long they are left to the writer's thread then."""
 
 PROBE_SECONDS = 1.0
 """How often a store that failed is tried again while nobody asks."""
@@ -49,16 +58,17 @@ class Job:
 
 
 class GroupWriter:
-    """A thread that takes all that waits, performs it in one transaction and then tells everybody.
+    """Takes all that waits, performs it in one transaction and then tells everybody.
 
     Nobody waits for company: a group is what came before its transaction had begun. Under load
     groups grow, and one sync of the disk serves them all. ``perform`` is given a function that
-    takes the group, to be called as late as can be; calling it again gives the same.
+    takes the group, to be called as late as can be (calling it again gives the same), and whether
+    it may wait for others. It is called in a thread of its own, or in those of who submits.
     """
 
     def __init__(
         self,
-        perform: Callable[[Take], list[Result]],
+        perform: Callable[[Take, bool], list[Result]],
         probe: Callable[[], None],
         max_pending: int,
     ) -> None:
@@ -68,7 +78,15 @@ class GroupWriter:
         self._waiting: deque[Submission | Job] = deque()
         self._pending = 0
         self._changed = threading.Condition()
+        self._turn = threading.Lock()
+        """Held by whoever writes."""
+        self._wanted = False
+        """Whether the thread is asked to perform what waits."""
         self._closed = False
+        self._scheduled: Later | None = None
+        """Where a group is to be performed, if not by the thread."""
+        self._not_here_before = 0.0
+        self._usual_seconds = 0.0
         self.failure: str | None = None
         """Why the last write failed; None when it did not."""
         self.groups = 0
@@ -81,8 +99,15 @@ class GroupWriter:
         """Operations that were admitted and not yet answered."""
         return self._pending
 
-    def submit(self, operations: Sequence[Operation], done: Done) -> None:
-        """Admit all of the operations, or raise and admit none."""
+    def submit(
+        self, operations: Sequence[Operation], done: Done, later: Later | None = None
+    ) -> None:
+        """Admit all of the operations, or raise and admit none.
+
+        ``later`` calls a function later in the calling thread, where they are performed then. What
+        would wait for others, and for a while all that follows slow groups, is left to the writer's
+        thread.
+        """
         if len(operations) > self._max_pending:
             raise ParameterError(
                 f"at most {self._max_pending:,} operations are taken at once, got "
@@ -97,7 +122,7 @@ class GroupWriter:
                 )
             self._pending += len(operations)
             self._waiting.append(Submission(operations, done))
-            self._changed.notify()
+            self._arrange(later)
 
     def run(self, work: Callable[[], Any]) -> Any:
         """Do something in the writer's thread, and wait for it."""
@@ -105,40 +130,86 @@ class GroupWriter:
         with self._changed:
             self._check_open()
             self._waiting.append(Job(work, future))
-            self._changed.notify()
+            self._wake()
         return future.result()
 
     def close(self) -> None:
         """Finish what was admitted, and end."""
         with self._changed:
             self._closed = True
-            self._changed.notify()
+            self._wake()
         self._thread.join()
 
     def _check_open(self) -> None:
         if self._closed:
             raise StoreError("the decider is closed")
 
+    # -- who writes; all with the lock of ``_changed`` ----------------------------------------
+
+    def _arrange(self, later: Later | None) -> None:
+        """See to it that somebody performs what waits."""
+        if later is None or time.monotonic() < self._not_here_before:
+            self._wake()
+        elif later != self._scheduled:
+            self._scheduled = later
+            later(partial(self._write_here, later))
+
+    def _wake(self) -> None:
+        self._wanted = True
+        self._changed.notify()
+
+    # -- somebody else's thread ---------------------------------------------------------------
+
+    def _write_here(self, later: Later) -> None:
+        """Perform a group, unless it is the thread's business."""
+        self._scheduled = None
+        if not self._turn.acquire(blocking=False):
+            with self._changed:
+                self._wake()  # it may just have found that nothing waits
+            return
+        started = time.monotonic()
+        next_one: Later | None = later
+        try:
+            if self._waiting and isinstance(self._waiting[0], Submission):
+                self._write([], wait=False)
+        except WouldWaitError:
+            next_one = None
+        finally:
+            self._turn.release()
+        self._judge(time.monotonic() - started)
+        with self._changed:
+            if self._waiting:
+                self._arrange(next_one)
+
+    def _judge(self, seconds: float) -> None:
+        """One that is slow may be chance; of several, or a very slow one, it is not."""
+        self._usual_seconds += 0.1 * (seconds - self._usual_seconds)
+        if self._usual_seconds > SLOW_SECONDS:
+            self._usual_seconds = 0.0
+            self._not_here_before = time.monotonic() + THREAD_SECONDS
+
     # -- the thread ---------------------------------------------------------------------------
 
     def _run(self) -> None:
         while True:
             with self._changed:
-                while not self._waiting:
-                    if self._closed:
-                        return
-                    quiet = self._changed.wait(PROBE_SECONDS if self.failure else None)
-                    if not quiet:
+                while not self._wanted:
+                    if not self._changed.wait(PROBE_SECONDS if self.failure else None):
                         break
-                first = self._waiting[0] if self._waiting else None
-                if isinstance(first, Job):
-                    self._waiting.popleft()
-            if isinstance(first, Job):
-                self._do(first)
-            elif first:
-                self._write([])
-            elif self.failure:
-                self._try_again()
+                self._wanted = False
+                closed = self._closed
+            with self._turn:
+                if self.failure and not self._waiting:
+                    self._try_again()
+                while self._waiting:
+                    first = self._waiting[0]
+                    if isinstance(first, Job):
+                        self._waiting.popleft()
+                        self._do(first)
+                    else:
+                        self._write([], wait=True)
+            if closed:
+                return
 
     def _take(self, group: list[Submission]) -> list[Operation]:
         """The operations of a group, which is what waits now unless it was taken before."""
@@ -162,11 +233,13 @@ class GroupWriter:
         except BaseException as error:
             job.future.set_exception(error)
 
-    def _write(self, group: list[Submission]) -> None:
+    def _write(self, group: list[Submission], *, wait: bool) -> None:
         """Perform a group, or what waits when it is taken, and tell everybody."""
         try:
-            results = self._perform(partial(self._take, group))
+            results = self._perform(partial(self._take, group), wait)
             self.failure = None
+        except WouldWaitError:
+            raise  # before anything was taken
         except StoreUnavailableError as error:
             self._note(str(error))
             results = [error] * len(self._take(group))
@@ -175,7 +248,7 @@ class GroupWriter:
             if len(group) > 1:
                 # One of them is at fault: the others shall not suffer from it.
                 for part in group:
-                    self._write([part])
+                    self._write([part], wait=True)
                 return
             log.exception("a group of %d operations failed", n)
             results = [MixtsError(f"internal error: {type(error).__name__}")] * n

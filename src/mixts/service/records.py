@@ -132,6 +132,17 @@ class DecisionRow:
 
 
 @dataclass(frozen=True, slots=True)
+class ActionRow:
+    """How often a task's decisions took an action, and what came of it."""
+
+    action: int
+    decisions: int
+    rewards: int
+    reward_sum: float
+    """Late ones included."""
+
+
+@dataclass(frozen=True, slots=True)
 class Totals:
     """Of the whole store."""
 

@@ -22,6 +22,9 @@ from mixts.storage import pack_bundle
 Answer = TypeVar("Answer")
 Request = TypeVar("Request")
 
+MOST_ITEMS = 1_000
+"""Of one request, as the service takes them unless it is told otherwise."""
+
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[Answer]):
@@ -33,6 +36,8 @@ class Call(Generic[Answer]):
     body: bytes | None = None
     known: Answer | None = None
     """The answer, where nobody has to be asked."""
+    lost: Callable[[MixtsError], Answer] | None = None
+    """The answer of a part of a list that did not get through: this error for its items."""
 
     def result(self, status: int, body: bytes) -> Answer:
         """What was answered, or the exception that it stands for."""
@@ -52,14 +57,19 @@ def reward(request: Reward) -> Call[Receipt]:
     return Call("POST", "/v1/reward", _receipt(request), _encoded(_reward(request)))
 
 
-def decide_many(requests: Sequence[Decide]) -> Call[list[Decision | MixtsError]]:
-    """A list of decisions."""
-    return _batch("/v1/decide:batch", requests, _decide, _decision)
+def decide_many(requests: Sequence[Decide]) -> list[Call[list[Decision | MixtsError]]]:
+    """A list of decisions, in parts that the service takes."""
+    return [_batch("/v1/decide:batch", part, _decide, _decision) for part in _parts(requests)]
 
 
-def reward_many(requests: Sequence[Reward]) -> Call[list[Receipt | MixtsError]]:
-    """A list of rewards."""
-    return _batch("/v1/reward:batch", requests, _reward, _receipt)
+def reward_many(requests: Sequence[Reward]) -> list[Call[list[Receipt | MixtsError]]]:
+    """A list of rewards, in parts that the service takes."""
+    return [_batch("/v1/reward:batch", part, _reward, _receipt) for part in _parts(requests)]
+
+
+def _parts(requests: Sequence[Request]) -> list[Sequence[Request]]:
+    starts = range(0, len(requests), MOST_ITEMS)
+    return [requests[start : start + MOST_ITEMS] for start in starts]
 
 
 def _batch(
@@ -82,8 +92,11 @@ def _batch(
         answered = iter(items(answer, reads))
         return [refused[i] if i in refused else next(answered) for i in range(len(requests))]
 
+    def lost(error: MixtsError) -> list[Answer | MixtsError]:
+        return [refused.get(i, error) for i in range(len(requests))]
+
     known = None if written else read([])
-    return Call("POST", path, read, _encoded(written), known)
+    return Call("POST", path, read, _encoded(written), known, lost)
 
 
 def _decide(request: Decide) -> dict[str, Any]:
@@ -119,6 +132,11 @@ def _reward(request: Reward) -> dict[str, Any]:
 
 def _receipt(_: Reward) -> Callable[[Any], Receipt]:
     return lambda answer: record(Receipt, answer)
+
+
+def lost(parts: Sequence[Call[list[Answer]]], error: MixtsError) -> list[Answer]:
+    """What is known of the items of a list's parts from the first one that did not get through."""
+    return [answer for part in parts if part.lost for answer in part.lost(error)]
 
 
 # -- tasks and priors -----------------------------------------------------------------------------

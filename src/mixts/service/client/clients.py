@@ -56,12 +56,17 @@ class Client(Settings):
         return self._answer(calls.reward(Reward(decision_id, value)))
 
     def decide_many(self, requests: Sequence[Decide]) -> list[Decision | MixtsError]:
-        """Item by item; one that was refused is its exception, not raised."""
-        return self._answer(calls.decide_many(requests))
+        """Item by item; one that was refused is its exception, not raised.
+
+        More than 1,000 go in several requests, one after the other. If one of them fails, nothing
+        more is sent: its items, and those after it, are that exception, and what was answered
+        before stays. It is raised if it was the first.
+        """
+        return self._all_answers(calls.decide_many(requests))
 
     def reward_many(self, requests: Sequence[Reward]) -> list[Receipt | MixtsError]:
-        """Item by item; one that was refused is its exception, not raised."""
-        return self._answer(calls.reward_many(requests))
+        """Item by item, and many in several requests, as ``decide_many``."""
+        return self._all_answers(calls.reward_many(requests))
 
     def task(self, name: str) -> TaskState:
         """What is known and believed of a task."""
@@ -87,6 +92,18 @@ class Client(Settings):
             return bool(self._http.get("/readyz", timeout=self._timeout).is_success)
         except self._httpx.TransportError:
             return False
+
+    def _all_answers(self, parts: Sequence[Call[list[Answer]]]) -> list[Answer]:
+        answers: list[Answer] = []
+        for number, part in enumerate(parts):
+            try:
+                found: list[Answer] = self._answer(part)
+            except MixtsError as error:
+                if not number:
+                    raise
+                return [*answers, *calls.lost(parts[number:], error)]
+            answers += found
+        return answers
 
     def _answer(self, call: Call[Answer]) -> Answer:
         if call.known is not None:
@@ -135,12 +152,17 @@ class AsyncClient(Settings):
         return await self._answer(calls.reward(Reward(decision_id, value)))
 
     async def decide_many(self, requests: Sequence[Decide]) -> list[Decision | MixtsError]:
-        """Item by item; one that was refused is its exception, not raised."""
-        return await self._answer(calls.decide_many(requests))
+        """Item by item; one that was refused is its exception, not raised.
+
+        More than 1,000 go in several requests, one after the other. If one of them fails, nothing
+        more is sent: its items, and those after it, are that exception, and what was answered
+        before stays. It is raised if it was the first.
+        """
+        return await self._all_answers(calls.decide_many(requests))
 
     async def reward_many(self, requests: Sequence[Reward]) -> list[Receipt | MixtsError]:
-        """Item by item; one that was refused is its exception, not raised."""
-        return await self._answer(calls.reward_many(requests))
+        """Item by item, and many in several requests, as ``decide_many``."""
+        return await self._all_answers(calls.reward_many(requests))
 
     async def task(self, name: str) -> TaskState:
         """What is known and believed of a task."""
@@ -166,6 +188,18 @@ class AsyncClient(Settings):
             return bool((await self._http.get("/readyz", timeout=self._timeout)).is_success)
         except self._httpx.TransportError:
             return False
+
+    async def _all_answers(self, parts: Sequence[Call[list[Answer]]]) -> list[Answer]:
+        answers: list[Answer] = []
+        for number, part in enumerate(parts):
+            try:
+                found: list[Answer] = await self._answer(part)
+            except MixtsError as error:
+                if not number:
+                    raise
+                return [*answers, *calls.lost(parts[number:], error)]
+            answers += found
+        return answers
 
     async def _answer(self, call: Call[Answer]) -> Answer:
         if call.known is not None:

@@ -9,7 +9,7 @@ from mixts.service.dashboard.commands import decide_command, reward_command
 from mixts.service.dashboard.markup import render
 from mixts.service.dashboard.overview import SPANS, Bin, Listing, Overview, merged, read_overview
 from mixts.service.dashboard.source import Believer, Reader
-from mixts.service.dashboard.task import TaskView, read_task
+from mixts.service.dashboard.task import COUNTED, TaskView, read_task
 
 ADDRESS = "http://127.0.0.1:8321"
 _TABLE_ROWS = 12
@@ -152,7 +152,6 @@ def _range(view: TaskView) -> str:
 def _actions_caption(view: TaskView) -> str:
     if view.prior.n_arms is None:
         return "Mean reward of the actions that were offered last"
-    looked = len(view.history)
-    if looked < view.row.decisions:
-        return f"Mean reward of each arm; taken and observed in the last {looked} decisions"
+    if view.row.decisions > COUNTED:
+        return f"Mean reward of each arm; taken and observed in the last {COUNTED:,} decisions"
     return "Mean reward of each arm"

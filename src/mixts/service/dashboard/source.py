@@ -9,6 +9,7 @@ from mixts.families import LinearGaussian
 from mixts.mixture import MixturePrior
 from mixts.service.records import (
     ActionPosteriors,
+    ActionRow,
     Activity,
     DecisionRow,
     Health,
@@ -33,6 +34,7 @@ class Reader(Protocol):
     def tasks(self, search: str = "", limit: int = 50, offset: int = 0) -> list[TaskRow]: ...
     def task(self, name: str) -> TaskRow | None: ...
     def history(self, name: str, limit: int = 200) -> list[DecisionRow]: ...
+    def actions(self, name: str, limit: int = 10_000) -> list[ActionRow]: ...
 
 
 @runtime_checkable

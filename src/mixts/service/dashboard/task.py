@@ -10,13 +10,22 @@ from mixts.errors import UnknownTaskError
 from mixts.service.dashboard.scales import Scale, number_scale
 from mixts.service.dashboard.source import Believer, PriorFacts, Reader, colours, prior_facts
 from mixts.service.encoding import MAX_NAME
-from mixts.service.records import ActionPosteriors, DecisionRow, Health, TaskRow, TaskState
+from mixts.service.records import (
+    ActionPosteriors,
+    ActionRow,
+    DecisionRow,
+    Health,
+    TaskRow,
+    TaskState,
+)
 
 MOST_KINDS = 8
 MOST_ACTIONS = 30
 LAST_DECISIONS = 25
 HISTORY = 200
-"""Decisions that the charts and the counts of actions look back on."""
+"""Decisions that the charts look back on."""
+COUNTED = 10_000
+"""Decisions in which actions are counted: a few hundredths of a second."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +50,7 @@ class Action:
     high: float
     taken: int
     observed: float | None
-    """The mean of its rewards, of those decisions that the page looks back on."""
+    """The mean of its rewards."""
     retired: bool
     best: bool
 
@@ -83,7 +92,9 @@ def read_task(decider: Believer, store: Reader, task: str, now: float) -> TaskVi
     state, posterior = decider.state(task), decider.posterior(task)
     facts = prior_facts(decider.prior, decider.prior_version)
     history = store.history(task, HISTORY)
-    actions = _actions(posterior, history, facts)
+    # Which row of the features it was says nothing: they are others at every decision.
+    counts = [] if facts.n_arms is None else store.actions(task, COUNTED)
+    actions = _actions(posterior, counts, facts)
     ends = [value for one in actions for value in (one.low, one.high, one.mean)]
     return TaskView(
         now=now,
@@ -117,7 +128,7 @@ def kind_weights(weights: Sequence[float], facts: PriorFacts) -> tuple[KindWeigh
 
 
 def _actions(
-    posterior: ActionPosteriors, history: Sequence[DecisionRow], facts: PriorFacts
+    posterior: ActionPosteriors, counts: Sequence[ActionRow], facts: PriorFacts
 ) -> tuple[Action, ...]:
     """All actions in their order or, of many, those with the highest means."""
     n = len(posterior.mean)
@@ -126,10 +137,10 @@ def _actions(
     best = max(open_to, key=lambda k: posterior.mean[k], default=None)
     if n > MOST_ACTIONS:
         order.sort(key=lambda k: (-posterior.mean[k], k))
-    taken = [row for row in history if facts.n_arms is not None]
+    taken = {row.action: row for row in counts}
     found = []
     for k in order[:MOST_ACTIONS]:
-        values = [row.value for row in taken if row.action == k and row.value is not None]
+        seen = taken.get(k, ActionRow(k, 0, 0, 0.0))
         found.append(
             Action(
                 index=k,
@@ -137,8 +148,8 @@ def _actions(
                 mean=posterior.mean[k],
                 low=posterior.low[k],
                 high=posterior.high[k],
-                taken=sum(row.action == k for row in taken),
-                observed=math.fsum(values) / len(values) if values else None,
+                taken=seen.decisions,
+                observed=seen.reward_sum / seen.rewards if seen.rewards else None,
                 retired=k < len(facts.retired) and facts.retired[k],
                 best=k == best and n > 1,
             )

@@ -51,7 +51,7 @@ class Service:
         rate: float = RATE,
     ) -> None:
         self._limits = limits or Limits()
-        self._gate = Gate(tokens, host)
+        self._gate = Gate(tokens, host, rate)
         self._rate_limit = RateLimit(rate)
         self.metrics = Metrics()
         self._operations = Operations(decider, self._limits, self._rate_limit, self.metrics)
@@ -73,7 +73,7 @@ class Service:
         sender = _Sender(send)
         try:
             head = read_head(scope["headers"], self._limits)
-            client = self._gate.admit(scope, head)
+            client = self._gate.admit(scope, head, started)
             if short is None:
                 if scope["path"] not in OPEN:
                     self._rate_limit.take(client, started)

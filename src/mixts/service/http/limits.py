@@ -154,7 +154,7 @@ def too_many_actions(field: str, limits: Limits) -> RefusalError:
 
 # -- rates ----------------------------------------------------------------------------------------
 
-_CLIENTS = 10_000
+CLIENTS = 10_000
 """That are remembered; of others it is not known what they did before."""
 
 
@@ -162,11 +162,12 @@ class RateLimit:
     """A token bucket for each client: ``rate`` operations a second, a second's worth at once.
 
     An operation is let through while anything is left, and a batch of many may leave a debt: what
-    is not parsed yet is not counted yet.
+    is not parsed yet is not counted yet. ``what`` is counted, in the words of a refusal.
     """
 
-    def __init__(self, rate: float, clients: int = _CLIENTS) -> None:
+    def __init__(self, rate: float, clients: int = CLIENTS, what: str = "operations") -> None:
         self._rate = rate
+        self._what = what
         self._most = max(rate, 1.0)
         self._clients = clients
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
@@ -178,11 +179,7 @@ class RateLimit:
         left, then = self._left.get(client, (self._most, now))
         left = min(self._most, left + (now - then) * self._rate)
         if left < 1:
-            wait = (1 - left) / self._rate
-            raise RefusalError(
-                429, "rate_limited", f"at most {self._rate:g} operations a second are taken",
-                headers=try_later(int(wait) + 1),
-            )  # fmt: skip
+            raise self._used_up(left)
         self._left[client] = (left - 1, now)
         self._left.move_to_end(client)
         if len(self._left) > self._clients:
@@ -193,3 +190,17 @@ class RateLimit:
         if self._rate and client in self._left:
             left, then = self._left[client]
             self._left[client] = (left - operations, then)
+
+    def check(self, client: str, now: float) -> None:
+        """Refuse whoever has nothing left, and count nothing."""
+        left, then = self._left.get(client, (self._most, now))
+        left += (now - then) * self._rate
+        if left < 1:
+            raise self._used_up(left)
+
+    def _used_up(self, left: float) -> RefusalError:
+        wait = (1 - left) / self._rate
+        return RefusalError(
+            429, "rate_limited", f"at most {self._rate:g} {self._what} a second are taken",
+            headers=try_later(int(wait) + 1),
+        )  # fmt: skip

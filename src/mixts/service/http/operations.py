@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, runtime_checkable
@@ -15,9 +15,9 @@ from mixts.service.http import protocol
 from mixts.service.http.limits import Limits, RateLimit, check_depth
 from mixts.service.http.metrics import Metrics
 from mixts.service.http.refusals import RefusalError, told
+from mixts.service.queue import Done, Later
 from mixts.service.records import Operation, Result
 
-Done = Callable[[list[Result]], None]
 Waiting = asyncio.Future[list[Result]]
 
 
@@ -25,9 +25,9 @@ Waiting = asyncio.Future[list[Result]]
 class Submits(Protocol):
     """The part of ``Decider`` that does the work."""
 
-    def submit(self, operations: Sequence[Operation], done: Done) -> None: ...
-
-    def compute_by(self, run: Callable[[Callable[[], Any]], Any]) -> None: ...
+    def submit(
+        self, operations: Sequence[Operation], done: Done, later: Later | None = None
+    ) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ REWARD = Kind("reward", protocol.read_reward, protocol.receipt, "value")
 
 
 class Completions:
-    """Hands results from the writer's thread to the event loop, with one wake-up for many.
+    """Hands results to the event loop, from the writer's thread with one wake-up for many.
 
     A group is told one by one. If each woke the loop, the threads would hand the interpreter to and
     fro as often, and each time the writer might wait for a switch interval.
@@ -54,11 +54,15 @@ class Completions:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
+        self._thread = threading.get_ident()
         self._results: deque[tuple[Waiting, list[Result]]] = deque()
         self._awake = False
 
     def put(self, waiting: Waiting, results: list[Result]) -> None:
-        """Called in the writer's thread."""
+        """Called in the loop's thread, or in the writer's."""
+        if threading.get_ident() == self._thread:
+            _tell(waiting, results)
+            return
         self._results.append((waiting, results))
         if not self._awake:
             self._awake = True
@@ -71,34 +75,12 @@ class Completions:
         # First this: whoever comes while results are taken out wakes the loop once more.
         self._awake = False
         while self._results:
-            waiting, results = self._results.popleft()
-            if not waiting.done():
-                waiting.set_result(results)
+            _tell(*self._results.popleft())
 
 
-def in_loop(loop: asyncio.AbstractEventLoop, function: Callable[[], Any]) -> Any:
-    """Call a function in a loop's thread and wait for it, or here when the loop has ended.
-
-    First those who were just told their results may answer: it takes as long as many answers.
-    """
-    future: Future[Any] = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(function())
-        except BaseException as error:
-            future.set_exception(error)
-
-    try:
-        loop.call_soon_threadsafe(loop.call_soon, run)
-    except RuntimeError:
-        return function()
-    while True:
-        try:
-            return future.result(timeout=1.0)
-        except TimeoutError:
-            if loop.is_closed() and not future.done():
-                return function()  # it will not be called there any more
+def _tell(waiting: Waiting, results: list[Result]) -> None:
+    if not waiting.done():
+        waiting.set_result(results)
 
 
 class Operations:
@@ -171,7 +153,6 @@ class Operations:
         completions = self._completions
         if completions is None or completions.loop is not loop:
             completions = self._completions = Completions(loop)
-            self._decider.compute_by(partial(in_loop, loop))
         waiting: Waiting = loop.create_future()
-        self._decider.submit(operations, partial(completions.put, waiting))
+        self._decider.submit(operations, partial(completions.put, waiting), loop.call_soon)
         return await waiting

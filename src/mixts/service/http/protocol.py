@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from functools import cache
 from typing import Annotated, Any
 
 import msgspec
@@ -41,6 +42,33 @@ class RewardRequest(Struct, forbid_unknown_fields=True):
 
     id: Name
     value: float
+
+
+class PriorSettings(Struct):
+    """What a family has beside its arrays; one that does not belong to it is its reader's."""
+
+    noise_std: float | UnsetType = UNSET
+    covariance_type: str | UnsetType = UNSET
+    horizon: int | UnsetType = UNSET
+
+
+class PriorFile(Struct):
+    """The types in a prior's file; whether they make a prior, its reader says."""
+
+    family: str | UnsetType = UNSET
+    settings: PriorSettings | UnsetType = UNSET
+    names: list[str] | None = None
+    arm_names: list[str] | None = None
+    retired: list[int] | UnsetType = UNSET
+    arrays: dict[str, Raw] | UnsetType = UNSET
+
+
+class PriorArray(Struct):
+    """An array of a prior's file; ``values`` are numbers in lists as deep as its shape is long."""
+
+    dtype: str
+    shape: list[int]
+    values: Raw
 
 
 # -- answers --------------------------------------------------------------------------------------
@@ -171,7 +199,8 @@ def error(refused: RefusalError, *, item: bool = False) -> ErrorAnswer:
 _decide = msgspec.json.Decoder(DecideRequest)
 _reward = msgspec.json.Decoder(RewardRequest)
 _batch = msgspec.json.Decoder(list[Raw])
-_anything = msgspec.json.Decoder()
+_prior = msgspec.json.Decoder(PriorFile)
+_array = msgspec.json.Decoder(PriorArray)
 
 
 def check_json(head: Head) -> None:
@@ -218,16 +247,31 @@ def split_batch(body: bytes, limits: Limits) -> list[Raw]:
 
 
 def check_prior(body: bytes, limits: Limits) -> None:
-    """Refuse what is not JSON, or nested too deep."""
+    """Refuse what is not JSON, nested too deep, or has no number where one must be."""
     check_depth(body, limits)
-    _read(_anything, body)
+    file: PriorFile = _read(_prior, body)
+    arrays = {} if file.arrays is UNSET else file.arrays
+    for name, entry in arrays.items():
+        array: PriorArray = _read(_array, entry, f".arrays.{name}")
+        numbers = _numbers(min(len(array.shape), limits.depth))
+        _read(numbers, array.values, f".arrays.{name}.values")
 
 
-def _read(decoder: Any, body: bytes | Raw) -> Any:
+@cache
+def _numbers(n_axes: int) -> Any:
+    """Reads an array's values."""
+    kind: Any = float
+    for _ in range(n_axes):
+        kind = list[kind]
+    return msgspec.json.Decoder(kind)
+
+
+def _read(decoder: Any, body: bytes | Raw, at: str = "") -> Any:
+    """What a body says, or a part of one that is ``at`` this path."""
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
-        raise _invalid(str(error)) from None
+        raise _invalid(str(error), at) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _not_json(bytes(body), str(error)) from None
 
@@ -242,15 +286,14 @@ def _check_name(name: str, field: str) -> None:
 _FIELD = re.compile(r"field `(.{1,256})`", re.DOTALL)
 
 
-def _invalid(text: str) -> RefusalError:
+def _invalid(text: str, at: str = "") -> RefusalError:
     """What msgspec says of a wrong type, with the path of the field by itself."""
-    _, found, path = text.rpartition(" - at `$")
-    if found:
-        field = path.rstrip("`").lstrip(".")
-    else:
-        named = _FIELD.search(text)  # a field that is missing, or unknown
-        field = named[1] if named else ""
-    return RefusalError(422, "invalid", text, field or None)
+    said, found, path = text.rpartition(" - at `$")
+    if found or at:
+        said, path = (said, at + path.rstrip("`")) if found else (text, at)
+        return RefusalError(422, "invalid", f"{said} - at `${path}`", path.lstrip(".") or None)
+    named = _FIELD.search(text)  # a field that is missing, or unknown
+    return RefusalError(422, "invalid", text, named[1] if named else None)
 
 
 # -- JSON that is none ----------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from pathlib import Path
 from starlette.types import Scope
 
 from mixts.errors import ParameterError
-from mixts.service.http.limits import Head
+from mixts.service.http.limits import CLIENTS, Head, RateLimit
 from mixts.service.http.refusals import Header, RefusalError
 
 SCOPES = frozenset({"read", "write", "admin"})
@@ -127,21 +127,38 @@ def _grant(words: list[str], place: str) -> tuple[Grant, bool]:
 
 
 class Gate:
-    """Lets requests in, and says whose they are."""
+    """Lets requests in, and says whose they are.
 
-    def __init__(self, tokens: Tokens | None, host: str = "127.0.0.1") -> None:
+    Requests without a known token are counted by address, ``rate`` a second (0: any number). Where
+    they are too many, a token that is new to the address is refused like an unknown one: a guess
+    that is right tells nothing. Those that came from there before go on.
+    """
+
+    def __init__(self, tokens: Tokens | None, host: str = "127.0.0.1", rate: float = 0.0) -> None:
         self._tokens = tokens
+        self._strangers = RateLimit(rate, what="requests without a known token")
+        self._admitted: set[tuple[str, bytes]] = set()
+        """Addresses, and the tokens that came from there."""
         self._hosts = frozenset({b"localhost", b"127.0.0.1", b"[::1]", _bracketed(host).encode()})
 
-    def admit(self, scope: Scope, head: Head) -> str:
+    def admit(self, scope: Scope, head: Head, now: float) -> str:
         """The client's name, by which it is counted."""
         path, method = scope["path"], scope["method"]
+        client = scope.get("client")
+        address: str = client[0] if client else ""
         if self._tokens is None:
             self._check_origin(head, method)
         elif path not in OPEN:
-            return self._authorized(head, needed(method, path), is_page(path)).client
-        client = scope.get("client")
-        return client[0] if client else ""
+            grant = self._known(head, is_page(path), address, now)
+            scope_needed = needed(method, path)
+            if scope_needed not in grant.scopes:
+                raise RefusalError(
+                    403,
+                    "forbidden",
+                    f"the token is not for this: it lacks the scope {scope_needed}",
+                )
+            return grant.client
+        return address
 
     def _check_origin(self, head: Head, method: str) -> None:
         """Without tokens: a browser must not carry in what another site sends.
@@ -160,19 +177,22 @@ class Gate:
         if origin is not None and method not in ("GET", "HEAD") and origin != b"http://" + host:
             raise RefusalError(403, "forbidden", "pages of another origin may not send this")
 
-    def _authorized(self, head: Head, scope: str, page: bool) -> Grant:
+    def _known(self, head: Head, page: bool, address: str, now: float) -> Grant:
+        """What the token that came from an address is for."""
         assert self._tokens is not None
         given = head.get(b"authorization")
         token = None if given is None else _token(given, basic=page)
         grant = None if token is None else self._tokens.grant(token)
         if grant is None:
+            self._strangers.take(address, now)
             said = "expected a token" if given is None else "the token is not known"
             form = "Authorization: Bearer TOKEN"
             raise RefusalError(401, "unauthorized", f"{said}: {form}", headers=(_challenge(page),))
-        if scope not in grant.scopes:
-            raise RefusalError(
-                403, "forbidden", f"the token is not for this: it lacks the scope {scope}"
-            )
+        if (address, grant.digest) not in self._admitted:
+            self._strangers.check(address, now)
+            if len(self._admitted) >= CLIENTS:
+                self._admitted.clear()
+            self._admitted.add((address, grant.digest))
         return grant
 
 

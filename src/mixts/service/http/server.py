@@ -12,22 +12,19 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import FrameType
 from typing import Any, cast
 
 import numpy as np
 import uvicorn
 
+from mixts.agents import MixTS
 from mixts.errors import MixtsError
 from mixts.families import LinearGaussian
-from mixts.mixture import MixturePrior
-from mixts.service.decider import Decider
 from mixts.service.http.app import Service
 from mixts.service.http.connection import Connection
 from mixts.service.http.limits import Limits
-from mixts.service.store import DecisionStore
+from mixts.service.versions import ActivePrior
 
 log = logging.getLogger("mixts.service")
 
@@ -61,21 +58,22 @@ def address_of(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def warm_up(prior: MixturePrior, floor: float) -> None:
-    """Compile what deciding needs, on a store of its own: no client shall wait for that."""
-    family = prior.family
-    actions = np.eye(2, family.n_features) if isinstance(family, LinearGaussian) else None
+def warm_up(active: ActivePrior, floor: float) -> None:
+    """Decide, learn, decide and look, so that no client waits for what is compiled or loaded."""
+    prior, family = active.prior, active.prior.family
+    row = np.zeros(1, np.int64)
+    offered = np.eye(2, family.n_features) if isinstance(family, LinearGaussian) else None
+    sets = None if offered is None else offered[None]
     try:
-        with (
-            TemporaryDirectory(prefix="mixts-") as folder,
-            DecisionStore(Path(folder) / "warm-up.db") as store,
-            Decider(prior, store, floor=floor, seed=0) as decider,
-        ):
-            made = decider.decide("warm-up", actions)
-            decider.reward(made.id, 1.0)
-            decider.decide("warm-up", actions)
-            decider.state("warm-up")
-    except (MixtsError, OSError) as error:
+        tasks = active.codec.decode([b""])
+        for action in (0 if offered is None else offered[0], None):
+            agent = MixTS.resume(prior, tasks, 0)
+            agent.act_with_probabilities(sets, row, floor=floor)
+            if action is not None:
+                family.absorb(tasks, row, family.observations(action, 1.0))
+        agent.belief.mean_rewards(offered)
+        active.codec.encode(tasks)
+    except MixtsError as error:
         log.warning("the first requests will be slow: %s", error)
 
 

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 Row = tuple[Any, ...]
 
@@ -169,13 +169,12 @@ class Backend(ABC):
 
     name: str
     """What messages call it."""
-    waits: ClassVar[bool]
-    """Whether statements of a transaction wait for a server, or for others who write."""
 
     @abstractmethod
-    def transaction(self) -> AbstractContextManager[Transaction]:
+    def transaction(self, *, wait: bool = True) -> AbstractContextManager[Transaction]:
         """A transaction of the one writer; a failure raises StoreUnavailableError.
 
+        With ``wait=False`` one that cannot begin at once raises :class:`WouldWaitError`.
         Conflicts with other writers are the backend's to avoid (locks) or to report as
         :class:`TransactionConflictError`, after which the group is tried again.
         """
@@ -195,6 +194,10 @@ class Backend(ABC):
     @abstractmethod
     def close(self) -> None:
         """Let go of everything."""
+
+
+class WouldWaitError(Exception):
+    """A transaction that may not wait would have to; it has not begun."""
 
 
 class TransactionConflictError(Exception):

@@ -76,13 +76,14 @@ def export(
     """
     parquet = _parquet()
     span = _span(since, until)
-    priors = _priors(store)
+    ((end,),) = store.backend.query(_LAST)
+    priors = _priors(store)  # only now: those of all decisions up to the end are there
     family = priors[max(priors)].family
     has_features = isinstance(family, LinearGaussian)
     columns = schema(has_features, _about(store, priors, since, until))
     n_rows = n_rewards = n_late = 0
     with replacing(path) as part, parquet.ParquetWriter(part, columns, compression="zstd") as file:
-        for first, last in _pages(store, span, _row_factor(family)):
+        for first, last in _pages(store, end, span, _row_factor(family)):
             rows = store.backend.query(_PAGE, (first, last, *span))
             sets = store.backend.query(_SETS, (first, last)) if has_features else []
             table = _table(columns, rows, {row[0]: row[1:] for row in sets}, priors)
@@ -97,10 +98,9 @@ def export(
 
 
 def _pages(
-    store: DecisionStore, span: tuple[int, int], row_factor: int
+    store: DecisionStore, end: int, span: tuple[int, int], row_factor: int
 ) -> Iterator[tuple[int, int]]:
-    """The first and the last ``seq`` of each page, none larger than memory allows."""
-    ((end,),) = store.backend.query(_LAST)
+    """The first and the last ``seq`` of each page up to an end, none larger than memory allows."""
     done = 0
     while sizes := store.backend.query(_SIZES, (done, end, *span, _PAGE_ROWS)):
         total = np.cumsum([size * row_factor for _, size in sizes])

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from mixts.errors import MissingExtraError, StoreError, StoreUnavailableError
-from mixts.service.store.backend import Backend, Row, TransactionConflictError
+from mixts.service.store.backend import Backend, Row, TransactionConflictError, WouldWaitError
 from mixts.service.store.postgres_schema import LOCK, MIGRATIONS
 from mixts.service.store.postgres_transaction import PostgresTransaction
 
@@ -45,8 +45,6 @@ _CONFLICTS = (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailu
 
 class PostgresBackend(Backend):
     """A store in the schema ``mixts`` of a database; ``create`` makes it where there is none."""
-
-    waits = True
 
     def __init__(self, url: str, *, create: bool = True) -> None:
         self._url = url
@@ -98,7 +96,9 @@ class PostgresBackend(Backend):
     # -- writing ------------------------------------------------------------------------------
 
     @contextmanager
-    def transaction(self) -> Iterator[PostgresTransaction]:
+    def transaction(self, *, wait: bool = True) -> Iterator[PostgresTransaction]:
+        if not wait:
+            raise WouldWaitError(f"{self.name} is a server")
         try:
             if self._closed:
                 raise StoreError(f"{self.name} is closed")

@@ -153,7 +153,7 @@ class PostgresTransaction(Transaction):
     def add_prior(
         self, digest: bytes, now: int, family: str, n_components: int, body: bytes
     ) -> tuple[int, bool]:
-        # Versions have no gaps: whoever adds one holds the lock of `shape`.
+        # One at a time: whoever adds one holds the lock of `shape`.
         known = self._one("SELECT version FROM priors WHERE digest = %s", digest)
         if known is not None:
             return int(known), False

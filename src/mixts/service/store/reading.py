@@ -6,7 +6,15 @@ import time
 from dataclasses import astuple
 
 from mixts.service.encoding import unpack
-from mixts.service.records import Activity, DecisionRow, PriorRow, Share, TaskRow, Totals
+from mixts.service.records import (
+    ActionRow,
+    Activity,
+    DecisionRow,
+    PriorRow,
+    Share,
+    TaskRow,
+    Totals,
+)
 from mixts.service.store.backend import Backend, Row
 
 _SECOND = 1_000_000
@@ -21,6 +29,12 @@ _HISTORY = (
     "SELECT d.id, d.at, d.action, d.propensity, d.weights, d.version, r.value, r.at, r.late "
     "FROM (SELECT * FROM decisions WHERE task = (SELECT number FROM tasks WHERE name = ?) "
     "ORDER BY seq DESC LIMIT ?) d LEFT JOIN rewards r ON r.decision = d.seq ORDER BY d.seq"
+)
+_ACTIONS = (
+    "SELECT d.action, COUNT(*), COUNT(r.value), COALESCE(SUM(r.value), 0) "
+    "FROM (SELECT seq, action FROM decisions WHERE task = (SELECT number FROM tasks WHERE name = ?)"
+    " ORDER BY seq DESC LIMIT ?) d LEFT JOIN rewards r ON r.decision = d.seq "
+    "GROUP BY d.action ORDER BY d.action"
 )
 _ACTIVITY = (
     "SELECT span, SUM(decisions), SUM(rewards), SUM(reward_sum), SUM(late) FROM "
@@ -114,6 +128,13 @@ class Reading:
                 _HISTORY, (name, limit)
             )
         ]  # fmt: skip
+
+    def actions(self, name: str, limit: int = 10_000) -> list[ActionRow]:
+        """The actions of a task's last decisions, counted."""
+        return [
+            ActionRow(action, int(n), int(m), float(total))
+            for action, n, m, total in self._query(_ACTIONS, (name, limit))
+        ]
 
     def last_offer(self, name: str) -> tuple[int, int, bytes] | None:
         """The actions that a task was last offered: how many, how many features, the numbers."""

@@ -31,8 +31,6 @@ from mixts.service.store.sqlite_transaction import SQLiteTransaction
 class SQLiteBackend(Backend):
     """A store in one file (and, while it is open, its ``-wal`` and ``-shm``)."""
 
-    waits = False
-
     def __init__(
         self, path: str | os.PathLike[str], *, vfs: str | None = None, synchronous: str = "FULL"
     ) -> None:
@@ -46,10 +44,10 @@ class SQLiteBackend(Backend):
         self._closed = False
 
     @contextmanager
-    def transaction(self) -> Iterator[SQLiteTransaction]:
+    def transaction(self, *, wait: bool = True) -> Iterator[SQLiteTransaction]:
         try:
-            writer = self._log.writer()
-            writer.execute("BEGIN IMMEDIATE")
+            writer = self._log.writer(wait=wait)
+            self._connections.begin(writer, wait=wait)
             try:
                 yield SQLiteTransaction(writer)
                 self._log.commit(writer)

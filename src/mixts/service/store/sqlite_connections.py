@@ -13,6 +13,7 @@ import apsw
 
 from mixts.errors import StoreError, StoreUnavailableError
 from mixts.service.store import sqlite_file
+from mixts.service.store.backend import WouldWaitError
 
 BUSY_SECONDS = 10
 """How long to wait for another process that writes to the same file."""
@@ -26,6 +27,9 @@ RENEW_SECONDS = 0.5
 
 _OPEN: Counter[tuple[int, int] | None] = Counter()
 """The files that this process has open, and how often."""
+
+_OPENING = threading.Lock()
+"""Nobody looks at a file that another thread is about to open."""
 
 
 class Connections:
@@ -41,13 +45,14 @@ class Connections:
         self._renewing = False
         self._closed = False
         self._changed = threading.Condition()
-        # A file that this process has open was looked at. Once more would be one too often: closing
-        # a file drops all locks of the process on it, and SQLite's own with them.
-        if _identity(path) not in _OPEN and not sqlite_file.look_at(path):
-            sqlite_file.create(path, vfs)
-        self._writer: Any = self._open()
-        self._identity = _identity(path)
-        _OPEN[self._identity] += 1
+        with _OPENING:
+            # A file that this process has open was looked at. Once more would be one too often:
+            # closing a file drops all locks of the process on it, and SQLite's own with them.
+            if _identity(path) not in _OPEN and not sqlite_file.look_at(path):
+                sqlite_file.create(path, vfs)
+            self._writer: Any = self._open()
+            self._identity = _identity(path)
+            _OPEN[self._identity] += 1
 
     # -- writing ------------------------------------------------------------------------------
 
@@ -64,6 +69,19 @@ class Connections:
             except StoreError as error:
                 raise StoreUnavailableError(str(error)) from error
         return self._writer
+
+    def begin(self, writer: Any, *, wait: bool) -> None:
+        """Begin to write, when no other process does."""
+        if wait:
+            writer.execute("BEGIN IMMEDIATE")
+            return
+        writer.set_busy_timeout(0)
+        try:
+            writer.execute("BEGIN IMMEDIATE")
+        except apsw.BusyError as error:
+            raise WouldWaitError(f"another process writes to {self.path}") from error
+        finally:
+            writer.set_busy_timeout(BUSY_SECONDS * 1000)
 
     def _open(self) -> Any:
         writer = self.connect()
@@ -158,10 +176,11 @@ class Connections:
         """For good."""
         with self._changed:
             self._closed = True
-        _OPEN[self._identity] -= 1
-        if not _OPEN[self._identity]:
-            del _OPEN[self._identity]
         self._close(move_log=move_log)
+        with _OPENING:
+            _OPEN[self._identity] -= 1
+            if not _OPEN[self._identity]:
+                del _OPEN[self._identity]
 
     def _close(self, *, move_log: bool) -> None:
         readers, self._readers = self._readers, []

@@ -18,6 +18,7 @@ from typing import Any
 import apsw
 
 from mixts.service.store import sqlite_file
+from mixts.service.store.backend import WouldWaitError
 from mixts.service.store.sqlite_connections import BUSY_SECONDS, Connections
 
 log = logging.getLogger("mixts.service")
@@ -64,10 +65,15 @@ class Log:
 
     # -- what the writer does -----------------------------------------------------------------
 
-    def writer(self) -> Any:
+    def writer(self, *, wait: bool) -> Any:
         """The connection to write with, and the log ready for it."""
         writer = self._connections.writer()
-        if self._is_doubtful and self._ends_well and time.monotonic() > self._read_again_at:
+        read_again = (
+            self._is_doubtful and self._ends_well and time.monotonic() > self._read_again_at
+        )
+        if not wait and (read_again or not self._is_ours or self._pages > self._reset_above):
+            raise WouldWaitError("the log is to be emptied, or read again")
+        if read_again:
             writer = self._read_again()
         if not self._is_ours:
             sqlite_file.take_over_log(writer, self._connections.vfs)
