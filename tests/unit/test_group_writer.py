@@ -19,7 +19,7 @@ from mixts.service.store.backend import WouldWaitError
 
 
 class Loop:
-    """Calls functions when it is told to turn, as an event loop would."""
+    """Calls functions when it is told to, as an event loop would."""
 
     def __init__(self) -> None:
         self.calls: deque[Callable[[], None]] = deque()
@@ -28,8 +28,14 @@ class Loop:
         self.calls.append(function)
 
     def turn(self) -> None:
+        """Once around."""
         for _ in range(len(self.calls)):
             self.calls.popleft()()
+
+    def turns(self) -> None:
+        """As often as somebody is to be called."""
+        while self.calls:
+            self.turn()
 
 
 class Work:
@@ -90,7 +96,8 @@ def test_what_waits_together_is_performed_together_in_the_loops_thread(
 ) -> None:
     loop, told = Loop(), Told()
     writer.submit([ONE], told, loop.call_soon)
-    writer.submit([TWO], told, loop.call_soon)
+    loop.turn()
+    writer.submit([TWO], told, loop.call_soon)  # what arrives a turn later comes along
     assert not told.results
     loop.turn()
     told.wait(2)
@@ -112,7 +119,7 @@ def test_a_loop_that_has_ended_is_not_waited_for(writer: GroupWriter, work: Work
     ended, loop, told = Loop(), Loop(), Told()
     writer.submit([ONE], told, ended.call_soon)
     writer.submit([TWO], told, loop.call_soon)
-    loop.turn()
+    loop.turns()
     told.wait(2)
     assert work.groups == [[ONE, TWO]]
     writer.submit([ONE], told, ended.call_soon)
@@ -127,12 +134,12 @@ def test_what_would_wait_is_left_to_the_thread_and_the_next_is_not(
     loop, told = Loop(), Told()
     work.would_wait = True
     writer.submit([ONE], told, loop.call_soon)
-    loop.turn()
+    loop.turns()
     told.wait()
     assert work.threads == [THREAD]
     work.would_wait = False
     writer.submit([TWO], told, loop.call_soon)
-    loop.turn()
+    loop.turns()
     told.wait()
     assert work.threads == [THREAD, HERE]
 
@@ -152,14 +159,14 @@ def test_slow_groups_are_left_to_the_thread_for_a_while(
     monkeypatch.setattr(writer, "_perform", slowly)
     while not (work.threads and work.threads[-1] == THREAD):
         writer.submit([ONE], told, loop.call_soon)
-        loop.turn()
+        loop.turns()
         told.wait()
         assert len(work.threads) < 10
     assert work.threads.count(HERE) > 1, "a single slow one may be chance"
     monkeypatch.setattr(writer, "_perform", perform)
     now[0] += queue.THREAD_SECONDS
     writer.submit([ONE], told, loop.call_soon)
-    loop.turn()
+    loop.turns()
     told.wait()
     assert work.threads[-1] == HERE
 
@@ -176,7 +183,7 @@ def test_a_loop_does_not_wait_for_the_thread(writer: GroupWriter, work: Work) ->
     busy.start()
     begun.wait(10)
     writer.submit([ONE], told, loop.call_soon)
-    loop.turn()
+    loop.turns()
     assert not told.results
     gate.set()
     busy.join()
@@ -197,7 +204,7 @@ def test_nothing_is_forgotten_between_the_two(writer: GroupWriter, work: Work) -
     other.start()
     for i in range(n):
         writer.submit([ONE], told, loop.call_soon if i % 3 else None)
-        loop.turn()
+        loop.turns()
     told.wait(n)
     stop.set()
     other.join()
@@ -213,7 +220,7 @@ def test_one_at_fault_does_not_harm_the_others_in_its_group(
     work.bad = TWO
     writer.submit([ONE], told, loop.call_soon)
     writer.submit([TWO], failed, loop.call_soon)
-    loop.turn()
+    loop.turns()
     told.wait()
     failed.wait()
     assert isinstance(told.results[0], Receipt)
@@ -231,7 +238,7 @@ def test_whoever_waits_in_the_loops_thread_is_answered(tmp_path: Path) -> None:
         decider.submit([ONE], told, loop.call_soon)
         made = decider.decide("two")
         told.wait()
-        loop.turn()
+        loop.turns()
         assert store.totals().decisions == 2
     assert made.task == "two"
 

@@ -152,7 +152,8 @@ class GroupWriter:
             self._wake()
         elif later != self._scheduled:
             self._scheduled = later
-            later(partial(self._write_here, later))
+            # Not at the next turn but one later: requests that arrive before it come along.
+            later(partial(later, partial(self._write_here, later)))
 
     def _wake(self) -> None:
         self._wanted = True
