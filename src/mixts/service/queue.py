@@ -24,7 +24,7 @@ from mixts.service.store.backend import WouldWaitError
 
 Done = Callable[[list[Result]], None]
 Take = Callable[[], list[Operation]]
-Later = Callable[[Callable[[], None]], object]
+Later = Callable[[Callable[[], object]], object]
 
 log = logging.getLogger("mixts.service")
 
