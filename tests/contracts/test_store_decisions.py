@@ -10,6 +10,7 @@ import pytest
 
 import mixts
 from mixts.service import Decide, Decider, Decision, Receipt
+from mixts.service.records import Result
 from mixts.service.store.rebuild import rebuild
 from tests.contracts.stores import ACTIONS, Opener, arms, linear
 
@@ -218,3 +219,34 @@ def test_whatever_a_probe_raises_the_writer_lives_on(store: mixts.DecisionStore)
         assert "division" in decider.health().reason
         assert decider.decide("u").id
         assert decider.health().writable
+
+
+@pytest.mark.parametrize("counts", [np.full(6, -5), np.array([1, 2, 3])])
+def test_damaged_statistics_are_not_decided_on(
+    store: mixts.DecisionStore, counts: np.ndarray
+) -> None:
+    """And those who came in the same group do not suffer from it."""
+    with Decider(arms(), store) as decider:
+        decider.reward(decider.decide("damaged").id, 1.0)
+        with store.backend.transaction() as transaction:
+            transaction.replace_tasks([(1, 1, 1, 0, counts.astype("<i8").tobytes())])
+        results: list[list[Result]] = []
+        told = threading.Semaphore(0)
+
+        def done(result: list[Result]) -> None:
+            results.append(result)
+            told.release()
+
+        gate = threading.Event()
+        busy = threading.Thread(target=decider._writer.run, args=(gate.wait,))
+        busy.start()
+        for task in ("damaged", "sound"):
+            decider.submit([Decide(task)], done)
+        gate.set()
+        for _ in range(2):
+            assert told.acquire(timeout=10)
+        busy.join()
+    (damaged,), (sound,) = results
+    assert isinstance(damaged, mixts.StoreError)
+    assert "statistics" in str(damaged)
+    assert isinstance(sound, Decision)

@@ -44,6 +44,14 @@ def test_what_cannot_be_sent_is_refused_in_its_place(client_of: Callable[..., An
     assert len(service.asked) == 1
 
 
+def test_a_list_is_split_by_its_size_too(client_of: Callable[..., Any]) -> None:
+    actions = np.full((1000, 30), 1 / 3)  # half a megabyte
+    service = Service(*[(200, [DECIDED])] * 3)
+    made = client_of(service).decide_many([Decide("u17", actions)] * 3)
+    assert made == [DECISION] * 3
+    assert [len(body) for body in service.bodies] == [1, 1, 1]
+
+
 def test_every_decision_of_a_batch_has_a_key_of_its_own(client_of: Callable[..., Any]) -> None:
     service = Service(httpx.ReadTimeout, (200, [DECIDED, DECIDED, DECIDED]))
     client_of(service).decide_many([Decide("u1"), Decide("u1"), Decide("u1", key="mine")])

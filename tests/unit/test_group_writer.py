@@ -3,59 +3,20 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import apsw
+import numpy as np
 import pytest
 
 import mixts
-from mixts.errors import MixtsError, StoreError
+from mixts.errors import MixtsError, StoreError, StoreUnavailableError
 from mixts.service import Decide, queue
 from mixts.service.queue import GroupWriter, Take
 from mixts.service.records import Operation, Receipt, Result
 from mixts.service.store.backend import WouldWaitError
-
-
-class Loop:
-    """Calls functions when it is told to, as an event loop would."""
-
-    def __init__(self) -> None:
-        self.calls: deque[Callable[[], None]] = deque()
-
-    def call_soon(self, function: Callable[[], None]) -> None:
-        self.calls.append(function)
-
-    def turn(self) -> None:
-        """Once around."""
-        for _ in range(len(self.calls)):
-            self.calls.popleft()()
-
-    def turns(self) -> None:
-        """As often as somebody is to be called."""
-        while self.calls:
-            self.turn()
-
-
-class Work:
-    """Performs operations, and notes where and together with which others."""
-
-    def __init__(self) -> None:
-        self.groups: list[list[Operation]] = []
-        self.threads: list[str] = []
-        self.would_wait = False
-        self.bad: Operation | None = None
-
-    def __call__(self, take: Take, wait: bool) -> list[Result]:
-        if self.would_wait and not wait:
-            raise WouldWaitError("somebody else writes")
-        group = take()
-        if self.bad in group:
-            raise ZeroDivisionError
-        self.groups.append(list(group))
-        self.threads.append(threading.current_thread().name)
-        return [Receipt(duplicate=False, late=False) for _ in group]
+from tests.unit.written_groups import Loop, Told, Work
 
 
 @pytest.fixture
@@ -68,22 +29,6 @@ def writer(work: Work) -> Iterator[GroupWriter]:
     writer = GroupWriter(work, lambda: None, 10_000)
     yield writer
     writer.close()
-
-
-class Told:
-    """Whom to tell; ``wait`` until all were."""
-
-    def __init__(self) -> None:
-        self.results: list[Result] = []
-        self._told = threading.Semaphore(0)
-
-    def __call__(self, results: list[Result]) -> None:
-        self.results += results
-        self._told.release()
-
-    def wait(self, times: int = 1) -> None:
-        for _ in range(times):
-            assert self._told.acquire(timeout=10), "nobody was told"
 
 
 HERE = threading.current_thread().name
@@ -191,6 +136,158 @@ def test_a_loop_does_not_wait_for_the_thread(writer: GroupWriter, work: Work) ->
     assert work.threads == [THREAD]
 
 
+def test_a_loop_that_is_turned_away_leaves_it_to_the_thread(
+    writer: GroupWriter, work: Work
+) -> None:
+    """The thread may have found that nothing waits, and not have given its turn back yet."""
+    loop, told = Loop(), Told()
+    with writer._turn:
+        writer.submit([ONE], told, loop.call_soon)
+        loop.turns()
+        assert not told.results
+    told.wait()
+    assert work.threads == [THREAD]
+
+
+@pytest.mark.parametrize("too_late", [False, True])
+def test_what_would_wait_after_it_was_taken_is_put_back(
+    writer: GroupWriter, work: Work, too_late: bool
+) -> None:
+    loop, told = Loop(), Told()
+    work.would_wait, work.too_late = True, too_late
+    writer.submit([ONE], told, loop.call_soon)
+    writer.submit([TWO], told, loop.call_soon)
+    loop.turns()
+    told.wait(2)
+    assert work.groups == [[ONE, TWO]]
+    assert writer.pending == 0
+
+
+def test_an_interrupt_loses_nothing(writer: GroupWriter, work: Work) -> None:
+    loop, told = Loop(), Told()
+    work.interrupt = True
+    writer.submit([ONE], told, loop.call_soon)
+    with pytest.raises(KeyboardInterrupt):
+        loop.turns()
+    told.wait()
+    assert work.groups == [[ONE]]
+    assert writer.pending == 0
+
+
+@pytest.mark.parametrize(
+    "large", [[ONE] * (queue.HERE_SIZE + 1), [Decide("one", np.ones((queue.HERE_SIZE, 2)))]]
+)
+def test_what_is_large_is_the_threads(
+    writer: GroupWriter, work: Work, large: list[Operation]
+) -> None:
+    loop, told = Loop(), Told()
+    writer.submit(large, told, loop.call_soon)
+    told.wait()
+    with writer._turn:  # the thread waits for its turn, and something small comes before
+        writer.submit(large, told, loop.call_soon)
+        writer.submit([ONE], told, loop.call_soon)
+        loop.turns()
+    told.wait(2)
+    writer.submit([ONE], told, loop.call_soon)
+    loop.turns()
+    told.wait()
+    assert set(work.threads[:-1]) == {THREAD}
+    assert work.threads[-1] == HERE
+
+
+def test_groups_have_a_largest_size(writer: GroupWriter, work: Work) -> None:
+    loop, told, n = Loop(), Told(), 2 * queue.MAX_GROUP + 1
+    for _ in range(n):
+        writer.submit([ONE], told, loop.call_soon)
+    loop.turns()
+    told.wait(n)
+    assert max(map(len, work.groups)) == queue.HERE_SIZE
+    work.groups.clear()
+    with writer._turn:
+        for _ in range(n):
+            writer.submit([ONE], told)
+    told.wait(n)
+    assert max(map(len, work.groups)) == queue.MAX_GROUP
+
+
+def test_a_loop_that_refuses_is_done_without(writer: GroupWriter, work: Work) -> None:
+    def ended(function: Callable[[], object]) -> None:
+        raise RuntimeError("the event loop is closed")
+
+    told = Told()
+    writer.submit([ONE], told, ended)
+    writer.submit([TWO], told, ended)
+    told.wait(2)
+    assert set(work.threads) == {THREAD}
+
+
+def test_what_a_loop_left_behind_is_found(
+    writer: GroupWriter, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More than one group of it, where somebody else waits for an answer."""
+    monkeypatch.setattr(queue, "PROBE_SECONDS", 0.01)
+    ended, left, told = Loop(), Told(), Told()
+    for _ in range(queue.MAX_GROUP + 1):
+        writer.submit([ONE], left, ended.call_soon)
+    writer.submit([TWO], told)
+    told.wait()
+    left.wait(queue.MAX_GROUP + 1)
+    assert writer.pending == 0
+
+
+def test_a_failure_in_the_loop_is_followed_by_the_thread(
+    work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody may ask any more: who can be written to must be found out without."""
+    monkeypatch.setattr(queue, "PROBE_SECONDS", 0.01)
+    probed = threading.Event()
+    writer = GroupWriter(work, probed.set, 10)
+    loop, told = Loop(), Told()
+    work.is_away = True
+    writer.submit([ONE], told, loop.call_soon)
+    loop.turns()
+    told.wait()
+    assert isinstance(told.results[0], StoreUnavailableError)
+    assert probed.wait(10), "the thread does not look again"
+    writer.close()
+    assert writer.failure is None
+
+
+def test_whoever_cannot_be_told_does_no_harm(writer: GroupWriter, work: Work) -> None:
+    loop, told = Loop(), Told()
+    writer.submit([ONE], lambda results: 1 / 0, loop.call_soon)
+    writer.submit([TWO], told, loop.call_soon)
+    loop.turns()
+    told.wait()
+    assert writer.pending == 0
+
+
+def test_who_is_told_may_submit_again(writer: GroupWriter, work: Work) -> None:
+    loop, told = Loop(), Told()
+    writer.submit([ONE], lambda results: writer.submit([TWO], told, loop.call_soon), loop.call_soon)
+    loop.turns()
+    told.wait()
+    assert work.groups == [[ONE], [TWO]]
+    assert work.threads == [HERE, HERE]
+
+
+def test_closing_waits_for_a_group_in_the_loop(writer: GroupWriter, work: Work) -> None:
+    loop, told = Loop(), Told()
+    closing = threading.Thread(target=writer.close)
+
+    def tell(results: list[Result]) -> None:
+        closing.start()
+        closing.join(0.2)
+        assert closing.is_alive(), "it ended before everybody was told"
+        told(results)
+
+    writer.submit([ONE], tell, loop.call_soon)
+    loop.turns()
+    told.wait()
+    closing.join(10)
+    assert not closing.is_alive()
+
+
 def test_nothing_is_forgotten_between_the_two(writer: GroupWriter, work: Work) -> None:
     """Whoever of loop and thread takes a group, and whenever the other looks."""
     loop, told, n = Loop(), Told(), 2000
@@ -225,6 +322,8 @@ def test_one_at_fault_does_not_harm_the_others_in_its_group(
     failed.wait()
     assert isinstance(told.results[0], Receipt)
     assert isinstance(failed.results[0], MixtsError)
+    assert work.threads == [THREAD], "once more, one by one, and not in the loop"
+    assert writer.pending == 0
 
 
 def test_whoever_waits_in_the_loops_thread_is_answered(tmp_path: Path) -> None:

@@ -127,6 +127,16 @@ def test_what_is_not_http_is_400(running: Server, sent: bytes) -> None:
     assert json.loads(body)["error"]["code"] == "bad_request"
 
 
+def test_what_came_before_is_answered_first(running: Server) -> None:
+    body = b'{"task": "t"}'
+    request = POST + b"content-length: %d\r\n\r\n" % len(body) + body
+    with running.connect() as connection:
+        connection.sendall(request + b"no HTTP at all\r\n\r\n")
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    assert answer.count(b"HTTP/1.1") == 1, "and nothing after it"
+
+
 def test_a_length_beside_chunks_is_no_way_to_smuggle(running: Server) -> None:
     head = POST + b"content-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n"
     assert running.exchange(head)[0] == 400

@@ -50,22 +50,27 @@ class Statistics(ABC):
             read = checks.numbers if dtype is float else checks.integers
             expected = f"{name} must be {'numbers' if dtype is float else 'whole numbers'}"
             array = np.array(read(arrays[name], expected, StatisticsError), order="C")
-            if not np.isfinite(array).all():
-                raise StatisticsError(f"{name} must be finite")
             setattr(self, f"_{name}", array)
         self.stored = tuple(self.array(name) for name in self.fields)
         """The arrays in order, as compiled loops take them and change them."""
-        self._check()
+        self.check()
 
     @classmethod
     def adopt(cls, arrays: Sequence[Array]) -> Self:
-        """Arrays in the order of ``fields``, known to be right: neither checked nor copied."""
+        """Arrays of the right types in the order of ``fields``, not copied; see ``check``."""
         made = cls.__new__(cls)
         made.single = False
         made.stored = tuple(arrays)
         for name, array in zip(cls.fields, arrays, strict=True):
             setattr(made, f"_{name}", array)
         return made
+
+    def check(self) -> None:
+        """Refuse numbers that no history has, with a StatisticsError."""
+        for name, dtype in self.fields.items():
+            if dtype is float and not np.isfinite(self.array(name)).all():
+                raise StatisticsError(f"{name} must be finite")
+        self._check()
 
     # -- what a kind of statistics defines ----------------------------------------------------
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from mixts.errors import ParameterError, StoreError
+from mixts.errors import ParameterError, StatisticsError, StoreError
 from mixts.families import Family, Statistics
 from mixts.families.arms import ArmStatistics
 from mixts.mixture import MixturePrior
@@ -131,7 +131,12 @@ class StatisticsCodec:
         for place, shape, dtype in self._layout:
             part = words[:, place].astype(np.int64)
             arrays.append((part.view(dtype) if dtype is float else part).reshape(n, *shape))
-        return self.kind.adopt(arrays)
+        made = self.kind.adopt(arrays)
+        try:
+            made.check()
+        except StatisticsError as error:
+            raise StoreError(f"a task's statistics are damaged: {error}") from error
+        return made
 
     def encode(self, statistics: Statistics, rows: Any = slice(None)) -> list[bytes]:
         """A string for each task, or for some of them."""

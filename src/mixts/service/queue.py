@@ -6,9 +6,9 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -19,7 +19,7 @@ from mixts.errors import (
     StoreError,
     StoreUnavailableError,
 )
-from mixts.service.records import Operation, Result
+from mixts.service.records import Decide, Operation, Result
 from mixts.service.store.backend import WouldWaitError
 
 Done = Callable[[list[Result]], None]
@@ -30,6 +30,9 @@ log = logging.getLogger("mixts.service")
 
 MAX_GROUP = 256
 """Operations in one commit; a submission is never split, so a larger one is a group of its own."""
+
+HERE_SIZE = 64
+"""Operations and offered actions of a group in somebody else's thread, which it holds up."""
 
 SLOW_SECONDS = 0.01
 """Where groups take longer, on average, they have nothing to do in somebody else's thread."""
@@ -47,6 +50,9 @@ class Submission:
 
     operations: Sequence[Operation]
     done: Done
+    size: int
+    alone: bool = False
+    """Whether it shall be a group of its own, because one that it was in failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +111,8 @@ class GroupWriter:
         """Admit all of the operations, or raise and admit none.
 
         ``later`` calls a function later in the calling thread, where they are performed then. What
-        would wait for others, and for a while all that follows slow groups, is left to the writer's
-        thread.
+        is large, what would wait for others, and for a while all that follows slow groups, is left
+        to the writer's thread.
         """
         if len(operations) > self._max_pending:
             raise ParameterError(
@@ -120,9 +126,10 @@ class GroupWriter:
                     f"{self._pending:,} operations are waiting and at most {self._max_pending:,} "
                     f"may: {len(operations):,} more were not taken on; try again later"
                 )
+            one = Submission(operations, done, _size(operations))
             self._pending += len(operations)
-            self._waiting.append(Submission(operations, done))
-            self._arrange(later)
+            self._waiting.append(one)
+            self._arrange(later if one.size <= HERE_SIZE else None)
 
     def run(self, work: Callable[[], Any]) -> Any:
         """Do something in the writer's thread, and wait for it."""
@@ -151,9 +158,12 @@ class GroupWriter:
         if later is None or time.monotonic() < self._not_here_before:
             self._wake()
         elif later != self._scheduled:
-            self._scheduled = later
-            # Not at the next turn but one later: requests that arrive before it come along.
-            later(partial(later, partial(self._write_here, later)))
+            try:
+                # Not at the next turn but one later: requests that arrive before it come along.
+                later(partial(later, partial(self._write_here, later)))
+                self._scheduled = later
+            except RuntimeError:  # whoever it was has ended
+                self._wake()
 
     def _wake(self) -> None:
         self._wanted = True
@@ -169,18 +179,19 @@ class GroupWriter:
                 self._wake()  # it may just have found that nothing waits
             return
         started = time.monotonic()
-        next_one: Later | None = later
+        would_wait = False
         try:
-            if self._waiting and isinstance(self._waiting[0], Submission):
+            if self._waiting and _is_light(self._waiting[0]):
                 self._write([], wait=False)
         except WouldWaitError:
-            next_one = None
+            would_wait = True
         finally:
             self._turn.release()
         self._judge(time.monotonic() - started)
         with self._changed:
             if self._waiting:
-                self._arrange(next_one)
+                here = not would_wait and _is_light(self._waiting[0])
+                self._arrange(later if here else None)
 
     def _judge(self, seconds: float) -> None:
         """One that is slow may be chance; of several, or a very slow one, it is not."""
@@ -195,38 +206,57 @@ class GroupWriter:
         while True:
             with self._changed:
                 while not self._wanted:
-                    if not self._changed.wait(PROBE_SECONDS if self.failure else None):
+                    # Something may wait for a loop that has ended.
+                    look_again = PROBE_SECONDS if self.failure or self._waiting else None
+                    if not self._changed.wait(look_again):
                         break
                 self._wanted = False
                 closed = self._closed
             with self._turn:
                 if self.failure and not self._waiting:
                     self._try_again()
-                while self._waiting:
-                    first = self._waiting[0]
-                    if isinstance(first, Job):
-                        self._waiting.popleft()
-                        self._do(first)
-                    else:
-                        self._write([], wait=True)
+                self._work(closed)
             if closed:
                 return
 
-    def _take(self, group: list[Submission]) -> list[Operation]:
+    def _work(self, closed: bool) -> None:
+        """Perform what waits, until somebody else does."""
+        is_first = True
+        while self._waiting:
+            first = self._waiting[0]
+            if isinstance(first, Job):
+                self._waiting.popleft()
+                self._do(first)
+                continue
+            if self._scheduled and _is_light(first) and not is_first and not closed:
+                return  # and is quicker
+            self._write([], wait=True)
+            is_first = False
+
+    def _take(self, group: list[Submission], wait: bool) -> list[Operation]:
         """The operations of a group, which is what waits now unless it was taken before."""
         if not group:
-            n = 0
+            n = size = 0
             with self._changed:
                 while self._waiting:
                     first = self._waiting[0]
                     if isinstance(first, Job):
                         break
-                    n += len(first.operations)
-                    if group and n > MAX_GROUP:
+                    n, size = n + len(first.operations), size + first.size
+                    is_full = n > MAX_GROUP or (size > HERE_SIZE and not wait) or first.alone
+                    if group and is_full:
                         break
                     self._waiting.popleft()
                     group.append(first)
+                    if first.alone:
+                        break
         return [operation for part in group for operation in part.operations]
+
+    def _put_back(self, group: list[Submission]) -> None:
+        """As if it had not been taken, for the thread."""
+        with self._changed:
+            self._waiting.extendleft(reversed(group))
+            self._wake()
 
     def _do(self, job: Job) -> None:
         try:
@@ -235,24 +265,28 @@ class GroupWriter:
             job.future.set_exception(error)
 
     def _write(self, group: list[Submission], *, wait: bool) -> None:
-        """Perform a group, or what waits when it is taken, and tell everybody."""
+        """Perform a group, which is what waits when it is taken, and tell everybody."""
         try:
-            results = self._perform(partial(self._take, group), wait)
+            results = self._perform(partial(self._take, group, wait), wait)
             self.failure = None
-        except WouldWaitError:
-            raise  # before anything was taken
         except StoreUnavailableError as error:
             self._note(str(error))
-            results = [error] * len(self._take(group))
+            results = [error] * len(self._take(group, wait))
+        except WouldWaitError:
+            self._put_back(group)
+            raise
         except Exception as error:
-            n = len(self._take(group))
+            n = len(self._take(group, wait))
             if len(group) > 1:
                 # One of them is at fault: the others shall not suffer from it.
-                for part in group:
-                    self._write([part], wait=True)
+                self._put_back([replace(part, alone=True) for part in group])
                 return
             log.exception("a group of %d operations failed", n)
-            results = [MixtsError(f"internal error: {type(error).__name__}")] * n
+            what = MixtsError(f"internal error: {type(error).__name__}")
+            results = [error if isinstance(error, StoreError) else what] * n
+        except BaseException:
+            self._put_back(group)
+            raise
         self.groups += 1
         self.group_operations += len(results)
         with self._changed:
@@ -277,4 +311,20 @@ class GroupWriter:
     def _note(self, reason: str) -> None:
         if self.failure is None:
             log.error("the store cannot be written to: %s", reason)
-        self.failure = reason
+        with self._changed:
+            self.failure = reason
+            self._changed.notify()  # from now on the thread looks again and again
+
+
+def _size(operations: Sequence[Operation]) -> int:
+    """How much work it is, roughly: actions that are offered count each."""
+    n = len(operations)
+    for operation in operations:
+        if isinstance(operation, Decide) and isinstance(operation.actions, Sized):
+            n += len(operation.actions)
+    return n
+
+
+def _is_light(first: Submission | Job) -> bool:
+    """Whether somebody else's thread may perform it."""
+    return isinstance(first, Submission) and first.size <= HERE_SIZE and not first.alone

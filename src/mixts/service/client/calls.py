@@ -6,7 +6,7 @@ import json
 import os
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
@@ -22,7 +22,7 @@ from mixts.storage import pack_bundle
 Answer = TypeVar("Answer")
 Request = TypeVar("Request")
 
-MOST_ITEMS = 1_000
+MOST_ITEMS, MOST_BYTES = 1_000, 1_000_000
 """Of one request, as the service takes them unless it is told otherwise."""
 
 
@@ -59,44 +59,66 @@ def reward(request: Reward) -> Call[Receipt]:
 
 def decide_many(requests: Sequence[Decide]) -> list[Call[list[Decision | MixtsError]]]:
     """A list of decisions, in parts that the service takes."""
-    return [_batch("/v1/decide:batch", part, _decide, _decision) for part in _parts(requests)]
+    return [part.call("/v1/decide:batch") for part in _parts(requests, _decide, _decision)]
 
 
 def reward_many(requests: Sequence[Reward]) -> list[Call[list[Receipt | MixtsError]]]:
     """A list of rewards, in parts that the service takes."""
-    return [_batch("/v1/reward:batch", part, _reward, _receipt) for part in _parts(requests)]
+    return [part.call("/v1/reward:batch") for part in _parts(requests, _reward, _receipt)]
 
 
-def _parts(requests: Sequence[Request]) -> list[Sequence[Request]]:
-    starts = range(0, len(requests), MOST_ITEMS)
-    return [requests[start : start + MOST_ITEMS] for start in starts]
+@dataclass
+class _Part(Generic[Answer]):
+    """Some items of a list.
+
+    What cannot be written as JSON is refused here, item by item as the service does.
+    """
+
+    n: int = 0
+    n_bytes: int = 0
+    written: list[bytes] = field(default_factory=list)
+    reads: list[Callable[[Any], Answer]] = field(default_factory=list)
+    refused: dict[int, MixtsError] = field(default_factory=dict)
+
+    def has_room_for(self, item: bytes) -> bool:
+        return self.n == 0 or (self.n < MOST_ITEMS and self.n_bytes + len(item) < MOST_BYTES)
+
+    def call(self, path: str) -> Call[list[Answer | MixtsError]]:
+        known = None if self.written else self._read([])
+        body = b"[" + b",".join(self.written) + b"]"
+        return Call("POST", path, self._read, body, known, self._lost)
+
+    def _read(self, answer: Any) -> list[Answer | MixtsError]:
+        answered = iter(items(answer, self.reads))
+        return [self.refused[i] if i in self.refused else next(answered) for i in range(self.n)]
+
+    def _lost(self, error: MixtsError) -> list[Answer | MixtsError]:
+        return [self.refused.get(i, error) for i in range(self.n)]
 
 
-def _batch(
-    path: str,
+def _parts(
     requests: Sequence[Request],
     write: Callable[[Request], dict[str, Any]],
     reader: Callable[[Request], Callable[[Any], Answer]],
-) -> Call[list[Answer | MixtsError]]:
-    """What cannot be written as JSON is refused here, item by item as the service does."""
-    refused: dict[int, MixtsError] = {}
-    written, reads = [], []
-    for index, request in enumerate(requests):
+) -> list[_Part[Answer]]:
+    parts: list[_Part[Answer]] = []
+    for request in requests:
+        item, error = b"", None
         try:
-            written.append(write(request))
-            reads.append(reader(request))
-        except MixtsError as error:
-            refused[index] = error
-
-    def read(answer: Any) -> list[Answer | MixtsError]:
-        answered = iter(items(answer, reads))
-        return [refused[i] if i in refused else next(answered) for i in range(len(requests))]
-
-    def lost(error: MixtsError) -> list[Answer | MixtsError]:
-        return [refused.get(i, error) for i in range(len(requests))]
-
-    known = None if written else read([])
-    return Call("POST", path, read, _encoded(written), known, lost)
+            item = _encoded(write(request))
+        except MixtsError as refused:
+            error = refused
+        if not parts or not parts[-1].has_room_for(item):
+            parts.append(_Part())
+        part = parts[-1]
+        if error is not None:
+            part.refused[part.n] = error
+        else:
+            part.written.append(item)
+            part.reads.append(reader(request))
+        part.n += 1
+        part.n_bytes += len(item) + 1
+    return parts
 
 
 def _decide(request: Decide) -> dict[str, Any]:

@@ -58,9 +58,9 @@ class Client(Settings):
     def decide_many(self, requests: Sequence[Decide]) -> list[Decision | MixtsError]:
         """Item by item; one that was refused is its exception, not raised.
 
-        More than 1,000 go in several requests, one after the other. If one of them fails, nothing
-        more is sent: its items, and those after it, are that exception, and what was answered
-        before stays. It is raised if it was the first.
+        More than 1,000, or than a megabyte, go in several requests, one after the other. If one of
+        them fails, nothing more is sent: its items, and those after it, are that exception, and
+        what was answered before stays. It is raised if it was the first.
         """
         return self._all_answers(calls.decide_many(requests))
 
@@ -154,9 +154,9 @@ class AsyncClient(Settings):
     async def decide_many(self, requests: Sequence[Decide]) -> list[Decision | MixtsError]:
         """Item by item; one that was refused is its exception, not raised.
 
-        More than 1,000 go in several requests, one after the other. If one of them fails, nothing
-        more is sent: its items, and those after it, are that exception, and what was answered
-        before stays. It is raised if it was the first.
+        More than 1,000, or than a megabyte, go in several requests, one after the other. If one of
+        them fails, nothing more is sent: its items, and those after it, are that exception, and
+        what was answered before stays. It is raised if it was the first.
         """
         return await self._all_answers(calls.decide_many(requests))
 

@@ -51,7 +51,7 @@ class Service:
         rate: float = RATE,
     ) -> None:
         self._limits = limits or Limits()
-        self._gate = Gate(tokens, host, rate)
+        self._gate = Gate(tokens, host)
         self._rate_limit = RateLimit(rate)
         self.metrics = Metrics()
         self._operations = Operations(decider, self._limits, self._rate_limit, self.metrics)

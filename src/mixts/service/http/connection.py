@@ -117,6 +117,12 @@ class Connection(HttpToolsProtocol):
         self.transport.close()
 
     def send_400_response(self, msg: str) -> None:
+        cycle = self.cycle
+        if cycle is not None and not cycle.response_complete and not cycle.more_body:
+            # What came before is answered first, and nothing after it.
+            cycle.keep_alive = False
+            self.flow.pause_reading()
+            return
         self._end(RefusalError(400, "bad_request", "expected a request of HTTP/1.1"))
 
     def _end(self, refused: RefusalError) -> None:

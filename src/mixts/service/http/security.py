@@ -126,17 +126,23 @@ def _grant(words: list[str], place: str) -> tuple[Grant, bool]:
 # -- requests -------------------------------------------------------------------------------------
 
 
+GUESSES = 20.0
+"""Unknown tokens a second from one address."""
+
+
 class Gate:
     """Lets requests in, and says whose they are.
 
-    Requests without a known token are counted by address, ``rate`` a second (0: any number). Where
-    they are too many, a token that is new to the address is refused like an unknown one: a guess
-    that is right tells nothing. Those that came from there before go on.
+    Tokens that are not known are counted by address. Where they are more than ``guesses`` a second,
+    a token that is new to the address is refused like an unknown one: a guess that is right tells
+    nothing. Those that came from there before go on.
     """
 
-    def __init__(self, tokens: Tokens | None, host: str = "127.0.0.1", rate: float = 0.0) -> None:
+    def __init__(
+        self, tokens: Tokens | None, host: str = "127.0.0.1", guesses: float = GUESSES
+    ) -> None:
         self._tokens = tokens
-        self._strangers = RateLimit(rate, what="requests without a known token")
+        self._strangers = RateLimit(guesses, what="unknown tokens")
         self._admitted: set[tuple[str, bytes]] = set()
         """Addresses, and the tokens that came from there."""
         self._hosts = frozenset({b"localhost", b"127.0.0.1", b"[::1]", _bracketed(host).encode()})
@@ -184,7 +190,8 @@ class Gate:
         token = None if given is None else _token(given, basic=page)
         grant = None if token is None else self._tokens.grant(token)
         if grant is None:
-            self._strangers.take(address, now)
+            if given is not None:
+                self._strangers.take(address, now)
             said = "expected a token" if given is None else "the token is not known"
             form = "Authorization: Bearer TOKEN"
             raise RefusalError(401, "unauthorized", f"{said}: {form}", headers=(_challenge(page),))

@@ -70,6 +70,11 @@ class Connections:
                 raise StoreUnavailableError(str(error)) from error
         return self._writer
 
+    @property
+    def is_open(self) -> bool:
+        """Whether there is one to write with; else the next use opens it, which takes a while."""
+        return self._writer is not None
+
     def begin(self, writer: Any, *, wait: bool) -> None:
         """Begin to write, when no other process does."""
         if wait:

@@ -67,12 +67,13 @@ class Log:
 
     def writer(self, *, wait: bool) -> Any:
         """The connection to write with, and the log ready for it."""
-        writer = self._connections.writer()
         read_again = (
             self._is_doubtful and self._ends_well and time.monotonic() > self._read_again_at
         )
-        if not wait and (read_again or not self._is_ours or self._pages > self._reset_above):
+        is_ready = self._is_ours and not read_again and self._pages <= self._reset_above
+        if not wait and not (is_ready and self._connections.is_open):
             raise WouldWaitError("the log is to be emptied, or read again")
+        writer = self._connections.writer()
         if read_again:
             writer = self._read_again()
         if not self._is_ours:
