@@ -57,6 +57,7 @@ LEARNING_BAD_INPUT = "tests/unit/test_learning_bad_input.py"
 STORE_DECISIONS = "tests/contracts/test_store_decisions.py"
 STORE_REWARDS = "tests/contracts/test_store_rewards.py"
 STORE_PRIORS = "tests/contracts/test_store_priors.py"
+GROUP_WRITER = "tests/unit/test_group_writer.py"
 POWER_LOSS = "tests/unit/test_power_loss.py"
 
 BROKEN = (
@@ -273,7 +274,7 @@ BROKEN = (
     ),
     Mutation(
         "service: another value for the same decision is a duplicate", "service/group.py",
-        "or float(value) != before:", "or False:", tests=(STORE_REWARDS,),
+        "or float(given) != before:", "or False:", tests=(STORE_REWARDS,),
     ),
     Mutation(
         "service: late rewards are learned from", "service/tasks.py",
@@ -311,6 +312,31 @@ BROKEN = (
             self._transact(lambda transaction: self._put_in_force(transaction, version, prior))
 """,
         tests=(STORE_PRIORS,),
+    ),
+    # Who performs groups, and that none is forgotten.
+    Mutation(
+        "service: a loop that is turned away forgets", "service/queue.py",
+        "                self._wake()  # it may just have found that nothing waits",
+        "                pass", tests=(GROUP_WRITER,),
+    ),
+    Mutation(
+        "service: a failure in the loop is not looked into", "service/queue.py",
+        "            self._changed.notify()  # from now on the thread looks again and again\n", "",
+        tests=(GROUP_WRITER,),
+    ),
+    Mutation(
+        "service: a group that would wait is lost", "service/queue.py",
+        "        except WouldWaitError:\n            self._put_back(group)\n",
+        "        except WouldWaitError:\n", tests=(GROUP_WRITER,),
+    ),
+    Mutation(
+        "service: large groups hold up the loop", "service/queue.py",
+        "self._arrange(later if one.size <= HERE_SIZE else None)", "self._arrange(later)",
+        tests=(GROUP_WRITER,),
+    ),
+    Mutation(
+        "service: damaged statistics are decided on", "service/encoding.py",
+        "            made.check()\n", "            pass\n", tests=(STORE_DECISIONS,),
     ),
     Mutation(
         "service: acknowledged before it is synced", "service/store/sqlite_connections.py",
