@@ -12,6 +12,7 @@ from mixts.families import LinearGaussian
 from mixts.families.arms import ArmFamily
 from mixts.mixture import MixturePrior
 from mixts.service.encoding import StatisticsCodec
+from mixts.typing import Array, Float
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +62,15 @@ def check_arms(prior: MixturePrior, before: MixturePrior | None) -> None:
     )
 
 
+def some_actions(prior: MixturePrior) -> Float[Array, "2 d"] | None:
+    """Actions to decide on before anybody asks."""
+    family = prior.family
+    return np.eye(2, family.n_features) if isinstance(family, LinearGaussian) else None
+
+
 def check_decides(prior: MixturePrior) -> None:
     """Refuse a prior whose first decision has no probabilities."""
-    family = prior.family
-    actions = np.eye(2, family.n_features) if isinstance(family, LinearGaussian) else None
+    actions = some_actions(prior)
     try:
         with np.errstate(all="ignore"):
             _, law, _ = MixTS(prior, seed=0, n_samples=10).act_with_probabilities(actions)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import uuid
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
@@ -156,9 +157,26 @@ def _receipt(_: Reward) -> Callable[[Any], Receipt]:
     return lambda answer: record(Receipt, answer)
 
 
-def lost(parts: Sequence[Call[list[Answer]]], error: MixtsError) -> list[Answer]:
-    """What is known of the items of a list's parts from the first one that did not get through."""
-    return [answer for part in parts if part.lost for answer in part.lost(error)]
+class Answers(Generic[Answer]):
+    """The answers to the parts of a list, in order."""
+
+    def __init__(self, parts: Sequence[Call[list[Answer]]]) -> None:
+        self._left = deque(parts)
+        self._is_first = True
+        self.found: list[Answer] = []
+
+    def add(self, answers: list[Answer]) -> None:
+        """Those of the next part."""
+        self._left.popleft()
+        self._is_first = False
+        self.found += answers
+
+    def cut_short(self, error: MixtsError) -> list[Answer]:
+        """What is known of all items, if the next part did not get through; the first must."""
+        if self._is_first:
+            raise error
+        lost = [answer for part in self._left if part.lost for answer in part.lost(error)]
+        return [*self.found, *lost]
 
 
 # -- tasks and priors -----------------------------------------------------------------------------

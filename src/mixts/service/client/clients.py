@@ -94,16 +94,13 @@ class Client(Settings):
             return False
 
     def _all_answers(self, parts: Sequence[Call[list[Answer]]]) -> list[Answer]:
-        answers: list[Answer] = []
-        for number, part in enumerate(parts):
+        answers = calls.Answers(parts)
+        for part in parts:
             try:
-                found: list[Answer] = self._answer(part)
+                answers.add(self._answer(part))
             except MixtsError as error:
-                if not number:
-                    raise
-                return [*answers, *calls.lost(parts[number:], error)]
-            answers += found
-        return answers
+                return answers.cut_short(error)
+        return answers.found
 
     def _answer(self, call: Call[Answer]) -> Answer:
         if call.known is not None:
@@ -190,16 +187,13 @@ class AsyncClient(Settings):
             return False
 
     async def _all_answers(self, parts: Sequence[Call[list[Answer]]]) -> list[Answer]:
-        answers: list[Answer] = []
-        for number, part in enumerate(parts):
+        answers = calls.Answers(parts)
+        for part in parts:
             try:
-                found: list[Answer] = await self._answer(part)
+                answers.add(await self._answer(part))
             except MixtsError as error:
-                if not number:
-                    raise
-                return [*answers, *calls.lost(parts[number:], error)]
-            answers += found
-        return answers
+                return answers.cut_short(error)
+        return answers.found
 
     async def _answer(self, call: Call[Answer]) -> Answer:
         if call.known is not None:

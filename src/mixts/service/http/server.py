@@ -20,11 +20,10 @@ import uvicorn
 
 from mixts.agents import MixTS
 from mixts.errors import MixtsError
-from mixts.families import LinearGaussian
 from mixts.service.http.app import Service
 from mixts.service.http.connection import Connection
 from mixts.service.http.limits import Limits
-from mixts.service.versions import ActivePrior
+from mixts.service.versions import ActivePrior, some_actions
 
 log = logging.getLogger("mixts.service")
 
@@ -62,7 +61,7 @@ def warm_up(active: ActivePrior, floor: float) -> None:
     """Decide, learn, decide and look, so that no client waits for what is compiled or loaded."""
     prior, family = active.prior, active.prior.family
     row = np.zeros(1, np.int64)
-    offered = np.eye(2, family.n_features) if isinstance(family, LinearGaussian) else None
+    offered = some_actions(prior)
     sets = None if offered is None else offered[None]
     try:
         tasks = active.codec.decode([b""])
