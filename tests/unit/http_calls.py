@@ -106,6 +106,8 @@ class FakeDecider:
     refuses: Exception | None = None
     submitted: list[Operation] = field(default_factory=list)
     writable: bool = True
+    seconds: float | None = 0.0
+    """After which it answers; None: never."""
 
     def submit(
         self,
@@ -116,8 +118,9 @@ class FakeDecider:
         if self.refuses is not None:
             raise self.refuses
         self.submitted += operations
-        results = [self.answer(operation) for operation in operations]
-        threading.Thread(target=done, args=(results,)).start()
+        if self.seconds is not None:
+            results = [self.answer(operation) for operation in operations]
+            threading.Timer(self.seconds, done, (results,)).start()
 
     def health(self) -> Health:
         return Health(self.writable, None if self.writable else "the disk is full", 7)

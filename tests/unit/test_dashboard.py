@@ -3,123 +3,33 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import replace
-from html.parser import HTMLParser
 from itertools import pairwise
 
-import numpy as np
 import pytest
 
-from mixts.errors import UnknownTaskError
 from mixts.service.dashboard import (
     ASSETS,
     SCRIPT,
     SPANS,
     STYLE,
-    missing_page,
-    overview_page,
     task_link,
     task_page,
-    unavailable_page,
 )
-from mixts.service.dashboard import pages as pages_module
-from mixts.service.dashboard import task as task_module
 from mixts.service.dashboard.overview import MOST_KINDS, PAGE_ROWS, read_overview, split_of
 from mixts.service.dashboard.source import prior_facts
-from mixts.service.dashboard.task import MOST_ACTIONS, kind_weights, read_task
 from mixts.service.records import Activity, Share
+from tests.unit.dashboard_pages import Page, overview, pages, service
 from tests.unit.sample_dashboards import (
     HOSTILE,
     NOW,
     FakeDecider,
     FakeStore,
     arm_prior,
-    history_of,
-    linear_prior,
-    row_of,
     typical,
 )
 
-VOID = {"meta", "link", "input"}
-
-
-class Page(HTMLParser):
-    """A page as a browser sees it: tags with attributes, and text by the tags around it."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.open: list[str] = []
-        self.texts: list[tuple[str, str]] = []
-        self.feed(html)
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        assert len(dict(attrs)) == len(attrs)
-        self.tags.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if data.strip():
-            self.texts.append((self.open[-1], " ".join(data.split())))
-
-    @property
-    def text(self) -> str:
-        return " ".join(text for _, text in self.texts)
-
-    def of(self, tag: str) -> list[dict[str, str | None]]:
-        return [attributes for name, attributes in self.tags if name == tag]
-
-
-def overview(decider: FakeDecider, store: FakeStore, **asked: str | int) -> Page:
-    return Page(overview_page(decider, store, now=NOW, **asked))  # type: ignore[arg-type]
-
-
-@pytest.fixture(scope="module")
-def service() -> tuple[FakeDecider, FakeStore]:
-    return typical(60)
-
-
-def every_page() -> Iterator[tuple[str, str]]:
-    """Pages of all sorts, by name."""
-    hostile = typical(len(HOSTILE), names=list(HOSTILE.values()), longest=20)
-    crowded = typical(3, prior=arm_prior(100, 1000, named=False))
-    linear = typical(3, prior=linear_prior())
-    named = replace_names(*hostile)
-    empty = FakeDecider(arm_prior(), FakeStore())
-    failing = typical(3)
-    failing[0].writable, failing[0].reason = False, "disk full </div><script>"
-    yield "empty", overview_page(empty, empty.store, now=NOW)
-    yield "search", overview_page(*hostile, now=NOW, search="<x '\"&\u202e")
-    yield "missing", missing_page(HOSTILE["markup"])
-    yield "nowhere", missing_page()
-    yield "unavailable", unavailable_page("the database is away <script>")
-    services = [("hostile", hostile), ("crowded", crowded), ("linear", linear), ("named", named)]
-    for name, (decider, store) in [*services, ("failing", failing)]:
-        yield f"{name} list", overview_page(decider, store, now=NOW, address="http://<a>")
-        for row in store.rows if name == "hostile" else store.rows[:1]:
-            yield f"{name} {row.task}", task_page(decider, store, row.task, now=NOW)
-
-
-def replace_names(decider: FakeDecider, store: FakeStore) -> tuple[FakeDecider, FakeStore]:
-    """The same service with hostile names of kinds and arms too."""
-    names = list(HOSTILE.values())
-    family = decider.prior.family
-    prior = type(decider.prior)(family, decider.prior.weights, names[:5], names[:10])
-    return replace(decider, prior=prior), store
-
-
-@pytest.fixture(scope="module")
-def pages() -> dict[str, Page]:
-    return {name: Page(html) for name, html in every_page()}
+__all__ = ["pages", "service"]
 
 
 # -- no harm --------------------------------------------------------------------------------------
@@ -329,103 +239,3 @@ def test_a_store_that_fails_is_told_with_its_reason(pages: dict[str, Page]) -> N
     assert "not storing" in page.text
     assert "Nothing can be written now." not in pages["linear list"].text
     assert "the database is away <script>" in pages["unavailable"].text
-
-
-# -- a task ---------------------------------------------------------------------------------------
-
-
-def test_a_task_that_was_never_seen(service: tuple[FakeDecider, FakeStore]) -> None:
-    for name in ("nobody", "", "x" * 300, "a\0b"):
-        with pytest.raises(UnknownTaskError):
-            task_page(*service, name, now=NOW)
-
-
-def test_a_tasks_page_tells_its_kind_and_its_decisions() -> None:
-    decider, store = typical(5)
-    row = next(row for row in store.rows if row.version == 2 and row.decisions > 30)
-    page = Page(task_page(decider, store, row.task, now=NOW))
-    assert row.latent is not None
-    assert decider.prior.names is not None
-    assert page.texts[[text for _, text in page.texts].index("Likeliest kind") + 1] == (
-        "bdi", decider.prior.names[row.latent],
-    )  # fmt: skip
-    history = store.histories[row.task]
-    assert sum(text == "waiting" for _, text in page.texts) == sum(
-        one.value is None for one in history[-25:]
-    )
-    view = read_task(decider, store, row.task, NOW)
-    assert [n for n, _ in view.latest][:2] == [row.decisions, row.decisions - 1]
-    assert len(view.latest) == 25
-    late = sum(one.late for one in history[-25:])
-    assert sum(text == "late" for _, text in page.texts) == late
-
-
-def test_arms_have_counts_and_observed_means() -> None:
-    decider, store = typical(1)
-    history = store.histories[store.rows[0].task]
-    arms = read_task(decider, store, store.rows[0].task, NOW).actions
-    assert sum(arm.taken for arm in arms) == len(history)
-    for arm in arms:
-        values = [row.value for row in history if row.action == arm.index and row.value is not None]
-        assert arm.observed == (pytest.approx(sum(values) / len(values)) if values else None)
-        assert arm.low < arm.mean < arm.high
-    assert [arm.best for arm in arms].count(True) == 1
-    assert max(arms, key=lambda arm: arm.mean).best
-
-
-def test_a_retired_arm_is_not_the_best() -> None:
-    decider, store = typical(1)
-    name = store.rows[0].task
-    best = next(arm for arm in read_task(decider, store, name, NOW).actions if arm.best)
-    decider.prior = decider.prior.retire_arms([best.index])
-    arms = read_task(decider, store, name, NOW).actions
-    assert [arm.retired for arm in arms].count(True) == 1
-    assert not arms[best.index].best
-    assert "retired" in Page(task_page(decider, store, name, now=NOW)).text
-
-
-def test_the_history_is_of_the_last_decisions_and_arms_are_counted_in_more(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    rows = history_of(np.random.default_rng(0), 300, 1, [(2, 300)], NOW)
-    store = FakeStore([row_of("busy", rows)], {"busy": rows})
-    decider = FakeDecider(arm_prior(2), store)
-    view = read_task(decider, store, "busy", NOW)
-    assert view.first_number == 101
-    assert sum(arm.taken for arm in view.actions) == 300
-    page = Page(task_page(decider, store, "busy", now=NOW))
-    assert "taken and observed in the last" not in page.text
-    assert "Decisions 101 to 300" in page.text
-    for module in (pages_module, task_module):
-        monkeypatch.setattr(module, "COUNTED", 250)
-    assert sum(arm.taken for arm in read_task(decider, store, "busy", NOW).actions) == 250
-    page = Page(task_page(decider, store, "busy", now=NOW))
-    assert "taken and observed in the last 250 decisions" in page.text
-
-
-def test_of_many_arms_the_best_are_shown() -> None:
-    decider, store = typical(1, prior=arm_prior(3, 1000, named=False))
-    view = read_task(decider, store, store.rows[0].task, NOW)
-    assert (len(view.actions), view.n_actions) == (MOST_ACTIONS, 1000)
-    means = [action.mean for action in view.actions]
-    assert means == sorted(decider.posterior(store.rows[0].task).mean)[: -MOST_ACTIONS - 1 : -1]
-    page = Page(task_page(decider, store, store.rows[0].task, now=NOW))
-    assert f"These are the {MOST_ACTIONS} best of 1,000." in page.text
-
-
-def test_of_many_kinds_the_likeliest_are_shown() -> None:
-    facts = prior_facts(arm_prior(20, 2, named=False), 1)
-    weights = [0.01] * 20
-    weights[13] = 0.81
-    kinds = kind_weights(weights, facts)
-    assert [kind.name for kind in kinds[:3]] == ["kind 14", "kind 1", "kind 2"]
-    assert kinds[-1].name == "13 others"
-    assert sum(kind.weight for kind in kinds) == pytest.approx(1)
-
-
-def test_actions_of_a_linear_prior_are_those_offered_last(pages: dict[str, Page]) -> None:
-    (name,) = [name for name in pages if name.startswith("linear customer-10000")]
-    page = pages[name]
-    assert "Mean reward of the actions that were offered last" in page.text
-    assert "action 5" in page.text
-    assert "Taken" not in page.text

@@ -6,18 +6,16 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
 
 from mixts.service.http import server
 from mixts.service.http.connection import Joined
 from mixts.service.http.limits import Limits
-from mixts.service.records import Operation, Result
-from tests.unit.http_calls import FakeDecider, answered, service
+from tests.unit.http_calls import FakeDecider, service
 
 LIMITS = Limits(body=20_000, head=4_000, seconds=0.25)
 POST = b"POST /v1/decide HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
@@ -221,30 +219,12 @@ def test_an_address_that_is_taken_is_refused(running: Server) -> None:
 # -- stopping -------------------------------------------------------------------------------------
 
 
-class Slow(FakeDecider):
-    """Answers after a time, or never."""
-
-    seconds: float | None = None
-
-    def submit(
-        self,
-        operations: Sequence[Operation],
-        done: Callable[[list[Result]], None],
-        later: Any = None,
-    ) -> None:
-        self.submitted += operations
-        if self.seconds is not None:
-            results = [answered(operation) for operation in operations]
-            threading.Timer(self.seconds, done, (results,)).start()
-
-
 @pytest.mark.parametrize(("seconds", "expected"), [(0.3, 200), (None, 503)])
 def test_what_was_accepted_is_answered_within_bounds(
     seconds: float | None, expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "STOP_SECONDS", 10 if seconds else 0.2)
-    decider = Slow()
-    decider.seconds = seconds
+    decider = FakeDecider(seconds=seconds)
     body = b'{"task": "t"}'
     with started(decider) as one, one.connect() as connection:
         connection.sendall(POST + b"content-length: %d\r\n\r\n" % len(body) + body)

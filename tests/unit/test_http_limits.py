@@ -160,6 +160,7 @@ def test_no_rate_is_no_limit() -> None:
         limit.take("a", 0.0)
     limit.charge("a", 1000)
     limit.take("a", 0.0)
+    assert not limit._left, "nobody is even counted"
 
 
 def test_a_rate_below_one_a_second_lets_one_through() -> None:
