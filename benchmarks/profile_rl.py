@@ -29,7 +29,7 @@ from river import drawn_tables
 from table import cpu_model, markdown
 
 LOOPS = (
-    ("mixts.mixture.belief", "draw_latent", "sample: latent states"),
+    ("mixts.belief", "draw_latent", "sample: latent states"),
     ("mixts.families.tabular_posterior", "gather", "sample: posterior counts"),
     ("mixts.families.tabular_posterior", "normalise", "sample: normalise"),
     ("mixts.planning.mdp", "induce", "plan"),

@@ -26,9 +26,9 @@ class Mutation:
     tests: tuple[str, ...] = SUBSET
 
 
-LINEAR, ARMS = "families/kernels/*.py", "families/kernels/arms.py"
+LINEAR, ARMS = "families/_kernels/*.py", "families/_kernels/arms.py"
 LAW_ONLY = (JOINT_LAW, IDENTITIES)
-TABULAR = "families/kernels/tabular.py"
+TABULAR = "families/_kernels/tabular.py"
 TABULAR_IDENTITIES = "tests/statistical/test_tabular_identities.py"
 TABULAR_ORACLES = "tests/oracles/test_tabular.py"
 IMPOSSIBLE = "tests/unit/test_impossible_episodes.py"
@@ -125,7 +125,7 @@ BROKEN = (
         "        if not incremental:\n            self._recompute(np.unique(tasks))\n", "",
     ),
     Mutation(
-        "stale statistics: what was handed out changes later", "mixture/belief.py",
+        "stale statistics: what was handed out changes later", "belief.py",
         "        self._shared = True\n        return self._posterior.statistics",
         "        return self._posterior.statistics",
     ),
@@ -197,12 +197,12 @@ BROKEN = (
         tests=(TABULAR_IDENTITIES,),
     ),
     Mutation(
-        "plan: the first step is planned for the second", "planning/kernels.py",
+        "plan: the first step is planned for the second", "planning/_kernels.py",
         "policy[m, i, x] = best", "policy[m, max(i - 1, 0), x] = best",
         tests=("tests/oracles/test_planning.py",),
     ),
     Mutation(
-        "plan: the last of equal actions is taken", "planning/kernels.py",
+        "plan: the last of equal actions is taken", "planning/_kernels.py",
         "                    if value > top:", "                    if value >= top:",
         tests=("tests/oracles/test_planning.py",),
     ),
@@ -213,7 +213,7 @@ BROKEN = (
         tests=(f"{LEARNED}::test_nothing_is_left_to_gain[full-2-False]",),
     ),
     Mutation(
-        "learning: posterior variance forgotten", "learning/kernels/gaussian.py",
+        "learning: posterior variance forgotten", "learning/_kernels/gaussian.py",
         "second[s, k] += r * (step * step + rest)", "second[s, k] += r * step * step",
         tests=(f"{LEARNED}::test_nothing_is_left_to_gain[gaussian-2-True]",),
     ),

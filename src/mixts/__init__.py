@@ -4,7 +4,9 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from mixts._version import __version__ as __version__
 from mixts.agents import Agent, CorralExp4, Exp4, MixTS, Oracle
+from mixts.belief import Belief
 from mixts.environments import (
     BanditEnvironment,
     ClassificationBandit,
@@ -52,21 +54,20 @@ from mixts.families import (
     TabularStatistics,
     Trajectory,
 )
-from mixts.mixture import Belief, MixturePrior
 from mixts.planning import MDP, Plan
-from mixts.version import __version__ as __version__
+from mixts.prior import MixturePrior
 
 if TYPE_CHECKING:
     from mixts.bounds import theorem1_bound, theorem2_bound
     from mixts.bridges.sklearn import MixturePriorEstimator
+    from mixts.diagnostics.confidence import ConfidenceSets, follow_confidence_sets
+    from mixts.diagnostics.decomposition import Decomposition, decompose_regret
+    from mixts.diagnostics.identification import Identification, identify
     from mixts.learning import learn_prior
     from mixts.learning.check import PriorCheck, check_prior
     from mixts.plots import plot
     from mixts.service import Decider, Decision, DecisionStore
     from mixts.service.client import AsyncClient, Client
-    from mixts.simulation.confidence import ConfidenceSets, follow_confidence_sets
-    from mixts.simulation.decomposition import Decomposition, decompose_regret
-    from mixts.simulation.identification import Identification, identify
     from mixts.simulation.results import Results
     from mixts.simulation.simulate import simulate
     from mixts.simulation.sweep import Sweep
@@ -149,20 +150,20 @@ __all__ = [
 _LAZY = {
     "AsyncClient": "mixts.service.client",
     "Client": "mixts.service.client",
-    "ConfidenceSets": "mixts.simulation.confidence",
+    "ConfidenceSets": "mixts.diagnostics.confidence",
     "Decider": "mixts.service",
     "Decision": "mixts.service",
     "DecisionStore": "mixts.service",
-    "Decomposition": "mixts.simulation.decomposition",
-    "Identification": "mixts.simulation.identification",
+    "Decomposition": "mixts.diagnostics.decomposition",
+    "Identification": "mixts.diagnostics.identification",
     "MixturePriorEstimator": "mixts.bridges.sklearn",
     "PriorCheck": "mixts.learning.check",
     "Results": "mixts.simulation",
     "Sweep": "mixts.simulation.sweep",
     "check_prior": "mixts.learning.check",
-    "decompose_regret": "mixts.simulation.decomposition",
-    "follow_confidence_sets": "mixts.simulation.confidence",
-    "identify": "mixts.simulation.identification",
+    "decompose_regret": "mixts.diagnostics.decomposition",
+    "follow_confidence_sets": "mixts.diagnostics.confidence",
+    "identify": "mixts.diagnostics.identification",
     "learn_prior": "mixts.learning",
     "plot": "mixts.plots",
     "simulate": "mixts.simulation",

@@ -16,12 +16,12 @@ import numpy as np
 import pytest
 
 import mixts
+from mixts._files import read_bundle
 from mixts.engines import Engine
 from mixts.engines import dask as engines
 from mixts.engines.dask import DaskEngine
 from mixts.errors import MixtsError, OutcomeError, ParameterError
 from mixts.experiments import reproduce
-from mixts.storage import read_bundle
 from tests.end_to_end import slow_experiment as slow
 
 distributed = pytest.importorskip("distributed", reason="needs the extra dask")

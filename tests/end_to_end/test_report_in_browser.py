@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from mixts.report import write_report
+from mixts.pages import write_report
 from tests.requirements import find_chromium, require
 from tests.unit.sample_reports import COMMAND, hostile_report, typical_report
 

@@ -10,7 +10,7 @@ import pytest
 from scipy import special
 
 import mixts
-from mixts.families.kernels import elementary
+from mixts.families._kernels import elementary
 from mixts.families.quadrature import (
     LOG_GAMMA,
     LOGIT_BETA,

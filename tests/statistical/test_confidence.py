@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 
 import mixts
+from mixts.diagnostics.confidence import ConfidenceSets, follow_confidence_sets
+from mixts.diagnostics.confidence.episodes import EpisodeMeasure
 from mixts.environments import BanditEnvironment
 from mixts.environments.mdp import MDPEnvironment
 from mixts.environments.riverswim import RiverSwim
 from mixts.families import TabularMDP
-from mixts.simulation.confidence import ConfidenceSets, follow_confidence_sets
-from mixts.simulation.confidence.episodes import EpisodeMeasure
 from tests.statistical import settings
 from tests.statistical.standard_errors import assert_within, limit, of_mean
 

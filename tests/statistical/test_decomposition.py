@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 import mixts
+from mixts.diagnostics.decomposition import Decomposition, decompose_regret, play
+from mixts.diagnostics.decomposition.measure import PartsMeasure
 from mixts.environments import BanditEnvironment
-from mixts.simulation.decomposition import Decomposition, decompose_regret, play
-from mixts.simulation.decomposition.measure import PartsMeasure
 from mixts.simulation.followers import Decided
 from tests.statistical import settings
 from tests.statistical.standard_errors import assert_within, of_mean

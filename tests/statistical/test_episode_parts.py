@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import mixts
-from mixts import random
+from mixts import _random
+from mixts.diagnostics.confidence.episodes import EpisodeMeasure
 from mixts.environments.mdp import MDPEnvironment, MDPProblem
 from mixts.families import TabularMDP
-from mixts.simulation.confidence.episodes import EpisodeMeasure
 from mixts.simulation.followers import Decided
 from tests.statistical.standard_errors import assert_within, limit, of_mean
 
@@ -52,7 +52,7 @@ class Episodes(NamedTuple):
 @functools.cache
 def episodes() -> Episodes:
     prior = rooms()
-    problem = MDPEnvironment(prior).start(partial(random.stream, 5, "parts"), N_RUNS)
+    problem = MDPEnvironment(prior).start(partial(_random.stream, 5, "parts"), N_RUNS)
     agent = mixts.MixTS(prior, N_RUNS, 6)
     measure, rng = EpisodeMeasure(prior, N_EPISODES, N_SAMPLES), np.random.default_rng(7)
     rounds = []

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 
 import mixts
+from mixts._typing import Array
 from mixts.service import Decide, Decider, Decision, DecisionStore, Reward
 from mixts.service.store.export import export
-from mixts.typing import Array
 
 NAMES = ("books", "hats & <b>|:", '_"söme')
 RATES = np.array([[0.6, 0.2, 0.1], [0.1, 0.3, 0.7]])

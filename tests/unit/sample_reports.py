@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mixts.report import Claim, Figure, Report, Section, Table
+from mixts.pages import Claim, Figure, Report, Section, Table
 
 DRAWING = (
     b'<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg" width="244.8pt" height="180pt" '

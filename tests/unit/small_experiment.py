@@ -19,7 +19,7 @@ from mixts.experiments import (
     SimulationPart,
 )
 from mixts.experiments.base import Arrays, Once
-from mixts.report import Claim, Table
+from mixts.pages import Claim, Table
 from mixts.simulation import prepare
 
 

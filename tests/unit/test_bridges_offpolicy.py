@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 import mixts
+from mixts._typing import Array
 from mixts.bridges.obp import bandit_feedback
 from mixts.bridges.vw import Written, dsjson_lines, write_dsjson
 from mixts.service import DecisionStore
 from mixts.service.store.export import export
-from mixts.typing import Array
 from tests.unit.sample_decisions import NAMES, fill_arms, fill_linear, known_log
 
 pa = pytest.importorskip("pyarrow")

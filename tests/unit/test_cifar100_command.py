@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mixts._typing import Array
 from mixts.bridges import cifar100
 from mixts.cli import main
 from mixts.experiments.paper.images.features import ImageFeatures
-from mixts.typing import Array
 from tests.unit.cifar100_archives import CLASSES, members, pack
 
 

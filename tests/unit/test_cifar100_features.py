@@ -11,6 +11,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import mixts
+from mixts._typing import Array
 from mixts.bridges.cifar100 import (
     NETWORKS,
     Cifar100,
@@ -22,7 +23,6 @@ from mixts.bridges.cifar100 import (
 )
 from mixts.bridges.cifar100.probe import RIDGES, fit_probe, held_out_images
 from mixts.bridges.cifar100.progress import stages
-from mixts.typing import Array
 from tests.requirements import require
 
 IMAGES = np.random.default_rng(1).integers(0, 256, (250, 3, 32, 32), dtype=np.uint8)

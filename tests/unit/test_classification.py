@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mixts
-from mixts import random
+from mixts import _random
 from mixts.environments import ClassificationBandit
 from mixts.errors import ActionError, ParameterError
 
@@ -19,7 +19,7 @@ def bandit(**options) -> ClassificationBandit:
 
 
 def start(environment: ClassificationBandit, n: int, seed: int = 0):
-    return environment.start(partial(random.stream, seed), n)
+    return environment.start(partial(_random.stream, seed), n)
 
 
 def labels_of(sets: np.ndarray) -> np.ndarray:

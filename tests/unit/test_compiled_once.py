@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mixts
-from mixts.families.kernels import arms, choice, linear
+from mixts.families._kernels import arms, choice, linear
 
 TABLE = np.array([[0.0, 1.0, 1.0], [1.0, 0.0, 0.0], [1.0, 1.0, 1.0], [0.0, 0.5, 0.0]])
 

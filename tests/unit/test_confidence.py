@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 
 import mixts
-from mixts import random
+from mixts import _random
+from mixts.diagnostics.confidence import ConfidenceSets, follow_confidence_sets
+from mixts.diagnostics.confidence.episodes import EpisodeMeasure
+from mixts.diagnostics.confidence.measures import Decided
 from mixts.environments import BanditEnvironment
 from mixts.environments.base import Environment, Offer, Outcome, Problem
 from mixts.environments.mdp import MDPEnvironment
 from mixts.errors import ParameterError
 from mixts.families import TabularMDP, Trajectory
 from mixts.simulation import simulate
-from mixts.simulation.confidence import ConfidenceSets, follow_confidence_sets
-from mixts.simulation.confidence.episodes import EpisodeMeasure
-from mixts.simulation.confidence.measures import Decided
 
 N_ROUNDS, N_RUNS, BLOCK, SEED = 6, 5, 3, 17
 HORIZON = 5
@@ -90,8 +90,8 @@ def play(name: str) -> Iterator[Round]:
     prior, environment = PROBLEMS[name]()
     for block, start in enumerate(range(0, N_RUNS, BLOCK)):
         n = min(BLOCK, N_RUNS - start)
-        problem = environment.start(partial(random.stream, SEED, "simulate", block), n)
-        seed = random.seed_sequence(SEED, "simulate", block, "agent", "MixTS")
+        problem = environment.start(partial(_random.stream, SEED, "simulate", block), n)
+        seed = _random.seed_sequence(SEED, "simulate", block, "agent", "MixTS")
         agent = mixts.MixTS(prior, n, seed)
         histories: list[list[tuple[Any, ...]]] = [[] for _ in range(n)]
         for t in range(N_ROUNDS):

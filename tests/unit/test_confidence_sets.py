@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from mixts.diagnostics.confidence import ConfidenceSets
 from mixts.errors import ParameterError
 from mixts.simulation import Results
-from mixts.simulation.confidence import ConfidenceSets
 
 
 def handmade(seed: int, n_runs: int = 4, n_rounds: int = 12, n: int = 3) -> ConfidenceSets:

@@ -13,17 +13,17 @@ import numpy as np
 import pytest
 
 import mixts
-from mixts import random
-from mixts.environments import BanditEnvironment
-from mixts.environments.bandit import BanditProblem
-from mixts.errors import ParameterError
-from mixts.simulation import simulate
-from mixts.simulation.decomposition import (
+from mixts import _random
+from mixts.diagnostics.decomposition import (
     Decomposition,
     Inequality,
     decompose_regret,
     prepare_decomposition,
 )
+from mixts.environments import BanditEnvironment
+from mixts.environments.bandit import BanditProblem
+from mixts.errors import ParameterError
+from mixts.simulation import simulate
 
 N_ROUNDS, N_RUNS, BLOCK, SEED = 7, 5, 3, 23
 WEIGHTS = [0.5, 0.3, 0.2]
@@ -86,9 +86,9 @@ def play(name: str) -> list[Run]:
     runs = []
     for block, start in enumerate(range(0, N_RUNS, BLOCK)):
         n = min(BLOCK, N_RUNS - start)
-        problem = environment.start(partial(random.stream, SEED, "simulate", block), n)
+        problem = environment.start(partial(_random.stream, SEED, "simulate", block), n)
         agent = mixts.MixTS(
-            prior, n, random.seed_sequence(SEED, "simulate", block, "agent", "MixTS")
+            prior, n, _random.seed_sequence(SEED, "simulate", block, "agent", "MixTS")
         )
         block_runs = [
             Run(int(problem.latent[i]), problem.parameters[i], [], [], [], []) for i in range(n)
@@ -244,7 +244,7 @@ def test_progress_counts_every_decision() -> None:
 def test_retired_arms_are_never_best() -> None:
     prior, _ = gaussian()
     retired = prior.retire_arms([0])
-    problem = BanditEnvironment(retired).start(partial(random.stream, 1), 50)
+    problem = BanditEnvironment(retired).start(partial(_random.stream, 1), 50)
     assert isinstance(problem, BanditProblem)
     means = problem.means
     assert (means.argmax(axis=1) == 0).any()

@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from mixts import random
+from mixts import _random
 from mixts.environments import BanditEnvironment
 from mixts.errors import ActionError, ParameterError
 from tests.unit.simulated_agents import ACTIONS, N_ARMS, N_FEATURES, changing, prior
@@ -20,7 +20,7 @@ ENVIRONMENTS = {
 
 
 def start(environment: BanditEnvironment, n_tasks: int, seed: int = 3):
-    return environment.start(partial(random.stream, seed), n_tasks)
+    return environment.start(partial(_random.stream, seed), n_tasks)
 
 
 @pytest.mark.parametrize("name", ENVIRONMENTS)

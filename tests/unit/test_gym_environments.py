@@ -13,12 +13,12 @@ import pytest
 from gymnasium.utils import seeding
 from gymnasium.utils.env_checker import check_env
 
-from mixts import random
+from mixts import _random
 from mixts.bridges.gym import BanditEnv, MDPEnv, to_gymnasium
 from mixts.environments import BanditEnvironment, Environment, MDPEnvironment, RiverSwim
 from mixts.errors import ActionError, MissingExtraError, ParameterError
 from mixts.families.tabular import TabularMDP
-from mixts.mixture.prior import MixturePrior
+from mixts.prior import MixturePrior
 from tests.unit.simulated_agents import ACTIONS, N_ARMS, changing, prior
 
 N_ROUNDS = 7
@@ -181,7 +181,7 @@ def test_without_gymnasium_it_says_what_to_install(monkeypatch: pytest.MonkeyPat
 def twin(environment: Any, seed: int) -> Any:
     """The problem that the environment draws after a reset with this seed."""
     rng, _ = seeding.np_random(seed)
-    return environment.start(partial(random.stream, int(rng.integers(2**63))), 1)
+    return environment.start(partial(_random.stream, int(rng.integers(2**63))), 1)
 
 
 @pytest.mark.parametrize("name", MDPS)

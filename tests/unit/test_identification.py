@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mixts
-from mixts.simulation.identification import Identification, identify
+from mixts.diagnostics.identification import Identification, identify
 from tests.unit.simulated_agents import ACTIONS, changing, prior
 
 N_ROUNDS = 12

@@ -22,7 +22,7 @@ from mixts.experiments.coldstart.known_truth.claims import claims_of
 from mixts.experiments.coldstart.known_truth.comparison import LEARNED, Compared
 from mixts.experiments.coldstart.known_truth.parts import KnownPart, LearnedPart, Point
 from mixts.experiments.coldstart.known_truth.truths import TRUTHS, Truth
-from mixts.report import Claim
+from mixts.pages import Claim
 
 LINEAR, ARMS = TRUTHS
 SETTING = Setting(2, 10, 1)

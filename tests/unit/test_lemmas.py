@@ -21,11 +21,11 @@ from mixts.bounds import (
     transition_width,
     value_difference_bound,
 )
+from mixts.diagnostics.confidence import follow_confidence_sets
 from mixts.environments.mdp import MDPEnvironment
 from mixts.environments.riverswim import RiverSwim
 from mixts.errors import ParameterError
 from mixts.families import TabularMDP
-from mixts.simulation.confidence import follow_confidence_sets
 
 # -- Lemma 1 ---------------------------------------------------------------------------------------
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import mixts
-from mixts import random
-from mixts.environments.kernels import play_episodes
+from mixts import _random
+from mixts.environments._kernels import play_episodes
 from tests.unit.simulated_agents import prior as bandit_prior
 
 N_STATES, N_ACTIONS, HORIZON = 4, 3, 6
@@ -36,7 +36,7 @@ ENVIRONMENT = mixts.MDPEnvironment(PRIOR)
 
 
 def start(environment: Any, n: int, seed: int = 3) -> Any:
-    return environment.start(partial(random.stream, seed), n)
+    return environment.start(partial(_random.stream, seed), n)
 
 
 def random_policies(n: int, seed: int = 5) -> Any:
@@ -251,7 +251,7 @@ def test_regret_is_the_gap_between_exact_values() -> None:
     assert [len(history[0][0]) for history in kept] == [3, 3, 1]
     for block, (first, history) in enumerate(zip([0, 3, 6], kept, strict=True)):
         n = len(history[0][0])
-        latent, theta = PRIOR.draw(random.stream(11, "simulate", block, "tasks"), n)
+        latent, theta = PRIOR.draw(_random.stream(11, "simulate", block, "tasks"), n)
         mdps = PRIOR.family.mdp(theta)
         np.testing.assert_array_equal(results.latent[first : first + n], latent)
         for t, (policy, episode) in enumerate(history):

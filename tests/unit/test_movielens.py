@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mixts import random
+from mixts import _random
 from mixts.cli import main
 from mixts.download import PublishedFile
 from mixts.errors import FormatError, ParameterError
@@ -262,7 +262,7 @@ def test_who_is_held_out(rated: Ratings) -> None:
 
 
 def test_the_flat_prior_has_the_scale_of_the_tasks() -> None:
-    rng = random.stream(1, "flat")
+    rng = _random.stream(1, "flat")
     coefficients = 2.0 * rng.standard_normal((300, 3))
     features = rng.standard_normal((300, 20, 3))
     rewards = (features @ coefficients[:, :, None])[:, :, 0] + rng.standard_normal((300, 20))

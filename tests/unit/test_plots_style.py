@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import mixts
+from mixts.diagnostics.identification import Identification
 from mixts.plots import new_panels, save_figure
 from mixts.plots.labels import End, label_ends, spread
 from mixts.plots.lines import draw_lines
 from mixts.plots.style import DASHES, LOOKS, PALETTE, legible, looks, new_axes
-from mixts.simulation.identification import Identification
 from mixts.simulation.sweep import Sweep
 
 # -- looks --------------------------------------------------------------------------------------

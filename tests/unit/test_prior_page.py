@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mixts
-from mixts.report.kinds import MOST_ITEMS, kinds_of, percent, telling
+from mixts.pages.kinds import MOST_ITEMS, kinds_of, percent, telling
 
 
 def bernoulli(rates: list[list[float]], weights: list[float]) -> mixts.MixturePrior:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import mixts
-from mixts import random
+from mixts import _random
 from mixts.environments import ReplayBandit
 from mixts.errors import ActionError, ParameterError
 
@@ -22,7 +22,7 @@ def bandit(n_actions: int = 3) -> ReplayBandit:
 
 
 def start(environment: ReplayBandit, n: int, seed: int = 0):
-    return environment.start(partial(random.stream, seed), n)
+    return environment.start(partial(_random.stream, seed), n)
 
 
 def test_runs_are_the_tasks_in_random_order() -> None:

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from mixts.errors import MissingExtraError, ParameterError
-from mixts.report import Claim, Report, Section, Table, render, write_report
-from mixts.report.page import heading_widths
+from mixts.pages import Claim, Report, Section, Table, render, write_report
+from mixts.pages.page import heading_widths
 from tests.unit.sample_reports import hostile_report, typical_report
 
 VOID = {"meta", "link", "img", "br"}

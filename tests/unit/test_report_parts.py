@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from mixts.errors import ParameterError
-from mixts.report import Claim, Figure, Section, Table
-from mixts.report.svg import svg_size
-from mixts.report.text import command_html, duration, moment
+from mixts.pages import Claim, Figure, Section, Table
+from mixts.pages.svg import svg_size
+from mixts.pages.text import command_html, duration, moment
 from tests.unit.sample_reports import DRAWING, typical_report
 
 

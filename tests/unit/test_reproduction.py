@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import mixts
+from mixts._files import read_bundle, write_bundle
 from mixts.engines import ExecutorEngine
 from mixts.engines.local import InlineEngine
 from mixts.errors import MissingExtraError, OutputError, ParameterError
@@ -20,8 +21,7 @@ from mixts.experiments.runner import Job
 from mixts.experiments.runner import run as play_jobs
 from mixts.experiments.store import Store, slug
 from mixts.experiments.telling import report_of, tell
-from mixts.report import render
-from mixts.storage import read_bundle, write_bundle
+from mixts.pages import render
 from tests.unit.small_experiment import CountingPart, FailingPart, SmallExperiment, bandit
 
 

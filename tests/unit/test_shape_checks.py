@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import mixts
-from mixts.random import stream
-from mixts.typing import Array, ArrayLike, Float
+from mixts._random import stream
+from mixts._typing import Array, ArrayLike, Float
 from tests.shape_checks import CheckedModule, checked
 
 
@@ -110,7 +110,7 @@ def test_unchecked_leaves_it_to_the_library() -> None:
 def test_without_jaxtyping_an_annotation_is_the_plain_array() -> None:
     script = (
         "import sys; sys.modules['jaxtyping'] = None\n"
-        "from mixts.typing import Array, Bool, Float, Int\n"
+        "from mixts._typing import Array, Bool, Float, Int\n"
         "assert [kind[Array, 'n d'] for kind in (Bool, Float, Int)] == [Array] * 3"
     )
     done = subprocess.run([sys.executable, "-c", script], check=False, timeout=300)

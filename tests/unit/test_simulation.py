@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import mixts
-from mixts import random
+from mixts import _random
 from mixts.environments import BanditEnvironment
 from mixts.errors import ActionError, MissingExtraError, OutcomeError, ParameterError
 from mixts.simulation import Results, simulate
@@ -61,7 +61,7 @@ def test_regret_and_reward_are_those_of_the_sampled_problems() -> None:
     assert [agent.n_tasks for agent in agents] == [3, 3, 1]
     for block, (start, agent) in enumerate(zip([0, 3, 6], agents, strict=True)):
         runs = slice(start, start + agent.n_tasks)
-        streams = partial(random.stream, 11, "simulate", block)
+        streams = partial(_random.stream, 11, "simulate", block)
         latent, means = GAUSSIAN.draw(streams("tasks"), agent.n_tasks)
         noise = 0.5 * streams("rewards").standard_normal((5, agent.n_tasks))
         np.testing.assert_array_equal(results.latent[runs], latent)

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from mixts import checks, random
+from mixts import _checks, _random
+from mixts._tasks import TaskAxis
+from mixts._typing import Array, ArrayLike, Bool, Float, Int, Seed
 from mixts.errors import ParameterError
 from mixts.families.trajectory import Trajectory
-from mixts.mixture.prior import MixturePrior
-from mixts.mixture.tasks import TaskAxis
-from mixts.typing import Array, ArrayLike, Bool, Float, Int, Seed
+from mixts.prior import MixturePrior
 
 
 class Agent(ABC):
@@ -23,7 +23,7 @@ class Agent(ABC):
 
     def __init__(self, n_tasks: int | None, seed: Seed) -> None:
         self._axis = TaskAxis(n_tasks)
-        self._rng = random.generator(seed, "agent")
+        self._rng = _random.generator(seed, "agent")
         self.last_latent: Any = None
         """The latent states that the last ``act`` drew, or None where none was drawn."""
 
@@ -72,7 +72,7 @@ class Agent(ABC):
         self, mask: ArrayLike | None, n_rows: int, n_actions: int
     ) -> Bool[Array, "m K"] | None:
         """The checked mask, or None where everything is available."""
-        return None if mask is None else checks.action_mask(mask, n_rows, n_actions)
+        return None if mask is None else _checks.action_mask(mask, n_rows, n_actions)
 
     def _full_mask(self, mask: ArrayLike | None, n_rows: int, n_actions: int) -> Bool[Array, "m K"]:
         available = self._available(mask, n_rows, n_actions)
@@ -145,7 +145,7 @@ def without_retired(
     return (
         ~prior.retired
         if mask is None
-        else (checks.action_mask(mask, n_rows, n_actions) & ~prior.retired)
+        else (_checks.action_mask(mask, n_rows, n_actions) & ~prior.retired)
     )
 
 

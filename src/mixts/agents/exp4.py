@@ -15,17 +15,17 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from mixts import checks
+from mixts import _checks
+from mixts._numbers import softmax
+from mixts._typing import Array, ArrayLike, Bool, Float, Int, Seed
 from mixts.agents.base import Agent, draw_rows, without_retired
+from mixts.belief import Belief
 from mixts.errors import ActionError, FeedbackError, ObservationError, OutcomeError, ParameterError
+from mixts.families._kernels.roots import LARGEST
 from mixts.families.choice import feature_sets
-from mixts.families.kernels.roots import LARGEST
 from mixts.families.tabular import TabularMDP
 from mixts.families.trajectory import Trajectory
-from mixts.mixture.belief import Belief
-from mixts.mixture.prior import MixturePrior
-from mixts.typing import Array, ArrayLike, Bool, Float, Int, Seed
-from mixts.weights import softmax
+from mixts.prior import MixturePrior
 
 Estimates = Literal["rewards", "losses"]
 """Whether experts gain by what their action earned, or lose by what it failed to earn of 1."""
@@ -66,8 +66,8 @@ class VotingAgent(Agent):
         ):
             raise ParameterError(f"gamma must be between 0 and 1, got {gamma!r}")
         self._gamma = gamma
-        self._eta = None if eta is None else checks.positive_number(eta, "eta")
-        self._n_rounds = None if n_rounds is None else checks.count(n_rounds, "n_rounds")
+        self._eta = None if eta is None else _checks.positive_number(eta, "eta")
+        self._n_rounds = None if n_rounds is None else _checks.count(n_rounds, "n_rounds")
         if gamma == 0 and eta is None:
             raise ParameterError("eta follows from gamma as gamma / K: give eta with gamma = 0")
         self._log_weights = np.zeros((self._axis.size, n_experts))
@@ -161,7 +161,7 @@ class VotingAgent(Agent):
         tasks: ArrayLike | None = None,
     ) -> None:
         """The outcome of each task's last decision; the action must be the one that was taken."""
-        rewards = checks.numbers(outcomes, "outcomes must be numbers", OutcomeError).reshape(-1)
+        rewards = _checks.numbers(outcomes, "outcomes must be numbers", OutcomeError).reshape(-1)
         index = self._axis.observations(tasks, len(rewards))
         self._check_feedback(index, actions, rewards)
         self._learn(index, rewards)
@@ -183,7 +183,7 @@ class VotingAgent(Agent):
         if not waiting.all():
             task = int(index[np.argmin(waiting)])
             raise FeedbackError(f"no decision of task {task} waits for an outcome: act first")
-        given = checks.numbers(actions, "actions must be numbers", ActionError)
+        given = _checks.numbers(actions, "actions must be numbers", ActionError)
         taken = self._what_was_taken(index)
         if given.size != taken.size or not np.array_equal(given.reshape(taken.shape), taken):
             raise FeedbackError(
@@ -217,7 +217,7 @@ class Exp4(VotingAgent):
         *,
         estimates: Estimates = "rewards",
     ) -> None:
-        self.experts: Float[Array, "L p"] = checks.real_array(experts, "experts", 2)
+        self.experts: Float[Array, "L p"] = _checks.real_array(experts, "experts", 2)
         n_experts, n_features = self.experts.shape
         super().__init__(n_experts, n_features, n_rounds, gamma, eta, n_tasks, seed, estimates)
 

@@ -6,15 +6,15 @@ from typing import Any, Self
 
 import numpy as np
 
-from mixts import checks
+from mixts import _checks
+from mixts._typing import Array, ArrayLike, Bool, Float, Int, Seed
 from mixts.agents.base import Agent, without_retired
+from mixts.belief import Belief
 from mixts.errors import MaskError, ParameterError
 from mixts.families.arms import ArmStatistics
 from mixts.families.statistics import Statistics
 from mixts.families.trajectory import Trajectory
-from mixts.mixture.belief import Belief
-from mixts.mixture.prior import MixturePrior
-from mixts.typing import Array, ArrayLike, Bool, Float, Int, Seed
+from mixts.prior import MixturePrior
 
 
 class MixTS(Agent):
@@ -40,7 +40,7 @@ class MixTS(Agent):
         if not isinstance(prior, MixturePrior):
             raise ParameterError(f"prior must be a MixturePrior, got {prior!r}")
         super().__init__(n_tasks, seed)
-        self._n_samples = checks.count(n_samples, "n_samples")
+        self._n_samples = _checks.count(n_samples, "n_samples")
         self.belief = Belief(prior, prior.family.empty_statistics(n_tasks), sleep=self._sleep)
         """What the agent believes; read it, and let ``update`` change it."""
 
@@ -61,7 +61,7 @@ class MixTS(Agent):
         """An agent that goes on where these tasks' statistics, which it leaves as they are, end."""
         agent = cls.__new__(cls)  # an empty belief need not be made first
         Agent.__init__(agent, None if statistics.single else len(statistics), seed)
-        agent._n_samples = checks.count(n_samples, "n_samples")
+        agent._n_samples = _checks.count(n_samples, "n_samples")
         agent.belief = Belief(prior, statistics, sleep=cls._sleep, shared=True)
         return agent
 
@@ -172,7 +172,7 @@ class Oracle(MixTS):
         n_samples: int = 1000,
     ) -> None:
         super().__init__(prior, n_tasks, seed, n_samples=n_samples)
-        states = checks.integers(latent, "latent must be component indices", ParameterError)
+        states = _checks.integers(latent, "latent must be component indices", ParameterError)
         inside = ((states >= 0) & (states < prior.n_components)).all()
         if not inside or states.shape not in ((), (self._axis.size,)):
             raise ParameterError(

@@ -6,10 +6,10 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from mixts import checks
+from mixts import _checks
+from mixts._typing import Array, ArrayLike, Float
 from mixts.bounds.terms import BoundTerms
 from mixts.errors import ParameterError
-from mixts.typing import Array, ArrayLike, Float
 
 Form = Literal["statement", "appendix"]
 """Where a bound is read: in the theorem's statement, or at the end of its proof."""
@@ -18,7 +18,7 @@ Form = Literal["statement", "appendix"]
 def rounds(n: ArrayLike) -> Float[Array, "..."]:
     """Numbers of rounds or episodes, one or any array of them, for a curve."""
     expected = "n must be a number of rounds or episodes, or an array of them, at least 1"
-    array = checks.numbers(n, expected, ParameterError)
+    array = _checks.numbers(n, expected, ParameterError)
     good = np.isfinite(array) & (array >= 1)
     if np.asarray(n).dtype.kind == "b" or not good.all():
         bad = n if array.ndim == 0 else array[~good][:1]
@@ -28,7 +28,7 @@ def rounds(n: ArrayLike) -> Float[Array, "..."]:
 
 def at_least_zero(value: Any, name: str) -> float:
     """A number that may be zero."""
-    array = checks.numbers(value, f"{name} must be a number", ParameterError)
+    array = _checks.numbers(value, f"{name} must be a number", ParameterError)
     if array.ndim != 0 or not 0 <= array < np.inf:
         raise ParameterError(f"{name} must be a finite number, at least 0, got {value!r}")
     return float(array)

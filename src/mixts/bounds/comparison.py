@@ -13,9 +13,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from mixts import checks
+from mixts import _checks
+from mixts._typing import Array, ArrayLike, Float
 from mixts.errors import ParameterError
-from mixts.typing import Array, ArrayLike, Float
 
 Verdict = Literal["holds", "direction only", "does not hold"]
 
@@ -206,7 +206,7 @@ def _growth(values: Float[Array, " p"]) -> float:
 
 def _column(value: Any, name: str) -> Float[Array, " p"]:
     expected = f"{name} must be a finite number, at least 0, for each point of a sweep"
-    array = checks.numbers(value, expected, ParameterError)
+    array = _checks.numbers(value, expected, ParameterError)
     if array.ndim != 1:
         raise ParameterError(f"{expected}, got shape {array.shape}")
     if len(array) < 2:

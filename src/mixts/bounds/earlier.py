@@ -31,12 +31,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from mixts import checks
+from mixts import _checks
+from mixts._typing import ArrayLike
 from mixts.bounds import arguments
 from mixts.bounds.arguments import Form
 from mixts.bounds.lemmas import prior_width
 from mixts.bounds.theorem1 import theorem1_terms
-from mixts.typing import ArrayLike
 
 _SMALLEST_RATIO = 1e-8
 """Below it the crossing is 2 d to 8 digits, and solving for it would lose as many."""
@@ -71,7 +71,7 @@ def lints_order(n: ArrayLike, d: int) -> Any:
     Neither constant nor logarithms: for shapes, not levels. Theorem 1 is of a smaller order where
     c_1 < d and sqrt(L) < d^(3/2).
     """
-    return arguments.plain(checks.count(d, "d") ** 1.5 * np.sqrt(arguments.rounds(n)))
+    return arguments.plain(_checks.count(d, "d") ** 1.5 * np.sqrt(arguments.rounds(n)))
 
 
 def crossing(d: int, noise_std: float, kappa: float, max_prior_variance: float) -> float:
@@ -82,9 +82,9 @@ def crossing(d: int, noise_std: float, kappa: float, max_prior_variance: float) 
     for a tight prior, and grows like d log r with a wide one. NaN where nothing is to be learned:
     both bounds are then Term 2.
     """
-    d = checks.count(d, "d")
-    sigma = checks.positive_number(noise_std, "noise_std")
-    k = checks.positive_number(kappa, "kappa")
+    d = _checks.count(d, "d")
+    sigma = _checks.positive_number(noise_std, "noise_std")
+    k = _checks.positive_number(kappa, "kappa")
     ratio = (k / sigma) ** 2 * arguments.at_least_zero(max_prior_variance, "max_prior_variance")
     if ratio == 0:
         return float("nan")

@@ -44,11 +44,11 @@ from typing import Any
 
 import numpy as np
 
-from mixts import checks
+from mixts import _checks
+from mixts._typing import Array, ArrayLike
 from mixts.bounds import arguments
 from mixts.bounds.theorem1 import theorem1_terms
 from mixts.errors import ParameterError
-from mixts.typing import Array, ArrayLike
 
 
 def gaussian_tail_bound(d: int, epsilon: ArrayLike) -> Any:
@@ -60,7 +60,7 @@ def gaussian_tail_bound(d: int, epsilon: ArrayLike) -> Any:
     epsilon = 1.5. From d = 3 on what is printed holds all the same, because the proof adds up
     entries of which one would do.
     """
-    d = checks.count(d, "d")
+    d = _checks.count(d, "d")
     least = _at_least_zero(epsilon, "epsilon")
     return arguments.plain(d**1.5 * np.exp(-(least**2) / (2 * d)) / np.sqrt(2 * np.pi))
 
@@ -76,8 +76,8 @@ def norm_series_bound(
     """
     ratio = _at_least_zero(log_determinant_ratio, "log_determinant_ratio")
     variance = _at_least_zero(prior_variance, "prior_variance")
-    sigma = checks.positive_number(noise_std, "noise_std")
-    k = checks.positive_number(kappa, "kappa")
+    sigma = _checks.positive_number(noise_std, "noise_std")
+    k = _checks.positive_number(kappa, "kappa")
     return arguments.plain((sigma**2 + k**2 * variance) * ratio)
 
 
@@ -98,11 +98,11 @@ def trace_bound(
     module. ``precision_trace`` may be an array; it is infinite where something is known exactly.
     """
     rounds = arguments.rounds(n)
-    d = checks.count(d, "d")
-    sigma = checks.positive_number(noise_std, "noise_std")
-    k = checks.positive_number(kappa, "kappa")
+    d = _checks.count(d, "d")
+    sigma = _checks.positive_number(noise_std, "noise_std")
+    k = _checks.positive_number(kappa, "kappa")
     expected = "precision_trace must be a number above 0"
-    trace = checks.numbers(precision_trace, expected, ParameterError)
+    trace = _checks.numbers(precision_trace, expected, ParameterError)
     if not (trace > 0).all():
         raise ParameterError(f"{expected}, got {precision_trace!r}")
     return arguments.plain(d * np.log1p(rounds * (k / sigma) ** 2 / trace))
@@ -131,7 +131,7 @@ def width_sum_bound(
 def prior_width(n: ArrayLike, d: int, kappa: float, max_prior_variance: float) -> Any:
     """kappa sqrt(2 lambda d log(dn)): no width sigma_t(a, s) is larger  [paper: App. A]."""
     rounds = arguments.rounds(n)
-    d, k = checks.count(d, "d"), checks.positive_number(kappa, "kappa")
+    d, k = _checks.count(d, "d"), _checks.positive_number(kappa, "kappa")
     variance = arguments.at_least_zero(max_prior_variance, "max_prior_variance")
     return arguments.plain(k * np.sqrt(2 * variance * d * np.log(d * rounds)))
 
@@ -155,7 +155,7 @@ def first_part_bound(
     expectation.
     """
     total = _at_least_zero(best_width_sum, "best_width_sum")
-    d, k = checks.count(d, "d"), checks.positive_number(kappa, "kappa")
+    d, k = _checks.count(d, "d"), _checks.positive_number(kappa, "kappa")
     variance = arguments.at_least_zero(max_prior_variance, "max_prior_variance")
     return arguments.plain(total + k * np.sqrt(variance * d / (2 * np.pi)))
 
@@ -184,7 +184,7 @@ def second_part_bound(
 def _at_least_zero(value: ArrayLike, name: str) -> Array:
     """One number or any array of them."""
     expected = f"{name} must be a finite number, at least 0, or an array of them"
-    array = checks.numbers(value, expected, ParameterError)
+    array = _checks.numbers(value, expected, ParameterError)
     good = np.isfinite(array) & (array >= 0)
     if not good.all():
         raise ParameterError(f"{expected}, got {array[~good].flat[0]}")

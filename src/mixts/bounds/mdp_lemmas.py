@@ -20,13 +20,13 @@ from typing import Any
 
 import numpy as np
 
-from mixts import checks
+from mixts import _checks
+from mixts._typing import ArrayLike
 from mixts.bounds import arguments
 from mixts.bounds.arguments import Form
 from mixts.bounds.theorem2 import theorem2_terms
 from mixts.errors import ParameterError
 from mixts.planning import MDP
-from mixts.typing import ArrayLike
 
 
 def pseudo_count_variance(total: ArrayLike) -> Any:
@@ -37,7 +37,7 @@ def pseudo_count_variance(total: ArrayLike) -> Any:
     counts. Where alpha = beta it is the variance, and elsewhere more.
     """
     expected = "total must be a finite number above 0, or an array of them"
-    array = checks.numbers(total, expected, ParameterError)
+    array = _checks.numbers(total, expected, ParameterError)
     good = np.isfinite(array) & (array > 0)
     if not good.all():
         raise ParameterError(f"{expected}, got {array[~good].flat[0]}")

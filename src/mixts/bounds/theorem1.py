@@ -28,11 +28,11 @@ from typing import Any
 
 import numpy as np
 
-from mixts import checks
+from mixts import _checks
+from mixts._typing import ArrayLike
 from mixts.bounds import arguments
 from mixts.bounds.arguments import Form
 from mixts.bounds.terms import BoundTerms
-from mixts.typing import ArrayLike
 
 
 def theorem1_bound(
@@ -70,9 +70,9 @@ def theorem1_terms(
     ``identification`` 2 sigma sqrt(L n log n).
     """
     rounds = arguments.rounds(n)
-    d, L = checks.count(d, "d"), checks.count(n_components, "n_components")
-    sigma = checks.positive_number(noise_std, "noise_std")
-    k = checks.positive_number(kappa, "kappa")
+    d, L = _checks.count(d, "d"), _checks.count(n_components, "n_components")
+    sigma = _checks.positive_number(noise_std, "noise_std")
+    k = _checks.positive_number(kappa, "kappa")
     variance = arguments.at_least_zero(max_prior_variance, "max_prior_variance")
     stated = arguments.form(form) == "statement"
     ratio = k * k * variance / (sigma * sigma)

@@ -31,11 +31,11 @@ from typing import Any
 
 import numpy as np
 
-from mixts import checks
+from mixts import _checks
+from mixts._typing import ArrayLike
 from mixts.bounds import arguments
 from mixts.bounds.arguments import Form
 from mixts.bounds.terms import BoundTerms
-from mixts.typing import ArrayLike
 
 
 def theorem2_bound(
@@ -75,9 +75,9 @@ def theorem2_terms(
     appendix's ``constant`` 2 |X||A| h^2 + 3 L h.
     """
     episodes = arguments.rounds(n)
-    X, A = checks.count(n_states, "n_states"), checks.count(n_actions, "n_actions")
-    h, L = checks.count(horizon, "horizon"), checks.count(n_components, "n_components")
-    least = checks.positive_number(min_pseudo_count, "min_pseudo_count")
+    X, A = _checks.count(n_states, "n_states"), _checks.count(n_actions, "n_actions")
+    h, L = _checks.count(horizon, "horizon"), _checks.count(n_components, "n_components")
+    least = _checks.positive_number(min_pseudo_count, "min_pseudo_count")
     stated = arguments.form(form) == "statement"
     factor = 6.0 if stated else 4 * np.sqrt(2)
     c1 = np.log1p(h * episodes / (2 * X * A * least))

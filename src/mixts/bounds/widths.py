@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from mixts.typing import Array, Float
+from mixts._typing import Array, Float
 
 
 def feature_width(norm: Float[Array, "..."], n_features: int, n: int) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from mixts._typing import Array, Float, Int
 from mixts.errors import ParameterError
 from mixts.logs.decisions import (
     FEATURES,
@@ -19,7 +20,6 @@ from mixts.logs.decisions import (
     rewards_of,
     vectors_of,
 )
-from mixts.typing import Array, Float, Int
 
 _COLUMNS = ("action", "reward", "pscore", "action_dist", "weights", "prior_version", "n_actions")
 

@@ -11,6 +11,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
+from mixts._typing import Array, ArrayLike, Float, Int
 from mixts.errors import MissingExtraError, StatisticsError
 from mixts.families import Family, Statistics
 from mixts.families.linear import CovarianceType
@@ -18,8 +19,7 @@ from mixts.learning import Learned, learn
 from mixts.learning.checking.evidence import fitting, mixture_evidence
 from mixts.learning.learned import Method
 from mixts.learning.raw import statistics_of
-from mixts.mixture import MixturePrior
-from mixts.typing import Array, ArrayLike, Float, Int
+from mixts.prior import MixturePrior
 
 try:
     from sklearn.base import BaseEstimator, DensityMixin

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from mixts._files import replacing
 from mixts.logs.decisions import (
     FEATURES,
     DecisionLog,
@@ -23,7 +24,6 @@ from mixts.logs.decisions import (
     check_missing,
     rewards_of,
 )
-from mixts.storage import replacing
 
 # Vowpal Wabbit skips a key that it does not know only if no space follows.
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode

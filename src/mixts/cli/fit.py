@@ -17,8 +17,8 @@ from mixts.cli.fitting import MOST_HELD_OUT, SELECT_FROM, Fitted, Settings, fit
 from mixts.engines import Engine, local_engine
 from mixts.errors import ParameterError
 from mixts.logs import read_logs
+from mixts.pages import check_installed
 from mixts.plots import new_axes
-from mixts.report import check_installed
 
 _DESCRIPTION = f"""\
 Read logs of past tasks, a row for each choice and what came of it, learn which kinds of task there

@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from mixts._version import __version__
 from mixts.cli.fitting import Fitted
 from mixts.learning.check import PriorCheck
 from mixts.learning.learned import Selection
+from mixts.pages import Figure, Report, Section, Table
+from mixts.pages.kinds import MOST_ITEMS
+from mixts.pages.prior_page import PriorPage, write_prior_page
 from mixts.plots import plot, save_figure
-from mixts.report import Figure, Report, Section, Table
-from mixts.report.kinds import MOST_ITEMS
-from mixts.report.prior_page import PriorPage, write_prior_page
-from mixts.version import __version__
 
 _MOST_TASKS = 5
 """Surprising ones that are named."""

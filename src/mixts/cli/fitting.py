@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from mixts import checks, random
+from mixts import _checks, _random
+from mixts._typing import Array, Int
 from mixts.engines import Engine
 from mixts.errors import ConvergenceWarning, ParameterError
 from mixts.families import Statistics
@@ -18,9 +19,8 @@ from mixts.learning import Learned, learn, robust_prior
 from mixts.learning.check import PriorCheck, check_prior
 from mixts.learning.learned import Method
 from mixts.logs import TaskLogs
-from mixts.mixture import MixturePrior
-from mixts.report.kinds import Kind, kinds_of
-from mixts.typing import Array, Int
+from mixts.pages.kinds import Kind, kinds_of
+from mixts.prior import MixturePrior
 
 SELECT_FROM = 1000
 """Tasks are enough to compare numbers of kinds, and it is learned anew from all with the best."""
@@ -50,9 +50,9 @@ class Settings:
             raise ParameterError(
                 f"--robust must be a weight from 0 to below 1, got {self.robust:g}"
             )
-        checks.count(self.select_from, "--select-from")
+        _checks.count(self.select_from, "--select-from")
         if self.components != "auto":
-            checks.count(self.components, "--components")
+            _checks.count(self.components, "--components")
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def fit(logs: TaskLogs, settings: Settings, engine: Engine | None) -> Fitted:
 def _split(n_tasks: int, settings: Settings) -> tuple[Array, Array]:
     """Tasks to learn from and tasks to check on, at random."""
     n = min(int(settings.held_out * n_tasks), MOST_HELD_OUT)
-    order = random.stream(settings.seed, "fit", "held out").permutation(n_tasks)
+    order = _random.stream(settings.seed, "fit", "held out").permutation(n_tasks)
     return np.sort(order[n:]), np.sort(order[:n])
 
 
@@ -151,7 +151,7 @@ def _learned(tasks: Statistics, settings: Settings, engine: Engine | None) -> tu
         return learn(tasks, number, **options), 0
     if len(tasks) <= settings.select_from:
         return learn(tasks, "auto", **options), len(tasks)
-    some = random.stream(settings.seed, "fit", "selection").permutation(len(tasks))
+    some = _random.stream(settings.seed, "fit", "selection").permutation(len(tasks))
     compared = learn(tasks[np.sort(some[: settings.select_from])], "auto", **options)
     learned = learn(tasks, compared.prior.n_components, **options)
     return replace(learned, selection=compared.selection), settings.select_from

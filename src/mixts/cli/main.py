@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 
+from mixts._version import __version__
 from mixts.cli.status import FAILED, INTERRUPTED, WRONG_USE
 from mixts.errors import MixtsError
-from mixts.version import __version__
 
 COMMANDS = {
     "list": "listing",

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mixts.errors import ParameterError
-from mixts.mixture import MixturePrior
+from mixts.prior import MixturePrior
 
 _DESCRIPTION = """\
 Serve decisions over HTTP: POST /v1/decide chooses an action for a task, POST /v1/reward says what

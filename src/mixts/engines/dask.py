@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from mixts import checks
+from mixts import _checks
+from mixts._version import __version__
 from mixts.engines.base import JOBS_PER_WORKER, Engine
 from mixts.engines.workers import ONE_THREAD, environment_variables, n_processors
 from mixts.errors import ClusterError, MissingExtraError, ParameterError
-from mixts.version import __version__
 
 CONNECT_SECONDS = 15.0
 """How long a scheduler has to answer."""
@@ -66,7 +66,7 @@ class DaskEngine(Engine):
         self._given_up: str | None = None
         with ExitStack() as opened:
             if scheduler is None:
-                n = n_processors() if n_workers is None else checks.count(n_workers, "n_workers")
+                n = n_processors() if n_workers is None else _checks.count(n_workers, "n_workers")
                 self._client = _start(self._distributed, n, opened)
                 self.name = f"{n} Dask worker{'s' if n > 1 else ''}"
             else:

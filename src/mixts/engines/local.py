@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import Any
 
-from mixts import checks
+from mixts import _checks
 from mixts.engines.base import Engine, ExecutorEngine
 from mixts.engines.workers import WorkerPool, n_processors
 
@@ -47,5 +47,5 @@ class PoolEngine(ExecutorEngine):
 
 def local_engine(n_workers: int | None = None) -> Engine:
     """Worker processes, as many as processors unless said otherwise; 1 is this process."""
-    n = n_processors() if n_workers is None else checks.count(n_workers, "workers")
+    n = n_processors() if n_workers is None else _checks.count(n_workers, "workers")
     return InlineEngine() if n == 1 else PoolEngine(n)

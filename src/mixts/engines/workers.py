@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from multiprocessing import connection
 from multiprocessing.context import SpawnContext, SpawnProcess
 
-from mixts import checks
+from mixts import _checks
 
 ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1"
@@ -56,7 +56,7 @@ class WorkerPool(ProcessPoolExecutor):
     """
 
     def __init__(self, n_workers: int | None = None, *, imports_script: bool = False) -> None:
-        n = n_processors() if n_workers is None else checks.count(n_workers, "n_workers")
+        n = n_processors() if n_workers is None else _checks.count(n_workers, "n_workers")
         self.imports_script = imports_script
         context = _ScriptWorkerContext() if imports_script else _WorkerContext()
         super().__init__(n, mp_context=context, initializer=_end_with_parent)

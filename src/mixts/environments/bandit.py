@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from mixts._typing import Array, ArrayLike, Bool, Float, Int
 from mixts.environments.base import Environment, Offer, Outcome, Problem, Streams, checked_choice
 from mixts.errors import ActionError, ParameterError
 from mixts.families.base import Family
 from mixts.families.tabular import TabularMDP
-from mixts.mixture.prior import MixturePrior
-from mixts.typing import Array, ArrayLike, Bool, Float, Int
+from mixts.prior import MixturePrior
 
 ActionSource = Callable[[np.random.Generator, int], ArrayLike]
 """``(rng, n_tasks)`` to the action sets of a round, (n_tasks, K, d) or, shared, (K, d)."""

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mixts._typing import Array, Bool, Float, Int
 from mixts.errors import ActionError
-from mixts.typing import Array, Bool, Float, Int
 
 Streams = Callable[[str], np.random.Generator]
 """The generator of a role: the same role, the same numbers, whichever agent plays."""

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from mixts import checks
+from mixts import _checks
+from mixts._typing import Array, ArrayLike, Float, Int
 from mixts.environments.base import Environment, Offer, Outcome, Problem, Streams, checked_choice
 from mixts.errors import ParameterError
-from mixts.typing import Array, ArrayLike, Float, Int
 
 
 class ClassificationBandit(Environment):
@@ -28,9 +28,9 @@ class ClassificationBandit(Environment):
         n_actions: int = 10,
         success: tuple[float, float] = (0.9, 0.1),
     ) -> None:
-        self.features: Float[Array, "n d"] = checks.real_array(features, "features", 2)
+        self.features: Float[Array, "n d"] = _checks.real_array(features, "features", 2)
         self.labels = _checked_labels(labels, len(self.features))
-        self.n_actions = checks.count(n_actions, "n_actions")
+        self.n_actions = _checks.count(n_actions, "n_actions")
         self.success = _checked_success(success)
         # The images of a class are a stretch of `_order`.
         self._order = np.argsort(self.labels, kind="stable")
@@ -116,7 +116,7 @@ def _checked_labels(labels: ArrayLike, n_images: int) -> Int[Array, " n"]:
 
 
 def _checked_success(success: tuple[float, float]) -> tuple[float, float]:
-    given = checks.numbers(success, "success must be two probabilities", ParameterError)
+    given = _checks.numbers(success, "success must be two probabilities", ParameterError)
     if given.shape != (2,) or not ((given >= 0) & (given <= 1)).all():
         raise ParameterError(f"success must be two probabilities, got {success!r}")
     return float(given[0]), float(given[1])

@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 
+from mixts._typing import Array, Int
+from mixts.environments._kernels import play_episodes
 from mixts.environments.base import Environment, Offer, Outcome, Problem, Streams
-from mixts.environments.kernels import play_episodes
 from mixts.errors import ActionError, ParameterError
 from mixts.families.tabular import TabularMDP
 from mixts.families.trajectory import Trajectory
-from mixts.mixture.prior import MixturePrior
 from mixts.planning import MDP
 from mixts.planning.mdp import checked_policy
-from mixts.typing import Array, Int
+from mixts.prior import MixturePrior
 
 
 class MDPEnvironment(Environment):

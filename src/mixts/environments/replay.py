@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from mixts import checks
+from mixts import _checks
+from mixts._typing import Array, ArrayLike, Bool, Float, Int
 from mixts.environments.base import Environment, Offer, Outcome, Problem, Streams, checked_choice
 from mixts.errors import ActionError, ParameterError
-from mixts.typing import Array, ArrayLike, Bool, Float, Int
 
 
 class ReplayBandit(Environment):
@@ -29,9 +29,9 @@ class ReplayBandit(Environment):
     def __init__(
         self, features: ArrayLike, rewards: ArrayLike, tasks: ArrayLike, n_actions: int = 10
     ) -> None:
-        self.features: Float[Array, "n d"] = checks.real_array(features, "features", 2)
-        self.rewards: Float[Array, " n"] = checks.real_array(rewards, "rewards", 1)
-        self.n_actions = checks.count(n_actions, "n_actions")
+        self.features: Float[Array, "n d"] = _checks.real_array(features, "features", 2)
+        self.rewards: Float[Array, " n"] = _checks.real_array(rewards, "rewards", 1)
+        self.n_actions = _checks.count(n_actions, "n_actions")
         self.tasks = _checked_tasks(tasks, len(self.features))
         if self.rewards.shape != self.tasks.shape:
             raise ParameterError(

@@ -6,12 +6,12 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from mixts import checks
+from mixts import _checks
 from mixts.environments.mdp import MDPEnvironment
 from mixts.errors import ParameterError
 from mixts.families.tabular import TabularMDP
-from mixts.mixture.prior import MixturePrior
 from mixts.planning import MDP
+from mixts.prior import MixturePrior
 
 Current = Literal["left", "right"]
 CURRENTS: tuple[Current, ...] = get_args(Current)
@@ -72,13 +72,15 @@ class RiverSwim(MDPEnvironment):
         start: int | None = None,
         last_state: bool = True,
     ) -> None:
-        self.n_states = checks.count(n_states, "n_states", least=2)
+        self.n_states = _checks.count(n_states, "n_states", least=2)
         if current is not None and current not in CURRENTS:
             raise ParameterError(f"current must be 'left', 'right' or None, got {current!r}")
         self.current: Current | None = current
-        self.horizon = checks.count(horizon, "horizon")
-        self.strength = checks.positive_number(strength, "strength")
-        self.start_state = n_states // 2 if start is None else checks.count(start, "start", least=0)
+        self.horizon = _checks.count(horizon, "horizon")
+        self.strength = _checks.positive_number(strength, "strength")
+        self.start_state = (
+            n_states // 2 if start is None else _checks.count(start, "start", least=0)
+        )
         if self.start_state >= self.n_states:
             raise ParameterError(f"start must be a state below {n_states}, got {start}")
         means = MDP.stack([self.mean_mdp(c) for c in CURRENTS])

@@ -14,11 +14,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from mixts._typing import Array
 from mixts.errors import ParameterError
-from mixts.report import Claim, Table
+from mixts.pages import Claim, Table
 from mixts.simulation import Results
 from mixts.simulation.blocks import Simulation
-from mixts.typing import Array
 
 Arrays = dict[str, Array]
 Once = Callable[[str, Callable[[], Arrays]], Arrays]

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from mixts._typing import Array, Int
 from mixts.agents import MixTS
 from mixts.environments import Environment
 from mixts.experiments.base import Arrays, Part
-from mixts.mixture import MixturePrior
+from mixts.prior import MixturePrior
 from mixts.simulation import prepare
-from mixts.typing import Array, Int
 
 
 class TruthPart(Part):

@@ -9,11 +9,11 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
-from mixts.version import __version__
+from mixts._version import __version__
 
 _NUMERICAL = (
-    "agents", "environments", "families", "learning", "mixture", "planning", "random.py",
-    "simulation", "compiled.py",
+    "agents", "environments", "families", "learning", "planning", "simulation", "diagnostics",
+    "prior.py", "belief.py", "_tasks.py", "_random.py", "_compiled.py", "_numbers.py", "_checks.py",
 )  # fmt: skip
 """The layers that determine what is measured; those above only say what it means."""
 

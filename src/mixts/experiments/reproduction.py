@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mixts import checks, random
+from mixts import _checks, _random
 from mixts.engines import Engine, ExecutorEngine, local_engine
 from mixts.errors import ParameterError
 from mixts.experiments.base import Experiment, Part, Setting, checked_id
@@ -20,8 +20,8 @@ from mixts.experiments.registry import all_experiments, chosen
 from mixts.experiments.runner import jobs_of, run
 from mixts.experiments.store import Store, open_folder
 from mixts.experiments.telling import report_of, tell
+from mixts.pages import Claim, Section, check_installed, write_report
 from mixts.plots import new_axes
-from mixts.report import Claim, Section, check_installed, write_report
 
 Where = Engine | Executor | Callable[[], Engine] | int | None
 """Where blocks are played; a function is called, and its engine closed, if there are any."""
@@ -104,12 +104,12 @@ def reproduce(
     new_axes()  # and so for the figures
     wanted = _chosen(experiments)
     _check_choices(wanted, choices)
-    random.seed_sequence(seed)  # refuses what is not a seed
+    _random.seed_sequence(seed)  # refuses what is not a seed
     if isinstance(engine, int):
-        checks.count(engine, "workers")
+        _checks.count(engine, "workers")
     request = Request(
-        None if n_runs is None else checks.count(n_runs, "runs", least=2),
-        None if n_rounds is None else checks.count(n_rounds, "rounds", least=2),
+        None if n_runs is None else _checks.count(n_runs, "runs", least=2),
+        None if n_rounds is None else _checks.count(n_rounds, "rounds", least=2),
         seed, quick, choices,
     )  # fmt: skip
     settings = {id: request.setting(experiment) for id, experiment in wanted.items()}

@@ -26,10 +26,10 @@ from typing import Any
 
 import numpy as np
 
+from mixts._files import read_bundle, replacing, write_bundle
 from mixts.errors import FormatError, OutputError
 from mixts.experiments import provenance
 from mixts.experiments.base import Arrays, Experiment, Part, Setting
-from mixts.storage import read_bundle, replacing, write_bundle
 
 _MARK = "mixts.json"
 _KIND = {"format": "mixts/reproduction", "version": 1}

@@ -14,8 +14,8 @@ from mixts.experiments.base import Experiment, Findings, Measured, Setting
 from mixts.experiments.registry import all_experiments
 from mixts.experiments.store import Store, is_complete, now, read_manifest
 from mixts.experiments.verdicts import RULES
+from mixts.pages import Figure, Report, Section
 from mixts.plots import save_figure
-from mixts.report import Figure, Report, Section
 
 TITLE = "Thompson Sampling with a Mixture Prior, measured again"
 OTHER_TITLE = "Decisions under a mixture prior, measured"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mixts.bounds import RULE
-from mixts.report import Verdict
+from mixts.pages import Verdict
 from mixts.simulation import Estimate
 
 N_BETTER = 2.0

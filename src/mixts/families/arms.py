@@ -13,12 +13,12 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from mixts import checks
+from mixts import _checks
+from mixts._typing import Array, ArrayLike, Bool, Float, Int
 from mixts.errors import ActionError, OutcomeError, ParameterError, StatisticsError
 from mixts.families.base import Family, Posterior
 from mixts.families.quadrature import Marginal, best_arm_probabilities
 from mixts.families.statistics import Statistics
-from mixts.typing import Array, ArrayLike, Bool, Float, Int
 
 _RECOMPUTE_COST = 4
 """Recomputing one arm's evidence costs about this many incremental updates of it."""
@@ -162,8 +162,8 @@ class ArmFamily(Family):
         self, actions: ArrayLike, outcomes: ArrayLike
     ) -> tuple[Int[Array, " m"], Float[Array, " m"]]:
         """Arm indices and rewards as arrays of m observations."""
-        arms = checks.integers(actions, self._expected, ActionError)
-        rewards = checks.numbers(outcomes, "outcomes must be numbers", OutcomeError)
+        arms = _checks.integers(actions, self._expected, ActionError)
+        rewards = _checks.numbers(outcomes, "outcomes must be numbers", OutcomeError)
         if arms.ndim > 1 or arms.shape != rewards.shape:
             raise ActionError(
                 "actions and outcomes must be two numbers, or two arrays of one length, "
@@ -174,7 +174,7 @@ class ArmFamily(Family):
     def empty_statistics(self, n_tasks: int | None) -> ArmStatistics:
         """The statistics of tasks with no history."""
         kind = self.statistics_type
-        rows = 1 if n_tasks is None else checks.count(n_tasks, "n_tasks", least=0)
+        rows = 1 if n_tasks is None else _checks.count(n_tasks, "n_tasks", least=0)
         empty = {name: np.zeros((rows, self.n_arms), dtype) for name, dtype in kind.fields.items()}
         return kind(single=n_tasks is None, **empty)
 

@@ -14,10 +14,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from mixts._typing import Array, ArrayLike, Bool, Float, Int
 from mixts.errors import FormatError
 from mixts.families.choice import best_rows
 from mixts.families.statistics import Statistics
-from mixts.typing import Array, ArrayLike, Bool, Float, Int
 
 FAMILIES: dict[str, type[Family]] = {}
 """Every family by the name that files carry; a subclass registers itself."""

@@ -7,17 +7,17 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from mixts import checks
+from mixts import _checks
+from mixts._typing import Array, ArrayLike, Float, Int
 from mixts.errors import ParameterError, StatisticsError
-from mixts.families.arms import ArmFamily, ArmStatistics, by_arm
-from mixts.families.kernels.arms import (
+from mixts.families._kernels.arms import (
     evidence_bernoulli,
     gather_bernoulli,
     observe_bernoulli,
 )
+from mixts.families.arms import ArmFamily, ArmStatistics, by_arm
 from mixts.families.quadrature import LOGIT_BETA, Marginal
 from mixts.families.statistics import Statistics
-from mixts.typing import Array, ArrayLike, Float, Int
 
 _TAME = 0.1
 """A gamma variable of this shape underflows with a probability of 1e-31."""
@@ -95,18 +95,18 @@ class BernoulliArms(ArmFamily):
     evidence_loop = staticmethod(evidence_bernoulli)
 
     def __init__(self, alpha: ArrayLike, beta: ArrayLike) -> None:
-        self.alpha: Float[Array, "L K"] = checks.real_array(alpha, "alpha", 2)
-        self.beta: Float[Array, "L K"] = checks.real_array(beta, "beta", 2)
-        checks.same_shape(self.alpha, self.beta, "alpha and beta")
-        checks.positive(self.alpha, "alpha")
-        checks.positive(self.beta, "beta")
+        self.alpha: Float[Array, "L K"] = _checks.real_array(alpha, "alpha", 2)
+        self.beta: Float[Array, "L K"] = _checks.real_array(beta, "beta", 2)
+        _checks.same_shape(self.alpha, self.beta, "alpha and beta")
+        _checks.positive(self.alpha, "alpha")
+        _checks.positive(self.beta, "beta")
         self._tame = bool(min(self.alpha.min(), self.beta.min()) >= _TAME)
         self._loop = (by_arm(self.alpha), by_arm(self.beta))
 
     @classmethod
     def uniform(cls, n_arms: int) -> Self:
         """One component that knows nothing: Beta(1, 1) on every arm, the prior of plain TS."""
-        n_arms = checks.count(n_arms, "n_arms")
+        n_arms = _checks.count(n_arms, "n_arms")
         return cls(np.ones((1, n_arms)), np.ones((1, n_arms)))
 
     @property

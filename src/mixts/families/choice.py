@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from mixts import checks
+from mixts import _checks
+from mixts._typing import Array, ArrayLike, Bool, Float, Int
 from mixts.errors import ActionError
-from mixts.families.kernels.choice import take_best, take_best_product
-from mixts.typing import Array, ArrayLike, Bool, Float, Int
+from mixts.families._kernels.choice import take_best, take_best_product
 
 _NO_MASK = np.zeros((0, 0), bool)
 
 
 def feature_sets(actions: ArrayLike | None, n_features: int, n_rows: int) -> tuple[Array, int]:
     """One action set (K, d) for all decisions or one for each, (n_rows, K, d); the sets and K."""
-    array = checks.numbers(
+    array = _checks.numbers(
         [] if actions is None else actions, "actions must be numbers", ActionError
     )
     good = array.ndim == 2 or (array.ndim == 3 and array.shape[0] == n_rows)

@@ -7,19 +7,19 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from mixts import checks
+from mixts import _checks
+from mixts._typing import Array, ArrayLike, Float, Int
 from mixts.errors import StatisticsError
-from mixts.families.arms import ArmFamily, ArmStatistics, by_arm
-from mixts.families.kernels.arms import (
+from mixts.families._kernels.arms import (
     evidence_gaussian,
     gather_gaussian,
     observe_gaussian,
 )
-from mixts.families.kernels.roots import LARGEST
+from mixts.families._kernels.roots import LARGEST
+from mixts.families.arms import ArmFamily, ArmStatistics, by_arm
 from mixts.families.linear import LinearGaussian
 from mixts.families.quadrature import NORMAL, Marginal
 from mixts.families.statistics import Statistics
-from mixts.typing import Array, ArrayLike, Float, Int
 
 
 class GaussianStatistics(ArmStatistics):
@@ -104,11 +104,11 @@ class GaussianArms(ArmFamily):
     evidence_loop = staticmethod(evidence_gaussian)
 
     def __init__(self, mean: ArrayLike, variance: ArrayLike, noise_std: float) -> None:
-        self.mean: Float[Array, "L K"] = checks.real_array(mean, "mean", 2)
-        self.variance: Float[Array, "L K"] = checks.real_array(variance, "variance", 2)
-        checks.same_shape(self.mean, self.variance, "mean and variance")
-        checks.positive(self.variance, "variance", zero=True)
-        self.noise_std = checks.positive_number(noise_std, "noise_std")
+        self.mean: Float[Array, "L K"] = _checks.real_array(mean, "mean", 2)
+        self.variance: Float[Array, "L K"] = _checks.real_array(variance, "variance", 2)
+        _checks.same_shape(self.mean, self.variance, "mean and variance")
+        _checks.positive(self.variance, "variance", zero=True)
+        self.noise_std = _checks.positive_number(noise_std, "noise_std")
         self._loop = (by_arm(self.mean), by_arm(self.variance), self.noise_std**2)
 
     @property

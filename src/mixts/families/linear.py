@@ -7,17 +7,17 @@ from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 
-from mixts import checks
+from mixts import _checks
+from mixts._typing import Array, ArrayLike, Bool, Float, Int
 from mixts.errors import ActionError, OutcomeError, ParameterError, StatisticsError
+from mixts.families._kernels.linear import fold_rows
+from mixts.families._kernels.roots import apply_root
 from mixts.families.base import Family
 from mixts.families.choice import best_products, feature_sets
-from mixts.families.kernels.linear import fold_rows
-from mixts.families.kernels.roots import apply_root
 from mixts.families.linear_cache import task_bytes
 from mixts.families.linear_posterior import LinearPosterior
 from mixts.families.linear_statistics import LinearStatistics, check_rows
 from mixts.families.statistics import Statistics
-from mixts.typing import Array, ArrayLike, Bool, Float, Int
 
 CovarianceType = Literal["full", "tied", "diag", "spherical"]
 
@@ -60,29 +60,29 @@ class LinearGaussian(Family):
                 f"covariance_type must be one of {get_args(CovarianceType)}, "
                 f"got {covariance_type!r}"
             )
-        self.mean: Float[Array, "L d"] = checks.real_array(mean, "mean", 2)
-        self.noise_std = checks.positive_number(noise_std, "noise_std")
+        self.mean: Float[Array, "L d"] = _checks.real_array(mean, "mean", 2)
+        self.noise_std = _checks.positive_number(noise_std, "noise_std")
         self.covariance_type: CovarianceType = covariance_type
         n, d = self.mean.shape
         shape = {"full": (n, d, d), "tied": (d, d), "diag": (n, d), "spherical": (n,)}
         expected = shape[covariance_type]
-        self.covariance = checks.real_array(covariance, "covariance", len(expected))
+        self.covariance = _checks.real_array(covariance, "covariance", len(expected))
         if self.covariance.shape != expected:
             raise ParameterError(
                 f"covariance of type {covariance_type!r} must have shape {expected} "
                 f"(mean has shape {self.mean.shape}), got {self.covariance.shape}"
             )
         if covariance_type in ("full", "tied"):
-            checks.covariance_stack(self.covariance.reshape(-1, d, d), "covariance")
+            _checks.covariance_stack(self.covariance.reshape(-1, d, d), "covariance")
         else:
-            checks.positive(self.covariance, "covariance", zero=True)
+            _checks.positive(self.covariance, "covariance", zero=True)
         self._expected = f"actions must be feature vectors of {d} numbers"
         self.roots = _group_roots(self.covariance, covariance_type, n, d)
 
     @classmethod
     def standard(cls, n_features: int, noise_std: float) -> Self:
         """One component N(0, I): the uninformative prior of the paper's TS  [paper: Sec. 6.2]."""
-        d = checks.count(n_features, "n_features")
+        d = _checks.count(n_features, "n_features")
         return cls(np.zeros((1, d)), np.ones(1), noise_std, covariance_type="spherical")
 
     @property
@@ -150,8 +150,8 @@ class LinearGaussian(Family):
     ) -> tuple[Float[Array, "m d"], Float[Array, " m"]]:
         """Feature rows and rewards as arrays of m observations."""
         d = self.n_features
-        features = checks.numbers(actions, self._expected, ActionError)
-        rewards = checks.numbers(outcomes, "outcomes must be numbers", OutcomeError)
+        features = _checks.numbers(actions, self._expected, ActionError)
+        rewards = _checks.numbers(outcomes, "outcomes must be numbers", OutcomeError)
         if features.shape == rewards.shape == (0,):
             features = features.reshape(0, d)
         if features.ndim not in (1, 2) or features.shape != (*rewards.shape, d):
@@ -163,7 +163,7 @@ class LinearGaussian(Family):
 
     def empty_statistics(self, n_tasks: int | None) -> LinearStatistics:
         """The statistics of tasks with no history."""
-        rows = 1 if n_tasks is None else checks.count(n_tasks, "n_tasks", least=0)
+        rows = 1 if n_tasks is None else _checks.count(n_tasks, "n_tasks", least=0)
         size = self.n_features + 1
         return LinearStatistics(
             single=n_tasks is None,

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from mixts.families.kernels.roots import LOST
-from mixts.typing import Array, Bool, Int
+from mixts._typing import Array, Bool, Int
+from mixts.families._kernels.roots import LOST
 
 BUDGET_BYTES = 1 << 30
 """Of all slots of one belief together; at least one slot is always there."""
@@ -27,7 +27,7 @@ def task_bytes(n_groups: int, n_components: int, n_features: int) -> int:
 
 
 class FactorPool:
-    """Slots for tasks; what is in them is said in ``kernels.roots`` and ``kernels.mature``.
+    """Slots for tasks; what is in them is said in ``_kernels.roots`` and ``_kernels.mature``.
 
     Memory is asked for at once, not cleared, and only used where it is written to.
     """

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from mixts._typing import Array, Bool, Float, Int
 from mixts.errors import ActionError
+from mixts.families._kernels import evidence as evidence_kernels
+from mixts.families._kernels import linear as kernels
+from mixts.families._kernels import mature as mature_kernels
+from mixts.families._kernels import sleep as sleep_kernels
 from mixts.families.base import Posterior
-from mixts.families.kernels import evidence as evidence_kernels
-from mixts.families.kernels import linear as kernels
-from mixts.families.kernels import mature as mature_kernels
-from mixts.families.kernels import sleep as sleep_kernels
 from mixts.families.linear_cache import BUDGET_BYTES, FactorPool
 from mixts.families.linear_statistics import check_rows, fold_block, refuse_row
 from mixts.families.statistics import Statistics
-from mixts.typing import Array, Bool, Float, Int
 
 if TYPE_CHECKING:
     from mixts.families.linear import LinearGaussian

@@ -6,10 +6,10 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from mixts._typing import Array, ArrayLike, Float
 from mixts.errors import ActionError, OutcomeError, StatisticsError
-from mixts.families.kernels.roots import LARGEST
+from mixts.families._kernels.roots import LARGEST
 from mixts.families.statistics import Statistics
-from mixts.typing import Array, ArrayLike, Float
 
 _BLOCK_ROWS = 4096
 """Rows factorised at a time: long histories need little memory."""

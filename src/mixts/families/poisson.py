@@ -7,13 +7,13 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from mixts import checks
+from mixts import _checks
+from mixts._typing import Array, ArrayLike, Float, Int
 from mixts.errors import StatisticsError
+from mixts.families._kernels.arms import evidence_poisson, gather_poisson, observe_poisson
 from mixts.families.arms import ArmFamily, ArmStatistics, by_arm
-from mixts.families.kernels.arms import evidence_poisson, gather_poisson, observe_poisson
 from mixts.families.quadrature import LOG_GAMMA, Marginal
 from mixts.families.statistics import Statistics
-from mixts.typing import Array, ArrayLike, Float, Int
 
 
 class PoissonStatistics(ArmStatistics):
@@ -89,11 +89,11 @@ class PoissonArms(ArmFamily):
     evidence_loop = staticmethod(evidence_poisson)
 
     def __init__(self, shape: ArrayLike, rate: ArrayLike) -> None:
-        self.shape: Float[Array, "L K"] = checks.real_array(shape, "shape", 2)
-        self.rate: Float[Array, "L K"] = checks.real_array(rate, "rate", 2)
-        checks.same_shape(self.shape, self.rate, "shape and rate")
-        checks.positive(self.shape, "shape")
-        checks.positive(self.rate, "rate")
+        self.shape: Float[Array, "L K"] = _checks.real_array(shape, "shape", 2)
+        self.rate: Float[Array, "L K"] = _checks.real_array(rate, "rate", 2)
+        _checks.same_shape(self.shape, self.rate, "shape and rate")
+        _checks.positive(self.shape, "shape")
+        _checks.positive(self.rate, "rate")
         self._loop = (by_arm(self.shape), by_arm(self.rate))
 
     @property

@@ -1,6 +1,6 @@
 """The probability that an arm is the best of independent ones, by quadrature.
 
-The distributions of arms' means, and the compiled loop over decisions (``kernels.quadrature``).
+The distributions of arms' means, and the compiled loop over decisions (``_kernels.quadrature``).
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from mixts.families.kernels.cells import N_COLUMNS, N_LANES, N_NODES, N_ROWS
-from mixts.families.kernels.marginals import LOG_GAMMA, LOGIT_BETA, MINUS_LOG_GAMMA, NORMAL
-from mixts.families.kernels.quadrature import best_arms
-from mixts.typing import Array, Bool, Float
+from mixts._typing import Array, Bool, Float
+from mixts.families._kernels.cells import N_COLUMNS, N_LANES, N_NODES, N_ROWS
+from mixts.families._kernels.marginals import LOG_GAMMA, LOGIT_BETA, MINUS_LOG_GAMMA, NORMAL
+from mixts.families._kernels.quadrature import best_arms
 
 __all__ = [
     "LOGIT_BETA",

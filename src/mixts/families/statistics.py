@@ -14,10 +14,10 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from mixts import checks
+from mixts import _checks
+from mixts._files import read_bundle, write_bundle
+from mixts._typing import Array, ArrayLike
 from mixts.errors import FormatError, StatisticsError, TaskError
-from mixts.storage import read_bundle, write_bundle
-from mixts.typing import Array, ArrayLike
 
 STATISTICS: dict[str, type[Statistics]] = {}
 """Every kind of statistics by the name that files carry."""
@@ -47,7 +47,7 @@ class Statistics(ABC):
             )
         self.single = single
         for name, dtype in self.fields.items():
-            read = checks.numbers if dtype is float else checks.integers
+            read = _checks.numbers if dtype is float else _checks.integers
             expected = f"{name} must be {'numbers' if dtype is float else 'whole numbers'}"
             array = np.array(read(arrays[name], expected, StatisticsError), order="C")
             setattr(self, f"_{name}", array)

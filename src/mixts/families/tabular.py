@@ -6,7 +6,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from mixts import checks
+from mixts import _checks
+from mixts._typing import Array, ArrayLike, Bool, Float, Int
 from mixts.errors import ActionError, ParameterError, TrajectoryError
 from mixts.families.base import Family
 from mixts.families.statistics import Statistics
@@ -16,7 +17,6 @@ from mixts.families.tabular_statistics import TabularStatistics
 from mixts.families.trajectory import Trajectory
 from mixts.planning import MDP
 from mixts.planning.mdp import state_distribution
-from mixts.typing import Array, ArrayLike, Bool, Float, Int
 
 LEAST_COUNT, LARGEST_COUNT = 1e-75, 1e75
 """Of the prior counts that are not zero."""
@@ -43,8 +43,8 @@ class TabularMDP(Family):
     def __init__(
         self, reward: ArrayLike, transition: ArrayLike, horizon: int, initial: ArrayLike
     ) -> None:
-        self.reward: Float[Array, "L X A 2"] = checks.real_array(reward, "reward", 4)
-        self.transition: Float[Array, "L X A X"] = checks.real_array(transition, "transition", 4)
+        self.reward: Float[Array, "L X A 2"] = _checks.real_array(reward, "reward", 4)
+        self.transition: Float[Array, "L X A X"] = _checks.real_array(transition, "transition", 4)
         shape = self.reward.shape
         if shape[3] != 2 or self.transition.shape != (*shape[:3], shape[1]):
             raise ParameterError(
@@ -53,7 +53,7 @@ class TabularMDP(Family):
             )
         _usable_counts(self.reward, "reward")
         _usable_counts(self.transition, "transition")
-        self.horizon = checks.count(horizon, "horizon")
+        self.horizon = _checks.count(horizon, "horizon")
         self.initial: Float[Array, " X"] = state_distribution(initial, shape[1])
         self._prepare()
 
@@ -87,8 +87,8 @@ class TabularMDP(Family):
         is possible: PSRL that is told which states are neighbours. Without ``initial`` every first
         state is equally likely.
         """
-        n_states = checks.count(n_states, "n_states")
-        shape = (1, n_states, checks.count(n_actions, "n_actions"))
+        n_states = _checks.count(n_states, "n_states")
+        shape = (1, n_states, _checks.count(n_actions, "n_actions"))
         transition = np.ones((*shape, n_states))
         if support is not None:
             mask = np.asarray(support)
@@ -111,7 +111,7 @@ class TabularMDP(Family):
         """
         if not isinstance(mdps, MDP) or len(mdps.shape) > 1:
             raise ParameterError(f"mdps must be an MDP, or a batch with one axis, got {mdps!r}")
-        total = checks.positive_number(strength, "strength")
+        total = _checks.positive_number(strength, "strength")
         rewards, transitions = mdps.rewards, mdps.transitions
         if not mdps.shape:
             rewards, transitions = rewards[None], transitions[None]
@@ -172,7 +172,7 @@ class TabularMDP(Family):
 
     def mdp(self, parameters: ArrayLike) -> MDP:
         """The MDPs that parameters (..., p) describe, checked and copied."""
-        array = checks.numbers(parameters, "parameters must be numbers", ParameterError)
+        array = _checks.numbers(parameters, "parameters must be numbers", ParameterError)
         size = self.n_states * self.n_actions * (1 + self.n_states)
         if array.shape[-1:] != (size,):
             raise ParameterError(
@@ -219,7 +219,7 @@ class TabularMDP(Family):
 
     def empty_statistics(self, n_tasks: int | None) -> TabularStatistics:
         """The statistics of tasks with no history."""
-        rows = 1 if n_tasks is None else checks.count(n_tasks, "n_tasks", least=0)
+        rows = 1 if n_tasks is None else _checks.count(n_tasks, "n_tasks", least=0)
         shape = (rows, self.n_states, self.n_actions)
         return TabularStatistics(
             single=n_tasks is None,
@@ -283,7 +283,7 @@ class TabularMDP(Family):
 
 
 def _usable_counts(counts: Array, name: str) -> None:
-    checks.positive(counts, name, zero=True)
+    _checks.positive(counts, name, zero=True)
     # Their sums and quotients must neither overflow nor vanish.
     bad = (counts > LARGEST_COUNT) | ((counts > 0) & (counts < LEAST_COUNT))
     if bad.any():

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mixts.typing import Array, Float
+from mixts._typing import Array, Float
 
 LEAST_TOTAL = 0.01
 """Of a collapsed row: components that are certain of different things would leave no count."""

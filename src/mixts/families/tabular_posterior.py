@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from mixts._numbers import softmax
+from mixts._typing import Array, Bool, Float, Int
 from mixts.errors import ActionError, OutcomeError, StatisticsError, TrajectoryError
-from mixts.families.base import Posterior
-from mixts.families.kernels.tabular import (
+from mixts.families._kernels.tabular import (
     absorb,
     evidence,
     first_malformed,
     gather,
     normalise,
 )
+from mixts.families.base import Posterior
 from mixts.families.statistics import Statistics
 from mixts.families.tabular_moments import row_covariances
 from mixts.families.tabular_statistics import TabularStatistics
-from mixts.typing import Array, Bool, Float, Int
-from mixts.weights import softmax
 
 if TYPE_CHECKING:
     from mixts.families.tabular import TabularMDP

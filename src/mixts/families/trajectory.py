@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from mixts import checks
+from mixts import _checks
+from mixts._typing import Array, ArrayLike, Float, Int
 from mixts.errors import TrajectoryError
-from mixts.typing import Array, ArrayLike, Float, Int
 
 
 class Trajectory:
@@ -26,9 +26,9 @@ class Trajectory:
         lengths: ArrayLike | None = None,
     ) -> None:
         # Copies: buffers of episodes are often used again.
-        x = np.array(checks.integers(states, "states must be integers", TrajectoryError))
-        a = np.array(checks.integers(actions, "actions must be integers", TrajectoryError))
-        r = np.array(checks.numbers(rewards, "rewards must be numbers", TrajectoryError))
+        x = np.array(_checks.integers(states, "states must be integers", TrajectoryError))
+        a = np.array(_checks.integers(actions, "actions must be integers", TrajectoryError))
+        r = np.array(_checks.numbers(rewards, "rewards must be numbers", TrajectoryError))
         good = a.ndim in (1, 2) and r.shape == a.shape and x.ndim == a.ndim
         if (
             not good
@@ -51,7 +51,7 @@ class Trajectory:
     def _checked_lengths(self, lengths: ArrayLike) -> Int[Array, "..."]:
         n, steps = self.actions.shape[:-1], self.n_steps
         expected = f"lengths must be whole numbers from 0 to {steps}, of shape {n}"
-        array = np.array(checks.integers(lengths, expected, TrajectoryError))
+        array = np.array(_checks.integers(lengths, expected, TrajectoryError))
         if array.shape != n or (array.size and (array.min() < 0 or array.max() > steps)):
             raise TrajectoryError(f"{expected}, got {lengths!r}")
         return array

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from mixts import checks
+from mixts import _checks
+from mixts._random import generator
+from mixts._typing import Array, Float, Int, Seed
 from mixts.errors import ParameterError, StatisticsError
 from mixts.families import (
     BernoulliArms,
@@ -29,9 +31,7 @@ from mixts.learning.checking.surprise import Surprise, scores_beside
 from mixts.learning.checking.usage import Usage
 from mixts.learning.learn import flat_family
 from mixts.learning.raw import statistics_of
-from mixts.mixture import MixturePrior
-from mixts.random import generator
-from mixts.typing import Array, Float, Int, Seed
+from mixts.prior import MixturePrior
 
 N_DRAWS = 999
 """Tasks drawn from the prior beside each one that looks surprising: p-values down to 0.001."""
@@ -102,7 +102,7 @@ def check_prior(
     however actions were chosen.
     """
     statistics = _tasks(prior, held_out_tasks)
-    n_draws = checks.count(n_draws, "n_draws")
+    n_draws = _checks.count(n_draws, "n_draws")
     rng = generator(seed, "check_prior")
     others = {
         "UniTS": prior.collapse() if unimodal is None else unimodal,

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
+from mixts._typing import Array, Float
 from mixts.families import Family
 from mixts.learning.learned import History
 from mixts.learning.models.base import Model
-from mixts.mixture import MixturePrior
-from mixts.typing import Array, Float
+from mixts.prior import MixturePrior
 
 _FIRST_REACH = 4.0
 """How many times the last step a leap may be long, at first."""

@@ -9,7 +9,8 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from mixts import checks, random
+from mixts import _checks, _random
+from mixts._typing import ArrayLike, Seed
 from mixts.errors import ConvergenceWarning, ParameterError, StatisticsError
 from mixts.families import Family, Statistics, TabularStatistics
 from mixts.families.linear import CovarianceType
@@ -23,8 +24,7 @@ from mixts.learning.search import Search, Where, best, pooled_fit
 from mixts.learning.selection import Comparison, compare, restart_jobs
 from mixts.learning.starts import canonical
 from mixts.learning.two_stage import two_stage
-from mixts.mixture import MixturePrior
-from mixts.typing import ArrayLike, Seed
+from mixts.prior import MixturePrior
 
 N_RESTARTS, N_FOLD_RESTARTS = 5, 2
 """Unless said otherwise: of all tasks, and of all but those of one fold."""
@@ -66,13 +66,13 @@ def learn(
         _number(seed),
         Patience(
             MAX_ITERATIONS if max_iterations is None
-            else checks.count(max_iterations, "max_iterations"),
-            TOLERANCE if tolerance is None else checks.positive_number(tolerance, "tolerance"),
+            else _checks.count(max_iterations, "max_iterations"),
+            TOLERANCE if tolerance is None else _checks.positive_number(tolerance, "tolerance"),
         ),
-        N_RESTARTS if n_restarts is None else checks.count(n_restarts, "n_restarts"),
+        N_RESTARTS if n_restarts is None else _checks.count(n_restarts, "n_restarts"),
         N_FOLD_RESTARTS if n_restarts is None else n_restarts,
-        checks.count(max_components, "max_components"),
-        checks.count(n_folds, "n_folds", least=2),
+        _checks.count(max_components, "max_components"),
+        _checks.count(n_folds, "n_folds", least=2),
     )  # fmt: skip
     if robust < 0 or robust >= 1:
         raise ParameterError(f"robust must be a weight from 0 to below 1, got {robust!r}")
@@ -233,7 +233,7 @@ def _checked_number(n_components: Any, n_tasks: int) -> int | None:
         if n_components != "auto":
             raise ParameterError(f"n_components must be a number or 'auto', got {n_components!r}")
         return None if n_tasks > 1 else 1
-    n = checks.count(n_components, "n_components")
+    n = _checks.count(n_components, "n_components")
     if n > n_tasks:
         raise ParameterError(
             f"{n} components need at least as many observed tasks, got {n_tasks}: ask for fewer, "
@@ -245,6 +245,6 @@ def _checked_number(n_components: Any, n_tasks: int) -> int | None:
 def _number(seed: Seed) -> int:
     """A seed for streams by name; anything else than a number is asked for one."""
     if isinstance(seed, (int, np.integer)) and not isinstance(seed, bool):
-        random.seed_sequence(int(seed))
+        _random.seed_sequence(int(seed))
         return int(seed)
-    return int(random.generator(seed, "learn").integers(2**63))
+    return int(_random.generator(seed, "learn").integers(2**63))

@@ -7,8 +7,8 @@ from typing import Literal
 
 import numpy as np
 
-from mixts.mixture import MixturePrior
-from mixts.typing import Array, Float
+from mixts._typing import Array, Float
+from mixts.prior import MixturePrior
 
 Method = Literal["evidence", "two-stage"]
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from mixts._typing import Array, Int
 from mixts.errors import StatisticsError
 from mixts.families import (
     BernoulliArms,
@@ -17,8 +18,7 @@ from mixts.families import (
     TabularMDP,
     Trajectory,
 )
-from mixts.mixture import MixturePrior
-from mixts.typing import Array, Int
+from mixts.prior import MixturePrior
 
 _EXPECTED = (
     "tasks must be the statistics of past tasks (belief.statistics), or a list with one history a "

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from mixts import checks
+from mixts import _checks
 from mixts.errors import ParameterError
 from mixts.families import BernoulliArms, Family, LinearGaussian, TabularMDP
 from mixts.families.arms import ArmFamily
-from mixts.mixture import MixturePrior
+from mixts.prior import MixturePrior
 
 BROADER = 9.0
 """How much larger the variances of the broad component are than those of the whole mixture."""
@@ -22,7 +22,7 @@ def robust_prior(prior: MixturePrior, weight: float = 0.01) -> MixturePrior:
     explains then falls to the broad one and is learned from scratch, instead of being forced into
     a kind that it is not. If the components have names, it is called "other".
     """
-    share = checks.positive_number(weight, "weight")
+    share = _checks.positive_number(weight, "weight")
     if share >= 1:
         raise ParameterError(f"weight must be between 0 and 1, got {weight!r}")
     joined = _appended(prior.family, broad_family(prior))

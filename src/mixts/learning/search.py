@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from mixts import checks, random
+from mixts import _checks, _random
 from mixts.engines import Engine, ExecutorEngine, local_engine
 from mixts.engines.local import InlineEngine
 from mixts.engines.workers import n_processors
@@ -48,7 +48,7 @@ def pooled_fit(model: Model, patience: Patience) -> Fit:
 
 def run(job: Job) -> Fit:
     """What a worker is asked to do."""
-    rng = random.stream(job.seed, "learn", job.part, job.n_components, job.number)
+    rng = _random.stream(job.seed, "learn", job.part, job.n_components, job.number)
     first, centred = start(job.model, job.pooled.prior, job.n_components, job.number, rng)
     return climb(centred, first.family, first.weights, job.patience)
 
@@ -116,7 +116,7 @@ def _engine(engine: Where) -> Engine:
     if isinstance(engine, Executor):
         return ExecutorEngine(engine)
     if isinstance(engine, (int, np.integer)) and not isinstance(engine, bool):
-        n = checks.count(engine, "engine")
+        n = _checks.count(engine, "engine")
         return InlineEngine() if n == 1 else local_engine(n)
     raise ParameterError(
         "engine must be None, a number of processes, a concurrent.futures executor or a "

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from mixts import random
+from mixts import _random
+from mixts._typing import Array, Float, Int
 from mixts.families import Statistics
 from mixts.learning.em import Fit, Patience
 from mixts.learning.learned import Selection, gap_error
 from mixts.learning.models import Model
 from mixts.learning.search import Job, Search, best, pooled_fit
 from mixts.learning.starts import digests
-from mixts.mixture import MixturePrior
-from mixts.typing import Array, Float, Int
+from mixts.prior import MixturePrior
 
 ENOUGH = 2
 """Candidates in a row that are no better than the best before them end the comparison."""
@@ -47,7 +47,7 @@ def task_evidence(prior: MixturePrior, model: Model) -> Float[Array, " n"]:
 
 def folds(n_tasks: int, n_folds: int, seed: int) -> Int[Array, " n"]:
     """The fold of each task, at random, of equal sizes but for one."""
-    order = random.stream(seed, "learn", "folds").permutation(n_tasks)
+    order = _random.stream(seed, "learn", "folds").permutation(n_tasks)
     return np.asarray(order % n_folds)
 
 

@@ -10,10 +10,10 @@ import numpy as np
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.cluster.vq import kmeans2
 
+from mixts._typing import Array, Float, Int
 from mixts.families import Statistics
 from mixts.learning.models import Model
-from mixts.mixture import MixturePrior
-from mixts.typing import Array, Float, Int
+from mixts.prior import MixturePrior
 
 PSEUDO = 0.3
 """Pseudo-tasks of all components together: few enough that a hundred real tasks outweigh them, and

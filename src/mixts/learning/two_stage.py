@@ -8,14 +8,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from mixts import checks, random
+from mixts import _checks, _random
+from mixts._typing import Array, Float, Int
 from mixts.errors import MissingExtraError, ParameterError
 from mixts.families import LinearGaussian
 from mixts.families.linear import CovarianceType
 from mixts.learning.models import Model, MomentModel
 from mixts.learning.models.linear import RIDGE, LinearModel, ridge_estimates
-from mixts.mixture import MixturePrior
-from mixts.typing import Array, Float, Int
+from mixts.prior import MixturePrior
 
 REGULARISATION = 1e-6
 """Added to the covariances' diagonals, relative to the mean variance of the estimates: a cluster
@@ -31,7 +31,7 @@ def two_stage(model: Model, n_components: int, seed: int) -> tuple[MixturePrior,
     distribution of all tasks. Needs scikit-learn.
     """
     # scikit-learn takes 32 bits.
-    state = int(random.seed_sequence(seed, "learn", "two-stage").generate_state(1)[0])
+    state = int(_random.seed_sequence(seed, "learn", "two-stage").generate_state(1)[0])
     if isinstance(model, LinearModel):
         estimates = ridge_estimates(model.statistics)
         noise = model.centre.noise_std
@@ -84,8 +84,8 @@ def mixture_of_estimates(
     The weights of the latent states are uniform, as in the paper, unless ``weights="fitted"``.
     Needs scikit-learn.
     """
-    given = checks.real_array(estimates, "estimates", 2)
-    n = checks.count(n_components, "n_components")
+    given = _checks.real_array(estimates, "estimates", 2)
+    n = _checks.count(n_components, "n_components")
     if len(given) < max(n, 2):
         raise ParameterError(f"{n} components need at least {max(n, 2)} tasks, got {len(given)}")
     fitted = _gaussian_mixture(n, covariance_type, seed)
@@ -124,7 +124,7 @@ def _gaussian_mixture(n_components: int, covariance_type: str, seed: int) -> Any
 
 def gaussian_of_estimates(estimates: Float[Array, "n d"], noise_std: float) -> MixturePrior:
     """One Gaussian with the moments of the tasks' estimates: UniTS's prior  [paper: Sec. 6.2]."""
-    given = checks.real_array(estimates, "estimates", 2)
+    given = _checks.real_array(estimates, "estimates", 2)
     if len(given) < 2:
         raise ParameterError(f"a covariance needs at least two tasks, got {len(given)}")
     _scale(given)

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from mixts._typing import Array, Int
 from mixts.errors import FormatError
 from mixts.logs.bad_rows import RAGGED, BadRows, Example, of_reason, shortened
 from mixts.logs.pieces import Piece, pyarrow
-from mixts.typing import Array, Int
 
 _BYTES_PER_ROW = 64
 """Of a CSV file, roughly: blocks are counted in bytes there."""

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from mixts._typing import Array, Bool, Float, Int
 from mixts.errors import ParameterError
 from mixts.logs.pieces import pyarrow
-from mixts.typing import Array, Bool, Float, Int
 
 _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 _NOT_FINITE = r"(?i)^[+-]?(nan|inf|infinity)$"

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from mixts._typing import Array, Bool, Float, Int
 from mixts.errors import FormatError, ParameterError
 from mixts.logs.pieces import pyarrow
-from mixts.typing import Array, Bool, Float, Int
 
 FORMAT = "mixts/decisions"
 VERSION = 1

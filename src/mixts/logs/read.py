@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from mixts import checks
+from mixts import _checks
 from mixts.engines import Engine, ExecutorEngine, local_engine
 from mixts.errors import FormatError, ParameterError
 from mixts.logs.bad_rows import BadRows, Example
@@ -76,7 +76,7 @@ def read_logs(
     """
     request = _request(
         task, reward, arm, features, family, intercept, arms,
-        checks.count(batch_rows, "batch_rows"),
+        _checks.count(batch_rows, "batch_rows"),
     )  # fmt: skip
     files = log_files(paths)
     jobs = [
@@ -126,7 +126,7 @@ def _request(
         raise ParameterError(f"features must be different columns, at least one, got {features!r}")
     listed = None
     if arms is not None:
-        listed = checks.name_list([str(name) for name in arms], len(arms), "arms")
+        listed = _checks.name_list([str(name) for name in arms], len(arms), "arms")
         if not listed:
             raise ParameterError("arms must name at least one arm, got none")
     kind = "linear" if linear else family

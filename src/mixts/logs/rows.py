@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from mixts.families.kernels.arms import LARGEST_COUNT
-from mixts.families.kernels.roots import LARGEST
+from mixts._typing import Array, Bool, Float, Int
+from mixts.families._kernels.arms import LARGEST_COUNT
+from mixts.families._kernels.roots import LARGEST
 from mixts.logs.bad_rows import (
     N_EXAMPLES,
     NO_ARM,
@@ -24,7 +25,6 @@ from mixts.logs.bad_rows import (
 )
 from mixts.logs.batches import Batch
 from mixts.logs.columns import coded_names, numbers
-from mixts.typing import Array, Bool, Float, Int
 
 
 @dataclass(frozen=True)

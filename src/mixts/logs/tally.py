@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from mixts._typing import Array, Int
 from mixts.errors import ParameterError, StatisticsError
 from mixts.families import (
     BernoulliStatistics,
@@ -16,10 +17,9 @@ from mixts.families import (
     PoissonStatistics,
     Statistics,
 )
-from mixts.families.kernels.arms import observe_bernoulli, observe_gaussian, observe_poisson
-from mixts.logs.kernels import fold_rows
+from mixts.families._kernels.arms import observe_bernoulli, observe_gaussian, observe_poisson
+from mixts.logs._kernels import fold_rows
 from mixts.logs.rows import Observations
-from mixts.typing import Array, Int
 
 KINDS: dict[str, type[Statistics]] = {
     "bernoulli": BernoulliStatistics,

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from mixts import checks
+from mixts import _checks
+from mixts._typing import Array, ArrayLike, Float, Int
 from mixts.errors import MixtsError, ParameterError
-from mixts.planning.kernels import evaluate, induce
-from mixts.typing import Array, ArrayLike, Float, Int
+from mixts.planning._kernels import evaluate, induce
 
 _NO_WORDS = np.zeros(0, np.uint64)
 
@@ -40,8 +40,8 @@ class MDP:
         horizon: int,
         initial: ArrayLike,
     ) -> None:
-        means = checks.numbers(rewards, "rewards must be numbers", ParameterError)
-        rows = checks.numbers(transitions, "transitions must be numbers", ParameterError)
+        means = _checks.numbers(rewards, "rewards must be numbers", ParameterError)
+        rows = _checks.numbers(transitions, "transitions must be numbers", ParameterError)
         if means.ndim < 2 or 0 in means.shape[-2:] or rows.shape != (*means.shape, means.shape[-2]):
             raise ParameterError(
                 "rewards must have shape (..., X, A) and transitions (..., X, A, X), "
@@ -49,13 +49,13 @@ class MDP:
             )
         if not np.isfinite(means).all():
             raise ParameterError("rewards must be finite")
-        checks.distribution(rows, "transitions")
+        _checks.distribution(rows, "transitions")
         batch, shape = means.shape[:-2], means.shape[-2:]
         n_pairs = math.prod(shape)
         parts = means.reshape(*batch, n_pairs), rows.reshape(*batch, n_pairs * shape[0])
         flat = np.concatenate(parts, axis=-1, dtype=float)
         start = state_distribution(initial, shape[0])
-        self._set(flat, shape, checks.count(horizon, "horizon"), start)
+        self._set(flat, shape, _checks.count(horizon, "horizon"), start)
 
     def _set(self, flat: Array, shape: tuple[int, ...], horizon: int, initial: Array) -> None:
         # Writable, though nobody writes: compiled loops would be compiled anew for other arrays.
@@ -212,7 +212,7 @@ def checked_policy(
         f"a policy is actions (integers from 0 to {n_actions - 1}) of shape "
         f"(..., {horizon}, {n_states}): step, state"
     )
-    array = checks.integers(policy, expected, error)
+    array = _checks.integers(policy, expected, error)
     if array.shape[-2:] != (horizon, n_states):
         raise error(f"{expected}, got shape {array.shape}")
     if array.size and (array.min() < 0 or array.max() >= n_actions):
@@ -227,9 +227,9 @@ def random_words(rng: np.random.Generator, n: int) -> Array:
 
 def state_distribution(initial: ArrayLike, n_states: int) -> Float[Array, " X"]:
     """The distribution of the first state: given, or all on the one state given; read-only."""
-    array = np.array(checks.numbers(initial, "initial must be numbers", ParameterError))
+    array = np.array(_checks.numbers(initial, "initial must be numbers", ParameterError))
     if array.ndim == 0:
-        start = checks.count(initial, "initial", least=0)
+        start = _checks.count(initial, "initial", least=0)
         if start >= n_states:
             raise ParameterError(f"initial must be a state from 0 to {n_states - 1}, got {start}")
         array = np.zeros(n_states)
@@ -239,6 +239,6 @@ def state_distribution(initial: ArrayLike, n_states: int) -> Float[Array, " X"]:
             f"initial must be a state or probabilities of {n_states} states, got shape "
             f"{array.shape}"
         )
-    checks.distribution(array, "initial")
+    _checks.distribution(array, "initial")
     array.flags.writeable = False
     return array

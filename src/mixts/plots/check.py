@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from mixts._typing import Array, Float
 from mixts.learning.check import PriorCheck
 from mixts.learning.checking.calibration import Calibration
 from mixts.learning.checking.surprise import LEVEL, Surprise
@@ -23,7 +24,6 @@ from mixts.plots.style import (
     looks,
     new_figure,
 )
-from mixts.typing import Array, Float
 
 _MAIN, _ALARM = LOOKS["MixTS"].color, LOOKS["TS"].color
 _COLORS = {

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from mixts import checks
+from mixts import _checks
+from mixts.diagnostics.decomposition import Decomposition
 from mixts.plots.labels import End, label_ends
 from mixts.plots.style import DASHES, FONT, INK, LINE, LOOKS, PALETTE
-from mixts.simulation.decomposition import Decomposition
 
 _LOOKS = {
     "regret": (LOOKS["MixTS"].color, DASHES[0]),
@@ -28,7 +28,7 @@ def draw_decomposition(
     Most of what happens does so early: the first 100 of 1,000 rounds may show more than all.
     """
     n_rounds = decomposition.n_rounds
-    shown = n_rounds if rounds is None else min(n_rounds, checks.count(rounds, "rounds"))
+    shown = n_rounds if rounds is None else min(n_rounds, _checks.count(rounds, "rounds"))
     ends = []
     for quantity, (color, dashes) in _LOOKS.items():
         curve = decomposition.curve(quantity)  # type: ignore[arg-type]

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from mixts.diagnostics.confidence import ConfidenceSets
+from mixts.diagnostics.decomposition import Decomposition
+from mixts.diagnostics.identification import Identification
 from mixts.errors import ParameterError
 from mixts.learning.check import PriorCheck
 from mixts.learning.learned import History, Learned, Selection
@@ -17,9 +20,6 @@ from mixts.plots.sets import draw_sets
 from mixts.plots.style import new_axes
 from mixts.plots.sweep import draw_sweep
 from mixts.simulation import Results
-from mixts.simulation.confidence import ConfidenceSets
-from mixts.simulation.decomposition import Decomposition
-from mixts.simulation.identification import Identification
 from mixts.simulation.sweep import Sweep
 
 _DRAWINGS: dict[type, Callable[..., None]] = {

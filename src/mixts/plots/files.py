@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from mixts.storage import replacing
+from mixts._files import replacing
 
 PNG_DPI = 200
 

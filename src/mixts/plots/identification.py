@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from mixts import checks
+from mixts import _checks
+from mixts.diagnostics.identification import Identification
 from mixts.errors import ParameterError
 from mixts.plots.labels import End, label_ends
 from mixts.plots.style import FONT, GREY, INK, LINE, LOOKS, PAGE, dress, legible, new_figure
-from mixts.simulation.identification import Identification
 
 _TRUE = LOOKS["MixTS"].color
 _FACT = LOOKS["TS"].color
@@ -103,7 +103,7 @@ def draw_actions(ax: Any, identification: Identification, log: bool = True) -> N
 
 def draw_beliefs(ax: Any, identification: Identification, t: int, key: bool = True) -> None:
     """The posterior of each action's mean reward after t rounds, beside the truth."""
-    t = checks.count(t, "t", least=0)
+    t = _checks.count(t, "t", least=0)
     if t > identification.n_rounds:
         raise ParameterError(f"expected at most {identification.n_rounds} rounds, got {t}")
     mean, deviation = identification.means[t], identification.deviations[t]

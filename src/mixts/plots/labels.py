@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from mixts._spacing import spread
 from mixts.plots.style import FONT, legible
-from mixts.spacing import spread
 
 _DISTANCE = 8.0
 """From the axes to the labels, in points: room for a line that leads to one that was moved."""

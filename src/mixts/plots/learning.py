@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from mixts._typing import Array, Float
 from mixts.errors import ParameterError
 from mixts.learning.learned import History, Learned, Selection
 from mixts.plots.labels import End, label_ends
@@ -23,7 +24,6 @@ from mixts.plots.style import (
     legible,
     new_figure,
 )
-from mixts.typing import Array, Float
 
 _MAIN = LOOKS["MixTS"]
 _PARTS = {

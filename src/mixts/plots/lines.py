@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from mixts._typing import Array, ArrayLike
 from mixts.plots.labels import End, label_ends
 from mixts.plots.style import DASHES, GREY, INK, LINE, LOOKS
-from mixts.typing import Array, ArrayLike
 
 _GREYS = ("#000000", GREY, "#A6A6A6", INK)
 """One after the other as different as three greys can be that are seen on white."""

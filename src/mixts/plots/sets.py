@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from mixts._typing import ArrayLike
+from mixts.diagnostics.confidence import ConfidenceSets
+from mixts.diagnostics.confidence.sets import PROOFS_ETA
 from mixts.plots.labels import End, label_ends
 from mixts.plots.style import DASHES, FONT, INK, LINE, LOOKS
-from mixts.simulation.confidence import ConfidenceSets
-from mixts.simulation.confidence.sets import PROOFS_ETA
-from mixts.typing import ArrayLike
 
 _LINES = {
     "excluded": ("exclude a state", LOOKS["MixTS"].color),

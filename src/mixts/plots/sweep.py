@@ -7,12 +7,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from mixts import checks
+from mixts import _checks
+from mixts._typing import Array, ArrayLike, Float
 from mixts.errors import ParameterError
 from mixts.plots.labels import End, label_ends
 from mixts.plots.style import DASHES, FONT, GREY, LINE, Look, looks
 from mixts.simulation.sweep import Sweep
-from mixts.typing import Array, ArrayLike, Float
 
 _MARGIN = 0.03
 """Of the horizontal axis, beside the first and the last value."""
@@ -131,7 +131,7 @@ def tick_values(values: Float[Array, " p"], log: bool, width: float) -> list[flo
 
 
 def _checked(bound: ArrayLike, name: str, sweep: Sweep) -> Float[Array, " p"]:
-    array = checks.numbers(bound, f"the bound {name!r} must be numbers", ParameterError)
+    array = _checks.numbers(bound, f"the bound {name!r} must be numbers", ParameterError)
     if array.shape != sweep.values.shape:
         raise ParameterError(
             f"the bound {name!r} must have a number for each of the {len(sweep.values)} values, "

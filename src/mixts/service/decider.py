@@ -9,7 +9,9 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from mixts import checks, random
+from mixts import _checks, _random
+from mixts._typing import Array, Float, Seed
+from mixts.belief import Belief
 from mixts.errors import (
     MixtsError,
     ParameterError,
@@ -17,7 +19,7 @@ from mixts.errors import (
     StoreUnavailableError,
     UnknownTaskError,
 )
-from mixts.mixture import Belief, MixturePrior
+from mixts.prior import MixturePrior
 from mixts.service.encoding import checked_name, now_us, prior_digest, unpack
 from mixts.service.group import Group
 from mixts.service.offers import Rules
@@ -43,7 +45,6 @@ from mixts.service.versions import (
     check_servable,
     fitted_shape,
 )
-from mixts.typing import Array, Float, Seed
 
 R = TypeVar("R")
 
@@ -81,9 +82,9 @@ class Decider:
             check_servable(prior)
         self.store = store
         self._rules = _rules(floor, reward_window)
-        self._rng = random.generator(seed, "decider")
+        self._rng = _random.generator(seed, "decider")
         self._versions: dict[int, ActivePrior] = {}
-        max_pending = checks.count(max_pending, "max_pending")
+        max_pending = _checks.count(max_pending, "max_pending")
         store.claim(self)
         self._writer = GroupWriter(self._perform, store.backend.probe, max_pending)
         try:
@@ -200,7 +201,7 @@ class Decider:
 
     def activate(self, version: int) -> None:
         """Decide with this version from now on; tasks keep their statistics."""
-        version = checks.count(version, "version")
+        version = _checks.count(version, "version")
         if self.store.prior_body(version) is None:
             known = [row.version for row in self.priors()]
             raise ParameterError(f"there is no version {version} of the prior; known: {known}")
@@ -283,7 +284,7 @@ class Decider:
         n_actions = family.n_arms or 0 if offered is None else len(offered)
         n_draws = max(_FEWEST_DRAWS, min(_N_DRAWS, _MOST_NUMBERS // n_actions))
         # The same draws at every look: a page that is refreshed does not flicker.
-        rng, same = random.stream(0, "decider", "posterior"), np.zeros(n_draws, np.int64)
+        rng, same = _random.stream(0, "decider", "posterior"), np.zeros(n_draws, np.int64)
         draws = belief.sample_parameters(rng, belief.sample_latent(rng, same), same)
         low, high = np.quantile(family.mean_rewards(draws, offered), [0.05, 0.95], axis=0)
         (mean,) = belief.mean_rewards(offered)

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from mixts._typing import Array, ArrayLike, Bool, Float
 from mixts.errors import ParameterError, StatisticsError, StoreError
 from mixts.families import Family, Statistics
 from mixts.families.arms import ArmStatistics
-from mixts.mixture import MixturePrior
-from mixts.typing import Array, ArrayLike, Bool, Float
+from mixts.prior import MixturePrior
 
 WORD = 8
 """Bytes of every number: 64-bit integers and doubles."""

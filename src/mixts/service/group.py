@@ -12,7 +12,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from mixts import checks
+from mixts import _checks
+from mixts._typing import Array, Float
 from mixts.agents import MixTS
 from mixts.errors import (
     ConflictError,
@@ -41,7 +42,6 @@ from mixts.service.store.backend import (
 )
 from mixts.service.tasks import Tasks
 from mixts.service.versions import ActivePrior
-from mixts.typing import Array, Float
 
 
 class Group:
@@ -269,7 +269,7 @@ class Group:
 
 
 def _again(decision: LoggedDecision, value: float, before: float, late: bool) -> Receipt:
-    given = checks.numbers(value, "a reward must be a number", OutcomeError)
+    given = _checks.numbers(value, "a reward must be a number", OutcomeError)
     if given.ndim or float(given) != before:
         raise ConflictError(
             f"decision {decision.id.hex()} has the reward {before!r}, which stays; got {value!r}"

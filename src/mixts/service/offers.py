@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mixts import checks
+from mixts import _checks
+from mixts._typing import Array, Bool, Float
 from mixts.errors import ActionError, MaskError
 from mixts.families.linear_statistics import check_rows
-from mixts.mixture import MixturePrior
+from mixts.prior import MixturePrior
 from mixts.service.encoding import request_digest
 from mixts.service.records import Decide
-from mixts.typing import Array, Bool, Float
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def checked_offer(place: int, decide: Decide, prior: MixturePrior, rules: Rules)
         check_rows(sets, np.zeros(n_actions))
     mask = None
     if decide.mask is not None:
-        mask = checks.action_mask(decide.mask, 1, n_actions)[0]
+        mask = _checks.action_mask(decide.mask, 1, n_actions)[0]
     if prior.has_retired:
         mask = ~prior.retired if mask is None else mask & ~prior.retired
         if not mask.any():

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from mixts._typing import Array, Float, Int
 from mixts.families import Statistics
 from mixts.service.store.backend import LoggedDecision, TaskEntry
 from mixts.service.versions import ActivePrior
-from mixts.typing import Array, Float, Int
 
 
 class Tasks:

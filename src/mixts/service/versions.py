@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mixts._typing import Array, Float
 from mixts.agents import MixTS
 from mixts.errors import ParameterError
 from mixts.families import LinearGaussian
 from mixts.families.arms import ArmFamily
-from mixts.mixture import MixturePrior
+from mixts.prior import MixturePrior
 from mixts.service.encoding import StatisticsCodec
-from mixts.typing import Array, Float
 
 
 @dataclass(frozen=True, slots=True)

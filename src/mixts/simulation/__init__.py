@@ -1,7 +1,7 @@
 """Many runs, many agents, one problem: simulation and its results."""
 
+from mixts._numbers import Estimate, estimate
 from mixts.engines.workers import WorkerPool
-from mixts.estimates import Estimate, estimate
 from mixts.simulation.blocks import Simulation
 from mixts.simulation.results import Results, Summary
 from mixts.simulation.simulate import prepare, simulate

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from mixts import random
+from mixts import _random
+from mixts._typing import Array, Float, Int
 from mixts.environments import Environment
 from mixts.simulation.specs import Recipe
-from mixts.typing import Array, Float, Int
 
 # Lockstep shares Python's cost of a round among the runs of a block, while small blocks keep more
 # workers busy. Microseconds for a decision by the size of blocks, with executor=1, best of three:
@@ -109,7 +109,7 @@ class Simulation:
         """Latent states, and regret and reward (n, t), of one agent."""
         n = self.width(block)
         # The environment's streams leave the agent out.
-        problem = self.environment.start(partial(random.stream, self.seed, "simulate", block), n)
+        problem = self.environment.start(partial(_random.stream, self.seed, "simulate", block), n)
         regret, reward = np.empty((self.n_rounds, n)), np.empty((self.n_rounds, n))
         interval = max(1, self.n_rounds // _REPORTS)
         t = 0
@@ -133,7 +133,7 @@ class Simulation:
     def _agent(self, name: str, block: int, latent: Int[Array, " n"]) -> Any:
         return self.recipes[name].build(
             n_tasks=len(latent),
-            seed=random.seed_sequence(self.seed, "simulate", block, "agent", name),
+            seed=_random.seed_sequence(self.seed, "simulate", block, "agent", name),
             n_rounds=self.n_rounds,
             latent=latent.copy(),
         )

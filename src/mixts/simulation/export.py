@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from mixts._files import replacing
+from mixts._typing import Array
 from mixts.errors import MissingExtraError
-from mixts.storage import replacing
-from mixts.typing import Array
 
 _ROWS_AT_ONCE = 1 << 16
 

@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mixts._typing import Array, Int
 from mixts.agents import MixTS
+from mixts.belief import Belief
 from mixts.errors import ParameterError
-from mixts.mixture import Belief, MixturePrior
-from mixts.typing import Array, Int
+from mixts.prior import MixturePrior
 
 
 class Decided(NamedTuple):

@@ -9,10 +9,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from mixts._numbers import Estimate, estimate
+from mixts._typing import Array, Float, Int
 from mixts.errors import ParameterError
-from mixts.estimates import Estimate, estimate
 from mixts.simulation import export
-from mixts.typing import Array, Float, Int
 
 
 @dataclass(frozen=True)

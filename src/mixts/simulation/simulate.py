@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mixts import checks, random
+from mixts import _checks, _random
 from mixts.environments import Environment
 from mixts.errors import ParameterError
 from mixts.simulation.blocks import Block, Simulation, natural_block_size
@@ -68,16 +68,16 @@ def prepare(
             f"environment must be a mixts Environment such as BanditEnvironment(prior), got "
             f"{type(environment).__name__}"
         )
-    random.seed_sequence(seed)  # refuses what is not a seed
+    _random.seed_sequence(seed)  # refuses what is not a seed
     if block_size is None:
         block_size = natural_block_size(environment)
     return Simulation(
         recipes,
         environment,
-        checks.count(n_rounds, "n_rounds"),
-        checks.count(n_runs, "n_runs"),
+        _checks.count(n_rounds, "n_rounds"),
+        _checks.count(n_runs, "n_runs"),
         int(seed),
-        checks.count(block_size, "block_size"),
+        _checks.count(block_size, "block_size"),
     )
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from mixts.agents import MixTS
 from mixts.errors import ParameterError
-from mixts.mixture import MixturePrior
+from mixts.prior import MixturePrior
 
 AgentSpec = MixturePrior | Callable[..., Any]
 """A prior, or a callable that takes ``n_tasks``, ``seed`` and, if it likes, other keywords."""

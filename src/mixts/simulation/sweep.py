@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from mixts import checks
+from mixts import _checks
+from mixts._numbers import Estimate, estimate
+from mixts._typing import Array, ArrayLike, Float
 from mixts.errors import ParameterError
-from mixts.estimates import Estimate, estimate
 from mixts.simulation.results import Results
-from mixts.typing import Array, ArrayLike, Float
 
 
 @dataclass(frozen=True, repr=False)
@@ -31,7 +31,7 @@ class Sweep:
     """By agent: the regret of each run, summed over its rounds."""
 
     def __post_init__(self) -> None:
-        values = checks.numbers(self.values, "values must be numbers", ParameterError)
+        values = _checks.numbers(self.values, "values must be numbers", ParameterError)
         if values.ndim != 1 or not values.size or not np.isfinite(values).all():
             raise ParameterError(
                 f"values must be one finite number for each simulation, got {self.values!r}"
@@ -54,7 +54,7 @@ class Sweep:
     @classmethod
     def of(cls, parameter: str, values: ArrayLike, results: Sequence[Results]) -> Sweep:
         """The sweep of simulations with the same agents and as many runs, one for each value."""
-        column = checks.numbers(values, "values must be numbers", ParameterError)
+        column = _checks.numbers(values, "values must be numbers", ParameterError)
         if len(results) != column.size:
             raise ParameterError(
                 f"expected the results of each of the {column.size} values, got {len(results)}"
@@ -143,7 +143,7 @@ class Sweep:
 
 def _checked(total: Any, name: str) -> Float[Array, "p n_runs"]:
     what = f"the totals of {name!r}"
-    array = checks.numbers(total, f"{what} must be numbers", ParameterError)
+    array = _checks.numbers(total, f"{what} must be numbers", ParameterError)
     if array.ndim != 2 or not array.size or not np.isfinite(array).all():
         raise ParameterError(
             f"{what} must be finite numbers of shape (values, runs), got shape {array.shape}"

@@ -9,8 +9,8 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from mixts.storage import replacing
-from mixts.typing import Array, Float
+from mixts._files import replacing
+from mixts._typing import Array, Float
 
 CHUNK = 100
 """Images a file: what an interrupted command loses at most."""

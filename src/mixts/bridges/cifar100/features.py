@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
+from mixts._typing import Array
 from mixts.bridges.cifar100.embeddings import Embedding, embed
 from mixts.bridges.cifar100.images import N_CLASSES, Cifar100
 from mixts.bridges.cifar100.probe import RIDGES, learn_probe
 from mixts.bridges.cifar100.progress import Stage, quiet
 from mixts.errors import FormatError
 from mixts.experiments.paper.images.features import ImageFeatures
-from mixts.typing import Array
 
 
 @dataclass(frozen=True)

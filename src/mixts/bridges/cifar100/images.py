@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from mixts._typing import Array, Int
 from mixts.bridges.cifar100.archive import read_members
 from mixts.bridges.cifar100.pickles import read_pickle, text
 from mixts.errors import FormatError
-from mixts.typing import Array, Int
 
 N_CLASSES = 100
 SIDE = 32

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from mixts.checks import count
+from mixts._checks import count
+from mixts._typing import Array, Float
 from mixts.errors import MissingExtraError, ParameterError
-from mixts.typing import Array, Float
 
 NETWORKS = {"lite0": 224, "lite1": 240, "lite2": 260}
 """Those whose weights are packaged, and the side of the images that each was trained on."""

@@ -9,8 +9,8 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import logsumexp
 
+from mixts._typing import Array, Float, Int
 from mixts.errors import ParameterError
-from mixts.typing import Array, Float, Int
 
 RIDGES = tuple(10.0 ** (exponent / 2) for exponent in range(0, -9, -1))
 """Strengths that are tried, from 1 down to 1e-4, until the held-out loss rises."""

@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 import numpy as np
 from gymnasium import spaces
 
-from mixts import checks, random
+from mixts import _checks, _random
+from mixts._typing import Array, Float, Int
 from mixts.bridges.gym.task import TaskEnv
 from mixts.environments import BanditEnvironment, Offer
 from mixts.environments.bandit import BanditProblem
 from mixts.environments.base import Streams
 from mixts.errors import ActionError
-from mixts.typing import Array, Float, Int
 
 
 class BanditEnv(TaskEnv):
@@ -35,14 +35,14 @@ class BanditEnv(TaskEnv):
     def __init__(
         self, environment: BanditEnvironment, n_rounds: int, feature_bound: float = 1e6
     ) -> None:
-        self._bound = checks.positive_number(feature_bound, "feature_bound")
-        n_rounds = checks.count(n_rounds, "n_rounds")
+        self._bound = _checks.positive_number(feature_bound, "feature_bound")
+        n_rounds = _checks.count(n_rounds, "n_rounds")
         settings = {"n_rounds": n_rounds, "feature_bound": feature_bound}
         super().__init__(environment, n_rounds, settings)
         self._problem: BanditProblem
         self._actions: Float[Array, "K d"] | None = None
         # How many actions a function of actions offers, it alone knows.
-        offer = environment.start(partial(random.stream, 0), 1).next_round()
+        offer = environment.start(partial(_random.stream, 0), 1).next_round()
         if offer.actions is None:
             self.arms: Int[Array, " K"] = np.flatnonzero(~environment.prior.retired)
             self.observation_space: spaces.Space[Any] = spaces.Discrete(1)

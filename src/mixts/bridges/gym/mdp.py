@@ -7,12 +7,12 @@ from typing import Any, ClassVar
 import numpy as np
 from gymnasium import spaces
 
+from mixts._typing import Array, Float
 from mixts.bridges.gym.task import TaskEnv
 from mixts.environments import MDPEnvironment
+from mixts.environments._kernels import play_episodes
 from mixts.environments.base import Streams
-from mixts.environments.kernels import play_episodes
 from mixts.planning import MDP
-from mixts.typing import Array, Float
 
 
 class MDPEnv(TaskEnv):

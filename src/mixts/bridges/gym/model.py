@@ -7,11 +7,11 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from mixts._typing import Array, ArrayLike, Float
 from mixts.bridges.gym.rewards import RewardScale
 from mixts.bridges.gym.spaces import Numbering
 from mixts.errors import ParameterError
 from mixts.planning import MDP
-from mixts.typing import Array, ArrayLike, Float
 
 
 def tabular_model(

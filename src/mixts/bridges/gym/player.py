@@ -7,17 +7,17 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from mixts import checks, random
+from mixts import _checks, _random
+from mixts._typing import Array, ArrayLike, Int, Seed
 from mixts.bridges.gym.model import tabular_model
 from mixts.bridges.gym.rewards import RewardScale
 from mixts.bridges.gym.spaces import Numbering
 from mixts.errors import ActionError, ParameterError
 from mixts.families.tabular import TabularMDP
 from mixts.families.trajectory import Trajectory
-from mixts.mixture.prior import MixturePrior
 from mixts.planning import MDP
 from mixts.planning.mdp import checked_policy
-from mixts.typing import Array, ArrayLike, Int, Seed
+from mixts.prior import MixturePrior
 
 KNOWN = 1e6
 """The prior count of what is certain: as good as known, where certainty is not 0 or 1."""
@@ -45,7 +45,7 @@ class EpisodePlayer:
         if not isinstance(env, gymnasium.Env):
             raise ParameterError(f"env must be one gymnasium.Env, got {type(env).__name__}")
         self.env = env
-        self.horizon = checks.count(horizon, "horizon")
+        self.horizon = _checks.count(horizon, "horizon")
         self.states = Numbering(env.observation_space, "observation")
         self.actions = Numbering(env.action_space, "action")
         self.n_actions = self.actions.size
@@ -58,7 +58,7 @@ class EpisodePlayer:
         """The sum of the last episode's rewards as the environment gave them."""
         self.last_length: int | None = None
         """How many steps the last episode made in the environment."""
-        self._rng = random.generator(seed, "player")
+        self._rng = _random.generator(seed, "player")
         self._seed = None if seed is None else int(self._rng.integers(2**31))
 
     def play(self, policy: ArrayLike) -> Trajectory:

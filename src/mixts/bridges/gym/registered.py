@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from mixts._typing import ArrayLike
 from mixts.bridges.gym.bandit import BanditEnv
 from mixts.bridges.gym.mdp import MDPEnv
 from mixts.bridges.gym.task import ENVIRONMENT_ID, FACTORY, TaskEnv
 from mixts.environments import BanditEnvironment, Environment, MDPEnvironment, RiverSwim
 from mixts.environments.bandit import ActionSource
 from mixts.errors import ParameterError
-from mixts.mixture.prior import MixturePrior
-from mixts.typing import ArrayLike
+from mixts.prior import MixturePrior
 
 ENTRY_POINTS = {
     "mixts/RiverSwim-v0": f"{__name__}:river_swim",

@@ -11,7 +11,7 @@ import gymnasium
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
-from mixts import random
+from mixts import _random
 from mixts.environments import Environment
 from mixts.environments.base import Streams
 from mixts.errors import ActionError, ParameterError
@@ -70,7 +70,7 @@ class TaskEnv(gymnasium.Env[Any, Any], ABC):
         super().reset(seed=seed)
         if fresh:
             entropy = int(self.np_random.integers(2**63))
-            self.latent = self._draw_task(partial(random.stream, entropy))
+            self.latent = self._draw_task(partial(_random.stream, entropy))
         observation, more = self._begin()
         self._steps_left = self.n_steps
         return observation, {**self._info(), **more}

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from mixts._typing import Array
 from mixts.bounds import ShapeComparison, compare_shapes
-from mixts.report import Table
+from mixts.pages import Table
 from mixts.simulation import Estimate, estimate
 from mixts.simulation.sweep import Sweep
-from mixts.typing import Array
 
 STATEMENT, APPENDIX = "Theorem 1, statement", "Theorem 1, appendix"
 """The two forms of the bound, by the names of their rows."""

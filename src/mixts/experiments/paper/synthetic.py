@@ -7,15 +7,15 @@ from functools import partial
 
 import numpy as np
 
+from mixts._typing import ArrayLike
 from mixts.agents import Oracle
 from mixts.bounds import theorem1_terms
 from mixts.bounds.terms import BoundTerms
 from mixts.environments import BanditEnvironment
 from mixts.experiments.base import Setting, SimulationPart
 from mixts.families import GaussianArms, LinearGaussian
-from mixts.mixture import MixturePrior
+from mixts.prior import MixturePrior
 from mixts.simulation import prepare
-from mixts.typing import ArrayLike
 
 N_FEATURES = 30
 N_COMPONENTS = 30

@@ -8,14 +8,14 @@ from collections.abc import Iterator
 import numpy as np
 from scipy import special
 
+from mixts._typing import Array, Float, Int
 from mixts.families import BernoulliArms, GaussianArms, PoissonArms, Statistics
+from mixts.families._kernels.arms import LARGEST_TOTAL
 from mixts.families.arms import ArmFamily, ArmStatistics
-from mixts.families.kernels.arms import LARGEST_TOTAL
+from mixts.learning._kernels.tails import predict_counts
 from mixts.learning.checking.evidence import mixture_evidence
 from mixts.learning.checking.predictive import Part, Predictive
-from mixts.learning.kernels.tails import predict_counts
-from mixts.mixture import MixturePrior
-from mixts.typing import Array, Float, Int
+from mixts.prior import MixturePrior
 
 BLOCK = 1 << 18
 """Numbers of replicated statistics at a time: their tasks, draws and arms."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
-from mixts.typing import Array, Float, Int
+from mixts._typing import Array, Float, Int
 
 LEVELS = (0.5, 0.8, 0.95)
 """Of the central intervals whose coverage is counted."""

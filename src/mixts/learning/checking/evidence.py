@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from scipy import special
 
+from mixts._numbers import Estimate, estimate
+from mixts._typing import Array, Bool, Float, Int
 from mixts.errors import StatisticsError
-from mixts.estimates import Estimate, estimate
 from mixts.families import Statistics, TabularMDP
-from mixts.families.kernels.tabular import evidence as tabular_evidence
-from mixts.mixture import MixturePrior
-from mixts.typing import Array, Bool, Float, Int
+from mixts.families._kernels.tabular import evidence as tabular_evidence
+from mixts.prior import MixturePrior
 
 
 def component_evidence(prior: MixturePrior, statistics: Statistics) -> Float[Array, "n L"]:

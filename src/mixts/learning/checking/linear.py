@@ -15,12 +15,12 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
+from mixts._typing import Array, Bool, Float, Int
 from mixts.families import LinearGaussian, LinearStatistics, Statistics
 from mixts.families.linear_statistics import triangle
 from mixts.learning.checking.arms import LOG_2PI, chi_squared, noise_part
 from mixts.learning.checking.predictive import Part, Predictive
-from mixts.mixture import MixturePrior
-from mixts.typing import Array, Bool, Float, Int
+from mixts.prior import MixturePrior
 
 BLOCK = 1 << 21
 """Numbers of factors at a time: tasks times components times the square of the features."""

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from mixts.mixture import MixturePrior
-from mixts.typing import Array, Float, Int
+from mixts._typing import Array, Float, Int
+from mixts.prior import MixturePrior
 
 
 @dataclass(frozen=True)

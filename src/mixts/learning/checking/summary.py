@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import special
 
-from mixts.estimates import Estimate
+from mixts._numbers import Estimate
 from mixts.learning.checking.surprise import LEVEL
 
 if TYPE_CHECKING:

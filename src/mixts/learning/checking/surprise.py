@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mixts._typing import Array, Bool, Float, Int
 from mixts.learning.checking.predictive import Predictive
-from mixts.typing import Array, Bool, Float, Int
 
 LEVEL = 0.01
 """A task with a p-value of at most this is surprising."""

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from mixts._typing import Array, Float, Int
 from mixts.families import Statistics, TabularMDP, TabularStatistics
 from mixts.learning.checking.arms import BLOCK, counts_law, log_orders
 from mixts.learning.checking.evidence import mixture_evidence
 from mixts.learning.checking.predictive import Part, Predictive
-from mixts.mixture import MixturePrior
-from mixts.typing import Array, Float, Int
+from mixts.prior import MixturePrior
 
 
 class TabularPredictive(Predictive):

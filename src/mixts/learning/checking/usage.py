@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mixts.typing import Array, Bool, Float
+from mixts._typing import Array, Bool, Float
 
 PROMISE = 3.0
 """Fewer tasks than this, expected by a component's weight, say nothing if none comes: of a right

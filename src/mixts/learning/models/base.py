@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from mixts._typing import Array, Float, Int
 from mixts.families import Family, Statistics
-from mixts.typing import Array, Float, Int
 
 MODELS: dict[type[Statistics], type[Model]] = {}
 """The model of each kind of statistics; a subclass registers itself."""

@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from mixts import checks
+from mixts import _checks
+from mixts._typing import Array, ArrayLike, Bool, Float, Int
 from mixts.errors import ParameterError, StatisticsError
 from mixts.families import (
     BernoulliArms,
@@ -20,7 +21,6 @@ from mixts.families import (
 from mixts.learning.models.base import MomentModel, positive, spread
 from mixts.learning.models.dirichlet import LEAST, MOST, Rows, pseudo_density
 from mixts.learning.models.moments import LEAST_TOTAL, MOST_TOTAL, Group
-from mixts.typing import Array, ArrayLike, Bool, Float, Int
 
 Counts = Float[Array, "L rows _"]
 
@@ -168,7 +168,7 @@ class TabularModel(CountsModel):
                 "episode is"
             )
         self._states, self._actions = statistics.shape
-        self._horizon = checks.count(horizon, "horizon")
+        self._horizon = _checks.count(horizon, "horizon")
         self._initial = initial
         self._support = checked_support(support, statistics)
         rows = self._states * self._actions

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
+from mixts._typing import Array, Bool, Float, Int
 from mixts.learning.models.levels import Levels
-from mixts.typing import Array, Bool, Float, Int
 
 LEAST, MOST = 1e-6, 1e8
 """Of learned counts: beyond, rows are as good as certain, or as good as known."""

@@ -6,11 +6,11 @@ from typing import ClassVar
 
 import numpy as np
 
+from mixts._typing import Array, Float, Int
 from mixts.families import Family, GaussianArms, GaussianStatistics, Statistics
-from mixts.learning.kernels.gaussian import arm_moments, relative_evidence
+from mixts.learning._kernels.gaussian import arm_moments, relative_evidence
 from mixts.learning.models.base import MomentModel, positive, spread
 from mixts.learning.models.moments import Group
-from mixts.typing import Array, Float, Int
 
 ALIKE = 2.0
 """Pseudo-tasks whose arms vary as in all components; see the linear model, of one dimension."""

@@ -7,8 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
-from mixts.learning.kernels.counts import add_up, look_up, rising_sums
-from mixts.typing import Array, Float, Int
+from mixts._typing import Array, Float, Int
+from mixts.learning._kernels.counts import add_up, look_up, rising_sums
 
 
 @dataclass(frozen=True)

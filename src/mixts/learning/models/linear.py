@@ -6,14 +6,14 @@ from typing import ClassVar
 
 import numpy as np
 
+from mixts._typing import Array, Float
 from mixts.errors import ParameterError, StatisticsError
 from mixts.families import LinearGaussian, LinearStatistics, Statistics
 from mixts.families.linear import CovarianceType
 from mixts.families.linear_statistics import fold_block
-from mixts.learning.kernels.linear import posterior_moments, relative_evidence
+from mixts.learning._kernels.linear import posterior_moments, relative_evidence
 from mixts.learning.models.base import Model, positive
-from mixts.mixture import MixturePrior
-from mixts.typing import Array, Float
+from mixts.prior import MixturePrior
 
 RIDGE = 1e-3
 """Of the linear models, relative to the features' mean square: the fit hardly notices it, but with

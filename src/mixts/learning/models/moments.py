@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mixts.typing import Array, Float, Int
+from mixts._typing import Array, Float, Int
 
 LEAST_TOTAL, MOST_TOTAL = 0.1, 1e4
 """Of the counts of a row; a shape has the same limits. Moments of few tasks are no reason to be

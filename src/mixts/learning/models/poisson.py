@@ -7,13 +7,13 @@ from typing import ClassVar
 import numpy as np
 from scipy import special
 
+from mixts._typing import Array, Float, Int
 from mixts.families import Family, PoissonArms, PoissonStatistics, Statistics
-from mixts.learning.kernels.counts import add_up_totals
+from mixts.learning._kernels.counts import add_up_totals
 from mixts.learning.models.base import MomentModel, positive, spread
 from mixts.learning.models.dirichlet import HALVINGS, NOTHING, STEPS, rising, trigamma
 from mixts.learning.models.levels import Levels
 from mixts.learning.models.moments import LEAST_TOTAL, MOST_TOTAL, Group
-from mixts.typing import Array, Float, Int
 
 LEAST, MOST = 1e-6, 1e8
 """Of learned shapes and rates, the latter relative to the mean reward."""

@@ -13,12 +13,12 @@ from urllib.parse import quote
 
 import numpy as np
 
-from mixts import checks
+from mixts import _checks
+from mixts._files import pack_bundle
 from mixts.errors import ActionError, MaskError, MixtsError, OutcomeError, ParameterError
-from mixts.mixture import MixturePrior
+from mixts.prior import MixturePrior
 from mixts.service.client.answers import ServiceError, content, items, record
 from mixts.service.records import Decide, Decision, PriorRow, Receipt, Reward, TaskState
-from mixts.storage import pack_bundle
 
 Answer = TypeVar("Answer")
 Request = TypeVar("Request")
@@ -129,7 +129,7 @@ def _decide(request: Decide) -> dict[str, Any]:
     }
     if request.actions is not None:
         expected = "actions must be rows of finite numbers"
-        rows = checks.numbers(request.actions, expected, ActionError)
+        rows = _checks.numbers(request.actions, expected, ActionError)
         if not np.isfinite(rows).all():
             raise ActionError(f"{expected}, got NaN or infinity")
         written["actions"] = rows.tolist()
@@ -147,7 +147,7 @@ def _decision(request: Decide) -> Callable[[Any], Decision]:
 
 def _reward(request: Reward) -> dict[str, Any]:
     expected = "a reward must be a finite number"
-    value = checks.numbers(request.value, expected, OutcomeError)
+    value = _checks.numbers(request.value, expected, OutcomeError)
     if value.ndim or not np.isfinite(value):
         raise OutcomeError(f"{expected}, got {request.value!r}")
     return {"id": request.decision, "value": value.item()}
@@ -207,7 +207,7 @@ def upload_prior(prior: MixturePrior | str | os.PathLike[str], activate: bool) -
 
 def activate_prior(version: int) -> Call[int]:
     """Decide by this version from now on."""
-    return Call("POST", f"/v1/priors/{checks.count(version, 'version')}/activate", _version)
+    return Call("POST", f"/v1/priors/{_checks.count(version, 'version')}/activate", _version)
 
 
 def _version(answer: Any) -> int:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, Self, TypeVar
 
 from mixts.errors import MixtsError
-from mixts.mixture import MixturePrior
+from mixts.prior import MixturePrior
 from mixts.service.client import calls
 from mixts.service.client.calls import Call
 from mixts.service.client.settings import Settings

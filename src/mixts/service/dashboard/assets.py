@@ -10,7 +10,7 @@ _OWN = ("dashboard", "lists", "charts")
 
 
 def _style() -> str:
-    report = resources.files("mixts.report") / "templates" / "style"
+    report = resources.files("mixts.pages") / "templates" / "style"
     own = resources.files("mixts.service.dashboard") / "files"
     files = [report / f"{name}.css" for name in _SHARED] + [own / f"{name}.css" for name in _OWN]
     return "\n".join(file.read_text(encoding="utf-8") for file in files)

@@ -10,10 +10,10 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from mixts._spacing import spread
 from mixts.service.dashboard import wording
 from mixts.service.dashboard.overview import Bin
 from mixts.service.dashboard.scales import Scale, Tick, number_scale, time_label, time_scale
-from mixts.spacing import spread
 
 FIRST, SECOND = "c0", "c5 dashed"
 """The looks of lines, as classes of the style sheet: colours of kinds, and dashes."""

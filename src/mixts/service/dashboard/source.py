@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from mixts.families import LinearGaussian
-from mixts.mixture import MixturePrior
+from mixts.prior import MixturePrior
 from mixts.service.records import (
     ActionPosteriors,
     ActionRow,

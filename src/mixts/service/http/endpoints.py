@@ -20,7 +20,7 @@ from starlette.routing import Route
 
 from mixts.errors import OverloadedError, ParameterError, StoreError, UnknownTaskError
 from mixts.families import LinearGaussian
-from mixts.mixture import MixturePrior
+from mixts.prior import MixturePrior
 from mixts.service.encoding import MAX_NAME
 from mixts.service.http import protocol
 from mixts.service.http.limits import Limits, read_body, read_head

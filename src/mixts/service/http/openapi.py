@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
+from mixts._version import __version__
 from mixts.service.http import protocol
 from mixts.service.http.limits import Limits
-from mixts.version import __version__
 
 _SCHEMAS = "#/components/schemas/{name}"
 

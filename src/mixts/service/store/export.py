@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
+from mixts._files import replacing
+from mixts._version import __version__
 from mixts.errors import MissingExtraError, ParameterError, StoreError
 from mixts.families import LinearGaussian
 from mixts.logs.decisions import FEATURES, schema
-from mixts.mixture import MixturePrior
+from mixts.prior import MixturePrior
 from mixts.service.encoding import WORD, unpack
 from mixts.service.store.backend import Row
 from mixts.service.store.store import DecisionStore
-from mixts.storage import replacing
-from mixts.version import __version__
 
 _PAGE_ROWS = 20_000
 _PAGE_BYTES = 32 * 2**20

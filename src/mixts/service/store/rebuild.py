@@ -8,13 +8,13 @@ from itertools import islice
 
 import numpy as np
 
+from mixts._typing import Array, Int
 from mixts.errors import StoreError
 from mixts.families import Family, Statistics
 from mixts.service.encoding import unpack
 from mixts.service.store.backend import Row, Transaction
 from mixts.service.store.store import DecisionStore
 from mixts.service.versions import ActivePrior
-from mixts.typing import Array, Int
 
 _CHUNK = 20_000
 """Rewards that are learned from at a time, and tasks that are compared."""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mixts._typing import Array
 from mixts.experiments.base import Drawing, Findings, Measured
 from mixts.experiments.coldstart.images.priors import (
     FLAT,
@@ -21,10 +22,9 @@ from mixts.experiments.coldstart.images.priors import (
 from mixts.experiments.paper.analysis import pm
 from mixts.experiments.paper.images.analysis import EARLY
 from mixts.experiments.verdicts import N_BETTER, better, weaker
+from mixts.pages import Claim, Table, Verdict
 from mixts.plots import new_axes, plot
-from mixts.report import Claim, Table, Verdict
 from mixts.simulation import Estimate, estimate
-from mixts.typing import Array
 
 _PLACE = "not in the paper"
 _WORDS = {

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from mixts import random
+from mixts import _random
+from mixts._typing import Array, Float, Int
 from mixts.environments import ClassificationBandit
 from mixts.experiments.base import Arrays
 from mixts.experiments.paper.images import NOISE
@@ -15,8 +16,7 @@ from mixts.families.linear_statistics import triangle
 from mixts.learning import learn
 from mixts.learning.checking.evidence import mixture_evidence
 from mixts.learning.two_stage import one_blas_thread
-from mixts.mixture import MixturePrior
-from mixts.typing import Array, Float, Int
+from mixts.prior import MixturePrior
 
 N_TASKS, N_HELD_OUT = 1000, 200
 N_IMAGES = 500
@@ -37,7 +37,7 @@ def past_tasks(
     features: Float[Array, "n d"], labels: Int[Array, " n"], n: int, logs: str, seed: int, role: str
 ) -> LinearStatistics:
     """Tasks of random classes, each with its images and rewards."""
-    rng = random.stream(seed, "coldstart/images", logs, role)
+    rng = _random.stream(seed, "coldstart/images", logs, role)
     bandit = ClassificationBandit(features, labels)
     n_images = min(N_IMAGES, len(labels))
     size = features.shape[1] + 1

@@ -22,7 +22,7 @@ from mixts.experiments.coldstart.known_truth.parts import (
 )
 from mixts.experiments.coldstart.known_truth.truths import Truth
 from mixts.experiments.paper.analysis import pm
-from mixts.report import Table
+from mixts.pages import Table
 from mixts.simulation import estimate
 
 

@@ -18,7 +18,7 @@ from mixts.experiments.coldstart.known_truth.parts import (
 )
 from mixts.experiments.paper.analysis import pm
 from mixts.experiments.verdicts import N_BETTER, better, weaker
-from mixts.report import Claim, Verdict
+from mixts.pages import Claim, Verdict
 from mixts.simulation import Estimate, estimate
 
 PLACE = "not in the paper"

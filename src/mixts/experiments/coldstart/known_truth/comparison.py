@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from mixts._typing import Array, Float
 from mixts.experiments.base import Measured
 from mixts.experiments.coldstart.known_truth.parts import (
     EVIDENCE,
@@ -17,7 +18,6 @@ from mixts.experiments.coldstart.known_truth.parts import (
     Point,
 )
 from mixts.experiments.coldstart.known_truth.truths import Truth
-from mixts.typing import Array, Float
 
 LEARNED = (EVIDENCE, TWO_STAGE, ONE, UNITS)
 """At every point."""

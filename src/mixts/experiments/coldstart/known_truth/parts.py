@@ -8,15 +8,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mixts import random
+from mixts import _random
+from mixts._typing import Array, Int
 from mixts.experiments.base import Arrays, Part, Setting
 from mixts.experiments.coldstart.known_truth.truths import Histories, Truth
 from mixts.families import Statistics
 from mixts.learning import Learned, flat_family, learn
 from mixts.learning.checking.evidence import mixture_evidence
-from mixts.mixture import MixturePrior
+from mixts.prior import MixturePrior
 from mixts.simulation import prepare
-from mixts.typing import Array, Int
 
 NAME = "coldstart/known-truth"
 """Of the random streams."""
@@ -68,7 +68,7 @@ class _TruthPart(Part):
         return self.setting.n_runs
 
     def stream(self, repetition: int, role: str) -> np.random.Generator:
-        return random.stream(self.setting.seed, NAME, self.truth.name, repetition, role)
+        return _random.stream(self.setting.seed, NAME, self.truth.name, repetition, role)
 
     def past(self, repetition: int) -> Histories:
         return self.truth.histories(self.stream(repetition, "past"), MOST_TASKS, LONGEST)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mixts._typing import Array, Float, Int
 from mixts.environments import BanditEnvironment
 from mixts.families import BernoulliArms, LinearGaussian, Statistics
-from mixts.mixture import MixturePrior
-from mixts.typing import Array, Float, Int
+from mixts.prior import MixturePrior
 
 N_FEATURES = 4
 N_OFFERED = 10

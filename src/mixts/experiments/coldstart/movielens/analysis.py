@@ -28,7 +28,7 @@ from mixts.experiments.coldstart.movielens.splits import (
 )
 from mixts.experiments.paper.analysis import pm
 from mixts.experiments.verdicts import N_BETTER, better, weaker
-from mixts.report import Claim, Table, Verdict
+from mixts.pages import Claim, Table, Verdict
 from mixts.simulation import Estimate
 
 _PLACE = "not in the paper"

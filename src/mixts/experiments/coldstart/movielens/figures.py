@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from mixts._typing import Array
 from mixts.experiments.base import Drawing, Measured
 from mixts.experiments.coldstart.movielens.paired import Pairs, Scores
 from mixts.experiments.coldstart.movielens.priors import AGENTS, FLAT, MIXTURE, ONE, TWO_STAGE, UNI
@@ -13,7 +14,6 @@ from mixts.experiments.paper.analysis import pm
 from mixts.experiments.verdicts import N_BETTER
 from mixts.plots import new_axes, plot
 from mixts.simulation import Estimate, Results
-from mixts.typing import Array
 
 
 def signed(value: Estimate, digits: int) -> str:

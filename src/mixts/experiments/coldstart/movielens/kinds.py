@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from mixts._typing import Array, Bool
 from mixts.experiments.base import Arrays
 from mixts.experiments.coldstart.movielens.features import FilmFeatures
 from mixts.experiments.coldstart.movielens.priors import MAX_COMPONENTS
 from mixts.experiments.coldstart.movielens.ratings import Ratings
 from mixts.families import LinearGaussian
-from mixts.mixture import MixturePrior
-from mixts.typing import Array, Bool
+from mixts.prior import MixturePrior
 
 N_KNOWN = 300
 """Films that most people have rated, and of which some are named."""

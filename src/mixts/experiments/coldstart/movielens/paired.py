@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mixts._typing import Array, Float, Int
 from mixts.experiments.base import Arrays
 from mixts.simulation import Estimate
-from mixts.typing import Array, Float, Int
 
 EARLY = 5
 """Rounds of the cold start."""

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mixts import random
+from mixts import _random
 from mixts.families import LinearGaussian, LinearStatistics
 from mixts.learning import Learned, flat_family, learn
 from mixts.learning.checking.evidence import mixture_evidence
 from mixts.learning.models.linear import ridge_estimates
 from mixts.learning.two_stage import gaussian_of_estimates, mixture_of_estimates
-from mixts.mixture import MixturePrior
+from mixts.prior import MixturePrior
 
 FLAT, UNI, TWO_STAGE, ONE, MIXTURE = "TS", "UniTS", "MixTS, two-stage", "TS, evidence", "MixTS"
 AGENTS = (FLAT, UNI, TWO_STAGE, ONE, MIXTURE)
@@ -89,7 +89,7 @@ def _two_stage(
     if n_components == 1:
         return gaussian_of_estimates(estimates, noise_std)
     # scikit-learn takes 32 bits.
-    state = int(random.seed_sequence(seed, "two-stage").generate_state(1)[0])
+    state = int(_random.seed_sequence(seed, "two-stage").generate_state(1)[0])
     return mixture_of_estimates(estimates, n_components, noise_std, state, weights="fitted")
 
 
@@ -97,7 +97,7 @@ def _two_stage_scores(
     tasks: LinearStatistics, noise_std: float, seed: int
 ) -> dict[tuple[float, int], float]:
     """The log evidence of all tasks, each under a prior of the other folds, by its choices."""
-    fold = random.stream(seed, "folds").permutation(len(tasks)) % N_FOLDS
+    fold = _random.stream(seed, "folds").permutation(len(tasks)) % N_FOLDS
     scores = {}
     for ridge in RIDGES:
         for n_components in COMPONENTS:

@@ -20,9 +20,9 @@ from pathlib import Path
 
 import numpy as np
 
+from mixts._typing import Array, Bool, Float, Int
 from mixts.download import PublishedFile, cache_folder, fetch
 from mixts.errors import FormatError
-from mixts.typing import Array, Bool, Float, Int
 
 PUBLISHED = PublishedFile(
     name="ml-latest-small.zip",

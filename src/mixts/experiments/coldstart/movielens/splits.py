@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from mixts import random
+from mixts import _random
+from mixts._typing import Array, Bool, Int
 from mixts.environments import ReplayBandit
 from mixts.errors import ParameterError
 from mixts.experiments.base import Arrays, Part
@@ -24,7 +25,6 @@ from mixts.experiments.coldstart.movielens.ratings import Ratings
 from mixts.learning.checking.evidence import mixture_evidence
 from mixts.learning.two_stage import one_blas_thread
 from mixts.simulation import Results, simulate
-from mixts.typing import Array, Bool, Int
 
 NAME = "coldstart/movielens"
 N_HELD_OUT = 180
@@ -45,7 +45,7 @@ def held_out_users(ratings: Ratings, split: int, seed: int) -> Int[Array, " k"]:
         raise ParameterError(
             f"at least 4 users with {LEAST_RATINGS} ratings are needed, got {len(enough)}"
         )
-    rng = random.stream(seed, NAME, split, "held out")
+    rng = _random.stream(seed, NAME, split, "held out")
     return np.sort(rng.choice(enough, n, replace=False))
 
 
@@ -68,7 +68,7 @@ class SplitsPart(Part):
         training = np.ones(ratings.n_users, bool)
         training[held_out] = False
         # Streams by name, which the simulation and the learning have of their own.
-        seed = int(random.stream(self._seed, NAME, block, "seed").integers(2**62))
+        seed = int(_random.stream(self._seed, NAME, block, "seed").integers(2**62))
         with one_blas_thread():
             features = learn_features(ratings, training)
             seen = training[ratings.users]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from mixts._typing import Array
 from mixts.bounds import ShapeComparison
 from mixts.experiments.base import Drawing, Findings, Measured
 from mixts.experiments.paper.analysis import (
@@ -21,11 +22,10 @@ from mixts.experiments.paper.analysis import (
 )
 from mixts.experiments.paper.synthetic import DRAWN_SCALE, WIDTH, bound_terms, terms_over
 from mixts.experiments.verdicts import equal
+from mixts.pages import Claim, Table
 from mixts.plots import new_panels, plot
-from mixts.report import Claim, Table
 from mixts.simulation import Estimate, estimate
 from mixts.simulation.sweep import Sweep
-from mixts.typing import Array
 
 TERM2, TERM2_C2 = "Term 2 alone", "Term 2 and c₂ of the appendix"
 

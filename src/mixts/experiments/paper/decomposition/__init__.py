@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mixts.diagnostics.decomposition import DecomposedSimulation, prepare_decomposition
 from mixts.environments import BanditEnvironment
 from mixts.experiments.base import (
     Arrays,
@@ -15,7 +16,6 @@ from mixts.experiments.base import (
 )
 from mixts.experiments.paper.decomposition.analysis import analyse
 from mixts.experiments.paper.synthetic import arms_prior
-from mixts.simulation.decomposition import DecomposedSimulation, prepare_decomposition
 
 WIDTHS = (0.05, 0.3)
 """One at which the latent state is all there is to find, and one at which parameters matter."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from mixts.diagnostics.identification import identify
 from mixts.environments import BanditEnvironment
 from mixts.experiments.base import (
     Arrays,
@@ -17,7 +18,6 @@ from mixts.experiments.base import (
 )
 from mixts.experiments.paper.identification.analysis import analyse
 from mixts.experiments.paper.synthetic import arms_prior
-from mixts.simulation.identification import identify
 
 WIDTH = 0.1
 MOST_RUNS = 20

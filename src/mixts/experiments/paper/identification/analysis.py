@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from mixts.diagnostics.identification import Identification
 from mixts.experiments.base import Drawing, Findings, Measured
 from mixts.experiments.paper.analysis import pm
+from mixts.pages import Table
 from mixts.plots import plot
-from mixts.report import Table
 from mixts.simulation import estimate
-from mixts.simulation.identification import Identification
 
 
 def analyse(measured: Measured, width: float) -> Findings:

@@ -24,7 +24,7 @@ from mixts.experiments.paper.images.analysis import analyse
 from mixts.experiments.paper.images.features import ImageFeatures
 from mixts.experiments.paper.images.past import past_coefficients, prior_arrays, prior_of
 from mixts.families import LinearGaussian
-from mixts.mixture import MixturePrior
+from mixts.prior import MixturePrior
 from mixts.simulation import prepare
 
 NOISE = 0.5

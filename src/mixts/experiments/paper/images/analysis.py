@@ -11,8 +11,8 @@ import numpy as np
 from mixts.experiments.base import Drawing, Findings, Measured
 from mixts.experiments.paper.analysis import pm
 from mixts.experiments.verdicts import better, weaker
+from mixts.pages import Claim, Table, Verdict
 from mixts.plots import new_axes, plot
-from mixts.report import Claim, Table, Verdict
 from mixts.simulation import Estimate, Results, estimate
 
 EARLY = 100

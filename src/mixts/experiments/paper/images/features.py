@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from mixts._files import replacing
+from mixts._typing import Array, Float, Int
 from mixts.errors import FormatError, MissingExtraError
-from mixts.storage import replacing
-from mixts.typing import Array, Float, Int
 
 ARRAYS = ("train_features", "train_labels", "test_features", "test_labels")
 """What a file must have; ``classes``, the classes' names, is optional."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from mixts import random
+from mixts import _random
+from mixts._typing import Array, Float, Int
 from mixts.experiments.base import Arrays
 from mixts.families import LinearGaussian
 from mixts.learning.two_stage import (
@@ -13,8 +14,7 @@ from mixts.learning.two_stage import (
     one_blas_thread,
     ridge_coefficients,
 )
-from mixts.mixture import MixturePrior
-from mixts.typing import Array, Float, Int
+from mixts.prior import MixturePrior
 
 N_TASKS = 1000
 N_IMAGES = 500
@@ -23,7 +23,7 @@ N_IMAGES = 500
 
 def past_coefficients(features: Float[Array, "n d"], labels: Int[Array, " n"], seed: int) -> Arrays:
     """A linear model of each past task: reward 1 for its class, 0 for others  [paper: Sec. 6.2]."""
-    rng = random.stream(seed, "paper/images", "past")
+    rng = _random.stream(seed, "paper/images", "past")
     n_images = min(N_IMAGES, len(labels))
     n_classes = int(labels.max()) + 1
     tasks = rng.integers(n_classes, size=N_TASKS)
@@ -41,7 +41,7 @@ def prior_arrays(
 ) -> Arrays:
     """The mixture, and the one Gaussian, of the past tasks' coefficients."""
     # scikit-learn takes 32 bits.
-    state = int(random.seed_sequence(seed, "paper/images", "mixture").generate_state(1)[0])
+    state = int(_random.seed_sequence(seed, "paper/images", "mixture").generate_state(1)[0])
     mixture = mixture_of_estimates(coefficients, n_classes, noise_std, state)
     one = gaussian_of_estimates(coefficients, noise_std)
     assert isinstance(mixture.family, LinearGaussian)

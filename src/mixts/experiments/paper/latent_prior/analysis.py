@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from mixts._typing import Array
 from mixts.experiments.base import Drawing, Findings, Measured
 from mixts.experiments.paper.analysis import number, pm
 from mixts.experiments.paper.synthetic import (
@@ -17,11 +18,10 @@ from mixts.experiments.paper.synthetic import (
     bound_terms,
 )
 from mixts.experiments.verdicts import better
+from mixts.pages import Claim, Table
 from mixts.plots import new_panels, plot
-from mixts.report import Claim, Table
 from mixts.simulation import Estimate, estimate
 from mixts.simulation.sweep import Sweep
-from mixts.typing import Array
 
 
 def expected_regret(weights: Array) -> float:

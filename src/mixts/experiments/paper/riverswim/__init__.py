@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from mixts.agents import Oracle
+from mixts.diagnostics.confidence import follow_confidence_sets
 from mixts.environments import RiverSwim
 from mixts.experiments.base import (
     Arrays,
@@ -23,9 +24,8 @@ from mixts.experiments.base import (
 from mixts.experiments.paper.riverswim.analysis import analyse
 from mixts.experiments.parts import TruthPart
 from mixts.families import TabularMDP
-from mixts.mixture import MixturePrior
+from mixts.prior import MixturePrior
 from mixts.simulation import prepare
-from mixts.simulation.confidence import follow_confidence_sets
 
 BLOCK = 125
 """Runs in lockstep: four blocks of the paper's 500."""

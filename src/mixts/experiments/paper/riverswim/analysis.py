@@ -6,16 +6,16 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from mixts._typing import Array
 from mixts.bounds import episode_width_sum_bound, theorem2_bound
 from mixts.environments import RiverSwim
 from mixts.environments.riverswim import CURRENTS
 from mixts.experiments.base import Arrays, Drawing, Findings, Measured
 from mixts.experiments.paper.analysis import number, pm
 from mixts.experiments.verdicts import better, weaker
+from mixts.pages import Claim, Table, Verdict
 from mixts.plots import new_panels, plot
-from mixts.report import Claim, Table, Verdict
 from mixts.simulation import Results, estimate
-from mixts.typing import Array
 
 KNOWN = 0.99
 """The probability of the true current from which on it counts as known."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from mixts._typing import Array
 from mixts.bounds import ShapeComparison
 from mixts.experiments.base import Drawing, Findings, Measured
 from mixts.experiments.paper.analysis import (
@@ -31,11 +32,10 @@ from mixts.experiments.paper.synthetic import (
     terms_over,
 )
 from mixts.experiments.verdicts import equal
+from mixts.pages import Claim, Table, Verdict
 from mixts.plots import new_panels, plot
-from mixts.report import Claim, Table, Verdict
 from mixts.simulation import Estimate, estimate
 from mixts.simulation.sweep import Sweep
-from mixts.typing import Array
 
 LINEAR_SLOPE = (0.9, 1.1)
 """Between these a slope on logarithmic axes is that of a linear function."""

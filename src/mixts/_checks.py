@@ -1,0 +1,211 @@
+"""What constructors and public calls check, once, with messages that say what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mixts._typing import Array, ArrayLike
+from mixts.errors import (
+    CovarianceError,
+    MaskError,
+    MixtsError,
+    ParameterError,
+    TaskError,
+    WeightsError,
+)
+
+SUM_TOLERANCE = 1e-9
+"""How far the sum of weights may be from one."""
+
+PSD_TOLERANCE = 1e-10
+"""How negative an eigenvalue may be, relative to the largest: rounding of a singular matrix."""
+
+
+def real_array(value: ArrayLike, name: str, n_dims: int) -> Array:
+    """A finite float array of ``n_dims`` axes, read-only and owned by nobody else."""
+    array = np.array(numbers(value, f"{name} must be an array of numbers", ParameterError))
+    if array.ndim != n_dims:
+        raise ParameterError(
+            f"{name} must have {n_dims} axes (components first), got shape {array.shape}"
+        )
+    if array.size == 0:
+        raise ParameterError(f"{name} is empty: shape {array.shape}")
+    if not np.isfinite(array).all():
+        where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+        raise ParameterError(f"{name} must be finite, got {array[where]} at index {where}")
+    array.flags.writeable = False
+    return array
+
+
+def numbers(value: Any, expected: str, error: type[MixtsError]) -> Array:
+    """A float array of what a public call was given; ``expected`` begins the message if not.
+
+    Never a read-only or strided one, because compiled loops would be compiled anew for it.
+    """
+    array = _array(value, expected, error)
+    if array.dtype == np.float64:
+        return array if array.flags.carray else array.copy()
+    if array.dtype.kind not in "fiub":
+        raise error(f"{expected}, got type {array.dtype}")
+    return array.astype(float, order="C")
+
+
+def integers(value: Any, expected: str, error: type[MixtsError]) -> Array:
+    """An array of 64-bit integers of what a public call was given."""
+    array = _array(value, expected, error)
+    if array.dtype == np.int64:
+        return array if array.flags.carray else array.copy()
+    if array.dtype.kind not in "iu" and array.size:
+        raise error(f"{expected}, got type {array.dtype}")
+    return array.astype(np.int64, order="C")
+
+
+def _array(value: Any, expected: str, error: type[MixtsError]) -> Array:
+    try:
+        return np.asarray(value)
+    except (TypeError, ValueError) as reason:
+        raise error(f"{expected}: {reason}") from reason
+
+
+def positive(array: Array, name: str, *, zero: bool = False) -> None:
+    """Every entry above zero (or, with ``zero``, not below it)."""
+    bad = array < 0 if zero else array <= 0
+    if bad.any():
+        where = tuple(int(i) for i in np.argwhere(bad)[0])
+        least = "at least 0" if zero else "above 0"
+        raise ParameterError(f"{name} must be {least}, got {array[where]} at index {where}")
+
+
+def positive_number(value: Any, name: str) -> float:
+    """A number above zero whose square neither vanishes nor overflows."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError) as error:
+        raise ParameterError(f"{name} must be a number above 0, got {value!r}") from error
+    if not 1e-75 <= number <= 1e75:
+        raise ParameterError(f"{name} must be a number between 1e-75 and 1e75, got {value!r}")
+    return number
+
+
+def count(value: Any, name: str, *, least: int = 1) -> int:
+    """A whole number, at least ``least``."""
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_))
+    if not whole or value < least:
+        raise ParameterError(f"{name} must be a whole number, at least {least}, got {value!r}")
+    return int(value)
+
+
+def same_shape(first: Array, second: Array, names: str) -> None:
+    """Two parameters of one family have one shape."""
+    if first.shape != second.shape:
+        raise ParameterError(
+            f"{names} must have the same shape, got {first.shape} and {second.shape}"
+        )
+
+
+def covariance_stack(covariance: Array, name: str) -> None:
+    """Each matrix of a stack is symmetric and, up to rounding, positive semi-definite."""
+    for index, matrix in enumerate(covariance):
+        scale = float(np.abs(matrix).max())
+        gap = float(np.abs(matrix - matrix.T).max())
+        if gap > PSD_TOLERANCE * scale:
+            raise CovarianceError(
+                f"{name}[{index}] must be symmetric, but it differs from its transpose by {gap:.3g}"
+            )
+        smallest = float(np.linalg.eigvalsh((matrix + matrix.T) / 2)[0])
+        if smallest < -PSD_TOLERANCE * scale:
+            raise CovarianceError(
+                f"{name}[{index}] must be positive semi-definite, but its smallest eigenvalue is "
+                f"{smallest:.3g}; add at least {-smallest:.3g} to its diagonal"
+            )
+
+
+def weight_vector(weights: ArrayLike | None, n_components: int) -> Array:
+    """Weights of the components: given, or uniform; rescaled to sum to one exactly."""
+    if weights is None:
+        array = np.full(n_components, 1.0 / n_components)
+        array.flags.writeable = False
+        return array
+    array = np.array(numbers(weights, "weights must be numbers", WeightsError))
+    if array.shape != (n_components,):
+        raise WeightsError(
+            f"weights must have shape ({n_components},), one for each component, got {array.shape}"
+        )
+    if not np.isfinite(array).all() or (array < 0).any():
+        raise WeightsError(f"weights must be finite and at least 0, got {array}")
+    total = float(array.sum())
+    if abs(total - 1) > SUM_TOLERANCE:
+        raise WeightsError(
+            f"weights must sum to 1 within {SUM_TOLERANCE:g}, got {total!r}; "
+            "divide them by their sum"
+        )
+    # Weights that already sum to one, as far as rounding can tell, keep their bits.
+    if abs(total - 1) > 1e-15 * n_components:
+        array /= total
+    array.flags.writeable = False
+    return array
+
+
+def distribution(array: Array, name: str) -> None:
+    """The last axis holds probabilities: none negative, their sum one within rounding."""
+    positive(array, name, zero=True)
+    totals = array.sum(axis=-1)
+    bad = ~(np.abs(totals - 1) <= SUM_TOLERANCE)
+    if bad.any():
+        where = tuple(int(i) for i in np.argwhere(bad)[0])
+        at = f" at index {where}" if where else ""
+        raise ParameterError(
+            f"{name} must be probabilities that sum to 1 within {SUM_TOLERANCE:g}, "
+            f"got {totals[where]!r}{at}"
+        )
+
+
+def name_list(names: Sequence[str] | None, length: int, what: str) -> tuple[str, ...] | None:
+    """Names of components or arms: distinct strings, one for each."""
+    if names is None:
+        return None
+    plain = isinstance(names, Sequence) and not isinstance(names, str)
+    if not plain or not all(isinstance(name, str) for name in names):
+        raise ParameterError(f"{what} must be a sequence of strings, got {names!r}")
+    if len(names) != length:
+        raise ParameterError(f"{what} must have {length} entries, got {len(names)}")
+    if len(set(names)) != length:
+        raise ParameterError(f"{what} must be distinct, got {list(names)}")
+    return tuple(names)
+
+
+def task_indices(tasks: ArrayLike, n_tasks: int) -> Array:
+    """Indices of existing tasks as a one-dimensional integer array."""
+    expected = "tasks must be a one-dimensional array of integers"
+    array = integers(tasks, expected, TaskError)
+    if array.ndim != 1:
+        raise TaskError(f"{expected}, got shape {array.shape}")
+    if array.size and (array.min() < 0 or array.max() >= n_tasks):
+        bad = int(array[(array < 0) | (array >= n_tasks)][0])
+        raise TaskError(
+            f"tasks must be between 0 and {n_tasks - 1}, got {bad}; "
+            "new tasks are made with add_tasks"
+        )
+    return np.ascontiguousarray(array)
+
+
+def action_mask(mask: ArrayLike, n_rows: int, n_actions: int) -> Array:
+    """A mask (n_actions,) or (n_rows, n_actions), true where an action may be taken."""
+    expected = "mask must be boolean (true: available)"
+    array = _array(mask, expected, MaskError)
+    if array.dtype != np.bool_:
+        raise MaskError(f"{expected}, got type {array.dtype}")
+    if array.shape not in ((n_actions,), (n_rows, n_actions)):
+        raise MaskError(
+            f"mask must have shape ({n_actions},) or ({n_rows}, {n_actions}), got {array.shape}"
+        )
+    array = np.array(np.broadcast_to(array, (n_rows, n_actions)), order="C")
+    empty = ~array.any(axis=1)
+    if empty.any():
+        raise MaskError(
+            f"mask leaves no action for decision {int(np.argmax(empty))}: at least one must be true"
+        )
+    return array

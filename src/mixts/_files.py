@@ -1,0 +1,161 @@
+"""One file of named arrays and a small header, in an open format with no pickle.
+
+Two encodings of the same bundle: JSON, for people and other languages, and a zip of ``.npy`` arrays
+(numpy's ``npz``), for size and speed. ``write_bundle`` chooses by the path's suffix (``.json`` is
+JSON, anything else is the zip); ``read_bundle`` looks at the content, never at the suffix.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mixts._typing import Array
+from mixts.errors import FormatError
+
+VERSION = 1
+"""Of the format; a reader refuses a newer one."""
+
+_HEADER = "header.json"
+
+_DAMAGE = (
+    KeyError, ValueError, TypeError, AttributeError, EOFError, OSError, NotImplementedError,
+    RuntimeError, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
+"""What reading a damaged file may raise."""
+
+
+def write_bundle(
+    path: str | os.PathLike[str], kind: str, header: Mapping[str, Any], arrays: Mapping[str, Array]
+) -> None:
+    """Write atomically: the file is either the old one or the whole new one."""
+    target = Path(path)
+    content = pack_bundle(kind, header, arrays, as_json=target.suffix == ".json")
+    with replacing(target) as part:
+        part.write_bytes(content)
+
+
+def pack_bundle(
+    kind: str, header: Mapping[str, Any], arrays: Mapping[str, Array], *, as_json: bool
+) -> bytes:
+    """The content of a file."""
+    top = {"format": f"mixts/{kind}", "version": VERSION, **header}
+    return _to_json(top, arrays) if as_json else _to_zip(top, arrays)
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """A path beside the target to write to; it becomes the target when all went well."""
+    target = Path(path)
+    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        yield part
+        with part.open("rb") as stream:
+            os.fsync(stream.fileno())
+        os.replace(part, target)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+
+
+def read_bundle(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], dict[str, Array]]:
+    """The header and the arrays of a file that ``write_bundle`` made with the same kind."""
+    return unpack_bundle(Path(path).read_bytes(), kind, str(path))
+
+
+def unpack_bundle(
+    content: bytes, kind: str, source: str
+) -> tuple[dict[str, Any], dict[str, Array]]:
+    """The header and the arrays of a file's content; messages call it ``source``."""
+    try:
+        header, arrays = _from_zip(content) if content[:2] == b"PK" else _from_json(content)
+    except _DAMAGE as error:
+        raise FormatError(f"{source} is not a mixts {kind} file, or is damaged: {error}") from error
+    if header.get("format") != f"mixts/{kind}":
+        raise FormatError(
+            f"{source}: expected a file of format 'mixts/{kind}', got {header.get('format')!r}"
+        )
+    version = header.get("version")
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise FormatError(f"{source}: the version must be a positive integer, got {version!r}")
+    if version > VERSION:
+        raise FormatError(
+            f"{source} has format version {version}; this mixts reads up to {VERSION}: "
+            "upgrade mixts"
+        )
+    return header, arrays
+
+
+def _to_json(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> bytes:
+    encoded = {
+        name: {"dtype": str(a.dtype), "shape": list(a.shape), "values": a.tolist()}
+        for name, a in arrays.items()
+    }
+    text = json.dumps({**header, "arrays": encoded}, allow_nan=False, ensure_ascii=False)
+    return (text + "\n").encode()
+
+
+def _from_json(content: bytes) -> tuple[dict[str, Any], dict[str, Array]]:
+    header = json.loads(content)
+    if not isinstance(header, dict):
+        raise ValueError("the top of the file is not an object")
+    if not str(header.get("format", "")).startswith("mixts/"):
+        return header, {}
+    arrays = {}
+    for name, entry in header.pop("arrays").items():
+        dtype = _plain(np.dtype(entry["dtype"]), name)
+        # Shape and values must agree; the shape is needed only where a dimension is zero.
+        values = np.array(entry["values"]).reshape(entry["shape"])
+        array = values.astype(dtype)
+        if values.dtype.kind not in "biuf" or not np.array_equal(array, values):
+            raise ValueError(f"the values of {name!r} are not of type {dtype}")
+        arrays[name] = array
+    return header, arrays
+
+
+def _to_zip(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        _member(archive, _HEADER, json.dumps(dict(header), ensure_ascii=False).encode())
+        for name, array in arrays.items():
+            member = io.BytesIO()
+            np.save(member, array, allow_pickle=False)
+            _member(archive, f"{name}.npy", member.getvalue())
+    return buffer.getvalue()
+
+
+def _member(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
+    # A fixed date, so that the same bundle is the same file.
+    info = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
+    info.compress_type = zipfile.ZIP_DEFLATED
+    archive.writestr(info, content)
+
+
+def _from_zip(content: bytes) -> tuple[dict[str, Any], dict[str, Array]]:
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        header = json.loads(archive.read(_HEADER))
+        if not isinstance(header, dict):
+            raise ValueError("the header is not an object")
+        arrays = {}
+        for member in archive.namelist():
+            if member != _HEADER:
+                name = member.removesuffix(".npy")
+                array = np.load(io.BytesIO(archive.read(member)), allow_pickle=False)
+                _plain(array.dtype, name)
+                arrays[name] = array
+    return header, arrays
+
+
+def _plain(dtype: np.dtype[Any], name: str) -> np.dtype[Any]:
+    if dtype.kind not in "biuf":
+        raise ValueError(f"array {name!r} has type {dtype}; only numbers are stored")
+    return dtype

@@ -1,0 +1,72 @@
+"""One task or many: the task axis, in one place.
+
+``n_tasks=None`` is one task and no task axis anywhere; ``n_tasks=k``, also k = 1, has it first
+always.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mixts import _checks
+from mixts._typing import Array, ArrayLike, Int
+from mixts.errors import ObservationError, ParameterError, TaskError
+
+# Never written to, but not read-only: compiled loops would be compiled anew for such an array.
+_ONE = np.zeros(1, np.int64)
+
+
+class TaskAxis:
+    """How many tasks there are, and whether they show."""
+
+    def __init__(self, n_tasks: int | None) -> None:
+        self.single = n_tasks is None
+        self.size = 1 if n_tasks is None else _checks.count(n_tasks, "n_tasks", least=0)
+
+    @property
+    def n_tasks(self) -> int | None:
+        """As it was asked for: None for one task."""
+        return None if self.single else self.size
+
+    def decisions(self, tasks: ArrayLike | None) -> Int[Array, " m"]:
+        """The task of each decision: all of them in order, or those given."""
+        if self.single:
+            self._refuse_tasks(tasks)
+            return _ONE
+        return np.arange(self.size) if tasks is None else _checks.task_indices(tasks, self.size)
+
+    def observations(self, tasks: ArrayLike | None, n: int) -> Int[Array, " m"]:
+        """The task of each of n observations: one for each task in order, or those given."""
+        if self.single:
+            self._refuse_tasks(tasks)
+            return _ONE if n == 1 else np.zeros(n, np.int64)
+        index = self.decisions(tasks)
+        if len(index) != n:
+            expected = (
+                f"one observation for each of the {self.size} tasks"
+                if tasks is None
+                else f"as many observations as tasks ({len(index)})"
+            )
+            raise ObservationError(f"expected {expected}, got {n}; say which with tasks=")
+        return index
+
+    def squeeze(self, array: Array) -> Any:
+        """Take the task axis away where it does not show; a number becomes a Python number."""
+        if not self.single:
+            return array
+        first = array[0]
+        return first.item() if first.ndim == 0 else first
+
+    def grow(self, n: int) -> Int[Array, " n"]:
+        """The indices of n new tasks."""
+        if self.single:
+            raise ParameterError("this is about one task: make it with n_tasks to add more")
+        n = _checks.count(n, "n", least=0)
+        self.size += n
+        return np.arange(self.size - n, self.size)
+
+    def _refuse_tasks(self, tasks: ArrayLike | None) -> None:
+        if tasks is not None:
+            raise TaskError("this is about one task: leave tasks out, or make it with n_tasks")

@@ -1,0 +1,1 @@
+"""Why an agent's regret is what it is: confidence sets, decomposition, identification."""

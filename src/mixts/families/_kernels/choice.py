@@ -1,0 +1,75 @@
+"""Compiled loops of a decision: draw a latent state, take the best action."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from mixts._compiled import compiled
+from mixts._typing import Array
+from mixts.families._kernels.roots import dot
+
+
+@compiled()
+def draw_latent(
+    log_weights: Array, relative: Array, tasks: Array, uniform: Array, latent: Array
+) -> None:
+    """S ~ P_t for each task: inversion of the normalised weights."""
+    n_components = len(log_weights)
+    weights = np.empty(n_components)
+    for i in range(len(tasks)):
+        t = tasks[i]
+        lead = -np.inf
+        for s in range(n_components):
+            weights[s] = log_weights[s] + relative[t, s]
+            lead = max(lead, weights[s])
+        total = 0.0
+        for s in range(n_components):
+            weights[s] = math.exp(weights[s] - lead)
+            total += weights[s]
+        rest = uniform[i] * total
+        for s in range(n_components):
+            if weights[s] > 0.0:
+                # Rounding may leave a crumb at the end: then it is the last possible one.
+                latent[i] = s
+                rest -= weights[s]
+                if rest < 0.0:
+                    break
+
+
+@compiled()
+def take_best(scores: Array, mask: Array, best: Array) -> int:
+    """The first available action of the largest score in each row.
+
+    Returns 0, or 1 if some row has ties, or -1 - i if row i has an available score that is not
+    finite. An empty mask (no rows) means that every action is available.
+    """
+    masked = len(mask) > 0
+    ties = 0
+    for i in range(scores.shape[0]):
+        top, where, same = -np.inf, -1, 0
+        for k in range(scores.shape[1]):
+            if masked and not mask[i, k]:
+                continue
+            score = scores[i, k]
+            if not math.isfinite(score):
+                return -1 - i
+            if score > top:
+                top, where, same = score, k, 1
+            elif score == top:
+                same += 1
+        best[i] = where
+        if same > 1:
+            ties = 1
+    return ties
+
+
+@compiled()
+def take_best_product(theta: Array, sets: Array, mask: Array, scores: Array, best: Array) -> int:
+    """``take_best`` of the scores a'theta for action sets (1 or m, K, d)."""
+    for i in range(len(theta)):
+        rows = sets[i if len(sets) > 1 else 0]
+        for k in range(len(rows)):
+            scores[i, k] = dot(rows[k], theta[i], theta.shape[1])
+    return take_best(scores, mask, best)

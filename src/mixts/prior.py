@@ -1,0 +1,229 @@
+"""The mixture prior: L latent states, each with a distribution over model parameters."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mixts import _checks
+from mixts._files import pack_bundle, unpack_bundle, write_bundle
+from mixts._typing import Array, ArrayLike, Bool, Float, Int
+from mixts.belief import Belief
+from mixts.errors import FormatError, MixtsError, ParameterError, StatisticsError
+from mixts.families.arms import ArmFamily
+from mixts.families.base import FAMILIES, Family
+from mixts.families.statistics import Statistics
+
+
+class MixturePrior:
+    """P_0: weights of L latent states and, in ``family``, the parameters' prior given each.
+
+    Weights are uniform unless given. ``names`` name the components, ``arm_names`` the arms; both
+    are kept in files and shown. A prior is immutable: what changes it returns another
+    [paper: Sec. 2].
+    """
+
+    def __init__(
+        self,
+        family: Family,
+        weights: ArrayLike | None = None,
+        names: Sequence[str] | None = None,
+        arm_names: Sequence[str] | None = None,
+    ) -> None:
+        if not isinstance(family, Family):
+            raise ParameterError(f"family must be a mixts family, got {type(family).__name__}")
+        self.family = family
+        self.weights: Float[Array, " L"] = _checks.weight_vector(weights, family.n_components)
+        self.names = _checks.name_list(names, family.n_components, "names")
+        if arm_names is not None and family.n_arms is None:
+            raise ParameterError(f"arm_names need a family with arms, got {family!r}")
+        self.arm_names = _checks.name_list(arm_names, family.n_arms or 0, "arm_names")
+        self._retired = np.zeros(family.n_arms or 0, bool)
+        self._n_retired = 0
+        with np.errstate(divide="ignore"):
+            self.log_weights: Float[Array, " L"] = np.log(self.weights)
+        self.log_weights.flags.writeable = False
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Unpickled weights are read-only again."""
+        self.__dict__.update(state)
+        self.weights.flags.writeable = self.log_weights.flags.writeable = False
+
+    @property
+    def n_components(self) -> int:
+        """L."""
+        return self.family.n_components
+
+    def __repr__(self) -> str:
+        lines = [f"MixturePrior of {self.family!r}"]
+        shown = min(self.n_components, 8)
+        for s in range(shown):
+            name = f"  {self.names[s]}" if self.names else ""
+            lines.append(f"  {s}: weight {self.weights[s]:.4g}{name}")
+        if shown < self.n_components:
+            lines.append(f"  ... and {self.n_components - shown} more")
+        if self.has_retired:
+            labels = [
+                self.arm_names[k] if self.arm_names else str(k)
+                for k in np.flatnonzero(self.retired)
+            ]
+            lines.append(f"  retired arms: {', '.join(labels)}")
+        return "\n".join(lines)
+
+    # -- beliefs ------------------------------------------------------------------------------
+
+    def belief(self, n_tasks: int | None = None) -> Belief:
+        """What is believed of tasks with no history yet."""
+        return Belief(self, self.family.empty_statistics(n_tasks))
+
+    def condition(self, statistics: Statistics) -> Belief:
+        """What is believed of tasks with these statistics: a pure function of the two."""
+        if not isinstance(statistics, Statistics):
+            raise StatisticsError(f"expected the statistics of tasks, got {statistics!r}")
+        return Belief(self, statistics, shared=True)
+
+    def draw(self, rng: np.random.Generator, n: int) -> tuple[Int[Array, " n"], Array]:
+        """n tasks from the prior: latent states and parameters  [paper: Sec. 2]."""
+        if not isinstance(rng, np.random.Generator):
+            raise ParameterError(f"rng must be a numpy.random.Generator, got {rng!r}")
+        latent = rng.choice(self.n_components, size=_checks.count(n, "n", least=0), p=self.weights)
+        return latent, self.family.draw(rng, latent)
+
+    # -- other priors -------------------------------------------------------------------------
+
+    def collapse(self) -> MixturePrior:
+        """One component that keeps the mixture's moments: the prior of UniTS  [paper: Sec. 6.2].
+
+        Linear: mean and full covariance of the mixture. Arms: each arm's mean and variance; the
+        correlation between arms is lost (``family.to_linear()`` keeps it for Gaussian arms).
+        """
+        return self._with(self.family.collapse(self.weights), weights=None, names=None)
+
+    def select(self, components: ArrayLike) -> MixturePrior:
+        """Some of the components, their weights rescaled; with repeats, names are lost."""
+        expected = "components must be a list of component indices"
+        index = _checks.integers(components, expected, ParameterError)
+        if index.ndim != 1 or not len(index):
+            raise ParameterError(f"{expected}, got {components!r}")
+        if index.min() < 0 or index.max() >= self.n_components:
+            raise ParameterError(
+                f"components are numbered 0 to {self.n_components - 1}, got {index}"
+            )
+        weights = self.weights[index]
+        if weights.sum() == 0:
+            raise ParameterError(f"the selected components have no weight: {index}")
+        names = [self.names[i] for i in index] if self.names else None
+        names = names if names and len(set(names)) == len(names) else None
+        return self._with(self.family.select(index), weights / weights.sum(), names)
+
+    def with_arms(self, family: Family, arm_names: Sequence[str] | None = None) -> MixturePrior:
+        """Append arms, with parameters for every component; live tasks keep their statistics.
+
+        ``arm_names`` are needed exactly where the prior names its arms.
+        """
+        if not isinstance(self.family, ArmFamily):
+            raise ParameterError(
+                f"only arm families have arms to append to, this is {self.family!r}"
+            )
+        if (arm_names is None) != (self.arm_names is None):
+            has = "has" if self.arm_names else "has no"
+            raise ParameterError(f"the prior {has} arm names: give names for new arms accordingly")
+        joined = self.family.with_arms(family)
+        names = [*(self.arm_names or ()), *arm_names] if arm_names is not None else None
+        prior = MixturePrior(joined, self.weights, self.names, names)
+        return prior._retire(self._retired)
+
+    def retire_arms(self, arms: Sequence[int | str]) -> MixturePrior:
+        """Arms that no agent takes any more; what was observed of them still counts."""
+        if isinstance(arms, (str, int)):
+            raise ParameterError(f"arms must be a list of indices or names, got {arms!r}")
+        retired = self._retired.copy()
+        for arm in arms:
+            retired[self.arm_index(arm)] = True
+        if retired.all():
+            raise ParameterError("all arms would be retired: at least one must remain")
+        return self._with(self.family, self.weights, self.names)._retire(retired)
+
+    @property
+    def retired(self) -> Bool[Array, " K"]:
+        """Which arms are retired; empty for families without arms."""
+        view = self._retired[:]
+        view.flags.writeable = False
+        return view
+
+    @property
+    def has_retired(self) -> bool:
+        """Whether any arm is retired."""
+        return self._n_retired > 0
+
+    def arm_index(self, arm: int | str) -> int:
+        """The index of an arm given by index or by name."""
+        n_arms = self.family.n_arms
+        if n_arms is None:
+            raise ParameterError(f"{self.family!r} has no arms")
+        if isinstance(arm, str):
+            if self.arm_names is None or arm not in self.arm_names:
+                raise ParameterError(f"unknown arm {arm!r}; arms: {self.arm_names or n_arms}")
+            return self.arm_names.index(arm)
+        index = _checks.count(arm, "arm", least=0)
+        if index >= n_arms:
+            raise ParameterError(f"arms are numbered from 0 to {n_arms - 1}, got {index}")
+        return index
+
+    def _with(
+        self, family: Family, weights: ArrayLike | None, names: Sequence[str] | None
+    ) -> MixturePrior:
+        return MixturePrior(family, weights, names, self.arm_names)._retire(self._retired)
+
+    def _retire(self, retired: Bool[Array, " k"]) -> MixturePrior:
+        """Set the retired arms of a prior that nobody else holds yet."""
+        self._retired[: len(retired)] = retired
+        self._n_retired = int(self._retired.sum())
+        return self
+
+    # -- files --------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write one file: JSON for a ``.json`` path, a zip of arrays for any other suffix."""
+        write_bundle(path, "prior", *self.bundle())
+
+    def to_bytes(self) -> bytes:
+        """The content of a file that ``save`` would write, as a zip of arrays."""
+        return pack_bundle("prior", *self.bundle(), as_json=False)
+
+    def bundle(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """What a file stores: a header of plain values, and arrays."""
+        header: dict[str, Any] = {
+            "family": self.family.kind,
+            "settings": self.family.settings(),
+            "names": self.names,
+            "arm_names": self.arm_names,
+            "retired": [int(k) for k in np.flatnonzero(self._retired)],
+        }
+        return header, {"weights": self.weights, **self.family.arrays()}
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> MixturePrior:
+        """Read what ``save`` wrote, whatever the suffix; everything is checked again."""
+        return MixturePrior.from_bytes(Path(path).read_bytes(), str(path))
+
+    @staticmethod
+    def from_bytes(content: bytes, source: str = "the prior") -> MixturePrior:
+        """The prior of a file's content; messages call it ``source``."""
+        header, arrays = unpack_bundle(content, "prior", source)
+        kind = FAMILIES.get(str(header.get("family")))
+        if kind is None:
+            raise FormatError(
+                f"{source}: unknown family {header.get('family')!r}; known: {sorted(FAMILIES)}"
+            )
+        try:
+            weights = arrays.pop("weights")
+            family = kind.restore(dict(header["settings"]), arrays)
+            prior = MixturePrior(family, weights, header["names"], header["arm_names"])
+            return prior.retire_arms(header["retired"]) if header["retired"] else prior
+        except (MixtsError, KeyError, TypeError, ValueError) as error:
+            raise FormatError(f"{source} is damaged: {error}") from error
