@@ -74,7 +74,7 @@ class ArmStatistics(Statistics):
             )
         return arms.reshape(-1), rewards.reshape(-1)
 
-    def _count(self, tasks: Int[Array, " m"], observed: tuple[Array, ...]) -> None:
+    def _observe(self, tasks: Int[Array, " m"], observed: tuple[Array, ...]) -> None:
         bad = self.count_loop(tasks, *observed, self.stored)
         if bad >= 0:
             self.refuse(observed, bad)
@@ -284,7 +284,7 @@ class ArmPosterior(Posterior):
         relative = self.relative
         if len(observed[0]) > _RECOMPUTE_COST * self.prior.n_arms * len(self.statistics):
             # A long batch is counted first and its evidence computed once for each task.
-            self.statistics._count(tasks, observed)
+            self.statistics._observe(tasks, observed)
             self._recompute(np.unique(tasks))
             return
         bad = self.prior.observe_loop(

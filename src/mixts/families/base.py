@@ -136,7 +136,7 @@ class Family(ABC):
     def broaden(self, weights: Float[Array, " L"], factor: float) -> Family:
         """Return one broad component that leaves open what the components are sure of.
 
-        Its variances are about ``factor`` times those of the mixture, where the family is unbounded.
+        Its variances are about ``factor`` times those of the mixture where rewards are unbounded.
         """
 
     def _check_same_kind(self, other: Family) -> None:

@@ -116,7 +116,7 @@ class GaussianArms(ArmFamily):
         self.variance: Float[Array, "L K"] = _checks.real_array(variance, "variance", 2)
         _checks.same_shape(self.mean, self.variance, "mean and variance")
         _checks.positive(self.variance, "variance", zero=True)
-        self.noise_std = _checks.positive_number(noise_std, "noise_std")
+        self.noise_std: float = _checks.positive_number(noise_std, "noise_std")
         self._loop = (by_arm(self.mean), by_arm(self.variance), self.noise_std**2)
 
     @property

@@ -61,7 +61,7 @@ class LinearGaussian(Family):
                 f"got {covariance_type!r}"
             )
         self.mean: Float[Array, "L d"] = _checks.real_array(mean, "mean", 2)
-        self.noise_std = _checks.positive_number(noise_std, "noise_std")
+        self.noise_std: float = _checks.positive_number(noise_std, "noise_std")
         self.covariance_type: CovarianceType = covariance_type
         n, d = self.mean.shape
         shape = {"full": (n, d, d), "tied": (d, d), "diag": (n, d), "spherical": (n,)}

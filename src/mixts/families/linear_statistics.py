@@ -50,7 +50,7 @@ class LinearStatistics(Statistics):
             )
         return features.reshape(-1, d), rewards.reshape(-1)
 
-    def _count(self, tasks: Int[Array, " m"], observed: tuple[Array, ...]) -> None:
+    def _observe(self, tasks: Int[Array, " m"], observed: tuple[Array, ...]) -> None:
         """Rotate the rows into the triangles."""
         check_rows(*observed)
         fold_rows(tasks, *observed, *self.stored)

@@ -120,7 +120,7 @@ class Statistics(ABC):
         """
 
     @abstractmethod
-    def _count(self, tasks: Int[Array, " m"], observed: tuple[Array, ...]) -> None:
+    def _observe(self, tasks: Int[Array, " m"], observed: tuple[Array, ...]) -> None:
         """Count observations of existing tasks in place, all or none."""
 
     def _merge(self, other: Self) -> dict[str, Array]:
@@ -174,7 +174,7 @@ class Statistics(ABC):
             raise ObservationError(
                 f"expected a task for each of {len(observed[0])} observations, got {len(index)}"
             )
-        self._count(index, observed)
+        self._observe(index, observed)
 
     def array(self, name: str) -> Array:
         """Return a stored array, task axis first; compiled loops change it in place."""

@@ -121,7 +121,7 @@ class TabularStatistics(Statistics):
         step = int(np.argmax((rewards != 0) & (rewards != 1)))
         raise OutcomeError(f"rewards of an MDP are 0 or 1, got {rewards[step]} {where % step}")
 
-    def _count(self, tasks: Int[Array, " m"], observed: tuple[Array, ...]) -> None:
+    def _observe(self, tasks: Int[Array, " m"], observed: tuple[Array, ...]) -> None:
         self.check_episodes(observed)
         count(tasks, observed, self.stored)
 

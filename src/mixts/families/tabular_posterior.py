@@ -233,7 +233,7 @@ class TabularPosterior(Posterior):
     def family(self, task: int) -> TabularMDP:
         """Return the posterior of one task as a prior."""
         prior = self.prior
-        # Impossible outcomes stay impossible, even if they were seen: the component then has weight 0.
+        # Impossible outcomes stay impossible even if seen: the component then has weight 0.
         reward, transition = (
             np.where(before > 0, before + seen[task], 0.0)
             for before, seen in zip(prior.arrays_of_counts, self.statistics.stored, strict=True)

@@ -1,6 +1,6 @@
 """Compiled loops of the arm families: count observations, update and compute log evidence.
 
-``counts`` is the tuple of a task batch's statistics, arrays (tasks, arms). ``prior`` is the tuple of
+``counts`` is the tuple of the statistics, arrays (tasks, arms). ``prior`` is the tuple of
 prior parameters, transposed to (K, L) so that the L components of an arm are side by side.
 
 ``count_*`` loops check every observation, then count all of them. ``observe_*`` loops do the same
@@ -66,7 +66,7 @@ def log_rising(a: float, n: float) -> float:
 def gather_bernoulli(
     tasks: Array, latent: Array, counts: Arrays, prior: Arrays, out: Array
 ) -> None:
-    """Write the Beta parameters of every arm for pairs of a task and a component, out (2, m, K)."""
+    """Write the Beta parameters of every arm for pairs of a task and a component, (2, m, K)."""
     (successes, failures), (alpha, beta) = counts, prior
     for i in range(len(tasks)):
         t, s = tasks[i], latent[i]
@@ -145,10 +145,8 @@ def evidence_bernoulli(tasks: Array, counts: Arrays, prior: Arrays, relative: Ar
 
 
 @compiled()
-def gather_poisson(
-    tasks: Array, latent: Array, counts: Arrays, prior: Arrays, out: Array
-) -> None:
-    """Write the Gamma parameters of every arm for pairs of a task and a component, out (2, m, K)."""
+def gather_poisson(tasks: Array, latent: Array, counts: Arrays, prior: Arrays, out: Array) -> None:
+    """Write the Gamma parameters of every arm for pairs of a task and a component, (2, m, K)."""
     (count, total, _), (shape, rate) = counts, prior
     for i in range(len(tasks)):
         t, s = tasks[i], latent[i]
