@@ -103,7 +103,7 @@ class Endpoints:
         name = path_parameter(request, "task")
 
         def read() -> protocol.TaskAnswer:
-            state, active = self._decider.state(name), self._decider.active
+            state, active = self._decider.task(name), self._decider.active
             same = active.version == state.prior_version  # and not just activated
             return protocol.task_state(state, active.prior.names if same else None)
 
@@ -143,9 +143,9 @@ class Endpoints:
 
         def upload() -> protocol.Activation:
             protocol.check_prior(body, limits)
-            version = self._decider.upload(MixturePrior.from_bytes(body, "the prior"))
+            version = self._decider.upload_prior(MixturePrior.from_bytes(body, "the prior"))
             if activate == "true":
-                self._decider.activate(version)
+                self._decider.activate_prior(version)
             return protocol.Activation(version, version == self._decider.prior_version)
 
         return answer(await self.readers.run(upload), 201)
@@ -161,7 +161,7 @@ class Endpoints:
                 404, "unknown_prior", f"there is no version {text[:20]!r}; the last are {known}",
                 "version",
             )  # fmt: skip
-        await self.readers.run(self._decider.activate, version)
+        await self.readers.run(self._decider.activate_prior, version)
         return answer(protocol.Activation(version, True))
 
     # -- for those who run the service --------------------------------------------------------
@@ -183,7 +183,7 @@ class Endpoints:
     async def metrics(self, request: Request) -> Response:
         """Counters, times and totals."""
         health = self._decider.health()
-        groups, operations = self._decider.groups
+        groups, operations = self._decider.batches
         gauges: dict[str, tuple[str, float]] = {
             "writable": ("Whether the store takes writes", int(health.writable)),
             "pending_operations": ("Operations that wait for the writer", health.pending),

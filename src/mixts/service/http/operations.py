@@ -15,8 +15,9 @@ from mixts.service.http import protocol
 from mixts.service.http.limits import Limits, RateLimit, check_depth
 from mixts.service.http.metrics import Metrics
 from mixts.service.http.refusals import RefusalError, told
-from mixts.service.queue import Done, Later
 from mixts.service.records import Operation, Result
+from mixts.service.writer import CallSoon as Later
+from mixts.service.writer import Done
 
 Waiting = asyncio.Future[list[Result]]
 

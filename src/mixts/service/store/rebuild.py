@@ -11,9 +11,7 @@ import numpy as np
 from mixts._typing import Array, Int
 from mixts.errors import StoreError
 from mixts.families import Family, Statistics
-from mixts.service.encoding import unpack
-from mixts.service.store.backend import Row, Transaction
-from mixts.service.store.store import DecisionStore
+from mixts.service.store.base import DecisionStore, Row, Transaction, unpack
 from mixts.service.versions import ActivePrior
 
 _CHUNK = 20_000
@@ -104,8 +102,8 @@ class _Log:
             taken: Array = np.stack([self._sets[sets[i]][actions[i]] for i in learned])
         else:
             taken = np.array([actions[i] for i in learned], np.int64)
-        observed = self._family.observations(taken, np.array(values, float)[learned])
-        self._family.absorb(self.statistics, rows[learned], observed)
+        observed = self.statistics.observations(taken, np.array(values, float)[learned])
+        self.statistics.observe(rows[learned], observed)
 
     def _find_sets(self, numbers: set[int], transaction: Transaction) -> None:
         if len(self._sets) > _CHUNK:

@@ -16,7 +16,7 @@ from mixts.logs.decisions import DecisionLog
 from mixts.service import Decider, Decision, DecisionStore
 from mixts.service.store import export as module
 from mixts.service.store.export import Exported, export
-from tests.unit.sample_decisions import NAMES, OFFERS, arms, fill_arms, fill_linear
+from tests.unit.service.sample_decisions import NAMES, OFFERS, arms, fill_arms, fill_linear
 
 parquet = pytest.importorskip("pyarrow.parquet")
 

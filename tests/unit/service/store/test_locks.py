@@ -18,7 +18,7 @@ import pytest
 
 import mixts
 from mixts.service import DecisionStore
-from mixts.service.store import sqlite_file
+from mixts.service.store import _sqlite_file as sqlite_file
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 

@@ -17,7 +17,7 @@ from mixts.bridges.obp import bandit_feedback
 from mixts.bridges.vw import Written, dsjson_lines, write_dsjson
 from mixts.service import DecisionStore
 from mixts.service.store.export import export
-from tests.unit.sample_decisions import NAMES, fill_arms, fill_linear, known_log
+from tests.unit.service.sample_decisions import NAMES, fill_arms, fill_linear, known_log
 
 pa = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")

@@ -14,7 +14,7 @@ from mixts.service import Decide, Decider, Decision, DecisionStore, Receipt, Rew
 from mixts.service.store.rebuild import rebuild
 from tests.contracts.stores import arms
 
-ASSETS = Path(__file__).parents[1] / "assets"
+ASSETS = Path(__file__).parents[3] / "assets"
 FILES = sorted(ASSETS.glob("decisions-*-v*.db"))
 SCHEMA = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY type, name"
 
@@ -49,7 +49,7 @@ def test_an_old_file_has_what_was_told(asset: Path) -> None:
         assert store.totals().decisions == len(entries)
         assert store.totals().late == 1
         for state in told(asset)["states"]:
-            known = decider.state(state["task"])
+            known = decider.task(state["task"])
             assert (known.decisions, known.rewards) == (state["decisions"], state["rewards"])
             assert known.weights == pytest.approx(state["weights"], abs=1e-12)
             assert known.mean_rewards == pytest.approx(state["mean_rewards"], abs=1e-12)

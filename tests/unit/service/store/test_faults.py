@@ -9,11 +9,12 @@ import apsw
 import pytest
 
 from mixts.errors import StoreError, StoreUnavailableError
-from mixts.service import Decide, Decider, Decision, DecisionStore, Reward, queue
+from mixts.service import Decide, Decider, Decision, DecisionStore, Reward, writer
 from mixts.service.http.app import Service
 from mixts.service.records import Health
 from tests.faulty_disk import FaultyDisk
-from tests.unit.faulty_store import (
+from tests.unit.http_calls import get, post
+from tests.unit.service.store.faulty_store import (
     BROKEN,
     FAULTS,
     FULL,
@@ -24,7 +25,6 @@ from tests.unit.faulty_store import (
     running,
     wait_until,
 )
-from tests.unit.http_calls import get, post
 
 __all__ = ["running"]
 
@@ -45,7 +45,7 @@ def test_a_write_is_refused_and_everything_else_goes_on(
     assert len(refusals(running.decider.reward_many([Reward(made.id, 1.0)] * 2))) == 2
     assert running.decider.health() == Health(False, str(refused.value), 0)
     # Reading goes on, and sees what was acknowledged and no more.
-    assert running.decider.state("a").decisions == 1
+    assert running.decider.task("a").decisions == 1
     assert [row.id for row in running.store.history("a")] == [made.id]
     assert running.store.task("b") is None
     assert running.decider.posterior("a").mean[0] > 0
@@ -61,7 +61,7 @@ def test_a_write_is_refused_and_everything_else_goes_on(
 def test_it_recovers_though_nobody_asks(
     act: str, error: type, reason: str, running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queue, "PROBE_SECONDS", 0.01)
+    monkeypatch.setattr(writer, "PROBE_SECONDS", 0.01)
     running.disk.fail(act, error, "-wal")
     with pytest.raises(StoreUnavailableError, match=reason):
         running.decider.decide("a")
@@ -110,17 +110,17 @@ def test_a_transaction_that_breaks_off_leaves_nothing(running: Running) -> None:
 def test_a_prior_is_not_changed_by_halves(running: Running) -> None:
     running.disk.fail("write", apsw.FullError, "-wal")
     with pytest.raises(StoreUnavailableError, match=FULL):
-        running.decider.upload(OTHER)
+        running.decider.upload_prior(OTHER)
     assert len(running.decider.priors()) == 1
     running.disk.mend()
-    version = running.decider.upload(OTHER)
+    version = running.decider.upload_prior(OTHER)
     running.disk.fail("sync", apsw.IOError, "-wal")
     with pytest.raises(StoreUnavailableError, match=BROKEN):
-        running.decider.activate(version)
+        running.decider.activate_prior(version)
     running.disk.mend()
     assert running.decider.prior_version == 1
     assert running.decider.decide("a").prior_version == 1
-    running.decider.activate(version)
+    running.decider.activate_prior(version)
     assert running.decider.decide("a").prior_version == 2
     running.assert_whole(2, 0)
 

@@ -12,7 +12,7 @@ import pytest
 
 import mixts
 from mixts.errors import StoreUnavailableError
-from mixts.service import Decider, DecisionStore, queue
+from mixts.service import Decider, DecisionStore, writer
 from mixts.service.store.rebuild import rebuild
 from tests.faulty_disk import FaultyDisk
 
@@ -48,7 +48,7 @@ class Running:
 @pytest.fixture
 def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
     # Nobody probes behind a test's back, unless it asks for that.
-    monkeypatch.setattr(queue, "PROBE_SECONDS", 600.0)
+    monkeypatch.setattr(writer, "PROBE_SECONDS", 600.0)
     path = tmp_path / "decisions.db"
     with (
         FaultyDisk() as disk,

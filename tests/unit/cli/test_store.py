@@ -11,7 +11,7 @@ import pytest
 
 from mixts.cli import main
 from mixts.service import DecisionStore
-from tests.unit.sample_decisions import fill_arms
+from tests.unit.service.sample_decisions import fill_arms
 
 parquet = pytest.importorskip("pyarrow.parquet")
 

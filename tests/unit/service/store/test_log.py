@@ -12,8 +12,8 @@ import apsw
 import pytest
 
 from mixts.service import Decider, DecisionStore, Reward
-from mixts.service.store import sqlite_log
-from tests.unit.faulty_store import FAULTS, PRIOR, Running, running, wait_until
+from mixts.service.store import _sqlite_log as sqlite_log
+from tests.unit.service.store.faulty_store import FAULTS, PRIOR, Running, running, wait_until
 
 __all__ = ["running"]
 

@@ -7,9 +7,8 @@ from collections import deque
 from collections.abc import Callable
 
 from mixts.errors import StoreUnavailableError
-from mixts.service.queue import Take
 from mixts.service.records import Operation, Receipt, Result
-from mixts.service.store.backend import WouldWaitError
+from mixts.service.store.base import WouldWaitError
 
 
 class Loop:
@@ -36,30 +35,25 @@ class Work:
     """Performs operations, and notes where and together with which others."""
 
     def __init__(self) -> None:
-        self.groups: list[list[Operation]] = []
+        self.batches: list[list[Operation]] = []
         self.threads: list[str] = []
         self.would_wait = self.is_away = False
-        self.too_late = False
         self.bad: Operation | None = None
         self.interrupt = False
 
-    def __call__(self, take: Take, wait: bool) -> list[Result]:
+    def __call__(self, operations: list[Operation], wait: bool) -> list[Result]:
         if self.is_away:
             raise StoreUnavailableError("the disk is away")
-        if self.too_late:
-            take()
         if self.would_wait and not wait:
             raise WouldWaitError("somebody else writes")
         if self.interrupt:
             self.interrupt = False
-            take()
             raise KeyboardInterrupt
-        group = take()
-        if self.bad in group:
+        if self.bad in operations:
             raise ZeroDivisionError
-        self.groups.append(list(group))
+        self.batches.append(list(operations))
         self.threads.append(threading.current_thread().name)
-        return [Receipt(duplicate=False, late=False) for _ in group]
+        return [Receipt(duplicate=False, late=False) for _ in operations]
 
 
 class Told:

@@ -12,11 +12,12 @@ import pytest
 
 import mixts
 from mixts.errors import MixtsError, StoreError, StoreUnavailableError
-from mixts.service import Decide, queue
-from mixts.service.queue import GroupWriter, Take
+from mixts.service import Decide
+from mixts.service import writer as writing
 from mixts.service.records import Operation, Receipt, Result
-from mixts.service.store.backend import WouldWaitError
-from tests.unit.written_groups import Loop, Told, Work
+from mixts.service.store.base import WouldWaitError
+from mixts.service.writer import BatchWriter
+from tests.unit.service.written_batches import Loop, Told, Work
 
 
 @pytest.fixture
@@ -25,19 +26,19 @@ def work() -> Work:
 
 
 @pytest.fixture
-def writer(work: Work) -> Iterator[GroupWriter]:
-    writer = GroupWriter(work, lambda: None, 10_000)
+def writer(work: Work) -> Iterator[BatchWriter]:
+    writer = BatchWriter(work, lambda: None, 10_000)
     yield writer
     writer.close()
 
 
-HERE = threading.current_thread().name
+LOOP = threading.current_thread().name
 THREAD = "mixts-writer"
 ONE, TWO = Decide("one"), Decide("two")
 
 
 def test_what_waits_together_is_performed_together_in_the_loops_thread(
-    writer: GroupWriter, work: Work
+    writer: BatchWriter, work: Work
 ) -> None:
     loop, told = Loop(), Told()
     writer.submit([ONE], told, loop.call_soon)
@@ -46,35 +47,35 @@ def test_what_waits_together_is_performed_together_in_the_loops_thread(
     assert not told.results
     loop.turn()
     told.wait(2)
-    assert work.groups == [[ONE, TWO]]
-    assert work.threads == [HERE]
+    assert work.batches == [[ONE, TWO]]
+    assert work.threads == [LOOP]
     assert not loop.calls
     assert writer.pending == 0
 
 
-def test_without_a_loop_the_thread_performs(writer: GroupWriter, work: Work) -> None:
+def test_without_a_loop_the_thread_performs(writer: BatchWriter, work: Work) -> None:
     told = Told()
     writer.submit([ONE], told)
     told.wait()
     assert work.threads == [THREAD]
 
 
-def test_a_loop_that_has_ended_is_not_waited_for(writer: GroupWriter, work: Work) -> None:
+def test_a_loop_that_has_ended_is_not_waited_for(writer: BatchWriter, work: Work) -> None:
     """What it left is performed with what another submits, and on closing."""
     ended, loop, told = Loop(), Loop(), Told()
     writer.submit([ONE], told, ended.call_soon)
     writer.submit([TWO], told, loop.call_soon)
     loop.turns()
     told.wait(2)
-    assert work.groups == [[ONE, TWO]]
+    assert work.batches == [[ONE, TWO]]
     writer.submit([ONE], told, ended.call_soon)
     writer.close()
     told.wait()
-    assert work.threads == [HERE, THREAD]
+    assert work.threads == [LOOP, THREAD]
 
 
 def test_what_would_wait_is_left_to_the_thread_and_the_next_is_not(
-    writer: GroupWriter, work: Work
+    writer: BatchWriter, work: Work
 ) -> None:
     loop, told = Loop(), Told()
     work.would_wait = True
@@ -86,20 +87,20 @@ def test_what_would_wait_is_left_to_the_thread_and_the_next_is_not(
     writer.submit([TWO], told, loop.call_soon)
     loop.turns()
     told.wait()
-    assert work.threads == [THREAD, HERE]
+    assert work.threads == [THREAD, LOOP]
 
 
 def test_slow_groups_are_left_to_the_thread_for_a_while(
-    writer: GroupWriter, work: Work, monkeypatch: pytest.MonkeyPatch
+    writer: BatchWriter, work: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loop, told = Loop(), Told()
     now = [1000.0]
-    monkeypatch.setattr(queue.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(writing.time, "monotonic", lambda: now[0])
     perform = writer._perform
 
-    def slowly(take: Take, wait: bool) -> list[Result]:
-        now[0] += 5 * queue.SLOW_SECONDS
-        return perform(take, wait)
+    def slowly(operations: list[Operation], wait: bool) -> list[Result]:
+        now[0] += 5 * writing.SLOW_SECONDS
+        return perform(operations, wait)
 
     monkeypatch.setattr(writer, "_perform", slowly)
     while not (work.threads and work.threads[-1] == THREAD):
@@ -107,16 +108,16 @@ def test_slow_groups_are_left_to_the_thread_for_a_while(
         loop.turns()
         told.wait()
         assert len(work.threads) < 10
-    assert work.threads.count(HERE) > 1, "a single slow one may be chance"
+    assert work.threads.count(LOOP) > 1, "a single slow one may be chance"
     monkeypatch.setattr(writer, "_perform", perform)
-    now[0] += queue.THREAD_SECONDS
+    now[0] += writing.LOOP_PAUSE_SECONDS
     writer.submit([ONE], told, loop.call_soon)
     loop.turns()
     told.wait()
-    assert work.threads[-1] == HERE
+    assert work.threads[-1] == LOOP
 
 
-def test_a_loop_does_not_wait_for_the_thread(writer: GroupWriter, work: Work) -> None:
+def test_a_loop_does_not_wait_for_the_thread(writer: BatchWriter, work: Work) -> None:
     """While that does something else, the loop goes on; what was submitted is performed after."""
     loop, told, gate, begun = Loop(), Told(), threading.Event(), threading.Event()
 
@@ -137,7 +138,7 @@ def test_a_loop_does_not_wait_for_the_thread(writer: GroupWriter, work: Work) ->
 
 
 def test_a_loop_that_is_turned_away_leaves_it_to_the_thread(
-    writer: GroupWriter, work: Work
+    writer: BatchWriter, work: Work
 ) -> None:
     """The thread may have found that nothing waits, and not have given its turn back yet."""
     loop, told = Loop(), Told()
@@ -149,36 +150,33 @@ def test_a_loop_that_is_turned_away_leaves_it_to_the_thread(
     assert work.threads == [THREAD]
 
 
-@pytest.mark.parametrize("too_late", [False, True])
-def test_what_would_wait_after_it_was_taken_is_put_back(
-    writer: GroupWriter, work: Work, too_late: bool
-) -> None:
+def test_what_would_wait_is_put_back(writer: BatchWriter, work: Work) -> None:
     loop, told = Loop(), Told()
-    work.would_wait, work.too_late = True, too_late
+    work.would_wait = True
     writer.submit([ONE], told, loop.call_soon)
     writer.submit([TWO], told, loop.call_soon)
     loop.turns()
     told.wait(2)
-    assert work.groups == [[ONE, TWO]]
+    assert work.batches == [[ONE, TWO]]
     assert writer.pending == 0
 
 
-def test_an_interrupt_loses_nothing(writer: GroupWriter, work: Work) -> None:
+def test_an_interrupt_loses_nothing(writer: BatchWriter, work: Work) -> None:
     loop, told = Loop(), Told()
     work.interrupt = True
     writer.submit([ONE], told, loop.call_soon)
     with pytest.raises(KeyboardInterrupt):
         loop.turns()
     told.wait()
-    assert work.groups == [[ONE]]
+    assert work.batches == [[ONE]]
     assert writer.pending == 0
 
 
 @pytest.mark.parametrize(
-    "large", [[ONE] * (queue.HERE_SIZE + 1), [Decide("one", np.ones((queue.HERE_SIZE, 2)))]]
+    "large", [[ONE] * (writing.LOOP_SIZE + 1), [Decide("one", np.ones((writing.LOOP_SIZE, 2)))]]
 )
 def test_what_is_large_is_the_threads(
-    writer: GroupWriter, work: Work, large: list[Operation]
+    writer: BatchWriter, work: Work, large: list[Operation]
 ) -> None:
     loop, told = Loop(), Told()
     writer.submit(large, told, loop.call_soon)
@@ -192,25 +190,25 @@ def test_what_is_large_is_the_threads(
     loop.turns()
     told.wait()
     assert set(work.threads[:-1]) == {THREAD}
-    assert work.threads[-1] == HERE
+    assert work.threads[-1] == LOOP
 
 
-def test_groups_have_a_largest_size(writer: GroupWriter, work: Work) -> None:
-    loop, told, n = Loop(), Told(), 2 * queue.MAX_GROUP + 1
+def test_groups_have_a_largest_size(writer: BatchWriter, work: Work) -> None:
+    loop, told, n = Loop(), Told(), 2 * writing.MAX_BATCH + 1
     for _ in range(n):
         writer.submit([ONE], told, loop.call_soon)
     loop.turns()
     told.wait(n)
-    assert max(map(len, work.groups)) == queue.HERE_SIZE
-    work.groups.clear()
+    assert max(map(len, work.batches)) == writing.LOOP_SIZE
+    work.batches.clear()
     with writer._turn:
         for _ in range(n):
             writer.submit([ONE], told)
     told.wait(n)
-    assert max(map(len, work.groups)) == queue.MAX_GROUP
+    assert max(map(len, work.batches)) == writing.MAX_BATCH
 
 
-def test_a_loop_that_refuses_is_done_without(writer: GroupWriter, work: Work) -> None:
+def test_a_loop_that_refuses_is_done_without(writer: BatchWriter, work: Work) -> None:
     def ended(function: Callable[[], object]) -> None:
         raise RuntimeError("the event loop is closed")
 
@@ -222,16 +220,16 @@ def test_a_loop_that_refuses_is_done_without(writer: GroupWriter, work: Work) ->
 
 
 def test_what_a_loop_left_behind_is_found(
-    writer: GroupWriter, work: Work, monkeypatch: pytest.MonkeyPatch
+    writer: BatchWriter, work: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """More than one group of it, where somebody else waits for an answer."""
-    monkeypatch.setattr(queue, "PROBE_SECONDS", 0.01)
+    monkeypatch.setattr(writing, "PROBE_SECONDS", 0.01)
     ended, left, told = Loop(), Told(), Told()
-    for _ in range(queue.MAX_GROUP + 1):
+    for _ in range(writing.MAX_BATCH + 1):
         writer.submit([ONE], left, ended.call_soon)
     writer.submit([TWO], told)
     told.wait()
-    left.wait(queue.MAX_GROUP + 1)
+    left.wait(writing.MAX_BATCH + 1)
     assert writer.pending == 0
 
 
@@ -239,9 +237,9 @@ def test_a_failure_in_the_loop_is_followed_by_the_thread(
     work: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody may ask any more: who can be written to must be found out without."""
-    monkeypatch.setattr(queue, "PROBE_SECONDS", 0.01)
+    monkeypatch.setattr(writing, "PROBE_SECONDS", 0.01)
     probed = threading.Event()
-    writer = GroupWriter(work, probed.set, 10)
+    writer = BatchWriter(work, probed.set, 10)
     loop, told = Loop(), Told()
     work.is_away = True
     writer.submit([ONE], told, loop.call_soon)
@@ -253,7 +251,7 @@ def test_a_failure_in_the_loop_is_followed_by_the_thread(
     assert writer.failure is None
 
 
-def test_whoever_cannot_be_told_does_no_harm(writer: GroupWriter, work: Work) -> None:
+def test_whoever_cannot_be_told_does_no_harm(writer: BatchWriter, work: Work) -> None:
     loop, told = Loop(), Told()
     writer.submit([ONE], lambda results: 1 / 0, loop.call_soon)
     writer.submit([TWO], told, loop.call_soon)
@@ -262,16 +260,16 @@ def test_whoever_cannot_be_told_does_no_harm(writer: GroupWriter, work: Work) ->
     assert writer.pending == 0
 
 
-def test_who_is_told_may_submit_again(writer: GroupWriter, work: Work) -> None:
+def test_who_is_told_may_submit_again(writer: BatchWriter, work: Work) -> None:
     loop, told = Loop(), Told()
     writer.submit([ONE], lambda results: writer.submit([TWO], told, loop.call_soon), loop.call_soon)
     loop.turns()
     told.wait()
-    assert work.groups == [[ONE], [TWO]]
-    assert work.threads == [HERE, HERE]
+    assert work.batches == [[ONE], [TWO]]
+    assert work.threads == [LOOP, LOOP]
 
 
-def test_closing_waits_for_a_group_in_the_loop(writer: GroupWriter, work: Work) -> None:
+def test_closing_waits_for_a_group_in_the_loop(writer: BatchWriter, work: Work) -> None:
     loop, told = Loop(), Told()
     closing = threading.Thread(target=writer.close)
 
@@ -288,7 +286,7 @@ def test_closing_waits_for_a_group_in_the_loop(writer: GroupWriter, work: Work) 
     assert not closing.is_alive()
 
 
-def test_nothing_is_forgotten_between_the_two(writer: GroupWriter, work: Work) -> None:
+def test_nothing_is_forgotten_between_the_two(writer: BatchWriter, work: Work) -> None:
     """Whoever of loop and thread takes a group, and whenever the other looks."""
     loop, told, n = Loop(), Told(), 2000
     stop = threading.Event()
@@ -305,13 +303,13 @@ def test_nothing_is_forgotten_between_the_two(writer: GroupWriter, work: Work) -
     told.wait(n)
     stop.set()
     other.join()
-    assert sum(map(len, work.groups)) == len(told.results) == n
-    assert set(work.threads) == {HERE, THREAD}
+    assert sum(map(len, work.batches)) == len(told.results) == n
+    assert set(work.threads) == {LOOP, THREAD}
     assert writer.pending == 0
 
 
 def test_one_at_fault_does_not_harm_the_others_in_its_group(
-    writer: GroupWriter, work: Work
+    writer: BatchWriter, work: Work
 ) -> None:
     loop, told, failed = Loop(), Told(), Told()
     work.bad = TWO
@@ -361,7 +359,7 @@ def test_a_transaction_that_may_not_wait_does_not(tmp_path: Path) -> None:
 
 
 def test_a_closed_writer_takes_nothing(work: Work) -> None:
-    writer = GroupWriter(work, lambda: None, 10)
+    writer = BatchWriter(work, lambda: None, 10)
     writer.close()
     with pytest.raises(StoreError, match="closed"):
         writer.submit([ONE], Told(), Loop().call_soon)
