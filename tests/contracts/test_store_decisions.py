@@ -215,7 +215,7 @@ def test_whatever_a_probe_raises_the_writer_lives_on(store: mixts.DecisionStore)
     with Decider(arms(), store) as decider:
         decider._writer._probe = lambda: 1 / 0
         decider._writer.run(lambda: setattr(decider._writer, "failure", "a test"))
-        decider._writer.run(decider._writer._try_again)
+        decider._writer.run(decider._writer._retry_store)
         assert "division" in decider.health().reason
         assert decider.decide("u").id
         assert decider.health().writable
