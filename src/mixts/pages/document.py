@@ -265,8 +265,7 @@ def svg_size(svg: bytes) -> tuple[float, float]:
     width, height = sizes if len(sizes) == 2 else (None, None)
     if not width or not height:
         raise ParameterError(
-            "an SVG must have a size: width and height, or a viewBox; "
-            f"its root has {root}"
+            f"an SVG must have a size: width and height, or a viewBox; its root has {root}"
         )
     return width, height
 

@@ -165,8 +165,7 @@ def short(name: str, length: int) -> str:
 def name_html(name: str) -> str:
     """Return a name as HTML: escaped, isolated in its direction, stand-ins in italics."""
     shown = (
-        f"<i>{escape(text)}</i>" if stands_in else escape(text)
-        for text, stands_in in _pieces(name)
+        f"<i>{escape(text)}</i>" if stands_in else escape(text) for text, stands_in in _pieces(name)
     )
     return f'<bdi class="name" translate="no">{"".join(shown)}</bdi>'
 

@@ -233,9 +233,7 @@ def _describe_arms(numbers: _Numbers, s: int) -> tuple[str, list[str]]:
     """Return a headline and further sentences."""
     best = int(np.argmax(numbers.mean[s]))
     named = {best}
-    headline = (
-        f"`{numbers.names[best]}` has the highest mean ({numbers.compared(s, best, _ALL)})"
-    )
+    headline = f"`{numbers.names[best]}` has the highest mean ({numbers.compared(s, best, _ALL)})"
     for sign, word in ((1, "higher"), (-1, "lower")):
         for k in numbers.outstanding(s, sign, named)[:1]:
             headline += f"; `{numbers.names[k]}` is {word} than usual ({numbers.compared(s, k)})"

@@ -17,7 +17,7 @@ from mixts.service.dashboard.layout import (
     reward_command,
 )
 from mixts.service.dashboard.source import DeciderReader, PriorFacts, StoreReader, prior_facts
-from mixts.service.records import Activity, Health, PriorRow, Share, TaskRow, Totals
+from mixts.service.records import Activity, Health, PriorVersion, Share, TaskRow, Totals
 
 MOST_KINDS = 8
 """Kinds that have a row of their own; all others share one."""
@@ -131,7 +131,7 @@ class Overview:
     now: float
     health: Health
     prior: PriorFacts
-    versions: tuple[PriorRow, ...]
+    versions: tuple[PriorVersion, ...]
     totals: Totals
     recent: Bin
     span: str
@@ -181,7 +181,12 @@ def overview_page(
 
 
 def read_overview(
-    decider: DeciderReader, store: StoreReader, now: float, search: str, offset: int | str, span: str
+    decider: DeciderReader,
+    store: StoreReader,
+    now: float,
+    search: str,
+    offset: int | str,
+    span: str,
 ) -> Overview:
     """Read everything that the overview shows."""
     span = span if span in SPANS else DEFAULT_SPAN

@@ -19,8 +19,8 @@ from mixts.service.dashboard.layout import (
     weights_in_words,
 )
 from mixts.service.dashboard.source import DeciderReader, PriorFacts, StoreReader, prior_facts
-from mixts.service.encoding import MAX_NAME
 from mixts.service.records import (
+    MAX_NAME,
     ActionPosteriors,
     ActionRow,
     DecisionRow,

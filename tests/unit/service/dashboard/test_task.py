@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 from mixts.errors import UnknownTaskError
-from mixts.service.dashboard import pages as pages_module
+from mixts.pages.charts import N_COLOURS
 from mixts.service.dashboard import task as task_module
 from mixts.service.dashboard import task_page
 from mixts.service.dashboard.source import prior_facts
-from mixts.service.dashboard.task import MOST_ACTIONS, kind_weights, read_task
-from tests.unit.dashboard_pages import Page, pages, service
-from tests.unit.sample_dashboards import (
+from mixts.service.dashboard.task import MOST_ACTIONS, kind_weights, read_task, weight_chart
+from mixts.service.records import DecisionRow
+from tests.unit.service.dashboard.dashboard_pages import Page, pages, service
+from tests.unit.service.dashboard.sample_dashboards import (
     NOW,
     FakeDecider,
     FakeStore,
@@ -23,6 +24,9 @@ from tests.unit.sample_dashboards import (
 )
 
 __all__ = ["pages", "service"]
+
+NOON = 1_773_489_600.0
+"""2026-03-14 12:00 UTC."""
 
 
 def test_a_task_that_was_never_seen(service: tuple[FakeDecider, FakeStore]) -> None:
@@ -37,7 +41,7 @@ def test_a_tasks_page_tells_its_kind_and_its_decisions() -> None:
     page = Page(task_page(decider, store, row.task, now=NOW))
     assert row.latent is not None
     assert decider.prior.names is not None
-    assert page.texts[[text for _, text in page.texts].index("Likeliest kind") + 1] == (
+    assert page.texts[[text for _, text in page.texts].index("Most likely kind") + 1] == (
         "bdi", decider.prior.names[row.latent],
     )  # fmt: skip
     history = store.histories[row.task]
@@ -87,8 +91,7 @@ def test_the_history_is_of_the_last_decisions_and_arms_are_counted_in_more(
     page = Page(task_page(decider, store, "busy", now=NOW))
     assert "taken and observed in the last" not in page.text
     assert "Decisions 101 to 300" in page.text
-    for module in (pages_module, task_module):
-        monkeypatch.setattr(module, "COUNTED", 250)
+    monkeypatch.setattr(task_module, "COUNTED", 250)
     assert sum(arm.taken for arm in read_task(decider, store, "busy", NOW).actions) == 250
     page = Page(task_page(decider, store, "busy", now=NOW))
     assert "taken and observed in the last 250 decisions" in page.text
@@ -120,3 +123,72 @@ def test_actions_of_a_linear_prior_are_those_offered_last(pages: dict[str, Page]
     assert "Mean reward of the actions that were offered last" in page.text
     assert "action 5" in page.text
     assert "Taken" not in page.text
+
+
+# -- the chart of probabilities -------------------------------------------------------------------
+
+
+def decision(i: int, weights: tuple[float, ...], version: int = 1) -> DecisionRow:
+    return DecisionRow(f"{i:032x}", NOON + i, 0, 0.5, weights, version, None, None, False)
+
+
+def test_weights_are_stacked_from_the_top() -> None:
+    facts = prior_facts(arm_prior(2), 1)
+    history = [decision(0, (0.5, 0.5)), decision(1, (0.2, 0.8))]
+    chart = weight_chart(history, 1, facts)
+    whole, below = chart.bands
+    assert whole.path == "M0 100V0H100V100Z"
+    assert below.path == "M0 100V50H50V20H100V100Z"
+    assert [label.text for label in chart.labels] == ["bargain hunters", "night owls"]
+    assert [label.mark for label in chart.labels] == [10, 60]
+    assert chart.marks == ()
+    assert chart.slots[1].text == (
+        "decision 2, 2026-03-14 12:00:01: night owls 80 %, bargain hunters 20 %"
+    )
+    assert chart.description == (
+        "Decisions 1 to 2, prior version 1: at first bargain hunters 50 %, at last night owls 80 %."
+    )
+
+
+def test_a_new_version_begins_with_kinds_of_its_own() -> None:
+    facts = prior_facts(arm_prior(2), 2)
+    history = [decision(i, (0.1, 0.2, 0.7)) for i in range(3)]
+    history += [decision(3, (0.6, 0.4), version=2)]
+    chart = weight_chart(history, 11, facts)
+    assert [(mark.place, mark.label) for mark in chart.marks] == [(0, "v1"), (75, "v2")]
+    assert [band.pale for band in chart.bands] == [True] * 3 + [False] * 2
+    assert chart.bands[3].path == "M75 100V0H100V100Z"
+    assert [tick.label for tick in chart.x_ticks] == ["11", "12", "13", "14"]
+    assert [label.text for label in chart.labels] == ["bargain hunters", "night owls"]
+    assert "at last kind 3 of version 1 70 %. Decisions 14 to 14, prior version 2" in (
+        chart.description
+    )
+
+
+def test_changes_that_are_close_have_one_label() -> None:
+    facts = prior_facts(arm_prior(2), 9)
+    history = [decision(i, (0.5, 0.5), version=1 + i // 10) for i in range(20)]
+    history += [decision(20, (0.5, 0.5), version=5)]
+    assert [mark.label for mark in weight_chart(history, 1, facts).marks] == [
+        "v1",
+        "v2",
+        "v5",
+    ]
+    history += [decision(i, (0.5, 0.5), version=6) for i in range(21, 40)]
+    labelled = [mark.label for mark in weight_chart(history, 1, facts).marks]
+    assert labelled == ["v1", "v2", "", "v6"]
+
+
+def test_of_many_kinds_the_heaviest_have_bands() -> None:
+    weights = np.full(100, 0.001)
+    weights[[3, 11, 40]] = 0.3, 0.3, 0.303
+    facts = prior_facts(arm_prior(100, 2, named=False), 1)
+    chart = weight_chart([decision(0, tuple(weights.tolist()))], 1, facts)
+    assert len(chart.bands) == N_COLOURS
+    assert chart.bands[-1].look == "rest"
+    assert len({band.look for band in chart.bands}) == N_COLOURS
+    assert [label.text for label in chart.labels] == ["kind 4", "kind 12", "kind 41", "93 others"]
+    # 3 and 11 would have the same colour, and stand side by side.
+    assert chart.labels[0].look != chart.labels[1].look
+    # The first three kinds are above the fourth: of equal ones, those with the lowest numbers.
+    assert chart.labels[0].mark == pytest.approx(100 * (0.003 + 0.15))

@@ -10,9 +10,9 @@ import pytest
 
 from mixts.errors import ParameterError
 from mixts.pages import Claim, Figure, Section, Table
-from mixts.pages.svg import svg_size
-from mixts.pages.text import command_html, duration, moment
-from tests.unit.sample_reports import DRAWING, typical_report
+from mixts.pages.document import svg_size
+from mixts.pages.formats import command_html, date_time, duration
+from tests.unit.pages.sample_reports import DRAWING, typical_report
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_durations(seconds: float, expected: str) -> None:
     ],
 )
 def test_moments(iso: str, expected: str) -> None:
-    assert moment(iso) == expected
+    assert date_time(iso) == expected
 
 
 def test_the_words_of_a_command() -> None:
@@ -76,10 +76,10 @@ def test_the_size_of_what_matplotlib_draws() -> None:
         (b"", "must be an SVG, got b''"),
         (b"\x89PNG\r\n", "must be an SVG, got b'.x89PNG"),
         (b"<html></html>", "got a document of <html>"),
-        (b"<svg width='10%' height='3'/>", "must say how large"),
-        (b"<svg width='0' height='3'/>", "must say how large"),
-        (b"<svg width='1.2.3' height='3'/>", "must say how large"),
-        (b"<svg viewBox='0 0 3'/>", "must say how large"),
+        (b"<svg width='10%' height='3'/>", "must have a size"),
+        (b"<svg width='0' height='3'/>", "must have a size"),
+        (b"<svg width='1.2.3' height='3'/>", "must have a size"),
+        (b"<svg viewBox='0 0 3'/>", "must have a size"),
     ],
 )
 def test_drawings_that_are_none(svg: bytes, message: str) -> None:

@@ -14,7 +14,7 @@ from mixts.service.dashboard import (
     task_page,
     unavailable_page,
 )
-from tests.unit.sample_dashboards import (
+from tests.unit.service.dashboard.sample_dashboards import (
     HOSTILE,
     NOW,
     FakeDecider,

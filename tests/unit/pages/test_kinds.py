@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mixts
-from mixts.pages.kinds import MOST_ITEMS, kinds_of, percent, telling
+from mixts.pages.kinds import MOST_ITEMS, distinctive_items, kinds_of
 
 
 def bernoulli(rates: list[list[float]], weights: list[float]) -> mixts.MixturePrior:
@@ -18,20 +18,20 @@ def no_tasks(prior: mixts.MixturePrior) -> mixts.Statistics:
     return prior.belief(n_tasks=4).statistics
 
 
-def test_a_kind_is_told_by_where_it_differs() -> None:
+def test_a_kind_is_described_by_where_it_differs() -> None:
     prior = bernoulli([[0.3, 0.02, 0.1, 0.2], [0.1, 0.3, 0.1, 0.2]], [0.42, 0.58])
     first, second = kinds_of(prior, no_tasks(prior), ["shoes", "books", "hats", "music"])
     assert str(first) == (
-        "Kind 1, 42 % of tasks: `shoes` gives most (0.30, against 0.18 over all tasks), `books` "
-        "less than elsewhere (0.02, against 0.18)."
+        "Kind 1, 42 % of tasks: `shoes` has the highest mean (0.30, against 0.18 over all tasks); "
+        "`books` is lower than usual (0.02, against 0.18)."
     )
     assert second.headline == (
-        "`books` gives most (0.30, against 0.18 over all tasks), `shoes` less than elsewhere "
-        "(0.10, against 0.18)."
+        "`books` has the highest mean (0.30, against 0.18 over all tasks); `shoes` is lower than "
+        "usual (0.10, against 0.18)."
     )
     assert first.sentences[-1] == (
-        "Of 4 past tasks about 2 belong here, 0 of them with a probability above 90 %. So few say "
-        "little: take its numbers with care."
+        "About 2 of 4 past tasks are of this kind, 0 with a probability above 90 %. With so few "
+        "tasks, its numbers are uncertain."
     )
     assert [item.name for item in first.items] == ["shoes", "books", "hats", "music"]
 
@@ -48,11 +48,11 @@ def test_drawings_have_one_scale() -> None:
         assert item.zero == 0.0
         assert item.place == pytest.approx(scale * float(item.mean), abs=0.02)
     assert top.alt.startswith(
-        "0.50, most tasks of this kind between 0.41 and 0.59; over all tasks 0.3"
+        "0.50, 80 % of the tasks of this kind between 0.41 and 0.59; over all tasks 0.3"
     )
 
 
-def test_a_kind_like_all_others_is_told_as_such() -> None:
+def test_a_kind_like_all_others_is_described_as_such() -> None:
     prior = bernoulli([[0.3, 0.2], [0.31, 0.2]], [0.5, 0.5])
     for kind in kinds_of(prior, no_tasks(prior), ["a", "b"]):
         assert kind.sentences[0].startswith("No arm stands out")
@@ -61,7 +61,7 @@ def test_a_kind_like_all_others_is_told_as_such() -> None:
 def test_one_kind_is_compared_with_nothing() -> None:
     prior = bernoulli([[0.3, 0.2]], [1.0])
     (kind,) = kinds_of(prior, no_tasks(prior), ["a", "b"])
-    assert kind.headline == "`a` gives most (0.30)."
+    assert kind.headline == "`a` has the highest mean (0.30)."
     assert "over all" not in " ".join(kind.sentences)
 
 
@@ -70,8 +70,8 @@ def test_tasks_are_counted_where_they_belong() -> None:
     counts = np.array([[30, 0], [30, 0], [0, 30], [0, 0]])
     tasks = mixts.BernoulliStatistics(successes=counts, failures=np.zeros((4, 2), int))
     first, second = kinds_of(prior, tasks, ["a", "b"])
-    assert "about 2 belong here, 2 of them" in first.sentences[-1]
-    assert "about 2 belong here, 1 of them" in second.sentences[-1]
+    assert "About 2 of 4 past tasks are of this kind, 2 with" in first.sentences[-1]
+    assert "About 2 of 4 past tasks are of this kind, 1 with" in second.sentences[-1]
 
 
 def test_a_broad_component_is_no_kind() -> None:
@@ -94,9 +94,9 @@ def test_a_broad_component_is_no_kind() -> None:
 def test_other_rewards(family: mixts.Family) -> None:
     prior = mixts.MixturePrior(family)
     first, second = kinds_of(prior, no_tasks(prior), ["calm", "wild"])
-    assert first.headline.startswith("`calm` gives most (")
-    assert second.headline.startswith("`wild` gives most (")
-    assert "`wild` less than elsewhere (" in first.headline
+    assert first.headline.startswith("`calm` has the highest mean (")
+    assert second.headline.startswith("`wild` has the highest mean (")
+    assert "`wild` is lower than usual (" in first.headline
 
 
 def test_features_count_by_their_size() -> None:
@@ -109,21 +109,21 @@ def test_features_count_by_their_size() -> None:
     first, second = kinds_of(prior, tasks, ["intercept", "income", "age"])
     assert (
         first.headline
-        == "`income` counts most (0.1, against 0.0 over all tasks), then `age` (2.0, against 2.0)."
+        == "`income` matters most (0.1, against 0.0 over all tasks), then `age` (2.0, against 2.0)."
     )
-    assert second.headline.startswith("`income` counts most (−0.1, against 0.0")
+    assert second.headline.startswith("`income` matters most (−0.1, against 0.0")
     assert first.sentences[0] == "The base level is 5.0, against 5.0."
     assert first.items[1].place > first.items[1].zero > second.items[1].place
 
 
-def test_of_many_arms_the_telling_ones_are_drawn() -> None:
+def test_of_many_arms_the_distinctive_ones_are_drawn() -> None:
     rng = np.random.default_rng(1)
     distance = 0.01 * rng.standard_normal((2, 200))
     distance[:, 150] = [2.0, -2.0]
     distance[0, 7] = 1.0
     means = np.full((2, 200), 0.1)
     means[1, 42] = 0.2
-    shown = telling(distance, np.array([0.5, 0.5]), means).tolist()
+    shown = distinctive_items(distance, np.array([0.5, 0.5]), means).tolist()
     assert len(shown) == MOST_ITEMS
     assert shown == sorted(shown)
     assert {7, 42, 150} <= set(shown)
@@ -138,7 +138,8 @@ def test_names_must_fit() -> None:
         kinds_of(prior, no_tasks(prior), ["a"])
 
 
-def test_shares() -> None:
-    assert [percent(share) for share in (0.0, 0.004, 0.42, 1.0)] == [
-        "0 %", "less than 1 %", "42 %", "100 %",
-    ]  # fmt: skip
+def test_a_prior_of_mdps_has_no_kinds() -> None:
+    counts = np.ones((1, 2, 2, 2))
+    prior = mixts.MixturePrior(mixts.TabularMDP(counts, counts, 3, [1.0, 0.0]))
+    with pytest.raises(mixts.ParameterError, match="only priors of arms or features"):
+        kinds_of(prior, no_tasks(prior), ["a", "b"])

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+from msgspec.structs import replace
 
 from mixts.service.dashboard import (
     ASSETS,
@@ -16,11 +16,19 @@ from mixts.service.dashboard import (
     task_link,
     task_page,
 )
-from mixts.service.dashboard.overview import MOST_KINDS, PAGE_ROWS, read_overview, split_of
+from mixts.service.dashboard.overview import (
+    MOST_KINDS,
+    PAGE_ROWS,
+    Bin,
+    rate_chart,
+    read_overview,
+    reward_chart,
+    split_of,
+)
 from mixts.service.dashboard.source import prior_facts
 from mixts.service.records import Activity, Share
-from tests.unit.dashboard_pages import Page, overview, pages, service
-from tests.unit.sample_dashboards import (
+from tests.unit.service.dashboard.dashboard_pages import Page, overview, pages, service
+from tests.unit.service.dashboard.sample_dashboards import (
     HOSTILE,
     NOW,
     FakeDecider,
@@ -30,6 +38,9 @@ from tests.unit.sample_dashboards import (
 )
 
 __all__ = ["pages", "service"]
+
+NOON = 1_773_489_600.0
+"""2026-03-14 12:00 UTC."""
 
 
 # -- no harm --------------------------------------------------------------------------------------
@@ -82,7 +93,7 @@ def test_charts_have_text_alternatives(service: tuple[FakeDecider, FakeStore]) -
     assert [svg["aria-labelledby"] for svg in charts] == ["rates-title", "rewards-title"]
     said = [text for tag, text in page.texts if tag == "desc"]
     assert said[0].startswith("From 2026-03-14 11:2")
-    assert "Over all of it: 0.2" in said[1]
+    assert "Mean of all: 0.2" in said[1]
 
 
 def test_every_task_is_linked_by_its_own_address(pages: dict[str, Page]) -> None:
@@ -109,7 +120,7 @@ def test_the_overview_says_how_much_is_going_on(service: tuple[FakeDecider, Fake
     texts = [text for _, text in page.texts]
     assert f"{view.recent.decision_rate:.1f}" in texts
     assert f"{view.recent.reward_rate:.1f}" in texts
-    assert f"{view.totals.decisions:,} in all" in texts
+    assert f"{view.totals.decisions:,} in total" in texts
     assert "prior version 2" in texts
     assert "Bernoulli arms" in texts
     assert "storing" in texts
@@ -174,7 +185,7 @@ def test_tasks_of_an_older_prior_are_told_apart(service: tuple[FakeDecider, Fake
     page = overview(decider, store)
     n_old = sum(row.version == 1 for row in store.rows)
     assert n_old > 0
-    assert f"{n_old} more tasks had no decision under version 2 yet." in page.text
+    assert f"{n_old} more tasks had no decision under prior version 2 yet." in page.text
     assert re.search(r"kind \d of version 1", page.text)
 
 
@@ -205,6 +216,52 @@ def test_the_search_stays_in_its_field(service: tuple[FakeDecider, FakeStore]) -
     assert "nobody[U+0000] <b>" in found.text.replace(" [U", "[U")
 
 
+# -- charts ---------------------------------------------------------------------------------------
+
+
+def bins(*counts: tuple[int, int, float]) -> tuple[Bin, ...]:
+    return tuple(Bin(NOON + 30 * i, 30, *count) for i, count in enumerate(counts))
+
+
+def test_rates_are_drawn_from_zero() -> None:
+    chart = rate_chart(bins((300, 0, 0.0), (600, 300, 100.0)))
+    assert chart.title == "Decisions and rewards a second"
+    decided, rewarded = chart.lines
+    # Ten and twenty decisions a second, on a scale up to 20, at the middles of two bins.
+    assert decided.path == "M25 50L75 0"
+    assert rewarded.path == "M25 100L75 50"
+    assert [label.text for label in chart.labels] == ["decisions", "rewards"]
+    assert decided.look != rewarded.look
+    assert chart.description == (
+        "From 2026-03-14 12:00:00 to 2026-03-14 12:01:00 UTC, a second. "
+        "Decisions: between 10 and 20, last 20. Rewards: between 0 and 10, last 10."
+    )
+    assert [(slot.x, slot.width) for slot in chart.slots] == [(0, 50), (50, 50)]
+    assert chart.slots[0].text == "12:00:00: 10 decisions, 0 rewards a second"
+
+
+def test_slow_rates_are_counted_by_the_hour() -> None:
+    chart = rate_chart(tuple(Bin(NOON + 7200 * i, 7200, i) for i in range(12)))
+    assert chart.title == "Decisions and rewards an hour"
+    assert chart.slots[3].text == "14 Mar, 18:00: 1.50 decisions, 0 rewards an hour"
+
+
+def test_the_mean_reward_stands_beside_the_mean_of_all() -> None:
+    shown = bins((9, 4, 1.0), (9, 0, 0.0), (9, 4, 3.0))
+    chart = reward_chart(shown, 0.5)
+    # 0.25 and 0.75 between 0.2 and 0.8: a twelfth of the height from its ends.
+    assert [tick.label for tick in chart.y_ticks] == ["0.2", "0.4", "0.6", "0.8"]
+    assert chart.lines[0].dots == ((16.67, 91.67), (83.33, 8.33))
+    assert chart.lines[0].path == ""
+    assert chart.reference == 50
+    assert chart.labels[0].text == "mean 0.500"
+    assert [slot.text for slot in chart.slots] == [
+        "12:00:00: 0.250, the mean of 4 rewards",
+        "12:00:30: no rewards",
+        "12:01:00: 0.750, the mean of 4 rewards",
+    ]
+
+
 # -- nothing to show, or nothing to be written ----------------------------------------------------
 
 
@@ -224,7 +281,9 @@ def test_without_rewards_it_says_how_to_send_one() -> None:
     store.rows = [replace(row, rewards=0, late=0) for row in store.rows]
     store.spans = [replace(span, rewards=0, reward_sum=0.0, late=0) for span in store.spans]
     page = overview(decider, store, address="http://localhost:9", token=True)
-    assert "No rewards in the last hour. Nothing is learned before the first comes:" in page.text
+    assert (
+        "No rewards in the last hour. The service learns from rewards; send the first:" in page.text
+    )
     assert "curl http://localhost:9/v1/reward" in page.text
     assert "$TOKEN" in page.text
     task = Page(task_page(decider, store, store.rows[0].task, now=NOW))
@@ -232,10 +291,10 @@ def test_without_rewards_it_says_how_to_send_one() -> None:
     assert store.histories[store.rows[0].task][-1].id in task.text
 
 
-def test_a_store_that_fails_is_told_with_its_reason(pages: dict[str, Page]) -> None:
+def test_a_store_that_fails_is_shown_with_its_reason(pages: dict[str, Page]) -> None:
     page = pages["failing list"]
-    assert "Nothing can be written now." in page.text
+    assert "Nothing can be stored now." in page.text
     assert "disk full </div><script>" in page.text
     assert "not storing" in page.text
-    assert "Nothing can be written now." not in pages["linear list"].text
+    assert "Nothing can be stored now." not in pages["linear list"].text
     assert "the database is away <script>" in pages["unavailable"].text

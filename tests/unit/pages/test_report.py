@@ -15,7 +15,7 @@ import pytest
 from mixts.errors import MissingExtraError, ParameterError
 from mixts.pages import Claim, Report, Section, Table, render, write_report
 from mixts.pages.page import heading_widths
-from tests.unit.sample_reports import hostile_report, typical_report
+from tests.unit.pages.sample_reports import hostile_report, typical_report
 
 VOID = {"meta", "link", "img", "br"}
 
