@@ -12,11 +12,10 @@ import pytest
 import mixts
 from mixts.diagnostics.decomposition import Decomposition
 from mixts.diagnostics.identification import Identification, identify
-from mixts.plots.curves import draw_curves
-from mixts.plots.identification import draw_actions, draw_beliefs, draw_weights
+from mixts.plots.diagnostics import draw_actions, draw_beliefs, draw_weights
 from mixts.plots.lines import draw_lines
+from mixts.plots.results import draw_curves, tick_values
 from mixts.plots.style import LOOKS, new_axes
-from mixts.plots.sweep import tick_values
 from mixts.simulation.sweep import Sweep
 
 

@@ -13,8 +13,7 @@ import pytest
 import mixts
 from mixts.diagnostics.identification import Identification
 from mixts.plots import new_panels, save_figure
-from mixts.plots.labels import End, label_ends, spread
-from mixts.plots.lines import draw_lines
+from mixts.plots.lines import End, draw_lines, label_ends, spread
 from mixts.plots.style import DASHES, LOOKS, PALETTE, legible, looks, new_axes
 from mixts.simulation.sweep import Sweep
 

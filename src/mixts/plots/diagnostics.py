@@ -1,4 +1,4 @@
-"""One task as it is identified: latent weights, actions, and what is believed of each action."""
+"""Diagnostics of MixTS: how a task is identified, latent confidence sets, parts of the regret."""
 
 from __future__ import annotations
 
@@ -8,17 +8,49 @@ from typing import Any
 import numpy as np
 
 from mixts import _checks
+from mixts._typing import ArrayLike
+from mixts.diagnostics.confidence import ConfidenceSets
+from mixts.diagnostics.confidence.sets import PROOFS_ETA
+from mixts.diagnostics.decomposition import Decomposition
 from mixts.diagnostics.identification import Identification
 from mixts.errors import ParameterError
-from mixts.plots.labels import End, label_ends
-from mixts.plots.style import FONT, GREY, INK, LINE, LOOKS, PAGE, dress, legible, new_figure
+from mixts.plots.lines import End, draw_mean, label_ends
+from mixts.plots.style import (
+    DASHES,
+    FONT,
+    GREY,
+    INK,
+    LINE,
+    LOOKS,
+    PAGE,
+    PALETTE,
+    Look,
+    dress,
+    legible,
+    new_figure,
+)
 
 _TRUE = LOOKS["MixTS"].color
 _FACT = LOOKS["TS"].color
-"""Beliefs and decisions are drawn in the one colour, the truth in the other."""
+"""Colours of beliefs and decisions, and of the truth."""
 _N_TICKS = 6
 _STEPS = tuple(m * 10**k for k in range(9) for m in (1, 2, 5))
-"""Between the numbers below an axis of actions, of which there are no more than so many."""
+"""Steps between the numbers at an axis of actions."""
+_SHARES = {
+    "excluded": ("exclude a state", LOOKS["MixTS"].color),
+    "missed": ("miss the truth", LOOKS["TS"].color),
+}
+_N_POINTS = 200
+_PARTS = {
+    "regret": ("regret", LOOKS["MixTS"]),
+    "sum": ("sum of parts", Look(INK, DASHES[3])),
+    "first": ("first part", Look(PALETTE[0], DASHES[1])),
+    "second": ("second part", Look(PALETTE[1], DASHES[2])),
+}
+"""Names and looks of the regret and its parts."""
+
+
+# -- identification ------------------------------------------------------------------------------
 
 
 def plot_identification(
@@ -28,12 +60,12 @@ def plot_identification(
     width: float = PAGE,
     height: float = 3.1,
 ) -> Any:
-    """A figure: at the left weights and actions over time, at the right beliefs at moments.
+    """Draw weights and actions over time at the left, and beliefs at some moments at the right.
 
-    ``moments`` are numbers of rounds, by default none (the prior), as many as it takes to know the
-    latent state, and all of them. Most happens in the first rounds: time is drawn as log(1 + t)
-    unless ``log=False``. States and actions that have no names are counted from 1, as in the
-    paper, while the arrays of an :class:`Identification` are indexed from 0.
+    ``moments`` are numbers of rounds, by default 0 (the prior), the rounds until the latent state
+    is known, and all rounds. Most changes happen in the first rounds: time is drawn as log(1 + t)
+    unless ``log=False``. States and actions without names are counted from 1, as in the paper,
+    while the arrays of an :class:`Identification` are indexed from 0.
     """
     shown = _natural_moments(identification) if moments is None else moments
     figure = new_figure(width, height)
@@ -62,7 +94,7 @@ def plot_identification(
 
 
 def draw_weights(ax: Any, identification: Identification, log: bool = True) -> None:
-    """The latent weights after each round, the true state's above the others'."""
+    """Draw the latent weights after each round, the true state's on top."""
     weights, true = identification.weights, identification.latent
     times = np.arange(len(weights))
     others = [s for s in range(weights.shape[1]) if s != true]
@@ -81,7 +113,7 @@ def draw_weights(ax: Any, identification: Identification, log: bool = True) -> N
 
 
 def draw_actions(ax: Any, identification: Identification, log: bool = True) -> None:
-    """The action of each round: full where the latent state that was drawn is the true one."""
+    """Draw the action of each round: a full mark where the sampled latent state is the true one."""
     times = np.arange(1, identification.n_rounds + 1)
     right = identification.sampled == identification.latent
     best = 1 + int(np.argmax(identification.truth))
@@ -102,7 +134,7 @@ def draw_actions(ax: Any, identification: Identification, log: bool = True) -> N
 
 
 def draw_beliefs(ax: Any, identification: Identification, t: int, key: bool = True) -> None:
-    """The posterior of each action's mean reward after t rounds, beside the truth."""
+    """Draw the posterior of each action's mean reward after t rounds, beside the truth."""
     t = _checks.count(t, "t", least=0)
     if t > identification.n_rounds:
         raise ParameterError(f"expected at most {identification.n_rounds} rounds, got {t}")
@@ -148,12 +180,66 @@ def _draw_time(ax: Any, identification: Identification, log: bool) -> None:
 
 
 def _name_actions(axis: Any, identification: Identification) -> None:
-    """Names where there are some and few enough to be read, otherwise numbers, from 1."""
+    """Write names of actions if they are few enough to be read, otherwise numbers from 1."""
     names = identification.action_names
     if names is not None and len(names) <= 8:
         axis.set_ticks(range(1, len(names) + 1), labels=names)
         return
     n_actions = len(identification.truth)
     step = next(step for step in _STEPS if n_actions <= _N_TICKS * step)
-    # No round number is beside the first action but the first itself.
+    # Number 1 would touch the other small numbers: only multiples of the step follow it.
     axis.set_ticks([1, *range(step, n_actions + 1, step)] if step > 1 else range(1, n_actions + 1))
+
+
+# -- confidence sets -----------------------------------------------------------------------------
+
+
+def draw_sets(ax: Any, sets: ConfidenceSets, etas: ArrayLike | None = None) -> None:
+    """Draw the shares of runs whose set ever excludes any state, and the true one, over eta."""
+    table = sets.sweep(_natural_etas(sets) if etas is None else etas)
+    ends = []
+    for dashes, (column, (name, color)) in zip(DASHES, _SHARES.items(), strict=False):
+        x, y = table["eta"], table[column]
+        ax.plot(x, y, color=color, linestyle=dashes, linewidth=LINE)
+        ends.append(End(name, color, float(x[-1]), float(y[-1])))
+    ax.axvline(PROOFS_ETA, color=INK, linewidth=0.6)
+    ax.annotate(
+        "the proofs' eta", (PROOFS_ETA, 0.5), xycoords=("data", "axes fraction"), xytext=(-2, 0),
+        textcoords="offset points", va="center", ha="right", size=FONT - 1, color=INK, rotation=90,
+    )  # fmt: skip
+    ax.set_ylim(-0.02, 1.02)
+    ax.margins(x=0)
+    ax.set_xlabel("eta")
+    ax.set_ylabel("share of runs")
+    label_ends(ax, ends)
+
+
+def _natural_etas(sets: ConfidenceSets) -> Any:
+    """Return etas from below 0 and below the first miss of the true state to beyond the proofs'."""
+    known = [eta for eta in (sets.miss.eta, sets.exclusion.eta) if np.isfinite(eta)]
+    low, high = min([0.0, *known]), max([PROOFS_ETA, *known])
+    margin = 0.1 * (high - low)
+    return np.linspace(low - margin, high + margin, _N_POINTS)
+
+
+# -- parts of the regret --------------------------------------------------------------------------
+
+
+def draw_decomposition(
+    ax: Any, decomposition: Decomposition, title: str = "", rounds: int | None = None
+) -> None:
+    """Draw the cumulative regret and its two parts; see :func:`mixts.plot` for the options."""
+    n_rounds = decomposition.n_rounds
+    shown = n_rounds if rounds is None else min(n_rounds, _checks.count(rounds, "rounds"))
+    ends = []
+    x = np.arange(1, shown + 1)
+    for quantity, (name, look) in _PARTS.items():
+        mean, error = decomposition.curve(quantity)  # type: ignore[arg-type]
+        draw_mean(ax, x, (mean[:shown], error[:shown]), look)
+        ends.append(End(name, look.color, shown, float(mean[shown - 1])))
+    ax.set_xlim(0, shown)
+    ax.set_xlabel("round")
+    ax.set_ylabel("cumulative sum")
+    if title:
+        ax.set_title(title, loc="left", size=FONT, color=INK)
+    label_ends(ax, ends)

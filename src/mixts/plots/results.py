@@ -1,4 +1,4 @@
-"""Regret over the values of a parameter, beside bounds."""
+"""Results of simulations: learning curves of agents, and regret over the values of a parameter."""
 
 from __future__ import annotations
 
@@ -10,12 +10,50 @@ import numpy as np
 from mixts import _checks
 from mixts._typing import Array, ArrayLike, Float
 from mixts.errors import ParameterError
-from mixts.plots.labels import End, label_ends
-from mixts.plots.style import DASHES, FONT, GREY, LINE, Look, looks
+from mixts.plots.lines import End, draw_mean, label_ends
+from mixts.plots.style import DASHES, FONT, GREY, Look, looks
+from mixts.simulation import Results
 from mixts.simulation.sweep import Sweep
 
+_TITLES = {"regret": "cumulative regret", "reward": "mean reward so far"}
 _MARGIN = 0.03
-"""Of the horizontal axis, beside the first and the last value."""
+"""Share of the horizontal axis beside the first and the last value."""
+
+
+def draw_curves(
+    ax: Any,
+    results: Results,
+    quantity: Literal["regret", "reward"] = "regret",
+    agents: Sequence[str] | None = None,
+    log: bool = False,
+    rounds: str = "round",
+    bottom: float | None = None,
+    log_x: bool = False,
+) -> None:
+    """Draw the learning curves of agents; see :func:`mixts.plot` for the options."""
+    names = results.agents if agents is None else list(agents)
+    if not names:
+        raise ParameterError(f"agents must name some of {results.agents}, got none")
+    style = looks(results.agents, names)
+    ends = []
+    for rank, name in enumerate(names):
+        mean, error = results.curve(name, quantity)
+        x = np.arange(1, len(mean) + 1)
+        # Earlier agents above later ones, and every line above every band.
+        draw_mean(ax, x, (mean, error), style[name], zorder=3 - rank / len(names))
+        ends.append(End(name, style[name].color, len(mean), float(mean[-1])))
+    if log:
+        ax.set_yscale("log")
+    elif quantity == "regret" and bottom is None:
+        bottom = 0.0
+    if bottom is not None:
+        ax.set_ylim(bottom=bottom)
+    if log_x:
+        ax.set_xscale("log")
+    ax.set_xlim(*((1, max(2, len(x))) if log_x else (0, len(x))))
+    ax.set_xlabel(rounds)
+    ax.set_ylabel(_TITLES[quantity])
+    label_ends(ax, ends)
 
 
 def draw_sweep(
@@ -30,10 +68,7 @@ def draw_sweep(
     title: str = "Bayes regret",
     parameter: str | None = None,
 ) -> None:
-    """Mean regret with a band of one standard error; medians as hollow marks; bounds in grey.
-
-    The medians are those of the first agent, or of every one if they are "all".
-    """
+    """Draw regret over a parameter; see :func:`mixts.plot` for the options."""
     names = sweep.agents if agents is None else list(agents)
     if not names:
         raise ParameterError(f"agents must name some of {sweep.agents}, got none")
@@ -45,7 +80,7 @@ def draw_sweep(
     style = looks(sweep.agents, names)
     ends = _draw_means(ax, sweep, names, style)
     if medians:
-        # Marks on the axis are drawn whole, unless the axis begins above some.
+        # Draw marks on the axis whole, unless the axis begins above some.
         clip = log_y or bottom is not None
         shown = names if medians == "all" else names[:1]
         ends += [_draw_median(ax, sweep, name, style[name].color, clip) for name in shown]
@@ -64,21 +99,16 @@ def _draw_means(ax: Any, sweep: Sweep, names: list[str], style: dict[str, Look])
     ends = []
     for rank, name in enumerate(names):
         mean, error = sweep.regret(name)
-        color, dashes = style[name]
-        above = 3 - rank / len(names)
-        ax.plot(
-            x, mean, color=color, linestyle=dashes, linewidth=LINE, marker="o", markersize=2.4,
-            markeredgewidth=0, zorder=above,
+        draw_mean(
+            ax, x, (mean, error), style[name], marker="o", markersize=2.4, markeredgewidth=0,
+            zorder=3 - rank / len(names),
         )  # fmt: skip
-        if np.isfinite(error).all():
-            low, high = mean - error, mean + error
-            ax.fill_between(x, low, high, color=color, alpha=0.2, linewidth=0, zorder=above - 1)
-        ends.append(End(name, color, float(x[-1]), float(mean[-1])))
+        ends.append(End(name, style[name].color, float(x[-1]), float(mean[-1])))
     return ends
 
 
 def _draw_median(ax: Any, sweep: Sweep, name: str, color: str, clip: bool) -> End:
-    """Hollow marks below the lines."""
+    """Draw hollow marks below the lines."""
     x, median = sweep.values, sweep.median(name)
     ax.plot(
         x, median, color=color, linestyle="", marker="o", markersize=4.0,
@@ -100,7 +130,7 @@ def _draw_scales(ax: Any, sweep: Sweep, log_x: bool, log_y: bool, bottom: float 
     margin = _MARGIN * (places[-1] - places[0]) or abs(places[0]) or 1.0
     limits = np.array([places[0] - margin, places[-1] + margin])
     ax.set_xlim(*(np.exp(limits) if log_x else limits))
-    # Labels beside the axes will leave it about this part of its width.
+    # Labels beside the axes will leave about this part of the width.
     width = 0.6 * 72 * ax.bbox.width / ax.figure.dpi
     shown = tick_values(sweep.values, log_x, width)
     ax.set_xticks(sweep.values, minor=True, labels=[""] * len(sweep.values))
@@ -108,9 +138,9 @@ def _draw_scales(ax: Any, sweep: Sweep, log_x: bool, log_y: bool, bottom: float 
 
 
 def tick_values(values: Float[Array, " p"], log: bool, width: float) -> list[float]:
-    """Those of the values to write below an axis that is ``width`` points wide.
+    """Choose the values to write below an axis that is ``width`` points wide.
 
-    The last and the first, then the roundest that still have room.
+    The last and the first value are written, then the roundest that still have room.
     """
     places = np.log(values) if log else np.asarray(values, float)
     scale = width / (places[-1] - places[0]) if len(values) > 1 else 1.0
@@ -119,7 +149,7 @@ def tick_values(values: Float[Array, " p"], log: bool, width: float) -> list[flo
         return len(f"{values[i]:g}".replace(".", "").strip("0"))
 
     def room(i: int) -> float:
-        """Half of what the number takes, in points, with some space beside it."""
+        """Return half the width of a number in points, with some space beside it."""
         return 0.3 * (FONT - 1) * len(f"{values[i]:g}") + 1.5
 
     inner = sorted(range(1, len(values) - 1), key=lambda i: (digits(i), i))
