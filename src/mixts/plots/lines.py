@@ -37,7 +37,7 @@ class End(NamedTuple):
 
 def draw_mean(
     ax: Any,
-    x: Float[Array, " t"],
+    x: Array,
     estimate: tuple[Float[Array, " t"], Float[Array, " t"]],
     look: Look,
     **options: Any,
@@ -150,7 +150,7 @@ def _broken(name: str, length: int) -> str:
 
 
 def _mark(end: End, ax: Any, renderer: Any = None) -> Any:
-    """Return the transform to the end of a line or, if that is hidden, to where it leaves the axes."""
+    """Return the transform to the end of a line, or to where a hidden end leaves the axes."""
     from matplotlib.transforms import Affine2D
 
     box = ax.bbox
