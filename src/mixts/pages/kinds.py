@@ -210,15 +210,22 @@ def _items(numbers: _Numbers, s: int, shown: Int[Array, " k"]) -> tuple[Item, ..
     scale = Scale(bottom, top)
     found = []
     for k in shown.tolist():
-        size, overall = numbers.scale[k], numbers.overall[k]
         mean, low, high = numbers.mean[s, k], numbers.low[s, k], numbers.high[s, k]
+        overall = numbers.overall[k]
+        places = [
+            scale.place(float(value * numbers.scale[k])) for value in (low, mean, high, overall)
+        ]
         found.append(
             Item(
-                numbers.names[k],
-                numbers.text(mean),
-                numbers.text(overall),
-                *(scale.place(float(value * size)) for value in (low, mean, high, overall, 0.0)),
-                f"{numbers.text(mean)}, {percent(_INNER)} of the tasks of this kind between "
+                name=numbers.names[k],
+                mean=numbers.text(mean),
+                overall=numbers.text(overall),
+                low=places[0],
+                place=places[1],
+                high=places[2],
+                overall_place=places[3],
+                zero=scale.place(0.0),
+                alt=f"{numbers.text(mean)}, {percent(_INNER)} of the tasks of this kind between "
                 f"{numbers.text(low)} and {numbers.text(high)}; over all tasks "
                 f"{numbers.text(overall)}",
             )

@@ -99,7 +99,10 @@ def check_installed() -> None:
     try:
         import jinja2  # noqa: F401 - only whether it is there
     except ImportError as error:
-        raise MissingExtraError("a report needs jinja2: pip install 'mixts[paper]'") from error
+        raise MissingExtraError(
+            "a page needs jinja2: pip install 'mixts[paper]', or 'mixts[logs]' for mixts fit, or "
+            "'mixts[serve]' for the service"
+        ) from error
 
 
 def _write(content: str, path: str | os.PathLike[str]) -> None:

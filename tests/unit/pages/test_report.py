@@ -14,6 +14,7 @@ import pytest
 
 from mixts.errors import MissingExtraError, ParameterError
 from mixts.pages import Claim, Report, Section, Table, render, write_report
+from mixts.pages import page as page_module
 from mixts.pages.page import heading_widths
 from tests.unit.pages.sample_reports import hostile_report, typical_report
 
@@ -338,6 +339,7 @@ def test_without_jinja2(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
         return real(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", without)
+    page_module._environment.cache_clear()
     with pytest.raises(MissingExtraError, match=re.escape("pip install 'mixts[paper]'")):
         write_report(typical_report(), tmp_path / "report.html")
     assert list(tmp_path.iterdir()) == []
