@@ -68,7 +68,7 @@ def test_it_says_what_it_did(fitted: tuple[str, Path], folder: Path) -> None:
         "bernoulli: every reward is 0 or 1",
     ]
     assert lines[5].startswith("2 kinds of task, learned from 32 tasks; converged after ")
-    assert "books gives most (0." in printed
+    assert "books has the highest mean (0." in printed
     assert "Other, 1 % of tasks: A broad component" in printed
     assert "on 8 held-out tasks\n  Held-out evidence: " in printed
     assert lines[-2] == f"{out} has the prior, {out.with_suffix('.html')} tells of it; begin with"
