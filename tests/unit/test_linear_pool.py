@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import mixts
-from mixts.families import linear_posterior
-from mixts.families.linear_posterior import LinearPosterior
+from mixts.families import _linear_posterior
+from mixts.families._linear_posterior import LinearPosterior
 
 KINDS = ("full", "tied", "diag", "spherical")
 kinds = pytest.mark.parametrize("kind", KINDS)
@@ -42,9 +42,7 @@ def make_posterior(prior: mixts.MixturePrior, n_tasks: int, n_slots: int | None)
     family: Any = prior.family
     budget = 1 << 30 if n_slots is None else n_slots * family.task_bytes
     empty = family.empty_statistics(n_tasks)
-    posterior: Any = LinearPosterior(family, empty, prior.log_weights, budget=budget)
-    posterior.young_from = 1  # small problems would begin mature
-    return posterior
+    return LinearPosterior(family, empty, prior.log_weights, budget=budget)
 
 
 class Fixed:
@@ -182,7 +180,7 @@ def test_the_one_used_longest_ago_leaves() -> None:
     posterior, rng = make_posterior(prior, 4, 2), np.random.default_rng(1)
     for task in (0, 1, 0, 2):
         posterior.update(np.array([task]), (rng.normal(size=(1, 3)), rng.normal(size=1)))
-    assert [int(task) for task in np.flatnonzero(posterior._pool.slots >= 0)] == [0, 2]
+    assert [int(task) for task in np.flatnonzero(posterior._pool.of_task >= 0)] == [0, 2]
 
 
 @kinds
@@ -272,7 +270,7 @@ def test_rounding_is_wiped_out_now_and_then(kind: str, monkeypatch: pytest.Monke
     fresh = prior.condition(belief.statistics)
     np.testing.assert_allclose(belief.log_evidence, fresh.log_evidence, rtol=1e-9)
     np.testing.assert_allclose(belief.component_mean, fresh.component_mean, rtol=1e-8)
-    monkeypatch.setattr(linear_posterior, "_REFRESH", 4)
+    monkeypatch.setattr(_linear_posterior, "_REFRESH", 4)
     often = make_posterior(prior, 1, None)
     for t in range(70):
         often.update(np.zeros(1, int), (rows[t : t + 1], rewards[t : t + 1]))

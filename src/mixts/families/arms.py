@@ -201,7 +201,7 @@ class ArmFamily(Family):
         )
 
     def posterior(
-        self, statistics: Statistics, log_weights: Float[Array, " L"], *, sleep: bool = True
+        self, statistics: Statistics, log_weights: Float[Array, " L"], *, allow_dormant: bool = True
     ) -> ArmPosterior:
         """The posteriors; arms are cheap, so no component ever sleeps."""
         return ArmPosterior(self, statistics)

@@ -106,12 +106,12 @@ class Family(ABC):
 
     @abstractmethod
     def posterior(
-        self, statistics: Statistics, log_weights: Float[Array, " L"], *, sleep: bool = True
+        self, statistics: Statistics, log_weights: Float[Array, " L"], *, allow_dormant: bool = True
     ) -> Posterior:
         """The posteriors given statistics, which the result owns and changes.
 
         ``log_weights`` are the log prior weights, which only serve to decide which components may
-        sleep; ``sleep=False`` keeps every component's posterior up to date.
+        sleep; ``allow_dormant=False`` keeps every component's posterior up to date.
         """
 
     @abstractmethod

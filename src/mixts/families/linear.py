@@ -10,13 +10,11 @@ import numpy as np
 from mixts import _checks
 from mixts._typing import Array, ArrayLike, Bool, Float, Int
 from mixts.errors import ActionError, OutcomeError, ParameterError, StatisticsError
-from mixts.families._kernels.linear import fold_rows
 from mixts.families._kernels.roots import apply_root
+from mixts.families._linear_posterior import LinearPosterior, task_bytes
 from mixts.families.base import Family
 from mixts.families.choice import best_products, feature_sets
-from mixts.families.linear_cache import task_bytes
-from mixts.families.linear_posterior import LinearPosterior
-from mixts.families.linear_statistics import LinearStatistics, check_rows
+from mixts.families.linear_statistics import LinearStatistics
 from mixts.families.statistics import Statistics
 
 CovarianceType = Literal["full", "tied", "diag", "spherical"]
@@ -171,22 +169,15 @@ class LinearGaussian(Family):
             factor=np.zeros((rows, size, size)),
         )
 
-    def absorb(
-        self, statistics: Statistics, tasks: Int[Array, " m"], observed: tuple[Array, ...]
-    ) -> None:
-        """Rotate the rows into the triangles, and nothing else."""
-        check_rows(*observed)
-        fold_rows(tasks, *observed, *statistics.stored)
-
     def posterior(
-        self, statistics: Statistics, log_weights: Float[Array, " L"], *, sleep: bool = True
+        self, statistics: Statistics, log_weights: Float[Array, " L"], *, allow_dormant: bool = True
     ) -> LinearPosterior:
         """The posteriors given statistics."""
         if type(statistics) is not LinearStatistics or statistics.shape != (self.n_features,):
             raise StatisticsError(
                 f"{self!r} needs LinearStatistics of {self.n_features} features, got {statistics!r}"
             )
-        return LinearPosterior(self, statistics, log_weights, sleep=sleep)
+        return LinearPosterior(self, statistics, log_weights, allow_dormant=allow_dormant)
 
     def draw(self, rng: np.random.Generator, latent: Int[Array, " n"]) -> Float[Array, "n p"]:
         """theta from the prior of each given component."""

@@ -228,7 +228,7 @@ class TabularMDP(Family):
         )
 
     def posterior(
-        self, statistics: Statistics, log_weights: Float[Array, " L"], *, sleep: bool = True
+        self, statistics: Statistics, log_weights: Float[Array, " L"], *, allow_dormant: bool = True
     ) -> TabularPosterior:
         """The posteriors; counts are cheap, so no component ever sleeps."""
         return TabularPosterior(self, statistics, log_weights)

@@ -18,7 +18,7 @@ from mixts.families import (
     Statistics,
 )
 from mixts.families._kernels.arms import observe_bernoulli, observe_gaussian, observe_poisson
-from mixts.logs._kernels import fold_rows
+from mixts.families._kernels.triangles import fold_rows
 from mixts.logs.rows import Observations
 
 KINDS: dict[str, type[Statistics]] = {

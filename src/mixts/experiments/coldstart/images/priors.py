@@ -12,7 +12,7 @@ from mixts.experiments.paper.images import NOISE
 from mixts.experiments.paper.images.features import ImageFeatures
 from mixts.families import LinearGaussian, LinearStatistics
 from mixts.families.linear import CovarianceType
-from mixts.families.linear_statistics import triangle
+from mixts.families._kernels.triangles import triangle
 from mixts.learning import learn
 from mixts.learning.checking.evidence import mixture_evidence
 from mixts.learning.two_stage import one_blas_thread
