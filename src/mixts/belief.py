@@ -36,7 +36,9 @@ class Belief:
     ) -> None:
         self.prior = prior
         self._axis = TaskAxis(None if statistics.single else len(statistics))
-        self._posterior = prior.family.posterior(statistics, prior.log_weights, allow_dormant=allow_dormant)
+        self._posterior = prior.family.posterior(
+            statistics, prior.log_weights, allow_dormant=allow_dormant
+        )
         # Somebody else holds the same statistics: they are copied before they change.
         self._shared = shared
 

@@ -41,7 +41,9 @@ class MixTS(Agent):
             raise ParameterError(f"prior must be a MixturePrior, got {prior!r}")
         super().__init__(n_tasks, seed)
         self._n_samples = _checks.count(n_samples, "n_samples")
-        self.belief = Belief(prior, prior.family.empty_statistics(n_tasks), allow_dormant=self._allow_dormant)
+        self.belief = Belief(
+            prior, prior.family.empty_statistics(n_tasks), allow_dormant=self._allow_dormant
+        )
         """What the agent believes; read it, and let ``update`` change it."""
 
     @classmethod

@@ -169,7 +169,7 @@ class LinearPosterior(Posterior):
             ceiling=np.full((n, n_groups), -np.inf),
             highest=np.full(n, -np.inf),
             since=np.zeros((n, n_components)),
-            refresh=self._histories.count + _REFRESH,
+            refresh=self._histories.counts + _REFRESH,
             limit=DORMANT_LIMIT,
             margin=_DORMANT_MARGIN if allow_dormant else math.inf,
             gain=-0.5 * math.log(2 * math.pi * prior.noise_std**2),
@@ -193,7 +193,7 @@ class LinearPosterior(Posterior):
         """log p(history | s), -inf where the component is dormant; computed at the first read."""
         if not self._has_evidence:
             self._has_evidence = True
-            seen = np.flatnonzero(self._histories.count)
+            seen = np.flatnonzero(self._histories.counts)
             if len(seen):
                 wanted = np.ones((len(seen), self._n_groups), bool)
                 self._dormancy.relative[seen] = self._evidence(seen, wanted)
@@ -232,7 +232,7 @@ class LinearPosterior(Posterior):
         new = self._pool.admit(tasks)
         if not len(new):
             return
-        known = self._histories.count[new] > 0
+        known = self._histories.counts[new] > 0
         if not known.all():
             start_slots(new[~known], self._prior, self._pool.arrays)
         if known.any():
@@ -317,9 +317,9 @@ class LinearPosterior(Posterior):
     def _recheck_dormant(self, tasks: Int[Array, " m"]) -> None:
         """Wake the dormant groups that may matter again; refresh the tasks that are due."""
         distinct, pool, dormancy = np.unique(tasks), self._pool, self._dormancy
-        due = distinct[self._histories.count[distinct] >= dormancy.refresh[distinct]]
+        due = distinct[self._histories.counts[distinct] >= dormancy.refresh[distinct]]
         if len(due):
-            dormancy.refresh[due] = self._histories.count[due] + _REFRESH
+            dormancy.refresh[due] = self._histories.counts[due] + _REFRESH
             resident = due[pool.of_task[due] >= 0]
             if len(resident):
                 self._rebuild(resident)

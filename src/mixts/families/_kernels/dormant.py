@@ -77,7 +77,7 @@ def _make_dormant(
     t: int, g: int, prior: Prior, histories: Histories, slots: Slots, dormancy: Dormancy
 ) -> None:
     """Make a group dormant: note its log weights, and start its sums of residuals at zero."""
-    grown = histories.count[t] * dormancy.gain
+    grown = histories.counts[t] * dormancy.gain
     relative, since = dormancy.relative[t], dormancy.since[t]
     best = -np.inf
     for s in members_of(prior, g):
@@ -116,7 +116,7 @@ def mark_dormant(
                 best = max(best, prior.log_weights[s] + dormancy.relative[t, s])
             if best < lead - limit - dormancy.margin:
                 _make_dormant(t, g, prior, histories, slots, dormancy)
-        count = histories.count[t]
+        count = histories.counts[t]
         if dormancy.highest[t] + count * gain > lead - limit or count >= dormancy.refresh[t]:
             flagged += 1
     return flagged
@@ -144,7 +144,7 @@ def _recheck_group(
     First by the bound on the evidence that it has lost; if the bound of its log weight is still
     above ``enough``, by its evidence.
     """
-    p, count = slots.of_task[t], histories.count[t]
+    p, count = slots.of_task[t], histories.counts[t]
     grown = count * dormancy.gain
     if p >= 0 and slots.waiting[p, g] != LOST:
         bound = -np.inf
@@ -178,7 +178,7 @@ def recheck_dormant(
     for i in range(len(tasks)):
         t = tasks[i]
         lead = _leader(prior, dormancy.relative[t])
-        grown = histories.count[t] * dormancy.gain
+        grown = histories.counts[t] * dormancy.gain
         highest = -np.inf
         for g in range(len(prior.starts) - 1):
             waking[i, g] = False
@@ -187,7 +187,7 @@ def recheck_dormant(
             if dormancy.ceiling[t, g] + grown > lead - limit and _recheck_group(
                 t, g, prior, histories, slots, dormancy, lead - limit
             ):
-                # A little below the limit: being dormant for a round or two costs more than it saves.
+                # A little below the limit: a few rounds as dormant cost more than they save.
                 waking[i, g] = dormancy.ceiling[t, g] + grown > lead - limit - 0.25 * margin
             if waking[i, g]:
                 any_wakes = True

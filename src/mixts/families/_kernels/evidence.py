@@ -176,7 +176,7 @@ def condition(
         for i in range(len(tasks)):
             if wanted[i, g]:
                 t = tasks[i]
-                condition_group(prior, g, histories.count[t], histories.factor[t], work, out[i])
+                condition_group(prior, g, histories.counts[t], histories.factor[t], work, out[i])
                 if keep:
                     p = slots.of_task[t]
                     _store_posterior(prior, g, work.top, slots.root[p, g], slots.mean[p])

@@ -7,7 +7,7 @@ round calls from Python take plain tuples, and name the fields inside, where tha
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mixts._compiled import compiled
 from mixts._typing import Array
@@ -25,6 +25,9 @@ from mixts.families._kernels.slots import (
     repeat_action,
 )
 from mixts.families._kernels.triangles import fold_rows
+
+Plain = tuple[Any, ...]
+"""The fields of the record that an argument is named after."""
 
 
 class Batch(NamedTuple):
@@ -65,10 +68,11 @@ def _row(batch: Batch, i: int) -> Row:
 
 @compiled()
 def _equal(x: Array, y: Array) -> bool:
-    for k in range(len(x)):
-        if x[k] != y[k]:
-            return False
-    return True
+    """Return whether two vectors are the same."""
+    k = 0
+    while k < len(x) and x[k] == y[k]:
+        k += 1
+    return k == len(x)
 
 
 @compiled()
@@ -95,18 +99,16 @@ def _observe(
                 catch_up(prior, slots, p, g, last, scratch)
                 change_action(prior, slots, p, g, row, relative, scratch)
         last[:] = row.a
-    fold_rows(batch.tasks, batch.features, batch.outcomes, histories.count, histories.factor)
+    fold_rows(batch.tasks, batch.features, batch.outcomes, histories.counts, histories.factor)
     return mark_dormant(batch.tasks, prior, histories, slots, dormancy)
 
 
 @compiled()
-def observe(
-    batch: Batch, prior: Prior, histories: Histories, slots: Slots, dormancy: Dormancy
-) -> int:
+def observe(batch: Plain, prior: Plain, histories: Plain, slots: Plain, dormancy: Plain) -> int:
     """Take observations into the statistics and every posterior, then ``mark_dormant``.
 
-    Every task has a slot. Returns how many tasks need ``recheck_dormant``, or -1 - i if observation
-    i is bad and nothing was changed.
+    Every task must have a slot. Returns how many tasks need ``recheck_dormant``, or -1 - i if
+    observation i is bad and nothing was changed.
     """
     return _observe(
         Batch(*batch), Prior(*prior), Histories(*histories), Slots(*slots), Dormancy(*dormancy)
@@ -127,6 +129,6 @@ def _sample(tasks: Array, latent: Array, prior: Prior, slots: Slots, x: Array) -
 
 
 @compiled()
-def sample(tasks: Array, latent: Array, prior: Prior, slots: Slots, x: Array) -> None:
+def sample(tasks: Array, latent: Array, prior: Plain, slots: Plain, x: Array) -> None:
     """Turn standard normals x (m, d) into parameters; zeros become the posterior means."""
     _sample(tasks, latent, Prior(*prior), Slots(*slots), x)

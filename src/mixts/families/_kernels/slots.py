@@ -24,7 +24,7 @@ from mixts.families._kernels.roots import LOG_2PI, SUMS, Scratch, copy_root, dot
 NO_RUN = -1
 """Value of ``Slots.waiting``: root and mean are up to date, no action can be repeated."""
 LOST = -2
-"""Value of ``Slots.waiting``: the group was dormant when its task was evicted; nothing is stored."""
+"""Value of ``Slots.waiting``: nothing is stored, the group was dormant when its task came back."""
 
 
 class Prior(NamedTuple):
@@ -51,7 +51,7 @@ class Prior(NamedTuple):
 class Histories(NamedTuple):
     """Statistics of the n tasks: the arrays of ``LinearStatistics``."""
 
-    count: Array
+    counts: Array
     """(n,): observations so far."""
     factor: Array
     """(n, d + 1, d + 1): the triangle [[R, z], [0, sqrt(rss)]] of [A y]."""
