@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from mixts import _checks
 from mixts._typing import Array, ArrayLike, Float, Int
 from mixts.errors import ActionError, OutcomeError, StatisticsError
 from mixts.families._kernels.roots import LARGEST
@@ -22,6 +23,40 @@ class LinearStatistics(Statistics):
 
     kind: ClassVar[str] = "linear-gaussian"
     fields: ClassVar[dict[str, Any]] = {"count": np.int64, "factor": float}
+    support: ClassVar[str] = f"numbers between -{LARGEST:g} and {LARGEST:g}"
+
+    @classmethod
+    def array_shapes(cls, shape: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
+        size = shape[0] + 1
+        return {"count": (), "factor": (size, size)}
+
+    def observations(
+        self, actions: ArrayLike, outcomes: ArrayLike
+    ) -> tuple[Float[Array, "m d"], Float[Array, " m"]]:
+        """Return feature rows and rewards as arrays of m observations."""
+        (d,) = self.shape
+        expected = f"actions must be feature vectors of {d} numbers"
+        features = _checks.numbers(actions, expected, ActionError)
+        rewards = _checks.numbers(outcomes, "outcomes must be numbers", OutcomeError)
+        if features.shape == rewards.shape == (0,):
+            features = features.reshape(0, d)
+        if features.ndim not in (1, 2) or features.shape != (*rewards.shape, d):
+            raise ActionError(
+                f"actions must be features ({d},) with one outcome, or (m, {d}) with m outcomes; "
+                f"got shapes {features.shape} and {rewards.shape}"
+            )
+        return features.reshape(-1, d), rewards.reshape(-1)
+
+    def _observe(self, tasks: Int[Array, " m"], observed: tuple[Array, ...]) -> None:
+        """Rotate the rows into the triangles, one after the other."""
+        check_rows(*observed)
+        fold_rows(tasks, *observed, *self.stored)
+
+    @property
+    def feature_scales(self) -> Float[Array, " d"]:
+        """Root mean square of each feature over all observations."""
+        squares = (self.array("factor")[:, :-1, :-1] ** 2).sum(axis=(0, 1))
+        return np.sqrt(squares / max(int(self.array("count").sum()), 1))
 
     def _check(self) -> None:
         count, factor = self.array("count"), self.array("factor")
@@ -117,23 +152,6 @@ class LinearStatistics(Statistics):
     def squares(self) -> Any:
         """y'y = z'z + rss of each task."""
         return self._view((self.array("factor")[:, :, -1] ** 2).sum(axis=1))
-
-    def observe(self, tasks: Int[Array, " m"], observed: tuple[Array, ...]) -> None:
-        """Rotate observations into the triangles, all or none.
-
-        One row after the other: the same observations in the same order give the same bits, in
-        however many calls.
-
-        Parameters
-        ----------
-        tasks : (m,)
-            The task of each observation.
-        observed : ((m, d), (m,))
-            Features and rewards, as ``LinearGaussian.observations`` returns them.
-        """
-        features, outcomes = observed
-        check_rows(features, outcomes)
-        fold_rows(tasks, features, outcomes, *self.stored)
 
     def _merge(self, other: Self) -> dict[str, Array]:
         ours, theirs = self.array("factor"), other.array("factor")
