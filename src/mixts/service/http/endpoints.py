@@ -144,7 +144,7 @@ class Endpoints:
         )  # fmt: skip
         if family.n_arms is not None:
             info.n_arms = family.n_arms
-        else:
+        if family.n_features is not None:
             info.n_features = family.n_features
         return json_response(info)
 
@@ -217,7 +217,7 @@ class Endpoints:
     async def metrics(self, request: Request) -> Response:
         """Return counters, response times and totals."""
         health = self._decider.health()
-        batches, operations = self._decider.batches
+        batches, operations = self._decider.groups
         gauges: dict[str, tuple[str, float]] = {
             "writable": ("Whether the store accepts writes", int(health.writable)),
             "pending_operations": ("Operations that wait for the writer", health.pending),
