@@ -22,7 +22,6 @@ from mixts.bridges.cifar100 import (
     probed_features,
 )
 from mixts.bridges.cifar100.probe import RIDGES, fit_probe, held_out_images
-from mixts.bridges.cifar100.progress import stages
 from tests.requirements import require
 
 IMAGES = np.random.default_rng(1).integers(0, 256, (250, 3, 32, 32), dtype=np.uint8)
@@ -238,18 +237,6 @@ def test_every_class_needs_images(tmp_path: Path) -> None:
         with pytest.raises(mixts.FormatError, match=message):
             probed_features(images, means, tmp_path)
     assert means.n_images == 0
-
-
-def test_bars_are_shown_on_request_only(capsys: pytest.CaptureFixture[str]) -> None:
-    for show in (False, True):
-        with stages(show) as stage:
-            moved = stage("images", 20)
-            moved(10)
-            moved(20)
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert printed.err.count("images") == 1
-    assert "20 of 20" in printed.err
 
 
 # -- the network -----------------------------------------------------------------------------------

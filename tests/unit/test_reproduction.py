@@ -16,7 +16,6 @@ from mixts.engines import ExecutorEngine
 from mixts.engines.local import InlineEngine
 from mixts.errors import MissingExtraError, OutputError, ParameterError
 from mixts.experiments import Setting, reproduce
-from mixts.experiments.progress import Progress, remaining
 from mixts.experiments.runner import Job
 from mixts.experiments.runner import run as play_jobs
 from mixts.experiments.store import Store, slug
@@ -298,20 +297,12 @@ def test_what_others_finished_is_kept_when_one_fails(tmp_path: Path) -> None:
     good = Job(store, "good", CountingPart(None, 1), (0,))
     bad = Job(store, "bad", FailingPart(), (0,))
     with ThreadPoolExecutor(2) as pool, pytest.raises(RuntimeError, match="always"):
-        play_jobs([bad, good], ExecutorEngine(pool, window=2), Progress())
+        play_jobs([bad, good], ExecutorEngine(pool, window=2))
     assert store.missing("good", 1) in ([], [0])
     for _ in range(2):
         with pytest.raises(RuntimeError, match="always"):
-            play_jobs([good, bad], InlineEngine(), Progress())
+            play_jobs([good, bad], InlineEngine())
     assert store.missing("good", 1) == []
-
-
-@pytest.mark.parametrize(
-    ("elapsed", "share", "text"),
-    [(None, 0.5, "?:??"), (10.0, 0.0, "?:??"), (30.0, 0.25, "1:30"), (60.0, 1.0, "0:00")],
-)
-def test_the_remaining_time_is_in_proportion(elapsed, share: float, text: str) -> None:
-    assert remaining(elapsed, share) == text
 
 
 def test_names_of_parts_stay_different_as_files() -> None:

@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from mixts._progress import Bars, progress_bars
 from mixts.bridges import cifar100
-from mixts.bridges.cifar100.progress import Stage, stages
 from mixts.cli.status import INTERRUPTED
 from mixts.download import cache_folder
 from mixts.errors import ParameterError
@@ -63,16 +63,16 @@ def _features(options: argparse.Namespace) -> cifar100.ProbedFeatures:
     # First what can be missing, then what takes long.
     network = cifar100.EfficientNetLite(options.network, options.resolution)
     folder = cache_folder("cifar100", options.cache)
-    with stages(sys.stderr.isatty()) as stage:
-        images = cifar100.Cifar100.read(options.data or _downloaded(options.url, folder, stage))
-        made = cifar100.probed_features(images, network, folder / "embeddings", stage)
+    with progress_bars() as bars:
+        images = cifar100.Cifar100.read(options.data or _downloaded(options.url, folder, bars))
+        made = cifar100.probed_features(images, network, folder / "embeddings", bars)
         made.features.save(options.out)
     return made
 
 
-def _downloaded(url: str | None, folder: Path, stage: Stage) -> Path:
+def _downloaded(url: str | None, folder: Path, bars: Bars) -> Path:
     file = cifar100.CIFAR100 if url is None else replace(cifar100.CIFAR100, url=url)
-    return cifar100.fetch(file, folder, stage("download, bytes", file.size))
+    return cifar100.fetch(file, folder, bars.add("download", file.size).set)
 
 
 def _check_output(path: Path) -> None:

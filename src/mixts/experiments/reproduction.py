@@ -15,9 +15,8 @@ from mixts import _checks, _random
 from mixts.engines import Engine, ExecutorEngine, local_engine
 from mixts.errors import ParameterError
 from mixts.experiments.base import Experiment, Part, Setting, checked_id
-from mixts.experiments.progress import progress_of
 from mixts.experiments.registry import all_experiments, chosen
-from mixts.experiments.runner import jobs_of, run
+from mixts.experiments.runner import job_bars, jobs_of, run
 from mixts.experiments.store import Store, open_folder
 from mixts.experiments.telling import report_of, tell
 from mixts.pages import Claim, Section, check_installed, write_report
@@ -173,7 +172,7 @@ def _play(
         with ExitStack() as stack:
             where = stack.enter_context(_engine(engine))
             say(f"playing {sum(len(job.blocks) for job in jobs)} blocks on {where.name}")
-            run(jobs, where, stack.enter_context(progress_of(jobs, progress)))
+            run(jobs, where, stack.enter_context(job_bars(jobs, progress)))
     return sum(len(job.blocks) for job in jobs)
 
 

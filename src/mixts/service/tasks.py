@@ -6,7 +6,7 @@ import numpy as np
 
 from mixts._typing import Array, Float, Int
 from mixts.families import Statistics
-from mixts.service.store.backend import LoggedDecision, TaskEntry
+from mixts.service.records import LoggedDecision, TaskEntry
 from mixts.service.versions import ActivePrior
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
+from mixts._progress import Bars
 from mixts._typing import Array
 from mixts.bridges.cifar100.embeddings import Embedding, embed
 from mixts.bridges.cifar100.images import N_CLASSES, Cifar100
 from mixts.bridges.cifar100.probe import RIDGES, learn_probe
-from mixts.bridges.cifar100.progress import Stage, quiet
 from mixts.errors import FormatError
 from mixts.experiments.paper.images.features import ImageFeatures
 
@@ -27,21 +27,20 @@ class ProbedFeatures:
 
 
 def probed_features(
-    images: Cifar100, embedding: Embedding, folder: Path, stage: Stage = quiet
+    images: Cifar100, embedding: Embedding, folder: Path, bars: Bars | None = None
 ) -> ProbedFeatures:
     """The outputs of a probe that was fitted to the training images only.
 
     Embeddings are kept in ``folder``; what is there already is not computed again.
     """
     _check_classes(images)
-    train = embed(
-        images.train_images, embedding, folder, stage("training images", len(images.train_labels))
-    )
-    test = embed(
-        images.test_images, embedding, folder, stage("test images", len(images.test_labels))
-    )
-    moved = stage("linear probe", len(RIDGES) + 1)
-    probe = learn_probe(train, images.train_labels, N_CLASSES, moved=moved)
+    bars = Bars() if bars is None else bars
+    n_train, n_test = len(images.train_labels), len(images.test_labels)
+    train_bar, test_bar = bars.add("training images", n_train), bars.add("test images", n_test)
+    train = embed(images.train_images, embedding, folder, train_bar.set)
+    test = embed(images.test_images, embedding, folder, test_bar.set)
+    probe_bar = bars.add("linear probe", len(RIDGES) + 1)
+    probe = learn_probe(train, images.train_labels, N_CLASSES, moved=probe_bar.set)
     features = ImageFeatures(
         probe.logits(train),
         images.train_labels,

@@ -144,7 +144,7 @@ class Endpoints:
         )  # fmt: skip
         if family.n_arms is not None:
             info.n_arms = family.n_arms
-        if family.n_features is not None:
+        else:
             info.n_features = family.n_features
         return json_response(info)
 
