@@ -12,7 +12,7 @@ from typing import Any
 
 from mixts._progress import Bars, progress_bars
 from mixts.bridges import cifar100
-from mixts.cli.status import INTERRUPTED
+from mixts.cli.main import INTERRUPTED
 from mixts.download import cache_folder
 from mixts.errors import ParameterError
 

@@ -296,7 +296,7 @@ def _dispatch(handlers: dict[str, Handler]) -> Handler:
 
     async def dispatch(request: Request) -> Response:
         handler = handlers["GET" if request.method == "HEAD" else request.method]
-        request.scope["mixts.endpoint"] = handler.__name__  # type: ignore[attr-defined]
+        request.scope["mixts.endpoint"] = handler.__name__
         return await handler(request)
 
     return dispatch

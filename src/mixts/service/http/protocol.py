@@ -161,7 +161,7 @@ class PriorFile(Struct):
 
 
 class PriorArray(Struct):
-    """Array in the file of a prior; ``values`` are numbers in lists as deep as ``shape`` is long."""
+    """Array in the file of a prior; ``values`` are nested lists of numbers."""
 
     dtype: str
     shape: list[int]
