@@ -14,7 +14,7 @@ from importlib import import_module
 from mixts._version import __version__
 from mixts.errors import MixtsError
 
-COMMANDS = ("list", "reproduce", "features", "fit", "serve", "store")
+COMMANDS = ("list", "reproduce", "fit", "serve", "store")
 """Sub-commands; each is the module of the same name."""
 
 FAILED = 1

@@ -18,7 +18,7 @@ from mixts.experiments.base import Experiment, Part, Setting, checked_id
 from mixts.experiments.registry import all_experiments, chosen
 from mixts.experiments.runner import job_bars, jobs_of, run
 from mixts.experiments.store import Store, open_folder
-from mixts.experiments.telling import report_of, tell
+from mixts.experiments.telling import option_words, report_of, tell
 from mixts.pages import Claim, Section, check_installed, write_report
 from mixts.plots import new_axes
 
@@ -56,9 +56,11 @@ class Request:
     def command(self, ids: Sequence[str]) -> str:
         """The command line; of the paper without ids."""
         words = ["mixts", "reproduce", *ids, *(["--quick"] if self.quick else [])]
-        given = {"runs": self.n_runs, "rounds": self.n_rounds, "seed": self.seed, **self.choices}
+        given = {"runs": self.n_runs, "rounds": self.n_rounds, "seed": self.seed}
         for name, value in given.items():
             words += [] if value is None else [f"--{name}", str(value)]
+        for name, value in self.choices.items():
+            words += option_words(name, str(value))
         return shlex.join(words)
 
     def setting(self, experiment: Experiment) -> Setting:
@@ -121,7 +123,7 @@ def reproduce(
     seconds = time.perf_counter() - started
     page = folder / "report.html"
     usual = wanted.keys() == chosen(()).keys()
-    command = request.command(() if usual else tuple(wanted))
+    command = request.command(() if usual else [e.address or e.id for e in wanted.values()])
     write_report(report_of(told, left_out, command, seconds), page)
     return Reproduction(folder, page, tuple(one.section for one in told), n_blocks, seconds)
 

@@ -255,7 +255,7 @@ def handle_stop_signals() -> Iterator[StopSignals]:
 
 def warm_up(active: ActivePrior, floor: float) -> None:
     """Decide and learn once, so that no client waits for compiled code to load."""
-    prior, family = active.prior, active.prior.family
+    prior = active.prior
     row = np.zeros(1, np.int64)
     offered = some_actions(prior)
     sets = None if offered is None else offered[None]
@@ -265,7 +265,7 @@ def warm_up(active: ActivePrior, floor: float) -> None:
             agent = MixTS.resume(prior, tasks, 0)
             agent.act_with_probabilities(sets, row, floor=floor)
             if action is not None:
-                family.absorb(tasks, row, family.observations(action, 1.0))
+                tasks.observe(row, tasks.observations(action, 1.0))
         agent.belief.mean_rewards(offered)
         active.codec.encode(tasks)
     except MixtsError as error:
