@@ -14,7 +14,7 @@ from mixts.service.dashboard import task_link
 from mixts.service.records import Decide, Health, Reward
 from tests.end_to_end.test_report_in_browser import COLOURS, browser, contrast, luminance, resize
 from tests.unit.service.dashboard.sample_dashboards import HOSTILE, arm_prior
-from tests.unit.test_client_service import served
+from tests.unit.service.test_client_service import served
 
 __all__ = ["browser"]
 
