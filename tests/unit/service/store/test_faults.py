@@ -13,7 +13,6 @@ from mixts.service import Decide, Decider, Decision, DecisionStore, Reward, writ
 from mixts.service.http.app import Service
 from mixts.service.records import Health
 from tests.faulty_disk import FaultyDisk
-from tests.unit.http_calls import get, post
 from tests.unit.service.store.faulty_store import (
     BROKEN,
     FAULTS,
@@ -25,6 +24,7 @@ from tests.unit.service.store.faulty_store import (
     running,
     wait_until,
 )
+from tests.unit.service.http.calls import get, post
 
 __all__ = ["running"]
 
