@@ -13,6 +13,7 @@ from mixts.service import Decide, Decider, Decision, DecisionStore, Reward, writ
 from mixts.service.http.app import Service
 from mixts.service.records import Health
 from tests.faulty_disk import FaultyDisk
+from tests.unit.service.http.calls import get, post
 from tests.unit.service.store.faulty_store import (
     BROKEN,
     FAULTS,
@@ -24,7 +25,6 @@ from tests.unit.service.store.faulty_store import (
     running,
     wait_until,
 )
-from tests.unit.service.http.calls import get, post
 
 __all__ = ["running"]
 
