@@ -202,11 +202,11 @@ class LinearGaussian(Family):
         return np.linalg.slogdet(np.eye(self.n_features) + learned).logabsdet
 
     def posterior(
-        self, statistics: Statistics, log_weights: Float[Array, " L"], *, sleep: bool = True
+        self, statistics: Statistics, log_weights: Float[Array, " L"], *, allow_dormant: bool = True
     ) -> LinearPosterior:
         """The posteriors given statistics."""
         self.check_statistics(statistics)
-        return LinearPosterior(self, statistics, log_weights, sleep=sleep)
+        return LinearPosterior(self, statistics, log_weights, sleep=allow_dormant)
 
     def draw(self, rng: np.random.Generator, latent: Int[Array, " n"]) -> Float[Array, "n p"]:
         """theta from the prior of each given component."""
