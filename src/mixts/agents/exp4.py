@@ -52,22 +52,22 @@ class Mixing:
     eta: float | None
     estimates: Estimates
 
-    def __post_init__(self) -> None:
-        if self.estimates not in get_args(Estimates):
-            raise ParameterError(f"estimates must be 'rewards' or 'losses', got {self.estimates!r}")
-        if self.gamma is None and self.n_rounds is None:
+    @classmethod
+    def checked(cls, n_rounds: Any, gamma: Any, eta: Any, estimates: Any) -> Self:
+        """Return the arguments of a constructor as plain numbers, or raise `ParameterError`."""
+        if estimates not in get_args(Estimates):
+            raise ParameterError(f"estimates must be 'rewards' or 'losses', got {estimates!r}")
+        if gamma is None and n_rounds is None:
             raise ParameterError("give gamma, or n_rounds from which the theory's gamma follows")
-        if self.gamma is not None and (
-            isinstance(self.gamma, bool)
-            or not (isinstance(self.gamma, Real) and 0 <= self.gamma <= 1)
+        if gamma is not None and (
+            isinstance(gamma, bool) or not (isinstance(gamma, Real) and 0 <= float(gamma) <= 1)
         ):
-            raise ParameterError(f"gamma must be between 0 and 1, got {self.gamma!r}")
-        if self.eta is not None:
-            _checks.positive_number(self.eta, "eta")
-        if self.n_rounds is not None:
-            _checks.count(self.n_rounds, "n_rounds")
-        if self.gamma == 0 and self.eta is None:
+            raise ParameterError(f"gamma must be between 0 and 1, got {gamma!r}")
+        rate = None if eta is None else _checks.positive_number(eta, "eta")
+        rounds = None if n_rounds is None else _checks.count(n_rounds, "n_rounds")
+        if gamma == 0 and eta is None:
             raise ParameterError("eta follows from gamma as gamma / K: give eta with gamma = 0")
+        return cls(rounds, None if gamma is None else float(gamma), rate, estimates)
 
     @property
     def baseline(self) -> float:
@@ -77,7 +77,7 @@ class Mixing:
     def gammas(self, n_available: Int[Array, " m"], n_experts: int) -> Float[Array, " m"]:
         """Return the share of uniform exploration of each decision."""
         if self.gamma is not None:
-            return np.full(len(n_available), float(self.gamma))
+            return np.full(len(n_available), self.gamma)
         assert self.n_rounds is not None
         return theory_gamma(n_available, n_experts, self.n_rounds)
 
@@ -106,10 +106,7 @@ class VotingAgent(Agent):
         self._linear = np.zeros(self._axis.size, bool)
 
     def _settings(self) -> dict[str, Any]:
-        return {
-            k: v if k == "estimates" or v is None else float(v) if k != "n_rounds" else int(v)
-            for k, v in asdict(self._mixing).items()
-        }
+        return asdict(self._mixing)
 
     def _state(self) -> tuple[dict[str, Any], dict[str, Array]]:
         return {}, {name: getattr(self, f"_{name}") for name in self._ARRAYS}
@@ -161,7 +158,7 @@ class VotingAgent(Agent):
         gamma = self._mixing.gammas(n_available, self._log_weights.shape[1])
         mixed = (1 - gamma)[:, None] * share + np.where(mask, (gamma / n_available)[:, None], 0.0)
         eta = self._mixing.eta
-        rate = gamma / n_available if eta is None else np.full(len(index), float(eta))
+        rate = gamma / n_available if eta is None else np.full(len(index), eta)
         self._asked = (advice, rate)
         return mixed / mixed.sum(axis=1, keepdims=True), np.zeros_like(mixed)
 
@@ -273,7 +270,7 @@ class Exp4(VotingAgent):
     ) -> None:
         self.experts: Float[Array, "L p"] = _checks.real_array(experts, "experts", 2)
         n_experts, n_features = self.experts.shape
-        mixing = Mixing(n_rounds, gamma, eta, estimates)
+        mixing = Mixing.checked(n_rounds, gamma, eta, estimates)
         super().__init__(n_experts, n_features, mixing, n_tasks, seed)
 
     def _summary(self) -> str:
@@ -335,7 +332,7 @@ class CorralExp4(VotingAgent):
         self.belief = Belief(prior, prior.family.empty_statistics(n_tasks), allow_dormant=False)
         """Belief of every component: read it, and let ``update`` change it."""
         n_features = prior.family.parameter_means().shape[1]
-        mixing = Mixing(n_rounds, gamma, eta, estimates)
+        mixing = Mixing.checked(n_rounds, gamma, eta, estimates)
         super().__init__(prior.n_components, n_features, mixing, n_tasks, seed)
 
     def _summary(self) -> str:
