@@ -286,7 +286,7 @@ class Agent(ABC):
                 "Import the module that defines it first"
             )
         if not issubclass(kind, cls):
-            raise FormatError(f"{path} has a {kind.__name__}, not a {cls.__name__}")
+            raise FormatError(f"{path} holds an agent of class {kind.__name__}, not {cls.__name__}")
         try:
             agent = kind._restore(header, arrays)
             agent._rng = _random.restored_generator(header["random"])
