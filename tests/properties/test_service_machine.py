@@ -24,7 +24,7 @@ import mixts
 from mixts.service.http.app import Service
 from mixts.service.store.rebuild import rebuild
 from tests.contracts.stores import arms
-from tests.unit.http_calls import Answer, get, post
+from tests.unit.service.http.calls import Answer, get, post
 
 TASKS = st.sampled_from(["u", "a/b", "..", "<script>", "täsk", "x" * 256])
 KEYS = st.one_of(st.none(), st.sampled_from(["k1", "k2"]))
@@ -164,7 +164,7 @@ class ServiceMachine(RuleBasedStateMachine):
 
     @rule(scale=st.sampled_from([1.0, 2.0, 3.0]))
     def activate(self, scale: float) -> None:
-        self.decider.activate(self.decider.upload(arms(scale=scale)))
+        self.decider.activate_prior(self.decider.upload_prior(arms(scale=scale)))
         self.scale = scale
 
     @rule()

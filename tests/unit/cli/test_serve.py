@@ -1,0 +1,238 @@
+from __future__ import annotations
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mixts
+from mixts.cli import main, serve
+from mixts.service import DecisionStore
+
+CODE = "import sys; from mixts.cli import main; sys.exit(main(sys.argv[1:]))"
+TOKEN = "a-token-of-some-length"
+
+
+def save_prior(folder: Path) -> Path:
+    family = mixts.BernoulliArms([[5.0, 1.0], [1.0, 5.0]], [[1.0, 5.0], [5.0, 1.0]])
+    mixts.MixturePrior(family).save(folder / "prior.json")
+    return folder / "prior.json"
+
+
+# -- what is refused ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "service.example"])
+def test_other_machines_are_let_in_only_with_tokens(
+    host: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = tmp_path / "d.db"
+    options = ["--prior", str(save_prior(tmp_path)), "--store", str(store), "--host", host]
+    assert main(["serve", *options]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert re.fullmatch(r"mixts: --host .* lets other machines in: .*--token-file\n", printed.err)
+    assert not store.exists()
+
+
+@pytest.mark.parametrize("content", ["", "TOKEN fly\n", None])
+def test_a_bad_token_file_is_refused(
+    content: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "tokens"
+    if content is not None:
+        path.write_text(content)
+    options = ["--prior", str(save_prior(tmp_path)), "--store", str(tmp_path / "d.db")]
+    assert main(["serve", *options, "--token-file", str(path)]) == 2
+    printed = capsys.readouterr()
+    assert str(path) in printed.err
+    assert "TOKEN" not in printed.err
+    assert len(printed.err.splitlines()) == 1
+
+
+def test_an_mdp_prior_is_refused_at_start(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mdp = mixts.TabularMDP(np.ones((1, 2, 2, 2)), np.ones((1, 2, 2, 2)), 3, [1.0, 0.0])
+    mixts.MixturePrior(mdp).save(tmp_path / "mdp.json")
+    store = tmp_path / "d.db"
+    assert main(["serve", "--prior", str(tmp_path / "mdp.json"), "--store", str(store)]) == 2
+    assert "arms and linear" in capsys.readouterr().err
+    assert not store.exists()
+
+
+def test_a_store_without_a_prior_needs_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["serve", "--store", str(tmp_path / "d.db"), "--port", "0"]) == 2
+    assert "no prior" in capsys.readouterr().err
+
+
+def test_files_that_are_none_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prior, other = save_prior(tmp_path), tmp_path / "other"
+    other.write_text("a letter")
+    for options, status in (
+        (["--prior", str(tmp_path / "none.json"), "--store", str(tmp_path / "d.db")], 1),
+        (["--prior", str(other), "--store", str(tmp_path / "d.db")], 2),
+        (["--prior", str(prior), "--store", str(other)], 2),
+    ):
+        assert main(["serve", *options, "--port", "0"]) == status
+        printed = capsys.readouterr()
+        assert printed.err.startswith("mixts: ")
+        assert len(printed.err.splitlines()) == 1
+    assert other.read_text() == "a letter"
+
+
+def test_a_port_that_is_taken_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        options = ["--prior", str(save_prior(tmp_path)), "--store", str(tmp_path / "d.db")]
+        assert main(["serve", *options, "--port", port]) == 1
+    assert f"cannot listen on 127.0.0.1, port {port}: " in capsys.readouterr().err
+
+
+def test_without_the_extra_it_says_which(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in [name for name in sys.modules if name.startswith("mixts.service.http")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "starlette", None)
+    assert main(["serve", "--store", "d.db"]) == 2
+    assert "needs starlette: pip install 'mixts[serve]'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--port", "65536"), ("--port", "-1"), ("--reward-window", "0"),
+        ("--reward-window", "3 weeks"), ("--rate-limit", "nan"), ("--rate-limit", "-1"),
+        ("--max-body", "0"), ("--max-batch", "1.5"), ("--max-actions", "ten"),
+    ],
+)  # fmt: skip
+def test_options_that_make_no_sense_are_refused(
+    option: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["serve", "--store", "d.db", option, value])
+    assert ended.value.code == 2
+    assert f"argument {option}: expected" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90", 90), ("1.5s", 1.5), ("90m", 5400), ("12h", 43200), ("30d", 2592000)],
+)
+def test_a_window_may_be_said_in_other_units(text: str, seconds: float) -> None:
+    assert serve._seconds(text) == seconds
+
+
+# -- a real process -------------------------------------------------------------------------------
+
+
+@contextmanager
+def serving(*options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A process, and the line that it printed when it was ready."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", CODE, "serve", "--port", "0", *options],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        yield process, process.stdout.readline()
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def ask(url: str, content: Any = None, token: str = TOKEN) -> Any:
+    headers = {"content-type": "application/json", "authorization": f"Bearer {token}"}
+    body = None if content is None else json.dumps(content).encode()
+    with urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=30) as answer:
+        return json.loads(answer.read())
+
+
+def test_it_serves_until_told_to_stop_and_loses_nothing(tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens"
+    tokens.write_text(f"{TOKEN}\n")
+    tokens.chmod(0o600)
+    store = tmp_path / "decisions.db"
+    options = ["--prior", str(save_prior(tmp_path)), "--store", str(store)]
+    with serving(*options, "--token-file", str(tokens)) as (process, line):
+        found = re.fullmatch(
+            rf"mixts: serving (http://127\.0\.0\.1:\d+) \(prior version 1, {store}\)\n", line
+        )
+        assert found, line
+        url = found[1]
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            ask(f"{url}/v1/decide", {"task": "u17"}, token="wrong")
+        refused.value.close()
+        assert refused.value.code == 401
+        made = ask(f"{url}/v1/decide", {"task": "u17"})
+        assert ask(f"{url}/v1/reward", {"id": made["id"], "value": 1}) == {"duplicate": False}
+        acknowledged = [made["id"]]
+        errors: list[BaseException] = []
+
+        def keep_asking() -> None:
+            try:
+                while True:
+                    acknowledged.append(ask(f"{url}/v1/decide", {"task": "busy"})["id"])
+            except (OSError, ConnectionError) as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=keep_asking) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        while len(acknowledged) < 20 and not errors:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=30)
+        for thread in threads:
+            thread.join(30)
+    assert process.returncode == 0
+    assert (out, err) == ("", "")
+    # Whoever was not answered was not let in: nobody was sent away with an error of ours.
+    assert not any(isinstance(error, urllib.error.HTTPError) for error in errors)
+    with DecisionStore(store) as reopened:
+        kept = {row.id for name in ("u17", "busy") for row in reopened.history(name, 100_000)}
+    assert set(acknowledged) <= kept
+    assert len(acknowledged) == len(set(acknowledged))
+
+
+@pytest.mark.slow
+def test_it_goes_on_from_the_store_alone_and_ends_by_ctrl_c(tmp_path: Path) -> None:
+    store = tmp_path / "decisions.db"
+    prior = mixts.MixturePrior.load(save_prior(tmp_path))
+    with DecisionStore(store) as before, mixts.Decider(prior, before) as decider:
+        kept = decider.decide("u17", key="k")
+    options = ("--store", str(store), "--reward-window", "30d", "--floor", "0.01")
+    with serving(*options) as (process, line):
+        url = line.split()[2]
+        again = ask(f"{url}/v1/decide", {"task": "u17", "key": "k"})
+        assert again["id"] == kept.id
+        with pytest.raises(urllib.error.HTTPError) as missing:
+            ask(f"{url}/v1/tasks/nobody")
+        missing.value.close()
+        with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))):
+            # A connection that rests does not hold the service up.
+            started = time.perf_counter()
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=30)
+    assert (process.returncode, out, err) == (0, "", "")
+    assert time.perf_counter() - started < 8  # and not the 10 s for who is being answered

@@ -1,0 +1,86 @@
+"""A service that answers the clients as it is told, and a clock that only they move."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from mixts.service.client import AsyncClient, Client
+from mixts.service.records import Decision
+
+URL = "http://127.0.0.1:8000"
+DECIDED = {
+    "id": "0" * 32, "task": "u17", "action": 2, "arm": "c", "propensity": 0.25,
+    "weights": [0.5, 0.5], "prior_version": 3,
+}  # fmt: skip
+DECISION = Decision("0" * 32, "u17", 2, 0.25, (0.5, 0.5), 3, "c")
+BUSY = {"error": {"code": "overloaded", "message": "too much is waiting"}}
+
+
+class Service:
+    """Answers as it is told, one step a request, and keeps what it was asked.
+
+    A step is a status and JSON (and headers), or an exception: no answer. The last one stays.
+    Time passes only while a client waits, and ``takes`` seconds a request.
+    """
+
+    def __init__(self, *steps: Any, takes: float = 0.0) -> None:
+        self.steps = list(steps)
+        self.takes = takes
+        self.asked: list[httpx.Request] = []
+        self.pauses: list[float] = []
+        self.now = 100.0
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.asked.append(request)
+        self.now += self.takes
+        step = self.steps.pop(0) if len(self.steps) > 1 else self.steps[0]
+        if isinstance(step, type):
+            raise step("gone", request=request)
+        status, content, *headers = step
+        return httpx.Response(status, json=content, headers=headers[0] if headers else None)
+
+    def wait(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.now += seconds
+
+    async def wait_async(self, seconds: float) -> None:
+        self.wait(seconds)
+
+    @property
+    def bodies(self) -> list[Any]:
+        return [json.loads(request.content) for request in self.asked]
+
+
+class Blocking:
+    """A client's methods, whichever kind it is."""
+
+    kind: type = Client
+
+    def __init__(self, service: Service, **settings: Any) -> None:
+        transport = httpx.MockTransport(service)
+        self.client = self.kind(URL, transport=transport, **settings)
+        self.client._clock = lambda: service.now
+        self.client._wait = service.wait if self.kind is Client else service.wait_async
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            answer = getattr(self.client, name)(*arguments, **options)
+            return asyncio.run(answer) if inspect.isawaitable(answer) else answer
+
+        return call
+
+
+class Awaited(Blocking):
+    kind = AsyncClient
+
+
+@pytest.fixture(params=[Blocking, Awaited], ids=["blocking", "asyncio"])
+def client_of(request: pytest.FixtureRequest) -> Callable[..., Any]:
+    return request.param
