@@ -114,8 +114,8 @@ BROKEN = (
     ),
     Mutation(
         "stale statistics: what was handed out changes later", "belief.py",
-        "        self._shared = True\n        return self._posterior.statistics",
-        "        return self._posterior.statistics",
+        "        self._shared = True\n        return self.posterior.statistics",
+        "        return self.posterior.statistics",
     ),
     Mutation(
         "stale posterior: what woke has missed its rewards", "families/_linear_posterior.py",
