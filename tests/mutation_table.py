@@ -114,8 +114,8 @@ BROKEN = (
     ),
     Mutation(
         "stale statistics: what was handed out changes later", "belief.py",
-        "        self._shared = True\n        return self._posterior.statistics",
-        "        return self._posterior.statistics",
+        "        self._shared = True\n        return self.posterior.statistics",
+        "        return self.posterior.statistics",
     ),
     Mutation(
         "stale posterior: what woke has missed its rewards", "families/_linear_posterior.py",
@@ -320,8 +320,8 @@ BROKEN = (
     ),
     Mutation(
         "service: a file that is open is looked at", "service/store/_sqlite_log.py",
-        "if _identity(path) not in _OPEN and not _sqlite_file.look_at(path):",
-        "if not _sqlite_file.look_at(path):", tests=("tests/unit/service/store/test_locks.py",),
+        "if _identity(path) not in _OPEN and not _sqlite_file.inspect(path):",
+        "if not _sqlite_file.inspect(path):", tests=("tests/unit/service/store/test_locks.py",),
     ),
 )  # fmt: skip
 

@@ -13,28 +13,28 @@ from mixts.bounds import lemmas, theorem1_bound
 from mixts.families import LinearGaussian
 
 if TYPE_CHECKING:
-    from mixts.diagnostics.decomposition.result import Decomposition
+    from mixts.diagnostics.decomposition import Decomposition
 
 N_ERRORS = 2.0
-"""An expectation that is larger by less than so many standard errors is not seen to be larger."""
+"""A difference of fewer standard errors does not show that an expectation is larger."""
 
 _ROUNDING = 1e-9
-"""A side that is larger by less than this, relatively, is equal."""
+"""Relative difference up to which two sides count as equal."""
 
 
 class PriorScales(NamedTuple):
-    """What of a prior the proof's bounds depend on."""
+    """The properties of a prior on which the proof's bounds depend."""
 
     n_features: int
     noise_std: float
     variances: Float[Array, " L"]
-    """lambda_s: the largest eigenvalue of each component's covariance."""
+    """lambda_s, the largest eigenvalue of each component's covariance."""
     precision_traces: Float[Array, " L"]
-    """tr(Sigma_0,s^-1); infinite where a component knows something exactly."""
+    """tr(Sigma_0,s^-1); infinite for a singular covariance."""
 
     @classmethod
     def of(cls, family: LinearGaussian) -> Self:
-        """Those of a linear family."""
+        """Return the properties of a linear family."""
         values = np.maximum(np.linalg.eigvalsh(family.full_covariances()), 0)
         precisions = np.divide(1.0, values, out=np.full_like(values, np.inf), where=values > 0)
         return cls(family.n_features, family.noise_std, values.max(axis=1), precisions.sum(axis=1))
@@ -47,9 +47,9 @@ class PriorScales(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Inequality:
-    """One step of the proof: what was summed in each run, and what is to bound it.
+    """One step of the proof: a sum of each run, and its bound.
 
-    The arrays have the runs first; where there is a second axis, it is the latent states.
+    The arrays have the runs first; a second axis, if there is one, is the latent states.
     """
 
     claim: str
@@ -59,7 +59,7 @@ class Inequality:
     left: Float[Array, "..."]
     right: Float[Array, "..."]
     in_expectation: bool = False
-    """Whether it is claimed of expectations only, and not of every run."""
+    """Whether the claim is about expectations only, not about every run."""
 
     def __post_init__(self) -> None:
         left, right = np.broadcast_arrays(self.left, self.right)
@@ -68,27 +68,27 @@ class Inequality:
 
     @property
     def means(self) -> tuple[Estimate, Estimate]:
-        """Left and right on average over the runs (and states), with standard errors."""
+        """Averages of left and right over the runs (and states), with standard errors."""
         return _over_runs(self.left), _over_runs(self.right)
 
     @property
     def share(self) -> float:
-        """The share of runs (and states) in which it holds."""
+        """Share of runs (and states) in which the inequality holds."""
         return float((self.left <= self.right * (1 + _ROUNDING)).mean())
 
     @property
     def tightness(self) -> float:
-        """left / right: of the means where it is claimed of these, otherwise the largest of all."""
+        """left / right of the means, for a claim about expectations; else the largest ratio."""
         left, right = self.left, self.right
         if self.in_expectation:
             left, right = left.mean(keepdims=True), right.mean(keepdims=True)
-        # 0 <= 0 is as tight as can be.
+        # 0 <= 0 counts as tight.
         ratio = np.divide(left, right, out=np.where(left > 0, np.inf, 1.0), where=right > 0)
         return float(ratio.max())
 
     @property
     def holds(self) -> bool:
-        """In every run and state; or, claimed of expectations, unless the errors exclude it."""
+        """Whether it holds in every run and state, or in expectation within the standard errors."""
         if not self.in_expectation:
             return self.share == 1
         gap = _over_runs(self.left - self.right)
@@ -106,9 +106,9 @@ class Inequality:
 
 
 def inequalities(measured: Decomposition) -> dict[str, Inequality]:
-    """The steps from the regret to n, d and lambda, by name  [paper: App. A].
+    """Return the steps from the regret to n, d and lambda, by name  [paper: App. A].
 
-    :mod:`mixts.bounds.lemmas` says which of them follow: "maxima" and "trace" need not hold.
+    "maxima" and "trace" need not hold: :mod:`mixts.bounds.lemmas` says why.
     """
     scales = measured.scales
     size = (
@@ -193,5 +193,5 @@ def _of_determinants(measured: Decomposition, size: Size) -> dict[str, Inequalit
 
 
 def _over_runs(values: Float[Array, "..."]) -> Estimate:
-    """Averaged over the states of each run first, which are not independent."""
+    """Average over runs; the states of a run are not independent, so they are averaged first."""
     return estimate(values.reshape(len(values), -1).mean(axis=1))

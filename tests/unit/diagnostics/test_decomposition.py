@@ -14,7 +14,7 @@ import pytest
 
 import mixts
 from mixts import _random
-from mixts.diagnostics.decomposition import (
+from mixts.diagnostics import (
     Decomposition,
     Inequality,
     decompose_regret,
@@ -24,6 +24,7 @@ from mixts.environments import BanditEnvironment
 from mixts.environments.bandit import BanditProblem
 from mixts.errors import ParameterError
 from mixts.simulation import simulate
+from mixts.simulation.simulate import assemble
 
 N_ROUNDS, N_RUNS, BLOCK, SEED = 7, 5, 3, 23
 WEIGHTS = [0.5, 0.3, 0.2]
@@ -220,19 +221,21 @@ def test_blocks_are_plain_arrays_that_travel() -> None:
     copy = pickle.loads(pickle.dumps(prepared))
     blocks = [copy.play(block) for block in reversed(range(prepared.n_blocks))]
     for block, n in zip(blocks, (2, 3), strict=True):
-        assert all(type(array) is np.ndarray and len(array) == n for array in block.values())
-    together, expected = prepared.assemble(blocks), decomposed("linear")
+        observed = block.observed["MixTS"].values()
+        assert all(type(array) is np.ndarray and len(array) == n for array in observed)
+    prior = linear()[0]
+    together, expected = Decomposition.of(prior, assemble(prepared, blocks)), decomposed("linear")
     for field in ("first", "second", "regret", "sampled", "norm", "best_norm", "latent",
                   "squared_norms", "largest_norms", "log_determinant_ratios", "kappa"):  # fmt: skip
         np.testing.assert_array_equal(getattr(together, field), getattr(expected, field))
     for bad in ([], blocks[:1], [*blocks, blocks[0]]):
         with pytest.raises(ParameterError, match="expected every run from 0 to 4 once"):
-            prepared.assemble(bad)
+            assemble(prepared, bad)
 
 
 def test_progress_counts_every_decision() -> None:
     prepared = prepare_decomposition(*gaussian(), N_ROUNDS, N_RUNS, SEED, block_size=BLOCK)
-    made: list[int] = []
+    made: list[float] = []
     for block in range(prepared.n_blocks):
         prepared.play(block, made.append)
     assert sum(made) == N_RUNS * N_ROUNDS

@@ -12,7 +12,7 @@ from mixts import _random
 from mixts.environments import BanditEnvironment
 from mixts.errors import ActionError, MissingExtraError, OutcomeError, ParameterError
 from mixts.simulation import Results, simulate
-from tests.unit.simulated_agents import (
+from tests.unit.simulation.simulated_agents import (
     ACTIONS,
     N_ARMS,
     N_FEATURES,
@@ -249,9 +249,9 @@ def test_specs_that_cannot_be_used_are_refused(spec: Any, message: str) -> None:
         ({"seed": None}, "seed must be a non-negative integer"),
         ({"seed": -1}, "seed must be a non-negative integer"),
         ({"block_size": 0}, "block_size must be a whole number"),
-        ({"executor": 0}, "executor must be None"),
-        ({"executor": True}, "executor must be None"),
-        ({"executor": "processes"}, "executor must be None"),
+        ({"engine": 0}, "engine must be None"),
+        ({"engine": True}, "engine must be None"),
+        ({"executor": "processes"}, "engine must be None"),
         ({"environment": GAUSSIAN}, "environment must be a mixts Environment.*MixturePrior"),
         ({"agents": {}}, "agents must be a dictionary"),
         ({"agents": GAUSSIAN}, "agents must be a dictionary"),

@@ -7,7 +7,7 @@ import pytest
 
 import mixts
 from mixts.diagnostics.identification import Identification, identify
-from tests.unit.simulated_agents import ACTIONS, changing, prior
+from tests.unit.simulation.simulated_agents import ACTIONS, changing, prior
 
 N_ROUNDS = 12
 

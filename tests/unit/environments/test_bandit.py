@@ -8,7 +8,7 @@ import pytest
 from mixts import _random
 from mixts.environments import BanditEnvironment
 from mixts.errors import ActionError, ParameterError
-from tests.unit.simulated_agents import ACTIONS, N_ARMS, N_FEATURES, changing, prior
+from tests.unit.simulation.simulated_agents import ACTIONS, N_ARMS, N_FEATURES, changing, prior
 
 ENVIRONMENTS = {
     "bernoulli": lambda: BanditEnvironment(prior("bernoulli")),

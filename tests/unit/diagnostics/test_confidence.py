@@ -12,15 +12,14 @@ import pytest
 
 import mixts
 from mixts import _random
+from mixts.diagnostics._widths import EpisodeMeasure
 from mixts.diagnostics.confidence import ConfidenceSets, follow_confidence_sets
-from mixts.diagnostics.confidence.episodes import EpisodeMeasure
-from mixts.diagnostics.confidence.measures import Decided
 from mixts.environments import BanditEnvironment
 from mixts.environments.base import Environment, Offer, Outcome, Problem
 from mixts.environments.mdp import MDPEnvironment
 from mixts.errors import ParameterError
 from mixts.families import TabularMDP, Trajectory
-from mixts.simulation import simulate
+from mixts.simulation import observe, simulate
 
 N_ROUNDS, N_RUNS, BLOCK, SEED = 6, 5, 3, 17
 HORIZON = 5
@@ -273,7 +272,7 @@ def test_the_standard_error_is_that_of_the_samples() -> None:
     prior, _ = tabular()
     belief, latent = prior.belief(2000), np.zeros(2000, np.int64)
     policy = np.zeros((2000, HORIZON, 3), np.int64)
-    measure = EpisodeMeasure(prior, N_ROUNDS, 8)
+    measure = EpisodeMeasure(prior.family, N_ROUNDS, 8)
     means, errors = measure.mean_value(np.random.default_rng(1), belief, latent, policy)
     assert means.shape == errors.shape == (2000,)
     # A variance from 2,000 normal numbers has a relative standard error of 1/sqrt(1000).
@@ -282,18 +281,20 @@ def test_the_standard_error_is_that_of_the_samples() -> None:
 
 def test_steps_that_do_not_count_have_no_width() -> None:
     prior, _ = tabular()
-    measure, belief = EpisodeMeasure(prior, N_ROUNDS, 2), prior.belief(2)
+    measure, belief = EpisodeMeasure(prior.family, N_ROUNDS, 2), prior.belief(2)
     latent = np.array([0, 1])
     policy = np.zeros((2, HORIZON, 3), np.int64)
 
     def width(lengths: Any) -> Any:
         one = np.ones((2, HORIZON))
-        told = Trajectory(one.astype(int), np.zeros((2, HORIZON), int), one, lengths=lengths)
-        return measure(Decided(np.random.default_rng(0), belief, latent, policy, (told,)))
+        episode = Trajectory(one.astype(int), np.zeros((2, HORIZON), int), one, lengths=lengths)
+        outcome = Outcome((episode,), episode.returns, np.zeros(2), np.zeros(2))
+        rng = np.random.default_rng(0)
+        return measure(observe.Round(rng, belief, latent, Offer(), policy, outcome))
 
     whole, part = width(None), width(np.array([1, HORIZON]))
-    np.testing.assert_allclose(part.width, whole.width * [1 / HORIZON, 1])
-    np.testing.assert_allclose(whole.excess - part.excess, [1 - HORIZON, 0])
+    np.testing.assert_allclose(part["width"], whole["width"] * [1 / HORIZON, 1])
+    np.testing.assert_allclose(whole["excess"] - part["excess"], [1 - HORIZON, 0])
 
 
 # -- the diagnostic changes nothing ----------------------------------------------------------------

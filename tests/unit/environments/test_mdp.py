@@ -13,7 +13,7 @@ import pytest
 import mixts
 from mixts import _random
 from mixts.environments._kernels import play_episodes
-from tests.unit.simulated_agents import prior as bandit_prior
+from tests.unit.simulation.simulated_agents import prior as bandit_prior
 
 N_STATES, N_ACTIONS, HORIZON = 4, 3, 6
 

@@ -12,8 +12,9 @@ from pyarrow import parquet
 
 from mixts.environments import BanditEnvironment
 from mixts.errors import MissingExtraError, ParameterError
-from mixts.simulation import Estimate, Results, export, simulate
-from tests.unit.simulated_agents import FixedArm, prior
+from mixts.simulation import Estimate, Results, simulate
+from mixts.simulation import results as module
+from tests.unit.simulation.simulated_agents import FixedArm, prior
 
 COLUMNS = ["agent", "run", "round", "latent", "regret", "reward"]
 
@@ -108,7 +109,7 @@ def played() -> Results:
 def test_csv_reads_back_to_the_bit(
     played: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(export, "_ROWS_AT_ONCE", 50)
+    monkeypatch.setattr(module, "_ROWS_AT_ONCE", 50)
     played.to_csv(tmp_path / "table.csv")
     with open(tmp_path / "table.csv", newline="", encoding="utf-8") as stream:
         head, *rows = csv.reader(stream)
@@ -142,7 +143,7 @@ def test_a_failed_export_leaves_the_old_file(results: Results, tmp_path: Path) -
     before = path.read_bytes()
     ragged = {**results.table(), "more": np.arange(3)}
     with pytest.raises(ValueError, match="zip"):
-        export.write_csv(path, ragged)
+        module._write_csv(path, ragged)
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
 
@@ -150,3 +151,40 @@ def test_a_failed_export_leaves_the_old_file(results: Results, tmp_path: Path) -
 def test_an_estimate_unpacks() -> None:
     mean, error = Estimate(1.0, 0.5)
     assert (mean, error) == (1.0, 0.5)
+
+
+# -- one agent, and data frames -------------------------------------------------------------------
+
+
+def test_the_results_of_one_agent(results: Results) -> None:
+    assert list(results) == results.agents
+    assert len(results) == 2
+    assert "one" in results
+    assert "nobody" not in results
+    one = results["one"]
+    assert one.name == "one"
+    assert one.regret is results.regret["one"]
+    assert one.reward is results.reward["one"]
+    assert one.latent is results.latent
+    assert one.summary == results.summary()["one"]
+    assert one.observed == {}
+    with pytest.raises(ParameterError, match="no agent 'nobody'; agents:"):
+        results["nobody"]
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_data_frames_are_the_table(results: Results, library: str) -> None:
+    pytest.importorskip(library)
+    frame = getattr(results, f"to_{library}")()
+    assert list(frame.columns) == COLUMNS
+    for name, column in results.table().items():
+        assert frame[name].to_numpy().tolist() == column.tolist()
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_a_data_frame_without_its_library_says_what_to_install(
+    results: Results, library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(MissingExtraError, match=rf"pip install 'mixts\[{library}\]'"):
+        getattr(results, f"to_{library}")()

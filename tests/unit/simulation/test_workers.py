@@ -1,4 +1,4 @@
-"""Who plays which block changes no number, and processes start from any script."""
+"""Engines change no number, and worker processes start from any script."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -15,11 +14,13 @@ import numpy as np
 import pytest
 
 import mixts
+from mixts.engines import WorkerPool, local
 from mixts.environments import BanditEnvironment
 from mixts.errors import OutcomeError, ParameterError
-from mixts.simulation import Results, WorkerPool, executors, simulate
-from tests.unit.simulated_agents import ACTIONS, Failing, WhereAmI, changing, prior
+from mixts.simulation import Results, simulate
+from tests.unit.simulation.simulated_agents import ACTIONS, Failing, WhereAmI, changing, prior
 
+MODULE = sys.modules["mixts.simulation.simulate"]
 GAUSSIAN, LINEAR = prior("gaussian"), prior("linear")
 
 
@@ -29,14 +30,14 @@ def pool() -> Iterator[WorkerPool]:
         yield pool
 
 
-def play(executor: object, block_size: int = 3) -> list[Results]:
+def play(engine: object, block_size: int = 3) -> list[Results]:
     agents = {
         "MixTS": LINEAR,
         "Oracle": partial(mixts.Oracle, LINEAR),
         "CorralExp4": partial(mixts.CorralExp4, LINEAR),
     }
     return [
-        simulate(agents, environment, 6, 20, seed=4, executor=executor, block_size=block_size)
+        simulate(agents, environment, 6, 20, seed=4, engine=engine, block_size=block_size)
         for environment in (
             BanditEnvironment(LINEAR, ACTIONS),
             BanditEnvironment(LINEAR, changing),
@@ -59,7 +60,7 @@ def test_one_worker_or_several_give_the_same_numbers(
     here = play(1)
     assert equal(here, play(None))
     for n_processors in (1, 2, 40):  # the blocks go to workers in other portions
-        monkeypatch.setattr(executors, "n_processors", lambda n=n_processors: n)
+        monkeypatch.setattr(MODULE, "n_processors", lambda n=n_processors: n)
         assert equal(here, play(pool))
     with ThreadPoolExecutor(2) as threads:
         assert equal(here, play(threads))
@@ -80,31 +81,38 @@ def places(**keywords: object) -> list[int]:
 
 
 def test_a_number_of_workers_and_a_pool_mean_processes(pool: WorkerPool) -> None:
-    assert places(executor=1) == [0, 0, 0]
-    assert places(executor=2) == [1, 1, 1]
+    assert places(engine=1) == [0, 0, 0]
+    assert places(engine=2) == [1, 1, 1]
+    assert places(engine=pool) == [1, 1, 1]
+
+
+def test_executor_is_the_older_name_of_engine(pool: WorkerPool) -> None:
     assert places(executor=pool) == [1, 1, 1]
+    with pytest.raises(ParameterError, match="engine and executor mean the same"):
+        places(executor=1, engine=1)
 
 
 def test_short_work_stays_here_and_long_work_goes_to_processes(
     pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    started = []
+    started: list[local.PoolEngine] = []
 
-    def start(simulation: object, n_workers: int) -> nullcontext[WorkerPool]:
+    def start(self: local.PoolEngine, *, imports_script: bool) -> WorkerPool:
         """Workers that are there already: to start others takes seconds."""
-        started.append(n_workers)
-        return nullcontext(pool)
+        if not imports_script and self not in started:
+            started.append(self)
+        return pool
 
-    monkeypatch.setattr(executors, "_own_pool", start)
-    monkeypatch.setattr(executors, "n_processors", lambda: 2)
+    monkeypatch.setattr(local.PoolEngine, "start", start)
+    monkeypatch.setattr(local, "n_processors", lambda: 2)
     assert places() == [0, 0, 0]
     assert started == []
-    monkeypatch.setattr(executors, "WORTHWHILE_SECONDS", 0.0)
+    monkeypatch.setattr(local, "WORTHWHILE_SECONDS", 0.0)
     assert places() == [0, 1, 1]
-    assert started == [2]
-    monkeypatch.setattr(executors, "n_processors", lambda: 1)
+    assert [engine.name for engine in started] == ["2 processes"]
+    monkeypatch.setattr(local, "n_processors", lambda: 1)
     assert places() == [0, 0, 0]
-    assert started == [2]
+    assert len(started) == 1
 
 
 def test_where_processes_cannot_start_nobody_misses_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,13 +122,13 @@ def test_where_processes_cannot_start_nobody_misses_them(monkeypatch: pytest.Mon
         calls.append(arguments)
         raise NotImplementedError("no semaphores here")
 
-    monkeypatch.setattr(executors, "n_processors", lambda: 2)
-    monkeypatch.setattr(executors, "WORTHWHILE_SECONDS", 0.0)
-    monkeypatch.setattr(executors, "WorkerPool", refuse)
+    monkeypatch.setattr(local, "n_processors", lambda: 2)
+    monkeypatch.setattr(local, "WORTHWHILE_SECONDS", 0.0)
+    monkeypatch.setattr(local, "WorkerPool", refuse)
     assert places() == [0, 0, 0]
     assert len(calls) == 1
     with pytest.raises(NotImplementedError, match="no semaphores"):
-        places(executor=2)
+        places(engine=2)
 
 
 # -- what cannot be sent --------------------------------------------------------------------------
@@ -129,25 +137,25 @@ def test_where_processes_cannot_start_nobody_misses_them(monkeypatch: pytest.Mon
 def test_what_cannot_be_pickled_is_refused_where_processes_play_and_only_there(
     pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(executors, "n_processors", lambda: 2)
-    monkeypatch.setattr(executors, "WORTHWHILE_SECONDS", 0.0)
+    monkeypatch.setattr(local, "n_processors", lambda: 2)
+    monkeypatch.setattr(local, "WORTHWHILE_SECONDS", 0.0)
     agents = {"fine": GAUSSIAN, "x": lambda n_tasks, seed: mixts.MixTS(GAUSSIAN, n_tasks, seed)}
     run = partial(simulate, agents, BanditEnvironment(GAUSSIAN), 2, 4, seed=0, block_size=1)
-    expected = run(executor=1).regret["x"]
-    np.testing.assert_array_equal(expected, run(executor=None).regret["x"])
+    expected = run(engine=1).regret["x"]
+    np.testing.assert_array_equal(expected, run(engine=None).regret["x"])
     with ThreadPoolExecutor(2) as threads:
-        np.testing.assert_array_equal(expected, run(executor=threads).regret["x"])
-    for executor in (2, pool):
-        with pytest.raises(ParameterError, match=r"agent 'x' cannot be sent.*lambda.*executor=1"):
-            run(executor=executor)
+        np.testing.assert_array_equal(expected, run(engine=threads).regret["x"])
+    for engine in (2, pool):
+        with pytest.raises(ParameterError, match=r"agent 'x' cannot be sent.*lambda.*engine=1"):
+            run(engine=engine)
     environment = BanditEnvironment(LINEAR, lambda rng, n: changing(rng, n))
     with pytest.raises(ParameterError, match="the environment cannot be sent"):
-        simulate({"MixTS": LINEAR}, environment, 2, 4, seed=0, executor=2)
+        simulate({"MixTS": LINEAR}, environment, 2, 4, seed=0, engine=2)
 
 
 def test_an_error_in_a_worker_says_which_agent_and_when(pool: WorkerPool) -> None:
     with pytest.raises(OutcomeError, match="enough") as caught:
-        simulate({"bad": partial(Failing, 0)}, BanditEnvironment(GAUSSIAN), 5, 4, 0, executor=pool)
+        simulate({"bad": partial(Failing, 0)}, BanditEnvironment(GAUSSIAN), 5, 4, 0, engine=pool)
     assert "(agent 'bad', block 0 of 4 runs, round 2)" in caught.value.__notes__
     assert pool.submit(os.getpid).result() != os.getpid()
 
@@ -223,7 +231,7 @@ play = functools.partial(simulate, environment=BanditEnvironment(prior), n_round
                          seed=0, block_size=2)
 """
 COMPARE = """
-one, two = play({{"x": {spec}}}, executor=1), play({{"x": {spec}}}, executor=2)
+one, two = play({{"x": {spec}}}, engine=1), play({{"x": {spec}}}, engine=2)
 print(np.array_equal(one.regret["x"], two.regret["x"]))
 """
 
@@ -242,15 +250,13 @@ def test_a_guarded_script_may_define_its_agents(tmp_path: Path) -> None:
 
 def test_an_unguarded_script_that_defines_its_agents_is_told_what_to_do(tmp_path: Path) -> None:
     """Workers import the script, which would start workers: one block, so that there is one."""
-    done = run_script(
-        tmp_path / "script.py", f"{SCRIPT}\nplay({{'x': make}}, n_runs=2, executor=2)"
-    )
+    done = run_script(tmp_path / "script.py", f"{SCRIPT}\nplay({{'x': make}}, n_runs=2, engine=2)")
     assert done.returncode != 0
-    assert 'simulate under `if __name__ == "__main__":`' in done.stderr
+    assert 'must start the work under `if __name__ == "__main__":`' in done.stderr
 
 
 def test_a_session_that_defines_its_agents_is_told_what_to_do(tmp_path: Path) -> None:
-    code = SCRIPT + "\nplay({'x': make}, executor=1)\nprint('here')\nplay({'x': make}, executor=2)"
+    code = SCRIPT + "\nplay({'x': make}, engine=1)\nprint('here')\nplay({'x': make}, engine=2)"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False
     )
@@ -259,6 +265,9 @@ def test_a_session_that_defines_its_agents_is_told_what_to_do(tmp_path: Path) ->
 
 
 def test_a_pool_without_the_script_refuses_what_the_script_defines(tmp_path: Path) -> None:
-    line = "from mixts.simulation import WorkerPool; play({'x': make}, executor=WorkerPool(1))"
+    line = "from mixts.simulation import WorkerPool; play({'x': make}, engine=WorkerPool(1))"
     done = run_script(tmp_path / "script.py", SCRIPT + line)
-    assert "ParameterError: an agent or the environment is defined in the script" in done.stderr
+    assert (
+        "ParameterError: an agent, the environment or another function is defined in the"
+        in done.stderr
+    )
