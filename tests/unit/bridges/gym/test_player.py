@@ -9,7 +9,7 @@ from gymnasium import spaces
 import mixts
 from mixts.bridges.gym import EpisodePlayer, RewardScale, tabular_model, to_gymnasium
 from mixts.errors import ActionError, ObservationError, OutcomeError, ParameterError
-from tests.unit.gym_worlds import END, Walk, frozen_lake
+from tests.unit.bridges.gym.worlds import END, Walk, frozen_lake
 
 STAY, RIGHT, LEFT = 1, 2, 0
 
