@@ -145,7 +145,7 @@ class GaussianArms(ArmFamily):
         return {"noise_std": self.noise_std}
 
     def to_linear(self) -> LinearGaussian:
-        """Return the same prior over unit-vector actions; its collapse keeps the arms' correlation."""
+        """Return the same prior over unit vectors; its collapse keeps the arms' correlation."""
         return LinearGaussian(self.mean, self.variance, self.noise_std, covariance_type="diag")
 
     def log_determinant_ratios(self, statistics: Statistics) -> Float[Array, "n L"]:
