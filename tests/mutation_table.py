@@ -320,8 +320,8 @@ BROKEN = (
     ),
     Mutation(
         "service: a file that is open is looked at", "service/store/_sqlite_log.py",
-        "if _identity(path) not in _OPEN and not _sqlite_file.look_at(path):",
-        "if not _sqlite_file.look_at(path):", tests=("tests/unit/service/store/test_locks.py",),
+        "if _identity(path) not in _OPEN and not _sqlite_file.inspect(path):",
+        "if not _sqlite_file.inspect(path):", tests=("tests/unit/service/store/test_locks.py",),
     ),
 )  # fmt: skip
 

@@ -158,7 +158,7 @@ def test_rewards_are_zero_or_one(pay: float) -> None:
 @pytest.mark.parametrize("pay", [-1.01, 3.01, float("inf"), float("nan")])
 def test_rewards_out_of_range_are_refused(pay: float) -> None:
     player = EpisodePlayer(Walk(pay=pay), 2, binarize=(-1, 3))
-    with pytest.raises(OutcomeError, match=r"from -1 to 3, got .*make it wider"):
+    with pytest.raises(OutcomeError, match=r"from -1 to 3, got .*make the range wider"):
         player.play(policy(RIGHT, RIGHT))
 
 
