@@ -87,7 +87,7 @@ class ArmStatistics(Statistics):
                 f"arms are numbered from 0 to {n_arms - 1}, got {arm} (observation {index})"
             )
         raise OutcomeError(
-            f"rewards of {self.kind.replace('-', ' ')} must be {self.support}, "
+            f"rewards of {self.kind.replace('-', ' ').capitalize()} must be {self.support}, "
             f"got {float(observed[1][index])} (observation {index})"
         )
 
@@ -223,7 +223,7 @@ class ArmFamily(Family):
         return self.match(one.mean(), factor * one.variance(), self.settings())
 
     def posterior(
-        self, statistics: Statistics, log_weights: Float[Array, " L"], *, sleep: bool = True
+        self, statistics: Statistics, log_weights: Float[Array, " L"], *, allow_dormant: bool = True
     ) -> ArmPosterior:
         """Return the posteriors; arms are cheap, so no component becomes dormant."""
         return ArmPosterior(self, statistics)
