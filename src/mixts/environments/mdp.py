@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from mixts._typing import Array, Int
 from mixts.environments._kernels import play_episodes
 from mixts.environments.base import Environment, Offer, Outcome, Problem, Streams
 from mixts.errors import ActionError, ParameterError
+from mixts.families.tabular import TabularMDP
 from mixts.families.trajectory import Trajectory
 from mixts.planning import MDP
 from mixts.planning.mdp import checked_policy
@@ -34,7 +35,7 @@ class MDPEnvironment(Environment):
         if not isinstance(prior, MixturePrior) or not prior.family.plans:
             raise ParameterError(f"prior must be a MixturePrior of a TabularMDP, got {prior!r}")
         self.prior = prior
-        self.family: Any = prior.family
+        self.family = cast(TabularMDP, prior.family)
         self.last_state = bool(last_state)
 
     def __repr__(self) -> str:
