@@ -1,12 +1,12 @@
-"""Films for people whom nobody knows, by a service that is killed half-way.
+"""Recommend films to new users, with a service that is killed half-way.
 
-Starts `mixts serve`, and plays its client: in every round each person is offered ten films, the
-service picks one, and what the person thinks of it is told late and in any order. Half-way the
-service is killed (SIGKILL) while it works, and started again; the client just goes on. At the end
-nothing is missing and nothing was counted twice. The page is at the address that is printed.
+Starts `mixts serve` and acts as its client: in every round each user is offered ten films, the
+service picks one, and the user's rating arrives late and in any order. Half-way the example kills
+the service (SIGKILL) while it works, and starts it again; the client continues. At the end no
+decision is missing and no reward was counted twice. The example prints the address of the page.
 
-    python examples/live_service.py                              # people who are made up
-    python examples/live_service.py --ratings ml-latest-small    # real ones, of MovieLens
+    python examples/live_service.py                              # simulated users
+    python examples/live_service.py --ratings ml-latest-small    # users of MovieLens
 
 With --ratings (a folder or zip with ratings.csv and movies.csv), 90 users are held out, and films'
 features and the prior are learned from the others, as in studies/coldstart/movielens.
