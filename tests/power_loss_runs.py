@@ -15,7 +15,7 @@ from msgspec.structs import replace
 import mixts
 from mixts.errors import MixtsError, StoreError
 from mixts.service.records import Decide, Decision, Receipt, Reward
-from mixts.service.store import sqlite_log
+from mixts.service.store import _sqlite_log as sqlite_log
 from mixts.service.store.rebuild import rebuild
 from tests.power_loss import PowerLossDisk
 
@@ -180,9 +180,9 @@ def _ask(decider: mixts.Decider, call: list[Item], told: Told) -> None:
 
 def _activate(decider: mixts.Decider, rng: np.random.Generator, told: Told) -> None:
     try:
-        version = decider.upload(PRIORS[rng.integers(2)])
+        version = decider.upload_prior(PRIORS[rng.integers(2)])
         told.failed_versions.add(version)
-        decider.activate(version)
+        decider.activate_prior(version)
     except StoreError:
         return
     told.version = version

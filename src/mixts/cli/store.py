@@ -53,10 +53,9 @@ def register(commands: Any) -> None:
 
 def run_show(options: argparse.Namespace) -> int:
     """Print what is in a store."""
-    from mixts.service.store.summary import summary
 
     with _opened(options.store) as store:
-        found = summary(store)
+        found = store.summary()
     totals = found.totals
     print(f"{found.name}: {found.database}, tables of version {found.schema_version}, ", end="")
     print(f"{found.n_bytes / 1e6:,.1f} MB")

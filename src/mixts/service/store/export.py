@@ -14,12 +14,10 @@ import numpy as np
 from mixts._files import replacing
 from mixts._version import __version__
 from mixts.errors import MissingExtraError, ParameterError, StoreError
-from mixts.families import LinearGaussian
+from mixts.families import Family
 from mixts.logs.decisions import FEATURES, schema
 from mixts.prior import MixturePrior
-from mixts.service.encoding import WORD, unpack
-from mixts.service.store.backend import Row
-from mixts.service.store.store import DecisionStore
+from mixts.service.store.base import WORD, DecisionStore, Row, unpack
 
 _PAGE_ROWS = 20_000
 _PAGE_BYTES = 32 * 2**20
@@ -79,7 +77,7 @@ def export(
     ((end,),) = store.backend.query(_LAST)
     priors = _priors(store)  # only now: those of all decisions up to the end are there
     family = priors[max(priors)].family
-    has_features = isinstance(family, LinearGaussian)
+    has_features = family.n_features is not None
     columns = schema(has_features, _about(store, priors, since, until))
     n_rows = n_rewards = n_late = 0
     with replacing(path) as part, parquet.ParquetWriter(part, columns, compression="zstd") as file:
@@ -109,9 +107,9 @@ def _pages(
         yield int(sizes[0][0]), done
 
 
-def _row_factor(family: Any) -> int:
+def _row_factor(family: Family) -> int:
     """How much larger a row is than its probabilities."""
-    return 1 + family.n_features if isinstance(family, LinearGaussian) else 1
+    return 1 + (family.n_features or 0)
 
 
 def _priors(store: DecisionStore) -> dict[int, MixturePrior]:
