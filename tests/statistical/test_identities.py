@@ -31,8 +31,8 @@ RUNS: dict[str, Callable[[], Record]] = {
 def often_dormant(setting: settings.Setting, seed: int) -> Record:
     """Components are dormant below a weight of 1e-4 already, and so wake now and then.
 
-    Decisions ignore dormant components: that moves probabilities by 1e-4 at most, an eightieth of the
-    standard error that 4,000 tasks give a probability of 1/2.
+    Decisions ignore dormant components: that moves probabilities by 1e-4 at most, an eightieth of
+    the standard error that 4,000 tasks give a probability of 1/2.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_linear_posterior, "DORMANT_LIMIT", 9.2)
