@@ -10,7 +10,7 @@ import numpy as np
 
 from mixts._typing import Array, Bool, Float
 from mixts.families._kernels.densities import LOG_GAMMA, LOGIT_BETA, MINUS_LOG_GAMMA, NORMAL
-from mixts.families._kernels.quadrature import best_arms
+from mixts.families._kernels.quadrature import N_NODES, best_arms
 
 __all__ = [
     "LOGIT_BETA",
@@ -71,5 +71,5 @@ def best_arm_probabilities(
     """
     n_rows, n_arms = mask.shape
     result, errors = np.zeros((n_rows, n_arms)), np.zeros(n_rows)
-    best_arms(marginal.form, marginal.parameters, weights, mask, result, errors)
+    best_arms(marginal.form, marginal.parameters, weights, mask, result, errors, N_NODES)
     return result, errors

@@ -82,9 +82,9 @@ _GROWTH = 8.0
 _N_CELLS = 4000
 """No march has more cells: about ten are usual, and a hundred for parameters of 1e-100."""
 
-_N_NODES = 16
-_N_LANES = _N_NODES + 4
-_MASS, _LAST, _LAST_BUT_ONE = _N_NODES, _N_NODES + 1, _N_NODES + 2
+N_NODES = 16
+_N_LANES = N_NODES + 4
+_MASS, _LAST, _LAST_BUT_ONE = N_NODES, N_NODES + 1, N_NODES + 2
 """Lanes after those of the nodes: the whole integral, the last two Legendre coefficients."""
 
 _ARM = np.dtype(
@@ -145,15 +145,15 @@ def _rule() -> tuple[Array, Array, Array]:
     the Legendre series; the unused lane fills a vector register. The integral of P_n from -1 is
     (P_{n+1} - P_{n-1}) / (2 n + 1).
     """
-    nodes, weights = np.polynomial.legendre.leggauss(_N_NODES)
-    legendre = np.polynomial.legendre.legvander(nodes, _N_NODES)
-    lower = np.column_stack([-np.ones(_N_NODES), legendre[:, : _N_NODES - 1]])
-    values = legendre[:, :_N_NODES] * weights[:, None] / 2
-    lanes = np.zeros((_N_NODES, _N_LANES))
-    lanes[:, :_N_NODES] = values @ (legendre[:, 1:] - lower).T
+    nodes, weights = np.polynomial.legendre.leggauss(N_NODES)
+    legendre = np.polynomial.legendre.legvander(nodes, N_NODES)
+    lower = np.column_stack([-np.ones(N_NODES), legendre[:, : N_NODES - 1]])
+    values = legendre[:, :N_NODES] * weights[:, None] / 2
+    lanes = np.zeros((N_NODES, _N_LANES))
+    lanes[:, :N_NODES] = values @ (legendre[:, 1:] - lower).T
     lanes[:, _MASS] = weights
-    lanes[:, _LAST] = (2 * _N_NODES - 1) * values[:, -1]
-    lanes[:, _LAST_BUT_ONE] = (2 * _N_NODES - 3) * values[:, -2]
+    lanes[:, _LAST] = (2 * N_NODES - 1) * values[:, -1]
+    lanes[:, _LAST_BUT_ONE] = (2 * N_NODES - 3) * values[:, -2]
     return (nodes + 1) / 2, weights / 2, lanes / 2
 
 
@@ -161,12 +161,12 @@ _NODES, _WEIGHTS, _LANES = _rule()
 
 
 @compiled()
-def _new_work(n_arms: int) -> _Work:
+def _new_work(n_arms: int, n_nodes: int) -> _Work:
     """Allocate the scratch arrays."""
-    x = np.empty((3, _N_NODES + 1))
-    nodes = np.empty((3, n_arms, _N_NODES))
+    x = np.empty((3, N_NODES + 1))
+    nodes = np.empty((3, n_arms, n_nodes))
     return _Work(
-        np.empty(n_arms, _ARM), np.empty(n_arms, np.int64), x[0], x[1], x[2, :_N_NODES],
+        np.empty(n_arms, _ARM), np.empty(n_arms, np.int64), x[0], x[1], x[2, :N_NODES],
         nodes[0], nodes[1], nodes[2], np.empty((n_arms, _N_LANES)),
     )  # fmt: skip
 
@@ -182,27 +182,27 @@ def _place_of(fallen: float, x: float) -> float:
 @compiled()
 def _lay_out(side: int, width: float, x: Array) -> None:
     """Set x to the nodes, from left to right, and the other edge, all seen from the base."""
-    for j in range(_N_NODES):
-        x[j] = width * _NODES[j] if side == FROM_LEFT else -width * _NODES[_N_NODES - 1 - j]
-    x[_N_NODES] = width if side == FROM_LEFT else -width
+    for j in range(N_NODES):
+        x[j] = width * _NODES[j] if side == FROM_LEFT else -width * _NODES[N_NODES - 1 - j]
+    x[N_NODES] = width if side == FROM_LEFT else -width
 
 
 @compiled()
 def _describe(form: int, side: int, edge: float, far: float, n: int, work: _Work) -> float:
     """Describe the densities in the cell from ``edge`` to ``far``; return the largest stride."""
-    x, bent_x = work.x[_N_NODES], work.bend[_N_NODES]
+    arms, alive, x, bent_x = work.arms, work.alive, work.x[N_NODES], work.bend[N_NODES]
     base = min(edge, far) if side == FROM_LEFT else max(edge, far)
     longest = 0.0
     for k in range(n):
-        arm = work.arms[work.alive[k]]
-        linear, bent = factors(form, side, arm.first, arm.second, arm.curvature, base - arm.mode)
+        arm = arms[alive[k]]
+        mode, near = arm.mode, arm.level
+        linear, bent = factors(form, side, arm.first, arm.second, arm.curvature, base - mode)
         rise = linear * x + bent * bent_x
-        level = arm.level + (rise if base == edge else -rise)
-        arm.linear, arm.bent = linear, bent
-        arm.fixed = arm.level if base == edge else level
-        arm.next_level = level
-        arm.next_place = _place_of(arm.peak - level, far - arm.mode)
-        longest = max(longest, abs(arm.next_place - arm.place))
+        level = near + (rise if base == edge else -rise)
+        place = _place_of(arm.peak - level, far - mode)
+        longest = max(longest, abs(place - arm.place))
+        arm.linear, arm.bent, arm.fixed = linear, bent, near if base == edge else level
+        arm.next_level, arm.next_place = level, place
     return longest
 
 
@@ -211,17 +211,18 @@ def _evaluate(n: int, width: float, work: _Work) -> float:
     """Compute densities at the nodes and their lanes; return the largest last coefficients."""
     # Loops of a length that the compiler does not know are vectorised, others unrolled.
     size = work.density.shape[1]
-    x, bend = work.x, work.bend
+    arms, alive, x, bend = work.arms, work.alive, work.x, work.bend
+    density, lanes = work.density, work.lanes
     roughness = 0.0
     for k in range(n):
-        arm = work.arms[work.alive[k]]
+        arm = arms[alive[k]]
         linear, bent, fixed = arm.linear, arm.bent, arm.fixed
-        f, sums = work.density[k], work.lanes[k]
+        f, sums = density[k], lanes[k]
         for j in range(size):
             f[j] = exp(linear * x[j] + bent * bend[j] + fixed)
         for j in range(_N_LANES):
             sums[j] = 0.0
-        for m in range(0, _N_NODES, 4):
+        for m in range(0, N_NODES, 4):
             f0, f1, f2, f3 = f[m] * width, f[m + 1] * width, f[m + 2] * width, f[m + 3] * width
             for j in range(_N_LANES):
                 sums[j] += (_LANES[m, j] * f0 + _LANES[m + 1, j] * f1) + (
@@ -398,7 +399,7 @@ def _tally(n: int, below: float, work: _Work) -> float:
     total, gap = below, 0.0
     for i in range(n):
         share = 0.0
-        for j in range(_N_NODES):
+        for j in range(N_NODES):
             share += work.won[i, j]
         # A sum that should be zero may be just below.
         work.arms[i].share = max(share, 0.0)
@@ -427,7 +428,7 @@ def _component(form: int, threshold: float, n: int, work: _Work) -> tuple[float,
     for _ in range(_N_TRIES):
         for i in range(n):
             arms[i].below = 0.0
-            for j in range(_N_NODES):
+            for j in range(N_NODES):
                 work.won[i, j] = 0.0
         for sign in (-1, 1):
             count, below = _depart(n, sign, work)
@@ -463,15 +464,17 @@ def _split(form: int, a: Array, b: Array, mask: Array, arms: Array) -> tuple[int
 
 @compiled(nogil=True)
 def best_arms(
-    form: int, parameters: Array, weights: Array, mask: Array, result: Array, errors: Array
+    form: int, parameters: Array, weights: Array, mask: Array, result: Array, errors: Array, n_nodes: int
 ) -> None:
     """Add P(arm is best) of m decisions to result (m, K), which is zero, and its error to errors.
 
     ``parameters`` (2, m, L, K) are those of the arms' densities, ``weights`` (m, L) those of the
-    components, and ``mask`` (m, K) says which arms are available.
+    components, and ``mask`` (m, K) says which arms are available. ``n_nodes`` is N_NODES, given at
+    run time so that the compiler does not know it: loops over nodes are then vectorised, not
+    unrolled, which is up to 10 % faster.
     """
     n_rows, n_arms = mask.shape
-    work = _new_work(n_arms)
+    work = _new_work(n_arms, n_nodes)
     for r in range(n_rows):
         for s in range(weights.shape[1]):
             weight = weights[r, s]
