@@ -100,7 +100,7 @@ def run(seed: int, folder: Path, synchronous: str = "FULL", failing: float = 0.0
 def short_logs(rng: np.random.Generator) -> Iterator[None]:
     """Checkpoints after a few pages: beside the writer, by the writer itself, or by both."""
     moves, resets = [(8, 10**6), (10**6, 20), (8, 40)][rng.integers(3)]
-    with mock.patch.multiple(sqlite_log, MOVE_PAGES=moves, RESET_PAGES=resets):
+    with mock.patch.multiple(sqlite_log, CHECKPOINT_PAGES=moves, RESET_PAGES=resets):
         yield
 
 

@@ -1,7 +1,7 @@
-"""A store's file before it is used: made, looked at, checked, and brought up to date.
+"""The SQLite file of a store: its tables, and how it is created, checked and migrated.
 
-A file is made under another name and gets its own when it is whole and durable: whatever is found
-under a store's name is a store, or is not ours to write over.
+A file is created under a temporary name and renamed when it is complete and durable. So a file with
+a store's name is a whole store, or it belongs to another program and must not be overwritten.
 """
 
 from __future__ import annotations
@@ -72,21 +72,22 @@ CHECKED_BYTES = 256 * 2**20
 
 _MAGIC = b"SQLite format 3\0"
 _ID = slice(68, 72)
-"""Where a file's header has its application's number (https://www.sqlite.org/fileformat.html)."""
+"""Place of the application id in the header (https://www.sqlite.org/fileformat.html)."""
 
 _REMAINS = ("-wal", "-journal")
-"""Files beside a database that may hold its last changes, and would be played into a new one."""
+"""Files that may hold a database's last changes, which SQLite would apply to a new database."""
 
 _CHUNK = 2**16
-"""Bytes of a log that are written at a time: SQLite takes no more than twice as many."""
+"""Bytes of a log that are written at a time; SQLite accepts at most twice as many."""
 
 _DAMAGED = "bring it back from a copy"
 
 
-def look_at(path: Path) -> bool:
-    """Whether the file is there; refused where it cannot be ours. SQLite does not see it yet.
+def inspect(path: Path) -> bool:
+    """Return whether the file exists; raise ``StoreError`` if it cannot be ours.
 
-    SQLite would finish what another program left half-done in its own file.
+    This reads the header without SQLite, which would complete a transaction that another program
+    left unfinished in its own file.
     """
     try:
         if not path.exists():
@@ -129,7 +130,7 @@ def _check_vacant(path: Path) -> None:
 
 
 def create(path: Path, vfs: str | None) -> None:
-    """Make an empty store, or leave it to whoever was faster."""
+    """Create an empty store, unless another process has just done so."""
     draft = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
     try:
         connection = apsw.Connection(str(draft), vfs=vfs)
@@ -159,7 +160,7 @@ def _give_name(draft: Path, path: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """A new name is durable when its folder is."""
+    """Sync a folder: a new name in it is durable only then."""
     with suppress(OSError):  # some systems cannot
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -169,7 +170,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def use_log(connection: Any, path: Path) -> None:
-    """Commits go to a write-ahead log and are synced, one by one."""
+    """Write commits to a write-ahead log, and sync each of them."""
     mode = connection.pragma("journal_mode", "wal")
     if mode != "wal":
         raise StoreError(
@@ -180,8 +181,8 @@ def use_log(connection: Any, path: Path) -> None:
 
 
 def check(connection: Any, path: Path) -> None:
-    """Refuse what is damaged or comes from a newer version; the file stays as it is."""
-    # Otherwise the last one to close a file moves what its log holds into it.
+    """Raise ``StoreError`` for a damaged or newer file, and leave it as it is."""
+    # By default, the last connection that closes the file moves the log into it.
     log = Path(connection.filename_wal)
     untouched = log.exists() and log.stat().st_size > 0
     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, int(untouched))
@@ -194,14 +195,14 @@ def check(connection: Any, path: Path) -> None:
 
 
 def take_over_log(connection: Any, vfs: str | None) -> None:
-    """Write the log that an earlier process left once more, before anything rests on it.
+    """Write the log of an earlier process again, and sync it, before anything depends on it.
 
-    Its last sync may have failed, or it was killed before. Then the log is whole only as long as
-    the system keeps it in memory: a later sync need not write that part, and with the power it
-    would be lost, and whatever came after it.
+    The earlier process may have been killed before its last sync, or that sync may have failed.
+    Then parts of the log exist only in the system's memory, and a later sync need not write them:
+    a power loss would destroy them, and everything after them in the log.
     """
     log = Path(connection.filename_wal)
-    connection.execute("BEGIN IMMEDIATE")  # nobody else writes to the log meanwhile
+    connection.execute("BEGIN IMMEDIATE")  # keeps other writers away
     try:
         size = log.stat().st_size if log.exists() else 0
         if size:
@@ -226,13 +227,13 @@ def _check_version(version: int, path: Path) -> None:
 
 
 def migrate(connection: Any, path: Path, vfs: str | None) -> None:
-    """Bring the tables to this version, all steps or none."""
+    """Migrate the tables to this version, all steps or none."""
     if connection.pragma("user_version") == len(MIGRATIONS):
         return
     take_over_log(connection, vfs)
     connection.transaction_mode = "IMMEDIATE"
     with connection:
-        # Somebody else may have done it meanwhile.
+        # Another process may have migrated them just now.
         version = connection.pragma("user_version")
         _check_version(version, path)
         for step in MIGRATIONS[version:]:
@@ -242,7 +243,7 @@ def migrate(connection: Any, path: Path, vfs: str | None) -> None:
 
 
 def refusal(path: Path, error: apsw.Error) -> StoreError:
-    """Why a file cannot be opened."""
+    """Return the error for a file that cannot be opened."""
     if isinstance(error, (apsw.NotADBError, apsw.CorruptError)):
         return StoreError(f"{path} is damaged ({error}): {_DAMAGED}")
     return StoreError(f"{path} cannot be used: {error}")

@@ -1,10 +1,11 @@
-"""The write-ahead log of a SQLite file: commits go there, and from there into the file.
+"""The connections to a SQLite file, and its write-ahead log: when the log is moved into the file.
 
-A sync that fails is dangerous afterwards: the system may forget what it could not write, and call
-the next sync a success. What a commit writes is safe, because the next one writes it again. Pages
-that were moved into the file are not: SQLite remembers that it moved them, though only the last of
-several moves is synced. So after such a failure nothing is moved, and the log is kept, until
-SQLite has read it again from the beginning.
+A commit goes to the log; a checkpoint moves pages from the log into the file. After a sync that
+failed, the system may drop what it could not write and report the next sync as a success. Commits
+survive that, because the next commit writes the same part of the log again. Pages in the file do
+not: SQLite remembers that it moved them, although only the last of several checkpoints is synced.
+So after such a failure there are no checkpoints, and the log is kept, until all connections were
+reopened: SQLite then reads the log from its beginning.
 """
 
 from __future__ import annotations
@@ -27,51 +28,50 @@ from mixts.service.store.base import WouldWaitError
 log = logging.getLogger("mixts.service")
 
 BUSY_SECONDS = 10
-"""How long to wait for another process that writes to the same file."""
+"""Time to wait for another process that writes to the same file."""
 
 MOST_IDLE = 8
-"""Readers that are kept open while nobody reads."""
+"""Number of idle readers that are kept open."""
 
-RENEW_SECONDS = 0.5
-"""How long to wait for those who read, when all connections are to be made anew."""
-
+REOPEN_SECONDS = 0.5
+"""Time to wait for reads to end before all connections are reopened."""
 
 _OPEN: Counter[tuple[int, int] | None] = Counter()
-"""The files that this process has open, and how often."""
+"""The files that this process has open, and how many times each."""
 
 _OPENING = threading.Lock()
-"""Nobody looks at a file that another thread is about to open."""
+"""Keeps threads from inspecting a file that another one is about to open."""
 
-MOVE_PAGES = 2_000
-"""Pages of the log that are moved into the file at a time, beside the writer."""
+CHECKPOINT_PAGES = 2_000
+"""Pages in the log after which the checkpoint thread moves them into the file."""
 
 RESET_PAGES = 16_000
-"""From here on the writer itself waits for a whole move, so that the log starts anew."""
+"""Pages in the log after which the writer itself makes a checkpoint, and the log restarts."""
 
 RESET_SECONDS = 0.1
-"""How long it waits for those who still read the old log; then the log grows on."""
+"""Time that the writer waits for readers of the old log; after that, the log grows on."""
 
-PATIENCE_SECONDS = 10.0
-"""After how long it is tried again to let go of the file, where somebody was reading."""
+REOPEN_RETRY_SECONDS = 10.0
+"""Time until the next attempt to reopen the file, if a long read prevented the last one."""
 
 
 class Connections:
-    """All of them can be made anew, so that SQLite reads its log again from the beginning."""
+    """The connections to one file: one writer, and a pool of readers."""
 
     def __init__(self, path: Path, vfs: str | None, synchronous: str) -> None:
         self.path = path
         self.vfs = vfs
         self._synchronous = synchronous
         self._readers: list[Any] = []
-        self._n_reading = 0
-        self._n_long = 0
-        self._renewing = False
+        self._n_reads = 0
+        self._n_long_reads = 0
+        self._reopening = False
         self._closed = False
         self._changed = threading.Condition()
         with _OPENING:
-            # A file that this process has open was looked at. Once more would be one too often:
-            # closing a file drops all locks of the process on it, and SQLite's own with them.
-            if _identity(path) not in _OPEN and not _sqlite_file.look_at(path):
+            # Do not inspect a file that this process has open: closing any handle of a file drops
+            # all locks of the process on it, SQLite's own included.
+            if _identity(path) not in _OPEN and not _sqlite_file.inspect(path):
                 _sqlite_file.create(path, vfs)
             self._writer: Any = self._open()
             self._identity = _identity(path)
@@ -80,7 +80,7 @@ class Connections:
     # -- writing ------------------------------------------------------------------------------
 
     def writer(self) -> Any:
-        """The one that writes, if what it would write to is still the file of that name."""
+        """Return the writer; raise ``StoreUnavailableError`` if the file is gone or replaced."""
         if _identity(self.path) != self._identity:
             raise StoreUnavailableError(
                 f"{self.path} was removed or replaced while it was open: bring it back, or start "
@@ -95,11 +95,11 @@ class Connections:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is one to write with; else the next use opens it, which takes a while."""
+        """Whether the writer is open; opening it takes a while."""
         return self._writer is not None
 
     def begin(self, writer: Any, *, wait: bool) -> None:
-        """Begin to write, when no other process does."""
+        """Begin a transaction; if another process writes, wait or raise ``WouldWaitError``."""
         if wait:
             writer.execute("BEGIN IMMEDIATE")
             return
@@ -127,7 +127,7 @@ class Connections:
         return writer
 
     def connect(self, *, read_only: bool = False) -> Any:
-        """One more, to the file that is there: it is never made here."""
+        """Open one more connection; this never creates the file."""
         flags = apsw.SQLITE_OPEN_READONLY if read_only else apsw.SQLITE_OPEN_READWRITE
         connection = apsw.Connection(str(self.path), flags=flags, vfs=self.vfs)
         connection.set_busy_timeout(BUSY_SECONDS * 1000)
@@ -137,7 +137,7 @@ class Connections:
 
     @contextmanager
     def reader(self) -> Iterator[Any]:
-        """One for a short read; a few stay open for those who read next."""
+        """Lend a connection from the pool, for a short read."""
         with self._reading():
             with self._changed:
                 connection = self._readers.pop() if self._readers else None
@@ -156,7 +156,7 @@ class Connections:
 
     @contextmanager
     def separate_reader(self) -> Iterator[Any]:
-        """One for a long read, whatever else the thread reads meanwhile."""
+        """Open a connection for a long read."""
         with self._reading(long=True):
             connection = self.connect(read_only=True)
             try:
@@ -167,63 +167,63 @@ class Connections:
     @contextmanager
     def _reading(self, *, long: bool = False) -> Iterator[None]:
         with self._changed:
-            self._changed.wait_for(lambda: not self._renewing)
+            self._changed.wait_for(lambda: not self._reopening)
             if self._closed:
                 raise StoreError(f"{self.path} is closed")
-            self._n_reading += 1
-            self._n_long += long
+            self._n_reads += 1
+            self._n_long_reads += long
         try:
             yield
         finally:
             with self._changed:
-                self._n_reading -= 1
-                self._n_long -= long
+                self._n_reads -= 1
+                self._n_long_reads -= long
                 self._changed.notify_all()
 
-    # -- ending -------------------------------------------------------------------------------
+    # -- reopening and closing ----------------------------------------------------------------
 
-    def renew(self) -> bool:
-        """Close all and begin anew, unless somebody reads for long; whether it was done."""
+    def reopen(self) -> bool:
+        """Reopen all connections, unless a long read is running; return whether it was done."""
         with self._changed:
-            if self._n_long:
+            if self._n_long_reads:
                 return False
-            self._renewing = True
-            idle = self._changed.wait_for(lambda: not self._n_reading, RENEW_SECONDS)
+            self._reopening = True
+            idle = self._changed.wait_for(lambda: not self._n_reads, REOPEN_SECONDS)
         try:
             if idle:
-                self._close(move_log=False)
+                self._close(checkpoint=False)
                 self._writer = None
                 self.writer()
         finally:
             with self._changed:
-                self._renewing = False
+                self._reopening = False
                 self._changed.notify_all()
         return idle
 
-    def close(self, *, move_log: bool) -> None:
-        """For good."""
+    def close(self, *, checkpoint: bool) -> None:
+        """Close all connections for good; with ``checkpoint``, move the log into the file."""
         with self._changed:
             self._closed = True
-        self._close(move_log=move_log)
+        self._close(checkpoint=checkpoint)
         with _OPENING:
             _OPEN[self._identity] -= 1
             if not _OPEN[self._identity]:
                 del _OPEN[self._identity]
 
-    def _close(self, *, move_log: bool) -> None:
+    def _close(self, *, checkpoint: bool) -> None:
         readers, self._readers = self._readers, []
         for connection in readers:
             with suppress(apsw.Error):
                 connection.close()
         if self._writer is not None:
             with suppress(apsw.Error):
-                # The last one to close a file moves its log into it.
-                self._writer.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, int(not move_log))
+                # By default, the last connection that closes the file moves the log into it.
+                self._writer.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, int(not checkpoint))
                 self._writer.close()
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Which file it is that a path leads to, None where there is none."""
+    """Return the device and inode of a file, or None if it does not exist."""
     try:
         status = path.stat()
     except OSError:
@@ -231,23 +231,23 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-class Log:
-    """Moves pages into the file when there are many, in a thread of its own."""
+class WriteAheadLog:
+    """The log of one file, with a thread that makes checkpoints."""
 
     def __init__(self, connections: Connections, name: str) -> None:
         self._connections = connections
         self._name = name
-        self._is_ours = False
-        self._is_doubtful = False
-        """Whether pages that were moved into the file may be missing there."""
-        self._read_again_at = 0.0
-        self._ends_well = True
-        """Whether the last thing in it is a commit that was synced."""
+        self._is_taken_over = False
+        self._must_reopen = False
+        """Whether pages of earlier checkpoints may be missing in the file."""
+        self._reopen_at = 0.0
+        self._ends_synced = True
+        """Whether the log ends with a commit that was synced."""
         self._begin()
         self._failure: str | None = None
-        self._moving = threading.Lock()
-        """SQLite does not wait for another move but fails."""
-        self._mover: Any = None
+        self._checkpointing = threading.Lock()
+        """Held during a checkpoint: SQLite fails if two run at once."""
+        self._checkpointer: Any = None
         self._wanted = threading.Event()
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="mixts-checkpoints", daemon=True)
@@ -255,72 +255,70 @@ class Log:
 
     def _begin(self) -> None:
         self._pages = 0
-        self._move_above = MOVE_PAGES
+        self._checkpoint_above = CHECKPOINT_PAGES
         self._reset_above = RESET_PAGES
 
-    # -- what the writer does -----------------------------------------------------------------
+    # -- in the thread that writes ------------------------------------------------------------
 
     def writer(self, *, wait: bool) -> Any:
-        """The connection to write with, and the log ready for it."""
-        read_again = (
-            self._is_doubtful and self._ends_well and time.monotonic() > self._read_again_at
-        )
-        is_ready = self._is_ours and not read_again and self._pages <= self._reset_above
+        """Return the connection to write with, after making the log ready for it."""
+        reopen = self._must_reopen and self._ends_synced and time.monotonic() > self._reopen_at
+        is_ready = self._is_taken_over and not reopen and self._pages <= self._reset_above
         if not wait and not (is_ready and self._connections.is_open):
-            raise WouldWaitError("the log is to be emptied, or read again")
+            raise WouldWaitError("the log needs a checkpoint, or the file must be reopened")
         writer = self._connections.writer()
-        if read_again:
-            writer = self._read_again()
-        if not self._is_ours:
+        if reopen:
+            writer = self._reopen()
+        if not self._is_taken_over:
             _sqlite_file.take_over_log(writer, self._connections.vfs)
             writer.set_wal_hook(self._committed)
-            self._is_ours = True
+            self._is_taken_over = True
         if self._pages > self._reset_above:
-            self._start_anew(writer)
+            self._restart(writer)
         return writer
 
     def commit(self, writer: Any) -> None:
-        """End a transaction with all that it did durable in the log."""
-        ended_well, self._ends_well = self._ends_well, False
+        """Commit a transaction: its changes are durable in the log when this returns."""
+        ended_synced, self._ends_synced = self._ends_synced, False
         writer.execute("COMMIT")
-        self._ends_well = ended_well or self._ends_well
+        self._ends_synced = ended_synced or self._ends_synced
 
     def _committed(self, connection: Any, name: str, pages: int) -> int:
-        """Called after a commit that wrote something."""
-        self._ends_well = True
+        """Note the size of the log; SQLite calls this after every commit that wrote something."""
+        self._ends_synced = True
         if pages < self._pages:
             self._begin()
         self._pages = pages
-        if pages > self._move_above:
-            self._move_above = pages + MOVE_PAGES
+        if pages > self._checkpoint_above:
+            self._checkpoint_above = pages + CHECKPOINT_PAGES
             self._wanted.set()
         return apsw.SQLITE_OK
 
-    def _start_anew(self, writer: Any) -> None:
-        """Move all pages into the file.
+    def _restart(self, writer: Any) -> None:
+        """Move all pages into the file, so that the log restarts from its beginning.
 
-        Where a long read is in the way, or the disk, decisions go on: they are safe in the log,
-        which grows, and after as many pages more it is tried again.
+        If a long read or the disk prevents that, decisions go on: they are safe in the log, which
+        grows, and the next attempt follows after as many pages.
         """
         self._reset_above = self._pages + RESET_PAGES
         writer.set_busy_timeout(int(RESET_SECONDS * 1000))
-        with self._moving:
-            if self._move(writer, apsw.SQLITE_CHECKPOINT_RESTART):
+        with self._checkpointing:
+            if self._checkpoint(writer, apsw.SQLITE_CHECKPOINT_RESTART):
                 self._begin()
         writer.set_busy_timeout(BUSY_SECONDS * 1000)
 
-    def _read_again(self) -> Any:
-        """Let go of the file and open it anew; then SQLite knows of no page that was moved."""
-        with self._moving:
-            self._close_mover()
-            if self._connections.renew():
-                self._is_doubtful = self._is_ours = False
+    def _reopen(self) -> Any:
+        """Reopen the file: SQLite then forgets which pages it moved, and reads the whole log."""
+        with self._checkpointing:
+            self._close_checkpointer()
+            if self._connections.reopen():
+                self._must_reopen = self._is_taken_over = False
                 self._begin()
             else:
-                self._read_again_at = time.monotonic() + PATIENCE_SECONDS
+                self._reopen_at = time.monotonic() + REOPEN_RETRY_SECONDS
         return self._connections.writer()
 
-    # -- beside the writer --------------------------------------------------------------------
+    # -- in the checkpoint thread -------------------------------------------------------------
 
     def _run(self) -> None:
         while True:
@@ -328,47 +326,49 @@ class Log:
             self._wanted.clear()
             if self._closed:
                 return
-            with self._moving:
+            with self._checkpointing:
                 try:
-                    self._mover = self._mover or self._connections.connect()
-                    # Before it has looked into the file, it knows of no log that it could move.
-                    _sqlite_file.use_log(self._mover, self._connections.path)
+                    self._checkpointer = self._checkpointer or self._connections.connect()
+                    # A connection that has not read the file yet has no log to checkpoint.
+                    _sqlite_file.use_log(self._checkpointer, self._connections.path)
                 except apsw.Error as error:
                     self._note(str(error))
                 else:
-                    self._move(self._mover, apsw.SQLITE_CHECKPOINT_PASSIVE)
+                    self._checkpoint(self._checkpointer, apsw.SQLITE_CHECKPOINT_PASSIVE)
 
-    def _move(self, connection: Any, mode: int) -> bool:
-        """Move pages into the file; whether all went well."""
-        if self._is_doubtful:
+    def _checkpoint(self, connection: Any, mode: int) -> bool:
+        """Move pages into the file; return whether that succeeded."""
+        if self._must_reopen:
             return False
         try:
             connection.wal_checkpoint(mode=mode)
         except apsw.Error as error:
-            self._is_doubtful = isinstance(error, apsw.IOError)
+            self._must_reopen = isinstance(error, apsw.IOError)
             self._note(str(error))
             return False
         self._note(None)
         return True
 
     def _note(self, failure: str | None) -> None:
-        """Say once that the log cannot be emptied, and once that it can."""
+        """Log the first failure in a row, and the end of the failures."""
         if failure is not None and self._failure is None:
-            log.warning("%s: its log grows and cannot be emptied now: %s", self._name, failure)
+            log.warning(
+                "%s: the write-ahead log grows, its checkpoint failed: %s", self._name, failure
+            )
         elif failure is None and self._failure is not None:
-            log.warning("%s: its log is emptied again", self._name)
+            log.warning("%s: checkpoints of the write-ahead log work again", self._name)
         self._failure = failure
 
     def close(self) -> None:
-        """End the thread, and all connections."""
+        """End the thread, and close all connections."""
         self._closed = True
         self._wanted.set()
         self._thread.join()
-        self._close_mover()
-        self._connections.close(move_log=not self._is_doubtful)
+        self._close_checkpointer()
+        self._connections.close(checkpoint=not self._must_reopen)
 
-    def _close_mover(self) -> None:
-        mover, self._mover = self._mover, None
-        if mover is not None:
+    def _close_checkpointer(self) -> None:
+        connection, self._checkpointer = self._checkpointer, None
+        if connection is not None:
             with suppress(apsw.Error):
-                mover.close()
+                connection.close()

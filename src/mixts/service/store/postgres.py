@@ -1,7 +1,7 @@
-"""Decisions in PostgreSQL, which several replicas share.
+"""Decisions in a PostgreSQL database, which several replicas may share.
 
-Correct at READ COMMITTED: every group locks the rows of its tasks first, in order, and unique keys
-stand behind that. A connection that is lost is made anew at the next use.
+Correct at READ COMMITTED: every batch first locks the rows of its tasks, in order, and unique
+indices guard the rest. A lost connection is reopened at its next use.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ _SILENCE: dict[str, Any] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,
 }
-"""A database that is silent for half a minute is away: libpq's own defaults wait for hours."""
+"""Give up a server that is silent for half a minute; libpq's defaults wait for hours."""
 
 MOST_IDLE = 8
-"""Connections for readers that are kept while nobody reads."""
+"""Number of idle connections that are kept for readers."""
 
 _TABLE_BYTES = (
     "SELECT COALESCE(SUM(pg_total_relation_size(c.oid)), 0) FROM pg_class c "
@@ -59,7 +59,7 @@ _CONFLICTS = (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailu
 # -- the tables: a version is only ever added, and old ones are migrated step by step --------------
 
 LOCK = 0x4D695854
-"""Of the advisory lock under which tables are made: replicas may start at the same moment."""
+"""Number of the advisory lock for creating tables: replicas may start at the same moment."""
 
 MIGRATIONS: tuple[str, ...] = (
     """
@@ -111,7 +111,7 @@ MIGRATIONS: tuple[str, ...] = (
 
 # -- a transaction --------------------------------------------------------------------------------
 
-# Names in order: two replicas that make the same tasks wait for each other, never both at once.
+# Names in order: two replicas that create the same tasks wait, and never deadlock.
 _NEW_TASKS = (
     "INSERT INTO tasks (name, decisions, rewards, late, latent, certainty, version, first_at, "
     "last_at, statistics) SELECT name, 0, 0, 0, NULL, 0, 0, %(now)s, %(now)s, ''::bytea "
@@ -152,7 +152,10 @@ _ACTIVITY = (
 
 
 class PostgresTransaction(Transaction):
-    """Holds locks on the rows of its tasks."""
+    """A transaction that locks the rows of its tasks.
+
+    It reads and writes whole batches at a time, to save round trips.
+    """
 
     def __init__(self, connection: psycopg.Connection[Row], writer: str) -> None:
         self._connection = connection
@@ -190,7 +193,7 @@ class PostgresTransaction(Transaction):
         return {decision: (value, bool(late)) for decision, value, late in rows}
 
     def action_set(self, digest: bytes, n_actions: int, n_features: int, body: bytes) -> int:
-        # Another replica may add the same set: its row is waited for, and found afterwards.
+        # If another replica adds the same set, this waits for its row and then finds it.
         find = "SELECT number FROM action_sets WHERE digest = %s"
         number = self._one(find, digest)
         if number is None:
@@ -244,7 +247,7 @@ class PostgresTransaction(Transaction):
     def add_prior(
         self, digest: bytes, now: int, family: str, n_components: int, body: bytes
     ) -> tuple[int, bool]:
-        # One at a time: whoever adds one holds the lock of `shape`.
+        # The caller holds the lock of `shape`: priors are added one at a time.
         known = self._one("SELECT version FROM priors WHERE digest = %s", digest)
         if known is not None:
             return int(known), False
@@ -264,7 +267,7 @@ class PostgresTransaction(Transaction):
         )
 
     def shape(self) -> str | None:
-        # A row to lock must be there: replicas that start together shall not both be first.
+        # Create the row if it is missing: replicas that start together must lock the same row.
         self._execute(
             "INSERT INTO meta (name, value) VALUES ('shape', '') ON CONFLICT (name) DO NOTHING"
         )
@@ -311,7 +314,7 @@ class PostgresBackend(Backend):
             **_SILENCE,
         )  # fmt: skip
         connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
-        # Durable means durable, and a lock may not wait for ever, whatever the server's defaults.
+        # Sync every commit, and never wait for a lock for ever, whatever the server's defaults.
         connection.execute("SET synchronous_commit TO on")
         connection.execute("SET lock_timeout TO '10s'")
         connection.execute("SET search_path TO mixts")
@@ -354,13 +357,13 @@ class PostgresBackend(Backend):
         except _CONFLICTS as error:
             raise TransactionConflictError(_first_line(error)) from error
         except _WRONG_ROWS:
-            raise  # ours to answer for, and no reason to call the database away
+            raise  # a fault of this code, not of the database
         except psycopg.Error as error:
             self._drop_writer()
             raise StoreUnavailableError(_refused(self.name, error)) from error
 
     def _drop_writer(self) -> None:
-        """After any failure begin with a fresh connection: the old one may be half dead."""
+        """Close the writer's connection after a failure: it may be half dead."""
         writer, self._writer = self._writer, None
         if writer is not None:
             with suppress(psycopg.Error):
@@ -381,7 +384,7 @@ class PostgresBackend(Backend):
             except psycopg.Error as error:
                 with suppress(psycopg.Error):
                     connection.close()
-                # One that was idle may have died long ago, unnoticed: once more with a new one.
+                # An idle connection may have died unnoticed: retry once with a new one.
                 if is_new or attempt == 2 or not isinstance(error, psycopg.OperationalError):
                     raise StoreUnavailableError(_refused(self.name, error)) from error
                 self._forget_idle()
@@ -412,7 +415,7 @@ class PostgresBackend(Backend):
         return int(size)
 
     def _take(self) -> tuple[psycopg.Connection[Row], bool]:
-        """A connection for one read, and whether it is new."""
+        """Return a connection for one read, and whether it is new."""
         with self._lock:
             if self._closed:
                 raise StoreError(f"{self.name} is closed")
@@ -445,16 +448,16 @@ class PostgresBackend(Backend):
 
 
 def placeholders(sql: str) -> str:
-    """A statement with ``?`` for parameters as psycopg has it; none has either sign in a text."""
+    """Convert ``?`` to psycopg's placeholders; no statement has ``?`` or ``%`` in a string."""
     return sql.replace("%", "%%").replace("?", "%s")
 
 
 def shown(url: str) -> str:
-    """An address without anything secret, wherever in it that may be."""
+    """Return an address without its password or other secrets."""
     try:
         known = psycopg.conninfo.conninfo_to_dict(url)
     except psycopg.ProgrammingError:
-        # Its message may quote what it could not read, a password among it.
+        # The message may quote the address, password included.
         raise StoreError(
             "the address of the database cannot be read: expected "
             "postgresql://user:password@host:port/name, with special characters percent-encoded"

@@ -1,7 +1,7 @@
-"""Decisions in a SQLite file: WAL, every commit synced, one writer.
+"""Decisions in a SQLite file: a write-ahead log, every commit synced, one writer.
 
-apsw brings its own SQLite: the system's may be one of those (3.7.0 to 3.51.2) that can lose a
-commit when a write-ahead log is reset.
+apsw contains its own SQLite. The system's may be one of those (3.7.0 to 3.51.2) that can lose a
+commit when the write-ahead log restarts.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ except ImportError as error:  # pragma: no cover - the extra is always there in 
     ) from error
 
 from mixts.service.store import _sqlite_file
-from mixts.service.store._sqlite_log import Connections, Log
+from mixts.service.store._sqlite_log import Connections, WriteAheadLog
 
 _TASK = (
     "SELECT number, name, decisions, rewards, late, latent, certainty, version, first_at, last_at, "
@@ -63,7 +63,7 @@ _ACTIVITY = (
 
 
 class SQLiteTransaction(Transaction):
-    """Holds the file's one write lock, so that nothing else needs one."""
+    """A transaction that holds the file's one write lock; rows need no locks of their own."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
@@ -73,7 +73,7 @@ class SQLiteTransaction(Transaction):
         return self._one("SELECT version FROM activations ORDER BY seq DESC LIMIT 1")
 
     def is_active(self, version: int) -> bool:
-        return True  # nobody else can have written since the transaction began
+        return True  # no other process can write during this transaction
 
     def find_decisions(self, ids: Sequence[bytes]) -> dict[bytes, LoggedDecision]:
         found = {}
@@ -208,7 +208,7 @@ class SQLiteBackend(Backend):
             self._connections = Connections(self.path, vfs, synchronous)
         except apsw.Error as error:
             raise _sqlite_file.refusal(self.path, error) from error
-        self._log = Log(self._connections, self.name)
+        self._log = WriteAheadLog(self._connections, self.name)
         self._closed = False
 
     @contextmanager
@@ -224,7 +224,7 @@ class SQLiteBackend(Backend):
                     writer.execute("ROLLBACK")
                 raise
         except apsw.ConstraintError:
-            raise  # ours to answer for, and no reason to call the disk bad
+            raise  # a fault of this code, not of the disk
         except apsw.Error as error:
             raise StoreUnavailableError(_refused(self.name, error)) from error
 

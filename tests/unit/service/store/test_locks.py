@@ -73,7 +73,7 @@ def test_threads_that_open_one_file_at_once_look_at_it_one_after_the_other(
     path = tmp_path / "decisions.db"
     DecisionStore(path).close()
     looks: list[Path] = []
-    look_at, check = sqlite_file.look_at, sqlite_file.check
+    look_at, check = sqlite_file.inspect, sqlite_file.check
 
     def look(where: Path) -> bool:
         looks.append(where)
@@ -83,7 +83,7 @@ def test_threads_that_open_one_file_at_once_look_at_it_one_after_the_other(
         time.sleep(0.2)  # the file is open, and the other thread comes to look at it
         check(connection, where)
 
-    monkeypatch.setattr(sqlite_file, "look_at", look)
+    monkeypatch.setattr(sqlite_file, "inspect", look)
     monkeypatch.setattr(sqlite_file, "check", slow_check)
     with ThreadPoolExecutor(2) as pool, ExitStack() as stack:
         for store in pool.map(DecisionStore, [path, path]):

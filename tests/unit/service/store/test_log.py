@@ -26,7 +26,7 @@ def test_decisions_go_on_while_the_log_cannot_be_emptied(
     moves: int, resets: int, act: str, error: type, reason: str, running: Running,
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(sqlite_log, "MOVE_PAGES", moves)
+    monkeypatch.setattr(sqlite_log, "CHECKPOINT_PAGES", moves)
     monkeypatch.setattr(sqlite_log, "RESET_PAGES", resets)
     running.store.backend._log._begin()
     running.disk.fail(act, error, ".db")
@@ -41,8 +41,8 @@ def test_decisions_go_on_while_the_log_cannot_be_emptied(
         for i in range(10, 20):
             running.decider.decide(f"task {i}")
         assert wait_until(lambda: n_without_log(running) >= 10)
-        assert wait_until(lambda: "is emptied again" in caplog.messages[-1])
-    assert "cannot be emptied" in caplog.messages[0]
+        assert wait_until(lambda: "work again" in caplog.messages[-1])
+    assert "checkpoint failed" in caplog.messages[0]
     running.assert_whole(20, 0)
 
 
@@ -52,7 +52,7 @@ def test_pages_whose_sync_failed_are_moved_again_when_nobody_reads(
     # SQLite counts pages as moved that the system may have forgotten. It must read its log from
     # the beginning, which takes that nobody else has it open.
     monkeypatch.setattr(sqlite_log, "RESET_PAGES", 5)
-    monkeypatch.setattr(sqlite_log, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(sqlite_log, "REOPEN_RETRY_SECONDS", 0.0)
     running.store.backend._log._begin()
     running.disk.fail("sync", apsw.IOError, ".db")
     made = []
@@ -126,14 +126,14 @@ def test_reads_go_on_while_connections_are_renewed(
 def n_without_log(running: Running) -> int:
     """The decisions that the file itself has."""
     flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-    with running.store.backend._log._moving:
+    with running.store.backend._log._checkpointing:
         file = apsw.Connection(f"file:{running.path}?immutable=1", flags=flags)
         with closing(file):
             return file.execute("SELECT COUNT(*) FROM decisions").get
 
 
 def test_the_log_starts_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_log, "MOVE_PAGES", 20)
+    monkeypatch.setattr(sqlite_log, "CHECKPOINT_PAGES", 20)
     monkeypatch.setattr(sqlite_log, "RESET_PAGES", 60)
     path = tmp_path / "decisions.db"
     with DecisionStore(path) as store, Decider(PRIOR, store, seed=1) as decider:

@@ -1,22 +1,39 @@
-"""What every bound checks of its arguments."""
+"""Checks of the arguments of bounds, and the parts of a bound."""
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
 from mixts import _checks
 from mixts._typing import Array, ArrayLike, Float
-from mixts.bounds.terms import BoundTerms
 from mixts.errors import ParameterError
 
 Form = Literal["statement", "appendix"]
-"""Where a bound is read: in the theorem's statement, or at the end of its proof."""
+"""Version of a bound: that of the theorem's statement, or that of the end of its proof."""
+
+
+class BoundTerms(NamedTuple):
+    """Parts of a regret bound: numbers, or arrays if n is an array."""
+
+    c1: Any
+    """Factor by which a tight prior helps; it is part of ``learning``, not added."""
+    learning: Any
+    """Regret of learning the parameters if the latent state were known (Term 1)."""
+    identification: Any
+    """Regret of identifying the latent state (Term 2)."""
+    constant: Any
+    """The rest, poly-logarithmic in n; 0 in the statements, which do not specify their c_2."""
+
+    @property
+    def bound(self) -> Any:
+        """learning + identification + constant."""
+        return self.learning + self.identification + self.constant
 
 
 def rounds(n: ArrayLike) -> Float[Array, "..."]:
-    """Numbers of rounds or episodes, one or any array of them, for a curve."""
+    """Return numbers of rounds or episodes as an array, which may have no axis."""
     expected = "n must be a number of rounds or episodes, or an array of them, at least 1"
     array = _checks.numbers(n, expected, ParameterError)
     good = np.isfinite(array) & (array >= 1)
@@ -27,7 +44,7 @@ def rounds(n: ArrayLike) -> Float[Array, "..."]:
 
 
 def at_least_zero(value: Any, name: str) -> float:
-    """A number that may be zero."""
+    """Return a finite number, at least 0."""
     array = _checks.numbers(value, f"{name} must be a number", ParameterError)
     if array.ndim != 0 or not 0 <= array < np.inf:
         raise ParameterError(f"{name} must be a finite number, at least 0, got {value!r}")
@@ -35,17 +52,17 @@ def at_least_zero(value: Any, name: str) -> float:
 
 
 def as_given(terms: BoundTerms) -> BoundTerms:
-    """Plain numbers where n was one."""
+    """Return plain numbers if n was a number."""
     return BoundTerms(*map(plain, terms))
 
 
 def plain(value: Any) -> Any:
-    """A plain number where nothing that was given is an array."""
+    """Return a plain number for an array without axes."""
     return float(value) if np.ndim(value) == 0 else value
 
 
 def form(value: Any) -> Form:
-    """One of the two forms."""
+    """Return the form, or raise ``ParameterError``."""
     if value not in get_args(Form):
         raise ParameterError(f'form must be "statement" or "appendix", got {value!r}')
     return value
