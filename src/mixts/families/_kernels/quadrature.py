@@ -464,7 +464,13 @@ def _split(form: int, a: Array, b: Array, mask: Array, arms: Array) -> tuple[int
 
 @compiled(nogil=True)
 def best_arms(
-    form: int, parameters: Array, weights: Array, mask: Array, result: Array, errors: Array, n_nodes: int
+    form: int,
+    parameters: Array,
+    weights: Array,
+    mask: Array,
+    result: Array,
+    errors: Array,
+    n_nodes: int,
 ) -> None:
     """Add P(arm is best) of m decisions to result (m, K), which is zero, and its error to errors.
 
