@@ -283,9 +283,7 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--pause", type=float, default=0.5, help="seconds between rounds")
     parser.add_argument("--port", type=int, default=0, help="(default: any free port)")
-    parser.add_argument(
-        "--screenshot", type=Path, metavar="PNG", help="picture of the dashboard at the end"
-    )
+    parser.add_argument("--screenshot", type=Path, metavar="PNG", help="picture of the dashboard")
     parser.add_argument("--wait", action="store_true", help="keep the service running at the end")
     return parser.parse_args()
 
