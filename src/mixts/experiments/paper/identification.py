@@ -1,15 +1,16 @@
-"""One task as MixTS identifies it."""
+"""One task while MixTS identifies it."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from mixts.diagnostics.identification import identify
+from mixts._numbers import estimate
+from mixts.diagnostics.identification import Identification, identify
 from mixts.environments import BanditEnvironment
 from mixts.experiments.base import (
+    Analysis,
     Arrays,
     Experiment,
-    Findings,
     Measured,
     Once,
     Part,
@@ -17,15 +18,15 @@ from mixts.experiments.base import (
     Setting,
 )
 from mixts.experiments.paper._synthetic import arms_prior
-from mixts.experiments.paper.identification.analysis import analyse
+from mixts.plots import plot
 
 WIDTH = 0.1
 MOST_RUNS = 20
-"""One is drawn; a few more say how soon others are identified, whatever --runs says."""
+"""The figure shows one task; the table needs only a few more, whatever --runs is."""
 
 
 class IdentificationPart(Part):
-    """Runs of one task each: what was believed after every round."""
+    """Runs of one task each, with the belief after every round."""
 
     def __init__(self, setting: Setting) -> None:
         self._setting = setting
@@ -48,7 +49,7 @@ class IdentificationPart(Part):
 class IdentificationExperiment(Experiment):
     """A task of the synthetic bandit, followed through its first rounds  [paper: Alg. 1]."""
 
-    title = "One task as it is identified"
+    title = "One task while it is identified"
     place = "Alg. 1"
     scale = Scale(20, 300)
     quick = Scale(2, 50)
@@ -56,8 +57,26 @@ class IdentificationExperiment(Experiment):
     def parts(self, setting: Setting, once: Once) -> dict[str, Part]:
         return {"tasks": IdentificationPart(setting)}
 
-    def analyse(self, measured: Measured) -> Findings:
-        return analyse(measured, WIDTH)
+    def analyse(self, measured: Measured) -> Analysis:
+        tasks = [_task(measured, run) for run in range(len(measured.parts["tasks"]["latent"]))]
+        when = [task.identified() for task in tasks]
+        known = np.array([rounds for rounds in when if rounds is not None], float)
+        return Analysis(
+            {
+                "width": WIDTH,
+                "n_tasks": len(tasks),
+                "n_identified": len(known),
+                "rounds": estimate(known) if len(known) > 1 else None,
+                "regret": estimate(np.array([task.regret.sum() for task in tasks])),
+                "first": when[0],
+            },
+            figures={"task": plot(tasks[0])},
+        )
+
+
+def _task(measured: Measured, run: int) -> Identification:
+    arrays = {name: array[run] for name, array in measured.parts["tasks"].items()}
+    return Identification(latent=int(arrays.pop("latent")), **arrays)
 
 
 EXPERIMENT = IdentificationExperiment()
