@@ -4,38 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy import special
 
 from mixts._numbers import Estimate, estimate
 from mixts._typing import Array, Bool, Float, Int
-from mixts.errors import StatisticsError
-from mixts.families import Statistics, TabularMDP
-from mixts.families._kernels.tabular import evidence as tabular_evidence
+from mixts.families import Statistics
 from mixts.prior import MixturePrior
 
 
 def component_evidence(prior: MixturePrior, statistics: Statistics) -> Float[Array, "n L"]:
     """ln p(task | s) with all constants; -inf where a component rules the task out."""
-    family = prior.family
-    if not isinstance(family, TabularMDP):
-        return family.posterior(statistics, prior.log_weights).log_evidence()
-    # The posterior of an MDP refuses tasks that no component can explain: here they are news.
-    out = np.zeros((len(statistics), prior.n_components))
-    given: Any = (np.arange(len(statistics)), *statistics.stored, *family.loop_prior, out)
-    tabular_evidence(*given)
-    return out
+    return prior.family.log_evidence(statistics)
 
 
 def fitting(prior: MixturePrior, statistics: Statistics) -> None:
     """Statistics of the prior's kind and shape, or an error that says what they are."""
-    kind, shape = prior.family.statistics_type, prior.family.empty_statistics(0).shape
-    if type(statistics) is not kind or statistics.shape != shape:
-        raise StatisticsError(
-            f"{prior.family!r} needs {kind.__name__} of shape {shape}, got {statistics!r}"
-        )
+    prior.family.check_statistics(statistics)
 
 
 def mixture_evidence(prior: MixturePrior, statistics: Statistics) -> Float[Array, " n"]:

@@ -17,7 +17,7 @@ from scipy import special
 
 from mixts._typing import Array, Bool, Float, Int
 from mixts.families import LinearGaussian, LinearStatistics, Statistics
-from mixts.families.linear_statistics import triangle
+from mixts.families._kernels.triangles import triangle
 from mixts.learning.checking.arms import LOG_2PI, chi_squared, noise_part
 from mixts.learning.checking.predictive import Part, Predictive
 from mixts.prior import MixturePrior

@@ -9,8 +9,8 @@ import numpy as np
 from mixts._typing import Array, Float
 from mixts.errors import ParameterError, StatisticsError
 from mixts.families import LinearGaussian, LinearStatistics, Statistics
+from mixts.families._kernels.triangles import fold_block
 from mixts.families.linear import CovarianceType
-from mixts.families.linear_statistics import fold_block
 from mixts.learning._kernels.linear import posterior_moments, relative_evidence
 from mixts.learning.models.base import Model, positive
 from mixts.prior import MixturePrior
