@@ -165,14 +165,14 @@ class Store:
         there = read_manifest(self.folder)
         if there["code"] != self._asked["code"]:
             raise OutputError(
-                f"{self.folder} has blocks of another version of the code; new blocks would not fit "
-                "them. Choose another --out, or remove that folder"
+                f"{self.folder} has blocks of another version of the code, and new blocks would "
+                "not fit them. Choose another --out, or remove that folder"
             )
         if there["versions"] != self._asked["versions"]:
             changed = _differences(there["versions"], self._asked["versions"])
             raise OutputError(
-                f"{self.folder} has blocks computed with other libraries ({changed}): install those, choose "
-                "another --out, or remove that folder"
+                f"{self.folder} has blocks computed with other libraries ({changed}): install "
+                "those, choose another --out, or remove that folder"
             )
 
     # -- blocks -------------------------------------------------------------------------------
@@ -210,7 +210,9 @@ class Store:
             )
         seconds = header.get("seconds")
         if not isinstance(seconds, (int, float)) or not arrays:
-            raise OutputError(f"{path} is damaged: remove it, and the same command computes it again")
+            raise OutputError(
+                f"{path} is damaged: remove it, and the same command computes it again"
+            )
         return Block(arrays, float(seconds))
 
     def _bundle(self, path: Path, kind: str) -> tuple[dict[str, Any], Arrays]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mixts._numbers import Estimate, estimate
+from mixts._numbers import estimate
 from mixts._typing import Array
 from mixts.agents import Oracle
 from mixts.bounds import Verdict, episode_width_sum_bound, theorem2_bound
@@ -185,9 +185,7 @@ def agents_of(river: RiverSwim) -> dict[str, Any]:
 def _great(results: Results, other: str) -> Verdict:
     """Judge whether an agent has more than ten times the regret of MixTS."""
     theirs, mine = results.regret[other].sum(axis=1), results.regret["MixTS"].sum(axis=1)
-    return weakest(
-        exceeds(estimate(theirs - mine)), greatly(estimate(theirs - GREAT * mine), 0.0)
-    )
+    return weakest(exceeds(estimate(theirs - mine)), greatly(estimate(theirs - GREAT * mine), 0.0))
 
 
 def settled(results: Results, agent: str, n_errors: float = 0.0) -> int | None:
