@@ -26,7 +26,7 @@ from mixts.experiments.runner import play
 for experiment in chosen(sys.argv[1:]).values():
     parts = experiment.parts(Setting(2, 4, 1, experiment.choices()), lambda name, make: make())
     for part in parts.values():
-        play(part, [0])
+        play(part, [0], (0, "test"))
 files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
 print("\\n".join(sorted(str(Path(file).resolve()) for file in files if file)))
 """

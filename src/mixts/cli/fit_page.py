@@ -16,9 +16,15 @@ from mixts._version import __version__
 from mixts.cli.fitting import Fitted
 from mixts.learning.check import PriorCheck
 from mixts.learning.learned import Selection
-from mixts.pages import Figure, Report, Section, Table
-from mixts.pages.kinds import MOST_ITEMS
-from mixts.pages.prior_page import PriorPage, write_prior_page
+from mixts.pages import (
+    MOST_ITEMS,
+    Figure,
+    PriorPage,
+    Report,
+    Section,
+    Table,
+    write_prior_page,
+)
 from mixts.plots import plot, save_figure
 
 _MOST_TASKS = 5

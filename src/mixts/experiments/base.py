@@ -12,20 +12,15 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
-from mixts._typing import Array, Int
-from mixts.agents import MixTS
+from mixts._typing import Array
 from mixts.bounds import Verdict
-from mixts.environments import Environment
 from mixts.errors import ParameterError
-from mixts.prior import MixturePrior
-from mixts.simulation import Results, prepare
-from mixts.simulation.blocks import Simulation
+from mixts.simulation import Results, Simulation
 
 Arrays = dict[str, Array]
 Once = Callable[[str, Callable[[], Arrays]], Arrays]
@@ -73,7 +68,7 @@ class Part(ABC):
 
 
 class SimulationPart(Part):
-    """Agents on an environment: the regret and reward of each, round by round."""
+    """Agents on an environment: regret, reward and observations of each, round by round."""
 
     def __init__(
         self, simulation: Simulation, *, microseconds: float = 10.0, rewards: bool = True
@@ -93,64 +88,9 @@ class SimulationPart(Part):
         arrays |= {f"regret/{name}": values for name, values in played.regret.items()}
         if self.rewards:
             arrays |= {f"reward/{name}": values for name, values in played.reward.items()}
+        for name, observed in played.observed.items():
+            arrays |= {f"observed/{name}/{key}": array for key, array in observed.items()}
         return arrays
-
-
-class TruthPart(Part):
-    """The probability that MixTS gives the true latent state after each round: ``truth``.
-
-    The runs are, to the bit, those of MixTS in a simulation with the same seed and block size.
-    """
-
-    def __init__(self, prior: MixturePrior, simulation: Simulation) -> None:
-        self._prior = prior
-        self._simulation = simulation
-        self.cost = 2e-5 * simulation.n_rounds * simulation.width(0)
-
-    @classmethod
-    def follow(
-        cls, prior: MixturePrior, environment: Environment, setting: Setting, block_size: int
-    ) -> TruthPart:
-        """Return the part for MixTS with this prior on an environment."""
-        simulation = prepare(
-            {"MixTS": prior}, environment, setting.n_rounds, setting.n_runs, setting.seed,
-            block_size=block_size,
-        )  # fmt: skip
-        return cls(prior, simulation)
-
-    @property
-    def n_blocks(self) -> int:
-        return self._simulation.n_blocks
-
-    def play(self, block: int) -> Arrays:
-        watched: list[_WatchedMixTS] = []
-        same = self._simulation
-        simulation = prepare(
-            {"MixTS": partial(_watch, watched, self._prior)}, same.environment, same.n_rounds,
-            same.n_runs, same.seed, block_size=same.block_size,
-        )  # fmt: skip
-        simulation.play(block)
-        return {"truth": np.stack(watched[0].weights, axis=1)}
-
-
-class _WatchedMixTS(MixTS):
-    """MixTS that records the weight of the true latent state after each update."""
-
-    def __init__(self, prior: MixturePrior, n_tasks: int, seed: Any, latent: Array) -> None:
-        super().__init__(prior, n_tasks, seed)
-        self._truth: Int[Array, " n"] = latent
-        self.weights: list[Array] = []
-
-    def update(self, *feedback: Any, **how: Any) -> None:
-        super().update(*feedback, **how)
-        self.weights.append(self.belief.weights[np.arange(len(self._truth)), self._truth])
-
-
-def _watch(
-    watched: list[_WatchedMixTS], prior: MixturePrior, n_tasks: int, seed: Any, latent: Array
-) -> _WatchedMixTS:
-    watched.append(_WatchedMixTS(prior, n_tasks, seed, latent))
-    return watched[-1]
 
 
 # -- results ------------------------------------------------------------------------------------
@@ -175,7 +115,9 @@ class Measured:
         }
         n_runs, n_rounds = next(iter(regret.values())).shape
         settings = {"n_runs": n_runs, "n_rounds": n_rounds, "seed": self.setting.seed}
-        return Results(regret, reward, arrays["latent"], settings)
+        observed = {name: _with_prefix(arrays, f"observed/{name}/") for name in regret}
+        observed = {name: kept for name, kept in observed.items() if kept}
+        return Results(regret, reward, arrays["latent"], settings, observed)
 
 
 def _with_prefix(arrays: Arrays, prefix: str) -> Arrays:

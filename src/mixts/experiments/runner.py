@@ -6,16 +6,15 @@ import logging
 import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from mixts import _checks, _random
 from mixts._progress import progress_bars
-from mixts.engines import Engine, ExecutorEngine, local_engine
+from mixts.engines import Engine, EngineLike, engine_of, n_processors
 from mixts.errors import ParameterError
 from mixts.experiments.base import Arrays, Experiment, Part, Setting, checked_id
 from mixts.experiments.registry import all_experiments, chosen
@@ -27,7 +26,8 @@ from mixts.plots import new_axes
 log = logging.getLogger("mixts.experiments")
 """Messages about the progress, at level INFO; the command line prints them."""
 
-EngineLike = Engine | Executor | Callable[[], Engine] | int | None
+Played = tuple[int, Arrays, float]
+"""A block, its arrays and the seconds that it took."""
 
 _JOB_SECONDS = 1.0
 """Blocks that take less are sent together: a job has a cost of some milliseconds."""
@@ -115,7 +115,8 @@ def reproduce(
     quick
         Few runs and rounds, to see that everything works.
     engine
-        Where blocks run: a number of processes, an executor of ``concurrent.futures``, an
+        Where blocks run: a number of processes (by default one for each processor), an executor of
+        ``concurrent.futures``, the address of a Dask scheduler, an
         :class:`~mixts.engines.Engine`, or a function that makes one, called only if a block is
         missing. The numbers do not depend on it.
     progress
@@ -150,7 +151,7 @@ def reproduce(
     jobs = _prepare(wanted, stores)
     if jobs:
         with ExitStack() as stack:
-            where = stack.enter_context(_engine(engine))
+            where = stack.enter_context(engine_of(n_processors() if engine is None else engine))
             log.info("simulating %d blocks on %s", _n_blocks(jobs), where.name)
             run(jobs, where, stack.enter_context(job_bars(jobs, progress)))
     known = {**all_experiments(), **wanted}
@@ -253,15 +254,15 @@ def job_bars(jobs: Sequence[Job], show: bool | None) -> Iterator[Callable[[Job],
         yield advance
 
 
-def play(part: Part, blocks: Iterable[int]) -> list[tuple[int, Arrays, float]]:
-    """Run blocks on a worker; return each with its arrays and seconds."""
+def play(part: Part, blocks: Iterable[int], job: tuple[int, str]) -> list[Played]:
+    """Run blocks on a worker; ``job`` is the job's index and a label for error messages."""
     played = []
     for block in blocks:
         started = time.perf_counter()
         try:
             arrays = part.play(block)
         except Exception as error:
-            error.add_note(f"(block {block})")
+            error.add_note(f"({job[1]}, block {block})")
             raise
         played.append((block, arrays, time.perf_counter() - started))
     return played
@@ -271,41 +272,28 @@ def run(
     jobs: Sequence[Job], engine: Engine, advance: Callable[[Job], None] = lambda job: None
 ) -> None:
     """Run all jobs and keep each block as soon as it is finished."""
+    jobs = list(_in_order(jobs))
     shared: dict[int, Any] = {}
-    under_way: dict[Future[Any], Job] = {}
-    waiting = _in_order(jobs)
+
+    def arguments() -> Iterator[tuple[Any, ...]]:
+        for index, job in enumerate(jobs):
+            if id(job.part) not in shared:
+                shared[id(job.part)] = engine.share(job.part)
+            label = f"{job.store.id}, part {job.name!r}"
+            yield shared[id(job.part)], job.blocks, (index, label)
+
     try:
-        while True:
-            while len(under_way) < engine.window and (job := next(waiting, None)) is not None:
-                if id(job.part) not in shared:
-                    shared[id(job.part)] = engine.share(job.part)
-                under_way[engine.submit(play, shared[id(job.part)], job.blocks)] = job
-            if not under_way:
-                return
-            finished, _ = wait(under_way, return_when=FIRST_COMPLETED)
-            # Failed jobs last, so that the results of the others are kept first.
-            for future in sorted(finished, key=lambda one: one.exception() is not None):
-                job = under_way.pop(future)
-                for block, arrays, seconds in _result(future, job):
-                    job.store.write(job.name, block, arrays, seconds)
-                advance(job)
+        for (_, _, (index, _)), played in engine.as_completed(play, arguments()):
+            job = jobs[index]
+            for block, arrays, seconds in played:
+                job.store.write(job.name, block, arrays, seconds)
+            advance(job)
     except BrokenProcessPool as error:
         error.add_note(
-            "A worker process died, perhaps for lack of memory. Finished blocks are kept: repeat "
-            "the command to continue; --workers 1 needs least memory."
+            "Finished blocks are kept: repeat the command to continue; --workers 1 needs least "
+            "memory."
         )
         raise
-    finally:
-        engine.forget(under_way)
-
-
-def _result(future: Future[Any], job: Job) -> list[tuple[int, Arrays, float]]:
-    try:
-        played: list[tuple[int, Arrays, float]] = future.result()
-    except Exception as error:
-        error.add_note(f"({job.store.id}, part {job.name!r})")
-        raise
-    return played
 
 
 def _in_order(jobs: Sequence[Job]) -> Iterator[Job]:
@@ -323,12 +311,3 @@ def _in_order(jobs: Sequence[Job]) -> Iterator[Job]:
     yield from first
     chosen_first = {id(job) for job in first}
     yield from (job for job in longest if id(job) not in chosen_first)
-
-
-def _engine(engine: EngineLike) -> AbstractContextManager[Engine]:
-    """Return an engine that closes at the end, unless the caller made it."""
-    if isinstance(engine, Engine):
-        return nullcontext(engine)
-    if isinstance(engine, Executor):
-        return ExecutorEngine(engine)
-    return engine() if callable(engine) else local_engine(engine)

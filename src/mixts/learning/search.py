@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from mixts import _checks, _random
-from mixts.engines import Engine, ExecutorEngine, local_engine
+from mixts.engines import Engine, ExecutorEngine, local_engine, n_processors
 from mixts.engines.local import InlineEngine
-from mixts.engines.workers import n_processors
 from mixts.errors import ParameterError
 from mixts.learning.em import Fit, Patience, climb
 from mixts.learning.models import Model

@@ -8,10 +8,9 @@ import pytest
 import mixts
 from mixts.environments import RiverSwim
 from mixts.experiments import Measured, Setting
-from mixts.experiments.base import TruthPart
 from mixts.experiments.paper import images, riverswim
 from mixts.experiments.paper.images import TUNED
-from mixts.experiments.paper.riverswim import agents_of
+from mixts.experiments.paper.riverswim import TruthObserver, agents_of
 
 RUNS, ROUNDS = 6, 300
 AGENTS = ["MixTS", "UniTS", "TS", "Exp4", "CorralExp4", *TUNED["Exp4"], *TUNED["CorralExp4"]]
@@ -74,7 +73,11 @@ def river_verdicts(
         arrays |= {f"regret/{name}": regret, f"reward/{name}": 1 - regret}
     parts = {
         "agents": arrays,
-        "current": {"truth": np.full((RUNS, 20), truth)},
+        "current": {
+            "latent": np.zeros(RUNS, int),
+            "regret/MixTS": np.zeros((RUNS, 20)),
+            "observed/MixTS/truth": np.full((RUNS, 20), truth),
+        },
         "widths": {
             "widths": np.full(RUNS, widths),
             "missed": np.full(RUNS, missed),
@@ -131,5 +134,8 @@ def test_the_truth_is_that_of_the_simulations_runs() -> None:
             seen.append(self.belief.weights[np.arange(len(self.truth)), self.truth])
 
     mixts.simulate({"MixTS": Recorded}, river, 6, 5, 3, 1, block_size=5)
-    part = TruthPart.follow(river.prior, river, Setting(5, 6, 3), 5)
-    np.testing.assert_array_equal(part.play(0)["truth"], np.stack(seen, axis=1))
+    observed = mixts.simulate(
+        {"MixTS": river.prior}, river, 6, 5, 3, 1, block_size=5, observe=TruthObserver()
+    ).observed["MixTS"]["truth"]
+    np.testing.assert_array_equal(observed, np.stack(seen, axis=1))
+    assert observed[:, -1].mean() > observed[:, 0].mean()

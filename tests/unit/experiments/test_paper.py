@@ -11,7 +11,6 @@ from mixts.bounds import theorem1_bound
 from mixts.environments import RiverSwim
 from mixts.errors import ParameterError
 from mixts.experiments import Setting, all_experiments
-from mixts.experiments.base import TruthPart
 from mixts.experiments.paper._synthetic import (
     N_COMPONENTS,
     N_FEATURES,
@@ -126,16 +125,6 @@ def test_riverswim_compares_with_psrl_of_both_kinds() -> None:
     near = np.abs(states[:, None] - states) <= 1
     for action in range(2):
         assert not (allowed[:, action] & ~near).any()
-
-
-def test_the_truth_is_followed_in_the_runs_of_the_simulation() -> None:
-    river = RiverSwim(4, horizon=5)
-    part = TruthPart.follow(river.prior, river, Setting(5, 6, 3), 3)
-    blocks = [part.play(block)["truth"] for block in range(part.n_blocks)]
-    assert [block.shape for block in blocks] == [(3, 6), (2, 6)]
-    truth = np.concatenate(blocks)
-    assert ((truth >= 0) & (truth <= 1 + 1e-12)).all()
-    assert truth[:, -1].mean() > truth[:, 0].mean()
 
 
 def test_the_image_agents_are_the_papers() -> None:

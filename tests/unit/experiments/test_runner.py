@@ -391,7 +391,7 @@ def test_an_error_says_where_it_happened(tmp_path: Path, marks: Path) -> None:
     (marks / "stop").write_text("not a number")
     with pytest.raises(ValueError, match="invalid literal") as failed:
         run(tmp_path / "out", marks)
-    assert failed.value.__notes__ == ["(block 0)", "(test/small, part 'counted')"]
+    assert failed.value.__notes__ == ["(test/small, part 'counted', block 0)"]
 
 
 @pytest.mark.parametrize("missing", ["jinja2", "matplotlib"])

@@ -11,8 +11,7 @@ import numpy as np
 from mixts._numbers import Estimate, estimate
 from mixts._typing import Array, ArrayLike
 from mixts.agents import Oracle
-from mixts.bounds import ShapeComparison, compare_shapes, theorem1_terms
-from mixts.bounds.terms import BoundTerms
+from mixts.bounds import BoundTerms, ShapeComparison, compare_shapes, theorem1_terms
 from mixts.environments import BanditEnvironment
 from mixts.experiments.base import Setting, SimulationPart
 from mixts.families import GaussianArms, LinearGaussian

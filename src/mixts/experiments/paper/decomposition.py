@@ -16,21 +16,17 @@ from mixts.bounds import (
     theorem1_bound,
     theorem1_terms,
 )
-from mixts.diagnostics.decomposition import (
-    DecomposedSimulation,
-    Decomposition,
-    prepare_decomposition,
-)
+from mixts.diagnostics import Decomposition, prepare_decomposition
 from mixts.environments import BanditEnvironment
 from mixts.experiments.base import (
     Analysis,
-    Arrays,
     Experiment,
     Measured,
     Once,
     Part,
     Scale,
     Setting,
+    SimulationPart,
 )
 from mixts.experiments.paper._synthetic import (
     N_COMPONENTS,
@@ -42,27 +38,12 @@ from mixts.experiments.paper._synthetic import (
 from mixts.experiments.verdicts import equal, weakest
 from mixts.plots import new_axes, new_panels, plot
 from mixts.plots.lines import draw_lines
+from mixts.simulation import Simulation
 
 WIDTHS = (0.05, 0.3)
 """At the first only the latent state is to be found; at the second parameters matter as well."""
 DRAWN_ROUNDS = 150
 """Rounds in the figure of the two parts: afterwards hardly anything moves."""
-
-
-class DecompositionPart(Part):
-    """The two parts of the regret, and the widths that bound them."""
-
-    def __init__(self, decomposed: DecomposedSimulation) -> None:
-        self._decomposed = decomposed
-        simulation = decomposed.simulation
-        self.cost = 2e-5 * simulation.n_rounds * simulation.width(0)
-
-    @property
-    def n_blocks(self) -> int:
-        return self._decomposed.n_blocks
-
-    def play(self, block: int) -> Arrays:
-        return self._decomposed.play(block)
 
 
 class Row(NamedTuple):
@@ -103,15 +84,14 @@ class DecompositionExperiment(Experiment):
 
     def parts(self, setting: Setting, once: Once) -> dict[str, Part]:
         return {
-            f"width={width:g}": DecompositionPart(decomposed(setting, width)) for width in WIDTHS
+            f"width={width:g}": SimulationPart(observed(setting, width), microseconds=20.0)
+            for width in WIDTHS
         }
 
     def analyse(self, measured: Measured) -> Analysis:
         n = measured.setting.n_rounds
         results = {
-            width: decomposed(measured.setting, width).assemble(
-                [measured.parts[f"width={width:g}"]]
-            )
+            width: Decomposition.of(arms_prior(width=width), measured.results(f"width={width:g}"))
             for width in WIDTHS
         }
         steps = {width: one.inequalities() for width, one in results.items()}
@@ -144,8 +124,8 @@ class DecompositionExperiment(Experiment):
         )
 
 
-def decomposed(setting: Setting, width: float) -> DecomposedSimulation:
-    """Return the synthetic bandit as arms: with unit vectors the numbers are the same."""
+def observed(setting: Setting, width: float) -> Simulation:
+    """Return the simulation of the bandit as arms: with unit vectors the numbers are the same."""
     prior = arms_prior(width=width)
     return prepare_decomposition(
         prior, BanditEnvironment(prior), setting.n_rounds, setting.n_runs, setting.seed

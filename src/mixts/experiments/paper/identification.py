@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mixts._numbers import estimate
-from mixts.diagnostics.identification import Identification, identify
+from mixts.diagnostics import Identification, identify
 from mixts.environments import BanditEnvironment
 from mixts.experiments.base import (
     Analysis,

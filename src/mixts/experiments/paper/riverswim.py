@@ -11,7 +11,7 @@ from mixts._numbers import estimate
 from mixts._typing import Array
 from mixts.agents import Oracle
 from mixts.bounds import Verdict, episode_width_sum_bound, theorem2_bound
-from mixts.diagnostics.confidence import follow_confidence_sets
+from mixts.diagnostics import follow_confidence_sets
 from mixts.environments import RiverSwim
 from mixts.environments.riverswim import CURRENTS
 from mixts.experiments.base import (
@@ -24,13 +24,12 @@ from mixts.experiments.base import (
     Scale,
     Setting,
     SimulationPart,
-    TruthPart,
 )
 from mixts.experiments.verdicts import N_ERRORS, at_most, exceeds, greatly, weakest
 from mixts.families import TabularMDP
 from mixts.plots import new_panels, plot
 from mixts.prior import MixturePrior
-from mixts.simulation import Results, prepare
+from mixts.simulation import Observer, Recorder, Results, Round, prepare
 
 BLOCK = 125
 """Runs in a block: four blocks of the paper's 500."""
@@ -47,6 +46,25 @@ GREAT = 10.0
 HARDLY = 0.1
 """Mean regret of an episode that counts as hardly any: a tenth of one reward."""
 RIVALS = ("PSRL", "PSRL, neighbours")
+
+
+class TruthObserver(Observer):
+    """Records the probability that the agent gives to the true latent state after each round."""
+
+    def start(self, agent: Any, problem: Any) -> Recorder:
+        return _TruthRecorder(problem.latent)
+
+
+class _TruthRecorder(Recorder):
+    def __init__(self, latent: Array) -> None:
+        self._runs, self._latent = np.arange(len(latent)), latent
+        self._weights: list[Array] = []
+
+    def after_update(self, round_: Round) -> None:
+        self._weights.append(round_.belief.weights[self._runs, self._latent])
+
+    def arrays(self) -> dict[str, Array]:
+        return {"truth": np.stack(self._weights, axis=1)}
 
 
 class WidthsPart(Part):
@@ -94,11 +112,14 @@ class RiverSwimExperiment(Experiment):
             agents_of(river), river, setting.n_rounds, setting.n_runs, setting.seed,
             block_size=BLOCK,
         )  # fmt: skip
-        followed = Setting(setting.n_runs, min(FOLLOWED, setting.n_rounds), setting.seed)
+        followed = prepare(
+            {"MixTS": river.prior}, river, min(FOLLOWED, setting.n_rounds), setting.n_runs,
+            setting.seed, block_size=BLOCK, observe=TruthObserver(),
+        )  # fmt: skip
         return {
             "agents": SimulationPart(simulation, microseconds=15.0),
             "widths": WidthsPart(river, setting),
-            "current": TruthPart.follow(river.prior, river, followed, BLOCK),
+            "current": SimulationPart(followed, microseconds=20.0),
         }
 
     def analyse(self, measured: Measured) -> Analysis:
@@ -116,7 +137,7 @@ class RiverSwimExperiment(Experiment):
             form: float(episode_width_sum_bound(*size, family.min_pseudo_count, form=form))
             for form in ("statement", "appendix")
         }
-        known = measured.parts["current"]["truth"] > KNOWN
+        known = measured.results("current").observed["MixTS"]["truth"] > KNOWN
         sums = measured.parts["widths"]
         allowed = 2 * 2 * river.horizon / n
         against, starts = upstream(river)
