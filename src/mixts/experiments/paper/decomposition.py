@@ -138,11 +138,14 @@ def _arguments(width: float) -> tuple[int, int, float, float, float]:
 
 
 def _row(n: int, width: float, one: Decomposition) -> Row:
-    totals = [one.total(name) for name in ("first", "second", "sum", "regret", "gap")]
     arguments = _arguments(width)
     return Row(
         width,
-        *totals,
+        one.total("first"),
+        one.total("second"),
+        one.total("sum"),
+        one.total("regret"),
+        one.total("gap"),
         float(theorem1_bound(n, *arguments)),
         float(theorem1_bound(n, *arguments, form="appendix")),
         float(linear_bound(n, *arguments)),

@@ -246,7 +246,7 @@ def upstream(river: RiverSwim) -> tuple[dict[str, int], list[bool]]:
     The second value is, for each current, whether the starting state is one of them.
     """
     # Actions are to the left and to the right, in this order.
-    policies = {
+    policies: dict[str, Array] = {
         current: river.mean_mdp(current).plan().policy[0] == (0 if current == "right" else 1)
         for current in CURRENTS
     }
