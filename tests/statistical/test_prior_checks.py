@@ -12,7 +12,8 @@ import pytest
 from scipy import stats
 
 import mixts
-from mixts.learning.check import _predictive, check_prior
+from mixts.learning import check_prior
+from mixts.learning.models import predictive_of
 from tests.contracts.problems import ALL_CASES, FamilyCase
 from tests.statistical.held_out import held_out
 from tests.statistical.standard_errors import FALSE_ALARM, assert_within, limit, of_mean
@@ -68,7 +69,7 @@ def test_screening_keeps_small_p_values() -> None:
 @pytest.mark.parametrize("name", ["bernoulli", "gaussian", "poisson"])
 def test_replicates_are_of_the_arms_that_were_drawn(name: str) -> None:
     case = FamilyCase(name)
-    predictive: Any = _predictive(case.prior, held_out(case, seed=16, n_tasks=2))
+    predictive: Any = predictive_of(case.prior, held_out(case, seed=16, n_tasks=2))
     rng = np.random.default_rng(17)
     means, pulls = np.array([0.1, 0.3, 0.6, 0.9]), np.array([0, 1, 5, 30])
     drawn = predictive._draw(rng, np.tile(pulls, (2000, 1)), np.tile(means, (2000, 1)))

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 import mixts
+from mixts.learning import History, Learned, Selection
 from mixts.learning.check import PriorCheck, check_prior
-from mixts.learning.checking.calibration import Calibration
-from mixts.learning.checking.surprise import Surprise
-from mixts.learning.learned import History, Learned, Selection
+from mixts.learning.measures import Calibration, Surprise
 from mixts.plots.check import (
     calibration_curve,
     draw_calibration,

@@ -14,8 +14,8 @@ import numpy as np
 
 from mixts._version import __version__
 from mixts.cli.fitting import Fitted
+from mixts.learning import Selection
 from mixts.learning.check import PriorCheck
-from mixts.learning.learned import Selection
 from mixts.pages import Figure, Report, Section, Table
 from mixts.pages.kinds import MOST_ITEMS
 from mixts.pages.prior_page import PriorPage, write_prior_page

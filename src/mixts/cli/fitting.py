@@ -15,9 +15,8 @@ from mixts.engines import Engine
 from mixts.errors import ConvergenceWarning, ParameterError
 from mixts.families import Statistics
 from mixts.families.linear import CovarianceType
-from mixts.learning import Learned, learn, robust_prior
+from mixts.learning import Learned, Method, learn, robust_prior
 from mixts.learning.check import PriorCheck, check_prior
-from mixts.learning.learned import Method
 from mixts.logs import TaskLogs
 from mixts.pages.kinds import Kind, kinds_of
 from mixts.prior import MixturePrior

@@ -16,7 +16,7 @@ import numpy as np
 
 from mixts._typing import Array, Bool, Float, Int
 from mixts.errors import FormatError, ParameterError
-from mixts.logs.pieces import pyarrow
+from mixts.logs.files import pyarrow
 
 FORMAT = "mixts/decisions"
 VERSION = 1

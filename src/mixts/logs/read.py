@@ -1,12 +1,13 @@
-"""``read_logs``: from files to the statistics of tasks, a piece at a time, anywhere."""
+"""Read past tasks from log files, one piece at a time, here or on workers."""
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -14,12 +15,50 @@ import numpy as np
 from mixts import _checks
 from mixts.engines import Engine, ExecutorEngine, local_engine
 from mixts.errors import FormatError, ParameterError
+from mixts.families import Statistics
 from mixts.logs.bad_rows import BadRows, Example
-from mixts.logs.batches import batches_of
-from mixts.logs.pieces import Paths, Piece, delimiter_of, log_files, pieces_of
+from mixts.logs.files import Paths, Piece, batches_of, delimiter_of, log_files, pieces_of
 from mixts.logs.rows import Observations, Request, observations
 from mixts.logs.tally import Counted, Tally, binary
-from mixts.logs.task_logs import LogFamily, TaskLogs, sorted_order
+
+LogFamily = Literal["bernoulli", "gaussian", "poisson", "linear"]
+
+_WHOLE = re.compile(r"-?[0-9]+")
+_DIGITS = re.compile(r"([0-9]+)")
+
+
+@dataclass(frozen=True)
+class TaskLogs:
+    """Past tasks, read from logs."""
+
+    statistics: Statistics
+    """Task i of these is ``tasks[i]``; arm k is ``arms[k]``, or feature k ``features[k]``."""
+    tasks: tuple[str, ...]
+    """Sorted, whatever the order of rows and files; numbers in names count by their size."""
+    arms: tuple[str, ...] | None
+    """As they were given, or sorted like tasks; None for linear tasks."""
+    features: tuple[str, ...] | None
+    """For linear tasks; "intercept" comes first where one was asked for."""
+    family: LogFamily
+    why: str
+    """What speaks for this family, in a sentence."""
+    n_rows: int
+    """All of them, bad ones too."""
+    bad_rows: BadRows
+    files: tuple[str, ...] = field(repr=False)
+
+
+def sorted_order(names: Sequence[str]) -> list[int]:
+    """Indices that sort names, numbers in them by size: "item 2" comes before "item 10"."""
+    if all(_WHOLE.fullmatch(name) for name in names):
+        return sorted(range(len(names)), key=lambda i: (int(names[i]), names[i]))
+    return sorted(range(len(names)), key=lambda i: (_natural(names[i]), names[i]))
+
+
+def _natural(name: str) -> list[str | int]:
+    # Text and numbers take turns, so that only like is compared with like.
+    return [int(part) if i % 2 else part for i, part in enumerate(_DIGITS.split(name))]
+
 
 Where = Engine | Executor | Callable[[], Engine] | int | None
 

@@ -1,16 +1,19 @@
-"""Gaussian arms: each arm of each component has a mean and a variance, from posterior moments."""
+"""Gaussian arms: how their prior is learned, from posterior moments, and checked."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
+from scipy import special
 
 from mixts._typing import Array, Float, Int
 from mixts.families import Family, GaussianArms, GaussianStatistics, Statistics
-from mixts.learning._kernels.gaussian import arm_moments, relative_evidence
+from mixts.learning._kernels.gaussian import arm_evidence, arm_moments
 from mixts.learning.models.base import MomentModel, positive, spread
-from mixts.learning.models.moments import Group
+from mixts.learning.models.predictive import LOG_2PI, ArmPredictive, Part, chi_squared, noise_part
+from mixts.learning.two_stage import Group
 
 ALIKE = 2.0
 """Pseudo-tasks whose arms vary as in all components; see the linear model, of one dimension."""
@@ -47,7 +50,7 @@ class GaussianModel(MomentModel):
 
     def log_evidence(self, family: GaussianArms) -> Float[Array, "n L"]:  # type: ignore[override]
         out = np.zeros((self.n_tasks, family.n_components))
-        relative_evidence(
+        arm_evidence(
             self._count, self._average, family.mean, family.variance, family.noise_std**2, out
         )
         return out + family.evidence_constant(self.statistics)[:, None]
@@ -143,3 +146,39 @@ def typical_noise(statistics: GaussianStatistics) -> float:
     noise = np.sqrt(squares.sum() / spare) if spare else np.sqrt(0.5) * size
     # Rewards without any noise would leave nothing to divide by.
     return float(max(noise, 1e-3 * size)) or 1.0
+
+
+class GaussianPredictive(ArmPredictive):
+    """Predictions of normal averages; the deviations from them are chi-squared noise."""
+
+    family_type: ClassVar[type[Family]] = GaussianArms
+
+    def parts(self) -> Iterator[Part]:
+        yield from super().parts()
+        family = self.prior.family
+        assert isinstance(family, GaussianArms)
+        spare = np.maximum(self.pulls - 1, 0).sum(axis=1)
+        squares = self.statistics.array("squares").sum(axis=1)
+        yield noise_part(spare, squares / family.noise_std**2)
+
+    def _predict(self, arm: int, tasks: Int[Array, " m"]) -> tuple[Array, Array, Array]:
+        family = self.prior.family
+        assert isinstance(family, GaussianArms)
+        noise = family.noise_std**2 / self.pulls[tasks, arm, None]
+        variance = family.variance[:, arm] + noise
+        gap = self.statistics.array("average")[tasks, arm, None] - family.mean[:, arm]
+        score = gap / np.sqrt(variance)
+        log = -0.5 * (LOG_2PI + np.log(variance) + score**2)
+        return log, special.ndtr(score), np.zeros_like(log)
+
+    def _orders(self, statistics: Statistics) -> Float[Array, " n"]:
+        return np.zeros(len(statistics))
+
+    def _draw(self, rng: np.random.Generator, pulls: Array, means: Array) -> Statistics:
+        family = self.prior.family
+        assert isinstance(family, GaussianArms)
+        sigma, n = family.noise_std, np.maximum(pulls, 1)
+        average = means + sigma / np.sqrt(n) * rng.standard_normal(means.shape)
+        squares = sigma**2 * chi_squared(rng, n - 1)
+        tried = pulls > 0
+        return type(self.statistics)(count=pulls, average=average * tried, squares=squares * tried)

@@ -1,4 +1,4 @@
-"""Poisson arms: Gamma parameters of each arm and component, found by Newton's method."""
+"""Poisson arms: how their Gamma prior is learned, by Newton's method, and checked."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from scipy import special
 
 from mixts._typing import Array, Float, Int
 from mixts.families import Family, PoissonArms, PoissonStatistics, Statistics
+from mixts.families._kernels.arms import LARGEST_TOTAL
 from mixts.learning._kernels.counts import add_up_totals
 from mixts.learning.models.base import MomentModel, positive, spread
-from mixts.learning.models.dirichlet import HALVINGS, NOTHING, STEPS, rising, trigamma
-from mixts.learning.models.levels import Levels
-from mixts.learning.models.moments import LEAST_TOTAL, MOST_TOTAL, Group
+from mixts.learning.models.counts import HALVINGS, NOTHING, STEPS, Levels, rising, trigamma
+from mixts.learning.models.predictive import ArmPredictive
+from mixts.learning.two_stage import LEAST_TOTAL, MOST_TOTAL, Group
 
 LEAST, MOST = 1e-6, 1e8
 """Of learned shapes and rates, the latter relative to the mean reward."""
@@ -194,3 +195,31 @@ class _Sums:
         one = np.where(good, -(h22 * g1 - h12 * g2) / safe, g1 / np.maximum(np.abs(h11), 1e-12))
         two = np.where(good, -(h11 * g2 - h12 * g1) / safe, g2 / np.maximum(np.abs(h22), 1e-12))
         return one, two, one * g1 + two * g2
+
+
+class PoissonPredictive(ArmPredictive):
+    """Predictions of negative binomial totals."""
+
+    family_type: ClassVar[type[Family]] = PoissonArms
+
+    def _predict(self, arm: int, tasks: Int[Array, " m"]) -> tuple[Array, Array, Array]:
+        family = self.prior.family
+        assert isinstance(family, PoissonArms)
+        y = self.statistics.array("total")[tasks, arm, None].astype(float)
+        n = self.pulls[tasks, arm, None].astype(float)
+        a, b = family.shape[:, arm], family.rate[:, arm]
+        # Gamma(a + y) / (Gamma(a) y!) = 1 / ((a + y) B(a, y + 1))
+        log = -special.betaln(a, y + 1) - np.log(a + y) - a * np.log1p(n / b)
+        log = log - special.xlogy(y, 1 + b / n)
+        least = np.where(y > 0, special.betainc(a, np.maximum(y, 1), b / (b + n)), 0.0)
+        return log, least, np.exp(np.minimum(log, 0.0))
+
+    def _orders(self, statistics: Statistics) -> Float[Array, " n"]:
+        """Compute ln n^y / y!, and add back ln y! of each reward."""
+        n, y = statistics.array("count"), statistics.array("total")
+        log = special.xlogy(y, np.maximum(n, 1)) - special.gammaln(y + 1.0)
+        return np.asarray((log + statistics.array("log_factorials")).sum(axis=1))
+
+    def _draw(self, rng: np.random.Generator, pulls: Array, means: Array) -> Statistics:
+        total = rng.poisson(np.minimum(pulls * means, LARGEST_TOTAL / 2))
+        return type(self.statistics)(count=pulls, total=total, log_factorials=np.zeros(total.shape))

@@ -14,7 +14,7 @@ from mixts.families import LinearGaussian, LinearStatistics
 from mixts.families.linear import CovarianceType
 from mixts.families.linear_statistics import triangle
 from mixts.learning import learn
-from mixts.learning.checking.evidence import mixture_evidence
+from mixts.learning.evidence import mixture_evidence
 from mixts.learning.two_stage import one_blas_thread
 from mixts.prior import MixturePrior
 

@@ -14,7 +14,7 @@ from mixts.experiments.base import Arrays, Part, Setting
 from mixts.experiments.coldstart.known_truth.truths import Histories, Truth
 from mixts.families import Statistics
 from mixts.learning import Learned, flat_family, learn
-from mixts.learning.checking.evidence import mixture_evidence
+from mixts.learning.evidence import mixture_evidence
 from mixts.prior import MixturePrior
 from mixts.simulation import prepare
 

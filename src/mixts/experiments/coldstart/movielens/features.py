@@ -23,7 +23,7 @@ from mixts._typing import Array, Bool, Float, Int
 from mixts.experiments.coldstart.movielens.ratings import Ratings
 from mixts.families import LinearGaussian, LinearStatistics
 from mixts.learning import learn
-from mixts.learning.raw import statistics_of
+from mixts.learning.histories import statistics_of
 
 N_DIRECTIONS = 9
 """In which people differ; with the constant and what everybody thinks, 11 features."""

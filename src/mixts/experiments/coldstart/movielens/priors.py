@@ -9,9 +9,8 @@ import numpy as np
 from mixts import _random
 from mixts.families import LinearGaussian, LinearStatistics
 from mixts.learning import Learned, flat_family, learn
-from mixts.learning.checking.evidence import mixture_evidence
-from mixts.learning.models.linear import ridge_estimates
-from mixts.learning.two_stage import gaussian_of_estimates, mixture_of_estimates
+from mixts.learning.evidence import mixture_evidence
+from mixts.learning.two_stage import gaussian_of_estimates, mixture_of_estimates, ridge_estimates
 from mixts.prior import MixturePrior
 
 FLAT, UNI, TWO_STAGE, ONE, MIXTURE = "TS", "UniTS", "MixTS, two-stage", "TS, evidence", "MixTS"

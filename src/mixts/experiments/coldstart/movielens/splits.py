@@ -22,7 +22,7 @@ from mixts.experiments.coldstart.movielens.priors import (
     learn_priors,
 )
 from mixts.experiments.coldstart.movielens.ratings import Ratings
-from mixts.learning.checking.evidence import mixture_evidence
+from mixts.learning.evidence import mixture_evidence
 from mixts.learning.two_stage import one_blas_thread
 from mixts.simulation import Results, simulate
 

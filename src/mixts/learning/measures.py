@@ -1,4 +1,4 @@
-"""Whether what came lies where it was predicted."""
+"""Measures of a prior check: calibration, surprising tasks and the use of components."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
-from mixts._typing import Array, Float, Int
+from mixts._typing import Array, Bool, Float, Int
+from mixts.learning.models.predictive import Predictive
 
 LEVELS = (0.5, 0.8, 0.95)
 """Of the central intervals whose coverage is counted."""
@@ -137,3 +138,118 @@ class Calibration:
         words = _NOISE_WORDS if self.group == "noise" else _WORDS
         degree = "slightly " if self.deviation < SLIGHT else ""
         return ", and ".join(words[name].format(degree) for name in self.findings)
+
+
+LEVEL = 0.01
+"""A task with a p-value of at most this is surprising."""
+
+SCREENED = 99
+"""Draws for every task; all others are only for those that have at most SCREENED / 10 below."""
+
+
+@dataclass(frozen=True)
+class Surprise:
+    """How probable each task is beside tasks that the prior draws, the same things tried."""
+
+    score: Float[Array, " n"]
+    """ln of the probability (for real numbers, density) of the task's statistics."""
+    expected: Float[Array, " n"]
+    """The mean score of tasks that the prior draws."""
+    spread: Float[Array, " n"]
+    """Their standard deviation."""
+    p_value: Float[Array, " n"]
+    """How likely the prior draws a task that is no more probable; 0 for what is impossible, 1 for
+    tasks without observations."""
+    log_factor: Float[Array, " n"]
+    """ln of how much more probable the flat prior makes the task. Above ln 100 for at most 1 % of a
+    right prior's tasks, however actions were chosen, if the flat prior does not depend on them: one
+    that was given, or that of Bernoulli arms and MDPs. Others take their scale from these tasks, so
+    that it is nearly so, the more tasks the better."""
+    n_observations: Int[Array, " n"]
+
+    @property
+    def impossible(self) -> Int[Array, " k"]:
+        """The tasks that have seen what every component rules out."""
+        return np.flatnonzero(np.isneginf(self.score))
+
+    @property
+    def surprising(self) -> Bool[Array, " n"]:
+        """Those with a p-value of at most 0.01."""
+        return np.asarray(self.p_value <= LEVEL)
+
+    @property
+    def n_expected(self) -> float:
+        """How many would be surprising, at most, if the prior were right."""
+        return LEVEL * int((self.n_observations > 0).sum())
+
+    @property
+    def n_unlike(self) -> int:
+        """How many tasks the flat prior makes 100 times more probable."""
+        return int((self.log_factor > -np.log(LEVEL)).sum())
+
+    def ranked(self) -> Int[Array, " n"]:
+        """The tasks, the most surprising first; among equals the one furthest from expectation."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            distance = np.where(self.spread > 0, (self.score - self.expected) / self.spread, 0.0)
+        distance = np.where(np.isneginf(self.score), -np.inf, distance)
+        return np.lexsort((np.arange(len(distance)), distance, self.p_value))
+
+
+def scores_beside(
+    predictive: Predictive, observed: Float[Array, " n"], n_draws: int, rng: np.random.Generator
+) -> tuple[Array, Array, Array]:
+    """Means and deviations of replicated scores, and Monte Carlo p-values, (n,) each.
+
+    ``(1 + how many draws score no more) / (1 + draws)``. A task of which 10 of the first 99 do is
+    not looked at further: its p-value is above 0.1 and needs no more digits.
+    """
+    every = np.arange(len(observed))
+    first = min(n_draws, SCREENED)
+    drawn = predictive.replicate(rng, every, first)
+    # The same counts may have scores that differ by rounding.
+    tie = observed + 1e-9 * (1 + np.where(np.isfinite(observed), np.abs(observed), 0.0))
+    below = (drawn <= tie[:, None]).sum(axis=1)
+    p_value = (1 + below) / (1 + first)
+    mean, deviation = drawn.mean(axis=1), drawn.std(axis=1)
+    closer = np.flatnonzero(below <= SCREENED // 10)
+    if n_draws > first and len(closer):
+        more = predictive.replicate(rng, closer, n_draws - first)
+        below[closer] += (more <= tie[closer, None]).sum(axis=1)
+        p_value[closer] = (1 + below[closer]) / (1 + n_draws)
+    return mean, deviation, p_value
+
+
+PROMISE = 3.0
+"""Fewer tasks than this, expected by a component's weight, say nothing if none comes: of a right
+prior that happens with a probability of up to exp(-3) = 5 %."""
+SHARE = 0.1
+"""Of the promise: a component with less than this is unused."""
+
+
+@dataclass(frozen=True)
+class Usage:
+    """How many tasks each component is responsible for, of those with observations."""
+
+    names: tuple[str, ...]
+    weights: Float[Array, " L"]
+    n_tasks: int
+    """Tasks with observations that some component can explain."""
+    found: Float[Array, " L"]
+    """The expected number of tasks: the sum of P(s | task)."""
+    largest: Float[Array, " L"]
+    """The largest P(s | task) of any task."""
+
+    @property
+    def promised(self) -> Float[Array, " L"]:
+        """How many tasks the component's weight says."""
+        return np.asarray(self.weights * self.n_tasks)
+
+    @property
+    def told(self) -> Bool[Array, " L"]:
+        """Whether there are enough tasks to tell: a promise of at least 3."""
+        return np.asarray(self.promised >= PROMISE)
+
+    @property
+    def unused(self) -> Bool[Array, " L"]:
+        """Fewer than a tenth of the tasks that the weight promises, where that is at least 3."""
+        return np.asarray(self.told & (self.found < SHARE * self.promised))

@@ -10,13 +10,11 @@ from scipy import special, stats
 
 import mixts
 from mixts.learning.check import PriorCheck, check_prior
-from mixts.learning.checking.arms import counts_law
-from mixts.learning.checking.calibration import Calibration
-from mixts.learning.checking.evidence import component_evidence
-from mixts.learning.checking.linear import LinearPredictive
-from mixts.learning.checking.predictive import Predictive
-from mixts.learning.checking.surprise import Surprise, scores_beside
-from mixts.learning.checking.usage import Usage
+from mixts.learning.evidence import component_evidence
+from mixts.learning.measures import Calibration, Surprise, Usage, scores_beside
+from mixts.learning.models.counts import counts_law
+from mixts.learning.models.linear import LinearPredictive
+from mixts.learning.models.predictive import Predictive
 from tests.contracts.problems import ALL_CASES, FamilyCase, random_episodes
 from tests.statistical.held_out import held_out
 
@@ -24,9 +22,9 @@ CLOSE = 1e-9
 
 
 def predictive_of(case: FamilyCase, statistics: Any) -> Predictive:
-    from mixts.learning.check import _predictive
+    from mixts.learning.models import predictive_of
 
-    return _predictive(case.prior, statistics)
+    return predictive_of(case.prior, statistics)
 
 
 def small_check(**options: Any) -> PriorCheck:

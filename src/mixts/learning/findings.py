@@ -10,7 +10,7 @@ import numpy as np
 from scipy import special
 
 from mixts._numbers import Estimate
-from mixts.learning.checking.surprise import LEVEL
+from mixts.learning.measures import LEVEL
 
 if TYPE_CHECKING:
     from mixts.learning.check import PriorCheck
