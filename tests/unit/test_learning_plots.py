@@ -158,7 +158,7 @@ def test_components_beside_their_weights(check: PriorCheck) -> None:
     draw_usage(ax, check)
     np.testing.assert_allclose([bar.get_width() for bar in ax.patches], check.usage.found)
     marks = np.array([segment[0, 0] for segment in ax.collections[0].get_segments()])
-    np.testing.assert_allclose(marks, check.usage.promised)
+    np.testing.assert_allclose(marks, check.usage.expected)
     assert [tick.get_text() for tick in ax.get_yticklabels()] == ["calm", "odd", "wild"]
     assert all(bar.get_facecolor()[:3] != LOOKS["TS"].color for bar in ax.patches)
 

@@ -180,7 +180,7 @@ def learn(
     problem = Problem(
         observed,
         partial(model_of, **options),
-        _number(seed),
+        seed_number(seed),
         Patience(
             MAX_ITERATIONS if max_iterations is None
             else _checks.count(max_iterations, "max_iterations"),
@@ -380,8 +380,8 @@ def _checked_number(n_components: Any, n_tasks: int) -> int | None:
     return n
 
 
-def _number(seed: Seed) -> int:
-    """Return a number as it is, and draw one from any other kind of seed."""
+def seed_number(seed: Seed) -> int:
+    """Return a seed that is a number as it is, and draw a number from any other seed."""
     if isinstance(seed, (int, np.integer)) and not isinstance(seed, bool):
         _random.seed_sequence(int(seed))
         return int(seed)

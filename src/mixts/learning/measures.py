@@ -12,22 +12,22 @@ from mixts._typing import Array, Bool, Float, Int
 from mixts.learning.models.predictive import Predictive
 
 LEVELS = (0.5, 0.8, 0.95)
-"""Of the central intervals whose coverage is counted."""
+"""Levels of the central intervals whose coverage is counted."""
 
 SIGNIFICANCE = 0.01
-"""Of the verdict: so rarely is a right prior called wrong. Its three tests share it."""
+"""Probability that a right prior is called wrong; the three tests of a verdict share it."""
 
 SLIGHT = 0.03
-"""A deviation of less than this: every probability is right to within three points in a hundred."""
+"""A smaller deviation is called slight: every probability is right to within 0.03."""
 
 FEWEST = 10
-"""Predictions without which nothing is said."""
+"""Least number of predictions for a verdict."""
 
 _WORDS = {
     "narrow": "predictions are {}too narrow",
     "wide": "predictions are {}too wide",
-    "high": "what comes is {}above the predictions",
-    "low": "what comes is {}below the predictions",
+    "high": "outcomes are {}above the predictions",
+    "low": "outcomes are {}below the predictions",
     "shape": "predictions have {}the wrong shape",
 }
 _NOISE_WORDS = {
@@ -40,7 +40,7 @@ _NOISE_WORDS = {
 
 
 class Coverage(NamedTuple):
-    """How often central intervals of a level held what came; the error is that of a right prior."""
+    """Share of outcomes in central intervals of a level; the error is that of a right prior."""
 
     level: float
     found: float
@@ -49,22 +49,22 @@ class Coverage(NamedTuple):
 
 @dataclass(frozen=True)
 class Calibration:
-    """Probability integral transforms of one kind of prediction: uniform if the prior is right."""
+    """Probability integral transforms of a group of predictions; uniform if the prior is right."""
 
     group: str
-    """What is predicted: rewards, transitions or noise."""
+    """What is predicted: "rewards", "transitions" or "noise"."""
     transforms: Float[Array, " k"]
-    """P(less than what came), ties broken at random: 0.5 is the median of the prediction."""
+    """P(less than the outcome), ties broken at random; 0.5 is the median of the prediction."""
     tasks: Int[Array, " k"]
-    """The task of each."""
+    """Task of each transform."""
 
     @property
     def n_predictions(self) -> int:
-        """How many there are."""
+        """Number of predictions."""
         return len(self.transforms)
 
     def coverage(self) -> list[Coverage]:
-        """Of the central 50, 80 and 95 % intervals, with binomial standard errors."""
+        """Count the coverage of the central 50, 80 and 95 % intervals, with binomial errors."""
         out = np.abs(2 * self.transforms - 1)
         n = max(self.n_predictions, 1)
         return [
@@ -74,9 +74,9 @@ class Calibration:
         ]  # fmt: skip
 
     def deviation_curve(self) -> tuple[Float[Array, " k"], Float[Array, " k"]]:
-        """The transforms in order, and by how much more of them are below each than should be.
+        """Return the sorted transforms, and their empirical distribution minus the uniform one.
 
-        Just before and just after each of its steps.
+        Both have two entries for each transform: just below it, and at it.
         """
         u, n = np.sort(self.transforms), max(self.n_predictions, 1)
         rank = np.arange(len(u)) / n
@@ -85,12 +85,12 @@ class Calibration:
 
     @property
     def deviation(self) -> float:
-        """The largest error of any predicted probability (Kolmogorov and Smirnov's distance)."""
+        """Largest error of any predicted probability: the Kolmogorov-Smirnov distance."""
         return float(np.abs(self.deviation_curve()[1]).max(initial=0.0))
 
     @property
     def p_value(self) -> float:
-        """How likely a right prior has as large a deviation (Stephens's approximation)."""
+        """Probability that a right prior has as large a deviation, by Stephens's approximation."""
         root = np.sqrt(self.n_predictions)
         if not root:
             return 1.0
@@ -98,18 +98,18 @@ class Calibration:
 
     @property
     def location(self) -> float:
-        """The mean of the transforms less 1/2 in its standard errors: positive if too much came."""
+        """Mean of u - 1/2 in standard errors: positive if outcomes are larger than predicted."""
         return float((self.transforms - 0.5).sum() * np.sqrt(12 / max(self.n_predictions, 1)))
 
     @property
     def spread(self) -> float:
-        """The same of |2 u - 1|: positive if too much is far from the middle of the predictions."""
+        """Mean of |2 u - 1| - 1/2 in standard errors: positive if predictions are too narrow."""
         out = np.abs(2 * self.transforms - 1) - 0.5
         return float(out.sum() * np.sqrt(12 / max(self.n_predictions, 1)))
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """What is wrong: narrow or wide, high or low, or, if neither is seen, the shape.
+        """What is wrong: "narrow" or "wide", "high" or "low"; if none of these, perhaps "shape".
 
         The spread, the location and the deviation are each tested at a third of 1 %.
         """
@@ -124,13 +124,13 @@ class Calibration:
         if not found and self.p_value < SIGNIFICANCE / 3:
             found.append("shape")
         if self.group == "noise" and {"high", "low"} & set(found):
-            # Noise of another size has another spread, too.
+            # A wrong size of the noise also changes the spread.
             found = [name for name in found if name in ("high", "low")]
         return tuple(found)
 
     @property
     def verdict(self) -> str:
-        """In words."""
+        """Findings in words."""
         if self.n_predictions < FEWEST:
             return "too few to tell"
         if not self.findings:
@@ -141,54 +141,54 @@ class Calibration:
 
 
 LEVEL = 0.01
-"""A task with a p-value of at most this is surprising."""
+"""Largest p-value of a surprising task."""
 
 SCREENED = 99
-"""Draws for every task; all others are only for those that have at most SCREENED / 10 below."""
+"""Number of draws for every task; the rest only for tasks above at most a tenth of them."""
 
 
 @dataclass(frozen=True)
 class Surprise:
-    """How probable each task is beside tasks that the prior draws, the same things tried."""
+    """Probability of each task beside tasks drawn from the prior, with the same things tried."""
 
     score: Float[Array, " n"]
-    """ln of the probability (for real numbers, density) of the task's statistics."""
+    """ln of the probability (of real numbers: density) of the task's statistics."""
     expected: Float[Array, " n"]
-    """The mean score of tasks that the prior draws."""
+    """Mean score of tasks drawn from the prior."""
     spread: Float[Array, " n"]
-    """Their standard deviation."""
+    """Standard deviation of their scores."""
     p_value: Float[Array, " n"]
-    """How likely the prior draws a task that is no more probable; 0 for what is impossible, 1 for
-    tasks without observations."""
+    """Probability that the prior draws a task that is no more probable; 0 for impossible tasks, 1
+    for tasks without observations."""
     log_factor: Float[Array, " n"]
-    """ln of how much more probable the flat prior makes the task. Above ln 100 for at most 1 % of a
-    right prior's tasks, however actions were chosen, if the flat prior does not depend on them: one
-    that was given, or that of Bernoulli arms and MDPs. Others take their scale from these tasks, so
-    that it is nearly so, the more tasks the better."""
+    """ln of the factor by which the flat prior makes the task more probable. For a right prior at
+    most 1 % of tasks exceed ln 100, however actions were chosen, if the flat prior does not depend
+    on the tasks: a given one, or that of Bernoulli arms and MDPs. Other flat priors take their
+    scale from these tasks; for them it holds approximately, the better the more tasks there are."""
     n_observations: Int[Array, " n"]
 
     @property
     def impossible(self) -> Int[Array, " k"]:
-        """The tasks that have seen what every component rules out."""
+        """Tasks that are impossible under every component."""
         return np.flatnonzero(np.isneginf(self.score))
 
     @property
     def surprising(self) -> Bool[Array, " n"]:
-        """Those with a p-value of at most 0.01."""
+        """Whether the p-value of each task is at most 0.01."""
         return np.asarray(self.p_value <= LEVEL)
 
     @property
     def n_expected(self) -> float:
-        """How many would be surprising, at most, if the prior were right."""
+        """Largest expected number of surprising tasks if the prior is right."""
         return LEVEL * int((self.n_observations > 0).sum())
 
     @property
     def n_unlike(self) -> int:
-        """How many tasks the flat prior makes 100 times more probable."""
+        """Number of tasks that the flat prior makes more than 100 times as probable."""
         return int((self.log_factor > -np.log(LEVEL)).sum())
 
     def ranked(self) -> Int[Array, " n"]:
-        """The tasks, the most surprising first; among equals the one furthest from expectation."""
+        """Return the tasks, the most surprising first; ties by the distance from the mean score."""
         with np.errstate(invalid="ignore", divide="ignore"):
             distance = np.where(self.spread > 0, (self.score - self.expected) / self.spread, 0.0)
         distance = np.where(np.isneginf(self.score), -np.inf, distance)
@@ -198,15 +198,15 @@ class Surprise:
 def scores_beside(
     predictive: Predictive, observed: Float[Array, " n"], n_draws: int, rng: np.random.Generator
 ) -> tuple[Array, Array, Array]:
-    """Means and deviations of replicated scores, and Monte Carlo p-values, (n,) each.
+    """Return means and deviations of replicated scores, and Monte Carlo p-values, (n,) each.
 
-    ``(1 + how many draws score no more) / (1 + draws)``. A task of which 10 of the first 99 do is
-    not looked at further: its p-value is above 0.1 and needs no more digits.
+    A p-value is ``(1 + draws that score no more) / (1 + draws)``. A task with 10 such draws among
+    the first 99 gets no more draws: its p-value is above 0.1 and needs no more digits.
     """
     every = np.arange(len(observed))
     first = min(n_draws, SCREENED)
     drawn = predictive.replicate(rng, every, first)
-    # The same counts may have scores that differ by rounding.
+    # Scores of equal counts may differ by rounding.
     tie = observed + 1e-9 * (1 + np.where(np.isfinite(observed), np.abs(observed), 0.0))
     below = (drawn <= tie[:, None]).sum(axis=1)
     p_value = (1 + below) / (1 + first)
@@ -219,37 +219,37 @@ def scores_beside(
     return mean, deviation, p_value
 
 
-PROMISE = 3.0
-"""Fewer tasks than this, expected by a component's weight, say nothing if none comes: of a right
-prior that happens with a probability of up to exp(-3) = 5 %."""
-SHARE = 0.1
-"""Of the promise: a component with less than this is unused."""
+LEAST_EXPECTED = 3.0
+"""Least number of tasks, expected from a component's weight, for a verdict on its use: under a
+right prior none of 3 expected tasks comes with probability exp(-3) = 5 %."""
+UNUSED_SHARE = 0.1
+"""A component with less than this share of its expected tasks is unused."""
 
 
 @dataclass(frozen=True)
 class Usage:
-    """How many tasks each component is responsible for, of those with observations."""
+    """Number of tasks of each component, among tasks with observations."""
 
     names: tuple[str, ...]
     weights: Float[Array, " L"]
     n_tasks: int
-    """Tasks with observations that some component can explain."""
+    """Number of tasks with observations that some component can explain."""
     found: Float[Array, " L"]
-    """The expected number of tasks: the sum of P(s | task)."""
+    """Expected number of tasks given the data: the sum of P(s | task)."""
     largest: Float[Array, " L"]
-    """The largest P(s | task) of any task."""
+    """Largest P(s | task) of any task."""
 
     @property
-    def promised(self) -> Float[Array, " L"]:
-        """How many tasks the component's weight says."""
+    def expected(self) -> Float[Array, " L"]:
+        """Expected number of tasks given the component's weight."""
         return np.asarray(self.weights * self.n_tasks)
 
     @property
-    def told(self) -> Bool[Array, " L"]:
-        """Whether there are enough tasks to tell: a promise of at least 3."""
-        return np.asarray(self.promised >= PROMISE)
+    def judged(self) -> Bool[Array, " L"]:
+        """Whether there are enough tasks for a verdict: at least 3 expected."""
+        return np.asarray(self.expected >= LEAST_EXPECTED)
 
     @property
     def unused(self) -> Bool[Array, " L"]:
-        """Fewer than a tenth of the tasks that the weight promises, where that is at least 3."""
-        return np.asarray(self.told & (self.found < SHARE * self.promised))
+        """Whether the component has less than a tenth of its expected tasks, if judged."""
+        return np.asarray(self.judged & (self.found < UNUSED_SHARE * self.expected))

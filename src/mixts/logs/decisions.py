@@ -1,4 +1,4 @@
-"""Files of decisions with their propensities: what a store exports, off-policy evaluation reads.
+"""Files of decisions with their propensities: a store exports them, off-policy evaluation reads.
 
 One row is one decision. Columns have the names of Open Bandit Pipeline where it has them:
 ``action``, ``reward``, ``pscore``, ``action_dist``, ``action_context``, ``n_actions``.

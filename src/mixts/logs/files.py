@@ -22,9 +22,9 @@ from mixts.errors import FormatError, MissingExtraError, ParameterError
 from mixts.logs.bad_rows import RAGGED, BadRows, Example, of_reason, shortened
 
 PIECE_BYTES = 1 << 26
-"""Of a CSV file: some million rows, a second or so of work."""
+"""Size of a piece of a CSV file: some million rows, about a second of work."""
 PIECE_ROWS = 1 << 21
-"""Of a Parquet file: row groups up to this many rows together."""
+"""Largest number of rows of a piece of a Parquet file, unless one row group has more."""
 
 _SCAN_BYTES = 1 << 24
 _SUFFIXES = (".parquet", ".csv", ".tsv", ".csv.gz", ".tsv.gz")
@@ -40,13 +40,13 @@ class Piece:
     format: Literal["csv", "parquet"]
     start: int
     stop: int | None
-    """None is the end of a file that is read as a whole."""
+    """None means the end of the file."""
     header: tuple[str, ...]
-    """The columns of the file."""
+    """Names of the columns of the file."""
 
 
 def pyarrow() -> Any:
-    """The library that reads files, with the parts of it that are needed."""
+    """Import pyarrow, which reads the files, or say how to install it."""
     try:
         import pyarrow
         import pyarrow.compute
@@ -58,7 +58,7 @@ def pyarrow() -> Any:
 
 
 def log_files(paths: Paths) -> tuple[str, ...]:
-    """The files of a path, a pattern (``logs/*.csv``), a folder, or several of these."""
+    """Return the files of a path, a pattern (``logs/*.csv``), a folder, or several of these."""
     given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     found: dict[str, None] = {}
     for entry in given:
@@ -80,13 +80,13 @@ def log_files(paths: Paths) -> tuple[str, ...]:
 
 
 def _is_log(path: Path, folder: Path) -> bool:
-    """Of a folder, files whose name says so; what other programs hide stays hidden."""
+    """Return whether a file of a folder has the suffix of a log and is not hidden."""
     hidden = any(part.startswith((".", "_")) for part in path.relative_to(folder).parts)
     return path.is_file() and not hidden and path.name.lower().endswith(_SUFFIXES)
 
 
 def pieces_of(path: str, delimiter: str) -> list[Piece]:
-    """The pieces of one file, in its order."""
+    """Return the pieces of one file, in its order."""
     with open(path, "rb") as stream:
         if stream.read(4) == b"PAR1":
             return _row_groups(path)
@@ -97,7 +97,7 @@ def pieces_of(path: str, delimiter: str) -> list[Piece]:
 
 
 def delimiter_of(path: str, given: str | None) -> str:
-    """As said, or a tab in ``.tsv`` files and a comma in all others."""
+    """Return the given delimiter, by default a tab for ``.tsv`` files and a comma for others."""
     if given is not None:
         if len(given) != 1:
             raise ParameterError(f"delimiter must be one character, got {given!r}")
@@ -136,10 +136,10 @@ def _csv_header(path: str, delimiter: str) -> tuple[str, ...]:
 
 
 def _line_ends(path: str) -> list[int]:
-    """Where a large CSV file is cut: after line ends, and only if no value has one inside.
+    """Return where to cut a large CSV file: after line ends, if no value contains one.
 
-    A value with a line end in it is in quotes, and one of its lines has an odd number of them. Such
-    a file is read in one piece, and so is a compressed one.
+    A value with a line end is quoted, and one of its lines has an odd number of quotes. A file with
+    such a value is read in one piece, and so is a compressed file.
     """
     size = os.path.getsize(path)
     if size <= PIECE_BYTES or path.lower().endswith((".gz", ".bz2", ".zst", ".lz4")):
@@ -157,7 +157,7 @@ def _line_ends(path: str) -> list[int]:
 
 
 def _scanned(path: str) -> Iterator[tuple[int, Any, bool]]:
-    """Each block's position, its line ends, and whether a line has an odd number of quotes."""
+    """Yield each block's position, its line ends, and whether a line has an odd quote count."""
     n_quotes = 0
     with open(path, "rb") as stream:
         position = 0
@@ -172,12 +172,12 @@ def _scanned(path: str) -> Iterator[tuple[int, Any, bool]]:
 
 
 _BYTES_PER_ROW = 64
-"""Of a CSV file, roughly: blocks are counted in bytes there."""
+"""Approximate size of a row of CSV: pyarrow measures blocks in bytes."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Some rows: columns by name, each row's number in the piece (from 1), and ragged lines."""
+    """Rows of a piece: columns by name, the number of each row (from 1), and ragged lines."""
 
     columns: dict[str, Any]
     rows: Int[Array, " m"]
@@ -190,7 +190,7 @@ class Batch:
 def batches_of(
     piece: Piece, columns: Sequence[str], delimiter: str, batch_rows: int
 ) -> Iterator[Batch]:
-    """The rows of a piece in its order, no more than a batch of them in memory."""
+    """Yield the rows of a piece in its order, one batch at a time."""
     read = _parquet_batches if piece.format == "parquet" else _csv_batches
     try:
         yield from read(piece, list(columns), delimiter, batch_rows)
@@ -222,8 +222,8 @@ def _csv_batches(
         lines.add(row)
         return "skip"
 
-    # Every column is text: what is no number is then a bad row, and "007" stays what it is. In one
-    # thread rows have numbers, and it is as fast.
+    # Every column is read as text, so that a value that is no number makes a bad row, and "007"
+    # stays "007". One thread numbers the rows, and is as fast.
     first = piece.start == 0
     with _stream(piece) as stream:
         reader = arrow.csv.open_csv(
@@ -258,7 +258,7 @@ def _stream(piece: Piece) -> Any:
 
 
 class _Range(io.RawIOBase):
-    """The bytes of a file from one place to another."""
+    """Bytes of a file from one position to another, as a stream."""
 
     def __init__(self, piece: Piece) -> None:
         self._file = open(piece.path, "rb", buffering=0)  # noqa: SIM115 - closed with this
@@ -280,7 +280,7 @@ class _Range(io.RawIOBase):
 
 
 class _RaggedLines:
-    """Lines that were skipped, and by that the numbers of those that were not."""
+    """Lines that pyarrow skipped; they determine the numbers of the other rows."""
 
     def __init__(self, piece: Piece) -> None:
         self._file = os.path.basename(piece.path)
@@ -293,9 +293,9 @@ class _RaggedLines:
         self._waiting.append((row.number - self._header, columns + shortened(row.text)))
 
     def between(self, n_rows: int) -> tuple[Int[Array, " n_rows"], BadRows]:
-        """The numbers of the next rows, and the lines skipped between them."""
+        """Return the numbers of the next rows, and the lines skipped between them."""
         end, n_skipped = self._next + n_rows, 0
-        # Lines come in order; each below the end is not one of these rows, which moves the end.
+        # Skipped lines come in order; each one before the end moves the end by one.
         while n_skipped < len(self._waiting) and self._waiting[n_skipped][0] < end:
             end += 1
             n_skipped += 1
@@ -306,7 +306,7 @@ class _RaggedLines:
         return np.setdiff1d(numbers, skipped, assume_unique=True), self._found(passed)
 
     def rest(self) -> BadRows:
-        """What was skipped after the last row."""
+        """Return the lines skipped after the last row."""
         return self._found(self._waiting)
 
     def _found(self, lines: list[tuple[int, str]]) -> BadRows:

@@ -29,56 +29,56 @@ _DIGITS = re.compile(r"([0-9]+)")
 
 @dataclass(frozen=True)
 class TaskLogs:
-    """Past tasks, read from logs."""
+    """Past tasks read from logs; the result of :func:`read_logs`."""
 
     statistics: Statistics
-    """Task i of these is ``tasks[i]``; arm k is ``arms[k]``, or feature k ``features[k]``."""
+    """Statistics of tasks in the order of ``tasks``, with columns as ``arms`` or ``features``."""
     tasks: tuple[str, ...]
-    """Sorted, whatever the order of rows and files; numbers in names count by their size."""
+    """Names of tasks, sorted; numbers in names are compared by size."""
     arms: tuple[str, ...] | None
-    """As they were given, or sorted like tasks; None for linear tasks."""
+    """Names of arms, as given or sorted like tasks; None for linear tasks."""
     features: tuple[str, ...] | None
-    """For linear tasks; "intercept" comes first where one was asked for."""
+    """Names of features of linear tasks, "intercept" first if there is one; None for arms."""
     family: LogFamily
     why: str
-    """What speaks for this family, in a sentence."""
+    """Reason for this family, in words."""
     n_rows: int
-    """All of them, bad ones too."""
+    """Number of rows, including bad ones."""
     bad_rows: BadRows
     files: tuple[str, ...] = field(repr=False)
 
 
 def sorted_order(names: Sequence[str]) -> list[int]:
-    """Indices that sort names, numbers in them by size: "item 2" comes before "item 10"."""
+    """Return the indices that sort names, numbers in them by size: "item 2" before "item 10"."""
     if all(_WHOLE.fullmatch(name) for name in names):
         return sorted(range(len(names)), key=lambda i: (int(names[i]), names[i]))
     return sorted(range(len(names)), key=lambda i: (_natural(names[i]), names[i]))
 
 
 def _natural(name: str) -> list[str | int]:
-    # Text and numbers take turns, so that only like is compared with like.
+    # Text and numbers alternate, so that equal positions have equal types.
     return [int(part) if i % 2 else part for i, part in enumerate(_DIGITS.split(name))]
 
 
 Where = Engine | Executor | Callable[[], Engine] | int | None
 
 BATCH_ROWS = 1 << 17
-"""Rows in memory at a time, roughly."""
+"""Approximate number of rows in memory at a time."""
 
 FAMILIES = ("auto", "bernoulli", "gaussian", "poisson", "linear")
 
 
 @dataclass(frozen=True)
 class Part:
-    """What a piece of the logs gave."""
+    """Result of reading a piece of the logs."""
 
     counted: Counted
     bad: BadRows
     n_rows: int
     n_other: int
-    """Rewards that are neither 0 nor 1."""
+    """Number of rewards that are neither 0 nor 1."""
     other: Example | None
-    """The first of them."""
+    """First reward that is neither 0 nor 1."""
 
 
 def read_logs(
@@ -96,22 +96,49 @@ def read_logs(
     batch_rows: int = BATCH_ROWS,
     engine: Where = None,
 ) -> TaskLogs:
-    """The statistics of past tasks from CSV or Parquet files, which may be larger than memory.
+    """Read the statistics of past tasks from CSV or Parquet files, of any size.
 
-    ``paths`` is a file, a pattern such as ``"logs/*.parquet"``, a folder, or several of these.
-    ``task``, ``reward`` and either ``arm`` or ``features`` name columns. ``family="auto"`` is
-    "linear" with features; with arms it is "bernoulli" if every reward is 0 or 1, and "gaussian"
-    otherwise. ``intercept`` puts a feature that is always 1 before the others.
+    Tasks and arms are identified by their names as text: the number 1 and the text "1" are the same
+    task in all files. Both are sorted, so the result depends neither on the order of rows and files
+    nor on ``batch_rows`` (counts exactly, real numbers to rounding). Needs pyarrow (extra
+    ``logs``).
 
-    Tasks and arms go by their names as text: a number 1 and the text "1" are the same task,
-    whichever files they are in. Both are sorted, so the result depends neither on the order of
-    rows and files nor on ``batch_rows`` (counts exactly, real numbers to rounding). ``arms`` fixes
-    which arms there are, and their order.
+    Parameters
+    ----------
+    paths
+        A file, a pattern such as ``"logs/*.parquet"``, a folder, or several of these.
+    task, reward
+        Columns of the task and of the reward.
+    arm, features
+        Column of the chosen arm, or columns of the features of the choice: one of the two.
+    family
+        "bernoulli", "gaussian", "poisson" or "linear". "auto" is "linear" with features; with arms
+        it is "bernoulli" if every reward is 0 or 1, and "gaussian" otherwise.
+    intercept
+        Whether to add a first feature that is always 1.
+    arms
+        Names of the only arms, in their order; by default all arms of the logs, sorted.
+    delimiter
+        Column separator of CSV files; by default a tab for ``.tsv`` files and a comma for others.
+    allow_bad_rows
+        Whether to accept logs in which more than half of the rows are bad.
+    batch_rows
+        Approximate number of rows in memory at a time.
+    engine
+        Where files are read: None is this process; or a number of processes, an executor, an
+        :class:`~mixts.engines.Engine`, or a function that makes one. Workers must find the files at
+        the same paths.
 
-    Rows that say nothing are counted by reason in ``bad_rows``; if they are more than half, that is
-    an error unless ``allow_bad_rows``. ``engine`` says who reads: None is this process, or a
-    number of processes, an executor, an :class:`~mixts.engines.Engine` (all of them must find the
-    files at the same paths), or a function that makes one. Needs pyarrow (extra ``logs``).
+    Returns
+    -------
+    TaskLogs
+        Statistics of the tasks, the names of tasks and arms, and bad rows by reason.
+
+    Examples
+    --------
+    >>> from mixts.logs import read_logs
+    >>> logs = read_logs("clicks.csv", task="user", arm="item", reward="clicked")  # doctest: +SKIP
+    >>> prior = mixts.learn_prior(logs.statistics, "auto", seed=1)  # doctest: +SKIP
     """
     request = _request(
         task, reward, arm, features, family, intercept, arms,
@@ -178,7 +205,7 @@ def _check_columns(piece: Piece, request: Request, delimiter: str) -> None:
         if n == 0:
             hint = ""
             if len(piece.header) == 1 and piece.format == "csv":
-                hint = f"; perhaps columns are not separated by {delimiter!r}: say what does"
+                hint = f"; perhaps columns are not separated by {delimiter!r}: give the delimiter"
             raise ParameterError(
                 f"{piece.path} has no column {name!r}; it has: {', '.join(piece.header)}{hint}"
             )
@@ -214,7 +241,7 @@ def _parts(jobs: Sequence[tuple[Piece, str]], request: Request, where: Engine) -
 
 
 def read_piece(piece: Piece, delimiter: str, request: Request) -> Part:
-    """Count the rows of one piece, a batch at a time."""
+    """Count the rows of one piece, one batch at a time."""
     tally = Tally(request.family, request.arms, len(request.feature_names))
     bad, n_rows = BadRows(), 0
     n_other, other = 0, None
@@ -240,7 +267,7 @@ def _example(rows: Observations, index: int, piece: Piece) -> Example:
 
 
 def _joined(found: Part, part: Part, above: int) -> Part:
-    """Both; the part begins so many rows below the top of its file."""
+    """Return both; the part begins ``above`` rows below the top of its file."""
     other = part.other and part.other._replace(row=part.other.row + above)
     return replace(
         found,

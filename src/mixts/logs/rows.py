@@ -33,11 +33,11 @@ _TRUTH = r"(?i)^(true|false)$"
 
 
 def coded_names(column: Any, what: str) -> tuple[Int[Array, " m"], list[str]]:
-    """Each entry as an index into names, -1 where there is none, and the names.
+    """Return each entry as an index into names, -1 for a missing entry, and the names.
 
-    Names are text: a number 1, a number 1.0 and the text "1" are the same name, whichever file they
-    come from, but the texts "01" and "1.0" are others. Dates are written as in ISO 8601. Nothing,
-    an empty text and NaN are no name.
+    Names are text: the numbers 1 and 1.0 and the text "1" are the same name in every file, but the
+    texts "01" and "1.0" are different names. Dates are written as in ISO 8601. Null, an empty text
+    and NaN are missing.
     """
     arrow = pyarrow()
     types = arrow.types
@@ -58,7 +58,7 @@ def coded_names(column: Any, what: str) -> tuple[Int[Array, " m"], list[str]]:
     coded = column.dictionary_encode()
     names = [_name(value) for value in coded.dictionary.to_pylist()]
     codes = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-    # Two values may have one name (0.0 and -0.0), and some have none.
+    # Two values may have the same name (0.0 and -0.0), and some have none.
     first: dict[str, int] = {}
     index = [first.setdefault(name, i) if name else -1 for i, name in enumerate(names)]
     if index != list(range(len(names))):
@@ -83,9 +83,9 @@ def _name(value: Any) -> str:
 def numbers(
     column: Any, what: str
 ) -> tuple[Float[Array, " m"], Bool[Array, " m"], Bool[Array, " m"]]:
-    """The numbers of a column, which entries are missing, and which are there but no numbers.
+    """Return the numbers of a column, which entries are missing, and which are not numbers.
 
-    "true" and "false" are 1 and 0. What is not a number is NaN in the first.
+    "true" and "false" are 1 and 0. Missing entries and entries that are not numbers are NaN.
     """
     arrow = pyarrow()
     types = arrow.types
@@ -110,7 +110,7 @@ def _parsed(
     arrow = pyarrow()
     compute = arrow.compute
     if not column.null_count:
-        # As a rule all are numbers, and this is all there is to do.
+        # The common case: all entries are numbers.
         try:
             values = _array(column.cast(arrow.float64()))
         except arrow.ArrowInvalid:
@@ -134,13 +134,13 @@ def _parsed(
 
 
 def _array(values: Any) -> Float[Array, " m"]:
-    """Arrow's numbers as an array of our own, NaN where there are none."""
+    """Copy Arrow's numbers to an array, with NaN for nulls."""
     return np.array(values.fill_null(float("nan")).to_numpy(zero_copy_only=False), order="C")
 
 
 @dataclass(frozen=True)
 class Request:
-    """Which columns hold what, and what is asked of their values."""
+    """Columns to read, and what their values must be."""
 
     task: str
     reward: str
@@ -149,39 +149,39 @@ class Request:
     intercept: bool
     family: str
     arms: tuple[str, ...] | None
-    """The only ones there are; None if any name is an arm."""
+    """Names of the only arms; None if any name is an arm."""
     batch_rows: int
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Those that are read, each once."""
+        """Columns to read, each once."""
         arm = () if self.arm is None else (self.arm,)
         return tuple(dict.fromkeys([self.task, *arm, self.reward, *self.features]))
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """With the constant one, which comes first."""
+        """Names of the features; the intercept comes first."""
         return ("intercept", *self.features) if self.intercept else self.features
 
 
 @dataclass(frozen=True)
 class Observations:
-    """The good rows of a batch: indices into names, rewards, and features of linear tasks."""
+    """Good rows of a batch: indices into names, rewards, and features of linear tasks."""
 
     tasks: Int[Array, " m"]
     task_names: list[str]
     arms: Int[Array, " a"]
-    """Of every row, or none of linear tasks."""
+    """Arm of every row; empty for linear tasks."""
     arm_names: list[str]
     rewards: Float[Array, " m"]
     features: Float[Array, "m d"]
     bad: BadRows
     rows: Int[Array, " m"]
-    """The number of each row in its piece."""
+    """Number of each row in its piece."""
 
 
 def observations(batch: Batch, request: Request, path: str) -> Observations:
-    """What the rows of a batch say; each bad one is counted for the first reason it has."""
+    """Return the observations of a batch; each bad row counts for its first reason."""
     found = _Reasons(batch, os.path.basename(path))
     tasks, task_names = coded_names(batch.columns[request.task], "task")
     found.note(NO_TASK, tasks < 0)
@@ -214,7 +214,7 @@ def observations(batch: Batch, request: Request, path: str) -> Observations:
 
 
 class _Reasons:
-    """Which rows of a batch are still good, and what was wrong with the others."""
+    """Rows of a batch that are still good, and the reasons of the others."""
 
     def __init__(self, batch: Batch, file: str) -> None:
         self._batch = batch
@@ -225,7 +225,7 @@ class _Reasons:
     def note(
         self, reason: str, wrong: Bool[Array, " m"], value: Callable[[Any], Any] = lambda i: ""
     ) -> None:
-        """Rows that were good until here are bad for a reason."""
+        """Mark rows that were good so far as bad for a reason."""
         where = np.flatnonzero(self.good & wrong)
         if len(where):
             examples = [
@@ -236,7 +236,7 @@ class _Reasons:
             self.good[where] = False
 
     def numbers(self, name: str, what: str, missing_reason: str) -> Float[Array, " m"]:
-        """A column of finite numbers; rows that have none are noted."""
+        """Return a column of finite numbers; mark rows without one."""
         column = self._batch.columns[name]
         values, missing, broken = numbers(column, what)
         self.note(missing_reason, missing)

@@ -153,7 +153,7 @@ def draw_usage(ax: Any, check: PriorCheck) -> None:
     rows = np.arange(len(shown))
     colors = [_ALARM if usage.unused[s] else _MAIN for s in shown]
     ax.barh(rows, usage.found[shown], height=0.6, color=colors, alpha=0.75)
-    ax.vlines(usage.promised[shown], rows - 0.4, rows + 0.4, color=INK, linewidth=1.2)
+    ax.vlines(usage.expected[shown], rows - 0.4, rows + 0.4, color=INK, linewidth=1.2)
     ax.set_yticks(rows, labels=[_short(usage.names[s]) for s in shown])
     ax.set_ylim(len(shown) - 0.4, -0.6)
     ax.set_xlim(left=0)

@@ -251,7 +251,7 @@ def test_impossible_tasks_are_reported() -> None:
     assert 4 not in check.calibration["rewards"].tasks
     assert check.usage.n_tasks == 11
     text = str(check)
-    assert "Impossible under every component: 1 task." in text
+    assert "Impossible under every kind: 1 task." in text
     assert "nan" not in text
     for values in (check.surprise.expected, check.surprise.spread, check.surprise.p_value):
         assert np.isfinite(values).all()
@@ -315,8 +315,8 @@ def test_components_that_nobody_uses() -> None:
         np.array([70.0, 28.5, 1.5, 0.0]), np.array([1.0, 1.0, 0.6, 0.0]),
     )  # fmt: skip
     assert usage.unused.tolist() == [False, False, True, False]
-    assert usage.told.tolist() == [True, True, True, False]
-    np.testing.assert_allclose(usage.promised, [50, 30, 19, 1])
+    assert usage.judged.tolist() == [True, True, True, False]
+    np.testing.assert_allclose(usage.expected, [50, 30, 19, 1])
 
 
 def test_surprises_are_ranked() -> None:

@@ -11,7 +11,7 @@ from mixts.families._kernels.arms import log_rising
 
 @compiled()
 def look_up(index: Array, table: Array, out: Array) -> None:
-    """out[i] += the sum of the table's rows (entries, L) that task i points to."""
+    """Add the table's rows (entries, L) that task i points to, to out[i]."""
     for i in range(len(index)):
         for c in range(index.shape[1]):
             u = index[i, c]
@@ -22,7 +22,7 @@ def look_up(index: Array, table: Array, out: Array) -> None:
 
 @compiled()
 def add_up(index: Array, share: Array, out: Array) -> None:
-    """out[u] += the shares (L,) of every task that points to the entry u."""
+    """Add the shares (L,) of every task that points to entry u, to out[u]."""
     for i in range(len(index)):
         for c in range(index.shape[1]):
             u = index[i, c]
@@ -33,7 +33,7 @@ def add_up(index: Array, share: Array, out: Array) -> None:
 
 @compiled()
 def add_up_totals(index: Array, share: Array, values: Array, out: Array) -> None:
-    """The same with each share times the task's value in that column."""
+    """Add each share times the task's value in that column, to out[u]."""
     for i in range(len(index)):
         for c in range(index.shape[1]):
             u = index[i, c]
@@ -45,12 +45,12 @@ def add_up_totals(index: Array, share: Array, values: Array, out: Array) -> None
 # -- ln G and its derivatives ---------------------------------------------------------------------
 
 _LARGE = 8.0
-"""From here on Stirling's series has all digits with the terms below."""
+"""From here on the asymptotic series below have full precision."""
 
 
 @compiled()
 def digamma(x: float) -> float:
-    """The derivative of ln G: moved up to where the asymptotic series holds."""
+    """Compute the derivative of ln G, shifted to where the asymptotic series holds."""
     shift = 0.0
     while x < _LARGE:
         shift -= 1.0 / x
@@ -64,7 +64,7 @@ def digamma(x: float) -> float:
 
 @compiled()
 def trigamma(x: float) -> float:
-    """The second derivative of ln G."""
+    """Compute the second derivative of ln G."""
     shift = 0.0
     while x < _LARGE:
         shift += 1.0 / (x * x)
@@ -78,10 +78,10 @@ def trigamma(x: float) -> float:
 def rising_sums(
     column: Array, value: Array, shares: Array, start: Array, derivatives: bool, out: Array
 ) -> None:
-    """Sums over each column's entries of share (f(a + u) - f(a)), for f = ln G, psi and psi'.
+    """Sum share (f(a + u) - f(a)) over each column's entries, for f = ln G, psi and psi'.
 
-    ``start`` (columns, L) are the a; ``out`` (3, columns, L), of which without ``derivatives``
-    only the first is filled.
+    ``start`` (columns, L) holds a. The sums are added to ``out`` (3, columns, L); without
+    ``derivatives`` only to its first entry.
     """
     for s in range(start.shape[1]):
         last = -1
@@ -110,7 +110,7 @@ _NEGLIGIBLE = 1e-17
 
 @compiled()
 def _sum_below(won: int, tried: int, a: float, b: float) -> float:
-    """ln of the sum of p(i) / p(won) over i < won; -inf if there is none."""
+    """Compute ln of the sum of p(i) / p(won) over i < won; -inf for won = 0."""
     term, total, shift = 1.0, 0.0, 0.0
     concave = a >= 1.0 and b >= 1.0
     for i in range(won - 1, -1, -1):
@@ -118,7 +118,7 @@ def _sum_below(won: int, tried: int, a: float, b: float) -> float:
         total += term
         if total > _LARGE:
             term, total, shift = term / _LARGE, total / _LARGE, shift + math.log(_LARGE)
-        # Terms of a log-concave law that have become small never grow again.
+        # Small terms of a log-concave distribution never grow again.
         if concave and term < _NEGLIGIBLE * total:
             break
     return math.log(total) + shift
@@ -128,10 +128,10 @@ def _sum_below(won: int, tried: int, a: float, b: float) -> float:
 def predict_counts(
     won: Array, tried: Array, alpha: Array, beta: Array, log_mass: Array, below: Array, at: Array
 ) -> None:
-    """Beta-binomial laws Beta(alpha, beta) of ``won`` out of ``tried``, (m,), for L components.
+    """Compute beta-binomial probabilities of ``won`` out of ``tried``, (m,), for L components.
 
-    Fills, all (m, L): ln p(won), p(less than won) and p(won). A parameter of zero makes all
-    outcomes of that kind impossible; two of them say nothing at all.
+    Writes ln p(won), p(less than won) and p(won), (m, L) each. A parameter of zero makes outcomes
+    of that side impossible.
     """
     for i in range(len(won)):
         w, n = won[i], tried[i]
@@ -146,7 +146,7 @@ def predict_counts(
                 continue
             log = orders + log_rising(a, w) + log_rising(b, n - w) - log_rising(a + b, n)
             log_mass[i, s], at[i, s] = log, math.exp(min(log, 0.0))
-            # The shorter side is summed.
+            # Sum the shorter side.
             if 2 * w <= n:
                 below[i, s] = math.exp(log + _sum_below(w, n, a, b))
             else:

@@ -1,8 +1,14 @@
-"""Compiled loops of Gaussian arms and of linear tasks: evidence and posterior moments."""
+"""Compiled loops of Gaussian arms and of linear tasks: evidence and posterior moments.
+
+Linear tasks use Cholesky factorisations of A = Sigma_s^-1 + V / sigma^2, which is fast because A is
+only a sum. Learned covariances have a floor, so they can be inverted; where squares would lose too
+many digits, learning calls the families' own loops instead.
+"""
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,11 +17,42 @@ from mixts._typing import Array
 from mixts.families._kernels.roots import SUMS, dot
 
 
+class ArmSums(NamedTuple):
+    """Sums over tasks that tried an arm, weighted by shares, (L, K) each."""
+
+    tasks: Array
+    """Sums of 1."""
+    first: Array
+    """Sums of mu - m_s, for the posterior mean mu."""
+    second: Array
+    """Sums of (mu - m_s)^2 plus the posterior variance."""
+
+
+class LinearTasks(NamedTuple):
+    """Statistics of linear tasks."""
+
+    factor: Array
+    """Triangles [R z], (n, d + 1, d + 1)."""
+    gram: Array
+    """R'R, (n, d, d)."""
+
+
+class LinearSums(NamedTuple):
+    """Sums over tasks, weighted by shares; of matrices the lower triangles."""
+
+    first: Array
+    """Sums of mu - m_s, for the posterior mean mu, (L, d)."""
+    second: Array
+    """Sums of (mu - m_s)(mu - m_s)', (L, d, d)."""
+    within: Array
+    """Sums of posterior covariances, one matrix for each precision."""
+
+
 @compiled()
 def arm_evidence(
     count: Array, average: Array, mean: Array, variance: Array, noise: float, out: Array
 ) -> None:
-    """out[i, s] += -(ln(1 + n v / sigma^2) + n (y - m)^2 / (sigma^2 + n v)) / 2 over the arms."""
+    """Add -(ln(1 + n v / sigma^2) + n (y - m)^2 / (sigma^2 + n v)) / 2 of all arms to out[i, s]."""
     for i in range(len(count)):
         for k in range(count.shape[1]):
             n = count[i, k]
@@ -29,13 +66,9 @@ def arm_evidence(
 @compiled()
 def arm_moments(
     count: Array, average: Array, share: Array, mean: Array, variance: Array, noise: float,
-    tasks: Array, first: Array, second: Array,
+    sums: ArmSums,
 ) -> float:  # fmt: skip
-    """Sums over tasks that saw an arm, each with its share in component s.
-
-    ``tasks`` of 1, ``first`` of mu - m_s, ``second`` of its square and the posterior variance.
-    Returns the sum of E[n (average - theta)^2].
-    """
+    """Add posterior moments to the sums, and return the sum of E[n (average - theta)^2]."""
     misfit = 0.0
     for i in range(len(count)):
         for k in range(count.shape[1]):
@@ -48,9 +81,9 @@ def arm_moments(
                     gap = average[i, k] - mean[s, k]
                     step = trust * gap
                     rest = variance[s, k] * noise / (noise + wide)
-                    tasks[s, k] += r
-                    first[s, k] += r * step
-                    second[s, k] += r * (step * step + rest)
+                    sums.tasks[s, k] += r
+                    sums.first[s, k] += r * step
+                    sums.second[s, k] += r * (step * step + rest)
                     misfit += r * n * ((gap - step) * (gap - step) + rest)
     return misfit
 
@@ -61,7 +94,7 @@ NEGLIGIBLE = 1e-14
 
 @compiled(fastmath=SUMS)
 def _factorise(precision: Array, gram: Array, noise: float, lower: Array) -> float:
-    """lower lower' = precision + gram / noise, row by row; returns ln det of ``lower``."""
+    """Factorise precision + gram / noise = lower lower', and return ln det of ``lower``."""
     d = len(precision)
     log_det = 0.0
     for i in range(d):
@@ -76,7 +109,7 @@ def _factorise(precision: Array, gram: Array, noise: float, lower: Array) -> flo
 
 @compiled(fastmath=SUMS)
 def _residual(factor: Array, mean: Array, noise: float, pull: Array) -> float:
-    """|z - R mean|^2 / noise, and the pull R'(z - R mean) / noise."""
+    """Return |z - R mean|^2 / noise; ``pull`` becomes R'(z - R mean) / noise."""
     d = len(mean)
     square = 0.0
     pull[:] = 0.0
@@ -90,14 +123,14 @@ def _residual(factor: Array, mean: Array, noise: float, pull: Array) -> float:
 
 @compiled()
 def _forward(lower: Array, x: Array) -> None:
-    """x becomes lower^-1 x."""
+    """Replace x by lower^-1 x."""
     for i in range(len(x)):
         x[i] = (x[i] - dot(lower[i], x, i)) / lower[i, i]
 
 
 @compiled()
 def _backward(lower: Array, x: Array) -> None:
-    """x becomes lower^-T x."""
+    """Replace x by lower^-T x."""
     for i in range(len(x) - 1, -1, -1):
         x[i] /= lower[i, i]
         for j in range(i):
@@ -106,22 +139,21 @@ def _backward(lower: Array, x: Array) -> None:
 
 @compiled()
 def linear_evidence(
-    factor: Array, gram: Array, mean: Array, precision: Array, half_log_det: Array, noise: float,
-    out: Array,
-) -> None:  # fmt: skip
-    """-ln det(M) / 2 - (|z - R m|^2 / sigma^2 - |L^-1 pull|^2) / 2 of each task and component.
+    tasks: LinearTasks, mean: Array, precision: Array, half_log_det: Array, noise: float, out: Array
+) -> None:
+    """Compute -ln det(M) / 2 - (|z - R m|^2 / sigma^2 - |L^-1 pull|^2) / 2 of tasks and components.
 
     ``precision`` has one matrix for each component, or one for all, which is factorised once.
     """
     d = mean.shape[1]
     lower, pull = np.empty((d, d)), np.empty(d)
     log_det = 0.0
-    for i in range(len(factor)):
+    for i in range(len(tasks.factor)):
         for s in range(len(mean)):
             g = min(s, len(precision) - 1)
             if s == g:
-                log_det = _factorise(precision[g], gram[i], noise, lower)
-            square = _residual(factor[i], mean[s], noise, pull)
+                log_det = _factorise(precision[g], tasks.gram[i], noise, lower)
+            square = _residual(tasks.factor[i], mean[s], noise, pull)
             _forward(lower, pull)
             q = square - dot(pull, pull, d)
             out[i, s] = half_log_det[g] - log_det - 0.5 * q
@@ -129,10 +161,10 @@ def linear_evidence(
 
 @compiled(fastmath=SUMS)
 def _invert(lower: Array, inverse: Array, out: Array) -> None:
-    """out = (lower lower')^-1, its lower triangle; ``inverse`` becomes lower^-T."""
+    """Write the lower triangle of (lower lower')^-1 to ``out``; ``inverse`` becomes lower^-T."""
     d = len(lower)
     for j in range(d):
-        # Row j of the transposed inverse: the column j of lower^-1.
+        # Row j of the transposed inverse is column j of lower^-1.
         inverse[j, j] = 1.0 / lower[j, j]
         for i in range(j + 1, d):
             inverse[j, i] = -dot(lower[i, j:], inverse[j, j:], i - j) / lower[i, i]
@@ -143,7 +175,7 @@ def _invert(lower: Array, inverse: Array, out: Array) -> None:
 
 @compiled(fastmath=SUMS)
 def _misfit(factor: Array, theta: Array) -> float:
-    """|z - R theta|^2."""
+    """Compute |z - R theta|^2."""
     d = len(theta)
     square = 0.0
     for j in range(d):
@@ -154,7 +186,7 @@ def _misfit(factor: Array, theta: Array) -> float:
 
 @compiled(fastmath=SUMS)
 def _add_covariance(own: Array, gram: Array, share: float, within: Array) -> float:
-    """within += share own, lower triangles; returns share trace(own gram)."""
+    """Add share own to ``within``, lower triangles, and return share trace(own gram)."""
     trace = 0.0
     for j in range(len(own)):
         for k in range(j):
@@ -167,15 +199,13 @@ def _add_covariance(own: Array, gram: Array, share: float, within: Array) -> flo
 
 @compiled(fastmath=SUMS)
 def posterior_moments(
-    factor: Array, gram: Array, share: Array, mean: Array, precision: Array, noise: float,
-    first: Array, second: Array, within: Array,
-) -> float:  # fmt: skip
-    """Sums over tasks, each with its share in component s.
+    tasks: LinearTasks, share: Array, mean: Array, precision: Array, noise: float, sums: LinearSums
+) -> float:
+    """Add posterior moments to the sums.
 
-    ``first`` (L, d) of mu - m_s, ``second`` (L, d, d) of their outer products and ``within`` of the
-    posterior covariances, both lower triangles, the latter as many as there are precisions. Returns
-    the sum of E|y - A theta|^2 but for the tasks' own residuals.
+    Returns the sum of E|y - A theta|^2 without the tasks' own residuals.
     """
+    factor, gram = tasks.factor, tasks.gram
     d = mean.shape[1]
     lower, inverse, own = np.zeros((d, d)), np.zeros((d, d)), np.zeros((d, d))
     pull, theta = np.empty(d), np.empty(d)
@@ -196,9 +226,9 @@ def posterior_moments(
             _backward(lower, pull)
             for j in range(d):
                 theta[j] = mean[s, j] + pull[j]
-                first[s, j] += r * pull[j]
+                sums.first[s, j] += r * pull[j]
                 for k in range(j + 1):
-                    second[s, j, k] += r * pull[j] * pull[k]
+                    sums.second[s, j, k] += r * pull[j] * pull[k]
             misfit += r * _misfit(factor[i], theta)
-            misfit += _add_covariance(own, gram[i], r, within[g])
+            misfit += _add_covariance(own, gram[i], r, sums.within[g])
     return misfit

@@ -13,7 +13,7 @@ from mixts.learning.models.predictive import ArmPredictive
 
 
 class BernoulliModel(CountsModel):
-    """Arms with rewards 0 or 1 and Beta priors."""
+    """Tasks with rewards 0 or 1 and Beta priors."""
 
     statistics_type: ClassVar[type[Statistics]] = BernoulliStatistics
     statistics: BernoulliStatistics

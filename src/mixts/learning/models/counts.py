@@ -23,30 +23,30 @@ Counts = Float[Array, "L rows _"]
 
 
 LEAST, MOST = 1e-6, 1e8
-"""Of learned counts: beyond, rows are as good as certain, or as good as known."""
+"""Limits of learned counts: beyond them a row is practically certain, or practically known."""
 
 STEPS = 2
-"""Of Newton's method in each iteration; the next one goes on from there."""
+"""Number of Newton steps in each iteration; the next iteration continues from there."""
 
 HALVINGS = 30
 
 NOTHING = 1e-14
-"""Of the value, a gain that rounding hides."""
+"""Relative gain that rounding hides."""
 
 
 @dataclass(frozen=True)
 class Levels:
-    """The positive values of each column, one entry for every value that a column has."""
+    """Distinct positive values of each column of counts: what tasks share is computed once."""
 
     index: Int[Array, "n c"]
-    """The entry of each task and column; -1 where the value is zero."""
+    """Entry of each task and column; -1 where the value is zero."""
     value: Float[Array, " u"]
     column: Int[Array, " u"]
     n_columns: int
 
     @classmethod
     def of(cls, columns: Int[Array, "n c"]) -> Levels:
-        """Entries are ordered by column, then by value."""
+        """Find the entries, ordered by column, then by value."""
         index = np.full(columns.shape, -1, np.int64)
         values, owners = [], []
         start = 0
@@ -66,13 +66,13 @@ class Levels:
         )
 
     def look_up(self, table: Float[Array, "u L"], n_components: int) -> Float[Array, "n L"]:
-        """The sum of the table's entries over each task's columns."""
+        """Sum the table's entries over each task's columns."""
         out = np.zeros((len(self.index), n_components))
         look_up(self.index, np.ascontiguousarray(table), out)
         return out
 
     def shares(self, share: Float[Array, "n L"]) -> Float[Array, "u L"]:
-        """The sum of the shares of the tasks that have each entry."""
+        """Sum the shares of the tasks that have each entry."""
         out = np.zeros((len(self.value), share.shape[1]))
         add_up(self.index, share, out)
         return out
@@ -80,13 +80,13 @@ class Levels:
     def rising(
         self, shares: Float[Array, "u L"], start: Float[Array, "c L"], *, derivatives: bool = False
     ) -> Float[Array, "3 c L"]:
-        """Sums of shares times ln G(a + u) / G(a) over each column's entries, and derivatives."""
+        """Sum shares times ln G(a + u) / G(a) over each column's entries, and derivatives."""
         out = np.zeros((3, *start.shape))
         rising_sums(self.column, self.value, shares, np.ascontiguousarray(start), derivatives, out)
         return out
 
     def by_column(self, entries: Float[Array, "u L"]) -> Float[Array, "c L"]:
-        """Sums over each column's entries."""
+        """Sum over each column's entries."""
         out = np.zeros((self.n_columns, entries.shape[1]))
         filled = self.starts < np.append(self.starts[1:], len(self.column))
         if filled.any():
@@ -95,7 +95,7 @@ class Levels:
 
     @cached_property
     def starts(self) -> Int[Array, " c"]:
-        """The first entry of each column, or where it would be."""
+        """First entry of each column, or where it would be."""
         return np.searchsorted(self.column, np.arange(self.n_columns))
 
 
@@ -106,15 +106,15 @@ class CountsModel(MomentModel):
 
     @abstractmethod
     def _counts(self, family: Any) -> tuple[Counts, ...]:
-        """The prior counts of a family, kind of row by kind of row."""
+        """Return the prior counts of a family, one array for each type of row."""
 
     @abstractmethod
     def _family(self, counts: tuple[Counts, ...]) -> Family:
-        """The family with these counts."""
+        """Return the family with these counts."""
 
     @abstractmethod
     def _seen(self) -> tuple[Int[Array, "n rows _"], ...]:
-        """The counts of the tasks."""
+        """Return the counts of the tasks, one array for each type of row."""
 
     def log_evidence(self, family: Family) -> Float[Array, "n L"]:
         parts = zip(self._rows, self._counts(family), strict=True)
@@ -153,19 +153,19 @@ class CountsModel(MomentModel):
         return spread(self.estimates(family))
 
     def estimates(self, family: Family) -> Float[Array, "n p"]:
-        """Posterior mean probabilities, those of rows that a task never saw at the prior's."""
+        """Return posterior mean probabilities; rows that a task never saw have the prior's."""
         columns = []
         for seen, prior in zip(self._seen(), self._counts(family), strict=True):
             total = seen + prior[0]
             mean = total / total.sum(axis=2, keepdims=True)
-            # The last outcome of a row is what the others leave.
+            # The others determine the probability of a row's last outcome.
             columns.append(mean[:, :, :-1].reshape(len(seen), -1))
         return np.concatenate(columns, axis=1)
 
     def match(
         self, groups: Int[Array, " n"], n_groups: int, pooled: Family | None = None
     ) -> Family:
-        """Each row's mean, and the total that gives its entries their variance, in sum."""
+        """Match each row's mean, and the sum of the variances of its entries."""
         parts = []
         priors = self._counts(self.centre if pooled is None else pooled)
         for seen, prior, rows in zip(self._seen(), priors, self._rows, strict=True):
@@ -189,7 +189,7 @@ def _matched_rows(
     usual = prior.sum(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         total = np.where(np.isnan(variance), usual, spread.sum(axis=1) / variance - 1)
-    # However much tasks agree, they are known no better than by what was seen of them.
+    # However similar tasks are, the total cannot exceed the number of observations.
     most = np.minimum(group.seen.max(axis=1) + usual, MOST_TOTAL)
     total = np.clip(np.nan_to_num(total, nan=MOST_TOTAL), LEAST_TOTAL, most)
     return np.where(group.seen > 0, mean * total[:, None], prior)
@@ -197,7 +197,7 @@ def _matched_rows(
 
 @dataclass(frozen=True)
 class Rows:
-    """The counts of tasks in rows of outcomes: (n, rows, k), and which outcomes are possible."""
+    """Counts of tasks in rows of outcomes, (n, rows, k), and which outcomes are possible."""
 
     outcomes: Levels
     totals: Levels
@@ -209,7 +209,7 @@ class Rows:
         return cls(Levels.of(counts.reshape(n, rows * k)), Levels.of(counts.sum(axis=2)), possible)
 
     def log_evidence(self, counts: Float[Array, "L rows k"]) -> Float[Array, "n L"]:
-        """Of the ordered history: sum ln G(a + c) / G(a) - ln G(A + C) / G(A) over the rows."""
+        """Sum ln G(a + c) / G(a) - ln G(A + C) / G(A) over the rows: of ordered histories."""
         n = len(counts)
         each, total = self._arguments(counts)
         table = rising(each[self.outcomes.column], self.outcomes.value[:, None])
@@ -217,7 +217,7 @@ class Rows:
         return self.outcomes.look_up(table, n) - self.totals.look_up(below, n)
 
     def _arguments(self, counts: Float[Array, "L rows k"]) -> tuple[Array, Array]:
-        """The counts by column of outcomes (rows k, L), and by row (rows, L)."""
+        """Return the counts by column of outcomes (rows k, L), and by row (rows, L)."""
         each = counts.reshape(len(counts), -1).T
         return np.where(each > 0, each, 1.0), counts.sum(axis=2).T
 
@@ -228,7 +228,7 @@ class Rows:
         centre: Float[Array, "1 rows k"],
         pseudo: float,
     ) -> Float[Array, "L rows k"]:
-        """Counts under which the shares of tasks and the pseudo-tasks are more likely."""
+        """Return counts under which the shares of tasks and the pseudo-tasks are more likely."""
         problem = _Problem(
             self, self.outcomes.shares(share), self.totals.shares(share), centre, pseudo
         )
@@ -240,7 +240,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class _Problem:
-    """The expected log density of one M step, for each component and row."""
+    """Expected log density of one M step, for each component and row."""
 
     rows: Rows
     outcome_shares: Float[Array, "u L"]
@@ -249,9 +249,9 @@ class _Problem:
     pseudo: float
 
     def _sums(self, counts: Array, *, derivatives: bool = False) -> tuple[Array, Array]:
-        """Sums over tasks of f(a + c) - f(a), f = ln G and its derivatives, of those that exist.
+        """Sum f(a + c) - f(a) over tasks, for f = ln G and its first two derivatives.
 
-        By outcome (3, L, rows, k) and by row (3, L, rows).
+        Returns sums by outcome (3, L, rows, k) and by row (3, L, rows).
         """
         each, total = self.rows._arguments(counts)
         rise = self.rows.outcomes.rising(self.outcome_shares, each, derivatives=derivatives)
@@ -264,7 +264,7 @@ class _Problem:
         return np.asarray(inside + self.pseudo * pseudo_density(counts, self.centre))
 
     def step(self, counts: Array, value: Array) -> tuple[Array, Array]:
-        """One step of Newton's method in ln counts, halved where it does not gain."""
+        """Take a Newton step in ln counts, halved until it gains."""
         direction, slope = self._direction(counts)
         promise = (direction * slope).sum(axis=2)
         waiting = promise > NOTHING * (1 + np.abs(value))
@@ -284,10 +284,10 @@ class _Problem:
         return result, reached
 
     def _direction(self, counts: Array) -> tuple[Array, Array]:
-        """Where to go, and the slope, in ln a.
+        """Return the direction and the slope in ln a.
 
-        The Hessian is a diagonal and a rank-one matrix, so that it is easily solved.
-        Where it is not negative definite the diagonal alone, made negative, still leads upwards.
+        The Hessian is a diagonal plus a rank-one matrix, which is easy to solve. Where it is not
+        negative definite, its diagonal made negative still gives a direction upwards.
         """
         possible = counts > 0
         safe, total = np.where(possible, counts, 1.0), counts.sum(axis=2)
@@ -303,7 +303,7 @@ class _Problem:
             ratio = (counts * slope * inverse).sum(axis=2)
             weight = 1.0 / joint + (counts**2 * inverse).sum(axis=2)
             newton = inverse * (slope - counts * (ratio / weight)[:, :, None])
-            # Negative definite: the diagonal is, and the rank-one part does not outweigh it.
+            # Negative definite: the diagonal is negative, and the rank-one part is smaller.
             good = np.where(possible, bend < 0, True).all(axis=2) & ((joint <= 0) | (weight > 0))
             good &= np.isfinite(newton).all(axis=2)
         plain = slope / np.maximum(np.abs(bend), 1e-12)
@@ -311,17 +311,17 @@ class _Problem:
 
 
 def rising(start: Array, length: Array) -> Array:
-    """ln G(start + length) - ln G(start)."""
+    """Compute ln G(start + length) - ln G(start)."""
     return np.asarray(special.gammaln(start + length) - special.gammaln(start))
 
 
 def trigamma(x: Array) -> Array:
-    """The second derivative of ln G."""
+    """Compute the second derivative of ln G."""
     return np.asarray(special.zeta(2.0, x))
 
 
 def expected_logs(counts: Float[Array, "... k"]) -> Float[Array, "... k"]:
-    """E[ln p] under each row; 0 for impossible outcomes."""
+    """Compute E[ln p] under each row; 0 for impossible outcomes."""
     safe = np.where(counts > 0, counts, 1.0)
     logs = special.psi(safe) - special.psi(counts.sum(axis=-1, keepdims=True))
     return np.asarray(np.where(counts > 0, logs, 0.0))
@@ -330,7 +330,7 @@ def expected_logs(counts: Float[Array, "... k"]) -> Float[Array, "... k"]:
 def pseudo_density(
     counts: Float[Array, "L rows k"], centre: Float[Array, "1 rows k"]
 ) -> Float[Array, "L rows"]:
-    """E[ln density of p] under the counts, with p drawn from the centre."""
+    """Compute E[ln density of p] under the counts, with p drawn from the centre."""
     possible = counts > 0
     safe = np.where(possible, counts, 1.0)
     logs = ((counts - 1) * expected_logs(centre) * possible).sum(axis=2)
@@ -341,7 +341,10 @@ def pseudo_density(
 def counts_law(
     won: Int[Array, " m"], tried: Int[Array, " m"], alpha: Array, beta: Array
 ) -> tuple[Array, Array, Array]:
-    """ln p(won), p(less) and p(won) of beta-binomial laws, (m, L); parameters (L,) or (m, L)."""
+    """Compute ln p(won), p(less) and p(won), (m, L), of beta-binomial distributions.
+
+    ``alpha`` and ``beta`` are (L,) or (m, L).
+    """
     shape = (len(won), alpha.shape[-1])
     log, less, equal = (np.empty(shape) for _ in range(3))
     a, b = (np.array(np.broadcast_to(x, shape), order="C") for x in (alpha, beta))
@@ -350,6 +353,6 @@ def counts_law(
 
 
 def log_orders(counts: Int[Array, "... k"]) -> Float[Array, "..."]:
-    """ln of the multinomial coefficients of the last axis."""
+    """Compute ln of the multinomial coefficients over the last axis."""
     each = special.gammaln(counts + 1.0).sum(axis=-1)
     return np.asarray(special.gammaln(counts.sum(axis=-1) + 1.0) - each)

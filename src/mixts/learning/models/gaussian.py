@@ -10,19 +10,19 @@ from scipy import special
 
 from mixts._typing import Array, Float, Int
 from mixts.families import Family, GaussianArms, GaussianStatistics, Statistics
-from mixts.learning._kernels.gaussian import arm_evidence, arm_moments
+from mixts.learning._kernels.gaussian import ArmSums, arm_evidence, arm_moments
 from mixts.learning.models.base import MomentModel, positive, spread
 from mixts.learning.models.predictive import LOG_2PI, ArmPredictive, Part, chi_squared, noise_part
 from mixts.learning.two_stage import Group
 
 ALIKE = 2.0
-"""Pseudo-tasks whose arms vary as in all components; see the linear model, of one dimension."""
+"""Number of pseudo-tasks whose arms vary as in all components; see the linear model with d = 1."""
 
 
 class GaussianModel(MomentModel):
-    """Tasks with Gaussian rewards; the noise is learned where it is not given.
+    """Tasks with Gaussian rewards; the noise is learned unless it is given.
 
-    Only tasks that have seen an arm count for it, so that arms rarely seen are learned as fast as
+    Only tasks that tried an arm count for it, so that rarely tried arms are learned as fast as
     others.
     """
 
@@ -40,7 +40,7 @@ class GaussianModel(MomentModel):
         super().__init__(statistics)
 
     def _broad(self) -> GaussianArms:
-        """About the mean of all rewards, as wide as the arms' averages are in their tasks."""
+        """Return a component around the mean of all rewards, as wide as the arms' averages."""
         n = max(int(self._count.sum()), 1)
         mean = float((self._count * self._average).sum() / n)
         between = float((self._count * (self._average - mean) ** 2).sum() / n)
@@ -68,10 +68,10 @@ class GaussianModel(MomentModel):
 
     def improve(self, family: GaussianArms, share: Array) -> GaussianArms:  # type: ignore[override]
         shape = family.mean.shape
-        tasks, first, second = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+        tasks, first, second = sums = ArmSums(*(np.zeros(shape) for _ in range(3)))
         misfit = arm_moments(
             self._count, self._average, share, family.mean, family.variance, family.noise_std**2,
-            tasks, first, second,
+            sums,
         )  # fmt: skip
         start = self.centre.mean - family.mean
         step = (first + self.pseudo * start) / (tasks + self.pseudo)
@@ -102,7 +102,7 @@ class GaussianModel(MomentModel):
         return spread(self.estimates(family))
 
     def estimates(self, family: GaussianArms) -> Float[Array, "n p"]:  # type: ignore[override]
-        """Posterior means, from the component's own."""
+        """Return posterior means minus the component's mean."""
         known = self._count * family.variance[0]
         trust = known / (known + family.noise_std**2)
         return np.asarray(trust * (self._average - family.mean[0]))
@@ -117,7 +117,7 @@ class GaussianModel(MomentModel):
         seen = np.stack([group.seen for group in found])
         mean = np.stack([group.mean for group in found])
         variance = np.stack([group.variance(np.asarray(noise)) for group in found])
-        # An arm of which tasks do not differ is known no better than its average.
+        # The variance of an arm is at least that of its average.
         variance = np.where(np.isnan(variance), prior.variance, variance)
         variance = np.maximum(variance, noise / np.maximum(seen, 1))
         return GaussianArms(
@@ -132,19 +132,19 @@ class GaussianModel(MomentModel):
 
 
 def typical_noise(statistics: GaussianStatistics) -> float:
-    """The standard deviation of rewards about their arm's average in their task.
+    """Estimate the standard deviation of rewards around the average of their arm and task.
 
-    Where no arm was taken twice by any task, half of the rewards' variance is taken for noise.
+    If no task tried an arm twice, half of the variance of all rewards counts as noise.
     """
     count, squares = statistics.array("count"), statistics.array("squares")
     spare = np.maximum(count - 1, 0).sum()
     n = max(int(count.sum()), 1)
     mean = (count * statistics.array("average")).sum() / n
     whole = (squares.sum() + (count * (statistics.array("average") - mean) ** 2).sum()) / n
-    # A single reward, or equal ones, have no variance: their size must do.
+    # Equal rewards have no variance: use their size instead.
     size = np.sqrt(whole or mean**2)
     noise = np.sqrt(squares.sum() / spare) if spare else np.sqrt(0.5) * size
-    # Rewards without any noise would leave nothing to divide by.
+    # Noise of zero would mean a division by zero.
     return float(max(noise, 1e-3 * size)) or 1.0
 
 

@@ -17,11 +17,11 @@ from mixts.learning.models.predictive import ArmPredictive
 from mixts.learning.two_stage import LEAST_TOTAL, MOST_TOTAL, Group
 
 LEAST, MOST = 1e-6, 1e8
-"""Of learned shapes and rates, the latter relative to the mean reward."""
+"""Limits of learned shapes, and of learned rates relative to the mean reward."""
 
 
 class PoissonModel(MomentModel):
-    """Tasks with counts as rewards and Gamma priors of the arms' means."""
+    """Tasks with counts as rewards and Gamma priors on the arms' means."""
 
     statistics_type: ClassVar[type[Statistics]] = PoissonStatistics
     statistics: PoissonStatistics
@@ -35,7 +35,7 @@ class PoissonModel(MomentModel):
         super().__init__(statistics)
 
     def _broad(self) -> PoissonArms:
-        """Shape 1 about the mean of all rewards: anything from nothing to several times as much."""
+        """Return a component with shape 1 and the mean of all rewards."""
         n = max(int(self._count.sum()), 1)
         mean = max(float(self._total.sum() / n), 0.5 / n)
         shape = (1, self._count.shape[1])
@@ -48,7 +48,7 @@ class PoissonModel(MomentModel):
         later = np.log(rate[self._counts.column] + self._counts.value[:, None])
         prior = shape[self._counts.column] * (np.log(rate[self._counts.column]) - later)
         out = self._totals.look_up(table, n) + self._counts.look_up(prior, n)
-        # -y ln(b + n), which a table of n alone does not have.
+        # -y ln(b + n) depends on both y and n, and is not in the tables.
         flat = np.concatenate([later, np.zeros((1, n))])
         out -= np.einsum("nk,nkl->nl", self._total, flat[self._counts.index])
         return out - self.statistics.array("log_factorials").sum(axis=1)[:, None]
@@ -57,7 +57,7 @@ class PoissonModel(MomentModel):
         return float(self.pseudo * self._pseudo_density(family.shape, family.rate).sum())
 
     def _pseudo_density(self, shape: Array, rate: Array) -> Array:
-        """E[ln density of theta] under each component, with theta drawn from the centre."""
+        """Compute E[ln density of theta] of each component, with theta drawn from the centre."""
         a, b = self.centre.shape, self.centre.rate
         logs, mean = special.psi(a) - np.log(b), a / b
         norm = shape * np.log(rate) - special.gammaln(shape)
@@ -86,7 +86,7 @@ class PoissonModel(MomentModel):
         return spread(self.estimates(family))
 
     def estimates(self, family: PoissonArms) -> Float[Array, "n p"]:  # type: ignore[override]
-        """The logarithms of posterior means."""
+        """Return the logarithms of posterior means."""
         mean = (self._total + family.shape[0]) / (self._count + family.rate[0])
         return np.log(mean)
 
@@ -101,7 +101,7 @@ class PoissonModel(MomentModel):
         mean = np.stack([group.shrunken(prior.shape[0] / prior.rate[0]) for group in found])
         variance = np.stack([group.variance(each) for group, each in zip(found, mean, strict=True)])
         variance = np.where(np.isnan(variance), mean * (mean / prior.shape), variance)
-        # However much tasks agree, they are known no better than by what was seen of them.
+        # However similar tasks are, the shape cannot exceed the number of counted events.
         most = np.clip(seen * mean + prior.shape, LEAST_TOTAL, MOST_TOTAL)
         shape = np.clip(
             mean * (mean / np.maximum(variance, mean * (mean / most))), LEAST_TOTAL, most
@@ -115,9 +115,9 @@ class PoissonModel(MomentModel):
 
 
 class _Sums:
-    """The expected log density of one M step, for each component and arm (L, K).
+    """Expected log density of one M step, for each component and arm (L, K).
 
-    With R the shares by total y, and S, T the shares and their totals by count n:
+    With R the shares by total y, and S, T the shares and their totals by count n, it is
     ``sum R ln G(a + y) / G(a) + a (S ln b - S ln(b + n)) - T ln(b + n)``, and the pseudo-tasks.
     """
 
@@ -132,7 +132,7 @@ class _Sums:
         self._least_rate, self._most_rate = LEAST / self._mean, MOST / self._mean
 
     def _of_totals(self, shape: Array, *, derivatives: bool = False) -> Array:
-        """Of ln G(a + y) / G(a), and derivatives, (3, L, K)."""
+        """Sum ln G(a + y) / G(a), and derivatives, (3, L, K)."""
         rising = self._model._totals.rising(self._by_total, shape.T, derivatives=derivatives)
         return np.swapaxes(rising, 1, 2)
 
@@ -149,7 +149,7 @@ class _Sums:
         return np.asarray(inside + self._model.pseudo * self._model._pseudo_density(shape, rate))
 
     def step(self, shape: Array, rate: Array, value: Array) -> tuple[Array, Array, Array]:
-        """One step of Newton's method in the logarithms, halved where it does not gain."""
+        """Take a Newton step in the logarithms, halved until it gains."""
         by_shape, by_rate, promise = self._direction(shape, rate)
         waiting = promise > NOTHING * (1 + np.abs(value))
         best, length = (shape, rate, value), 1.0
@@ -171,7 +171,7 @@ class _Sums:
         return best
 
     def _direction(self, a: Array, b: Array) -> tuple[Array, Array, Array]:
-        """Where to go in the logarithms, and the slope in that direction."""
+        """Return the direction in the logarithms, and the slope in that direction."""
         levels, pseudo = self._model._counts, self._model.pseudo
         rate = b.T[levels.column]
         after = rate + levels.value[:, None]
@@ -186,7 +186,7 @@ class _Sums:
         bend_b = a * self._of_counts(self._by_count, 1 / after**2 - 1 / rate**2)
         bend_b += self._of_counts(self._totals, 1 / after**2) - pseudo * a / b**2
         mixed = gain + pseudo / b
-        # In logarithms: x d/dx, and once more.
+        # First and second derivatives in the logarithms.
         g1, g2 = a * slope_a, b * slope_b
         h11, h22, h12 = a * a * bend_a + g1, b * b * bend_b + g2, a * b * mixed
         det = h11 * h22 - h12 * h12
