@@ -49,7 +49,7 @@ format: $(INSTALLED) ## Format the code and mend what ruff can
 clean: ## Remove the environments, the caches and what was built
 	rm -rf $(VENV) $(PEERS) build dist htmlcov .coverage .coverage.* .hypothesis \
 		.import_linter_cache .mypy_cache .pytest_cache .ruff_cache
-	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src studies tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(INSTALLED): pyproject.toml
 	$(PYTHON) -m venv $(VENV)

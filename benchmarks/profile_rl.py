@@ -34,8 +34,8 @@ LOOPS = (
     ("mixts.families.tabular_posterior", "normalise", "sample: normalise"),
     ("mixts.planning.mdp", "induce", "plan"),
     ("mixts.environments.mdp", "play_episodes", "play: episodes"),
-    ("mixts.families.tabular_posterior", "first_malformed", "update: check"),
-    ("mixts.families.tabular_posterior", "absorb", "update: counts and evidence"),
+    ("mixts.families.tabular", "first_malformed", "update: check"),
+    ("mixts.families.tabular_posterior", "observe", "update: counts and evidence"),
     ("mixts.planning.mdp", "evaluate", "evaluate the policies, for regret"),
 )
 """The compiled loops by where they are called from, in any order."""

@@ -9,7 +9,7 @@ nothing is missing and nothing was counted twice. The page is at the address tha
     python examples/live_service.py --ratings ml-latest-small    # real ones, of MovieLens
 
 With --ratings (a folder or zip with ratings.csv and movies.csv), 90 users are held out, and films'
-features and the prior are learned from the others, as in `mixts reproduce coldstart/movielens`.
+features and the prior are learned from the others, as in studies/coldstart/movielens.
 Needs the extra `serve`; --screenshot also playwright and a Chromium.
 """
 
@@ -79,9 +79,10 @@ def main() -> None:
 
 def from_movielens(path: Path) -> Problem:
     """Held-out users of MovieLens; everything else is learned from the other users."""
-    from mixts.experiments.coldstart.movielens.features import learn_features, task_statistics
-    from mixts.experiments.coldstart.movielens.ratings import parse, read_files
-    from mixts.experiments.coldstart.movielens.splits import held_out_users
+    sys.path.insert(0, str(Path(__file__).parents[1]))  # where the folder studies is
+    from studies.coldstart.movielens.features import learn_features, task_statistics
+    from studies.coldstart.movielens.ratings import parse, read_files
+    from studies.coldstart.movielens.splits import held_out_users
 
     ratings = parse(read_files(path))
     held_out = held_out_users(ratings, split=0, seed=1)[:N_PEOPLE]

@@ -259,8 +259,8 @@ BROKEN = (
     ),
     Mutation(
         "service: late rewards are learned from", "service/tasks.py",
-        "        if late:\n            family.absorb(",
-        "        if False:\n            family.absorb(", tests=(STORE_REWARDS,),
+        "        if late:\n            self.statistics.empty(",
+        "        if False:\n            self.statistics.empty(", tests=(STORE_REWARDS,),
     ),
     Mutation(
         "service: a key is answered anew", "service/group.py",

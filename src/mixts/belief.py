@@ -78,7 +78,7 @@ class Belief:
                 outcomes, tasks = None, outcomes
         elif outcomes is None and not self.prior.family.plans:
             raise OutcomeError("the outcomes are missing: update(actions, outcomes)")
-        observed = self.prior.family.observations(actions, outcomes)
+        observed = self._posterior.observations(actions, outcomes)
         index = self._axis.observations(tasks, len(observed[0]))
         if self._shared:
             self._posterior.statistics = self._posterior.statistics.copy()

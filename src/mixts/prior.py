@@ -14,7 +14,6 @@ from mixts._files import pack_bundle, unpack_bundle, write_bundle
 from mixts._typing import Array, ArrayLike, Bool, Float, Int
 from mixts.belief import Belief
 from mixts.errors import FormatError, MixtsError, ParameterError, StatisticsError
-from mixts.families.arms import ArmFamily
 from mixts.families.base import FAMILIES, Family
 from mixts.families.statistics import Statistics
 
@@ -125,14 +124,10 @@ class MixturePrior:
 
         ``arm_names`` are needed exactly where the prior names its arms.
         """
-        if not isinstance(self.family, ArmFamily):
-            raise ParameterError(
-                f"only arm families have arms to append to, this is {self.family!r}"
-            )
+        joined = self.family.with_arms(family)
         if (arm_names is None) != (self.arm_names is None):
             has = "has" if self.arm_names else "has no"
             raise ParameterError(f"the prior {has} arm names: give names for new arms accordingly")
-        joined = self.family.with_arms(family)
         names = [*(self.arm_names or ()), *arm_names] if arm_names is not None else None
         prior = MixturePrior(joined, self.weights, self.names, names)
         return prior._retire(self._retired)

@@ -9,11 +9,11 @@ with them (``tests/unit/test_store_migrations.py``).
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec.structs import asdict
 
 import mixts
 from mixts.service import Decide, Decision

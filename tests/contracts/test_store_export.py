@@ -9,7 +9,7 @@ import pytest
 
 import mixts
 from mixts.service import Decide, Decider, Reward
-from mixts.service.records import PriorRow
+from mixts.service.records import PriorVersion
 from mixts.service.store.export import Exported, export
 from mixts.service.store.summary import summary
 from tests.contracts.stores import ACTIONS, arms, linear
@@ -64,7 +64,7 @@ def test_a_prior_that_is_activated_meanwhile(
 ) -> None:
     listed = store.priors
 
-    def then_another() -> list[PriorRow]:
+    def then_another() -> list[PriorVersion]:
         rows = listed()
         monkeypatch.undo()
         decider.activate(decider.upload(arms(scale=2.0)))

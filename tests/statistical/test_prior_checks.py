@@ -73,7 +73,7 @@ def test_replicates_are_of_the_arms_that_were_drawn(name: str) -> None:
     rng = np.random.default_rng(17)
     means, pulls = np.array([0.1, 0.3, 0.6, 0.9]), np.array([0, 1, 5, 30])
     drawn = predictive._draw(rng, np.tile(pulls, (2000, 1)), np.tile(means, (2000, 1)))
-    assert (drawn._pulls() == pulls).all()
+    assert (drawn.pulls == pulls).all()
     if name == "gaussian":
         total = pulls * drawn.average
         assert_within(of_mean(drawn.squares[:, 2:], 0.25 * (pulls[2:] - 1)))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec.structs import replace
 
 import mixts
 from mixts.errors import UnknownTaskError
@@ -16,7 +17,7 @@ from mixts.service.records import (
     Activity,
     DecisionRow,
     Health,
-    PriorRow,
+    PriorVersion,
     Share,
     TaskRow,
     TaskState,
@@ -121,10 +122,10 @@ class FakeDecider:
     reason: str | None = None
     pending: int = 0
 
-    def priors(self) -> list[PriorRow]:
+    def priors(self) -> list[PriorVersion]:
         kind, n = self.prior.family.kind, self.prior.n_components
         return [
-            PriorRow(
+            PriorVersion(
                 v, NOW - 86400 * 3 ** (self.prior_version - v), v == self.prior_version, kind, n
             )
             for v in range(1, self.prior_version + 1)

@@ -89,7 +89,7 @@ def hostile_report() -> tuple[Report, list[str]]:
     table = Table(texts(2), (texts(2), texts(2)), trap())
     claims = tuple(
         Claim(trap(), trap(), trap(), verdict, trap())
-        for verdict in ("holds", "direction only", "does not hold")
+        for verdict in ("holds", "direction only", "undecided", "does not hold")
     )
     section = Section(
         "paper/traps", trap(), trap(), texts(2), (figure, figure), (table,), claims,

@@ -15,7 +15,7 @@ import pytest
 import mixts
 from mixts import errors
 from mixts.service.client import Client, ServiceError
-from mixts.service.records import Decide, PriorRow, Receipt, TaskState
+from mixts.service.records import Decide, PriorVersion, Receipt, TaskState
 from tests.unit.scripted_service import BUSY, DECIDED, DECISION, URL, Service, client_of
 
 __all__ = ["client_of"]
@@ -99,7 +99,7 @@ def test_the_versions_of_the_prior_are_listed(client_of: Callable[..., Any]) -> 
         "n_components": 5,
     }  # fmt: skip
     service = Service((200, [row]))
-    assert client_of(service).priors() == [PriorRow(1, 1.5, True, "BernoulliArms", 5)]
+    assert client_of(service).priors() == [PriorVersion(1, 1.5, True, "BernoulliArms", 5)]
 
 
 def test_ready_is_asked_once(client_of: Callable[..., Any]) -> None:

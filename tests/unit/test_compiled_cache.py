@@ -15,7 +15,7 @@ from mixts.families._kernels import linear
 def test_the_folder_follows_every_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sources = tmp_path / "mixts"
     shutil.copytree(Path(_compiled.__file__).parent, sources, ignore=shutil.ignore_patterns("__*"))
-    monkeypatch.setattr(compiled, "_HERE", sources)
+    monkeypatch.setattr(_compiled, "_HERE", sources)
     before = _compiled._digest()
     assert _compiled._digest() == before
     for name in (

@@ -153,9 +153,29 @@ def test_nothing_is_loaded_from_outside(report: Report) -> None:
     )
 
 
+def test_warnings_stand_above_the_summary() -> None:
+    report = replace(typical_report(), warnings=("Numbers of `older` code.",))
+    page = Page(render(report))
+    (banner,) = (e for e in page.all("div") if e.attributes.get("class") == "warnings")
+    assert banner.text.strip() == "Numbers of older code."
+    assert render(report).index("older") < render(report).index("In short")
+    assert 'class="warnings"' not in render(typical_report())
+
+
+def test_an_undecided_claim_has_a_badge_and_a_place_in_the_tally() -> None:
+    report = typical_report()
+    section = report.sections[0]
+    claim = replace(section.claims[0], verdict="undecided")
+    changed = replace(report, sections=(replace(section, claims=(claim,)),))
+    page = Page(render(changed))
+    assert ["1", "undecided"] in [e.text.split(maxsplit=1) for e in page.all("li")]
+
+
 def test_the_claims_and_their_verdicts() -> None:
     report = typical_report()
-    assert report.verdicts == {"holds": 2, "direction only": 1, "does not hold": 1}
+    assert report.verdicts == {
+        "holds": 2, "direction only": 1, "undecided": 0, "does not hold": 1
+    }  # fmt: skip
     page = Page(render(report))
     tally = [e.text.split(maxsplit=1) for e in page.all("li") if "main" in e.inside][:3]
     assert tally == [["2", "holds"], ["1", "direction only"], ["1", "does not hold"]]

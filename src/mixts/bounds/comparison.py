@@ -17,7 +17,8 @@ from mixts import _checks
 from mixts._typing import Array, ArrayLike, Float
 from mixts.errors import ParameterError
 
-Verdict = Literal["holds", "direction only", "does not hold"]
+Verdict = Literal["holds", "direction only", "undecided", "does not hold"]
+"""``undecided``: the estimate is within two standard errors of the threshold."""
 
 TOLERANCE = 0.15
 """The largest relative error of a scaled bound that has the shape: a curve and a bound that differ

@@ -15,8 +15,7 @@ from mixts._typing import Array, ArrayLike, Float, Int
 from mixts.errors import MissingExtraError, StatisticsError
 from mixts.families import Family, Statistics
 from mixts.families.linear import CovarianceType
-from mixts.learning import Learned, Method, learn
-from mixts.learning.evidence import check_statistics, mixture_evidence
+from mixts.learning import Learned, Method, learn, mixture_evidence
 from mixts.learning.histories import statistics_of
 from mixts.prior import MixturePrior
 
@@ -138,7 +137,7 @@ class MixturePriorEstimator(DensityMixin, BaseEstimator):  # type: ignore[misc]
     def _checked(self, tasks: Any) -> Statistics:
         check_is_fitted(self, "prior_")
         statistics = _statistics(tasks, self.prior_.family)
-        check_statistics(self.prior_, statistics)
+        self.prior_.family.check_statistics(statistics)
         return statistics
 
 

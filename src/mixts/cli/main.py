@@ -18,7 +18,6 @@ from mixts.errors import MixtsError
 COMMANDS = {
     "list": "listing",
     "reproduce": "reproduce",
-    "features": "features",
     "fit": "fit",
     "serve": "serve",
     "store": "store",

@@ -39,7 +39,8 @@ def register(commands: Any) -> None:
     add("--engine", choices=("local", "dask"), default="local", help="where blocks are played")
     add("--scheduler", metavar="ADDRESS", help="of a Dask cluster, tcp://host:8786")
     add("--features", type=Path, metavar="FILE", help="image features for paper/images (npz)")
-    add("--ratings", type=Path, metavar="PATH", help="MovieLens, a folder or zip, for coldstart")
+    add("--option", action="append", default=[], metavar="NAME=VALUE",
+        help="an option of an experiment's own; may be repeated")  # fmt: skip
     add("--quiet", action="store_true", help="no progress, only errors")
     parser.set_defaults(run=run)
 
@@ -47,8 +48,7 @@ def register(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Reproduce, and say where the report is."""
     out = options.out or Path("reproduction-quick" if options.quick else "reproduction")
-    given = {"features": options.features, "ratings": options.ratings}
-    choices = {name: value for name, value in given.items() if value is not None}
+    choices = _choices(options)
     say = _silent if options.quiet else _say
     try:
         done = reproduce(
@@ -65,6 +65,17 @@ def run(options: argparse.Namespace) -> int:
     if not options.quiet:
         print(summary(done))
     return 0
+
+
+def _choices(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the options that belong to single experiments."""
+    choices = {} if options.features is None else {"features": options.features}
+    for word in options.option:
+        name, equals, value = word.partition("=")
+        if not (name and equals):
+            raise ParameterError(f"--option must be NAME=VALUE, got {word!r}")
+        choices[name] = value
+    return choices
 
 
 def _say(line: str) -> None:

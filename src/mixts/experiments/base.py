@@ -144,7 +144,9 @@ class Experiment(ABC):
     """One experiment, addressed by a short id such as ``paper/width``."""
 
     id: str = ""
-    """Given by the registry: the folder it lives in."""
+    """Group and name, set by the registry."""
+    address: str = ""
+    """What `mixts reproduce` is to be called with, set by the registry; the id unless given."""
     title: ClassVar[str]
     place: ClassVar[str]
     """Where in the paper: "Sec. 6.1, Fig. 1 left"."""

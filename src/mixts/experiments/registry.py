@@ -1,50 +1,85 @@
-"""Which experiments there are: every folder of a group that has an ``EXPERIMENT``."""
+"""Find experiments: the paper's by id, others by the name of their module."""
 
 from __future__ import annotations
 
 import importlib
+import os
 import pkgutil
+import sys
 from collections.abc import Sequence
+from types import ModuleType
 
-import mixts.experiments
 from mixts.errors import ParameterError
 from mixts.experiments.base import Experiment
 
-DEFAULT = ("paper",)
-"""What is meant where nothing is named: no data of anybody else's are needed for it."""
+GROUP = "paper"
+"""Group of experiments inside the package, which runs when no experiment is named."""
 
 
 def all_experiments() -> dict[str, Experiment]:
-    """By id, the paper's group first, and in a group as its ``ORDER`` says."""
-    modules = pkgutil.iter_modules(mixts.experiments.__path__)
-    groups = [module.name for module in modules if module.ispkg]
-    found: dict[str, Experiment] = {}
-    for group in sorted(groups, key=lambda name: (name not in DEFAULT, name)):
-        found |= _of_group(group)
-    return found
+    """Return the experiments of the package by id, in the order of the paper."""
+    return _experiments_of(importlib.import_module(f"mixts.experiments.{GROUP}"))
 
 
-def _of_group(group: str) -> dict[str, Experiment]:
-    package = importlib.import_module(f"mixts.experiments.{group}")
-    names = [module.name for module in pkgutil.iter_modules(package.__path__) if module.ispkg]
-    order = list(getattr(package, "ORDER", ()))
-    found = {}
-    for name in sorted(names, key=lambda n: (order.index(n) if n in order else len(order), n)):
-        module = importlib.import_module(f"mixts.experiments.{group}.{name}")
-        experiment: Experiment = module.EXPERIMENT
-        experiment.id = f"{group}/{name.replace('_', '-')}"
-        found[experiment.id] = experiment
-    return found
+def chosen(names: Sequence[str]) -> dict[str, Experiment]:
+    """Return the named experiments by id.
 
-
-def chosen(ids: Sequence[str]) -> dict[str, Experiment]:
-    """The experiments with these ids; a group stands for all of its own, nothing for the paper."""
+    Parameters
+    ----------
+    names
+        Ids (``paper/width``), groups (``paper``), or modules with experiments outside the package
+        (``studies.coldstart.movielens``, or ``studies.coldstart`` for all of them). Empty: the
+        experiments of the paper.
+    """
     known = all_experiments()
-    ids = ids or DEFAULT
     wanted: dict[str, Experiment] = {}
-    for id in ids:
-        matching = {k: e for k, e in known.items() if k == id or k.startswith(f"{id.strip('/')}/")}
-        if not matching:
-            raise ParameterError(f"no experiment {id!r}; there are: {', '.join(known)}")
+    others: dict[str, Experiment] = {}
+    for name in names or (GROUP,):
+        matching = {id: e for id, e in known.items() if id == name or name.strip("/") == GROUP}
+        if not matching and "." in name:
+            others |= _experiments_of(_imported(name))
+        elif not matching:
+            raise ParameterError(
+                f"no experiment {name!r}; there are: {', '.join(known)}; an experiment outside the "
+                "package is named by its module, such as studies.coldstart.movielens"
+            )
         wanted |= matching
-    return {id: known[id] for id in known if id in wanted}
+    return {**{id: known[id] for id in known if id in wanted}, **others}
+
+
+def _imported(name: str) -> ModuleType:
+    """Import a module from the current folder or from where Python finds it."""
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise
+        raise ParameterError(
+            f"no module {name!r} in {here} or among the installed packages: run the command in the "
+            "folder that contains it"
+        ) from error
+
+
+def _experiments_of(module: ModuleType) -> dict[str, Experiment]:
+    """Return the module's ``EXPERIMENT``, or those of its modules, in its ``ORDER``."""
+    if hasattr(module, "EXPERIMENT"):
+        experiment: Experiment = module.EXPERIMENT
+        group, _, name = module.__name__.replace("_", "-").rpartition(".")
+        experiment.id = f"{group.rpartition('.')[2]}/{name}"
+        experiment.address = (
+            experiment.id if module.__name__.startswith("mixts.") else module.__name__
+        )
+        return {experiment.id: experiment}
+    found: dict[str, Experiment] = {}
+    names = {entry.name for entry in pkgutil.iter_modules(getattr(module, "__path__", ()))}
+    order = [*getattr(module, "ORDER", ()), *sorted(names)]
+    for name in dict.fromkeys(name for name in order if not name.startswith("_")):
+        inner = importlib.import_module(f"{module.__name__}.{name}")
+        if hasattr(inner, "EXPERIMENT"):
+            found |= _experiments_of(inner)
+    if not found:
+        raise ParameterError(f"the module {module.__name__!r} has no EXPERIMENT")
+    return found

@@ -15,11 +15,10 @@ from mixts import _checks, _random
 from mixts.engines import Engine, ExecutorEngine, local_engine
 from mixts.errors import ParameterError
 from mixts.experiments.base import Experiment, Part, Setting, checked_id
-from mixts.experiments.progress import progress_of
 from mixts.experiments.registry import all_experiments, chosen
-from mixts.experiments.runner import jobs_of, run
+from mixts.experiments.runner import job_bars, jobs_of, run
 from mixts.experiments.store import Store, open_folder
-from mixts.experiments.telling import report_of, tell
+from mixts.experiments.telling import option_words, report_of, tell
 from mixts.pages import Claim, Section, check_installed, write_report
 from mixts.plots import new_axes
 
@@ -57,9 +56,11 @@ class Request:
     def command(self, ids: Sequence[str]) -> str:
         """The command line; of the paper without ids."""
         words = ["mixts", "reproduce", *ids, *(["--quick"] if self.quick else [])]
-        given = {"runs": self.n_runs, "rounds": self.n_rounds, "seed": self.seed, **self.choices}
+        given = {"runs": self.n_runs, "rounds": self.n_rounds, "seed": self.seed}
         for name, value in given.items():
             words += [] if value is None else [f"--{name}", str(value)]
+        for name, value in self.choices.items():
+            words += option_words(name, str(value))
         return shlex.join(words)
 
     def setting(self, experiment: Experiment) -> Setting:
@@ -122,7 +123,7 @@ def reproduce(
     seconds = time.perf_counter() - started
     page = folder / "report.html"
     usual = wanted.keys() == chosen(()).keys()
-    command = request.command(() if usual else tuple(wanted))
+    command = request.command(() if usual else [e.address or e.id for e in wanted.values()])
     write_report(report_of(told, left_out, command, seconds), page)
     return Reproduction(folder, page, tuple(one.section for one in told), n_blocks, seconds)
 
@@ -173,7 +174,7 @@ def _play(
         with ExitStack() as stack:
             where = stack.enter_context(_engine(engine))
             say(f"playing {sum(len(job.blocks) for job in jobs)} blocks on {where.name}")
-            run(jobs, where, stack.enter_context(progress_of(jobs, progress)))
+            run(jobs, where, stack.enter_context(job_bars(jobs, progress)))
     return sum(len(job.blocks) for job in jobs)
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from mixts._progress import progress_bars
 from mixts.engines import Engine
 from mixts.experiments.base import Arrays, Part
-from mixts.experiments.progress import Progress
 from mixts.experiments.store import Store
 
 _JOB_SECONDS = 1.0
@@ -19,6 +20,8 @@ _JOB_SECONDS = 1.0
 
 Played = list[tuple[int, Arrays, float]]
 """Blocks with their arrays and seconds."""
+Advance = Callable[[str, float], None]
+"""Called with an experiment's id and the cost of each block of it that was kept."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,25 @@ def jobs_of(store: Store, parts: dict[str, Part]) -> list[Job]:
     return jobs
 
 
-def run(jobs: Sequence[Job], engine: Engine, progress: Progress) -> None:
+@contextmanager
+def job_bars(jobs: Sequence[Job], show: bool | None) -> Iterator[Advance]:
+    """Show a progress bar for each experiment and one for all of them; give what advances both."""
+    costs: dict[str, float] = {}
+    for job in jobs:
+        costs[job.store.id] = costs.get(job.store.id, 0.0) + job.cost
+    with progress_bars(show) as bars:
+        total = bars.add("all", sum(costs.values()))
+        # Only the whole has a remaining time: experiments are played in no fixed order.
+        each = {id: bars.add(f"  {id}", cost, remaining=False) for id, cost in costs.items()}
+
+        def advance(id: str, cost: float) -> None:
+            total.advance(cost)
+            each[id].advance(cost)
+
+        yield advance
+
+
+def run(jobs: Sequence[Job], engine: Engine, advance: Advance = lambda id, cost: None) -> None:
     """Play all jobs; whatever was finished stays on disk, also when this is interrupted."""
     shared: dict[int, Any] = {}
     under_way: dict[Future[Played], Job] = {}
@@ -79,7 +100,7 @@ def run(jobs: Sequence[Job], engine: Engine, progress: Progress) -> None:
                 job = under_way.pop(future)
                 for block, arrays, seconds in _result(future, job):
                     job.store.write(job.name, block, arrays, seconds)
-                    progress.advance(job.store, job.part.cost)
+                    advance(job.store.id, job.part.cost)
     except BrokenProcessPool as error:
         error.add_note(
             "A worker process died, perhaps for lack of memory. What was finished is kept: the "

@@ -89,7 +89,7 @@ def _one(folder: Path, experiment: Experiment) -> Told:
         findings.tables,
         findings.claims,
         _described(setting, complete, manifest, store.is_of_this_code),
-        command_of([experiment.id], setting),
+        command_of([experiment.address or experiment.id], setting),
         seconds,
     )
     return Told(section, setting, findings.headline, manifest["versions"])
@@ -123,8 +123,13 @@ def command_of(ids: Sequence[str], setting: Setting) -> str:
     words = ["mixts", "reproduce", *ids, "--runs", str(setting.n_runs)]
     words += ["--rounds", str(setting.n_rounds), "--seed", str(setting.seed)]
     for name, value in setting.sources.items():
-        words += [f"--{name}", value]
+        words += option_words(name, value)
     return shlex.join(words)
+
+
+def option_words(name: str, value: str) -> list[str]:
+    """Return an experiment's own option as words of the command line."""
+    return ["--features", value] if name == "features" else ["--option", f"{name}={value}"]
 
 
 def report_of(

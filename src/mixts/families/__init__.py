@@ -8,8 +8,7 @@ from mixts.families.linear import LinearGaussian
 from mixts.families.linear_statistics import LinearStatistics
 from mixts.families.poisson import PoissonArms, PoissonStatistics
 from mixts.families.statistics import Statistics
-from mixts.families.tabular import TabularMDP
-from mixts.families.tabular_statistics import TabularStatistics
+from mixts.families.tabular import TabularMDP, TabularStatistics
 from mixts.families.trajectory import Trajectory
 
 __all__ = [

@@ -1,36 +1,49 @@
-"""What a conjugate family is: parameters of L components, statistics of tasks, posteriors of both.
+"""Base classes of the conjugate families.
 
-A family in one file is three things:
+A family in one file consists of three classes:
 
 - a :class:`Family`, the prior parameters of L components stacked on the first axis;
-- a :class:`Statistics`, what a task's history is reduced to, which knows nothing of the mixture;
-- a :class:`Posterior`, the pure function of the two, with its fast incremental path.
+- a :class:`Statistics`, the summary of a task's history, which does not depend on the prior;
+- a :class:`Posterior`, computed from the two, with a fast incremental update.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from mixts._typing import Array, ArrayLike, Bool, Float, Int
-from mixts.errors import FormatError
+from mixts.errors import FormatError, ParameterError, StatisticsError
 from mixts.families.choice import best_rows
 from mixts.families.statistics import Statistics
 
+if TYPE_CHECKING:
+    from mixts.families.linear import LinearGaussian
+    from mixts.planning import MDP
+
 FAMILIES: dict[str, type[Family]] = {}
-"""Every family by the name that files carry; a subclass registers itself."""
+"""Families by their name in files; a subclass registers itself."""
 
 
 class Family(ABC):
-    """Prior parameters of L components, stacked on the first axis; immutable."""
+    """Prior parameters of L components, stacked on the first axis; immutable.
+
+    Everything that other layers need to know about a family is a method or property here, so that
+    no other layer asks which family it has.
+    """
 
     kind: ClassVar[str]
-    """The name of the family in files."""
+    """Name of the family in files."""
     statistics_type: ClassVar[type[Statistics]]
+    """Class of the statistics of its tasks."""
     plans: ClassVar[bool] = False
-    """Whether an action is a policy, and what is observed a trajectory."""
+    """Whether an action is a policy, and an observation a trajectory."""
+    reward_range: ClassVar[tuple[float, float] | None] = None
+    """Smallest and largest possible reward; None if rewards are unbounded."""
+    noise_std: float | None = None
+    """Standard deviation of Gaussian noise on rewards; None for other rewards."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -38,39 +51,58 @@ class Family(ABC):
             FAMILIES[cls.kind] = cls
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Unpickled parameters are read-only again; loops compiled for such arrays serve them."""
+        """Make unpickled parameters read-only again: loops are compiled for such arrays."""
         self.__dict__.update(state)
         for array in self.arrays().values():
             array.flags.writeable = False
 
-    # -- what it is ---------------------------------------------------------------------------
+    # -- sizes and files ----------------------------------------------------------------------
 
     @property
     @abstractmethod
     def n_components(self) -> int:
-        """L."""
+        """Number of components, L."""
 
     @property
     def n_arms(self) -> int | None:
-        """The number of arms, or None where actions are given at each decision."""
+        """Number of arms; None where actions have features or are policies."""
         return None
 
     @property
+    def n_features(self) -> int | None:
+        """Number of features of an action; None where actions have no features."""
+        return None
+
+    @property
+    @abstractmethod
+    def statistics_shape(self) -> tuple[int, ...]:
+        """``statistics.shape`` of its tasks: (n_arms,), (n_features,) or (n_states, n_actions)."""
+
+    @property
+    def support(self) -> str:
+        """Possible rewards, in words."""
+        return self.statistics_type.support
+
+    @property
     def task_bytes(self) -> int:
-        """About how much memory the posterior of one task takes; simulation sizes batches by it."""
+        """Approximate memory of one task's posterior; simulation sizes its batches by it."""
         return 8 * self.n_components
 
     @abstractmethod
     def arrays(self) -> dict[str, Array]:
-        """The constructor's array arguments by name: what a file stores."""
+        """Return the constructor's array arguments by name, as files store them."""
 
     def settings(self) -> dict[str, Any]:
-        """The constructor's other arguments by name: plain numbers and strings."""
+        """Return the constructor's other arguments by name: plain numbers and strings."""
+        return {}
+
+    def learning_settings(self) -> dict[str, Any]:
+        """Return the keyword arguments of ``learn_prior`` that statistics do not show."""
         return {}
 
     @classmethod
     def restore(cls, settings: dict[str, Any], arrays: dict[str, Array]) -> Family:
-        """The family of a file's header and arrays, checked like any other."""
+        """Build the family from a file's settings and arrays, checked like any other."""
         try:
             return cls(**arrays, **settings)
         except TypeError as error:
@@ -78,57 +110,94 @@ class Family(ABC):
                 f"the file's parameters do not fit {cls.__name__}: {error}"
             ) from error
 
+    # -- other families of the same kind ------------------------------------------------------
+
     def select(self, components: ArrayLike) -> Family:
-        """The family of these components, in this order, repeats allowed."""
+        """Return the family of these components, in this order, repeats allowed."""
         index = np.asarray(components)
         return self.restore(self.settings(), {k: v[index] for k, v in self.arrays().items()})
 
+    def append(self, other: Family) -> Family:
+        """Return the components of this family followed by those of another of its kind."""
+        self._check_same_kind(other)
+        theirs = other.arrays()
+        joined = {name: np.concatenate([a, theirs[name]]) for name, a in self.arrays().items()}
+        return self.restore(self.settings(), joined)
+
+    def with_arms(self, other: Family) -> Family:
+        """Return these arms followed by the other family's, component by component."""
+        raise ParameterError(f"only arm families have arms to append to, this is {self!r}")
+
+    @abstractmethod
+    def collapse(self, weights: Float[Array, " L"]) -> Family:
+        """Return one component that keeps the moments of the mixture with these weights."""
+
+    @abstractmethod
+    def broaden(self, weights: Float[Array, " L"], factor: float) -> Family:
+        """Return one broad component that leaves open what the components are sure of.
+
+        Its variances are about ``factor`` times those of the mixture where rewards are unbounded.
+        """
+
+    def _check_same_kind(self, other: Family) -> None:
+        if type(other) is not type(self) or other.statistics_shape != self.statistics_shape:
+            raise ParameterError(f"expected components like those of {self!r}, got {other!r}")
+
+    # -- moments of the prior -----------------------------------------------------------------
+
+    @abstractmethod
+    def parameter_means(self) -> Float[Array, "L p"]:
+        """Return the prior mean of every parameter under each component."""
+
+    @abstractmethod
+    def parameter_variances(self) -> Float[Array, "L p"]:
+        """Return the prior variance of every parameter under each component."""
+
+    @abstractmethod
+    def parameter_quantiles(self, probability: float) -> Float[Array, "L p"]:
+        """Return a prior quantile of every parameter under each component."""
+
     # -- learning -----------------------------------------------------------------------------
 
-    @abstractmethod
-    def observations(self, actions: Any, outcomes: Any) -> tuple[Array, ...]:
-        """What ``update`` was given as arrays of m observations; a single one becomes m = 1."""
-
-    @abstractmethod
     def empty_statistics(self, n_tasks: int | None) -> Statistics:
-        """The statistics of tasks with no history; ``None``: one task, no task axis."""
+        """Return the statistics of tasks without observations; None: one task, no task axis."""
+        return self.statistics_type.empty(self.statistics_shape, n_tasks)
 
-    def absorb(
-        self, statistics: Statistics, tasks: Int[Array, " m"], observed: tuple[Array, ...]
-    ) -> None:
-        """Change statistics by observations, all or none, where no belief is needed.
-
-        One observation after the other: the same observations in the same order give the same bits,
-        in however many calls.
-        """
-        uniform = np.full(self.n_components, -np.log(self.n_components))
-        self.posterior(statistics, uniform).update(tasks, observed)
+    def check_statistics(self, statistics: Any) -> None:
+        """Raise `StatisticsError` unless the statistics are of this family's kind and shape."""
+        kind = self.statistics_type
+        if type(statistics) is not kind or statistics.shape != self.statistics_shape:
+            raise StatisticsError(
+                f"{self!r} needs {kind.__name__} of shape {self.statistics_shape}, "
+                f"got {statistics!r}"
+            )
 
     @abstractmethod
     def posterior(
         self, statistics: Statistics, log_weights: Float[Array, " L"], *, sleep: bool = True
     ) -> Posterior:
-        """The posteriors given statistics, which the result owns and changes.
+        """Return the posteriors given statistics, which the result owns and changes.
 
-        ``log_weights`` are the log prior weights, which only serve to decide which components may
-        sleep; ``sleep=False`` keeps every component's posterior up to date.
+        ``log_weights`` are the log prior weights, which decide only which components may become
+        dormant; ``sleep=False`` keeps every component's posterior up to date.
         """
 
-    @abstractmethod
-    def collapse(self, weights: Float[Array, " L"]) -> Family:
-        """One component that keeps the mixture's moments."""
+    def log_evidence(self, statistics: Statistics) -> Float[Array, "n L"]:
+        """Return log p(history | s) of each task; -inf where a component rules the history out."""
+        uniform = np.full(self.n_components, -np.log(self.n_components))
+        return self.posterior(statistics, uniform).log_evidence()
 
     # -- acting and simulating ----------------------------------------------------------------
 
     @abstractmethod
     def draw(self, rng: np.random.Generator, latent: Int[Array, " n"]) -> Float[Array, "n p"]:
-        """Parameters from the prior of each given component."""
+        """Draw parameters from the prior of each given component."""
 
     @abstractmethod
     def mean_rewards(
         self, parameters: Float[Array, "... p"], actions: Array | None = None
     ) -> Float[Array, "... K"]:
-        """The mean reward of every action under parameters, mu_theta(a)."""
+        """Return the mean reward of every action under parameters, mu_theta(a)."""
 
     def best_action(
         self,
@@ -137,7 +206,7 @@ class Family(ABC):
         actions: Array | None = None,
         mask: Bool[Array, "m K"] | None = None,
     ) -> Int[Array, "m ..."]:
-        """argmax_a mu_theta(a) for each row of parameters, ties at random  [paper: Alg. 1].
+        """Return argmax_a mu_theta(a) for each row of parameters, ties at random  [paper: Alg. 1].
 
         An index, or where the family plans, a policy.
         """
@@ -145,52 +214,103 @@ class Family(ABC):
 
     @abstractmethod
     def outcomes(self, rng: np.random.Generator, means: Float[Array, " n"]) -> Float[Array, " n"]:
-        """A reward for each given mean; the same stream gives every agent the same luck."""
+        """Draw a reward for each mean; the same stream gives every agent the same luck."""
 
     @abstractmethod
     def action_sets(self, actions: ArrayLike | None, n_rows: int) -> tuple[Array | None, int]:
-        """Check what ``act`` was given; the action sets and how many actions there are."""
+        """Check the ``actions`` of ``act``; return the action sets and the number of actions."""
+
+    # -- for diagnostics; the defaults refuse ---------------------------------------------------
+
+    def reward_moments(
+        self, statistics: Statistics, actions: Array, latent: Int[Array, " n"] | None = None
+    ) -> tuple[Array, Array]:
+        """Return posterior mean and variance of the mean reward of some actions of each task.
+
+        Parameters
+        ----------
+        statistics
+            Of n tasks.
+        actions
+            For each task m arms, (n, m), or m feature rows, (n, m, d).
+        latent
+            The one component of each task; None for all components.
+
+        Returns
+        -------
+        mean, variance
+            (n, m, L) each, or (n, m) with ``latent``.
+        """
+        if latent is None:
+            return self._reward_moments(statistics, actions)
+        mean, variance = np.empty(actions.shape[:2]), np.empty(actions.shape[:2])
+        # Only the posteriors of the given components are computed.
+        for s in np.unique(latent):
+            rows = np.flatnonzero(latent == s)
+            one = self.select([s])
+            found = one._reward_moments(statistics[rows], actions[rows])
+            mean[rows], variance[rows] = found[0][..., 0], found[1][..., 0]
+        return mean, variance
+
+    def _reward_moments(self, statistics: Statistics, actions: Array) -> tuple[Array, Array]:
+        raise ParameterError(f"{self!r} has no single actions: its actions are policies")
+
+    def to_linear(self) -> LinearGaussian:
+        """Return the same prior as that of a linear bandit with Gaussian noise."""
+        raise ParameterError(f"{self!r} is not a linear bandit with Gaussian noise")
+
+    def log_determinant_ratios(self, statistics: Statistics) -> Float[Array, "n L"]:
+        """Return log(det Sigma_{t,s}^-1 / det Sigma_0,s^-1) of linear bandits."""
+        raise ParameterError(f"{self!r} is not a linear bandit with Gaussian noise")
+
+    def mdp(self, parameters: ArrayLike) -> MDP:
+        """Return the MDPs that parameters (..., p) describe, checked and copied."""
+        raise ParameterError(f"the parameters of {self!r} describe no MDP")
 
 
 class Posterior(ABC):
-    """The posteriors of all components for each of a batch of tasks; owns the tasks' statistics.
+    """Posteriors of all components for each task of a batch; owns the tasks' statistics.
 
-    Every array has the task axis first; whether there is one task or many is the belief's business.
+    Every array has the task axis first; the belief removes it for one task.
     """
 
     statistics: Statistics
     relative: Float[Array, "n L"]
-    """log p(history | s) up to a constant per task; -inf where the component sleeps."""
+    """log p(history | s) up to a constant per task; -inf where the component is dormant."""
+
+    def observations(self, actions: Any, outcomes: Any) -> tuple[Array, ...]:
+        """Return checked arrays of m observations for ``update``."""
+        return self.statistics.observations(actions, outcomes)
 
     @abstractmethod
     def update(self, tasks: Int[Array, " m"], observed: tuple[Array, ...]) -> None:
-        """Absorb observations, all or none; the arrays come from ``Family.observations``."""
+        """Learn from observations, all or none; the arrays come from ``observations``."""
 
     @abstractmethod
     def log_evidence(self) -> Float[Array, "n L"]:
-        """log p(history | s), exact for every component, with all constants."""
+        """Return log p(history | s), exact for every component, with all constants."""
 
     @abstractmethod
     def sample(
         self, rng: np.random.Generator, tasks: Int[Array, " m"], latent: Int[Array, " m"]
     ) -> Float[Array, "m p"]:
-        """Parameters theta ~ P_t(. | s) for each pair of a task and a component."""
+        """Draw parameters theta ~ P_t(. | s) for each pair of a task and a component."""
 
     def prepare(self, tasks: Int[Array, " m"], latent: Int[Array, " m"]) -> None:
-        """Make sure that these pairs can be sampled even where the component sleeps."""
+        """Make sure that these pairs can be sampled even where the component is dormant."""
         return None
 
     @abstractmethod
     def component_means(self, tasks: Int[Array, " m"]) -> Float[Array, "m L p"]:
-        """E[theta | history, s]."""
+        """Return E[theta | history, s]."""
 
     @abstractmethod
     def component_covariances(self, tasks: Int[Array, " m"]) -> Float[Array, "m L p p"]:
-        """Cov[theta | history, s]."""
+        """Return Cov[theta | history, s]."""
 
     @abstractmethod
     def family(self, task: int) -> Family:
-        """The posterior of one task as a prior: today's posterior is tomorrow's prior."""
+        """Return the posterior of one task as a prior."""
 
     @abstractmethod
     def best_action_probabilities(
@@ -202,8 +322,8 @@ class Posterior(ABC):
         mask: Bool[Array, "m K"],
         n_samples: int,
     ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
-        """P(action is best) under the mixture and the standard error of each number."""
+        """Return P(action is best) under the mixture and the standard error of each number."""
 
     @abstractmethod
     def add_tasks(self, n: int) -> None:
-        """Append tasks with no history."""
+        """Append tasks without observations."""

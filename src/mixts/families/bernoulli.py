@@ -11,6 +11,7 @@ from mixts import _checks
 from mixts._typing import Array, ArrayLike, Float, Int
 from mixts.errors import ParameterError, StatisticsError
 from mixts.families._kernels.arms import (
+    count_bernoulli,
     evidence_bernoulli,
     gather_bernoulli,
     observe_bernoulli,
@@ -28,6 +29,8 @@ class BernoulliStatistics(ArmStatistics):
 
     kind: ClassVar[str] = "bernoulli-arms"
     fields: ClassVar[dict[str, Any]] = {"successes": np.int64, "failures": np.int64}
+    support: ClassVar[str] = "0 or 1"
+    count_loop = staticmethod(count_bernoulli)
 
     def _check(self) -> None:
         super()._check()
@@ -44,7 +47,9 @@ class BernoulliStatistics(ArmStatistics):
         """How often each arm gave 0."""
         return self._view(self.array("failures"))
 
-    def _pulls(self) -> Int[Array, "n K"]:
+    @property
+    def pulls(self) -> Int[Array, "n K"]:
+        """Number of observations of each arm, task axis first."""
         return self.array("successes") + self.array("failures")
 
 
@@ -79,6 +84,11 @@ class BetaMarginal(Marginal):
         total = self.a + self.b
         return self.a * self.b / (total * total * (total + 1))
 
+    def quantile(self, probability: float) -> Array:
+        from scipy import special  # takes as long to import as all of mixts
+
+        return np.asarray(special.betaincinv(self.a, self.b, probability))
+
 
 class BernoulliArms(ArmFamily):
     """K arms with rewards 0 or 1 and Beta(alpha, beta) priors on their means, for L components.
@@ -89,7 +99,7 @@ class BernoulliArms(ArmFamily):
 
     kind: ClassVar[str] = "bernoulli-arms"
     statistics_type: ClassVar[type[ArmStatistics]] = BernoulliStatistics
-    support: ClassVar[str] = "0 or 1"
+    reward_range: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
     gather_loop = staticmethod(gather_bernoulli)
     observe_loop = staticmethod(observe_bernoulli)
     evidence_loop = staticmethod(evidence_bernoulli)
@@ -140,6 +150,10 @@ class BernoulliArms(ArmFamily):
     @classmethod
     def from_parameters(cls, parameters: Array, settings: dict[str, Any]) -> Self:
         return cls(*parameters)
+
+    def broaden(self, weights: Float[Array, " L"], factor: float) -> BernoulliArms:
+        """Return Beta(1, 1) for every arm: a reward has no more room than that."""
+        return BernoulliArms.uniform(self.n_arms)
 
     def outcomes(self, rng: np.random.Generator, means: Float[Array, " n"]) -> Float[Array, " n"]:
         return (rng.random(means.shape) < means).astype(float)

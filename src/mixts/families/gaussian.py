@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -11,6 +12,7 @@ from mixts import _checks
 from mixts._typing import Array, ArrayLike, Float, Int
 from mixts.errors import StatisticsError
 from mixts.families._kernels.arms import (
+    count_gaussian,
     evidence_gaussian,
     gather_gaussian,
     observe_gaussian,
@@ -27,6 +29,8 @@ class GaussianStatistics(ArmStatistics):
 
     kind: ClassVar[str] = "gaussian-arms"
     fields: ClassVar[dict[str, Any]] = {"count": np.int64, "average": float, "squares": float}
+    support: ClassVar[str] = f"numbers between -{LARGEST:g} and {LARGEST:g}"
+    count_loop = staticmethod(count_gaussian)
 
     def _check(self) -> None:
         super()._check()
@@ -48,7 +52,9 @@ class GaussianStatistics(ArmStatistics):
         """The sum of squared deviations from the average, M2."""
         return self._view(self.array("squares"))
 
-    def _pulls(self) -> Int[Array, "n K"]:
+    @property
+    def pulls(self) -> Int[Array, "n K"]:
+        """Number of observations of each arm, task axis first."""
         return self.array("count")
 
     def _merge(self, other: Self) -> dict[str, Array]:
@@ -86,6 +92,9 @@ class NormalMarginal(Marginal):
     def variance(self) -> Array:
         return self.spread
 
+    def quantile(self, probability: float) -> Array:
+        return self.location + NormalDist().inv_cdf(probability) * np.sqrt(self.spread)
+
 
 class GaussianArms(ArmFamily):
     """K arms with rewards N(mean of the arm, noise_std^2) and normal priors, for L components.
@@ -98,7 +107,6 @@ class GaussianArms(ArmFamily):
 
     kind: ClassVar[str] = "gaussian-arms"
     statistics_type: ClassVar[type[ArmStatistics]] = GaussianStatistics
-    support: ClassVar[str] = f"numbers between -{LARGEST:g} and {LARGEST:g}"
     gather_loop = staticmethod(gather_gaussian)
     observe_loop = staticmethod(observe_gaussian)
     evidence_loop = staticmethod(evidence_gaussian)
@@ -108,7 +116,7 @@ class GaussianArms(ArmFamily):
         self.variance: Float[Array, "L K"] = _checks.real_array(variance, "variance", 2)
         _checks.same_shape(self.mean, self.variance, "mean and variance")
         _checks.positive(self.variance, "variance", zero=True)
-        self.noise_std = _checks.positive_number(noise_std, "noise_std")
+        self.noise_std: float = _checks.positive_number(noise_std, "noise_std")
         self._loop = (by_arm(self.mean), by_arm(self.variance), self.noise_std**2)
 
     @property
@@ -125,9 +133,17 @@ class GaussianArms(ArmFamily):
     def settings(self) -> dict[str, Any]:
         return {"noise_std": self.noise_std}
 
+    def learning_settings(self) -> dict[str, Any]:
+        return {"noise_std": self.noise_std}
+
     def to_linear(self) -> LinearGaussian:
         """The same prior over unit-vector actions; collapsing that keeps the arms' correlation."""
         return LinearGaussian(self.mean, self.variance, self.noise_std, covariance_type="diag")
+
+    def log_determinant_ratios(self, statistics: Statistics) -> Float[Array, "n L"]:
+        """Return log(det Sigma_{t,s}^-1 / det Sigma_0,s^-1), also for certain arms."""
+        ratio = self.variance / self.noise_std**2
+        return np.log1p(statistics.array("count")[:, None] * ratio).sum(axis=2)
 
     def marginal(self, parameters: Float[Array, "2 ... K"]) -> NormalMarginal:
         return NormalMarginal(parameters)

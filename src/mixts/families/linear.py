@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 
 from mixts import _checks
 from mixts._typing import Array, ArrayLike, Bool, Float, Int
-from mixts.errors import ActionError, OutcomeError, ParameterError, StatisticsError
-from mixts.families._kernels.linear import fold_rows
+from mixts.errors import ActionError, ParameterError
 from mixts.families._kernels.roots import apply_root
 from mixts.families.base import Family
 from mixts.families.choice import best_products, feature_sets
 from mixts.families.linear_cache import task_bytes
 from mixts.families.linear_posterior import LinearPosterior
-from mixts.families.linear_statistics import LinearStatistics, check_rows
+from mixts.families.linear_statistics import LinearStatistics
 from mixts.families.statistics import Statistics
 
 CovarianceType = Literal["full", "tied", "diag", "spherical"]
@@ -61,7 +61,7 @@ class LinearGaussian(Family):
                 f"got {covariance_type!r}"
             )
         self.mean: Float[Array, "L d"] = _checks.real_array(mean, "mean", 2)
-        self.noise_std = _checks.positive_number(noise_std, "noise_std")
+        self.noise_std: float = _checks.positive_number(noise_std, "noise_std")
         self.covariance_type: CovarianceType = covariance_type
         n, d = self.mean.shape
         shape = {"full": (n, d, d), "tied": (d, d), "diag": (n, d), "spherical": (n,)}
@@ -76,7 +76,6 @@ class LinearGaussian(Family):
             _checks.covariance_stack(self.covariance.reshape(-1, d, d), "covariance")
         else:
             _checks.positive(self.covariance, "covariance", zero=True)
-        self._expected = f"actions must be feature vectors of {d} numbers"
         self.roots = _group_roots(self.covariance, covariance_type, n, d)
 
     @classmethod
@@ -96,6 +95,11 @@ class LinearGaussian(Family):
         return self.mean.shape[1]
 
     @property
+    def statistics_shape(self) -> tuple[int, ...]:
+        """(n_features,)."""
+        return (self.n_features,)
+
+    @property
     def task_bytes(self) -> int:
         """The roots and means of one task."""
         return task_bytes(len(self.roots.values), self.n_components, self.n_features)
@@ -111,6 +115,9 @@ class LinearGaussian(Family):
 
     def settings(self) -> dict[str, Any]:
         return {"noise_std": self.noise_std, "covariance_type": self.covariance_type}
+
+    def learning_settings(self) -> dict[str, Any]:
+        return {"noise_std": self.noise_std}
 
     def select(self, components: ArrayLike) -> Self:
         """The family of these components; a tied covariance stays tied."""
@@ -145,47 +152,60 @@ class LinearGaussian(Family):
         covariance = (covariance + covariance.T) / 2
         return LinearGaussian(mean[None], covariance[None], self.noise_std)
 
-    def observations(
-        self, actions: ArrayLike, outcomes: ArrayLike
-    ) -> tuple[Float[Array, "m d"], Float[Array, " m"]]:
-        """Feature rows and rewards as arrays of m observations."""
-        d = self.n_features
-        features = _checks.numbers(actions, self._expected, ActionError)
-        rewards = _checks.numbers(outcomes, "outcomes must be numbers", OutcomeError)
-        if features.shape == rewards.shape == (0,):
-            features = features.reshape(0, d)
-        if features.ndim not in (1, 2) or features.shape != (*rewards.shape, d):
-            raise ActionError(
-                f"actions must be features ({d},) with one outcome, or (m, {d}) with m outcomes; "
-                f"got shapes {features.shape} and {rewards.shape}"
-            )
-        return features.reshape(-1, d), rewards.reshape(-1)
+    def broaden(self, weights: Float[Array, " L"], factor: float) -> LinearGaussian:
+        """Return the mixture's mean with ``factor`` times its covariance."""
+        one = self.collapse(weights)
+        return LinearGaussian(one.mean, factor * one.covariance, one.noise_std)
 
-    def empty_statistics(self, n_tasks: int | None) -> LinearStatistics:
-        """The statistics of tasks with no history."""
-        rows = 1 if n_tasks is None else _checks.count(n_tasks, "n_tasks", least=0)
-        size = self.n_features + 1
-        return LinearStatistics(
-            single=n_tasks is None,
-            count=np.zeros(rows, np.int64),
-            factor=np.zeros((rows, size, size)),
-        )
+    def append(self, other: Family) -> LinearGaussian:
+        """Return these components followed by the other's, with full covariances."""
+        self._check_same_kind(other)
+        assert isinstance(other, LinearGaussian)
+        mean = np.concatenate([self.mean, other.mean])
+        covariance = np.concatenate([self.full_covariances(), other.full_covariances()])
+        return LinearGaussian(mean, covariance, self.noise_std)
 
-    def absorb(
-        self, statistics: Statistics, tasks: Int[Array, " m"], observed: tuple[Array, ...]
-    ) -> None:
-        """Rotate the rows into the triangles, and nothing else."""
-        check_rows(*observed)
-        fold_rows(tasks, *observed, *statistics.stored)
+    def parameter_means(self) -> Float[Array, "L p"]:
+        """Return the prior mean of theta under each component."""
+        return self.mean
+
+    def parameter_variances(self) -> Float[Array, "L p"]:
+        """Return the prior variance of every entry of theta under each component."""
+        return np.diagonal(self.full_covariances(), axis1=1, axis2=2)
+
+    def parameter_quantiles(self, probability: float) -> Float[Array, "L p"]:
+        """Return a prior quantile of every entry of theta under each component."""
+        spread = np.sqrt(self.parameter_variances())
+        return np.asarray(self.mean + NormalDist().inv_cdf(probability) * spread)
+
+    def _reward_moments(self, statistics: Statistics, actions: Array) -> tuple[Array, Array]:
+        every = np.arange(len(statistics))
+        uniform = np.full(self.n_components, -np.log(self.n_components))
+        posterior = self.posterior(statistics, uniform)
+        mean = actions @ np.swapaxes(posterior.component_means(every), 1, 2)
+        # One product for each task and component: (n, 1, m, d) with (n, L, d, d).
+        product = actions[:, None] @ posterior.component_covariances(every)
+        variance = (product * actions[:, None]).sum(axis=3)
+        # Rounding may leave the variance of an exactly known direction below zero.
+        return mean, np.swapaxes(np.maximum(variance, 0), 1, 2)
+
+    def to_linear(self) -> LinearGaussian:
+        """Return this family."""
+        return self
+
+    def log_determinant_ratios(self, statistics: Statistics) -> Float[Array, "n L"]:
+        """Return ln det(I + Sigma_0 V / sigma^2), in which no covariance is inverted."""
+        assert isinstance(statistics, LinearStatistics)
+        gram = np.swapaxes(statistics.array("factor")[:, :-1, :-1], 1, 2)
+        gram = gram @ np.swapaxes(gram, 1, 2)
+        learned = self.full_covariances() @ (gram[:, None] / self.noise_std**2)
+        return np.linalg.slogdet(np.eye(self.n_features) + learned).logabsdet
 
     def posterior(
         self, statistics: Statistics, log_weights: Float[Array, " L"], *, sleep: bool = True
     ) -> LinearPosterior:
         """The posteriors given statistics."""
-        if type(statistics) is not LinearStatistics or statistics.shape != (self.n_features,):
-            raise StatisticsError(
-                f"{self!r} needs LinearStatistics of {self.n_features} features, got {statistics!r}"
-            )
+        self.check_statistics(statistics)
         return LinearPosterior(self, statistics, log_weights, sleep=sleep)
 
     def draw(self, rng: np.random.Generator, latent: Int[Array, " n"]) -> Float[Array, "n p"]:

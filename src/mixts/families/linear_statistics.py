@@ -6,8 +6,10 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from mixts._typing import Array, ArrayLike, Float
+from mixts import _checks
+from mixts._typing import Array, ArrayLike, Float, Int
 from mixts.errors import ActionError, OutcomeError, StatisticsError
+from mixts.families._kernels.linear import fold_rows
 from mixts.families._kernels.roots import LARGEST
 from mixts.families.statistics import Statistics
 
@@ -24,6 +26,40 @@ class LinearStatistics(Statistics):
 
     kind: ClassVar[str] = "linear-gaussian"
     fields: ClassVar[dict[str, Any]] = {"count": np.int64, "factor": float}
+    support: ClassVar[str] = f"numbers between -{LARGEST:g} and {LARGEST:g}"
+
+    @classmethod
+    def array_shapes(cls, shape: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
+        size = shape[0] + 1
+        return {"count": (), "factor": (size, size)}
+
+    def observations(
+        self, actions: ArrayLike, outcomes: ArrayLike
+    ) -> tuple[Float[Array, "m d"], Float[Array, " m"]]:
+        """Return feature rows and rewards as arrays of m observations."""
+        (d,) = self.shape
+        expected = f"actions must be feature vectors of {d} numbers"
+        features = _checks.numbers(actions, expected, ActionError)
+        rewards = _checks.numbers(outcomes, "outcomes must be numbers", OutcomeError)
+        if features.shape == rewards.shape == (0,):
+            features = features.reshape(0, d)
+        if features.ndim not in (1, 2) or features.shape != (*rewards.shape, d):
+            raise ActionError(
+                f"actions must be features ({d},) with one outcome, or (m, {d}) with m outcomes; "
+                f"got shapes {features.shape} and {rewards.shape}"
+            )
+        return features.reshape(-1, d), rewards.reshape(-1)
+
+    def _observe(self, tasks: Int[Array, " m"], observed: tuple[Array, ...]) -> None:
+        """Rotate the rows into the triangles."""
+        check_rows(*observed)
+        fold_rows(tasks, *observed, *self.stored)
+
+    @property
+    def feature_scales(self) -> Float[Array, " d"]:
+        """Root mean square of each feature over all observations."""
+        squares = (self.array("factor")[:, :-1, :-1] ** 2).sum(axis=(0, 1))
+        return np.sqrt(squares / max(int(self.array("count").sum()), 1))
 
     def _check(self) -> None:
         count, factor = self.array("count"), self.array("factor")

@@ -10,7 +10,12 @@ import numpy as np
 from mixts import _checks
 from mixts._typing import Array, ArrayLike, Float, Int
 from mixts.errors import StatisticsError
-from mixts.families._kernels.arms import evidence_poisson, gather_poisson, observe_poisson
+from mixts.families._kernels.arms import (
+    count_poisson,
+    evidence_poisson,
+    gather_poisson,
+    observe_poisson,
+)
 from mixts.families.arms import ArmFamily, ArmStatistics, by_arm
 from mixts.families.quadrature import LOG_GAMMA, Marginal
 from mixts.families.statistics import Statistics
@@ -25,6 +30,8 @@ class PoissonStatistics(ArmStatistics):
         "total": np.int64,
         "log_factorials": float,
     }
+    support: ClassVar[str] = "whole numbers from 0 to 2^53 (2^62 in all)"
+    count_loop = staticmethod(count_poisson)
 
     def _check(self) -> None:
         super()._check()
@@ -46,7 +53,9 @@ class PoissonStatistics(ArmStatistics):
         """The sum of ln y! over each arm's rewards."""
         return self._view(self.array("log_factorials"))
 
-    def _pulls(self) -> Int[Array, "n K"]:
+    @property
+    def pulls(self) -> Int[Array, "n K"]:
+        """Number of observations of each arm, task axis first."""
         return self.array("count")
 
 
@@ -73,6 +82,11 @@ class GammaMarginal(Marginal):
     def variance(self) -> Array:
         return self.a / self.b**2
 
+    def quantile(self, probability: float) -> Array:
+        from scipy import special  # takes as long to import as all of mixts
+
+        return np.asarray(special.gammaincinv(self.a, probability) / self.b)
+
 
 class PoissonArms(ArmFamily):
     """K arms with Poisson rewards and Gamma(shape, rate) priors on their means, for L components.
@@ -83,7 +97,6 @@ class PoissonArms(ArmFamily):
 
     kind: ClassVar[str] = "poisson-arms"
     statistics_type: ClassVar[type[ArmStatistics]] = PoissonStatistics
-    support: ClassVar[str] = "whole numbers from 0 to 2^53 (2^62 in all)"
     gather_loop = staticmethod(gather_poisson)
     observe_loop = staticmethod(observe_poisson)
     evidence_loop = staticmethod(evidence_poisson)

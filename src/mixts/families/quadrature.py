@@ -48,6 +48,10 @@ class Marginal(ABC):
     def variance(self) -> Array:
         """The variances; 0 is a certain mean."""
 
+    @abstractmethod
+    def quantile(self, probability: float) -> Array:
+        """Return the quantiles of this probability."""
+
 
 def best_arm_probabilities(
     marginal: Marginal, weights: Float[Array, "m L"], mask: Bool[Array, "m K"]

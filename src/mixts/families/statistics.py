@@ -1,8 +1,8 @@
-"""Statistics: what a task's history is reduced to, whatever the prior.
+"""Statistics: the summary of a task's history that every prior can be conditioned on.
 
-They merge (``a + b`` for two parts of the same tasks' histories), concatenate (for different
-tasks), index, save and load. They are a monoid: any engine that can group and reduce can make
-them.
+Statistics count observations (``observe``), merge (``a + b`` for two parts of the same tasks'
+histories), concatenate (for different tasks), index, save and load. They are a monoid: any engine
+that can group and reduce can compute them.
 """
 
 from __future__ import annotations
@@ -16,23 +16,32 @@ import numpy as np
 
 from mixts import _checks
 from mixts._files import read_bundle, write_bundle
-from mixts._typing import Array, ArrayLike
-from mixts.errors import FormatError, StatisticsError, TaskError
+from mixts._typing import Array, ArrayLike, Float, Int
+from mixts.errors import FormatError, ObservationError, StatisticsError, TaskError
 
 STATISTICS: dict[str, type[Statistics]] = {}
-"""Every kind of statistics by the name that files carry."""
+"""Statistics classes by their name in files; a subclass registers itself."""
 
 
 class Statistics(ABC):
-    """The histories of a batch of tasks, or (``single``) of one task without a task axis.
+    """Statistics of a batch of tasks, or (``single``) of one task without a task axis.
 
-    The arrays inside have the task axis first always; what users read is read-only.
+    The stored arrays always have the task axis first; the properties that users read are read-only.
+
+    Parameters
+    ----------
+    single
+        Whether these are the statistics of one task without a task axis.
+    **arrays
+        The arrays named in ``fields``, tasks on the first axis.
     """
 
     kind: ClassVar[str]
-    """The name in files."""
+    """Name in files."""
     fields: ClassVar[dict[str, Any]]
     """Names and types of the arrays, each with the tasks on its first axis."""
+    support: ClassVar[str]
+    """Possible rewards, in words, for error messages."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -52,12 +61,12 @@ class Statistics(ABC):
             array = np.array(read(arrays[name], expected, StatisticsError), order="C")
             setattr(self, f"_{name}", array)
         self.stored = tuple(self.array(name) for name in self.fields)
-        """The arrays in order, as compiled loops take them and change them."""
+        """The arrays in the order of ``fields``; compiled loops change them in place."""
         self.check()
 
     @classmethod
     def adopt(cls, arrays: Sequence[Array]) -> Self:
-        """Arrays of the right types in the order of ``fields``, not copied; see ``check``."""
+        """Wrap arrays of the right types, in the order of ``fields``, without copy or check."""
         made = cls.__new__(cls)
         made.single = False
         made.stored = tuple(arrays)
@@ -66,41 +75,114 @@ class Statistics(ABC):
         return made
 
     def check(self) -> None:
-        """Refuse numbers that no history has, with a StatisticsError."""
+        """Raise `StatisticsError` for numbers that no history can have."""
         for name, dtype in self.fields.items():
             if dtype is float and not np.isfinite(self.array(name)).all():
                 raise StatisticsError(f"{name} must be finite")
         self._check()
 
-    # -- what a kind of statistics defines ----------------------------------------------------
+    # -- defined by each subclass -------------------------------------------------------------
+
+    @classmethod
+    @abstractmethod
+    def array_shapes(cls, shape: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
+        """Return the shape of each array for one task, given ``statistics.shape``."""
 
     @abstractmethod
     def _check(self) -> None:
-        """Shapes and ranges, with a StatisticsError that says what is wrong."""
+        """Raise `StatisticsError` for wrong shapes or numbers out of range."""
 
     @property
     @abstractmethod
     def shape(self) -> tuple[int, ...]:
-        """What must agree to merge: the arms, or the dimension."""
+        """Sizes that must agree to merge: (n_arms,), (n_features,) or (n_states, n_actions)."""
 
     @property
     @abstractmethod
     def n_observations(self) -> Any:
-        """How many observations each task has (a number for one task)."""
+        """Number of observations of each task (a number for one task)."""
+
+    @abstractmethod
+    def observations(self, actions: Any, outcomes: Any) -> tuple[Array, ...]:
+        """Return checked arrays of m observations for ``observe``; a single one becomes m = 1.
+
+        Parameters
+        ----------
+        actions
+            An arm or m arms; features (d,) or (m, d); or a :class:`Trajectory`.
+        outcomes
+            A reward for each action; None for a trajectory.
+
+        Raises
+        ------
+        ObservationError
+            If types or shapes are wrong.
+        """
+
+    @abstractmethod
+    def _observe(self, tasks: Int[Array, " m"], observed: tuple[Array, ...]) -> None:
+        """Count observations of existing tasks in place, all or none."""
 
     def _merge(self, other: Self) -> dict[str, Array]:
-        """The arrays of both histories; sums, unless a kind says otherwise."""
+        """Return the arrays of both histories: sums, unless a subclass merges otherwise."""
         return {name: self.array(name) + other.array(name) for name in self.fields}
 
-    # -- what all of them do ------------------------------------------------------------------
+    @property
+    def feature_scales(self) -> Float[Array, " p"]:
+        """Typical size of each feature; 1 for each arm."""
+        return np.ones(self.shape[-1])
+
+    # -- shared by all ------------------------------------------------------------------------
+
+    @classmethod
+    def empty(cls, shape: tuple[int, ...], n_tasks: int | None = None) -> Self:
+        """Return the statistics of tasks without observations.
+
+        Parameters
+        ----------
+        shape
+            (n_arms,), (n_features,) or (n_states, n_actions).
+        n_tasks
+            Number of tasks; None for one task without a task axis.
+        """
+        rows = 1 if n_tasks is None else _checks.count(n_tasks, "n_tasks", least=0)
+        shapes = cls.array_shapes(shape)
+        arrays = {name: np.zeros((rows, *shapes[name]), cls.fields[name]) for name in cls.fields}
+        return cls(single=n_tasks is None, **arrays)
+
+    def observe(self, tasks: ArrayLike, observed: tuple[Array, ...]) -> None:
+        """Count observations in place, all or (with an error) none.
+
+        Observations are counted in order: the same observations in the same order give the same
+        bits, in one call or in many. Statistics that a belief holds must not be changed: observe a
+        ``copy()`` of them.
+
+        Parameters
+        ----------
+        tasks
+            The task of each observation, integers (m,); repeats are allowed.
+        observed
+            What ``observations(actions, outcomes)`` returned.
+
+        Raises
+        ------
+        ObservationError
+            For an unknown arm, a reward outside the support, or a malformed episode.
+        """
+        index = _checks.task_indices(tasks, len(self))
+        if len(index) != len(observed[0]):
+            raise ObservationError(
+                f"expected a task for each of {len(observed[0])} observations, got {len(index)}"
+            )
+        self._observe(index, observed)
 
     def array(self, name: str) -> Array:
-        """An array with the task axis first, as it is inside; for kernels."""
+        """Return a stored array, task axis first; compiled loops change it in place."""
         array: Array = getattr(self, f"_{name}")
         return array
 
     def _view(self, array: Array) -> Any:
-        """What users see: no task axis for one task, and not to be written to."""
+        """Return a read-only view, without the task axis for one task."""
         view = array[0] if self.single else array[:]
         if isinstance(view, np.ndarray):
             view.flags.writeable = False
@@ -110,7 +192,7 @@ class Statistics(ABC):
         return len(self.array(next(iter(self.fields))))
 
     def __add__(self, other: Self) -> Self:
-        """Two parts of the same tasks' histories, in any order."""
+        """Merge two parts of the same tasks' histories, in any order."""
         self._compatible(other)
         if len(self) != len(other):
             raise StatisticsError(
@@ -120,7 +202,7 @@ class Statistics(ABC):
         return type(self)(single=self.single and other.single, **self._merge(other))
 
     def concatenate(self, *others: Self) -> Self:
-        """The tasks of these statistics, then those of the others."""
+        """Return the tasks of these statistics followed by those of the others."""
         for other in others:
             self._compatible(other)
         parts = (self, *others)
@@ -128,13 +210,13 @@ class Statistics(ABC):
         return type(self)(single=False, **joined)
 
     def __getitem__(self, index: Any) -> Self:
-        """The statistics of some tasks: an integer (one task), a slice, integers or a mask."""
+        """Select tasks by an integer (one task), a slice, integers or a mask."""
         if isinstance(index, np.ndarray) and index.ndim == 0:
             index = index.item()
         if isinstance(index, (bool, tuple)):
             hint = ""
             if isinstance(index, tuple):
-                # scikit-learn takes `shape` for that of an array, and would pass over most tasks.
+                # scikit-learn mistakes `shape` for that of an array, and would skip most tasks.
                 hint = "; scikit-learn takes mixts.bridges.sklearn.tasks_of(statistics)"
             raise TaskError(f"an index must be an integer, a slice or an array, got {index}{hint}")
         try:
@@ -162,25 +244,21 @@ class Statistics(ABC):
         )
 
     def copy(self) -> Self:
-        """The same numbers in arrays of their own."""
+        """Return the same numbers in new arrays."""
         return type(self)(single=self.single, **{name: self.array(name) for name in self.fields})
 
     def extend(self, n: int) -> Self:
-        """The same tasks and ``n`` more with no history."""
-        empty = {
-            name: np.zeros((n, *self.array(name).shape[1:]), dtype)
-            for name, dtype in self.fields.items()
-        }
-        return self.concatenate(type(self)(single=False, **empty))
+        """Return the same tasks followed by ``n`` tasks without observations."""
+        return self.concatenate(self.empty(self.shape, n))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write one file: JSON for a ``.json`` path, a zip of arrays for any other."""
+        """Write one file: JSON if the path ends in ``.json``, else a zip of arrays."""
         header = {"statistics": self.kind, "single": self.single}
         write_bundle(path, "statistics", header, {name: self.array(name) for name in self.fields})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Statistics:
-        """Read what ``save`` wrote, whatever the suffix; a subclass takes only its own kind."""
+        """Read a file that ``save`` wrote, of any suffix; a subclass accepts only its own kind."""
         header, arrays = read_bundle(path, "statistics")
         kind = STATISTICS.get(str(header.get("statistics")))
         if kind is not None and not issubclass(kind, cls):

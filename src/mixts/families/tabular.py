@@ -8,37 +8,150 @@ import numpy as np
 
 from mixts import _checks
 from mixts._typing import Array, ArrayLike, Bool, Float, Int
-from mixts.errors import ActionError, ParameterError, TrajectoryError
+from mixts.errors import (
+    ActionError,
+    OutcomeError,
+    ParameterError,
+    StatisticsError,
+    TrajectoryError,
+)
+from mixts.families._kernels.tabular import count, evidence, first_malformed
 from mixts.families.base import Family
 from mixts.families.statistics import Statistics
-from mixts.families.tabular_moments import collapse_rows
-from mixts.families.tabular_posterior import TAME, TabularPosterior, draw_parameters
-from mixts.families.tabular_statistics import TabularStatistics
+from mixts.families.tabular_posterior import (
+    TAME,
+    TabularPosterior,
+    collapse_rows,
+    draw_parameters,
+    row_means,
+    row_variances,
+)
 from mixts.families.trajectory import Trajectory
 from mixts.planning import MDP
 from mixts.planning.mdp import state_distribution
 
 LEAST_COUNT, LARGEST_COUNT = 1e-75, 1e75
-"""Of the prior counts that are not zero."""
+"""Limits of the prior counts that are not zero."""
+
+
+class TabularStatistics(Statistics):
+    """Counts of the rewards and next states of every pair of state and action.
+
+    ``rewards`` (tasks, X, A, 2) counts ones first; ``transitions`` (tasks, X, A, X). The last step
+    of an episode may have a reward and no transition.
+    """
+
+    kind: ClassVar[str] = "tabular-mdp"
+    fields: ClassVar[dict[str, Any]] = {"rewards": np.int64, "transitions": np.int64}
+    support: ClassVar[str] = "0 or 1"
+
+    @classmethod
+    def array_shapes(cls, shape: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
+        return {"rewards": (*shape, 2), "transitions": (*shape, shape[0])}
+
+    def _check(self) -> None:
+        rewards, transitions = self.array("rewards"), self.array("transitions")
+        good = rewards.ndim == 4 and rewards.shape[3] == 2 and 0 not in rewards.shape[1:]
+        if not good or transitions.shape != (*rewards.shape[:3], rewards.shape[1]):
+            raise StatisticsError(
+                "expected rewards (tasks, X, A, 2) and transitions (tasks, X, A, X), got "
+                f"{rewards.shape} and {transitions.shape}"
+            )
+        if self.single and len(rewards) != 1:
+            raise StatisticsError(f"single statistics hold one task, got {len(rewards)}")
+        if (rewards < 0).any() or (transitions < 0).any():
+            raise StatisticsError("counts must be at least 0")
+        if (transitions.sum(axis=3) > rewards.sum(axis=3)).any():
+            raise StatisticsError(
+                "every step has a reward, so no pair of state and action can have more "
+                "transitions than rewards"
+            )
+
+    @property
+    def rewards(self) -> Any:
+        """Number of rewards 1 and 0 of each pair, (..., X, A, 2)."""
+        return self._view(self.array("rewards"))
+
+    @property
+    def transitions(self) -> Any:
+        """Number of transitions of each pair to each state, (..., X, A, X)."""
+        return self._view(self.array("transitions"))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(n_states, n_actions)."""
+        return self.array("rewards").shape[1:3]
+
+    @property
+    def n_observations(self) -> Any:
+        """Number of steps of each task."""
+        return self._view(self.array("rewards").sum(axis=(1, 2, 3)))
+
+    def observations(self, actions: Any, outcomes: Any) -> tuple[Array, ...]:
+        """Return the arrays of m episodes: states, actions, rewards, lengths."""
+        if not isinstance(actions, Trajectory) or outcomes is not None:
+            raise TrajectoryError(
+                "an MDP is updated with a mixts.Trajectory(states, actions, rewards) alone, got "
+                f"{type(actions).__name__}"
+                + ("" if outcomes is None else f" and {type(outcomes).__name__}")
+            )
+        arrays: tuple[Array, ...] = (actions.states, actions.actions, actions.rewards)
+        if actions.single:
+            arrays = tuple(array[None] for array in arrays)
+        if actions.lengths is None:
+            return (*arrays, np.full(len(arrays[0]), actions.n_steps))
+        return (*arrays, np.atleast_1d(actions.lengths))
+
+    def check_episodes(self, observed: tuple[Array, ...]) -> None:
+        """Raise the error that says which number of which episode is out of range."""
+        bad = first_malformed(observed, *self.shape)
+        if bad < 0:
+            return
+        states, actions, rewards, lengths = (array[bad] for array in observed)
+        end = lengths + len(states) - len(actions)
+        where = f"(episode {bad}, step %d)"
+        for name, values, size, kind in (
+            ("states", states[:end], self.shape[0], TrajectoryError),
+            ("actions", actions[:lengths], self.shape[1], ActionError),
+        ):
+            outside = (values < 0) | (values >= size)
+            if outside.any():
+                step = int(np.argmax(outside))
+                raise kind(f"{name} are 0 to {size - 1}, got {values[step]} {where % step}")
+        step = int(np.argmax((rewards != 0) & (rewards != 1)))
+        raise OutcomeError(f"rewards of an MDP are 0 or 1, got {rewards[step]} {where % step}")
+
+    def _observe(self, tasks: Int[Array, " m"], observed: tuple[Array, ...]) -> None:
+        self.check_episodes(observed)
+        count(tasks, observed, self.stored)
 
 
 class TabularMDP(Family):
-    """MDPs with rewards 0 or 1, for L components  [paper: Sec. 5.2].
+    """Priors of MDPs with rewards 0 or 1, for L components  [paper: Sec. 5.2].
 
-    ``reward`` (L, X, A, 2) are the Beta counts of every pair of state and action, that of reward 1
-    first; ``transition`` (L, X, A, X) the Dirichlet counts of its next states; ``initial`` (X,) the
-    distribution of the first state, or the one state where episodes start. A count of exactly zero
-    makes the outcome impossible under that component; every pair needs one positive count of each
-    kind.
+    The parameters theta of an MDP are a row of numbers: its mean rewards (X, A), then its
+    transition probabilities (X, A, X); :meth:`mdp` converts them. An action is a policy (h, X), an
+    observation a :class:`Trajectory`.
 
-    Parameters are a row of numbers for each MDP, its mean rewards (X, A), then its transition
-    probabilities (X, A, X): :meth:`mdp` reads them. The action of this family is a policy (h, X),
-    the best one of an MDP, and its observation a :class:`Trajectory`.
+    Parameters
+    ----------
+    reward
+        Beta counts of every pair of state and action, (L, X, A, 2), the count of reward 1 first.
+    transition
+        Dirichlet counts of the next states of every pair, (L, X, A, X).
+    horizon
+        Number of steps of an episode, h.
+    initial
+        Distribution of the first state, (X,), or the one state where episodes start.
+
+    A count of exactly zero makes the outcome impossible under that component; every pair needs at
+    least one positive count of each kind.
     """
 
     kind: ClassVar[str] = "tabular-mdp"
     statistics_type: ClassVar[type[Statistics]] = TabularStatistics
     plans: ClassVar[bool] = True
+    reward_range: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
 
     def __init__(
         self, reward: ArrayLike, transition: ArrayLike, horizon: int, initial: ArrayLike
@@ -58,7 +171,7 @@ class TabularMDP(Family):
         self._prepare()
 
     def _prepare(self) -> None:
-        """The prior as compiled loops take it."""
+        """Arrange the prior for the compiled loops."""
         flat = [part.reshape(self.n_components, -1) for part in (self.reward, self.transition)]
         self.flat_prior = np.concatenate(flat, axis=1)
         last = [np.array(np.moveaxis(part, 0, -1), order="C") for part in self.arrays_of_counts]
@@ -81,11 +194,18 @@ class TabularMDP(Family):
         initial: ArrayLike | None = None,
         support: ArrayLike | None = None,
     ) -> Self:
-        """One component that knows nothing, the prior of PSRL: Beta(1, 1), Dirichlet(1, ..., 1).
+        """Return the uninformed prior of PSRL, one component: Beta(1, 1), Dirichlet(1, ..., 1).
 
-        MixTS with it is PSRL  [paper: Sec. 5.1]. ``support`` (X, A, X) is true where a transition
-        is possible: PSRL that is told which states are neighbours. Without ``initial`` every first
-        state is equally likely.
+        MixTS with this prior is PSRL  [paper: Sec. 5.1].
+
+        Parameters
+        ----------
+        n_states, n_actions, horizon
+            Sizes of the MDP.
+        initial
+            Distribution of the first state; uniform if None.
+        support
+            Boolean (X, A, X), true where a transition is possible; everywhere if None.
         """
         n_states = _checks.count(n_states, "n_states")
         shape = (1, n_states, _checks.count(n_actions, "n_actions"))
@@ -104,10 +224,15 @@ class TabularMDP(Family):
 
     @classmethod
     def from_means(cls, mdps: MDP, strength: float) -> Self:
-        """Components whose mean MDPs are those of a batch of L (or the one) given.
+        """Return components whose mean MDPs are given.
 
-        ``strength`` is the total count of every pair's rewards and of its transitions: what the
-        prior knows is worth so many observations. What has mean zero is impossible.
+        Parameters
+        ----------
+        mdps
+            A batch of L MDPs, or one. An outcome of mean zero is impossible.
+        strength
+            Total count of every pair's rewards and of its transitions: the prior is worth this many
+            observations of each pair.
         """
         if not isinstance(mdps, MDP) or len(mdps.shape) > 1:
             raise ParameterError(f"mdps must be an MDP, or a batch with one axis, got {mdps!r}")
@@ -120,35 +245,41 @@ class TabularMDP(Family):
         both = np.stack([rewards, 1 - rewards], axis=-1)
         return cls(total * both, total * transitions, mdps.horizon, mdps.initial)
 
-    # -- what it is ---------------------------------------------------------------------------
+    # -- sizes and files ----------------------------------------------------------------------
 
     @property
     def n_components(self) -> int:
-        """L."""
+        """Number of components, L."""
         return self.reward.shape[0]
 
     @property
     def n_states(self) -> int:
-        """|X|."""
+        """Number of states, |X|."""
         return self.reward.shape[1]
 
     @property
     def n_actions(self) -> int:
-        """|A|."""
+        """Number of actions, |A|."""
         return self.reward.shape[2]
 
     @property
     def min_pseudo_count(self) -> float:
         """Lambda_0,min: the least total count of a pair's rewards or transitions  [paper: Thm 2].
 
-        Over all components: the prior is worth at least so many observations everywhere.
+        The least over all components: the prior is worth at least this many observations
+        everywhere.
         """
         return min(float(part.sum(axis=3).min()) for part in self.arrays_of_counts)
 
     @property
     def arrays_of_counts(self) -> tuple[Array, Array]:
-        """The two stacked priors."""
+        """Reward and transition counts."""
         return self.reward, self.transition
+
+    @property
+    def statistics_shape(self) -> tuple[int, ...]:
+        """(n_states, n_actions)."""
+        return (self.n_states, self.n_actions)
 
     @property
     def task_bytes(self) -> int:
@@ -160,9 +291,24 @@ class TabularMDP(Family):
     def settings(self) -> dict[str, Any]:
         return {"horizon": self.horizon}
 
+    def learning_settings(self) -> dict[str, Any]:
+        return {"horizon": self.horizon, "initial": self.initial}
+
+    def _with_counts(self, reward: Array, transition: Array) -> TabularMDP:
+        return TabularMDP(reward, transition, self.horizon, self.initial)
+
     def select(self, components: ArrayLike) -> TabularMDP:
+        """Return the family of these components, in this order, repeats allowed."""
         index = np.asarray(components)
-        return TabularMDP(self.reward[index], self.transition[index], self.horizon, self.initial)
+        return self._with_counts(self.reward[index], self.transition[index])
+
+    def append(self, other: Family) -> TabularMDP:
+        """Return these components followed by the other's."""
+        self._check_same_kind(other)
+        assert isinstance(other, TabularMDP)
+        pairs = zip(self.arrays_of_counts, other.arrays_of_counts, strict=True)
+        reward, transition = (np.concatenate(pair) for pair in pairs)
+        return self._with_counts(reward, transition)
 
     def __repr__(self) -> str:
         return (
@@ -171,7 +317,7 @@ class TabularMDP(Family):
         )
 
     def mdp(self, parameters: ArrayLike) -> MDP:
-        """The MDPs that parameters (..., p) describe, checked and copied."""
+        """Return the MDPs that parameters (..., p) describe, checked and copied."""
         array = _checks.numbers(parameters, "parameters must be numbers", ParameterError)
         size = self.n_states * self.n_actions * (1 + self.n_states)
         if array.shape[-1:] != (size,):
@@ -182,81 +328,86 @@ class TabularMDP(Family):
         return MDP(mdp.rewards, mdp.transitions, self.horizon, self.initial)
 
     def _view(self, parameters: Float[Array, "... p"]) -> MDP:
-        """The same of parameters that are known to be right, without a copy."""
+        """Return the MDPs of checked parameters, without a copy."""
         return MDP.of_parameters(
             parameters, self.n_states, self.n_actions, self.horizon, self.initial
         )
 
     @property
     def mean_mdps(self) -> MDP:
-        """The mean MDP of each component, a batch of L."""
+        """Mean MDP of each component, a batch of L."""
         rewards = self.reward[..., 0] / self.reward.sum(axis=3)
         transitions = self.transition / self.transition.sum(axis=3, keepdims=True)
         return MDP(rewards, transitions, self.horizon, self.initial)
 
+    # -- moments of the prior -----------------------------------------------------------------
+
+    def parameter_means(self) -> Float[Array, "L p"]:
+        """Return the prior mean of rewards and transitions under each component."""
+        return self._as_parameters(row_means(self.reward), row_means(self.transition))
+
+    def parameter_variances(self) -> Float[Array, "L p"]:
+        """Return the prior variance of rewards and transitions under each component."""
+        return self._as_parameters(row_variances(self.reward), row_variances(self.transition))
+
+    def parameter_quantiles(self, probability: float) -> Float[Array, "L p"]:
+        """Return a prior quantile of rewards and transitions under each component."""
+        from scipy import special  # takes as long to import as all of mixts
+
+        def quantiles(counts: Array) -> Array:
+            rest = counts.sum(axis=3, keepdims=True) - counts
+            inside = special.betaincinv(np.maximum(counts, 1e-75), rest + 1e-75, probability)
+            return np.where(counts == 0, 0.0, np.where(rest == 0, 1.0, inside))
+
+        return self._as_parameters(quantiles(self.reward), quantiles(self.transition))
+
+    def _as_parameters(self, reward: Array, transition: Array) -> Float[Array, "L p"]:
+        flat = [part.reshape(self.n_components, -1) for part in (reward[..., 0], transition)]
+        return np.concatenate(flat, axis=1)
+
     # -- learning -----------------------------------------------------------------------------
 
-    def observations(self, actions: Any, outcomes: Any) -> tuple[Array, ...]:
-        """The arrays of m episodes: states, actions, rewards, lengths."""
-        if not isinstance(actions, Trajectory) or outcomes is not None:
-            raise TrajectoryError(
-                "an MDP is updated with a mixts.Trajectory(states, actions, rewards) alone, got "
-                f"{type(actions).__name__}"
-                + ("" if outcomes is None else f" and {type(outcomes).__name__}")
-            )
-        steps = actions.n_steps
-        if steps > self.horizon or (actions.lengths is None and steps != self.horizon):
-            raise TrajectoryError(
-                f"an episode has {self.horizon} steps, got {steps}; say with lengths= how many "
-                "steps of a shorter one count"
-            )
-        arrays: tuple[Array, ...] = (actions.states, actions.actions, actions.rewards)
-        if actions.single:
-            arrays = tuple(array[None] for array in arrays)
-        if actions.lengths is None:
-            return (*arrays, np.full(len(arrays[0]), steps))
-        return (*arrays, np.atleast_1d(actions.lengths))
-
-    def empty_statistics(self, n_tasks: int | None) -> TabularStatistics:
-        """The statistics of tasks with no history."""
-        rows = 1 if n_tasks is None else _checks.count(n_tasks, "n_tasks", least=0)
-        shape = (rows, self.n_states, self.n_actions)
-        return TabularStatistics(
-            single=n_tasks is None,
-            rewards=np.zeros((*shape, 2), np.int64),
-            transitions=np.zeros((*shape, self.n_states), np.int64),
-        )
+    def log_evidence(self, statistics: Statistics) -> Float[Array, "n L"]:
+        """Return log p(history | s); -inf where a component rules the history out."""
+        self.check_statistics(statistics)
+        out = np.zeros((len(statistics), self.n_components))
+        evidence(np.arange(len(statistics)), statistics.stored, self.loop_prior, out)
+        return out
 
     def posterior(
         self, statistics: Statistics, log_weights: Float[Array, " L"], *, sleep: bool = True
     ) -> TabularPosterior:
-        """The posteriors; counts are cheap, so no component ever sleeps."""
+        """Return the posteriors; counts are cheap, so no component becomes dormant."""
         return TabularPosterior(self, statistics, log_weights)
 
     def collapse(self, weights: Float[Array, " L"]) -> TabularMDP:
-        """One component that keeps every pair's moments; which go together is lost.
+        """Return one component that keeps every pair's moments but not their correlations.
 
-        Of rewards the mean and variance; of a row of transitions the mean, with the total count
-        that matches the sum of the variances, at least 0.01. What is equal and certain in all
-        components stays certain, and a zero remains only where every component has it.
+        Rewards keep mean and variance. A row of transitions keeps its mean, with the total count
+        that matches the sum of the variances, at least 0.01. Outcomes that are certain in all
+        components stay certain, and a zero remains only where every component has it.
         """
-        return TabularMDP(
-            collapse_rows(self.reward, weights),
-            collapse_rows(self.transition, weights),
-            self.horizon,
-            self.initial,
+        return self._with_counts(
+            collapse_rows(self.reward, weights), collapse_rows(self.transition, weights)
         )
+
+    def broaden(self, weights: Float[Array, " L"], factor: float) -> TabularMDP:
+        """Return one count for every outcome that any component thinks possible."""
+        reward, transition = (
+            (part > 0).any(axis=0, keepdims=True).astype(float) for part in self.arrays_of_counts
+        )
+        return self._with_counts(reward, transition)
 
     # -- acting and simulating ----------------------------------------------------------------
 
     def draw(self, rng: np.random.Generator, latent: Int[Array, " n"]) -> Float[Array, "n p"]:
-        """MDPs from the prior of each given component."""
+        """Draw MDPs from the prior of each given component."""
         return draw_parameters(self, rng, self.flat_prior[latent])
 
     def mean_rewards(
         self, parameters: Float[Array, "... p"], actions: Array | None = None
     ) -> Float[Array, "... X A"]:
-        """The mean reward of every pair of state and action."""
+        """Return the mean reward of every pair of state and action."""
         return self._view(parameters).rewards
 
     def best_action(
@@ -266,14 +417,14 @@ class TabularMDP(Family):
         actions: Array | None = None,
         mask: Bool[Array, "m K"] | None = None,
     ) -> Int[Array, "m h X"]:
-        """argmax_pi V_M(pi) by backward induction, ties at random  [paper: Sec. 5.1]."""
+        """Return argmax_pi V_M(pi) by backward induction, ties at random  [paper: Sec. 5.1]."""
         return self._view(parameters).best_policy(rng)
 
     def outcomes(self, rng: np.random.Generator, means: Float[Array, " n"]) -> Float[Array, " n"]:
         return (rng.random(means.shape) < means).astype(float)
 
     def action_sets(self, actions: ArrayLike | None, n_rows: int) -> tuple[Array | None, int]:
-        """Policies are planned: nothing may be given."""
+        """Refuse actions: policies are planned."""
         if actions is not None:
             raise ActionError(
                 f"the action of a TabularMDP is a policy over its {self.n_actions} actions: "

@@ -1,33 +1,25 @@
-"""The posteriors of tabular MDPs: the tasks' counts, and L numbers a task."""
+"""Posteriors of tabular MDPs, and the moments of Dirichlet rows that they need."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from mixts._numbers import softmax
 from mixts._typing import Array, Bool, Float, Int
-from mixts.errors import ActionError, OutcomeError, StatisticsError, TrajectoryError
-from mixts.families._kernels.tabular import (
-    absorb,
-    evidence,
-    first_malformed,
-    gather,
-    normalise,
-)
+from mixts.errors import ActionError, StatisticsError, TrajectoryError
+from mixts.families._kernels.tabular import evidence, gather, normalise, observe
 from mixts.families.base import Posterior
 from mixts.families.statistics import Statistics
-from mixts.families.tabular_moments import row_covariances
-from mixts.families.tabular_statistics import TabularStatistics
 
 if TYPE_CHECKING:
-    from mixts.families.tabular import TabularMDP
+    from mixts.families.tabular import TabularMDP, TabularStatistics
 
 
 _REFRESH = 4096
-"""Steps of a task after which its evidence is computed from the counts, so that the rounding of
-single steps does not pile up: 4096 of them lose about 1e-11."""
+"""Steps of a task after which its evidence is recomputed from the counts, so that rounding errors
+of single steps do not add up: 4096 steps lose about 1e-11."""
 
 TAME = 0.1
 """A gamma variable of this shape underflows with a probability of 1e-31."""
@@ -36,9 +28,9 @@ TAME = 0.1
 def draw_parameters(
     family: TabularMDP, rng: np.random.Generator, counts: Float[Array, "m q"]
 ) -> Float[Array, "m p"]:
-    """An MDP for each row of counts (rewards, then transitions), as quotients of gamma variables.
+    """Draw an MDP for each row of counts (rewards, then transitions), by gamma variables.
 
-    A count of zero gives exactly zero. The caller gives ``counts`` away.
+    A count of zero gives exactly zero. ``counts`` is overwritten.
     """
     if family.tame:
         return _normalised(family, rng.standard_gamma(counts, out=counts))
@@ -57,7 +49,7 @@ def _normalised(family: TabularMDP, weights: Float[Array, "m q"]) -> Float[Array
 def _redraw_tiny(
     rng: np.random.Generator, counts: Array, weights: Array, n_states: int, n_pairs: int
 ) -> None:
-    """Rows of such small counts that all their gamma variables may underflow: by logarithms.
+    """Draw rows of counts so small that all their gamma variables may underflow by logarithms.
 
     ``ln G(a) = ln G(a + 1) + ln U / a`` for uniform U; only the row's ratios matter.
     """
@@ -77,24 +69,64 @@ def _redraw_tiny(
         block[...] = fresh.reshape(block.shape)
 
 
+LEAST_TOTAL = 0.01
+"""Least total count of a collapsed row: components certain of different outcomes leave none."""
+
+
+def row_means(counts: Float[Array, "... k"]) -> Float[Array, "... k"]:
+    """Return E[p] of each row of Dirichlet counts; a Beta distribution is a row of two."""
+    return np.asarray(counts / counts.sum(axis=-1, keepdims=True))
+
+
+def row_variances(counts: Float[Array, "... k"]) -> Float[Array, "... k"]:
+    """Return Var[p] of each entry, m (1 - m) / (total + 1)."""
+    mean = row_means(counts)
+    return np.asarray(mean * (1 - mean) / (counts.sum(axis=-1, keepdims=True) + 1))
+
+
+def row_covariances(counts: Float[Array, "... k"]) -> Float[Array, "... k k"]:
+    """Return Cov[p] of each row, (diag m - m m') / (total + 1)."""
+    mean = row_means(counts)
+    outer = mean[..., :, None] * mean[..., None, :]
+    diagonal = mean[..., :, None] * np.eye(counts.shape[-1])
+    return np.asarray((diagonal - outer) / (counts.sum(axis=-1)[..., None, None] + 1))
+
+
+def collapse_rows(counts: Float[Array, "L ..."], weights: Float[Array, " L"]) -> Array:
+    """Return one row for the mixture of each row's L distributions, (1, ...).
+
+    The row keeps the mean m. Its total count is ``sum m (1 - m) / sum v - 1``, where v are the
+    entries' variances under the mixture: for two entries that is the Beta distribution of the same
+    variance. A row that is certain of one outcome in all components stays certain.
+    """
+    share = weights.reshape(-1, *[1] * (counts.ndim - 1))
+    each = row_means(counts)
+    mean = (share * each).sum(axis=0, keepdims=True)
+    # Where all components agree, take their mean exactly: rounding must not make zeros positive.
+    alike = (np.where(share > 0, each, each[np.argmax(weights)]) == each[np.argmax(weights)]).all(0)
+    mean = np.where(alike, each[np.argmax(weights)], mean)
+    between = (share * (each - mean) ** 2).sum(axis=0, keepdims=True)
+    variance = (share * row_variances(counts)).sum(axis=0, keepdims=True) + between
+    spread = (mean * (1 - mean)).sum(axis=-1, keepdims=True)
+    noise = variance.sum(axis=-1, keepdims=True)
+    usual = (share * counts.sum(axis=-1, keepdims=True)).sum(axis=0, keepdims=True)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        total = np.where(noise > 0, np.maximum(spread / noise - 1, LEAST_TOTAL), usual)
+    return np.asarray(mean * total)
+
+
 class TabularPosterior(Posterior):
-    """Nothing is kept but the statistics and L numbers a task; MDPs are made when drawn."""
+    """Posteriors of MDPs: only the statistics and L numbers per task are stored."""
 
     statistics: TabularStatistics
 
     def __init__(
         self, prior: TabularMDP, statistics: Statistics, log_weights: Float[Array, " L"]
     ) -> None:
-        if not isinstance(statistics, TabularStatistics) or statistics.shape != (
-            prior.n_states, prior.n_actions,
-        ):  # fmt: skip
-            raise StatisticsError(
-                f"{prior!r} needs TabularStatistics of {prior.n_states} states and "
-                f"{prior.n_actions} actions, got {statistics!r}"
-            )
+        prior.check_statistics(statistics)
         self.prior = prior
-        self.statistics = statistics
-        # A writable copy: compiled loops are compiled anew for read-only arrays.
+        self.statistics = cast("TabularStatistics", statistics)
+        # A writable copy: numba would compile the loops again for read-only arrays.
         self._log_weights = np.array(log_weights)
         self.relative = np.zeros((len(statistics), prior.n_components))
         self._since_refresh = np.zeros(len(statistics), np.int64)
@@ -104,8 +136,7 @@ class TabularPosterior(Posterior):
             self._refuse_impossible(seen)
 
     def _recompute(self, tasks: Int[Array, " m"]) -> None:
-        given: Any = (tasks, *self.statistics.stored, *self.prior.loop_prior, self.relative)
-        evidence(*given)
+        evidence(tasks, self.statistics.stored, self.prior.loop_prior, self.relative)
         self._since_refresh[tasks] = 0
 
     def _refuse_impossible(self, tasks: Int[Array, " m"]) -> None:
@@ -117,20 +148,26 @@ class TabularPosterior(Posterior):
                 "prior counts of zero rule it out; make them positive, or leave the task out"
             )
 
+    def observations(self, actions: Any, outcomes: Any) -> tuple[Array, ...]:
+        """Return the arrays of m episodes, none longer than the horizon."""
+        observed = self.statistics.observations(actions, outcomes)
+        steps, horizon = actions.n_steps, self.prior.horizon
+        if steps > horizon or (actions.lengths is None and steps != horizon):
+            raise TrajectoryError(
+                f"an episode has {horizon} steps, got {steps}; say with lengths= how many "
+                "steps of a shorter one count"
+            )
+        return observed
+
     def update(self, tasks: Int[Array, " m"], observed: tuple[Array, ...]) -> None:
-        """Absorb episodes in one compiled pass, all or none."""
-        prior = self.prior
+        """Count episodes and update the evidence in one compiled pass, all or none."""
         states, actions, rewards, lengths = observed
-        bad = first_malformed(states, actions, rewards, lengths, prior.n_states, prior.n_actions)
-        if bad >= 0:
-            n = int(lengths[bad])
-            end = n + states.shape[1] - actions.shape[1]
-            self._refuse(bad, states[bad, :end], actions[bad, :n], rewards[bad, :n])
+        self.statistics.check_episodes(observed)
         before = self.relative[tasks]
-        counts = (*self.statistics.stored, *prior.loop_prior)
-        evidence_so_far = (self._log_weights, self.relative, self._since_refresh)
-        given: Any = (tasks, *observed, *counts, *evidence_so_far)
-        episode, step = absorb(*given)
+        episode, step = observe(
+            tasks, observed, self.statistics.stored, self.prior.loop_prior,
+            self._log_weights, self.relative, self._since_refresh,
+        )  # fmt: skip
         if episode >= 0:
             self.relative[tasks] = before
             seen = step < lengths[episode] - 1 + states.shape[1] - actions.shape[1]
@@ -145,31 +182,18 @@ class TabularPosterior(Posterior):
         if stale.any():
             self._recompute(np.unique(tasks[stale]))
 
-    def _refuse(self, episode: int, states: Array, actions: Array, rewards: Array) -> NoReturn:
-        where = f"(episode {episode}, step %d)"
-        for name, values, size, kind in (
-            ("states", states, self.prior.n_states, TrajectoryError),
-            ("actions", actions, self.prior.n_actions, ActionError),
-        ):
-            outside = (values < 0) | (values >= size)
-            if outside.any():
-                step = int(np.argmax(outside))
-                raise kind(f"{name} are 0 to {size - 1}, got {values[step]} {where % step}")
-        step = int(np.argmax((rewards != 0) & (rewards != 1)))
-        raise OutcomeError(f"rewards of an MDP are 0 or 1, got {rewards[step]} {where % step}")
-
     def log_evidence(self) -> Float[Array, "n L"]:
-        """log p(history | s), of the ordered history: no multinomial coefficients."""
+        """Return log p(history | s) of the ordered history: no multinomial coefficients."""
         return self.relative.copy()
 
     def sample(
         self, rng: np.random.Generator, tasks: Int[Array, " m"], latent: Int[Array, " m"]
     ) -> Float[Array, "m p"]:
-        """MDPs given the one component of each task  [paper: Sec. 5.2]."""
+        """Draw MDPs given the one component of each task  [paper: Sec. 5.2]."""
         return draw_parameters(self.prior, rng, self._counts(tasks, latent))
 
     def _counts(self, tasks: Array, latent: Array) -> Float[Array, "m q"]:
-        """Posterior counts, for the drawn component only."""
+        """Return posterior counts of the drawn component of each task."""
         n_pairs = self.prior.n_states * self.prior.n_actions
         n, (rewards, transitions) = len(self.statistics), self.statistics.stored
         rewards = rewards.reshape(n, 2 * n_pairs)
@@ -183,12 +207,12 @@ class TabularPosterior(Posterior):
         return self._counts(np.repeat(tasks, len(components)), np.tile(components, len(tasks)))
 
     def component_means(self, tasks: Int[Array, " m"]) -> Float[Array, "m L p"]:
-        """The mean MDP of each component  [paper: Eq. 7]  [paper: Eq. 8]."""
+        """Return the mean MDP of each component  [paper: Eq. 7]  [paper: Eq. 8]."""
         means = _normalised(self.prior, self._all(tasks))
         return means.reshape(len(tasks), self.prior.n_components, means.shape[1])
 
     def component_covariances(self, tasks: Int[Array, " m"]) -> Float[Array, "m L p p"]:
-        """Cov[M | history, s]: a block for each row of transitions, and the rewards' variances.
+        """Return Cov[M | history, s]: rewards' variances and a block per row of transitions.
 
         For each task and component (X A (1 + X))^2 numbers, most of them zero.
         """
@@ -207,9 +231,9 @@ class TabularPosterior(Posterior):
         return result.reshape(len(tasks), self.prior.n_components, size, size)
 
     def family(self, task: int) -> TabularMDP:
-        """The posterior of one task as a prior."""
+        """Return the posterior of one task as a prior."""
         prior = self.prior
-        # What was impossible under a component stays so, also where it was seen: its weight is 0.
+        # Impossible outcomes stay impossible even if seen: the component then has weight 0.
         reward, transition = (
             np.where(before > 0, before + seen[task], 0.0)
             for before, seen in zip(prior.arrays_of_counts, self.statistics.stored, strict=True)
@@ -225,14 +249,14 @@ class TabularPosterior(Posterior):
         mask: Bool[Array, "m K"],
         n_samples: int,
     ) -> Any:
-        """Refused: there are A^(h X) policies."""
+        """Raise `ActionError`: there are A^(h X) policies."""
         raise ActionError(
             "the action of an MDP is a policy, one of far too many to give each a probability: "
             "use act(), or draw policies with it and count"
         )
 
     def add_tasks(self, n: int) -> None:
-        """Append tasks with no history."""
+        """Append tasks without observations."""
         self.statistics = self.statistics.extend(n)
         self.relative = np.pad(self.relative, ((0, n), (0, 0)))
         self._since_refresh = np.pad(self._since_refresh, (0, n))

@@ -14,12 +14,7 @@ from mixts._random import generator
 from mixts._typing import Array, Float, Int, Seed
 from mixts.errors import ParameterError, StatisticsError
 from mixts.families import Statistics
-from mixts.learning.evidence import (
-    Evidence,
-    check_statistics,
-    component_evidence,
-    mixture_evidence,
-)
+from mixts.learning.evidence import Evidence, mixture_evidence
 from mixts.learning.findings import findings, summary
 from mixts.learning.histories import statistics_of
 from mixts.learning.learn import flat_family
@@ -124,13 +119,12 @@ def check_prior(
         "UniTS": prior.collapse() if unimodal is None else unimodal,
         _flat_name(prior): _flat(prior, statistics) if flat is None else flat,
     }
-    component = component_evidence(prior, statistics)
-    joint = prior.log_weights + component
+    joint = prior.log_weights + prior.family.log_evidence(statistics)
     values = {"this prior": np.asarray(special.logsumexp(joint, axis=1))}
     for name, other in others.items():
         if not isinstance(other, MixturePrior):
             raise ParameterError(f"the prior of {name} must be a MixturePrior, got {other!r}")
-        check_statistics(other, statistics)
+        other.family.check_statistics(statistics)
         values[name] = mixture_evidence(other, statistics)
     n = np.asarray(statistics.n_observations)
     evidence = Evidence(values, n)
@@ -152,7 +146,7 @@ def _tasks(prior: MixturePrior, given: Any) -> Statistics:
     if not isinstance(prior, MixturePrior):
         raise ParameterError(f"prior must be a MixturePrior, got {type(prior).__name__}")
     statistics = statistics_of(given, prior.family)
-    check_statistics(prior, statistics)
+    prior.family.check_statistics(statistics)
     if not int(np.sum(statistics.n_observations)):
         raise StatisticsError(
             f"a check needs held-out tasks with observations, got {len(statistics)} tasks with none"
@@ -166,9 +160,7 @@ def _flat_name(prior: MixturePrior) -> str:
 
 def _flat(prior: MixturePrior, statistics: Statistics) -> MixturePrior:
     """Return the prior of TS: the noise (of MDPs, the horizon) and the scale of rewards."""
-    names = ("noise_std", "horizon", "initial")
-    known = {name: getattr(prior.family, name, None) for name in names}
-    return MixturePrior(flat_family(statistics, **known))
+    return MixturePrior(flat_family(statistics, **prior.family.learning_settings()))
 
 
 def _calibration(

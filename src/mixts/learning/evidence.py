@@ -4,38 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy import special
 
 from mixts._numbers import Estimate, estimate
 from mixts._typing import Array, Bool, Float, Int
-from mixts.errors import StatisticsError
-from mixts.families import Statistics, TabularMDP
-from mixts.families._kernels.tabular import evidence as tabular_evidence
+from mixts.families import Statistics
 from mixts.prior import MixturePrior
-
-
-def check_statistics(prior: MixturePrior, statistics: Statistics) -> None:
-    """Raise `StatisticsError` unless the statistics have the type and shape of the prior."""
-    kind, shape = prior.family.statistics_type, prior.family.empty_statistics(0).shape
-    if type(statistics) is not kind or statistics.shape != shape:
-        raise StatisticsError(
-            f"{prior.family!r} needs {kind.__name__} of shape {shape}, got {statistics!r}"
-        )
-
-
-def component_evidence(prior: MixturePrior, statistics: Statistics) -> Float[Array, "n L"]:
-    """Compute ln p(task | s) with all constants; -inf where a component rules the task out."""
-    family = prior.family
-    if not isinstance(family, TabularMDP):
-        return family.posterior(statistics, prior.log_weights).log_evidence()
-    # The posterior of an MDP refuses tasks that no component can explain; a check reports them.
-    out = np.zeros((len(statistics), prior.n_components))
-    given: Any = (np.arange(len(statistics)), *statistics.stored, *family.loop_prior, out)
-    tabular_evidence(*given)
-    return out
 
 
 def mixture_evidence(prior: MixturePrior, statistics: Statistics) -> Float[Array, " n"]:
@@ -53,7 +29,7 @@ def mixture_evidence(prior: MixturePrior, statistics: Statistics) -> Float[Array
     array
         One number for each task; -inf where every component rules the task out.
     """
-    joint = prior.log_weights + component_evidence(prior, statistics)
+    joint = prior.log_weights + prior.family.log_evidence(statistics)
     return np.asarray(special.logsumexp(joint, axis=1))
 
 

@@ -15,10 +15,9 @@ from mixts.families import (
     GaussianArms,
     LinearGaussian,
     Statistics,
-    TabularMDP,
+    TabularStatistics,
     Trajectory,
 )
-from mixts.prior import MixturePrior
 
 _EXPECTED = (
     "tasks must be the statistics of past tasks (belief.statistics), or a list with one history a "
@@ -83,10 +82,9 @@ def _rewards(tasks: Sequence[Any], family: Family | None) -> Statistics:
         family = _family_of(joined, outcomes, n_axes, shape)
     elif family.n_arms is not None and n_axes == 1:
         _inside(joined, family.n_arms, "arm", owners, family)
-    # Any component counts as all do.
-    belief = MixturePrior(family.select([0])).belief(len(tasks))
-    belief.update(joined, outcomes, owners)
-    return belief.statistics
+    statistics = family.empty_statistics(len(tasks))
+    statistics.observe(owners, statistics.observations(joined, outcomes))
+    return statistics
 
 
 def _family_of(actions: Array, rewards: Array, n_axes: int, shape: tuple[int, ...]) -> Family:
@@ -118,21 +116,16 @@ def _episodes(tasks: Sequence[Any], family: Family | None) -> Statistics:
             raise StatisticsError(f"{_EXPECTED}, all of one kind; task {number} is {history!r}")
     sizes = np.array([[_size(h.states, h), _size(h.actions, h)] for h in tasks])
     n_states, n_actions = (max(1, int(size)) for size in sizes.max(axis=0))
-    if isinstance(family, TabularMDP):
-        n_states, n_actions = family.n_states, family.n_actions
+    if family is not None:
+        n_states, n_actions = family.statistics_shape
         for noun, n, found in zip(("state", "action"), (n_states, n_actions), sizes.T, strict=True):
             (played,) = found.nonzero()
             _inside(found[played] - 1, n, noun, played, family)
-    horizon = max(history.n_steps for history in tasks)
-    belief = MixturePrior(TabularMDP.uniform(n_states, n_actions, horizon)).belief(len(tasks))
+    statistics = TabularStatistics.empty((n_states, n_actions), len(tasks))
     for number, history in enumerate(tasks):
-        n = 1 if history.single else len(history.actions)
-        lengths = np.full(n, history.n_steps) if history.lengths is None else history.lengths
-        arrays = (history.states, history.actions, history.rewards)
-        states, actions, rewards = (np.atleast_2d(part) for part in arrays)
-        whole = Trajectory(states, actions, rewards, np.atleast_1d(lengths))
-        belief.update(whole, np.full(n, number))
-    return belief.statistics
+        observed = statistics.observations(history, None)
+        statistics.observe(np.full(len(observed[0]), number), observed)
+    return statistics
 
 
 def _size(indices: Int[Array, "... i"], history: Trajectory) -> int:

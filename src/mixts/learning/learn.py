@@ -12,8 +12,7 @@ import numpy as np
 from mixts import _checks, _random
 from mixts._typing import ArrayLike, Seed
 from mixts.errors import ConvergenceWarning, ParameterError, StatisticsError
-from mixts.families import BernoulliArms, Family, LinearGaussian, Statistics, TabularMDP
-from mixts.families.arms import ArmFamily
+from mixts.families import Family, Statistics
 from mixts.families.linear import CovarianceType
 from mixts.learning.em import History, Patience, Search, Where, best, pooled_restart
 from mixts.learning.histories import statistics_of
@@ -25,7 +24,7 @@ from mixts.prior import MixturePrior
 Method = Literal["evidence", "two-stage"]
 
 BROADER = 9.0
-"""How much larger the variances of the broad component are than those of the whole mixture."""
+"""Factor between the variances of the broad component and those of the whole mixture."""
 
 N_RESTARTS, N_FOLD_RESTARTS = 5, 2
 """Default number of restarts on all tasks, and on all tasks but those of one fold."""
@@ -253,45 +252,13 @@ def robust_prior(prior: MixturePrior, weight: float = 0.01) -> MixturePrior:
     share = _checks.positive_number(weight, "weight")
     if share >= 1:
         raise ParameterError(f"weight must be between 0 and 1, got {weight!r}")
-    joined = _appended(prior.family, broad_family(prior))
+    broad = prior.family.broaden(prior.weights, BROADER)
+    joined = prior.family.append(broad)
     weights = np.append(prior.weights * (1 - share), share)
     names = None if prior.names is None else [*prior.names, _unused("other", prior.names)]
     result = MixturePrior(joined, weights / weights.sum(), names, prior.arm_names)
     retired = np.flatnonzero(prior.retired).tolist()
     return result.retire_arms(retired) if retired else result
-
-
-def broad_family(prior: MixturePrior) -> Family:
-    """One component that leaves open what the prior's components are sure of."""
-    family, one = prior.family, prior.family.collapse(prior.weights)
-    if isinstance(family, BernoulliArms):
-        return BernoulliArms.uniform(family.n_arms)
-    if isinstance(family, TabularMDP):
-        reward, transition = (
-            (part > 0).any(axis=0, keepdims=True).astype(float) for part in family.arrays_of_counts
-        )
-        return TabularMDP(reward, transition, family.horizon, family.initial)
-    if isinstance(one, LinearGaussian):
-        return LinearGaussian(one.mean, BROADER * one.covariance, one.noise_std)
-    assert isinstance(one, ArmFamily)
-    marginal = one.prior_marginal(np.zeros(1, np.int64))
-    return one.match(marginal.mean(), BROADER * marginal.variance(), one.settings())
-
-
-def _appended(family: Family, other: Family) -> Family:
-    if isinstance(family, LinearGaussian) and isinstance(other, LinearGaussian):
-        mean = np.concatenate([family.mean, other.mean])
-        covariance = np.concatenate([family.full_covariances(), other.full_covariances()])
-        return LinearGaussian(mean, covariance, family.noise_std)
-    if isinstance(family, TabularMDP) and isinstance(other, TabularMDP):
-        reward, transition = (
-            np.concatenate(pair)
-            for pair in zip(family.arrays_of_counts, other.arrays_of_counts, strict=True)
-        )
-        return TabularMDP(reward, transition, family.horizon, family.initial)
-    ours, theirs = family.arrays(), other.arrays()
-    joined = {name: np.concatenate([ours[name], theirs[name]]) for name in ours}
-    return type(family).restore(family.settings(), joined)
 
 
 def _unused(name: str, taken: tuple[str, ...]) -> str:

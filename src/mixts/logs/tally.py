@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mixts._typing import Array, Int
-from mixts.errors import ParameterError, StatisticsError
+from mixts.errors import OutcomeError, ParameterError, StatisticsError
 from mixts.families import (
     BernoulliStatistics,
     GaussianStatistics,
@@ -17,8 +17,6 @@ from mixts.families import (
     PoissonStatistics,
     Statistics,
 )
-from mixts.families._kernels.arms import observe_bernoulli, observe_gaussian, observe_poisson
-from mixts.logs._kernels import fold_rows
 from mixts.logs.rows import Observations
 
 KINDS: dict[str, type[Statistics]] = {
@@ -127,23 +125,12 @@ class Tally:
         if self._auto and self.family == "bernoulli" and not binary(rows.rewards).all():
             self._become_gaussian()
         self._grow()
-        arrays = tuple(self._arrays.values())
-        if self._linear:
-            fold_rows(tasks, rows.features, rows.rewards, *arrays)
-            return
-        # The loops of live tasks, without a prior: no component's evidence is followed.
-        loop: Any = {
-            "bernoulli": observe_bernoulli,
-            "gaussian": observe_gaussian,
-            "poisson": observe_poisson,
-        }[self.family]
-        none = np.empty((self._room[1], 0))
-        noise = (1.0,) if self.family == "gaussian" else ()
-        refused = loop(
-            tasks, arms, rows.rewards, False, *arrays, none, none, *noise, np.empty((0, 0))
-        )
-        if refused >= 0:
-            raise StatisticsError("the rewards of an arm add up to more than 2^62")
+        statistics = KINDS[self.family].adopt(tuple(self._arrays.values()))
+        try:
+            statistics.observe(tasks, (rows.features if self._linear else arms, rows.rewards))
+        except OutcomeError as error:
+            # Rows are checked before: only the sum of an arm's rewards can be too large.
+            raise StatisticsError("the rewards of an arm add up to more than 2^62") from error
 
     def _named(
         self, names: Names, found: Sequence[str], index: Int[Array, " m"]

@@ -21,7 +21,6 @@ from mixts.bounds import Verdict
 from mixts.errors import ParameterError
 from mixts.pages.svg import svg_size
 
-# There is no fourth verdict of a claim: what has none is a table or a paragraph.
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 ANCHORS = ("contents", "main", "claims", "run")
@@ -141,6 +140,8 @@ class Report:
     seconds: float
     summary: tuple[str, ...] = ()
     processor_seconds: float | None = None
+    warnings: tuple[str, ...] = ()
+    """Sentences for a banner at the top of the page: what a reader must know before the numbers."""
 
     def __post_init__(self) -> None:
         twice = [name for name, n in Counter(s.id for s in self.sections).items() if n > 1]

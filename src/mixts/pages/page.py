@@ -27,6 +27,7 @@ _ROW_HEADING, _COLUMN_HEADING = 14, 10
 _VERDICT_NAMES: dict[Verdict, str] = {
     "holds": "holds",
     "direction only": "direction",
+    "undecided": "undecided",
     "does not hold": "fails",
 }
 """As names of classes and icons."""

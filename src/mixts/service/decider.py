@@ -20,7 +20,7 @@ from mixts.errors import (
     UnknownTaskError,
 )
 from mixts.prior import MixturePrior
-from mixts.service.encoding import checked_name, now_us, prior_digest, unpack
+from mixts.service.encoding import now_us, prior_digest, unpack
 from mixts.service.group import Group
 from mixts.service.offers import Rules
 from mixts.service.queue import Done, GroupWriter, Later, Take
@@ -30,11 +30,12 @@ from mixts.service.records import (
     Decision,
     Health,
     Operation,
-    PriorRow,
+    PriorVersion,
     Receipt,
     Result,
     Reward,
     TaskState,
+    checked_name,
 )
 from mixts.service.store import DecisionStore
 from mixts.service.store.backend import Transaction, TransactionConflictError
@@ -186,9 +187,24 @@ class Decider:
         """The prior in force."""
         return self.active.prior
 
-    def priors(self) -> list[PriorRow]:
+    def priors(self) -> list[PriorVersion]:
         """Every version of the prior."""
         return self.store.priors()
+
+    def upload_prior(self, prior: MixturePrior, activate: bool = False) -> int:
+        """Store a prior that fits the tasks, and activate it if asked to; return its version."""
+        version = self.upload(prior)
+        if activate:
+            self.activate_prior(version)
+        return version
+
+    def activate_prior(self, version: int) -> None:
+        """Decide with this version from now on; tasks keep their statistics."""
+        self.activate(version)
+
+    def ready(self) -> bool:
+        """Return whether decisions can be written."""
+        return self._writer.failure is None
 
     def upload(self, prior: MixturePrior) -> int:
         """Store a prior that fits the tasks, without using it yet; returns its version."""
@@ -261,7 +277,11 @@ class Decider:
     # -- looking ------------------------------------------------------------------------------
 
     def state(self, task: str) -> TaskState:
-        """What is known and believed of a task."""
+        """Return the counts and the belief of a task: an older name of ``task``."""
+        return self.task(task)
+
+    def task(self, task: str) -> TaskState:
+        """Return the counts and the belief of a task."""
         row = self.store.task(checked_name(task, "task"))
         if row is None:
             raise UnknownTaskError(f"no decision was made for a task {task!r} yet")
@@ -271,7 +291,7 @@ class Decider:
         known = () if needs_offer and offered is None else belief.mean_rewards(offered)[0]
         return TaskState(
             task, row.decisions, row.rewards, row.late, tuple(belief.weights[0].tolist()),
-            tuple(float(mean) for mean in known), active.version,
+            tuple(float(mean) for mean in known), active.version, active.prior.names,
         )  # fmt: skip
 
     def posterior(self, task: str) -> ActionPosteriors:

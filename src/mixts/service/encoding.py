@@ -12,38 +12,13 @@ from typing import Any
 import numpy as np
 
 from mixts._typing import Array, ArrayLike, Bool, Float
-from mixts.errors import ParameterError, StatisticsError, StoreError
+from mixts.errors import StatisticsError, StoreError
 from mixts.families import Family, Statistics
 from mixts.families.arms import ArmStatistics
 from mixts.prior import MixturePrior
 
 WORD = 8
 """Bytes of every number: 64-bit integers and doubles."""
-
-MAX_NAME = 256
-"""The longest name of a task and the longest key, in characters."""
-
-
-# -- names ----------------------------------------------------------------------------------------
-
-
-def checked_name(name: object, what: str) -> str:
-    """A name that every database can hold."""
-    if not isinstance(name, str):
-        raise ParameterError(f"{what} must be a string, got {name!r}")
-    if not 0 < len(name) <= MAX_NAME:
-        raise ParameterError(f"{what} must have 1 to {MAX_NAME} characters, got {len(name)}")
-    if "\0" in name or not (name.isascii() or _is_text(name)):
-        raise ParameterError(f"{what} must not contain NUL or half of a surrogate pair: {name!r}")
-    return name
-
-
-def _is_text(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def new_id(now: int) -> bytes:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from mixts import _checks
 from mixts._typing import Array, Float
@@ -22,24 +22,22 @@ from mixts.errors import (
     ParameterError,
     UnknownDecisionError,
 )
-from mixts.service.encoding import (
-    checked_name,
-    new_id,
-    pack,
-    parse_id,
-    unpack,
-)
+from mixts.service.encoding import new_id, pack, parse_id, unpack
 from mixts.service.offers import Offer, Rules, checked_offer, digest_of, stacked
-from mixts.service.records import Decide, Decision, Operation, Receipt, Result, Reward
-from mixts.service.store.backend import (
+from mixts.service.records import (
+    Decide,
+    Decision,
     LoggedDecision,
-    NewDecision,
-    NewReward,
+    LoggedReward,
+    Operation,
+    Receipt,
+    Result,
+    Reward,
     Tally,
     TaskEntry,
-    Transaction,
-    TransactionConflictError,
+    checked_name,
 )
+from mixts.service.store.backend import Transaction, TransactionConflictError
 from mixts.service.tasks import Tasks
 from mixts.service.versions import ActivePrior
 
@@ -113,7 +111,7 @@ class Group:
 
     def _learn(
         self, rewards: list[tuple[int, LoggedDecision, float]], tasks: Tasks
-    ) -> list[NewReward]:
+    ) -> list[LoggedReward]:
         if not rewards:
             return []
         known = self._transaction.find_rewards([decision.seq for _, decision, _ in rewards])
@@ -130,7 +128,7 @@ class Group:
             except MixtsError as error:
                 self._results[place] = error
                 continue
-            new.append(NewReward(decision.seq, self._now, float(value), int(late)))
+            new.append(LoggedReward(decision.seq, self._now, float(value), int(late)))
             known[decision.seq] = (float(value), late)
             self._results[place] = Receipt(duplicate=False, late=late)
             self._tally.rewards += 1
@@ -180,14 +178,14 @@ class Group:
             left.append(offer)
         return left
 
-    def _decide(self, offers: list[Offer], tasks: Tasks) -> list[NewDecision]:
+    def _decide(self, offers: list[Offer], tasks: Tasks) -> list[LoggedDecision]:
         """Draw the actions; offers with as many actions are one call of the agent."""
         alike: dict[int, list[Offer]] = {}
         for offer in offers:
             alike.setdefault(offer.n_actions, []).append(offer)
         return [new for group in alike.values() for new in self._decide_alike(group, tasks)]
 
-    def _decide_alike(self, offers: list[Offer], tasks: Tasks) -> list[NewDecision]:
+    def _decide_alike(self, offers: list[Offer], tasks: Tasks) -> list[LoggedDecision]:
         active = self._active
         rows, statistics = tasks.rows([offer.task for offer in offers])
         agent = MixTS.resume(active.prior, statistics, self._rng)
@@ -209,10 +207,10 @@ class Group:
                 continue
             entry = tasks.decided(offer.task, belief, active.version, self._now)
             number = self._action_set(offer)
-            made = NewDecision(
-                new_id(self._now), entry.number, offer.key, offer.request if offer.key else None,
-                self._now, active.version, action, float(law[action]), pack(law), pack(belief),
-                number,
+            made = LoggedDecision(
+                0, new_id(self._now), entry.number, self._now, active.version, action,
+                float(law[action]), pack(belief), offer.request if offer.key else None, number,
+                offer.key, pack(law),
             )  # fmt: skip
             new.append(made)
             self._results[offer.place] = Decision(

@@ -1,46 +1,86 @@
-"""What goes into the decision service and what comes out: plain values, with no behaviour."""
+"""Records of the decision service: the same values on the wire, in process and in the store.
+
+Requests and responses are encoded to JSON as they are; msgspec checks the types of a request when
+it decodes it, and nothing when Python code makes one, so arrays may be numpy's in process. The
+rows are what a transaction reads and writes; times in them are whole microseconds since 1970, and
+arrays are bytes. All other times are seconds since 1970.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
-from mixts.errors import MixtsError
+from mixts.errors import MissingExtraError, MixtsError, ParameterError
 
-# -- what is asked for ----------------------------------------------------------------------------
+try:
+    from msgspec import Meta, Struct, field
+except ImportError as error:  # pragma: no cover - the extra is always there in tests
+    raise MissingExtraError(
+        "the decision service needs msgspec: pip install 'mixts[serve]', or 'mixts[client]' for "
+        "a client alone"
+    ) from error
+
+MAX_NAME = 256
+"""The longest name of a task and the longest key, in characters."""
+
+Name = Annotated[
+    str,
+    Meta(min_length=1, max_length=MAX_NAME, extra_json_schema={"pattern": "^[^\\u0000]+$"}),
+]
+
+if TYPE_CHECKING:  # in process, anything that makes an array
+    Rows: TypeAlias = Any
+    Mask: TypeAlias = Any
+else:  # on the wire
+    Rows = list[list[float]] | None
+    Mask = list[bool] | None
+
+# -- requests -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Decide:
-    """Choose an action for a task.
+class Decide(Struct, frozen=True, forbid_unknown_fields=True):
+    """A request for a decision.
 
-    ``actions`` are feature rows (K, d) for linear priors and None for arms; ``mask`` is true where
-    an action is available. A ``key`` makes the request safe to repeat: the same key for the same
-    task returns the same decision.
+    Parameters
+    ----------
+    task : str
+        The task's name.
+    actions : (K, d) array_like, optional
+        The feature rows that are offered; only for linear priors, which need them.
+    mask : (K,) array_like of bool, optional
+        True where an action is available; all are, unless given.
+    key : str, optional
+        Makes the request safe to repeat: the same key for the same task returns the same decision.
     """
 
-    task: str
-    actions: Any = None
-    mask: Any = None
-    key: str | None = None
+    task: Name
+    actions: Rows = None
+    mask: Mask = None
+    key: Name | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Reward:
-    """What came of a decision."""
+class Reward(Struct, frozen=True, forbid_unknown_fields=True):
+    """The reward of a decision.
 
-    decision: str
+    Parameters
+    ----------
+    decision : str
+        The decision's id (``id`` on the wire).
+    value : float
+        The reward.
+    """
+
+    decision: Name = field(name="id")
     value: float
 
 
 Operation = Decide | Reward
 
-# -- what is answered -----------------------------------------------------------------------------
+# -- responses ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """An action, and with which probability it was taken; durable before anybody sees it."""
+class Decision(Struct, frozen=True, omit_defaults=True):
+    """An action for a task, durable before anybody sees it."""
 
     id: str
     task: str
@@ -49,7 +89,7 @@ class Decision:
     propensity: float
     """The probability of this action in the vector that it was drawn from; never 0."""
     weights: tuple[float, ...]
-    """P_t(s) of the latent states when it was made."""
+    """P_t(s) of the components when the decision was made."""
     prior_version: int
     arm: str | None = None
     """The arm's name, where the prior names its arms."""
@@ -57,24 +97,20 @@ class Decision:
     """Whether this is an earlier decision, returned again for its key."""
 
 
-@dataclass(frozen=True, slots=True)
-class Receipt:
-    """A reward is durable, and counted once."""
+class Receipt(Struct, frozen=True, omit_defaults=True):
+    """Confirmation that a reward is durable, and counted once."""
 
     duplicate: bool
     """The same reward had come before; nothing changed."""
     late: bool = False
-    """It came after the window: logged, not learned from."""
+    """The reward came after the reward window: it was logged, not learned from."""
 
 
 Result = Decision | Receipt | MixtsError
 
-# -- what can be read -----------------------------------------------------------------------------
 
-
-@dataclass(frozen=True, slots=True)
-class TaskState:
-    """What is known and believed of one task."""
+class TaskState(Struct, frozen=True, omit_defaults=True):
+    """Counts and belief of one task."""
 
     task: str
     decisions: int
@@ -83,12 +119,24 @@ class TaskState:
     weights: tuple[float, ...]
     """P_t(s) under the active prior."""
     mean_rewards: tuple[float, ...]
-    """Of each arm under the mixture; linear: of the actions last offered, empty before any."""
+    """Mean reward of each arm under the mixture; linear: of the actions last offered, empty before
+    any."""
     prior_version: int
+    names: tuple[str, ...] | None = None
+    """Names of the components, where the prior has them."""
 
 
-@dataclass(frozen=True, slots=True)
-class ActionPosteriors:
+class PriorVersion(Struct, frozen=True):
+    """A version of the prior in the store."""
+
+    version: int
+    uploaded_at: float
+    active: bool
+    family: str
+    n_components: int
+
+
+class ActionPosteriors(Struct, frozen=True):
     """The mean reward of each action under a task's belief."""
 
     mean: tuple[float, ...]
@@ -98,16 +146,89 @@ class ActionPosteriors:
     """The 95 % points."""
 
 
-@dataclass(frozen=True, slots=True)
-class TaskRow:
-    """A line of the list of tasks; times are seconds since 1970."""
+class Health(Struct, frozen=True):
+    """Whether the service can write decisions."""
+
+    writable: bool
+    reason: str | None
+    """Why it cannot; None if it can."""
+    pending: int
+    """Number of operations that wait for the writer."""
+
+
+# -- rows that a transaction reads and writes -----------------------------------------------------
+
+
+class TaskEntry(Struct):
+    """A row of ``tasks``, locked by the transaction that changes it."""
+
+    number: int
+    name: str
+    decisions: int
+    rewards: int
+    late: int
+    latent: int | None
+    certainty: float
+    version: int
+    first_at: int
+    last_at: int
+    statistics: bytes
+
+
+class LoggedDecision(Struct, frozen=True):
+    """A row of ``decisions``; ``seq`` is 0 before the row is inserted.
+
+    Rewards and retries do not need ``key`` and ``probabilities``: they are not read again.
+    """
+
+    seq: int
+    id: bytes
+    task: int
+    at: int
+    version: int
+    action: int
+    propensity: float
+    weights: bytes
+    request: bytes | None
+    """Digest of the actions and the mask that a key stands for."""
+    action_set: int | None
+    key: str | None = None
+    probabilities: bytes = b""
+
+
+class LoggedReward(Struct, frozen=True):
+    """A row of ``rewards``."""
+
+    decision: int
+    """``seq`` of the decision."""
+    at: int
+    value: float
+    late: int
+    """1 if the reward came too late to be learned from."""
+
+
+class Tally(Struct):
+    """Counts that a batch adds to its span of time in ``activity``."""
+
+    tasks: int = 0
+    decisions: int = 0
+    rewards: int = 0
+    reward_sum: float = 0.0
+    late: int = 0
+
+
+# -- what can be read from a store ----------------------------------------------------------------
+
+
+class TaskRow(Struct, frozen=True):
+    """A line of the list of tasks."""
 
     task: str
     decisions: int
     rewards: int
     late: int
     latent: int | None
-    """The likeliest latent state at the last decision, None before any."""
+    """The most probable component at the last decision, None before any."""
     certainty: float
     """Its weight."""
     version: int
@@ -116,9 +237,8 @@ class TaskRow:
     last_at: float
 
 
-@dataclass(frozen=True, slots=True)
-class DecisionRow:
-    """A decision of a task, and its reward if it came."""
+class DecisionRow(Struct, frozen=True):
+    """A decision of a task, and its reward if one came."""
 
     id: str
     at: float
@@ -131,9 +251,8 @@ class DecisionRow:
     late: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ActionRow:
-    """How often a task's decisions took an action, and what came of it."""
+class ActionRow(Struct, frozen=True):
+    """How often a task's decisions took an action, and the sum of its rewards."""
 
     action: int
     decisions: int
@@ -142,9 +261,8 @@ class ActionRow:
     """Late ones included."""
 
 
-@dataclass(frozen=True, slots=True)
-class Totals:
-    """Of the whole store."""
+class Totals(Struct, frozen=True):
+    """Counts of the whole store."""
 
     tasks: int
     decisions: int
@@ -152,9 +270,8 @@ class Totals:
     late: int
 
 
-@dataclass(frozen=True, slots=True)
-class Activity:
-    """What happened in a span of time that begins at ``start``; empty spans are left out."""
+class Activity(Struct, frozen=True):
+    """Counts of a span of time that begins at ``start``; empty spans are left out."""
 
     start: float
     decisions: int
@@ -164,33 +281,32 @@ class Activity:
     late: int
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
-    """Tasks whose likeliest latent state this is; None: not decided for under this prior yet."""
+class Share(Struct, frozen=True):
+    """Tasks with the same most probable component; None: no decision under this prior yet."""
 
     latent: int | None
     tasks: int
     sure: int
-    """Those of them whose weight was at least 0.9."""
+    """Number of tasks in which that component's weight was at least 0.9."""
 
 
-@dataclass(frozen=True, slots=True)
-class PriorRow:
-    """A version of the prior in the store."""
-
-    version: int
-    uploaded_at: float
-    active: bool
-    family: str
-    n_components: int
+# -- names ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Health:
-    """Whether the service can do its work."""
+def checked_name(name: object, what: str) -> str:
+    """Return a name, or raise ``ParameterError`` if some database could not store it."""
+    if not isinstance(name, str):
+        raise ParameterError(f"{what} must be a string, got {name!r}")
+    if not 0 < len(name) <= MAX_NAME:
+        raise ParameterError(f"{what} must have 1 to {MAX_NAME} characters, got {len(name)}")
+    if "\0" in name or not (name.isascii() or _is_text(name)):
+        raise ParameterError(f"{what} must not contain NUL or half of a surrogate pair: {name!r}")
+    return name
 
-    writable: bool
-    reason: str | None
-    """Why not."""
-    pending: int
-    """Operations that wait for the writer."""
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

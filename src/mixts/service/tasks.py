@@ -6,7 +6,7 @@ import numpy as np
 
 from mixts._typing import Array, Float, Int
 from mixts.families import Statistics
-from mixts.service.store.backend import LoggedDecision, TaskEntry
+from mixts.service.records import LoggedDecision, TaskEntry
 from mixts.service.versions import ActivePrior
 
 
@@ -41,15 +41,14 @@ class Tasks:
     ) -> None:
         """Learn from a reward, or only count it; one that is impossible is refused."""
         row = self._by_number[decision.task]
-        family = self._active.prior.family
         action: object = decision.action
         if decision.action_set is not None:
             action = features[decision.action_set][decision.action]
-        observed = family.observations(action, value)
+        observed = self.statistics.observations(action, value)
         if late:
-            family.absorb(family.empty_statistics(1), np.zeros(1, np.int64), observed)
+            self.statistics.empty(self.statistics.shape, 1).observe([0], observed)
         else:
-            family.absorb(self.statistics, np.array([row]), observed)
+            self.statistics.observe([row], observed)
             self._taught.add(row)
         entry = self._entries[row]
         entry.rewards += 1

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from mixts import _checks, _random
+from mixts._progress import progress_bars
 from mixts.environments import Environment
 from mixts.errors import ParameterError
 from mixts.simulation.blocks import Block, Simulation, natural_block_size
 from mixts.simulation.executors import played_blocks
-from mixts.simulation.progress import progress_bar
 from mixts.simulation.results import Results
 from mixts.simulation.specs import AgentSpec, read_specs
 
@@ -48,7 +48,8 @@ def simulate(
     simulation = prepare(agents, environment, n_rounds, n_runs, seed, block_size=block_size)
     where = _checked_executor(executor)
     n_decisions = len(simulation.recipes) * simulation.n_runs * simulation.n_rounds
-    with progress_bar(progress, n_decisions) as advance:
+    with progress_bars(progress) as bars:
+        advance = bars.add("simulating", n_decisions).advance
         return assemble(simulation, played_blocks(simulation, where, advance))
 
 

@@ -10,7 +10,6 @@ from scipy import special, stats
 
 import mixts
 from mixts.learning.check import PriorCheck, check_prior
-from mixts.learning.evidence import component_evidence
 from mixts.learning.measures import Calibration, Surprise, Usage, scores_beside
 from mixts.learning.models.counts import counts_law
 from mixts.learning.models.linear import LinearPredictive
@@ -102,7 +101,7 @@ def test_parts_add_up_to_the_evidence(case: FamilyCase) -> None:
     predictive = predictive_of(case, tasks)
     for part in predictive.parts():
         total[part.tasks] += part.log_mass
-    evidence = component_evidence(case.prior, tasks)
+    evidence = case.prior.family.log_evidence(tasks)
     gap = total - evidence
     np.testing.assert_allclose(gap - gap[:, :1], 0.0, atol=CLOSE)
     mixed = special.logsumexp(case.prior.log_weights + evidence, axis=1)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from mixts._progress import progress_bars
 from mixts._typing import Array, Int
 from mixts.diagnostics.decomposition.components import components_of
 from mixts.diagnostics.decomposition.inequalities import PriorScales
@@ -20,7 +21,6 @@ from mixts.errors import ParameterError
 from mixts.prior import MixturePrior
 from mixts.simulation.blocks import Advance, Simulation
 from mixts.simulation.followers import Follower, check_latent
-from mixts.simulation.progress import progress_bar
 from mixts.simulation.results import Results
 from mixts.simulation.simulate import prepare
 from mixts.simulation.specs import read_specs
@@ -50,7 +50,8 @@ def decompose_regret(
         prior, environment, n_rounds, n_runs, seed, block_size=block_size, name=name
     )
     simulation = decomposed.simulation
-    with progress_bar(progress, simulation.n_runs * simulation.n_rounds) as advance:
+    with progress_bars(progress) as bars:
+        advance = bars.add("simulating", simulation.n_runs * simulation.n_rounds).advance
         blocks = [decomposed.play(block, advance) for block in range(decomposed.n_blocks)]
     return decomposed.assemble(blocks)
 

@@ -1,20 +1,25 @@
-"""Compiled loops of the arm families: absorb observations, evidence of statistics.
+"""Compiled loops of the arm families: count observations, update and compute log evidence.
 
-Prior parameters come transposed, (K, L), so that an arm's L components are side by side.
-``observe`` loops first check every observation and return the index of the first bad one, or -1
-after absorbing all. With ``incremental`` they also move ``relative``, the log evidence up to a
-constant per task.
+``counts`` is the tuple of the statistics, arrays (tasks, arms). ``prior`` is the tuple of
+prior parameters, transposed to (K, L) so that the L components of an arm are side by side.
+
+``count_*`` loops check every observation, then count all of them. ``observe_*`` loops do the same
+and also update ``relative``, the log evidence up to a constant per task, after each observation.
+Both return the index of the first bad observation, with nothing changed, or -1.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
 from mixts._compiled import compiled
 from mixts._typing import Array
 from mixts.families._kernels.roots import LARGEST
+
+Arrays = tuple[Array, ...]
 
 # Stirling's series for lnGamma, as differences of it are needed: for arguments of at least 10 the
 # first neglected term, 691/360360 x^-11, is below 2e-14.
@@ -29,7 +34,7 @@ LARGEST_TOTAL = 2.0**62
 
 @compiled()
 def stirling_rest(x: float) -> float:
-    """What Stirling's formula lacks of ln Gamma(x), for x of at least 10."""
+    """Return ln Gamma(x) minus Stirling's formula, for x of at least 10."""
     y = 1.0 / (x * x)
     return (
         _STIRLING[0]
@@ -39,7 +44,7 @@ def stirling_rest(x: float) -> float:
 
 @compiled()
 def log_rising(a: float, n: float) -> float:
-    """ln Gamma(a + n) - ln Gamma(a) for whole n, without subtracting two large numbers."""
+    """Return ln Gamma(a + n) - ln Gamma(a) for whole n, without subtracting two large numbers."""
     total = 0.0
     if n <= _FEW:
         for i in range(int(n)):
@@ -54,12 +59,15 @@ def log_rising(a: float, n: float) -> float:
     return total + stirling_rest(end) - stirling_rest(a)
 
 
+# -- Bernoulli ------------------------------------------------------------------------------------
+
+
 @compiled()
 def gather_bernoulli(
-    tasks: Array, latent: Array, successes: Array, failures: Array, alpha: Array, beta: Array,
-    out: Array,
-) -> None:  # fmt: skip
-    """The Beta parameters of every arm for pairs of a task and a component, out (2, m, K)."""
+    tasks: Array, latent: Array, counts: Arrays, prior: Arrays, out: Array
+) -> None:
+    """Write the Beta parameters of every arm for pairs of a task and a component, (2, m, K)."""
+    (successes, failures), (alpha, beta) = counts, prior
     for i in range(len(tasks)):
         t, s = tasks[i], latent[i]
         for k in range(len(alpha)):
@@ -68,36 +76,57 @@ def gather_bernoulli(
 
 
 @compiled()
-def observe_bernoulli(
-    tasks: Array, arms: Array, outcomes: Array, incremental: bool,
-    successes: Array, failures: Array, alpha: Array, beta: Array, relative: Array,
-) -> int:  # fmt: skip
-    """Rewards 0 or 1: ln of the predictive probability, then the counts."""
-    n_arms, n_components = alpha.shape
+def _first_bad_bernoulli(arms: Array, outcomes: Array, n_arms: int) -> int:
     for i in range(len(arms)):
         if not (0 <= arms[i] < n_arms and (outcomes[i] == 0.0 or outcomes[i] == 1.0)):
             return i
-    for i in range(len(arms)):
-        t, k = tasks[i], arms[i]
-        won = outcomes[i] == 1.0
-        if incremental:
-            seen = successes[t, k] if won else failures[t, k]
-            both = successes[t, k] + failures[t, k]
-            for s in range(n_components):
-                prior = alpha[k, s] if won else beta[k, s]
-                relative[t, s] += math.log((prior + seen) / (alpha[k, s] + beta[k, s] + both))
-        if won:
-            successes[t, k] += 1
-        else:
-            failures[t, k] += 1
     return -1
 
 
 @compiled()
-def evidence_bernoulli(
-    tasks: Array, successes: Array, failures: Array, alpha: Array, beta: Array, relative: Array
-) -> None:
-    """ln of ratios of beta functions, from the counts."""
+def _add_bernoulli(t: int, k: int, y: float, counts: Arrays) -> None:
+    successes, failures = counts
+    if y == 1.0:
+        successes[t, k] += 1
+    else:
+        failures[t, k] += 1
+
+
+@compiled()
+def count_bernoulli(tasks: Array, arms: Array, outcomes: Array, counts: Arrays) -> int:
+    """Count rewards 0 and 1."""
+    bad = _first_bad_bernoulli(arms, outcomes, counts[0].shape[1])
+    if bad < 0:
+        for i in range(len(arms)):
+            _add_bernoulli(tasks[i], arms[i], outcomes[i], counts)
+    return bad
+
+
+@compiled()
+def observe_bernoulli(
+    tasks: Array, arms: Array, outcomes: Array, counts: Arrays, prior: Arrays, relative: Array
+) -> int:
+    """Add ln of each reward's predictive probability to the evidence, then count the reward."""
+    (successes, failures), (alpha, beta) = counts, prior
+    bad = _first_bad_bernoulli(arms, outcomes, len(alpha))
+    if bad >= 0:
+        return bad
+    for i in range(len(arms)):
+        t, k = tasks[i], arms[i]
+        won = outcomes[i] == 1.0
+        seen = successes[t, k] if won else failures[t, k]
+        both = successes[t, k] + failures[t, k]
+        for s in range(alpha.shape[1]):
+            before = alpha[k, s] if won else beta[k, s]
+            relative[t, s] += math.log((before + seen) / (alpha[k, s] + beta[k, s] + both))
+        _add_bernoulli(t, k, outcomes[i], counts)
+    return -1
+
+
+@compiled()
+def evidence_bernoulli(tasks: Array, counts: Arrays, prior: Arrays, relative: Array) -> None:
+    """Compute ln of ratios of beta functions from the counts."""
+    (successes, failures), (alpha, beta) = counts, prior
     n_arms, n_components = alpha.shape
     for t in tasks:
         relative[t] = 0.0
@@ -112,12 +141,13 @@ def evidence_bernoulli(
                     )
 
 
+# -- Poisson --------------------------------------------------------------------------------------
+
+
 @compiled()
-def gather_poisson(
-    tasks: Array, latent: Array, count: Array, total: Array, log_factorials: Array,
-    shape: Array, rate: Array, out: Array,
-) -> None:  # fmt: skip
-    """The Gamma parameters of every arm for pairs of a task and a component, out (2, m, K)."""
+def gather_poisson(tasks: Array, latent: Array, counts: Arrays, prior: Arrays, out: Array) -> None:
+    """Write the Gamma parameters of every arm for pairs of a task and a component, (2, m, K)."""
+    (count, total, _), (shape, rate) = counts, prior
     for i in range(len(tasks)):
         t, s = tasks[i], latent[i]
         for k in range(len(shape)):
@@ -127,7 +157,7 @@ def gather_poisson(
 
 @compiled()
 def _poisson_gap(a: float, b: float, y: float, n: float) -> float:
-    """What an arm's log evidence has beyond the part y (ln(y / n) - 1) - sum ln y! that all share.
+    """Return an arm's log evidence without y (ln(y / n) - 1) - sum ln y!, the part that all share.
 
     ``ln G(a + y) - ln G(a) - a ln(1 + n / b) - y ln(b + n)`` without that part, so that large
     counts leave no large numbers whose difference is small.
@@ -149,42 +179,63 @@ def _poisson_gap(a: float, b: float, y: float, n: float) -> float:
 
 
 @compiled()
-def observe_poisson(
-    tasks: Array, arms: Array, outcomes: Array, incremental: bool,
-    count: Array, total: Array, log_factorials: Array, shape: Array, rate: Array, relative: Array,
-) -> int:  # fmt: skip
-    """Counts: differences of the closed form, then the sums."""
-    n_arms, n_components = shape.shape
+def _first_bad_poisson(tasks: Array, arms: Array, outcomes: Array, total: Array) -> int:
     whole = 0.0
     for i in range(len(arms)):
         y = outcomes[i]
         # Beyond 2^53 a float no longer holds every whole number.
-        if not (0 <= arms[i] < n_arms and 0.0 <= y <= LARGEST_COUNT and y == math.floor(y)):
+        good = 0 <= arms[i] < total.shape[1] and 0.0 <= y <= LARGEST_COUNT and y == math.floor(y)
+        if not good:
             return i
         whole += y
         if total[tasks[i], arms[i]] + whole > LARGEST_TOTAL:
             return i
-    for i in range(len(arms)):
-        t, k, y = tasks[i], arms[i], outcomes[i]
-        if incremental:
-            before, n = float(total[t, k]), float(count[t, k])
-            for s in range(n_components):
-                a, b = shape[k, s], rate[k, s]
-                relative[t, s] += _poisson_gap(a, b, before + y, n + 1.0)
-                if n > 0:
-                    relative[t, s] -= _poisson_gap(a, b, before, n)
-        count[t, k] += 1
-        total[t, k] += np.int64(y)
-        log_factorials[t, k] += math.lgamma(y + 1.0)
     return -1
 
 
 @compiled()
-def evidence_poisson(
-    tasks: Array, count: Array, total: Array, log_factorials: Array,
-    shape: Array, rate: Array, relative: Array,
-) -> None:  # fmt: skip
-    """The closed form, from the sums."""
+def _add_poisson(t: int, k: int, y: float, counts: Arrays) -> None:
+    count, total, log_factorials = counts
+    count[t, k] += 1
+    total[t, k] += np.int64(y)
+    log_factorials[t, k] += math.lgamma(y + 1.0)
+
+
+@compiled()
+def count_poisson(tasks: Array, arms: Array, outcomes: Array, counts: Arrays) -> int:
+    """Add whole rewards to the sums."""
+    bad = _first_bad_poisson(tasks, arms, outcomes, counts[1])
+    if bad < 0:
+        for i in range(len(arms)):
+            _add_poisson(tasks[i], arms[i], outcomes[i], counts)
+    return bad
+
+
+@compiled()
+def observe_poisson(
+    tasks: Array, arms: Array, outcomes: Array, counts: Arrays, prior: Arrays, relative: Array
+) -> int:
+    """Add differences of the closed form to the evidence, then each reward to the sums."""
+    (count, total, _), (shape, rate) = counts, prior
+    bad = _first_bad_poisson(tasks, arms, outcomes, total)
+    if bad >= 0:
+        return bad
+    for i in range(len(arms)):
+        t, k, y = tasks[i], arms[i], outcomes[i]
+        before, n = float(total[t, k]), float(count[t, k])
+        for s in range(shape.shape[1]):
+            a, b = shape[k, s], rate[k, s]
+            relative[t, s] += _poisson_gap(a, b, before + y, n + 1.0)
+            if n > 0:
+                relative[t, s] -= _poisson_gap(a, b, before, n)
+        _add_poisson(t, k, y, counts)
+    return -1
+
+
+@compiled()
+def evidence_poisson(tasks: Array, counts: Arrays, prior: Arrays, relative: Array) -> None:
+    """Compute the closed form from the sums."""
+    (count, total, _), (shape, rate) = counts, prior
     n_arms, n_components = shape.shape
     for t in tasks:
         relative[t] = 0.0
@@ -195,6 +246,9 @@ def evidence_poisson(
                     relative[t, s] += _poisson_gap(shape[k, s], rate[k, s], y, n)
 
 
+# -- Gaussian -------------------------------------------------------------------------------------
+
+
 @compiled()
 def _gaussian_quadratic(n: float, mean: float, m: float, v: float, noise: float) -> float:
     gap = mean - m
@@ -203,10 +257,10 @@ def _gaussian_quadratic(n: float, mean: float, m: float, v: float, noise: float)
 
 @compiled()
 def gather_gaussian(
-    tasks: Array, latent: Array, count: Array, average: Array, squares: Array,
-    mean: Array, variance: Array, noise: float, out: Array,
-) -> None:  # fmt: skip
-    """The mean and variance of every arm for pairs of a task and a component, out (2, m, K)."""
+    tasks: Array, latent: Array, counts: Arrays, prior: tuple[Any, ...], out: Array
+) -> None:
+    """Write the mean and variance of every arm for pairs of a task and a component, (2, m, K)."""
+    (count, average, _), (mean, variance, noise) = counts, prior
     for i in range(len(tasks)):
         t, s = tasks[i], latent[i]
         for k in range(len(mean)):
@@ -217,41 +271,75 @@ def gather_gaussian(
 
 
 @compiled()
-def observe_gaussian(
-    tasks: Array, arms: Array, outcomes: Array, incremental: bool,
-    count: Array, average: Array, squares: Array,
-    mean: Array, variance: Array, noise: float, relative: Array,
-) -> int:  # fmt: skip
-    """Real rewards: differences of the closed form, then Welford's update."""
-    n_arms, n_components = mean.shape
+def _first_bad_gaussian(arms: Array, outcomes: Array, n_arms: int) -> int:
     for i in range(len(arms)):
         if not (0 <= arms[i] < n_arms and abs(outcomes[i]) <= LARGEST):
             return i
+    return -1
+
+
+@compiled()
+def _next_average(n: int, old: float, y: float) -> float:
+    return old + (y - old) / (n + 1)
+
+
+@compiled()
+def _add_gaussian(t: int, k: int, y: float, counts: Arrays) -> None:
+    """Update count, average and squared deviations by Welford's formula."""
+    count, average, squares = counts
+    old = average[t, k]
+    new = _next_average(count[t, k], old, y)
+    count[t, k] += 1
+    average[t, k] = new
+    squares[t, k] += (y - old) * (y - new)
+
+
+@compiled()
+def count_gaussian(tasks: Array, arms: Array, outcomes: Array, counts: Arrays) -> int:
+    """Add real rewards to count, average and squared deviations."""
+    bad = _first_bad_gaussian(arms, outcomes, counts[0].shape[1])
+    if bad < 0:
+        for i in range(len(arms)):
+            _add_gaussian(tasks[i], arms[i], outcomes[i], counts)
+    return bad
+
+
+@compiled()
+def observe_gaussian(
+    tasks: Array,
+    arms: Array,
+    outcomes: Array,
+    counts: Arrays,
+    prior: tuple[Any, ...],
+    relative: Array,
+) -> int:
+    """Add differences of the closed form to the evidence, then count each reward."""
+    (count, average, _), (mean, variance, noise) = counts, prior
+    bad = _first_bad_gaussian(arms, outcomes, len(mean))
+    if bad >= 0:
+        return bad
     for i in range(len(arms)):
         t, k, y = tasks[i], arms[i], outcomes[i]
         n, old = count[t, k], average[t, k]
-        new = old + (y - old) / (n + 1)
-        if incremental:
-            # Differences of the closed form: they telescope, so that errors do not pile up.
-            for s in range(n_components):
-                m, v = mean[k, s], variance[k, s]
-                relative[t, s] += 0.5 * (
-                    _gaussian_quadratic(n, old, m, v, noise)
-                    - _gaussian_quadratic(n + 1, new, m, v, noise)
-                    - math.log1p(v / (noise + n * v))
-                )
-        count[t, k] = n + 1
-        average[t, k] = new
-        squares[t, k] += (y - old) * (y - new)
+        new = _next_average(n, old, y)
+        # Differences of the closed form telescope, so that rounding errors do not add up.
+        for s in range(mean.shape[1]):
+            m, v = mean[k, s], variance[k, s]
+            relative[t, s] += 0.5 * (
+                _gaussian_quadratic(n, old, m, v, noise)
+                - _gaussian_quadratic(n + 1, new, m, v, noise)
+                - math.log1p(v / (noise + n * v))
+            )
+        _add_gaussian(t, k, y, counts)
     return -1
 
 
 @compiled()
 def evidence_gaussian(
-    tasks: Array, count: Array, average: Array, squares: Array,
-    mean: Array, variance: Array, noise: float, relative: Array,
-) -> None:  # fmt: skip
-    """The closed form, from count and average."""
+    tasks: Array, counts: Arrays, prior: tuple[Any, ...], relative: Array
+) -> None:
+    """Compute the closed form from count and average."""
+    (count, average, _), (mean, variance, noise) = counts, prior
     n_arms, n_components = mean.shape
     for t in tasks:
         relative[t] = 0.0

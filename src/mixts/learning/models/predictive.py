@@ -131,7 +131,7 @@ class ArmPredictive(Predictive):
     def __init__(self, prior: MixturePrior, statistics: Statistics) -> None:
         assert isinstance(statistics, ArmStatistics)
         self.prior, self.statistics = prior, statistics
-        self.pulls: Int[Array, "n K"] = statistics._pulls()
+        self.pulls: Int[Array, "n K"] = statistics.pulls
 
     def parts(self) -> Iterator[Part]:
         for arm in range(self.pulls.shape[1]):

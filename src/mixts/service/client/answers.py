@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import MISSING, fields
 from typing import Any, TypeVar
+
+from msgspec.structs import fields
 
 from mixts.errors import (
     ActionError,
@@ -100,15 +101,15 @@ def content(status: int, body: bytes) -> Any:
 
 
 def record(kind: type[Record], answer: Any, **known: Any) -> Record:
-    """A dataclass from an answer's fields of the same names; what is not known here is left out."""
+    """A record from an answer's fields of the same names; what is not known here is left out."""
     if not isinstance(answer, dict):
         raise ServiceError(f"expected an object with the fields of {kind.__name__}", 200)
     values = dict(known)
-    for field in fields(kind):  # type: ignore[arg-type]  # every kind is a dataclass
+    for field in fields(kind):  # type: ignore[arg-type]  # every kind is a struct
         if field.name in answer:
             value = answer[field.name]
             values[field.name] = tuple(value) if isinstance(value, list) else value
-        elif field.name not in known and field.default is MISSING:
+        elif field.name not in known and field.required:
             raise ServiceError(
                 f"the service's answer has no {field.name!r}: is it a mixts service, of this "
                 f"version? It has {', '.join(sorted(answer)) or 'nothing'}",

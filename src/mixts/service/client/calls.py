@@ -18,7 +18,7 @@ from mixts._files import pack_bundle
 from mixts.errors import ActionError, MaskError, MixtsError, OutcomeError, ParameterError
 from mixts.prior import MixturePrior
 from mixts.service.client.answers import ServiceError, content, items, record
-from mixts.service.records import Decide, Decision, PriorRow, Receipt, Reward, TaskState
+from mixts.service.records import Decide, Decision, PriorVersion, Receipt, Reward, TaskState
 
 Answer = TypeVar("Answer")
 Request = TypeVar("Request")
@@ -187,13 +187,13 @@ def task(name: str) -> Call[TaskState]:
     return Call("GET", f"/v1/tasks/{_segment(name)}", lambda a: record(TaskState, a, task=name))
 
 
-def priors() -> Call[list[PriorRow]]:
+def priors() -> Call[list[PriorVersion]]:
     """Every version of the prior."""
 
-    def read(answer: Any) -> list[PriorRow]:
+    def read(answer: Any) -> list[PriorVersion]:
         if not isinstance(answer, list):
             raise ServiceError(f"expected a list of priors, got {type(answer).__name__}", 200)
-        return [record(PriorRow, row) for row in answer]
+        return [record(PriorVersion, row) for row in answer]
 
     return Call("GET", "/v1/priors", read)
 

@@ -16,7 +16,7 @@ from mixts.prior import MixturePrior
 from mixts.service.client import calls
 from mixts.service.client.calls import Call
 from mixts.service.client.settings import Settings
-from mixts.service.records import Decide, Decision, PriorRow, Receipt, Reward, TaskState
+from mixts.service.records import Decide, Decision, PriorVersion, Receipt, Reward, TaskState
 
 Answer = TypeVar("Answer")
 
@@ -72,7 +72,7 @@ class Client(Settings):
         """What is known and believed of a task."""
         return self._answer(calls.task(name))
 
-    def priors(self) -> list[PriorRow]:
+    def priors(self) -> list[PriorVersion]:
         """Every version of the prior."""
         return self._answer(calls.priors())
 
@@ -165,7 +165,7 @@ class AsyncClient(Settings):
         """What is known and believed of a task."""
         return await self._answer(calls.task(name))
 
-    async def priors(self) -> list[PriorRow]:
+    async def priors(self) -> list[PriorVersion]:
         """Every version of the prior."""
         return await self._answer(calls.priors())
 

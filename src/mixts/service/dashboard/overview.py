@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 
 from mixts.service.dashboard.source import Believer, PriorFacts, Reader, prior_facts
-from mixts.service.records import Activity, Health, PriorRow, Share, TaskRow, Totals
+from mixts.service.records import Activity, Health, PriorVersion, Share, TaskRow, Totals
 
 MOST_KINDS = 8
 """That have a line of their own; all others share one."""
@@ -116,7 +116,7 @@ class Overview:
     now: float
     health: Health
     prior: PriorFacts
-    versions: tuple[PriorRow, ...]
+    versions: tuple[PriorVersion, ...]
     totals: Totals
     recent: Bin
     span: str

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from mixts.errors import UnknownTaskError
 from mixts.service.dashboard.scales import Scale, number_scale
 from mixts.service.dashboard.source import Believer, PriorFacts, Reader, colours, prior_facts
-from mixts.service.encoding import MAX_NAME
 from mixts.service.records import (
+    MAX_NAME,
     ActionPosteriors,
     ActionRow,
     DecisionRow,

@@ -21,12 +21,12 @@ from starlette.routing import Route
 from mixts.errors import OverloadedError, ParameterError, StoreError, UnknownTaskError
 from mixts.families import LinearGaussian
 from mixts.prior import MixturePrior
-from mixts.service.encoding import MAX_NAME
 from mixts.service.http import protocol
 from mixts.service.http.limits import Limits, read_body, read_head
 from mixts.service.http.metrics import CONTENT_TYPE, Metrics
 from mixts.service.http.refusals import RefusalError, try_later
 from mixts.service.http.security import PAGE_POLICY
+from mixts.service.records import MAX_NAME
 
 THREADS = 4
 WAITING = 64

@@ -15,10 +15,10 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
-from mixts.service.encoding import MAX_NAME
 from mixts.service.http.limits import Head, Limits, check_actions, check_depth, too_many_actions
 from mixts.service.http.refusals import RefusalError
-from mixts.service.records import Decide, Decision, PriorRow, Receipt, Reward, TaskState
+from mixts.service.records import MAX_NAME, Decide, Decision, Receipt, Reward, TaskState
+from mixts.service.records import PriorVersion as PriorRow
 
 Name = Annotated[
     str,

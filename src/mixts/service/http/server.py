@@ -59,7 +59,7 @@ def address_of(listener: socket.socket) -> str:
 
 def warm_up(active: ActivePrior, floor: float) -> None:
     """Decide, learn, decide and look, so that no client waits for what is compiled or loaded."""
-    prior, family = active.prior, active.prior.family
+    prior = active.prior
     row = np.zeros(1, np.int64)
     offered = some_actions(prior)
     sets = None if offered is None else offered[None]
@@ -69,7 +69,7 @@ def warm_up(active: ActivePrior, floor: float) -> None:
             agent = MixTS.resume(prior, tasks, 0)
             agent.act_with_probabilities(sets, row, floor=floor)
             if action is not None:
-                family.absorb(tasks, row, family.observations(action, 1.0))
+                tasks.observe(row, tasks.observations(action, 1.0))
         agent.belief.mean_rewards(offered)
         active.codec.encode(tasks)
     except MixtsError as error:

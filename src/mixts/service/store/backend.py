@@ -9,82 +9,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
+
+from mixts.service.records import LoggedDecision, LoggedReward, Tally, TaskEntry
 
 Row = tuple[Any, ...]
 
 SPAN_US = 10_000_000
 """Activity is counted in spans of ten seconds."""
-
-
-@dataclass(slots=True)
-class TaskEntry:
-    """A task as it is in the database; ``group`` changes it and has it saved."""
-
-    number: int
-    name: str
-    decisions: int
-    rewards: int
-    late: int
-    latent: int | None
-    certainty: float
-    version: int
-    first_at: int
-    last_at: int
-    statistics: bytes
-
-
-class LoggedDecision(NamedTuple):
-    """A decision as a reward, or a retry of it, needs it."""
-
-    seq: int
-    id: bytes
-    task: int
-    at: int
-    version: int
-    action: int
-    propensity: float
-    weights: bytes
-    request: bytes | None
-    action_set: int | None
-
-
-class NewDecision(NamedTuple):
-    """A decision to be logged, in the order of the columns."""
-
-    id: bytes
-    task: int
-    key: str | None
-    request: bytes | None
-    at: int
-    version: int
-    action: int
-    propensity: float
-    probabilities: bytes
-    weights: bytes
-    action_set: int | None
-
-
-class NewReward(NamedTuple):
-    """A reward to be logged, in the order of the columns."""
-
-    decision: int
-    at: int
-    value: float
-    late: int
-    """1: too late to be learned from."""
-
-
-@dataclass(slots=True)
-class Tally:
-    """What a group adds to the counts of its span of time."""
-
-    tasks: int = 0
-    decisions: int = 0
-    rewards: int = 0
-    reward_sum: float = 0.0
-    late: int = 0
 
 
 class Transaction(ABC):
@@ -130,8 +62,8 @@ class Transaction(ABC):
     @abstractmethod
     def add(
         self,
-        rewards: Sequence[NewReward],
-        decisions: Sequence[NewDecision],
+        rewards: Sequence[LoggedReward],
+        decisions: Sequence[LoggedDecision],
         tasks: Sequence[TaskEntry],
         tally: Tally,
         now: int,

@@ -5,16 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from mixts.service.store.backend import (
-    SPAN_US,
-    LoggedDecision,
-    NewDecision,
-    NewReward,
-    Row,
-    Tally,
-    TaskEntry,
-    Transaction,
-)
+from msgspec.structs import astuple
+
+from mixts.service.records import LoggedDecision, LoggedReward, Tally, TaskEntry
+from mixts.service.store.backend import SPAN_US, Row, Transaction
 
 if TYPE_CHECKING:
     import psycopg
@@ -46,8 +40,8 @@ _DECISIONS_BY_KEY = (
     "AND d.key = wanted.key"
 )
 _NEW_DECISION = (
-    "INSERT INTO decisions (id, task, key, request, at, version, action, propensity, "
-    "probabilities, weights, action_set) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
+    "INSERT INTO decisions (id, task, at, version, action, propensity, weights, request, "
+    "action_set, key, probabilities) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
 )
 _NEW_REWARD = "INSERT INTO rewards (decision, at, value, late) VALUES (%s, %s, %s, %s)"
 _ACTIVITY = (
@@ -117,17 +111,17 @@ class PostgresTransaction(Transaction):
 
     def add(
         self,
-        rewards: Sequence[NewReward],
-        decisions: Sequence[NewDecision],
+        rewards: Sequence[LoggedReward],
+        decisions: Sequence[LoggedDecision],
         tasks: Sequence[TaskEntry],
         tally: Tally,
         now: int,
     ) -> None:
         with self._connection.pipeline(), self._connection.cursor() as cursor:
             for reward in rewards:
-                cursor.execute(_NEW_REWARD, reward)
+                cursor.execute(_NEW_REWARD, astuple(reward))
             for decision in decisions:
-                cursor.execute(_NEW_DECISION, decision)
+                cursor.execute(_NEW_DECISION, astuple(decision)[1:])
             for t in tasks:
                 cursor.execute(
                     _SAVE_TASK,
@@ -136,8 +130,7 @@ class PostgresTransaction(Transaction):
                         t.last_at, t.statistics, t.number,
                     ),
                 )  # fmt: skip
-            counts = (tally.tasks, tally.decisions, tally.rewards, tally.reward_sum, tally.late)
-            cursor.execute(_ACTIVITY, (now - now % SPAN_US, self._writer, *counts))
+            cursor.execute(_ACTIVITY, (now - now % SPAN_US, self._writer, *astuple(tally)))
 
     def freeze(self) -> None:
         self._execute("LOCK TABLE tasks IN EXCLUSIVE MODE")

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from dataclasses import astuple
+
+from msgspec.structs import astuple
 
 from mixts.service.encoding import unpack
 from mixts.service.records import (
     ActionRow,
     Activity,
     DecisionRow,
-    PriorRow,
+    PriorVersion,
     Share,
     TaskRow,
     Totals,
@@ -146,14 +147,14 @@ class Reading:
         rows = self._query("SELECT version FROM activations ORDER BY seq DESC LIMIT 1")
         return int(rows[0][0]) if rows else None
 
-    def priors(self) -> list[PriorRow]:
+    def priors(self) -> list[PriorVersion]:
         """Every version of the prior."""
         active = self.active_version()
         rows = self._query(
             "SELECT version, uploaded_at, family, n_components FROM priors ORDER BY version"
         )
         return [
-            PriorRow(version, at / _SECOND, version == active, family, n)
+            PriorVersion(version, at / _SECOND, version == active, family, n)
             for version, at, family, n in rows
         ]
 

@@ -104,8 +104,8 @@ class _Log:
             taken: Array = np.stack([self._sets[sets[i]][actions[i]] for i in learned])
         else:
             taken = np.array([actions[i] for i in learned], np.int64)
-        observed = self._family.observations(taken, np.array(values, float)[learned])
-        self._family.absorb(self.statistics, rows[learned], observed)
+        observed = self.statistics.observations(taken, np.array(values, float)[learned])
+        self.statistics.observe(rows[learned], observed)
 
     def _find_sets(self, numbers: set[int], transaction: Transaction) -> None:
         if len(self._sets) > _CHUNK:

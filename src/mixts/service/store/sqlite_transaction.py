@@ -5,15 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mixts.service.store.backend import (
-    SPAN_US,
-    LoggedDecision,
-    NewDecision,
-    NewReward,
-    Tally,
-    TaskEntry,
-    Transaction,
-)
+from msgspec.structs import astuple
+
+from mixts.service.records import LoggedDecision, LoggedReward, Tally, TaskEntry
+from mixts.service.store.backend import SPAN_US, Transaction
 
 _TASK = (
     "SELECT number, name, decisions, rewards, late, latent, certainty, version, first_at, last_at, "
@@ -36,8 +31,8 @@ _DECISION = (
 _DECISION_BY_ID = _DECISION + " WHERE id = ?"
 _DECISION_BY_KEY = _DECISION + " WHERE task = (SELECT number FROM tasks WHERE name = ?) AND key = ?"
 _NEW_DECISION = (
-    "INSERT INTO decisions (id, task, key, request, at, version, action, propensity, "
-    "probabilities, weights, action_set) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "INSERT INTO decisions (id, task, at, version, action, propensity, weights, request, "
+    "action_set, key, probabilities) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _NEW_REWARD = "INSERT INTO rewards (decision, at, value, late) VALUES (?, ?, ?, ?)"
 _ACTIVITY = (
@@ -119,16 +114,16 @@ class SQLiteTransaction(Transaction):
 
     def add(
         self,
-        rewards: Sequence[NewReward],
-        decisions: Sequence[NewDecision],
+        rewards: Sequence[LoggedReward],
+        decisions: Sequence[LoggedDecision],
         tasks: Sequence[TaskEntry],
         tally: Tally,
         now: int,
     ) -> None:
         for reward in rewards:
-            self._execute(_NEW_REWARD, reward)
+            self._execute(_NEW_REWARD, astuple(reward))
         for decision in decisions:
-            self._execute(_NEW_DECISION, decision)
+            self._execute(_NEW_DECISION, astuple(decision)[1:])
         for t in tasks:
             self._execute(
                 _SAVE_TASK,
@@ -137,8 +132,7 @@ class SQLiteTransaction(Transaction):
                     t.statistics, t.number,
                 ),
             )  # fmt: skip
-        counts = (tally.tasks, tally.decisions, tally.rewards, tally.reward_sum, tally.late)
-        self._execute(_ACTIVITY, (now - now % SPAN_US, *counts))
+        self._execute(_ACTIVITY, (now - now % SPAN_US, *astuple(tally)))
 
     def freeze(self) -> None:
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mixts.service.records import PriorRow, Totals
+from mixts.service.records import PriorVersion, Totals
 from mixts.service.store.store import DecisionStore
 
 _POSTGRES_VERSION = "SELECT MAX(version) FROM schema_version"
@@ -24,7 +24,7 @@ class Summary:
     n_bytes: int
     """Of the tables and their indices; of a file, with its write-ahead log."""
     totals: Totals
-    priors: list[PriorRow]
+    priors: list[PriorVersion]
 
 
 def summary(store: DecisionStore) -> Summary:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from mixts.experiments.base import Experiment, Findings, Measured, Once, Part, Scale, Setting
+from mixts.experiments.paper._synthetic import WIDTH, synthetic_part
 from mixts.experiments.paper.components.analysis import analyse
-from mixts.experiments.paper.synthetic import WIDTH, synthetic_part
 
 NUMBERS = (1, 2, 5, 10, 15, 20, 25, 30)
 WIDE = 0.3

@@ -9,7 +9,7 @@ import numpy as np
 from mixts._typing import Array
 from mixts.bounds import ShapeComparison
 from mixts.experiments.base import Drawing, Findings, Measured
-from mixts.experiments.paper.analysis import (
+from mixts.experiments.paper._analysis import (
     APPENDIX,
     STATEMENT,
     in_short,
@@ -20,7 +20,7 @@ from mixts.experiments.paper.analysis import (
     shapes,
     sweep_table,
 )
-from mixts.experiments.paper.synthetic import DRAWN_SCALE, WIDTH, bound_terms, terms_over
+from mixts.experiments.paper._synthetic import DRAWN_SCALE, WIDTH, bound_terms, terms_over
 from mixts.experiments.verdicts import equal
 from mixts.pages import Claim, Table
 from mixts.plots import new_panels, plot

@@ -14,8 +14,8 @@ from mixts.experiments.base import (
     Scale,
     Setting,
 )
+from mixts.experiments.paper._synthetic import arms_prior
 from mixts.experiments.paper.decomposition.analysis import analyse
-from mixts.experiments.paper.synthetic import arms_prior
 
 WIDTHS = (0.05, 0.3)
 """One at which the latent state is all there is to find, and one at which parameters matter."""

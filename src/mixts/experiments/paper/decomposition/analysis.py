@@ -9,8 +9,8 @@ import numpy as np
 from mixts.bounds import crossing, linear_bound, lints_order, theorem1_bound, theorem1_terms
 from mixts.diagnostics.decomposition import Decomposition
 from mixts.experiments.base import Drawing, Findings, Measured
-from mixts.experiments.paper.analysis import number, pm
-from mixts.experiments.paper.synthetic import N_COMPONENTS, N_FEATURES, NOISE
+from mixts.experiments.paper._analysis import number, pm
+from mixts.experiments.paper._synthetic import N_COMPONENTS, N_FEATURES, NOISE
 from mixts.experiments.verdicts import equal, weaker
 from mixts.pages import Claim, Table, Verdict
 from mixts.plots import new_axes, new_panels, plot

@@ -16,8 +16,8 @@ from mixts.experiments.base import (
     Scale,
     Setting,
 )
+from mixts.experiments.paper._synthetic import arms_prior
 from mixts.experiments.paper.identification.analysis import analyse
-from mixts.experiments.paper.synthetic import arms_prior
 
 WIDTH = 0.1
 MOST_RUNS = 20

@@ -6,7 +6,7 @@ import numpy as np
 
 from mixts.diagnostics.identification import Identification
 from mixts.experiments.base import Drawing, Findings, Measured
-from mixts.experiments.paper.analysis import pm
+from mixts.experiments.paper._analysis import pm
 from mixts.pages import Table
 from mixts.plots import plot
 from mixts.simulation import estimate

@@ -20,8 +20,8 @@ from mixts.experiments.base import (
     Setting,
     SimulationPart,
 )
+from mixts.experiments.features import ImageFeatures
 from mixts.experiments.paper.images.analysis import analyse
-from mixts.experiments.paper.images.features import ImageFeatures
 from mixts.experiments.paper.images.past import past_coefficients, prior_arrays, prior_of
 from mixts.families import LinearGaussian
 from mixts.prior import MixturePrior

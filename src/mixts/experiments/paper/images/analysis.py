@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mixts.experiments.base import Drawing, Findings, Measured
-from mixts.experiments.paper.analysis import pm
+from mixts.experiments.paper._analysis import pm
 from mixts.experiments.verdicts import better, weaker
 from mixts.pages import Claim, Table, Verdict
 from mixts.plots import new_axes, plot

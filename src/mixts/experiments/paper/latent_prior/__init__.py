@@ -6,8 +6,8 @@ import numpy as np
 
 from mixts._typing import Array, Float
 from mixts.experiments.base import Experiment, Findings, Measured, Once, Part, Scale, Setting
+from mixts.experiments.paper._synthetic import N_COMPONENTS, WIDTH, synthetic_part
 from mixts.experiments.paper.latent_prior.analysis import analyse
-from mixts.experiments.paper.synthetic import N_COMPONENTS, WIDTH, synthetic_part
 
 EXPONENTS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0)
 """Of P_0(s) proportional to s^-a, s = 1 to L; 0 is uniform."""

@@ -8,8 +8,8 @@ import numpy as np
 
 from mixts._typing import Array
 from mixts.experiments.base import Drawing, Findings, Measured
-from mixts.experiments.paper.analysis import number, pm
-from mixts.experiments.paper.synthetic import (
+from mixts.experiments.paper._analysis import number, pm
+from mixts.experiments.paper._synthetic import (
     DRAWN_SCALE,
     GOOD,
     N_COMPONENTS,

@@ -11,7 +11,7 @@ from mixts.bounds import episode_width_sum_bound, theorem2_bound
 from mixts.environments import RiverSwim
 from mixts.environments.riverswim import CURRENTS
 from mixts.experiments.base import Arrays, Drawing, Findings, Measured
-from mixts.experiments.paper.analysis import number, pm
+from mixts.experiments.paper._analysis import number, pm
 from mixts.experiments.verdicts import better, weaker
 from mixts.pages import Claim, Table, Verdict
 from mixts.plots import new_panels, plot

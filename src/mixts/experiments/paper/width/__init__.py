@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mixts.experiments.base import Experiment, Findings, Measured, Once, Part, Scale, Setting
-from mixts.experiments.paper.synthetic import N_COMPONENTS, synthetic_part
+from mixts.experiments.paper._synthetic import N_COMPONENTS, synthetic_part
 from mixts.experiments.paper.width.analysis import analyse
 
 WIDTHS = (0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)

@@ -9,7 +9,7 @@ import numpy as np
 from mixts._typing import Array
 from mixts.bounds import ShapeComparison
 from mixts.experiments.base import Drawing, Findings, Measured
-from mixts.experiments.paper.analysis import (
+from mixts.experiments.paper._analysis import (
     APPENDIX,
     STATEMENT,
     in_short,
@@ -21,7 +21,7 @@ from mixts.experiments.paper.analysis import (
     shapes,
     sweep_table,
 )
-from mixts.experiments.paper.synthetic import (
+from mixts.experiments.paper._synthetic import (
     DRAWN_SCALE,
     GOOD,
     N_COMPONENTS,

@@ -1,1 +1,0 @@
-"""Real people: priors learned from some of them, and what these are worth for others."""

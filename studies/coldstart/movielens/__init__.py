@@ -1,0 +1,92 @@
+"""Real people: films for users whom nobody knows yet, with priors learned from other users."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mixts.errors import FormatError, ParameterError
+from mixts.experiments.base import (
+    Arrays,
+    Experiment,
+    Findings,
+    Measured,
+    Once,
+    Part,
+    Scale,
+    Setting,
+)
+from studies.coldstart.movielens.analysis import analyse
+from studies.coldstart.movielens.kinds import well_known
+from studies.coldstart.movielens.ratings import (
+    CONTENT,
+    Ratings,
+    digests,
+    parse,
+    read_files,
+)
+from studies.coldstart.movielens.splits import LEAST_RATINGS, SplitsPart
+
+
+class MovieLensExperiment(Experiment):
+    """A run is a split of the users: priors from some, who play no part, for the others."""
+
+    title = "Cold start with real people"
+    place = "not in the paper"
+    scale = Scale(10, 20)
+    quick = Scale(2, 20)
+    options = ("ratings",)
+
+    def choices(self, ratings: str | Path | None = None, **_: Any) -> dict[str, str]:
+        """The data are known by their content, however they are packed, and before they come."""
+        if ratings is None:
+            return {"ratings": described(CONTENT)}
+        files = read_files(ratings)
+        parse(files)  # refuses what is none
+        return {"ratings": described(digests(files))}
+
+    def parts(self, setting: Setting, once: Once) -> dict[str, Part]:
+        if setting.n_rounds > LEAST_RATINGS:
+            raise ParameterError(
+                f"users have at least {LEAST_RATINGS} ratings, and every round takes one: play "
+                f"{LEAST_RATINGS} rounds at most, got {setting.n_rounds}"
+            )
+        ratings = ratings_of(setting)
+        once("names", partial(_names, ratings))
+        return {"splits": SplitsPart(ratings, setting.n_runs, setting.n_rounds, setting.seed)}
+
+    def analyse(self, measured: Measured) -> Findings:
+        published = measured.setting.choices["ratings"] == described(CONTENT)
+        return analyse(measured, published=published)
+
+
+def described(sums: dict[str, str]) -> str:
+    """The data in a report's settings."""
+    name = "ml-latest-small, " if sums == CONTENT else ""
+    return f"{name}sha256 " + ", ".join(one[:16] for one in sums.values())
+
+
+def ratings_of(setting: Setting) -> Ratings:
+    """Those of the user's path, or the published ones."""
+    files = read_files(setting.sources.get("ratings"))
+    if described(digests(files)) != setting.choices["ratings"]:
+        raise FormatError(
+            f"the ratings are {described(digests(files))}, expected {setting.choices['ratings']}: "
+            "they have changed since the command began, or the published ones have"
+        )
+    return parse(files)
+
+
+def _names(ratings: Ratings) -> Arrays:
+    """Genres and the titles of well-known films, as UTF-8: results are arrays of numbers."""
+    titles = [ratings.titles[film] for film in well_known(ratings)]
+    return {
+        name: np.frombuffer("\n".join(words).encode(), np.uint8)
+        for name, words in (("genres", ratings.genre_names), ("titles", titles))
+    }
+
+
+EXPERIMENT = MovieLensExperiment()

@@ -1,0 +1,68 @@
+"""Progress bars: silent unless somebody looks, and on standard error."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from mixts._progress import format_remaining, progress_bars
+from mixts.errors import MissingExtraError
+
+
+def play(show: bool | None) -> None:
+    with progress_bars(show) as bars:
+        images = bars.add("images", 20)
+        images.set(10)
+        images.advance(5)
+        bars.add("  a part", 3.0, remaining=False)
+
+
+def test_bars_are_shown_on_request_only(capsys: pytest.CaptureFixture[str]) -> None:
+    play(False)
+    play(None)  # standard error is not a terminal here
+    assert capsys.readouterr() == ("", "")
+    play(True)
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.count("images") == 1
+
+
+def test_bars_are_full_when_the_work_is_done(capsys: pytest.CaptureFixture[str]) -> None:
+    """Sums of estimated costs reach a bar's total only up to rounding."""
+    play(True)
+    images, part = capsys.readouterr().err.strip().splitlines()
+    assert "100%" in images
+    assert "0:00 left" in images
+    assert "100%" in part
+    assert "left" not in part
+
+
+def test_bars_of_work_that_failed_stay_as_they_were(capsys: pytest.CaptureFixture[str]) -> None:
+    def fail() -> None:
+        with progress_bars(True) as bars:
+            bars.add("images", 20).set(10)
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert "50%" in capsys.readouterr().err
+
+
+def test_without_rich_only_a_request_for_bars_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "rich.progress", None)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    play(None)
+    play(False)
+    with pytest.raises(MissingExtraError, match=r"pip install 'mixts\[progress\]'"):
+        play(True)
+
+
+@pytest.mark.parametrize(
+    ("elapsed", "fraction", "text"),
+    [(None, 0.5, "?:??"), (10.0, 0.0, "?:??"), (30.0, 0.25, "1:30"), (60.0, 1.0, "0:00")],
+)
+def test_the_remaining_time_is_in_proportion(
+    elapsed: float | None, fraction: float, text: str
+) -> None:
+    assert format_remaining(elapsed, fraction) == text
