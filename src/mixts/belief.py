@@ -31,12 +31,14 @@ class Belief:
         prior: MixturePrior,
         statistics: Statistics,
         *,
-        sleep: bool = True,
+        allow_dormant: bool = True,
         shared: bool = False,
     ) -> None:
         self.prior = prior
         self._axis = TaskAxis(None if statistics.single else len(statistics))
-        self._posterior = prior.family.posterior(statistics, prior.log_weights, sleep=sleep)
+        self._posterior = prior.family.posterior(
+            statistics, prior.log_weights, allow_dormant=allow_dormant
+        )
         # Somebody else holds the same statistics: they are copied before they change.
         self._shared = shared
 

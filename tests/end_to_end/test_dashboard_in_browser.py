@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.unit.test_client_service import served
 
 import mixts
 from mixts.service.dashboard import task_link, wording
 from mixts.service.records import Decide, Health, Reward
 from tests.end_to_end.test_report_in_browser import COLOURS, browser, contrast, luminance, resize
 from tests.unit.sample_dashboards import HOSTILE, arm_prior
-from tests.unit.test_client_service import served
 
 __all__ = ["browser"]
 

@@ -16,7 +16,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 import mixts
-from mixts.service.http.app import Service
+from mixts.service.http.app import ENDPOINTS, Service
 from mixts.service.http.limits import Limits
 from mixts.service.http.openapi import document
 from tests.contracts.stores import ACTIONS, arms, linear
@@ -25,7 +25,7 @@ from tests.contracts.stores import ACTIONS, arms, linear
 pytestmark = pytest.mark.filterwarnings("ignore:Do not use the .random. module")
 
 PRIORS = {"arms": arms(), "linear": linear()}
-SCHEMA = schemathesis.openapi.from_dict(document(Limits(), tokens=False))
+SCHEMA = schemathesis.openapi.from_dict(document(ENDPOINTS, Limits(), tokens=False))
 OPERATIONS = {found.ok().label: found.ok() for found in SCHEMA.get_all_operations()}
 
 

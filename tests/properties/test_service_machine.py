@@ -24,7 +24,7 @@ import mixts
 from mixts.service.http.app import Service
 from mixts.service.store.rebuild import rebuild
 from tests.contracts.stores import arms
-from tests.unit.http_calls import Answer, get, post
+from tests.unit.service.http.calls import Answer, get, post
 
 TASKS = st.sampled_from(["u", "a/b", "..", "<script>", "täsk", "x" * 256])
 KEYS = st.one_of(st.none(), st.sampled_from(["k1", "k2"]))

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mixts
-from mixts.families import linear_posterior
+from mixts.families import _linear_posterior
 from tests.properties.agreement import assert_same_evidence, assert_same_weights
 from tests.properties.strategies import COVARIANCE_TYPES, FEWER, Problem, batches, problems
 
@@ -81,13 +81,13 @@ def test_tasks_that_arrive_later(
 def memory_for(n_slots: int) -> Iterator[None]:
     """Room for the posteriors of so few tasks only: the others are evicted and recomputed."""
 
-    class TightPool(linear_posterior.FactorPool):
+    class TightPool(_linear_posterior.SlotPool):
         def __init__(self, *shape: int) -> None:
             super().__init__(*shape[:-1], budget=0)
             self.max_slots = n_slots
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(linear_posterior, "FactorPool", TightPool)
+        patch.setattr(_linear_posterior, "SlotPool", TightPool)
         yield
 
 

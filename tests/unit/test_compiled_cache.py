@@ -20,7 +20,7 @@ def test_the_folder_follows_every_file(tmp_path: Path, monkeypatch: pytest.Monke
     assert _compiled._digest() == before
     for name in (
         "families/_kernels/roots.py",
-        "families/_kernels/sleep.py",
+        "families/_kernels/dormant.py",
         "planning/_kernels.py",
         "_compiled.py",
     ):

@@ -24,7 +24,7 @@ from tests.unit.faulty_store import (
     running,
     wait_until,
 )
-from tests.unit.http_calls import get, post
+from tests.unit.service.http.calls import get, post
 
 __all__ = ["running"]
 

@@ -256,8 +256,8 @@ class CorralExp4(VotingAgent):
             raise ParameterError(f"prior must be a MixturePrior, got {type(prior).__name__}")
         if isinstance(prior.family, TabularMDP):
             raise ParameterError("CorralExp4 chooses among arms or actions: an MDP has policies")
-        # Every mean is needed in every round: nobody sleeps.
-        self.belief = Belief(prior, prior.family.empty_statistics(n_tasks), sleep=False)
+        # Every mean is needed in every round: no component may be dormant.
+        self.belief = Belief(prior, prior.family.empty_statistics(n_tasks), allow_dormant=False)
         n_features = self.belief.component_mean.shape[-1]
         super().__init__(
             prior.n_components, n_features, n_rounds, gamma, eta, n_tasks, seed, estimates

@@ -27,7 +27,7 @@ class MixTS(Agent):
     the number of parameter draws behind an estimated propensity.
     """
 
-    _sleep = True
+    _allow_dormant = True
 
     def __init__(
         self,
@@ -41,7 +41,9 @@ class MixTS(Agent):
             raise ParameterError(f"prior must be a MixturePrior, got {prior!r}")
         super().__init__(n_tasks, seed)
         self._n_samples = _checks.count(n_samples, "n_samples")
-        self.belief = Belief(prior, prior.family.empty_statistics(n_tasks), sleep=self._sleep)
+        self.belief = Belief(
+            prior, prior.family.empty_statistics(n_tasks), allow_dormant=self._allow_dormant
+        )
         """What the agent believes; read it, and let ``update`` change it."""
 
     @classmethod
@@ -62,7 +64,7 @@ class MixTS(Agent):
         agent = cls.__new__(cls)  # an empty belief need not be made first
         Agent.__init__(agent, None if statistics.single else len(statistics), seed)
         agent._n_samples = _checks.count(n_samples, "n_samples")
-        agent.belief = Belief(prior, statistics, sleep=cls._sleep, shared=True)
+        agent.belief = Belief(prior, statistics, allow_dormant=cls._allow_dormant, shared=True)
         return agent
 
     @property
@@ -121,7 +123,7 @@ class MixTS(Agent):
         retired = np.flatnonzero(self.prior.retired)
         if len(retired) and isinstance(statistics, ArmStatistics):
             prior = prior.retire_arms(retired.tolist())
-        self.belief = Belief(prior, statistics, sleep=self._sleep, shared=True)
+        self.belief = Belief(prior, statistics, allow_dormant=self._allow_dormant, shared=True)
 
     def retire_arms(self, arms: list[int | str]) -> None:
         """Never take these arms again; what was observed of them still counts."""
@@ -160,7 +162,7 @@ class Oracle(MixTS):
     ``latent`` is one component, or one for each task.
     """
 
-    _sleep = False
+    _allow_dormant = False
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""``mixts``: one command, a file for each of its sub-commands."""
+"""``mixts``: one command, with a module for each sub-command."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from contextlib import contextmanager
 from importlib import import_module
 
 from mixts._version import __version__
-from mixts.cli.status import FAILED, INTERRUPTED, WRONG_USE
 from mixts.errors import MixtsError
 
-COMMANDS = {
-    "list": "listing",
-    "reproduce": "reproduce",
-    "fit": "fit",
-    "serve": "serve",
-    "store": "store",
-}
-"""The sub-commands, and the modules that know them."""
+COMMANDS = ("list", "reproduce", "fit", "serve", "store")
+"""Sub-commands; each is the module of the same name."""
+
+FAILED = 1
+"""Exit status: the system refused something, such as writing to a full disk."""
+WRONG_USE = 2
+"""Exit status: arguments or files are wrong; argparse uses the same."""
+INTERRUPTED = 130
+"""Exit status: the command was interrupted by Ctrl-C or another signal."""
 
 
 def parser(names: Iterable[str] = COMMANDS) -> argparse.ArgumentParser:
-    """The command line with these commands; those of others are not imported."""
+    """Return the parser of some commands; import only their modules."""
     top = argparse.ArgumentParser(
         prog="mixts", description="Thompson sampling with a mixture prior."
     )
     top.add_argument("--version", action="version", version=f"mixts {__version__}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name in names:
-        import_module(f"mixts.cli.{COMMANDS[name]}").register(commands)
+        import_module(f"mixts.cli.{name}").register(commands)
     return top
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; messages go to standard error, and a number says how it ended."""
+    """Run a command and return its exit status; errors are printed to standard error."""
     words = sys.argv[1:] if arguments is None else list(arguments)
-    # A service that is started again shall not wait for what draws figures.
+    # Import one command only: a service shall not wait for the plotting library.
     named = words[:1] if words and words[0] in COMMANDS else COMMANDS
     options = parser(named).parse_args(words)
     try:
@@ -53,8 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("mixts: interrupted", file=sys.stderr)
         return INTERRUPTED
-    except BrokenPipeError:  # before OSError, of which it is one
-        # Whoever read our output has had enough of it.
+    except BrokenPipeError:  # a kind of OSError, so it comes first
+        # The reader of our output, such as head, has closed the pipe.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
@@ -65,9 +65,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def _interrupted_by(*names: str) -> Iterator[None]:
-    """To be told to end is to be interrupted: what is finished is kept, workers are ended."""
+    """Turn signals into KeyboardInterrupt: finished work is kept, and workers end."""
     known = [getattr(signal, name) for name in names if hasattr(signal, name)]
-    # As nohup has it: what is ignored stays so.
+    # Signals that are ignored stay ignored, such as SIGHUP under nohup.
     known = [number for number in known if signal.getsignal(number) is not signal.SIG_IGN]
     if threading.current_thread() is not threading.main_thread():
         known = []

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from mixts.cli.status import INTERRUPTED
+from mixts.cli.main import INTERRUPTED
 from mixts.engines import Engine
 from mixts.errors import ParameterError
 from mixts.experiments import Reproduction, reproduce

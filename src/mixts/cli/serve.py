@@ -1,4 +1,4 @@
-"""``mixts serve``: decisions for live tasks over HTTP."""
+"""``mixts serve``: serve decisions for live tasks over HTTP."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from mixts.errors import ParameterError
 from mixts.prior import MixturePrior
 
 _DESCRIPTION = """\
-Serve decisions over HTTP: POST /v1/decide chooses an action for a task, POST /v1/reward says what
-came of it, and / shows what happens. Everything is kept in the store, and is durable before it is
-answered. One line on standard output says when the service is ready; SIGTERM or Ctrl-C ends it when
-all that it accepted is answered."""
+Serve decisions over HTTP. POST /v1/decide chooses an action for a task, POST /v1/reward reports its
+reward, and / is a dashboard for the browser. Everything is kept in the store: a response is sent
+only after its decision or reward is safely on disk. When the service is ready it prints one line
+with its address. Ctrl-C or SIGTERM stops it after it has answered the requests it had accepted."""
 
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -25,43 +25,58 @@ _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 def register(commands: Any) -> None:
     """Add the command."""
     parser: argparse.ArgumentParser = commands.add_parser(
-        "serve", help="decide for live tasks over HTTP", description=_DESCRIPTION
+        "serve", help="serve decisions for live tasks over HTTP", description=_DESCRIPTION
     )
     parser.set_defaults(run=run)
-    deciding = parser.add_argument_group("deciding")
+    deciding = parser.add_argument_group("decisions")
     add = deciding.add_argument
-    add("--prior", type=Path, metavar="FILE", help="(default: the store's active one)")
-    add("--store", required=True, metavar="PATH|URL", help="a SQLite file, or postgresql://...")
-    add("--floor", type=float, default=0.0, metavar="P", help="least probability of every action")
-    late = "learn from rewards that come so soon: seconds, or 90m, 12h, 30d (default: all)"
+    store = "where decisions and rewards are kept: a SQLite file, or postgresql://..."
+    add("--store", required=True, metavar="PATH|URL", help=store)
+    prior = "prior to use, as saved by `mixts fit` (default: the active prior of the store)"
+    add("--prior", type=Path, metavar="FILE", help=prior)
+    floor = "smallest probability of every action (default 0)"
+    add("--floor", type=float, default=0.0, metavar="P", help=floor)
+    late = (
+        "learn only from rewards that arrive within this time after their decision: seconds, or "
+        "90m, 12h, 30d (default: no limit)"
+    )
     add("--reward-window", type=_seconds, metavar="TIME", help=late)
-    listening = parser.add_argument_group("listening")
+    listening = parser.add_argument_group("network")
     add = listening.add_argument
     add("--host", default="127.0.0.1", help="address (default 127.0.0.1: this machine only)")
-    add("--port", type=_port, default=8321, help="(default 8321; 0: any that is free)")
-    tokens = "tokens that are asked for, one a line, and after it read,write,admin or nothing"
+    add("--port", type=_port, default=8321, help="port (default 8321; 0: any free port)")
+    tokens = (
+        "file of tokens that clients must send: one a line, alone or followed by a space and its "
+        "scopes, such as read,write,admin (required unless --host is this machine)"
+    )
     add("--token-file", type=Path, metavar="FILE", help=tokens)
     limits = parser.add_argument_group("limits")
     add = limits.add_argument
-    rate = "operations a second of each client (default 10,000; 0: any)"
+    rate = "operations of one client a second (default 10,000; 0: no limit)"
     add("--rate-limit", type=_number, default=10_000, metavar="N", help=rate)
-    add("--max-pending", type=_count, default=10_000, metavar="N", help="operations that may wait")
-    add("--max-body", type=_count, default=1 << 20, metavar="BYTES", help="(default 1 MiB)")
-    add("--max-actions", type=_count, default=10_000, metavar="N", help="of one decision")
-    add("--max-batch", type=_count, default=1_000, metavar="N", help="items of one batch")
+    pending = "operations that may wait for the store (default 10,000)"
+    add("--max-pending", type=_count, default=10_000, metavar="N", help=pending)
+    body = "size of a request's body (default 1 MiB)"
+    add("--max-body", type=_count, default=1 << 20, metavar="BYTES", help=body)
+    actions = "actions offered for one decision (default 10,000)"
+    add("--max-actions", type=_count, default=10_000, metavar="N", help=actions)
+    batch = "items of one batch (default 1,000)"
+    add("--max-batch", type=_count, default=1_000, metavar="N", help=batch)
+    logging_options = parser.add_argument_group("logging")
     levels = ("debug", "info", "warning", "error")
-    add("--log-level", choices=levels, default="warning", help="debug has every request")
+    level = "messages on standard error (default warning; debug: also every request)"
+    logging_options.add_argument("--log-level", choices=levels, default="warning", help=level)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Serve until told to stop."""
+    """Serve until a signal arrives."""
     with _log_to_stderr(options.log_level):
         _serve(options)
     return 0
 
 
 def _serve(options: argparse.Namespace) -> None:
-    # First what can be missing, then what takes long.
+    # Import here: a missing package is reported before anything slow happens.
     from mixts.service.decider import Decider
     from mixts.service.http import server
     from mixts.service.http.app import Service
@@ -71,11 +86,11 @@ def _serve(options: argparse.Namespace) -> None:
 
     tokens = _tokens(options)
     limits = Limits(body=options.max_body, actions=options.max_actions, batch=options.max_batch)
-    # Before a store is made for it.
+    # Check the prior before a store is created for it.
     prior = None if options.prior is None else check_servable(MixturePrior.load(options.prior))
     with (
-        server.told_to_stop() as stop,
-        server.listen(options.host, options.port) as listener,
+        server.handle_stop_signals() as signals,
+        server.bind(options.host, options.port) as listener,
         DecisionStore(options.store) as store,
         Decider(
             prior, store, floor=options.floor, reward_window=options.reward_window,
@@ -89,27 +104,27 @@ def _serve(options: argparse.Namespace) -> None:
             rate=options.rate_limit,
         )  # fmt: skip
 
-        def ready() -> None:
-            address = server.address_of(listener)
-            what = f"prior version {active.version}, {store.name}"
-            print(f"mixts: serving {address} ({what})", flush=True)
+        def print_address() -> None:
+            details = f"prior version {active.version}, {store.name}"
+            print(f"mixts: serving {server.url_of(listener)} ({details})", flush=True)
 
         server.run(
-            service, listener, stop, ready, limits=limits, access_log=options.log_level == "debug"
-        )
+            service, listener, signals, print_address, limits=limits,
+            access_log=options.log_level == "debug",
+        )  # fmt: skip
 
 
 # -- options --------------------------------------------------------------------------------------
 
 
 def _tokens(options: argparse.Namespace) -> Any:
-    """The tokens of the file; without one, only this machine may reach the service."""
+    """Return the tokens of the file; without a file, only this machine may reach the service."""
     from mixts.service.http.security import Tokens, is_loopback
 
     if options.token_file is None:
         if not is_loopback(options.host):
             raise ParameterError(
-                f"--host {options.host} lets other machines in: say who may with --token-file"
+                f"--host {options.host} lets other machines in: give their tokens with --token-file"
             )
         return None
     tokens = Tokens.read(options.token_file)
@@ -123,7 +138,7 @@ def _log_to_stderr(level: str) -> Iterator[None]:
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("mixts: %(levelname)s: %(message)s"))
     chosen = getattr(logging, level.upper())
-    # uvicorn warns of every request that is not HTTP.
+    # uvicorn warns about every malformed request.
     quiet = logging.ERROR if chosen == logging.WARNING else chosen
     loggers = {logging.getLogger("mixts"): chosen, logging.getLogger("uvicorn"): quiet}
     before = [(logger, logger.level, logger.propagate) for logger in loggers]
@@ -143,7 +158,7 @@ def _log_to_stderr(level: str) -> Iterator[None]:
 def _seconds(text: str) -> float:
     found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smhd]?)", text)
     if found is None or float(found[1]) == 0:
-        raise argparse.ArgumentTypeError(f"expected seconds, or as in 90m, 12h, 30d: {text!r}")
+        raise argparse.ArgumentTypeError(f"expected seconds, or 90m, 12h, 30d, got {text!r}")
     return float(found[1]) * _UNITS[found[2]]
 
 

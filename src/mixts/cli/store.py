@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from mixts.cli.status import FAILED
+from mixts.cli.main import FAILED
 from mixts.errors import ParameterError
 
 _SHOW = "What is in a store: tasks, decisions, rewards, versions of the prior."

@@ -223,7 +223,7 @@ class ArmFamily(Family):
         return self.match(one.mean(), factor * one.variance(), self.settings())
 
     def posterior(
-        self, statistics: Statistics, log_weights: Float[Array, " L"], *, sleep: bool = True
+        self, statistics: Statistics, log_weights: Float[Array, " L"], *, allow_dormant: bool = True
     ) -> ArmPosterior:
         """Return the posteriors; arms are cheap, so no component becomes dormant."""
         return ArmPosterior(self, statistics)

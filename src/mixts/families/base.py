@@ -174,12 +174,12 @@ class Family(ABC):
 
     @abstractmethod
     def posterior(
-        self, statistics: Statistics, log_weights: Float[Array, " L"], *, sleep: bool = True
+        self, statistics: Statistics, log_weights: Float[Array, " L"], *, allow_dormant: bool = True
     ) -> Posterior:
         """Return the posteriors given statistics, which the result owns and changes.
 
         ``log_weights`` are the log prior weights, which decide only which components may become
-        dormant; ``sleep=False`` keeps every component's posterior up to date.
+        dormant; ``allow_dormant=False`` keeps every component's posterior up to date.
         """
 
     def log_evidence(self, statistics: Statistics) -> Float[Array, "n L"]:

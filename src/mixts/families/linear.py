@@ -12,10 +12,9 @@ from mixts import _checks
 from mixts._typing import Array, ArrayLike, Bool, Float, Int
 from mixts.errors import ActionError, ParameterError
 from mixts.families._kernels.roots import apply_root
+from mixts.families._linear_posterior import LinearPosterior, task_bytes
 from mixts.families.base import Family
 from mixts.families.choice import best_products, feature_sets
-from mixts.families.linear_cache import task_bytes
-from mixts.families.linear_posterior import LinearPosterior
 from mixts.families.linear_statistics import LinearStatistics
 from mixts.families.statistics import Statistics
 
@@ -202,11 +201,11 @@ class LinearGaussian(Family):
         return np.linalg.slogdet(np.eye(self.n_features) + learned).logabsdet
 
     def posterior(
-        self, statistics: Statistics, log_weights: Float[Array, " L"], *, sleep: bool = True
+        self, statistics: Statistics, log_weights: Float[Array, " L"], *, allow_dormant: bool = True
     ) -> LinearPosterior:
         """The posteriors given statistics."""
         self.check_statistics(statistics)
-        return LinearPosterior(self, statistics, log_weights, sleep=sleep)
+        return LinearPosterior(self, statistics, log_weights, allow_dormant=allow_dormant)
 
     def draw(self, rng: np.random.Generator, latent: Int[Array, " n"]) -> Float[Array, "n p"]:
         """theta from the prior of each given component."""

@@ -1,4 +1,4 @@
-"""The statistics of a linear task: how many observations, and the triangular factor of its data."""
+"""Statistics of linear tasks: the count of observations and the triangular factor of the data."""
 
 from __future__ import annotations
 
@@ -9,16 +9,13 @@ import numpy as np
 from mixts import _checks
 from mixts._typing import Array, ArrayLike, Float, Int
 from mixts.errors import ActionError, OutcomeError, StatisticsError
-from mixts.families._kernels.linear import fold_rows
 from mixts.families._kernels.roots import LARGEST
+from mixts.families._kernels.triangles import fold_rows, triangle
 from mixts.families.statistics import Statistics
-
-_BLOCK_ROWS = 4096
-"""Rows factorised at a time: long histories need little memory."""
 
 
 class LinearStatistics(Statistics):
-    """n and the triangle of ``[A y] = Q [[R, z], [0, sqrt(rss)]]``, never sums of squares.
+    """Counts n and triangles of ``[A y] = Q [[R, z], [0, sqrt(rss)]]``, never sums of squares.
 
     Sums lose digits where rewards are large beside their noise; the factor does not. Merging is
     the QR factorisation of two stacked triangles, so any engine that reduces can make them.
@@ -51,7 +48,7 @@ class LinearStatistics(Statistics):
         return features.reshape(-1, d), rewards.reshape(-1)
 
     def _observe(self, tasks: Int[Array, " m"], observed: tuple[Array, ...]) -> None:
-        """Rotate the rows into the triangles."""
+        """Rotate the rows into the triangles, one after the other."""
         check_rows(*observed)
         fold_rows(tasks, *observed, *self.stored)
 
@@ -78,11 +75,26 @@ class LinearStatistics(Statistics):
     def from_sums(
         cls, count: ArrayLike, gram: ArrayLike, moment: ArrayLike, squares: ArrayLike
     ) -> Self:
-        """From V = A'A (tasks, d, d), B = A'y (tasks, d) and yy = y'y (tasks,), where only those
-        exist.
+        """Make statistics from sums, where nothing better exists.
 
         Squaring has already lost half of the digits: the residual has an absolute error of about
-        1e-16 yy, so rewards near 1000 with noise 1e-3 are not to be had this way.
+        1e-16 yy, too much for rewards near 1000 with noise 1e-3.
+
+        Parameters
+        ----------
+        count : (tasks,)
+            Number of observations of each task.
+        gram : (tasks, d, d)
+            V = A'A.
+        moment : (tasks, d)
+            B = A'y.
+        squares : (tasks,)
+            yy = y'y.
+
+        Returns
+        -------
+        LinearStatistics
+            With a task axis.
         """
         v, b, yy = (np.asarray(x, dtype=float) for x in (gram, moment, squares))
         if (
@@ -111,17 +123,17 @@ class LinearStatistics(Statistics):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """(d,)."""
+        """Number of features, as (d,)."""
         return (self.array("factor").shape[1] - 1,)
 
     @property
     def n_observations(self) -> Any:
-        """How many observations each task has."""
+        """Number of observations of each task."""
         return self._view(self.array("count"))
 
     @property
     def factor(self) -> Any:
-        """The triangle [[R, z], [0, sqrt(rss)]] of each task."""
+        """Triangle [[R, z], [0, sqrt(rss)]] of each task."""
         return self._view(self.array("factor"))
 
     @property
@@ -150,37 +162,16 @@ class LinearStatistics(Statistics):
         return {"count": self.array("count") + other.array("count"), "factor": factor}
 
 
-def triangle(rows: Float[Array, "n m p"]) -> Float[Array, "n p p"]:
-    """The triangular factor of each stack of rows, with a diagonal that is not negative."""
-    n, m, p = rows.shape
-    if m < p:
-        rows = np.concatenate([rows, np.zeros((n, p - m, p))], axis=1)
-    r = np.linalg.qr(rows, mode="r")
-    sign = np.where(np.diagonal(r, axis1=1, axis2=2) < 0, -1.0, 1.0)
-    return np.triu(r * sign[:, :, None])
-
-
-def fold_block(
-    factor: Float[Array, "p p"], features: Float[Array, "m d"], outcomes: Float[Array, " m"]
-) -> Float[Array, "p p"]:
-    """A task's triangle after many observations, a block of rows at a time."""
-    for start in range(0, len(outcomes), _BLOCK_ROWS):
-        part = slice(start, start + _BLOCK_ROWS)
-        rows = np.concatenate([features[part], outcomes[part, None]], axis=1)
-        factor = triangle(np.concatenate([factor, rows])[None])[0]
-    return factor
-
-
 def check_rows(features: Float[Array, "m d"], outcomes: Float[Array, " m"]) -> None:
-    """Refuse observations that no triangle can take."""
-    # Negated, so that NaN is refused too.
+    """Raise an error if an observation is too large for a triangle, or not a number."""
+    # Negated, so that NaN is found too.
     bad = ~(np.abs(features).sum(axis=1) + np.abs(outcomes) <= LARGEST)
     if bad.any():
-        refuse_row(features, outcomes, int(np.argmax(bad)))
+        raise_bad_row(features, outcomes, int(np.argmax(bad)))
 
 
-def refuse_row(features: Float[Array, "m d"], outcomes: Float[Array, " m"], index: int) -> None:
-    """Say what is wrong with an observation."""
+def raise_bad_row(features: Float[Array, "m d"], outcomes: Float[Array, " m"], index: int) -> None:
+    """Raise the error that describes a bad observation."""
     limits = f"numbers between -{LARGEST:g} and {LARGEST:g}"
     where = f"(observation {index})"
     if not np.abs(features[index]).sum() <= LARGEST:

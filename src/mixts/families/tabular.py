@@ -375,7 +375,7 @@ class TabularMDP(Family):
         return out
 
     def posterior(
-        self, statistics: Statistics, log_weights: Float[Array, " L"], *, sleep: bool = True
+        self, statistics: Statistics, log_weights: Float[Array, " L"], *, allow_dormant: bool = True
     ) -> TabularPosterior:
         """Return the posteriors; counts are cheap, so no component becomes dormant."""
         return TabularPosterior(self, statistics, log_weights)

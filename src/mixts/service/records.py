@@ -38,7 +38,7 @@ else:  # on the wire
 # -- requests -------------------------------------------------------------------------------------
 
 
-class Decide(Struct, frozen=True, forbid_unknown_fields=True):
+class Decide(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A request for a decision.
 
     Parameters

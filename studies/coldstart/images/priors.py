@@ -9,8 +9,8 @@ from mixts.experiments.base import Arrays
 from mixts.experiments.features import ImageFeatures
 from mixts.experiments.paper.images import NOISE
 from mixts.families import LinearGaussian, LinearStatistics
+from mixts.families._kernels.triangles import triangle
 from mixts.families.linear import CovarianceType
-from mixts.families.linear_statistics import triangle
 from mixts.learning import learn
 from mixts.learning.two_stage import one_blas_thread
 from mixts.prior import MixturePrior

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import mixts
-from mixts.cli import listing, main
+from mixts.cli import list as listing
+from mixts.cli import main
 
 SMALL = ["--runs", "2", "--rounds", "10", "--workers", "1"]
 

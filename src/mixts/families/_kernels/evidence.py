@@ -1,58 +1,76 @@
-"""Compiled loops of the linear-Gaussian family that start from statistics: evidence and posterior.
+"""Compiled loops that start from statistics: log evidence and posterior of the linear family.
 
 With the task's triangle ``[[R, z], [0, r]]`` and a prior root C, the orthogonal factorisation of
 ``[[I, 0], [R C / sigma, (z - R theta_0) / sigma]]`` gives everything: a lower triangle T with
 ``log det M = 2 sum log |diag|``, ``M = T'T = I + C'R'R C / sigma^2``; the residual q of the last
 column; the posterior root ``C T^-1``, lower triangular again because the columns are eliminated
-from the last to the first; and the mean. The identity on top is exploited: a reflection of column
-k touches row k of the top and the block below.
+from the last to the first; and the mean. The identity on top is never stored: a reflection of
+column k touches row k of the top and the block below.
 """
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from mixts._compiled import compiled
 from mixts._typing import Array
-from mixts.families._kernels.mature import NO_RUN
-from mixts.families._kernels.roots import LOG_2PI, MATURE, SUMS, apply_root, column, dot
+from mixts.families._kernels.roots import LOG_2PI, SUMS, apply_root, column, dot
+from mixts.families._kernels.slots import NO_RUN, Histories, Prior, Slots, members_of
 
-# Beyond these, squares lose the digits that a screening needs.
+# Beyond these, squaring loses the digits that ``screen_group`` needs.
 _LARGE_GRAM = 1e7
 _LARGE_SQUARES = 1e9
 
 
+class Factorisation(NamedTuple):
+    """Temporary matrices (d, d + k) for a group of k members; column d + j belongs to member j."""
+
+    below: Array
+    """[R C / sigma, (z - R theta_0) / sigma] before, what is left of it after the elimination."""
+    top: Array
+    """[T, g]: the lower triangle, and the right-hand sides T x = g of the whitened means x."""
+
+
+@compiled()
+def new_factorisation(prior: Prior, g: int) -> Factorisation:
+    """Allocate the matrices for group g."""
+    d = prior.mean.shape[1]
+    width = d + len(members_of(prior, g))
+    return Factorisation(np.empty((d, width)), np.empty((d, width)))
+
+
 @compiled(fastmath=SUMS)
-def _residuals(
-    factor: Array, noise_std: float, prior_mean: Array, members: Array, below: Array
-) -> None:
-    """The columns (z - R theta_0) / sigma of each member, beside the first d."""
-    d = prior_mean.shape[1]
+def _load_residuals(prior: Prior, g: int, factor: Array, out: Array, first: int) -> None:
+    """Set column first + j of out to (z - R theta_0) / sigma of member j."""
+    d = prior.mean.shape[1]
+    members = members_of(prior, g)
     for i in range(d):
         for j in range(len(members)):
-            fitted = dot(factor[i, i:d], prior_mean[members[j], i:], d - i)
-            below[i, d + j] = (factor[i, d] - fitted) / noise_std
+            fitted = dot(factor[i, i:d], prior.mean[members[j], i:], d - i)
+            out[i, first + j] = (factor[i, d] - fitted) / prior.noise_std
 
 
 @compiled(fastmath=SUMS)
-def _load(factor: Array, noise_std: float, root: Array, below: Array) -> None:
-    """The first d columns, R C / sigma."""
-    d = len(below)
+def _load_block(prior: Prior, g: int, factor: Array, out: Array) -> None:
+    """Set the first d columns of out to R C / sigma."""
+    root, noise_std = prior.roots[g], prior.noise_std
+    d = len(out)
     for i in range(d):
         for j in range(d):
             if len(root) > d or d == 1:
                 first = max(i, j)
                 tail = root[column(j, d) + first - j :]
-                below[i, j] = dot(factor[i, first:], tail, d - first) / noise_std
+                out[i, j] = dot(factor[i, first:], tail, d - first) / noise_std
             else:
-                below[i, j] = factor[i, j] * root[j] / noise_std if j >= i else 0.0
+                out[i, j] = factor[i, j] * root[j] / noise_std if j >= i else 0.0
 
 
 @compiled(fastmath=SUMS)
 def _eliminate(below: Array, top: Array) -> float:
-    """Reflect [[I, 0], [below]] to a lower triangle, ``top``; returns ln det T."""
+    """Reflect [[I, 0], [below]] to a lower triangle, ``top``; return ln det T."""
     d, width = below.shape
     log_det = 0.0
     sums = np.empty(width)
@@ -87,11 +105,10 @@ def _eliminate(below: Array, top: Array) -> float:
 
 
 @compiled(fastmath=SUMS)
-def _keep(
-    root: Array, prior_mean: Array, members: Array, top: Array, store: Array, mean: Array
-) -> None:
-    """store = C T^-1, packed, and each member's mean theta_0 + C T^-1 g."""
-    d = prior_mean.shape[1]
+def _store_posterior(prior: Prior, g: int, top: Array, packed: Array, mean: Array) -> None:
+    """Set packed to the root C T^-1, and the mean (L, d) of each member to theta_0 + C T^-1 g."""
+    root, members = prior.roots[g], members_of(prior, g)
+    d = prior.mean.shape[1]
     x = np.empty(d)
     for j in range(len(members)):
         s = members[j]
@@ -99,7 +116,7 @@ def _keep(
             x[i] = (top[i, d + j] - dot(top[i], x, i)) / top[i, i]
         apply_root(root, x)
         for i in range(d):
-            mean[s, i] = prior_mean[s, i] + x[i]
+            mean[s, i] = prior.mean[s, i] + x[i]
     for k in range(d):
         # Row k of C, then x T = row by back substitution, a row of T at a time.
         x[:] = 0.0
@@ -113,82 +130,78 @@ def _keep(
             for j in range(i):
                 x[j] -= x[i] * top[i, j]
         for j in range(k + 1):
-            store[column(j, d) + k - j] = x[j]
+            packed[column(j, d) + k - j] = x[j]
 
 
 @compiled()
 def _shared(count: int, factor: Array, noise_std: float) -> float:
-    """The part of the log evidence that all components share."""
+    """Return the part of the log evidence that all components share."""
     d = len(factor) - 1
     rest = factor[d, d] / noise_std
     return -0.5 * (count * (LOG_2PI + 2.0 * math.log(noise_std)) + rest * rest)
 
 
 @compiled()
-def condition_one(
-    count: int, factor: Array, noise_std: float, prior_mean: Array, root: Array, members: Array,
-    below: Array, top: Array, out: Array,
-) -> None:  # fmt: skip
-    """The log evidence of a group's members, exactly; ``top`` is left for ``_keep``."""
-    d = prior_mean.shape[1]
-    _load(factor, noise_std, root, below)
-    _residuals(factor, noise_std, prior_mean, members, below)
-    log_det = _eliminate(below, top)
-    shared = _shared(count, factor, noise_std)
+def condition_group(
+    prior: Prior, g: int, count: int, factor: Array, work: Factorisation, out: Array
+) -> None:
+    """Set out (L,) to the exact log evidence of a group's members; ``work.top`` is [T, g] then."""
+    d = prior.mean.shape[1]
+    members = members_of(prior, g)
+    _load_block(prior, g, factor, work.below)
+    _load_residuals(prior, g, factor, work.below, d)
+    log_det = _eliminate(work.below, work.top)
+    shared = _shared(count, factor, prior.noise_std)
     for j in range(len(members)):
         q = 0.0
         for k in range(d):
-            q += below[k, d + j] * below[k, d + j]
+            q += work.below[k, d + j] * work.below[k, d + j]
         out[members[j]] = shared - log_det - 0.5 * q
 
 
 @compiled()
 def condition(
-    tasks: Array, wanted: Array, noise_std: float,
-    prior_mean: Array, roots: Array, starts: Array, members: Array,
-    count: Array, factor: Array, out: Array,
-    keep: bool, slots: Array, rank: Array, run: Array, store: Array, mean: Array,
+    tasks: Array, wanted: Array, prior: Prior, histories: Histories, slots: Slots, keep: bool,
+    out: Array,
 ) -> None:  # fmt: skip
-    """Log evidence (m, L) of tasks for wanted groups (m, G); with ``keep`` their posteriors too."""
-    d = prior_mean.shape[1]
-    below, top = np.empty((0, 0)), np.empty((0, 0))
-    for g in range(len(starts) - 1):
-        inside = members[starts[g] : starts[g + 1]]
-        if wanted[:, g].any() and below.shape[1] != d + len(inside):
-            below, top = np.empty((d, d + len(inside))), np.empty((d, d + len(inside)))
+    """Set out (m, L) to the log evidence of tasks under the wanted groups (m, G).
+
+    With ``keep``, their posteriors are written to the tasks' slots too.
+    """
+    d = prior.mean.shape[1]
+    work = Factorisation(np.empty((0, 0)), np.empty((0, 0)))
+    for g in range(len(prior.starts) - 1):
+        if wanted[:, g].any() and work.top.shape[1] != d + len(members_of(prior, g)):
+            work = new_factorisation(prior, g)
         for i in range(len(tasks)):
             if wanted[i, g]:
                 t = tasks[i]
-                condition_one(
-                    count[t], factor[t], noise_std, prior_mean, roots[g], inside,
-                    below, top, out[i],
-                )  # fmt: skip
+                condition_group(prior, g, histories.counts[t], histories.factor[t], work, out[i])
                 if keep:
-                    p = slots[t]
-                    _keep(roots[g], prior_mean, inside, top, store[p, g], mean[p])
-                    rank[p, g] = MATURE
-                    run[p, g] = NO_RUN
+                    p = slots.of_task[t]
+                    _store_posterior(prior, g, work.top, slots.root[p, g], slots.mean[p])
+                    slots.waiting[p, g] = NO_RUN
 
 
 @compiled()
-def screen(
-    count: int, factor: Array, noise_std: float, prior_mean: Array, root: Array, members: Array,
-    below: Array, out: Array,
-) -> bool:  # fmt: skip
-    """Log evidence by a Cholesky factorisation of M: quick, and exact enough to go on sleeping.
+def screen_group(prior: Prior, g: int, count: int, factor: Array, out: Array) -> bool:
+    """Set out (L,) to a group's log evidence by a Cholesky factorisation of M.
 
-    False where M or the residuals are so large that squaring them would lose too many digits.
+    This is quick, and exact enough to decide whether a group stays dormant. Returns False where M
+    or the residuals are so large that squaring them would lose too many digits.
     """
-    d = prior_mean.shape[1]
-    _residuals(factor, noise_std, prior_mean, members, below)
+    root, members = prior.roots[g], members_of(prior, g)
+    d = prior.mean.shape[1]
+    residuals = np.empty((d, len(members)))
+    _load_residuals(prior, g, factor, residuals, 0)
     prior_root = np.zeros((d, d))
     for j in range(d):
         if len(root) > d or d == 1:
             start = column(j, d)
             for k in range(j, d):
-                prior_root[k, j] = root[start + k - j] / noise_std
+                prior_root[k, j] = root[start + k - j] / prior.noise_std
         else:
-            prior_root[j, j] = root[j] / noise_std
+            prior_root[j, j] = root[j] / prior.noise_std
     block = np.dot(factor[:d, :d].copy(), prior_root)
     gram = np.dot(block.T, block)
     for j in range(d):
@@ -199,9 +212,9 @@ def screen(
     log_det = 0.0
     for j in range(d):
         log_det += math.log(lower[j, j])
-    shared = _shared(count, factor, noise_std)
+    shared = _shared(count, factor, prior.noise_std)
     for j in range(len(members)):
-        w = below[:, d + j].copy()
+        w = residuals[:, j].copy()
         squares = dot(w, w, d)
         if squares > _LARGE_SQUARES:
             return False

@@ -1,23 +1,16 @@
-"""Compiled loops over roots of covariances and the two forms of a linear posterior.
+"""Compiled loops over square roots of covariances.
 
-A component's prior is ``theta = theta_0 + C x`` with x standard normal and C lower triangular.
-Roots are stored by columns, packed: column k is the d - k entries from the diagonal down, at
-``column(k, d)``; a diagonal root is only its diagonal.
-
-The posterior of a task and a group of components is kept in one of two forms, in the same memory:
-
-- *young* (rank j, up to about d / 2): Potter's updates as a product ``H = F_1 ... F_j``,
-  ``F_i = I - shrink_i v_i v_i'``, acting on the shared prior root, and gains
-  ``c_i = e_i / alpha_i``. With ``u = C'a`` one sweep of ``dot_i = v_i'u``,
-  ``u -= shrink_i dot_i v_i`` gives the new v, and the predicted mean
-  ``a'theta_0 + sum_i c_i dot_i`` for free. The prior root is read, never written.
-- *mature*: the packed root itself, updated in place by Carlson's triangular form of the same step,
-  and the mean.
+A component is ``theta = mean + C x`` with x standard normal and C lower triangular. Roots are
+packed by columns: column k is the d - k entries from the diagonal down, at ``column(k, d)``. The
+root of a diagonal covariance is stored as its diagonal only; ``copy_root`` unfolds it.
 """
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
+
+import numpy as np
 
 from mixts._compiled import compiled
 from mixts._typing import Array
@@ -26,19 +19,33 @@ from mixts._typing import Array
 SUMS = {"reassoc", "contract", "nsz"}
 LOG_2PI = math.log(2 * math.pi)
 
-# The rank of a posterior that is not young: mature, or lost when the task's slot was given away.
-MATURE = -1
-LOST = -2
-
 LARGEST = 1e75
 """Real rewards and features beyond this are refused: products of four must not overflow."""
-SMALLEST = 1e-150
-"""Below this a number's square underflows."""
+
+
+class Scratch(NamedTuple):
+    """Temporary vectors (d,) of ``update_root``; only ``reach`` is read afterwards."""
+
+    v: Array
+    """C'a."""
+    keep: Array
+    """Factor of a column's own entries."""
+    move: Array
+    """Factor of the sum of the later columns, which is subtracted."""
+    reach: Array
+    """C C'a, with the root from before the update."""
+
+
+@compiled()
+def new_scratch(d: int) -> Scratch:
+    """Allocate scratch vectors of d numbers."""
+    rows = np.empty((4, d))
+    return Scratch(rows[0], rows[1], rows[2], rows[3])
 
 
 @compiled(fastmath=SUMS)
 def dot(x: Array, y: Array, n: int) -> float:
-    """x'y over the first n entries."""
+    """Return x'y over the first n entries."""
     total = 0.0
     for i in range(n):
         total += x[i] * y[i]
@@ -47,13 +54,13 @@ def dot(x: Array, y: Array, n: int) -> float:
 
 @compiled()
 def column(k: int, d: int) -> int:
-    """Where column k of a packed root starts."""
+    """Return the index at which column k of a packed root starts."""
     return k * d - k * (k - 1) // 2
 
 
 @compiled(fastmath=SUMS)
 def project(root: Array, a: Array, low: int, high: int, out: Array) -> None:
-    """out = C'a, where only the entries low to high of a differ from zero."""
+    """Compute out = C'a, where only the entries low to high of a differ from zero."""
     d = len(a)
     if len(root) == d:
         for i in range(d):
@@ -77,7 +84,7 @@ def project(root: Array, a: Array, low: int, high: int, out: Array) -> None:
 
 @compiled(fastmath=SUMS)
 def apply_root(root: Array, x: Array) -> None:
-    """x becomes C x."""
+    """Replace x by C x."""
     d = len(x)
     if len(root) == d:
         for i in range(d):
@@ -86,7 +93,7 @@ def apply_root(root: Array, x: Array) -> None:
     start = len(root)
     for k in range(d - 1, -1, -1):
         start -= d - k
-        # Columns from the last on: x[k] is still its own when column k needs it.
+        # From the last column to the first: column k needs the original x[k].
         below, tail, value = root[start:], x[k:], x[k]
         tail[0] = value * below[0]
         for i in range(1, d - k):
@@ -95,7 +102,7 @@ def apply_root(root: Array, x: Array) -> None:
 
 @compiled()
 def copy_root(root: Array, d: int, packed: Array) -> None:
-    """The root as a packed triangle, also where it is diagonal."""
+    """Copy a root, triangular or diagonal, into a packed triangle."""
     if len(root) > d or d == 1:
         packed[:] = root
     else:
@@ -105,23 +112,50 @@ def copy_root(root: Array, d: int, packed: Array) -> None:
 
 
 @compiled(fastmath=SUMS)
-def sweep(store: Array, shrink: Array, rank: int, u: Array, dots: Array) -> None:
-    """u = H'u; dots are the products v_i'u on the way."""
-    d = len(u)
-    for i in range(rank):
-        v = store[i * d : (i + 1) * d]
-        dots[i] = dot(v, u, d)
-        step = shrink[i] * dots[i]
-        for k in range(d):
-            u[k] -= step * v[k]
+def update_root(
+    root: Array, a: Array, low: int, high: int, noise: float, scratch: Scratch
+) -> float:
+    """Update a packed root by one observation with action a; return a'C C'a from before.
 
-
-@compiled(fastmath=SUMS)
-def unwind(store: Array, shrink: Array, gains: Array, rank: int, x: Array) -> None:
-    """x = H x + m, the whitened mean m = sum_i c_i F_1 ... F_{i-1} v_i, in one backward sweep."""
-    d = len(x)
-    for i in range(rank - 1, -1, -1):
-        v = store[i * d : (i + 1) * d]
-        step = gains[i] - shrink[i] * dot(v, x, d)
-        for k in range(d):
-            x[k] += step * v[k]
+    This is Carlson's form of Potter's square-root update. With alpha_k the noise variance plus the
+    squares of v = C'a from the last entry to k, column k becomes
+    ``(alpha_{k+1} column - v_k sum_{j>k} v_j column_j) / sqrt(alpha_k alpha_{k+1})``, which keeps
+    the triangle. ``scratch.reach`` is C C'a afterwards.
+    """
+    d = len(a)
+    v, keep, move, reach = scratch.v, scratch.keep, scratch.move, scratch.reach
+    project(root, a, low, high, v)
+    spread = dot(v, v, d)
+    alpha = noise
+    for k in range(d - 1, -1, -1):
+        keep[k] = alpha
+        alpha += v[k] * v[k]
+        move[k] = alpha
+    for k in range(d):
+        scale = math.sqrt(keep[k] * move[k])
+        keep[k] = keep[k] / scale
+        move[k] = v[k] / scale
+    reach[:] = 0.0
+    start = len(root)
+    for k in range(d - 1, 0, -2):
+        # Two columns in one pass halve the traffic on ``reach``.
+        n = d - k
+        after = root[start - n : start]
+        start -= 2 * n + 1
+        before, tail = root[start + 1 : start + 1 + n], reach[k:]
+        x1, y1, z1, x0, y0, z0 = keep[k], move[k], v[k], keep[k - 1], move[k - 1], v[k - 1]
+        for i in range(n):
+            entry1, entry0, past = after[i], before[i], tail[i]
+            between = past + entry1 * z1
+            after[i] = entry1 * x1 - past * y1
+            before[i] = entry0 * x0 - between * y0
+            tail[i] = between + entry0 * z0
+        reach[k - 1] = root[start] * z0
+        root[start] *= x0
+    if d % 2 == 1:
+        x0, y0, z0 = keep[0], move[0], v[0]
+        for i in range(d):
+            entry0, past = root[i], reach[i]
+            root[i] = entry0 * x0 - past * y0
+            reach[i] = past + entry0 * z0
+    return spread

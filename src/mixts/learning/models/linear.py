@@ -12,8 +12,8 @@ from scipy import special
 from mixts._typing import Array, Bool, Float, Int
 from mixts.errors import ParameterError, StatisticsError
 from mixts.families import Family, LinearGaussian, LinearStatistics, Statistics
+from mixts.families._kernels.triangles import fold_block, triangle
 from mixts.families.linear import CovarianceType
-from mixts.families.linear_statistics import fold_block, triangle
 from mixts.learning._kernels.gaussian import (
     LinearSums,
     LinearTasks,

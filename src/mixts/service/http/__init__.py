@@ -4,7 +4,7 @@ from mixts.errors import MissingExtraError
 
 try:
     import httptools  # noqa: F401 - only whether they are there
-    import msgspec  # noqa: F401
+    import prometheus_client  # noqa: F401
     import starlette  # noqa: F401
     import uvicorn  # noqa: F401
 except ImportError as error:

@@ -1,44 +1,243 @@
-"""The application: every request passes the same gate, decisions and rewards by the short way."""
+"""The ASGI application: checks every request, performs decisions and rewards, routes the rest."""
 
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple
 
+import msgspec
 from starlette.routing import Router
 from starlette.types import Message, Receive, Scope, Send
 
-from mixts.service.http import protocol
+from mixts.errors import MixtsError, StoreError
+from mixts.service.http import endpoints, protocol
 from mixts.service.http.endpoints import Endpoints
-from mixts.service.http.limits import DisconnectedError, Limits, RateLimit, read_body, read_head
+from mixts.service.http.limits import (
+    DisconnectedError,
+    Headers,
+    Limits,
+    RateLimit,
+    check_depth,
+    read_body,
+    read_headers,
+)
 from mixts.service.http.metrics import Metrics
-from mixts.service.http.openapi import document
-from mixts.service.http.operations import DECIDE, REWARD, Kind, Operations
-from mixts.service.http.refusals import JSON, RefusalError, told, try_later, wrong_method
-from mixts.service.http.security import HEADERS, OPEN, Gate, Tokens
+from mixts.service.http.openapi import BODY_ERRORS, Endpoint, document
+from mixts.service.http.refusals import (
+    JSON,
+    Header,
+    RefusalError,
+    refusal_for,
+    retry_after,
+    wrong_method,
+)
+from mixts.service.http.security import OPEN_PATHS, SECURITY_HEADERS, Gate, Tokens
+from mixts.service.records import Decide, Decision, Operation, Receipt, Result, Reward
 
 RATE = 10_000.0
-"""Operations a second of one client, unless said otherwise."""
+"""Default limit on the operations of one client, a second."""
 
 
-class Short(NamedTuple):
-    """An address of decisions or rewards."""
+# -- operations -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class OperationKind:
+    """A kind of operation that the decider's writer performs, alone or in a batch."""
 
     name: str
-    kind: Kind
-    many: bool
+    read: Callable[[Any, Limits], Operation]
+    request: type[Operation]
+    response: type[Decision | Receipt]
+    summary: str
+    batch_summary: str
+    conflict_field: str
+    """Field at fault in a conflict."""
+    errors: tuple[int, ...]
+    """Status codes of one operation."""
+
+    def endpoints(self) -> list[Endpoint]:
+        """Return the addresses for one operation and for a batch."""
+        path = f"/v1/{self.name}"
+        return [
+            Endpoint(
+                "POST", path, self.name, self.summary, self.response, self.request, "write",
+                errors=(*self.errors, *BODY_ERRORS),
+            ),
+            Endpoint(
+                "POST", f"{path}:batch", f"{self.name}_batch", self.batch_summary, self.response,
+                self.request, "write", errors=BODY_ERRORS, is_batch=True,
+            ),
+        ]  # fmt: skip
 
 
-SHORT = {
-    f"/v1/{kind.name}{suffix}": Short(kind.name + suffix.replace(":", "_"), kind, bool(suffix))
+DECIDE = OperationKind(
+    "decide", protocol.read_decide, Decide, Decision, "Choose an action for a task",
+    "Make many decisions, each with its own result", "key", (409,),
+)  # fmt: skip
+REWARD = OperationKind(
+    "reward", protocol.read_reward, Reward, Receipt, "Report the reward of a decision",
+    "Report many rewards, each with its own result", "value", (404, 409),
+)  # fmt: skip
+
+
+class OperationAddress(NamedTuple):
+    """Address of an operation."""
+
+    name: str
+    kind: OperationKind
+    is_batch: bool
+
+
+OPERATIONS = {
+    endpoint.path: OperationAddress(endpoint.name, kind, endpoint.is_batch)
     for kind in (DECIDE, REWARD)
-    for suffix in ("", ":batch")
+    for endpoint in kind.endpoints()
 }
+ENDPOINTS = (*DECIDE.endpoints(), *REWARD.endpoints(), *endpoints.ENDPOINTS)
+"""Every address of the OpenAPI document."""
+
+ResultsFuture = asyncio.Future[list[Result]]
+
+
+class Completions:
+    """Passes results to the event loop, with one wake-up for all results of a batch.
+
+    The writer's thread completes the submissions of a batch one by one. If each woke the event
+    loop, the two threads would switch as often, and the writer might wait a switch interval each
+    time.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._thread = threading.get_ident()
+        self._results: deque[tuple[ResultsFuture, list[Result]]] = deque()
+        self._is_scheduled = False
+
+    def put(self, future: ResultsFuture, results: list[Result]) -> None:
+        """Complete a future, in the event loop's thread or in the writer's."""
+        if threading.get_ident() == self._thread:
+            _complete(future, results)
+            return
+        self._results.append((future, results))
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            try:
+                self.loop.call_soon_threadsafe(self._complete_all)
+            except RuntimeError:
+                return  # the event loop has ended, and with it every request
+
+    def _complete_all(self) -> None:
+        # Reset first: a result that arrives during the loop schedules the next call.
+        self._is_scheduled = False
+        while self._results:
+            _complete(*self._results.popleft())
+
+
+def _complete(future: ResultsFuture, results: list[Result]) -> None:
+    if not future.done():
+        future.set_result(results)
+
+
+class Operations:
+    """Performs decisions and rewards: decode, submit, respond when they are durable."""
+
+    def __init__(
+        self, decider: Any, limits: Limits, rate_limit: RateLimit, metrics: Metrics
+    ) -> None:
+        self._decider = decider
+        self._limits = limits
+        self._rate_limit = rate_limit
+        self._metrics = metrics
+        self._completions: Completions | None = None
+
+    async def perform(self, address: OperationAddress, body: bytes, client: str) -> bytes:
+        """Return the body of the response to one operation, or to a batch."""
+        if address.is_batch:
+            return await self._perform_batch(address.kind, body, client)
+        return await self._perform_one(address.kind, body)
+
+    async def _perform_one(self, kind: OperationKind, body: bytes) -> bytes:
+        try:
+            check_depth(body, self._limits)
+            operation = kind.read(body, self._limits)
+            (result,) = await self._submit([operation])
+            if isinstance(result, MixtsError):
+                raise result
+        except (RefusalError, MixtsError) as error:
+            refusal = refusal_for(error, kind.conflict_field)
+            self._metrics.count_operations(kind.name, refusal.status)
+            raise refusal from error
+        self._metrics.count_operations(kind.name, 200)
+        return protocol.encode(self._response(result))
+
+    async def _perform_batch(self, kind: OperationKind, body: bytes, client: str) -> bytes:
+        """Return the result of each item; a batch that the store refused whole is an error."""
+        check_depth(body, self._limits)
+        items = protocol.split_batch(body, self._limits)
+        self._rate_limit.charge(client, len(items) - 1)
+        decoded = [self._read(kind, item) for item in items]
+        operations = [item for item in decoded if not isinstance(item, RefusalError)]
+        try:
+            results = iter(await self._submit_batch(operations))
+        except StoreError as error:
+            self._metrics.count_operations(kind.name, refusal_for(error).status, len(operations))
+            raise
+        statuses: Counter[int] = Counter()
+        responses: list[Any] = []
+        for item in decoded:
+            result = item if isinstance(item, RefusalError) else next(results)
+            if isinstance(result, (RefusalError, MixtsError)):
+                refusal = refusal_for(result, kind.conflict_field)
+                statuses[refusal.status] += 1
+                responses.append(protocol.error_response(refusal, item=True))
+            else:
+                statuses[200] += 1
+                responses.append(self._response(result))
+        for status, n in statuses.items():
+            self._metrics.count_operations(kind.name, status, n)
+        return protocol.encode(responses)
+
+    def _read(self, kind: OperationKind, item: Any) -> Operation | RefusalError:
+        try:
+            return kind.read(item, self._limits)
+        except RefusalError as refusal:
+            return refusal
+
+    def _response(self, result: Decision | Receipt) -> Decision | Receipt:
+        """Count a result and return its response: a retry gets the response of the first try."""
+        self._metrics.count_result(result)
+        if isinstance(result, Decision) and result.repeated:
+            return msgspec.structs.replace(result, repeated=False)
+        return result
+
+    async def _submit_batch(self, operations: list[Operation]) -> list[Result]:
+        results = await self._submit(operations) if operations else []
+        if results and all(isinstance(result, StoreError) for result in results):
+            raise results[0]  # type: ignore[misc]  # it is an exception
+        return results
+
+    async def _submit(self, operations: Sequence[Operation]) -> list[Result]:
+        loop = asyncio.get_running_loop()
+        completions = self._completions
+        if completions is None or completions.loop is not loop:
+            completions = self._completions = Completions(loop)
+        future: ResultsFuture = loop.create_future()
+        self._decider.submit(operations, partial(completions.put, future), loop.call_soon)
+        return await future
+
+
+# -- the application ------------------------------------------------------------------------------
 
 
 class Service:
-    """The decision service as an ASGI application; many tasks of one event loop call it."""
+    """The decision service as an ASGI application, for the tasks of one event loop."""
 
     def __init__(
         self,
@@ -55,100 +254,94 @@ class Service:
         self._rate_limit = RateLimit(rate)
         self.metrics = Metrics()
         self._operations = Operations(decider, self._limits, self._rate_limit, self.metrics)
+        needs_token = tokens is not None
+        openapi = protocol.encode(document(ENDPOINTS, self._limits, needs_token))
         self._endpoints = Endpoints(
-            decider, store, self._limits, self.metrics,
-            protocol.encode(document(self._limits, tokens is not None)), tokens is not None,
-        )  # fmt: skip
+            decider, store, self._limits, self.metrics, openapi, needs_token
+        )
         self._router = Router(self._endpoints.routes(), redirect_slashes=False)
 
     def close(self) -> None:
-        """End the threads that read."""
+        """End the threads that read the store."""
         self._endpoints.readers.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Respond to one request."""
         if scope["type"] != "http":
             raise NotImplementedError(f"this application speaks HTTP, not {scope['type']}")
         started = perf_counter()
-        short = SHORT.get(scope["path"])
+        path = scope["path"]
+        operation = OPERATIONS.get(path)
         sender = _Sender(send)
         try:
-            head = read_head(scope["headers"], self._limits)
-            client = self._gate.admit(scope, head, started)
-            if short is None:
-                if scope["path"] not in OPEN:
-                    self._rate_limit.take(client, started)
-                await self._rest(scope, receive, sender)
-            else:
+            headers = read_headers(scope["headers"], self._limits)
+            client = self._gate.admit(scope, headers, started)
+            if path not in OPEN_PATHS:
                 self._rate_limit.take(client, started)
-                await sender.answer(200, await self._short(short, scope, receive, head, client))
+            if operation is None:
+                await self._route(scope, receive, sender)
+            else:
+                body = await self._read_operation(scope, receive, headers)
+                await sender.respond(200, await self._operations.perform(operation, body, client))
         except DisconnectedError:
             return
         except asyncio.CancelledError:
-            # The service ends before the store has answered; whether it did it, nobody knows.
-            message = "the service is stopping: ask again"
-            await sender.refuse(RefusalError(503, "stopping", message, headers=try_later(5)))
+            # The service stops before the store has finished: the outcome is unknown.
+            message = "the service is stopping: try again"
+            await sender.refuse(RefusalError(503, "stopping", message, headers=retry_after(5)))
         except Exception as error:
-            await sender.refuse(told(error))
-        name = short.name if short else getattr(scope.get("endpoint"), "__name__", "none")
-        self.metrics.request(name, sender.status, perf_counter() - started)
+            await sender.refuse(refusal_for(error))
+        name = operation.name if operation else scope.get("mixts.endpoint", "none")
+        self.metrics.count_request(name, sender.status, perf_counter() - started)
 
-    async def _short(
-        self, short: Short, scope: Scope, receive: Receive, head: dict[bytes, bytes], client: str
-    ) -> bytes:
+    async def _read_operation(self, scope: Scope, receive: Receive, headers: Headers) -> bytes:
         if scope["method"] != "POST":
             raise wrong_method("POST")
-        protocol.check_json(head)
-        body = await read_body(receive, head, self._limits.body)
-        perform = self._operations.many if short.many else self._operations.one
-        return await perform(short.kind, body, client)
+        protocol.check_content_type(headers)
+        return await read_body(receive, headers, self._limits.body)
 
-    async def _rest(self, scope: Scope, receive: Receive, sender: _Sender) -> None:
-        # Routes see the path as it was sent: an encoded slash is part of a task's name.
+    async def _route(self, scope: Scope, receive: Receive, sender: _Sender) -> None:
+        # Routes match the path as it was sent: an encoded slash is part of a task's name.
         scope["path"] = scope["raw_path"].decode("latin-1")
-        scope["app"] = self  # so that the router raises what it refuses
+        scope["app"] = self  # then the router raises 404 and 405 instead of sending plain text
         await self._router(scope, receive, sender.send)
 
 
-# -- answers --------------------------------------------------------------------------------------
-
-
 class _Sender:
-    """Sends one answer, with the headers that every answer has."""
+    """Sends one response, with the security headers that every response has."""
 
     __slots__ = ("_send", "status")
 
     def __init__(self, send: Send) -> None:
         self._send = send
         self.status = 0
-        """Of the answer, once it has begun."""
+        """Status of the response; 0 before it has begun."""
 
-    async def answer(
-        self, status: int, body: bytes, headers: tuple[tuple[bytes, bytes], ...] = ()
-    ) -> None:
-        """The whole answer, in JSON."""
+    async def respond(self, status: int, body: bytes, headers: tuple[Header, ...] = ()) -> None:
+        """Send a whole response in JSON."""
         self.status = status
         length = (b"content-length", b"%d" % len(body))
         await self._send(
             {
                 "type": "http.response.start",
                 "status": status,
-                "headers": [JSON, length, *HEADERS, *headers],
+                "headers": [JSON, length, *SECURITY_HEADERS, *headers],
             }
         )
         await self._send({"type": "http.response.body", "body": body})
 
-    async def refuse(self, refused: RefusalError) -> None:
-        """An answer that says why not; one that has begun stays what it is."""
+    async def refuse(self, refusal: RefusalError) -> None:
+        """Send an error, unless a response has already begun."""
         if not self.status:
-            body = protocol.encode(protocol.error(refused))
-            await self.answer(refused.status, body, refused.headers)
+            body = protocol.encode(protocol.error_response(refusal))
+            await self.respond(refusal.status, body, refusal.headers)
 
     async def send(self, message: Message) -> None:
-        """A part of an answer that somebody else made."""
+        """Send a part of a Starlette response."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
             headers = list(message["headers"])
             present = {name for name, _ in headers}
-            headers += [header for header in HEADERS if header[0] not in present]
+            headers += [header for header in SECURITY_HEADERS if header[0] not in present]
             message["headers"] = headers
         await self._send(message)

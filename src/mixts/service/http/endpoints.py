@@ -1,6 +1,7 @@
-"""Everything but decisions and rewards: tasks, priors, health, metrics and pages.
+"""Endpoints for tasks, priors, health, metrics and pages; ``app`` has decisions and rewards.
 
-Whatever reads the store runs in a thread, and the event loop goes on meanwhile.
+An endpoint is a method of ``Endpoints`` with the decorator ``endpoint``: the router and the OpenAPI
+document follow from it. Whatever reads the store runs in a thread, so the event loop goes on.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -19,33 +20,63 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from mixts.errors import OverloadedError, ParameterError, StoreError, UnknownTaskError
-from mixts.families import LinearGaussian
 from mixts.prior import MixturePrior
 from mixts.service.http import protocol
-from mixts.service.http.limits import Limits, read_body, read_head
+from mixts.service.http.limits import Limits, read_body, read_headers
 from mixts.service.http.metrics import CONTENT_TYPE, Metrics
-from mixts.service.http.refusals import RefusalError, try_later
+from mixts.service.http.openapi import BODY_ERRORS, TASK, Endpoint, parameter
+from mixts.service.http.protocol import Activation, ActivePriorInfo, HealthStatus
+from mixts.service.http.refusals import RefusalError, retry_after
 from mixts.service.http.security import PAGE_POLICY
-from mixts.service.records import MAX_NAME
-
-THREADS = 4
-WAITING = 64
-"""Requests that may wait for a thread."""
+from mixts.service.records import MAX_NAME, PriorVersion, TaskState
 
 Value = TypeVar("Value")
+Handler = Callable[[Request], Awaitable[Response]]
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+ENDPOINTS: list[Endpoint] = []
+"""Documented endpoints of this module, in the order of the document."""
+
+
+def endpoint(
+    method: str, path: str, response: Any, summary: str, **details: Any
+) -> Callable[[Method], Method]:
+    """Register a method of ``Endpoints`` for an address; ``details`` are fields of ``Endpoint``.
+
+    A parameter of the path is one segment, as encoded by the client.
+    """
+
+    def register(function: Method) -> Method:
+        ENDPOINTS.append(Endpoint(method, path, function.__name__, summary, response, **details))
+        return function
+
+    return register
+
+
+PAGES = {
+    "/": "overview_page",
+    "/tasks": "task_page",
+    "/tasks/{task}": "task_page",
+    "/assets/{name}": "asset",
+}
+"""Addresses of pages, which the document leaves out."""
+
+THREADS = 4
+MAX_WAITING = 64
+"""Requests that may wait for a thread."""
 
 
 class Readers:
-    """A few threads for what reads the store."""
+    """A few threads that read the store."""
 
-    def __init__(self, threads: int = THREADS, waiting: int = WAITING) -> None:
+    def __init__(self, threads: int = THREADS, waiting: int = MAX_WAITING) -> None:
         self._pool = ThreadPoolExecutor(threads, "mixts-reader")
-        self._most = threads + waiting
+        self._capacity = threads + waiting
         self._busy = 0
 
     async def run(self, function: Callable[..., Value], *arguments: Any) -> Value:
-        """Call a function in a thread, if not too many wait for one."""
-        if self._busy >= self._most:
+        """Call a function in a thread; raise ``OverloadedError`` if too many calls wait."""
+        if self._busy >= self._capacity:
             raise OverloadedError(f"{self._busy} requests read the store: try again later")
         self._busy += 1
         try:
@@ -55,12 +86,12 @@ class Readers:
             self._busy -= 1
 
     def close(self) -> None:
-        """Finish what is running."""
+        """Finish the running calls and end the threads."""
         self._pool.shutdown()
 
 
 class Endpoints:
-    """The rest of the service's addresses."""
+    """Handlers of all addresses except decisions and rewards."""
 
     def __init__(
         self,
@@ -69,89 +100,89 @@ class Endpoints:
         limits: Limits,
         metrics: Metrics,
         document: bytes,
-        token: bool,
+        needs_token: bool,
     ) -> None:
         self._decider = decider
         self._store = store
         self._limits = limits
         self._metrics = metrics
         self._document = document
-        self._token = token
+        self._needs_token = needs_token
         self.readers = Readers()
 
     def routes(self) -> list[Route]:
-        """Where they are; a parameter is one part of the path, as it is encoded there."""
+        """Return a route for each path."""
+        handlers: dict[str, dict[str, Handler]] = {}
+        for each in ENDPOINTS:
+            handlers.setdefault(each.path, {})[each.method] = getattr(self, each.name)
+        for path, name in PAGES.items():
+            handlers[path] = {"GET": getattr(self, name)}
         return [
-            Route("/healthz", self.alive),
-            Route("/readyz", self.ready),
-            Route("/v1/tasks/{task}", self.task),
-            Route("/v1/prior", self.prior),
-            Route("/v1/priors", self.priors, methods=["GET", "POST"]),
-            Route("/v1/priors/{version}/activate", self.activate, methods=["POST"]),
-            Route("/metrics", self.metrics),
-            Route("/openapi.json", self.openapi),
-            Route("/", self.overview_page),
-            Route("/tasks", self.task_page),
-            Route("/tasks/{task}", self.task_page),
-            Route("/assets/{name}", self.asset),
+            Route(path, _dispatch(of_path), methods=list(of_path))
+            for path, of_path in handlers.items()
         ]
 
-    # -- tasks --------------------------------------------------------------------------------
+    # -- tasks and priors ---------------------------------------------------------------------
 
+    @endpoint(
+        "GET", "/v1/tasks/{task}", TaskState, "Describe a task: counts, weights, mean rewards",
+        errors=(404, 422), parameters=(TASK,),
+    )  # fmt: skip
     async def task(self, request: Request) -> Response:
-        """A task's state."""
+        """Return the counts and the belief of a task."""
         name = path_parameter(request, "task")
+        return json_response(await self.readers.run(self._decider.task, name))
 
-        def read() -> protocol.TaskAnswer:
-            state, active = self._decider.state(name), self._decider.active
-            same = active.version == state.prior_version  # and not just activated
-            return protocol.task_state(state, active.prior.names if same else None)
-
-        return answer(await self.readers.run(read))
-
-    # -- priors -------------------------------------------------------------------------------
-
+    @endpoint("GET", "/v1/prior", ActivePriorInfo, "Describe the active prior")
     async def prior(self, request: Request) -> Response:
-        """The prior in force."""
+        """Return the active prior's description."""
         active = await self.readers.run(lambda: self._decider.active)
         prior, family = active.prior, active.prior.family
-        told = protocol.PriorAnswer(
+        info = ActivePriorInfo(
             active.version, family.kind, prior.n_components, prior.weights.tolist(), prior.names,
             prior.arm_names,
         )  # fmt: skip
         if family.n_arms is not None:
-            told.n_arms = family.n_arms
-        if isinstance(family, LinearGaussian):
-            told.n_features = family.n_features
-        return answer(told)
+            info.n_arms = family.n_arms
+        else:
+            info.n_features = family.n_features
+        return json_response(info)
 
+    @endpoint("GET", "/v1/priors", list[PriorVersion], "List all versions of the prior")
     async def priors(self, request: Request) -> Response:
-        """All versions, or one more."""
-        if request.method == "POST":
-            return await self._upload(request)
-        rows = await self.readers.run(self._decider.priors)
-        return answer([protocol.prior_version(row) for row in rows])
+        """Return all versions of the prior."""
+        return json_response(await self.readers.run(self._decider.priors))
 
-    async def _upload(self, request: Request) -> Response:
+    @endpoint(
+        "POST", "/v1/priors", Activation, "Add a version: a file as MixturePrior.save writes it",
+        request=dict[str, Any], scope="admin", status=201, errors=BODY_ERRORS,
+        parameters=(parameter("activate", "query", {"type": "string", "enum": ["true", "false"]}),),
+    )  # fmt: skip
+    async def upload_prior(self, request: Request) -> Response:
+        """Store a new version of the prior, and activate it if the query says so."""
         activate = request.query_params.get("activate", "false")
         if activate not in ("true", "false"):
             raise RefusalError(422, "invalid", "activate must be true or false", "activate")
-        head = read_head(request.scope["headers"], self._limits)
-        protocol.check_json(head)
         limits = self._limits
-        body = await read_body(request.receive, head, max(limits.prior, limits.body))
+        headers = read_headers(request.scope["headers"], limits)
+        protocol.check_content_type(headers)
+        body = await read_body(request.receive, headers, max(limits.prior, limits.body))
 
-        def upload() -> protocol.Activation:
+        def upload() -> Activation:
             protocol.check_prior(body, limits)
-            version = self._decider.upload(MixturePrior.from_bytes(body, "the prior"))
-            if activate == "true":
-                self._decider.activate(version)
-            return protocol.Activation(version, version == self._decider.prior_version)
+            prior = MixturePrior.from_bytes(body, "the prior")
+            version = self._decider.upload_prior(prior, activate == "true")
+            return Activation(version, version == self._decider.prior_version)
 
-        return answer(await self.readers.run(upload), 201)
+        return json_response(await self.readers.run(upload), 201)
 
-    async def activate(self, request: Request) -> Response:
-        """Put a version in force."""
+    @endpoint(
+        "POST", "/v1/priors/{version}/activate", Activation, "Activate a version of the prior",
+        scope="admin", errors=(404, 422),
+        parameters=(parameter("version", "path", {"type": "integer", "minimum": 1}),),
+    )  # fmt: skip
+    async def activate_prior(self, request: Request) -> Response:
+        """Activate a version of the prior."""
         text = path_parameter(request, "version")
         rows = await self.readers.run(self._decider.priors)
         version = next((row.version for row in rows if str(row.version) == text), None)
@@ -161,56 +192,60 @@ class Endpoints:
                 404, "unknown_prior", f"there is no version {text[:20]!r}; the last are {known}",
                 "version",
             )  # fmt: skip
-        await self.readers.run(self._decider.activate, version)
-        return answer(protocol.Activation(version, True))
+        await self.readers.run(self._decider.activate_prior, version)
+        return json_response(Activation(version, True))
 
-    # -- for those who run the service --------------------------------------------------------
+    # -- health and metrics -------------------------------------------------------------------
 
+    @endpoint("GET", "/healthz", HealthStatus, "Check that the process responds", scope=None)
     async def alive(self, request: Request) -> Response:
-        """The process answers."""
-        return answer(protocol.HealthAnswer("ok"))
+        """Return "ok" as long as the process responds."""
+        return json_response(HealthStatus("ok"))
 
+    @endpoint("GET", "/readyz", HealthStatus, "Check that the service accepts writes", scope=None)
     async def ready(self, request: Request) -> Response:
-        """Whether it can take writes."""
+        """Return "ok" if the store can be written to."""
         health = self._decider.health()
         if not health.writable:
-            # With tokens, this is open to strangers, to whom paths and hosts are no concern.
-            told = None if self._token else health.reason
-            reason = told or "the store cannot be written to"
-            raise RefusalError(503, "store_unavailable", reason, headers=try_later(5))
-        return answer(protocol.HealthAnswer("ok", health.pending))
+            # With tokens, strangers may reach this endpoint: they must not see paths and hosts.
+            known = None if self._needs_token else health.reason
+            reason = known or "the store cannot be written to"
+            raise RefusalError(503, "store_unavailable", reason, headers=retry_after(5))
+        return json_response(HealthStatus("ok", health.pending))
 
+    @endpoint("GET", "/metrics", "text/plain", "Counters for Prometheus")
     async def metrics(self, request: Request) -> Response:
-        """Counters, times and totals."""
+        """Return counters, response times and totals."""
         health = self._decider.health()
-        groups, operations = self._decider.groups
+        batches, operations = self._decider.groups
         gauges: dict[str, tuple[str, float]] = {
-            "writable": ("Whether the store takes writes", int(health.writable)),
+            "writable": ("Whether the store accepts writes", int(health.writable)),
             "pending_operations": ("Operations that wait for the writer", health.pending),
-            "groups": ("Groups that were committed", groups),
-            "group_operations": ("Operations in all of these groups", operations),
+            "groups": ("Committed batches", batches),
+            "group_operations": ("Operations in all committed batches", operations),
         }
-        with suppress(StoreError):  # what is counted here is told even so
-            gauges |= await self.readers.run(self._stored)
+        with suppress(StoreError):  # the counters of this process are known even so
+            gauges |= await self.readers.run(self._store_gauges)
         return Response(self._metrics.text(gauges), headers={"content-type": CONTENT_TYPE})
 
-    def _stored(self) -> dict[str, tuple[str, float]]:
+    def _store_gauges(self) -> dict[str, tuple[str, float]]:
         totals = self._store.totals()
-        stored = {
+        gauges = {
             f"store_{name}": (f"{name.capitalize()} in the store", getattr(totals, name))
             for name in ("tasks", "decisions", "rewards", "late")
         }
         version = self._decider.prior_version
-        return stored | {"prior_version": ("The version of the prior in force", version)}
+        return gauges | {"prior_version": ("Active version of the prior", version)}
 
+    @endpoint("GET", "/openapi.json", dict[str, Any], "This document")
     async def openapi(self, request: Request) -> Response:
-        """What this service understands."""
+        """Return the OpenAPI document."""
         return Response(self._document, media_type="application/json")
 
     # -- pages --------------------------------------------------------------------------------
 
     async def overview_page(self, request: Request) -> Response:
-        """What happens now."""
+        """Return the dashboard."""
         query = request.query_params
         search = query.get("search", "").replace("\0", "")[:MAX_NAME]
         offset = query.get("offset", "0")
@@ -218,12 +253,12 @@ class Endpoints:
             lambda: _dashboard().overview_page(
                 self._decider, self._store, now=time.time(), search=search,
                 offset=int(offset) if _OFFSET.fullmatch(offset) else 0,
-                span=query.get("span", ""), address=_address(request), token=self._token,
+                span=query.get("span", ""), address=_address(request), token=self._needs_token,
             )
         )  # fmt: skip
 
     async def task_page(self, request: Request) -> Response:
-        """One task."""
+        """Return the page of one task."""
         if "task" in request.path_params:
             name = path_parameter(request, "task")
         else:
@@ -232,20 +267,20 @@ class Endpoints:
             return await self._page(
                 lambda: _dashboard().task_page(
                     self._decider, self._store, name, now=time.time(),
-                    address=_address(request), token=self._token,
+                    address=_address(request), token=self._needs_token,
                 )
             )  # fmt: skip
         except (UnknownTaskError, ParameterError):
-            return page(_dashboard().missing_page(name), 404)
+            return page_response(_dashboard().missing_page(name), 404)
 
     async def _page(self, render: Callable[[], str]) -> Response:
         try:
-            return page(await self.readers.run(render))
+            return page_response(await self.readers.run(render))
         except StoreError as error:
-            return page(_dashboard().unavailable_page(str(error)), 503)
+            return page_response(_dashboard().unavailable_page(str(error)), 503)
 
     async def asset(self, request: Request) -> Response:
-        """What pages need beside themselves."""
+        """Return a style sheet or a script of the pages."""
         found = _dashboard().ASSETS.get(request.path_params["name"])
         if found is None:
             raise RefusalError(404, "not_found", "there is nothing at this address")
@@ -253,11 +288,22 @@ class Endpoints:
         return Response(content, headers={"content-type": media_type})
 
 
-# -- requests and answers -------------------------------------------------------------------------
+# -- requests and responses -----------------------------------------------------------------------
+
+
+def _dispatch(handlers: dict[str, Handler]) -> Handler:
+    """Return one handler for all methods of a path."""
+
+    async def dispatch(request: Request) -> Response:
+        handler = handlers["GET" if request.method == "HEAD" else request.method]
+        request.scope["mixts.endpoint"] = handler.__name__
+        return await handler(request)
+
+    return dispatch
 
 
 def path_parameter(request: Request, name: str) -> str:
-    """A part of the path, decoded; routes match the path as it was sent."""
+    """Return a segment of the path, decoded."""
     try:
         return unquote(request.path_params[name], errors="strict")
     except UnicodeDecodeError:
@@ -266,13 +312,13 @@ def path_parameter(request: Request, name: str) -> str:
         ) from None
 
 
-def answer(content: Any, status: int = 200) -> Response:
-    """An answer in JSON."""
+def json_response(content: Any, status: int = 200) -> Response:
+    """Return a response in JSON."""
     return Response(protocol.encode(content), status, media_type="application/json")
 
 
-def page(content: str, status: int = 200) -> Response:
-    """An answer in HTML; one that is for a while only says when to try again."""
+def page_response(content: str, status: int = 200) -> Response:
+    """Return a response in HTML; with status 503 it says when to try again."""
     headers = {"content-security-policy": PAGE_POLICY}
     if status == 503:
         headers["retry-after"] = "5"
@@ -280,7 +326,7 @@ def page(content: str, status: int = 200) -> Response:
 
 
 def _dashboard() -> Any:
-    """The pages, imported when somebody looks: a service that starts again need not wait for it."""
+    """Import the pages when they are first requested, so that the service starts sooner."""
     from mixts.service import dashboard
 
     return dashboard
@@ -291,6 +337,6 @@ _HOST = re.compile(r"[A-Za-z0-9.:\[\]-]{1,255}")
 
 
 def _address(request: Request) -> str:
-    """Where the client reaches the service, as far as it says so."""
+    """Return the address of the service as the client's Host header gives it."""
     host = request.headers.get("host", "")
     return f"http://{host}" if _HOST.fullmatch(host) else "http://127.0.0.1"

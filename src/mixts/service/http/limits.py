@@ -1,4 +1,4 @@
-"""How much of anything a client may send, checked before it is parsed."""
+"""Limits on requests: sizes, checked before anything is parsed, and rates per client."""
 
 from __future__ import annotations
 
@@ -10,85 +10,85 @@ from dataclasses import dataclass
 import numpy as np
 from starlette.types import Receive
 
-from mixts.service.http.refusals import CLOSE, RefusalError, try_later
+from mixts.service.http.refusals import CLOSE, RefusalError, retry_after
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What is taken of one request."""
+    """Limits on one request."""
 
     body: int = 1 << 20
-    """Bytes."""
+    """Bytes of a body."""
     prior: int = 16 << 20
-    """Bytes of a prior that is uploaded, if not more: a covariance of 200 features is large."""
+    """Bytes of an uploaded prior, if ``body`` is smaller: a covariance of 200 features is large."""
     head: int = 16 << 10
-    """Bytes of all headers."""
+    """Bytes of all headers together."""
     headers: int = 64
-    """How many of them."""
+    """Number of headers."""
     depth: int = 16
-    """Of nested lists and objects; a prior's deepest array needs 7."""
+    """Nesting of lists and objects; the deepest array of a prior needs 7."""
     actions: int = 10_000
-    """Of one decision."""
+    """Actions of one decision."""
     batch: int = 1_000
     """Items of a batch."""
     seconds: float = 30.0
-    """For a request to arrive, which its connection looks after."""
+    """Time for a whole request to arrive; see ``server.Connection``."""
 
 
 # -- headers --------------------------------------------------------------------------------------
 
-READ = frozenset(
+USED_HEADERS = frozenset(
     {
         b"authorization", b"content-encoding", b"content-length", b"content-type", b"expect",
         b"host", b"origin",
     }
 )  # fmt: skip
-"""Headers that are looked at."""
+"""Headers that the service reads; all others are ignored."""
 
-Head = dict[bytes, bytes]
+Headers = dict[bytes, bytes]
 
 
-def read_head(headers: Iterable[tuple[bytes, bytes]], limits: Limits) -> Head:
-    """The headers that matter, in one pass; none of them may come twice."""
-    head: Head = {}
+def read_headers(headers: Iterable[tuple[bytes, bytes]], limits: Limits) -> Headers:
+    """Return the headers that the service uses; refuse repeated ones, and too many."""
+    used: Headers = {}
     size = count = 0
     for name, value in headers:
         count += 1
         size += len(name) + len(value)
-        if name in READ:
-            if name in head:
+        if name in USED_HEADERS:
+            if name in used:
                 raise RefusalError(400, "bad_request", f"the header {name.decode()} comes twice")
-            head[name] = value
+            used[name] = value
     if size > limits.head or count > limits.headers:
         raise headers_too_large(limits)
-    return head
+    return used
 
 
 def headers_too_large(limits: Limits) -> RefusalError:
-    """What is said of too many headers, or too long ones."""
-    expected = f"at most {limits.headers} headers of {limits.head:,} bytes together are read"
+    """Return the error for too many or too long headers."""
+    expected = f"expected at most {limits.headers} headers of {limits.head:,} bytes together"
     return RefusalError(431, "headers_too_large", expected, headers=(CLOSE,))
 
 
 # -- bodies ---------------------------------------------------------------------------------------
 
-_PATIENCE = 8
-"""A body that is too large is still received up to this many times the limit, and forgotten:
-a client reads the answer only when it has sent everything."""
+_DISCARDED = 8
+"""Discard a body of up to this many times the limit instead of closing the connection at once:
+many clients read the response only after they have sent everything."""
 
 
 class DisconnectedError(Exception):
-    """The client is gone before it has sent everything."""
+    """The client disconnected before the end of its request."""
 
 
-async def read_body(receive: Receive, head: Head, limit: int) -> bytes:
-    """The whole body, if it is not too large."""
-    declared = head.get(b"content-length", b"0")
+async def read_body(receive: Receive, headers: Headers, limit: int) -> bytes:
+    """Return the whole body of a request; refuse more than ``limit`` bytes."""
+    declared = headers.get(b"content-length", b"0")
     if not declared.isdigit():
         raise RefusalError(400, "bad_request", "content-length must be a number", headers=(CLOSE,))
-    # One that waits for a "100 Continue" has not begun to send.
-    patience = 0 if b"expect" in head else _PATIENCE * limit
-    if int(declared) > max(limit, patience):
+    # A client that waits for "100 Continue" has not begun to send the body.
+    discarded = 0 if b"expect" in headers else _DISCARDED * limit
+    if int(declared) > max(limit, discarded):
         raise _too_large(limit)
     parts: list[bytes] = []
     size = 0
@@ -101,7 +101,7 @@ async def read_body(receive: Receive, head: Head, limit: int) -> bytes:
         size += len(part)
         if size <= limit:
             parts.append(part)
-        elif size > patience:
+        elif size > discarded:
             raise _too_large(limit)
         more = message.get("more_body", False)
     if size > limit:
@@ -122,8 +122,8 @@ _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
 def check_depth(body: bytes, limits: Limits) -> None:
-    """Refuse nesting that is too deep, whatever else is in the body."""
-    # As few brackets as in almost every request cannot be too deep.
+    """Refuse nesting that is too deep, also in a body that is not valid JSON."""
+    # Almost every request has so few brackets that it cannot be too deep.
     if body.count(b"[") + body.count(b"{") <= limits.depth:
         return
     brackets = _STRING.sub(b"", body).translate(None, _NOT_BRACKETS)
@@ -136,71 +136,71 @@ def check_depth(body: bytes, limits: Limits) -> None:
 
 
 def check_actions(body: bytes, limits: Limits) -> None:
-    """Refuse too many actions, or too long a mask, in the body of one decision."""
-    # An action takes 3 bytes or more, as "[],", and a place in a mask 5, as "true,".
+    """Refuse the body of a decision that has too many actions, or too long a mask."""
+    # An action takes at least 3 bytes, "[],", and an entry of a mask 5, "true,".
     if len(body) <= 3 * limits.actions:
         return
     plain = _STRING.sub(b"", body)
-    if plain.count(b"[") > limits.actions + 2:  # and the two lists that they are in
+    if plain.count(b"[") > limits.actions + 2:  # 2: the lists "actions" and "mask" themselves
         raise too_many_actions("actions", limits)
     if plain.count(b"true") + plain.count(b"false") > limits.actions:
         raise too_many_actions("mask", limits)
 
 
 def too_many_actions(field: str, limits: Limits) -> RefusalError:
-    """What is said of too long a list."""
-    return RefusalError(422, "too_many", f"at most {limits.actions:,} actions are taken", field)
+    """Return the error for too long a list of actions, or mask."""
+    return RefusalError(422, "too_many", f"expected at most {limits.actions:,} actions", field)
 
 
 # -- rates ----------------------------------------------------------------------------------------
 
-CLIENTS = 10_000
-"""That are remembered; of others it is not known what they did before."""
+MAX_CLIENTS = 10_000
+"""Clients that a rate limit remembers; it forgets the one that was quiet longest."""
 
 
 class RateLimit:
-    """A token bucket for each client: ``rate`` operations a second, a second's worth at once.
+    """Token bucket for each client: ``rate`` operations a second, and a second's worth at once.
 
-    An operation is let through while anything is left, and a batch of many may leave a debt: what
-    is not parsed yet is not counted yet. ``what`` is counted, in the words of a refusal.
+    An operation passes while anything is left. A batch is counted after it was parsed, so it may
+    leave a debt. ``unit`` names the operations in the error message; a rate of 0 is no limit.
     """
 
-    def __init__(self, rate: float, clients: int = CLIENTS, what: str = "operations") -> None:
+    def __init__(self, rate: float, clients: int = MAX_CLIENTS, unit: str = "operations") -> None:
         self._rate = rate
-        self._what = what
-        self._most = max(rate, 1.0)
+        self._unit = unit
+        self._capacity = max(rate, 1.0)
         self._clients = clients
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, client: str, now: float) -> None:
-        """Let one operation through, or refuse it."""
+        """Count one operation, or refuse it."""
         if not self._rate:
             return
-        left, then = self._left.get(client, (self._most, now))
-        left = min(self._most, left + (now - then) * self._rate)
+        left, then = self._left.get(client, (self._capacity, now))
+        left = min(self._capacity, left + (now - then) * self._rate)
         if left < 1:
-            raise self._used_up(left)
+            raise self._exceeded(left)
         self._left[client] = (left - 1, now)
         self._left.move_to_end(client)
         if len(self._left) > self._clients:
             self._left.popitem(last=False)
 
     def charge(self, client: str, operations: int) -> None:
-        """Count more operations of a request that was let through."""
+        """Count more operations of a request that has passed."""
         if self._rate and client in self._left:
             left, then = self._left[client]
             self._left[client] = (left - operations, then)
 
     def check(self, client: str, now: float) -> None:
-        """Refuse whoever has nothing left, and count nothing."""
-        left, then = self._left.get(client, (self._most, now))
+        """Refuse a client that has nothing left; count nothing."""
+        left, then = self._left.get(client, (self._capacity, now))
         left += (now - then) * self._rate
         if left < 1:
-            raise self._used_up(left)
+            raise self._exceeded(left)
 
-    def _used_up(self, left: float) -> RefusalError:
+    def _exceeded(self, left: float) -> RefusalError:
         wait = (1 - left) / self._rate
         return RefusalError(
-            429, "rate_limited", f"at most {self._rate:g} {self._what} a second are taken",
-            headers=try_later(int(wait) + 1),
+            429, "rate_limited", f"expected at most {self._rate:g} {self._unit} a second",
+            headers=retry_after(int(wait) + 1),
         )  # fmt: skip

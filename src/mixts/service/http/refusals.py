@@ -1,4 +1,4 @@
-"""What is not done, and how a client is told: a status, a code, a message and the field."""
+"""Errors of the HTTP service: a status, a code, a message and the field at fault."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from mixts.errors import (
 
 log = logging.getLogger("mixts.service")
 
-LONGEST = 500
-"""Characters of a message: it may repeat what the client sent, which may be long."""
+MAX_MESSAGE = 500
+"""Characters of a message, which may quote the client's request."""
 
 Header = tuple[bytes, bytes]
 
 JSON: Header = (b"content-type", b"application/json")
 CLOSE: Header = (b"connection", b"close")
-"""For who is not listened to any further."""
+"""Sent when the service reads nothing more from a connection."""
 
 
 class RefusalError(Exception):
-    """A request that is answered with an error."""
+    """A request that gets an error response."""
 
     def __init__(
         self,
@@ -49,17 +49,19 @@ class RefusalError(Exception):
         super().__init__(message)
         self.status = status
         self.code = code
-        self.message = message if len(message) <= LONGEST else message[: LONGEST - 3] + "..."
-        self.field = field if field is None else field[:LONGEST]
+        self.message = (
+            message if len(message) <= MAX_MESSAGE else message[: MAX_MESSAGE - 3] + "..."
+        )
+        self.field = field if field is None else field[:MAX_MESSAGE]
         self.headers = headers
 
 
-def try_later(seconds: int) -> tuple[Header, ...]:
-    """The header that says when."""
+def retry_after(seconds: int) -> tuple[Header, ...]:
+    """Return the header that says when to try again."""
     return ((b"retry-after", b"%d" % seconds),)
 
 
-_ANSWERS: dict[type, tuple[int, str, str | None]] = {
+_RESPONSES: dict[type, tuple[int, str, str | None]] = {
     ActionError: (422, "action", "actions"),
     MaskError: (422, "mask", "mask"),
     OutcomeError: (422, "outcome", "value"),
@@ -75,16 +77,17 @@ _ANSWERS: dict[type, tuple[int, str, str | None]] = {
     StoreUnavailableError: (503, "store_unavailable", None),
     StoreError: (503, "store_unavailable", None),
 }
-"""How the library's exceptions are told, the nearest of an exception's classes."""
+"""Status, code and field for the library's exceptions; the nearest base class counts."""
 
-_LATER = {"overloaded": 1, "store_unavailable": 5}
-"""Seconds: a queue empties soon, a disk or a database takes longer to come back."""
+_RETRY_SECONDS = {"overloaded": 1, "store_unavailable": 5}
+"""A queue empties soon; a disk or a database takes longer to come back."""
 
 
-def told(error: Exception, field: str | None = None) -> RefusalError:
-    """What a client is told of an exception; if it is a fault of ours, no more than that.
+def refusal_for(error: Exception, field: str | None = None) -> RefusalError:
+    """Return the error response for an exception.
 
-    ``field`` is the one in question where the exception does not say so by its class.
+    Log unknown exceptions, which are faults of the service, and hide their details. ``field`` is
+    the field at fault where the exception's class does not imply one.
     """
     if isinstance(error, RefusalError):
         return error
@@ -93,16 +96,16 @@ def told(error: Exception, field: str | None = None) -> RefusalError:
             return wrong_method((error.headers or {}).get("Allow", "GET"))
         return RefusalError(error.status_code, "not_found", "there is nothing at this address")
     for kind in type(error).__mro__:
-        if kind in _ANSWERS:
-            status, code, usual = _ANSWERS[kind]
-            headers = try_later(_LATER[code]) if status == 503 else ()
+        if kind in _RESPONSES:
+            status, code, usual = _RESPONSES[kind]
+            headers = retry_after(_RETRY_SECONDS[code]) if status == 503 else ()
             return RefusalError(status, code, str(error), usual or field, headers)
     log.error("a request failed", exc_info=error)
-    return RefusalError(500, "internal", "the service has a fault: its log says more")
+    return RefusalError(500, "internal", "internal error: see the log of the service")
 
 
 def wrong_method(allowed: str) -> RefusalError:
-    """What is said of a method that an address does not know."""
+    """Return the error for a method that an address does not accept."""
     listed = ", ".join(sorted(allowed.split(", ")))
     header = (b"allow", listed.encode())
     return RefusalError(405, "method_not_allowed", f"expected {listed}", headers=(header,))

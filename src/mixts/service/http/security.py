@@ -1,7 +1,7 @@
-"""Who may do what: tokens with scopes, and on loopback without any, only this machine's programs.
+"""Access control: tokens with scopes, or without tokens only programs of this machine.
 
-A token's line in its file is the token, and what it is for: ``read``, ``write``, ``admin``, with
-commas between them; the token alone is for everything.
+A line of the token file is a token, a space, and its scopes: ``read``, ``write``, ``admin``,
+separated by commas. A token alone has all scopes.
 """
 
 from __future__ import annotations
@@ -20,33 +20,34 @@ from pathlib import Path
 from starlette.types import Scope
 
 from mixts.errors import ParameterError
-from mixts.service.http.limits import CLIENTS, Head, RateLimit
+from mixts.service.http.limits import MAX_CLIENTS, Headers, RateLimit
 from mixts.service.http.refusals import Header, RefusalError
 
 SCOPES = frozenset({"read", "write", "admin"})
-SHORT = 16
+SAFE_LENGTH = 16
 """Characters; a shorter token may be guessed."""
 
-OPEN = frozenset({"/healthz", "/readyz"})
-"""Whoever starts and watches services asks these, and has no token."""
+OPEN_PATHS = frozenset({"/healthz", "/readyz"})
+"""Health checks, which need no token and have no rate limit."""
 
-CONTENT_POLICY: Header = (
-    b"content-security-policy",
-    b"default-src 'none'; frame-ancestors 'none'; base-uri 'none'",
-)
+# -- response headers -----------------------------------------------------------------------------
+
 PAGE_POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
-"""Of pages, which show charts and refresh themselves with what is served here."""
+"""Content policy of pages: charts, styles and scripts of this service only."""
 
-HEADERS: tuple[Header, ...] = (
+SECURITY_HEADERS: tuple[Header, ...] = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
     (b"cache-control", b"no-store"),
-    CONTENT_POLICY,
+    (
+        b"content-security-policy",
+        b"default-src 'none'; frame-ancestors 'none'; base-uri 'none'",
+    ),
 )
-"""Of every answer."""
+"""Headers of every response, unless it has its own."""
 
 
 # -- tokens ---------------------------------------------------------------------------------------
@@ -54,25 +55,25 @@ HEADERS: tuple[Header, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A token, known only by its digest, and what it is for."""
+    """Scopes of a token, which is known only by its digest."""
 
     client: str
-    """Its name where clients are counted."""
+    """Name of the client in rate limits."""
     scopes: frozenset[str]
     digest: bytes = field(repr=False)
 
 
 class Tokens:
-    """All tokens of a file."""
+    """All tokens of a token file."""
 
     def __init__(self, grants: Sequence[Grant], warnings: Sequence[str] = ()) -> None:
         self._grants = tuple(grants)
         self.warnings = tuple(warnings)
-        """What whoever starts the service should know."""
+        """Weaknesses of the file that its owner should know."""
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Tokens:
-        """The tokens of a file; what is wrong is told by its line, never with the token."""
+        """Return the tokens of a file; errors name the line and never the token."""
         try:
             lines = Path(path).read_text("utf-8").splitlines()
             mode = os.stat(path).st_mode
@@ -82,23 +83,23 @@ class Tokens:
         warnings = []
         for number, line in enumerate(lines, start=1):
             if line.strip() and not line.lstrip().startswith("#"):
-                grant, short = _grant(line.split(), f"{path}, line {number}")
+                grant, is_short = _grant(line.split(), f"{path}, line {number}")
                 if any(grant.digest == other.digest for other in grants):
                     raise ParameterError(f"{path}, line {number}: the token is there twice")
                 grants.append(grant)
-                if short:
+                if is_short:
                     warnings.append(
-                        f"{path}, line {number}: a token of fewer than {SHORT} characters may be "
-                        "guessed"
+                        f"{path}, line {number}: a token of fewer than {SAFE_LENGTH} characters "
+                        "may be guessed"
                     )
         if not grants:
             raise ParameterError(f"{path} has no token: expected one a line")
         if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
-            warnings.append(f"others than its owner may open {path}: chmod 600 is safe")
+            warnings.append(f"other users may read {path}: run chmod 600 {path}")
         return cls(grants, warnings)
 
     def grant(self, token: bytes) -> Grant | None:
-        """What a token is for, in a time that tells nothing of the tokens there are."""
+        """Return the scopes of a token, in a time that depends on no known token."""
         digest = sha256(token).digest()
         found = None
         for grant in self._grants:
@@ -108,6 +109,7 @@ class Tokens:
 
 
 def _grant(words: list[str], place: str) -> tuple[Grant, bool]:
+    """Return the grant of one line, and whether its token is short."""
     token, *rest = words
     if not token.isascii() or not token.isprintable():
         raise ParameterError(f"{place}: a token has printable ASCII characters only")
@@ -120,105 +122,98 @@ def _grant(words: list[str], place: str) -> tuple[Grant, bool]:
         )
     digest = sha256(token.encode()).digest()
     client = "token " + digest[:8].hex()
-    return Grant(client, frozenset(names) or SCOPES, digest), len(token) < SHORT
+    return Grant(client, frozenset(names) or SCOPES, digest), len(token) < SAFE_LENGTH
 
 
 # -- requests -------------------------------------------------------------------------------------
 
-
-GUESSES = 20.0
+MAX_GUESSES = 20.0
 """Unknown tokens a second from one address."""
 
 
 class Gate:
-    """Lets requests in, and says whose they are.
+    """Check of every request: its token and scope or, without tokens, its host and origin.
 
-    Tokens that are not known are counted by address. Where they are more than ``guesses`` a second,
-    a token that is new to the address is refused like an unknown one: a guess that is right tells
-    nothing. Those that came from there before go on.
+    Unknown tokens are counted by address. An address that sends more than ``guesses`` of them a
+    second gets the same refusal for a valid token that is new to it: a right guess reveals nothing.
+    Tokens that the address has used before keep working.
     """
 
     def __init__(
-        self, tokens: Tokens | None, host: str = "127.0.0.1", guesses: float = GUESSES
+        self, tokens: Tokens | None, host: str = "127.0.0.1", guesses: float = MAX_GUESSES
     ) -> None:
         self._tokens = tokens
-        self._strangers = RateLimit(guesses, what="unknown tokens")
+        self._guesses = RateLimit(guesses, unit="unknown tokens")
         self._admitted: set[tuple[str, bytes]] = set()
-        """Addresses, and the tokens that came from there."""
+        """Addresses, and the digests of the tokens that they have used."""
         self._hosts = frozenset({b"localhost", b"127.0.0.1", b"[::1]", _bracketed(host).encode()})
 
-    def admit(self, scope: Scope, head: Head, now: float) -> str:
-        """The client's name, by which it is counted."""
+    def admit(self, scope: Scope, headers: Headers, now: float) -> str:
+        """Return the client's name for rate limits, or refuse the request."""
         path, method = scope["path"], scope["method"]
         client = scope.get("client")
         address: str = client[0] if client else ""
         if self._tokens is None:
-            self._check_origin(head, method)
-        elif path not in OPEN:
-            grant = self._known(head, is_page(path), address, now)
-            scope_needed = needed(method, path)
-            if scope_needed not in grant.scopes:
-                raise RefusalError(
-                    403,
-                    "forbidden",
-                    f"the token is not for this: it lacks the scope {scope_needed}",
-                )
+            self._check_origin(headers, method)
+        elif path not in OPEN_PATHS:
+            grant = self._check_token(headers, is_page(path), address, now)
+            required = required_scope(method, path)
+            if required not in grant.scopes:
+                raise RefusalError(403, "forbidden", f"the token lacks the scope {required}")
             return grant.client
         return address
 
-    def _check_origin(self, head: Head, method: str) -> None:
-        """Without tokens: a browser must not carry in what another site sends.
+    def _check_origin(self, headers: Headers, method: str) -> None:
+        """Refuse requests that a web page of another site sends through a browser.
 
-        A name that its owner points to this machine is not ours, and a page from elsewhere may send
-        a request here, but must say where it comes from.
+        The host must be local: another site may point a name of its own to this machine. The
+        origin, which a browser adds to whatever such a page sends, must be this service.
         """
-        host = head.get(b"host", b"")
+        host = headers.get(b"host", b"")
         name = host.rpartition(b":")[0] if host[-1:].isdigit() and b":" in host else host
         if name.lower() not in self._hosts and host.lower() not in self._hosts:
             raise RefusalError(
                 403, "forbidden", "without tokens, the service answers only to localhost: the "
                 "Host header must be localhost or a loopback address",
             )  # fmt: skip
-        origin = head.get(b"origin")
+        origin = headers.get(b"origin")
         if origin is not None and method not in ("GET", "HEAD") and origin != b"http://" + host:
             raise RefusalError(403, "forbidden", "pages of another origin may not send this")
 
-    def _known(self, head: Head, page: bool, address: str, now: float) -> Grant:
-        """What the token that came from an address is for."""
+    def _check_token(self, headers: Headers, page: bool, address: str, now: float) -> Grant:
+        """Return the scopes of the request's token; refuse unknown tokens and guesses."""
         assert self._tokens is not None
-        given = head.get(b"authorization")
+        given = headers.get(b"authorization")
         token = None if given is None else _token(given, basic=page)
         grant = None if token is None else self._tokens.grant(token)
         if grant is None:
             if given is not None:
-                self._strangers.take(address, now)
-            said = "expected a token" if given is None else "the token is not known"
-            form = "Authorization: Bearer TOKEN"
-            raise RefusalError(401, "unauthorized", f"{said}: {form}", headers=(_challenge(page),))
+                self._guesses.take(address, now)
+            problem = "expected a token" if given is None else "the token is not known"
+            message = f"{problem}: Authorization: Bearer TOKEN"
+            raise RefusalError(401, "unauthorized", message, headers=(_challenge(page),))
         if (address, grant.digest) not in self._admitted:
-            self._strangers.check(address, now)
-            if len(self._admitted) >= CLIENTS:
+            self._guesses.check(address, now)
+            if len(self._admitted) >= MAX_CLIENTS:
                 self._admitted.clear()
             self._admitted.add((address, grant.digest))
         return grant
 
 
-def needed(method: str, path: str) -> str:
-    """The scope that a request needs; what is not known is for those who may read."""
-    if method == "POST":
-        if path.startswith("/v1/priors"):
-            return "admin"
-        return "write"
-    return "read"
+def required_scope(method: str, path: str) -> str:
+    """Return the scope that a request needs, whether its address exists or not."""
+    if method in ("GET", "HEAD"):
+        return "read"
+    return "write" if method == "POST" and not path.startswith("/v1/priors") else "admin"
 
 
 def is_page(path: str) -> bool:
-    """Whether a browser asks for it, which knows passwords only."""
+    """Return whether browsers request this address; they can send a token only as a password."""
     return path in ("/", "/tasks") or path.startswith(("/tasks/", "/assets/"))
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address."""
+    """Return whether only this machine can reach an address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -230,6 +225,7 @@ def _bracketed(host: str) -> str:
 
 
 def _token(given: bytes, *, basic: bool) -> bytes | None:
+    """Return the token of an Authorization header: a bearer token or, for pages, a password."""
     kind, _, value = given.partition(b" ")
     kind = kind.lower()
     if kind == b"bearer":

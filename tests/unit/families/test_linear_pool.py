@@ -1,6 +1,6 @@
-"""Where linear posteriors live: evicted, grown, matured, asleep or refreshed, the same numbers.
+"""Linear posteriors in their pool: evicted, grown, dormant or refreshed, the numbers are the same.
 
-Everything is compared with what the statistics say afresh, which has no memory of the way.
+Everything is compared with a belief that is computed afresh from the statistics.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import mixts
-from mixts.families import linear_posterior
-from mixts.families.linear_posterior import LinearPosterior
+from mixts.families import _linear_posterior
+from mixts.families._linear_posterior import LinearPosterior
 
 KINDS = ("full", "tied", "diag", "spherical")
 kinds = pytest.mark.parametrize("kind", KINDS)
@@ -42,9 +42,7 @@ def make_posterior(prior: mixts.MixturePrior, n_tasks: int, n_slots: int | None)
     family: Any = prior.family
     budget = 1 << 30 if n_slots is None else n_slots * family.task_bytes
     empty = family.empty_statistics(n_tasks)
-    posterior: Any = LinearPosterior(family, empty, prior.log_weights, budget=budget)
-    posterior.young_from = 1  # small problems would begin mature
-    return posterior
+    return LinearPosterior(family, empty, prior.log_weights, budget=budget)
 
 
 class Fixed:
@@ -71,10 +69,10 @@ def assert_is_its_statistics(posterior: Any, prior: mixts.MixturePrior) -> None:
     np.testing.assert_allclose(posterior.log_evidence(), fresh.log_evidence, **TOLERANCE)
     every = np.arange(len(posterior.statistics))
     np.testing.assert_allclose(posterior.component_means(every), fresh.component_mean, **TOLERANCE)
-    awake = ~np.isneginf(posterior.relative)
-    np.testing.assert_allclose(posterior.relative[awake], fresh.log_evidence[awake], **TOLERANCE)
+    active = ~np.isneginf(posterior.relative)
+    np.testing.assert_allclose(posterior.relative[active], fresh.log_evidence[active], **TOLERANCE)
     for task in every:
-        for component in np.flatnonzero(awake[task]):
+        for component in np.flatnonzero(active[task]):
             mean, covariance = sampled_moments(posterior, task, component)
             np.testing.assert_allclose(mean, fresh.component_mean[task, component], **TOLERANCE)
             np.testing.assert_allclose(
@@ -82,7 +80,7 @@ def assert_is_its_statistics(posterior: Any, prior: mixts.MixturePrior) -> None:
             )
 
 
-# -- from young to mature --------------------------------------------------------------------------
+# -- single observations, batches and runs ---------------------------------------------------------
 
 
 @kinds
@@ -98,8 +96,8 @@ def test_every_number_of_observations(kind: str, d: int) -> None:
 
 
 @kinds
-def test_rows_grow(kind: str) -> None:
-    """In forty dimensions the room for observations grows twice before the root is made."""
+def test_many_dimensions(kind: str) -> None:
+    """Two tasks in forty dimensions, one of them observed more often than the other."""
     prior = make_prior(kind, 40)
     posterior, rng = make_posterior(prior, 2, None), np.random.default_rng(0)
     for t in range(44):
@@ -124,7 +122,7 @@ def test_a_batch_after_single_observations(kind: str, n: int) -> None:
 @pytest.mark.parametrize("n_slots", [1, None])
 @pytest.mark.parametrize("reads", [1, 7, 1000], ids=["read always", "read at times", "read last"])
 def test_runs_of_one_action(kind: str, n_slots: int | None, reads: int) -> None:
-    """The same action again and again, as a bandit does; looked at in between, or not."""
+    """The same action again and again, as a bandit does; read in between, or not."""
     prior, d = make_prior(kind, 4), 4
     posterior, rng = make_posterior(prior, 2, n_slots), np.random.default_rng(5)
     actions = np.concatenate([rng.normal(size=(2, d)), np.eye(d)[[1]], np.zeros((1, d))])
@@ -167,7 +165,7 @@ def test_eviction_changes_nothing(kind: str, n_slots: int) -> None:
 
 @kinds
 def test_samples_of_more_tasks_than_fit(kind: str) -> None:
-    """All at once, with repeats, in any order: each entry is its own task's and component's."""
+    """All at once, with repeats, in any order: each entry has its own task and component."""
     prior, n_tasks, d = make_prior(kind, 4), 5, 4
     posterior, rng = make_posterior(prior, n_tasks, 2), np.random.default_rng(1)
     posterior.update(np.arange(15) % 5, (rng.normal(size=(15, d)), rng.normal(size=15)))
@@ -182,7 +180,7 @@ def test_the_one_used_longest_ago_leaves() -> None:
     posterior, rng = make_posterior(prior, 4, 2), np.random.default_rng(1)
     for task in (0, 1, 0, 2):
         posterior.update(np.array([task]), (rng.normal(size=(1, 3)), rng.normal(size=1)))
-    assert [int(task) for task in np.flatnonzero(posterior._pool.slots >= 0)] == [0, 2]
+    assert [int(task) for task in np.flatnonzero(posterior._pool.of_task >= 0)] == [0, 2]
 
 
 @kinds
@@ -197,16 +195,16 @@ def test_tasks_that_arrive_when_the_pool_is_full(kind: str) -> None:
     assert_is_its_statistics(posterior, prior)
 
 
-# -- sleep -----------------------------------------------------------------------------------------
+# -- dormant components ----------------------------------------------------------------------------
 
 
 @kinds
 @pytest.mark.parametrize("n_slots", [1, None])
-def test_sleeping_and_waking(kind: str, n_slots: int | None) -> None:
+def test_dormant_components_wake(kind: str, n_slots: int | None) -> None:
     """Two tasks whose fortunes turn: first one component explains the rewards, then another."""
     prior, d = make_prior(kind, 3, spread=4.0, noise_std=0.2), 3
     posterior, rng = make_posterior(prior, 2, n_slots), np.random.default_rng(2)
-    slept, woke, before = 0, 0, np.zeros((2, N_COMPONENTS), bool)
+    marked, woke, before = 0, 0, np.zeros((2, N_COMPONENTS), bool)
     means = prior.family.mean
     for phase in range(6):
         for t in range(25):
@@ -216,21 +214,21 @@ def test_sleeping_and_waking(kind: str, n_slots: int | None) -> None:
             rewards = (rows * truth).sum(axis=1) + 0.2 * rng.normal(size=2)
             posterior.update(tasks, (rows, rewards))
             now = np.isneginf(posterior.relative)
-            slept, woke, before = slept + (now & ~before).sum(), woke + (before & ~now).sum(), now
+            marked, woke, before = marked + (now & ~before).sum(), woke + (before & ~now).sum(), now
         assert_is_its_statistics(posterior, prior)
-    # Components that share a root are awake as long as any of them matters.
-    assert (slept > 0) == (kind != "tied")
+    # Components that share a root are active as long as any of them matters.
+    assert (marked > 0) == (kind != "tied")
     assert woke > 0 or kind in ("tied", "spherical")
 
 
 @pytest.mark.parametrize("n", [60, pytest.param(200, marks=pytest.mark.slow)])
-def test_a_component_that_matters_never_sleeps(n: int) -> None:
-    """Random histories whose truth jumps: whoever sleeps has a weight below 1e-16 of the largest.
+def test_a_component_that_matters_is_never_dormant(n: int) -> None:
+    """Random histories whose truth jumps: dormant components have less than 1e-16 of the weight.
 
-    After every update, against evidence that knows nothing of sleep. Sixty histories have every
-    dimension with every kind and every number of slots.
+    Checked after every update, against evidence computed from the statistics. Sixty histories have
+    every dimension with every kind and every number of slots.
     """
-    slept, woke = 0, 0
+    marked, woke = 0, 0
     for seed in range(n):
         rng = np.random.default_rng(seed)
         d, kind, n_slots = 1 + seed % 5, KINDS[seed % 4], 1 + seed % 3
@@ -247,12 +245,12 @@ def test_a_component_that_matters_never_sleeps(n: int) -> None:
             noise = noise_std * rng.normal(size=size)
             posterior.update(tasks, (rows, (rows * theta[tasks]).sum(axis=1) + noise))
             log_weights = np.log(prior.condition(posterior.statistics.copy()).weights + 1e-300)
-            asleep = np.isneginf(posterior.relative)
+            dormant = np.isneginf(posterior.relative)
             below = log_weights - log_weights.max(axis=1, keepdims=True)
-            assert np.all(below[asleep] < np.log(1e-16)), (seed, t)
-            slept, woke = slept + (asleep & ~before).sum(), woke + (before & ~asleep).sum()
-            before = asleep
-    assert slept > n
+            assert np.all(below[dormant] < np.log(1e-16)), (seed, t)
+            marked, woke = marked + (dormant & ~before).sum(), woke + (before & ~dormant).sum()
+            before = dormant
+    assert marked > n
     assert woke > n / 5
 
 
@@ -272,7 +270,7 @@ def test_rounding_is_wiped_out_now_and_then(kind: str, monkeypatch: pytest.Monke
     fresh = prior.condition(belief.statistics)
     np.testing.assert_allclose(belief.log_evidence, fresh.log_evidence, rtol=1e-9)
     np.testing.assert_allclose(belief.component_mean, fresh.component_mean, rtol=1e-8)
-    monkeypatch.setattr(linear_posterior, "_REFRESH", 4)
+    monkeypatch.setattr(_linear_posterior, "_REFRESH", 4)
     often = make_posterior(prior, 1, None)
     for t in range(70):
         often.update(np.zeros(1, int), (rows[t : t + 1], rewards[t : t + 1]))

@@ -12,7 +12,7 @@ import pytest
 from mixts import errors
 from mixts.service.client import ServiceError
 from mixts.service.records import Decide, Receipt, Reward
-from tests.unit.scripted_service import DECIDED, DECISION, Service, client_of
+from tests.unit.service.scripted_service import DECIDED, DECISION, Service, client_of
 
 __all__ = ["client_of"]
 

@@ -16,8 +16,8 @@ from mixts.service.records import Decision
 
 URL = "http://127.0.0.1:8000"
 DECIDED = {
-    "id": "0" * 32, "action": 2, "arm": "c", "propensity": 0.25, "weights": [0.5, 0.5],
-    "prior_version": 3,
+    "id": "0" * 32, "task": "u17", "action": 2, "arm": "c", "propensity": 0.25,
+    "weights": [0.5, 0.5], "prior_version": 3,
 }  # fmt: skip
 DECISION = Decision("0" * 32, "u17", 2, 0.25, (0.5, 0.5), 3, "c")
 BUSY = {"error": {"code": "overloaded", "message": "too much is waiting"}}

@@ -16,10 +16,10 @@ import mixts
 from mixts.service import Decider, DecisionStore
 from mixts.service.dashboard import ASSETS
 from mixts.service.http import openapi
-from mixts.service.http.app import Service
+from mixts.service.http.app import ENDPOINTS, Service
 from mixts.service.http.limits import Limits
-from mixts.service.http.metrics import BOUNDS, Metrics
-from tests.unit.http_calls import Answer, FakeDecider, call, get, post, service
+from mixts.service.http.metrics import BUCKETS, Metrics
+from tests.unit.service.http.calls import Answer, FakeDecider, call, get, post, service
 
 PRIOR = mixts.MixturePrior(
     mixts.BernoulliArms([[5.0, 1.0], [1.0, 5.0]], [[1.0, 5.0], [5.0, 1.0]]),
@@ -59,7 +59,8 @@ def upload(running: Running, body: bytes, query: str = "") -> Answer:
 def test_a_decision_its_reward_and_what_is_then_believed(running: Running) -> None:
     made = post(running.service, "/v1/decide", {"task": "u17", "key": "k"})
     assert made.status == 200
-    assert set(made.json) == {"id", "action", "propensity", "weights", "prior_version", "arm"}
+    fields = {"id", "task", "action", "propensity", "weights", "prior_version", "arm"}
+    assert set(made.json) == fields
     assert made.json["arm"] == "ab"[made.json["action"]]
     assert post(running.service, "/v1/decide", {"task": "u17", "key": "k"}).json == made.json
     rewards = [
@@ -283,35 +284,38 @@ def test_metrics_count_what_was_done(tmp_path: Path) -> None:
         answer = get(app, "/metrics")
         app.close()
     assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
-    lines = dict(
-        line.rsplit(" ", 1) for line in answer.body.decode().splitlines() if line[0] != "#"
-    )
-    assert lines['mixts_operations_total{operation="decide",status="200"}'] == "2"
-    assert lines['mixts_operations_total{operation="decide",status="422"}'] == "1"
-    assert lines['mixts_operations_total{operation="reward",status="200"}'] == "2"
-    assert lines['mixts_operations_total{operation="reward",status="409"}'] == "1"
-    assert lines["mixts_duplicate_rewards_total"] == "1"
-    assert lines["mixts_repeated_decisions_total"] == "1"
-    assert lines["mixts_conflicts_total"] == "1"
-    assert lines["mixts_late_rewards_total"] == "0"
-    assert lines["mixts_store_decisions"] == lines["mixts_store_tasks"] == "1"
-    assert lines["mixts_prior_version"] == lines["mixts_writable"] == "1"
-    assert lines['mixts_request_seconds_bucket{endpoint="reward",le="+Inf"}'] == "3"
-    assert lines['mixts_request_seconds_count{endpoint="decide_batch"}'] == "1"
-    assert int(lines["mixts_group_operations"]) == 5
+    counts = {
+        name: float(value)
+        for name, value in (
+            line.rsplit(" ", 1) for line in answer.body.decode().splitlines() if line[0] != "#"
+        )
+    }
+    assert counts['mixts_operations_total{operation="decide",status="200"}'] == 2
+    assert counts['mixts_operations_total{operation="decide",status="422"}'] == 1
+    assert counts['mixts_operations_total{operation="reward",status="200"}'] == 2
+    assert counts['mixts_operations_total{operation="reward",status="409"}'] == 1
+    assert counts["mixts_duplicate_rewards_total"] == 1
+    assert counts["mixts_repeated_decisions_total"] == 1
+    assert counts["mixts_conflicts_total"] == 1
+    assert counts["mixts_late_rewards_total"] == 0
+    assert counts["mixts_store_decisions"] == counts["mixts_store_tasks"] == 1
+    assert counts["mixts_prior_version"] == counts["mixts_writable"] == 1
+    assert counts['mixts_request_seconds_bucket{endpoint="reward",le="+Inf"}'] == 3
+    assert counts['mixts_request_seconds_count{endpoint="decide_batch"}'] == 1
+    assert counts["mixts_group_operations"] == 5
 
 
 def test_metrics_are_valid_text_of_prometheus() -> None:
     """Each series is introduced once, and buckets grow."""
     metrics = Metrics()
-    for seconds in (0.0001, *BOUNDS, 99.0):
-        metrics.request("decide", 200, seconds)
-    text = metrics.text({"pending_operations": ("Waiting", 3)})
+    for seconds in (0.0001, *BUCKETS, 99.0):
+        metrics.count_request("decide", 200, seconds)
+    text = metrics.text({"pending_operations": ("Waiting", 3)}).decode()
     introduced = [line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")]
     assert len(introduced) == len(set(introduced))
-    buckets = [int(line.split()[1]) for line in text.splitlines() if "_bucket" in line]
-    assert buckets == [2, *range(3, len(BOUNDS) + 2), len(BOUNDS) + 2]
-    assert text.endswith("mixts_pending_operations 3\n")
+    buckets = [float(line.split()[1]) for line in text.splitlines() if "_bucket" in line]
+    assert buckets == [2, *range(3, len(BUCKETS) + 2), len(BUCKETS) + 2]
+    assert text.endswith("mixts_pending_operations 3.0\n")
 
 
 # -- the document ---------------------------------------------------------------------------------
@@ -321,37 +325,37 @@ def test_the_document_is_served_and_whole(running: Running) -> None:
     answer = get(running.service, "/openapi.json")
     document = answer.json
     assert document["openapi"] == "3.1.0"
-    assert set(document["paths"]) == {call.path for call in openapi.CALLS}
+    assert set(document["paths"]) == {call.path for call in ENDPOINTS}
     text = answer.body.decode()
     names = {part.split('"')[0] for part in text.split("#/components/schemas/")[1:]}
     assert names <= set(document["components"]["schemas"])
     decide = document["paths"]["/v1/decide"]["post"]
     assert decide["security"] == []
     assert {"200", "400", "409", "413", "415", "422", "429", "503"} <= set(decide["responses"])
-    request = document["components"]["schemas"]["DecideRequest"]
+    request = document["components"]["schemas"]["Decide"]
     assert request["required"] == ["task"]
     assert request["additionalProperties"] is False
 
 
 def test_the_document_knows_limits_and_tokens() -> None:
-    document = openapi.document(Limits(actions=7, batch=9), tokens=True)
+    document = openapi.document(ENDPOINTS, Limits(actions=7, batch=9), tokens=True)
     decide = document["paths"]["/v1/decide"]["post"]
     assert decide["security"] == [{"token": []}]
     assert "security" not in document["paths"]["/healthz"]["get"]
     batch: Any = document["paths"]["/v1/decide:batch"]["post"]["requestBody"]
     assert batch["content"]["application/json"]["schema"]["maxItems"] == 9
-    mask = document["components"]["schemas"]["DecideRequest"]["properties"]["mask"]
+    mask = document["components"]["schemas"]["Decide"]["properties"]["mask"]
     assert mask["anyOf"][0]["maxItems"] == 7
 
 
 def test_every_address_of_the_document_is_answered(running: Running) -> None:
     """None of them is 404 or 405 for want of a route."""
     post(running.service, "/v1/decide", {"task": "first"})
-    for call_ in openapi.CALLS:
+    for call_ in ENDPOINTS:
         path = call_.path.replace("{task}", "first").replace("{version}", "1")
         answer = (
             get(running.service, path)
-            if call_.method == "get"
+            if call_.method == "GET"
             else post(running.service, path, b"null")
         )
         assert answer.status not in (404, 405, 500), call_.path

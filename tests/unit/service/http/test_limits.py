@@ -11,7 +11,7 @@ from mixts.errors import OverloadedError
 from mixts.service.http.endpoints import Readers
 from mixts.service.http.limits import Limits, RateLimit, check_actions, check_depth
 from mixts.service.http.refusals import RefusalError
-from tests.unit.http_calls import JSON, FakeDecider, call, get, post, service
+from tests.unit.service.http.calls import JSON, FakeDecider, call, get, post, service
 
 TASK = b'{"task": "t"}'
 

@@ -16,7 +16,7 @@ import mixts
 from mixts import errors
 from mixts.service.client import Client, ServiceError
 from mixts.service.records import Decide, PriorVersion, Receipt, TaskState
-from tests.unit.scripted_service import BUSY, DECIDED, DECISION, URL, Service, client_of
+from tests.unit.service.scripted_service import BUSY, DECIDED, DECISION, URL, Service, client_of
 
 __all__ = ["client_of"]
 
@@ -67,8 +67,8 @@ def test_any_task_name_is_one_part_of_the_path(
     client_of: Callable[..., Any], name: str, path: str
 ) -> None:
     answer = {
-        "decisions": 3, "rewards": 2, "late": 0, "weights": [1.0], "mean_rewards": [0.5, 0.25],
-        "prior_version": 1,
+        "task": name, "decisions": 3, "rewards": 2, "late": 0, "weights": [1.0],
+        "mean_rewards": [0.5, 0.25], "prior_version": 1,
     }  # fmt: skip
     service = Service((200, answer))
     assert client_of(service).task(name) == TaskState(name, 3, 2, 0, (1.0,), (0.5, 0.25), 1)
@@ -145,7 +145,7 @@ def test_keys_differ_between_calls(client_of: Callable[..., Any]) -> None:
 
 def test_retries_are_counted_and_the_last_error_is_raised(client_of: Callable[..., Any]) -> None:
     service = Service(httpx.ConnectError)
-    with pytest.raises(errors.StoreUnavailableError, match=r"no answer .*8000 \(ConnectError"):
+    with pytest.raises(errors.StoreUnavailableError, match=r"no response .*8000 \(ConnectError"):
         client_of(service, retries=2).decide("u17")
     assert len(service.asked) == 3
     service = Service((503, BUSY))
@@ -229,11 +229,11 @@ def test_answers_of_something_else_are_named(client_of: Callable[..., Any]) -> N
     client = Client(URL, transport=httpx.MockTransport(page))
     with pytest.raises(ServiceError, match="expected JSON from the service, got 200: '<html>"):
         client.decide("u17")
-    with pytest.raises(ServiceError, match="no 'id': is it a mixts service"):
+    with pytest.raises(ServiceError, match="required field `id`; is it a mixts service"):
         client_of(Service((200, {"action": 1}))).decide("u17")
-    with pytest.raises(ServiceError, match=r"expected 1 answers .* got 2"):
+    with pytest.raises(ServiceError, match=r"expected 1 results .* got 2"):
         client_of(Service((200, [{}, {}]))).decide_many([Decide("u17")])
-    with pytest.raises(ServiceError, match="answered 404 without saying why") as caught:
+    with pytest.raises(ServiceError, match="answered 404 without a reason") as caught:
         client_of(Service((404, {"detail": "Not Found"}))).decide("u17")
     again = pickle.loads(pickle.dumps(caught.value))
     assert (str(again), again.status, again.code) == (str(caught.value), 404, None)

@@ -10,9 +10,10 @@ import pytest
 
 from mixts.errors import ParameterError
 from mixts.service.http import security
+from mixts.service.http.app import ENDPOINTS
 from mixts.service.http.refusals import RefusalError
 from mixts.service.http.security import SCOPES, Gate, Tokens, is_loopback
-from tests.unit.http_calls import ID, FakeDecider, call, get, post, service
+from tests.unit.service.http.calls import ID, FakeDecider, call, get, post, service
 
 ALL, READ, WRITE, ADMIN = (f"{name}-token-0123456789" for name in ("all", "read", "write", "admin"))
 
@@ -142,6 +143,18 @@ def test_changing_the_prior_needs_admin(tokens: Tokens, path: str) -> None:
     assert [status(tokens, "POST", path, bearer(token)) for token in (READ, WRITE)] == [403, 403]
 
 
+def test_every_endpoint_needs_the_scope_that_its_document_names() -> None:
+    for endpoint in ENDPOINTS:
+        if endpoint.scope is not None:
+            assert security.required_scope(endpoint.method, endpoint.path) == endpoint.scope
+        assert (endpoint.scope is None) == (endpoint.path in security.OPEN_PATHS)
+
+
+@pytest.mark.parametrize("method", ["DELETE", "PUT", "PATCH"])
+def test_other_methods_need_admin(method: str) -> None:
+    assert security.required_scope(method, "/v1/tasks/u17") == "admin"
+
+
 def test_a_token_without_the_scope_is_told_which(tokens: Tokens) -> None:
     answer = post(service(tokens=tokens), "/v1/decide", {"task": "t"}, headers=bearer(READ))
     assert answer.error["code"] == "forbidden"
@@ -228,7 +241,7 @@ def test_a_right_guess_among_too_many_tells_nothing(tokens: Tokens) -> None:
 def test_only_so_many_addresses_of_tokens_are_remembered(
     tokens: Tokens, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(security, "CLIENTS", 3)
+    monkeypatch.setattr(security, "MAX_CLIENTS", 3)
     gate = Gate(tokens, guesses=3)
     assert {asked(gate, ALL, f"10.0.0.{i}", 5.0) for i in range(10)} == {200}
     assert len(gate._admitted) <= 3

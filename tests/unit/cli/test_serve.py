@@ -113,9 +113,9 @@ def test_without_the_extra_it_says_which(
 ) -> None:
     for name in [name for name in sys.modules if name.startswith("mixts.service.http")]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "msgspec", None)
+    monkeypatch.setitem(sys.modules, "starlette", None)
     assert main(["serve", "--store", "d.db"]) == 2
-    assert "needs msgspec: pip install 'mixts[serve]'" in capsys.readouterr().err
+    assert "needs starlette: pip install 'mixts[serve]'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import pytest
 
 from mixts.service.http import server
-from mixts.service.http.connection import Joined
 from mixts.service.http.limits import Limits
-from tests.unit.http_calls import FakeDecider, service
+from mixts.service.http.server import BufferedTransport
+from tests.unit.service.http.calls import FakeDecider, service
 
 LIMITS = Limits(body=20_000, head=4_000, seconds=0.25)
 POST = b"POST /v1/decide HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
@@ -24,7 +24,7 @@ POST = b"POST /v1/decide HTTP/1.1\r\nhost: localhost\r\ncontent-type: applicatio
 @dataclass
 class Server:
     port: int
-    stop: server.Stop
+    stop: server.StopSignals
     decider: FakeDecider
 
     def connect(self) -> socket.socket:
@@ -45,8 +45,8 @@ def _answer(content: bytes) -> tuple[int, bytes]:
 
 @contextmanager
 def started(decider: FakeDecider) -> Iterator[Server]:
-    listener = server.listen("127.0.0.1", 0)
-    stop, ready = server.Stop(), threading.Event()
+    listener = server.bind("127.0.0.1", 0)
+    stop, ready = server.StopSignals(), threading.Event()
     app = service(decider, limits=LIMITS)
     thread = threading.Thread(
         target=server.run, args=(app, listener, stop, ready.set), kwargs={"limits": LIMITS}
@@ -54,8 +54,8 @@ def started(decider: FakeDecider) -> Iterator[Server]:
     thread.start()
     assert ready.wait(30)
     yield Server(listener.getsockname()[1], stop, decider)
-    assert stop.tell is not None
-    stop.tell()
+    assert stop.stop is not None
+    stop.stop()
     thread.join(30)
     assert not thread.is_alive()
 
@@ -125,7 +125,7 @@ def test_what_is_not_http_is_400(running: Server, sent: bytes) -> None:
     assert json.loads(body)["error"]["code"] == "bad_request"
 
 
-def test_what_came_before_is_answered_first(running: Server) -> None:
+def test_the_request_before_is_answered_first(running: Server) -> None:
     body = b'{"task": "t"}'
     request = POST + b"content-length: %d\r\n\r\n" % len(body) + body
     with running.connect() as connection:
@@ -162,6 +162,29 @@ def test_a_body_that_is_too_large_is_told_so_to_who_sends_all_of_it(running: Ser
     assert json.loads(body)["error"]["code"] == "too_large"
 
 
+def test_a_silent_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that never sends a request does not hold its place for ever."""
+    monkeypatch.setattr(server, "IDLE_SECONDS", 0.2)
+    with started(FakeDecider()) as one, one.connect() as connection:
+        connection.settimeout(5)
+        assert connection.recv(1) == b""
+
+
+def test_too_many_connections_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the process runs out of files; those that are open go on."""
+    monkeypatch.setattr(server, "_max_connections", lambda: 2)
+    with started(FakeDecider()) as one, one.connect() as first, one.connect():
+        first.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        assert _answer(first.recv(65536))[0] == 200
+        with one.connect() as third:
+            content = b"".join(iter(lambda: third.recv(65536), b""))
+        status, body = _answer(content)
+        assert (status, json.loads(body)["error"]["code"]) == (503, "overloaded")
+        assert b"retry-after: 1\r\n" in content
+        first.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        assert _answer(first.recv(65536))[0] == 200
+
+
 class Wire:
     """A transport that notes what is sent, and when."""
 
@@ -192,7 +215,7 @@ HEAD = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n"
 )
 def test_an_answer_leaves_in_one_piece(written: list[bytes | str], sent: list[bytes]) -> None:
     wire = Wire()
-    joined = Joined(wire)
+    joined = BufferedTransport(wire)
     for step in written:
         if isinstance(step, bytes):
             joined.write(step)
@@ -211,9 +234,9 @@ def test_an_answer_without_content_is_sent(running: Server) -> None:
 
 def test_an_address_that_is_taken_is_refused(running: Server) -> None:
     with pytest.raises(OSError, match=f"listen on 127.0.0.1, port {running.port}: "):
-        server.listen("127.0.0.1", running.port)
+        server.bind("127.0.0.1", running.port)
     with pytest.raises(OSError, match=r"cannot listen on no\.such\.host\.invalid"):
-        server.listen("no.such.host.invalid", 0)
+        server.bind("no.such.host.invalid", 0)
 
 
 # -- stopping -------------------------------------------------------------------------------------
@@ -230,8 +253,8 @@ def test_what_was_accepted_is_answered_within_bounds(
         connection.sendall(POST + b"content-length: %d\r\n\r\n" % len(body) + body)
         while not decider.submitted:
             time.sleep(0.01)
-        assert one.stop.tell is not None
-        one.stop.tell()
+        assert one.stop.stop is not None
+        one.stop.stop()
         status, answer = _answer(b"".join(iter(lambda: connection.recv(65536), b"")))
     assert status == expected
     assert (b"stopping" in answer) == (expected == 503)

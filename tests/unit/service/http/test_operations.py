@@ -20,7 +20,16 @@ from mixts.errors import (
 )
 from mixts.service.http.limits import Limits
 from mixts.service.records import Decide, Decision, Operation, Receipt, Result, Reward
-from tests.unit.http_calls import ID, FakeDecider, answered, call, get, post, request, service
+from tests.unit.service.http.calls import (
+    ID,
+    FakeDecider,
+    answered,
+    call,
+    get,
+    post,
+    request,
+    service,
+)
 
 
 def giving(result: Result) -> FakeDecider:
@@ -37,7 +46,8 @@ def test_a_decision_is_answered_with_the_agreed_fields_and_no_others() -> None:
     assert answer.headers["content-type"] == "application/json"
     assert answer.headers["content-length"] == str(len(answer.body))
     assert answer.json == {
-        "id": ID, "action": 2, "propensity": 0.25, "weights": [0.5, 0.5], "prior_version": 1
+        "id": ID, "task": "u17", "action": 2, "propensity": 0.25, "weights": [0.5, 0.5],
+        "prior_version": 1,
     }  # fmt: skip
     assert decider.submitted == [Decide("u17")]
 
@@ -262,7 +272,8 @@ def test_a_batch_is_answered_item_by_item_in_order() -> None:
     answer = post(service(decider), "/v1/decide:batch", items)
     assert answer.status == 200
     whole = {"id": ID, "action": 2, "propensity": 0.25, "weights": [0.5, 0.5], "prior_version": 1}
-    assert answer.json[0] == answer.json[4] == whole
+    assert answer.json[0] == {**whole, "task": "a"}
+    assert answer.json[4] == {**whole, "task": "c"}
     errors = [item["error"] for item in answer.json[1:4]]
     assert [error["status"] for error in errors] == [422, 409, 422]
     assert [error.get("field") for error in errors] == ["task", "key", None]

@@ -15,9 +15,8 @@ import pytest
 
 import mixts
 from mixts import errors
-from mixts.service import Decider
+from mixts.service import Decider, _calls
 from mixts.service.client import AsyncClient, Client
-from mixts.service.client import answers as client_answers
 from mixts.service.http import refusals, server
 from mixts.service.http.app import Service
 from mixts.service.http.limits import Limits
@@ -30,7 +29,7 @@ def served(decider: Decider, port: int = 0) -> Iterator[str]:
     """The service in a thread of this process; its address."""
     started = threading.Event()
     service = Service(decider, decider.store)
-    with server.listen("127.0.0.1", port) as listener, server.told_to_stop() as stop:
+    with server.bind("127.0.0.1", port) as listener, server.handle_stop_signals() as stop:
         thread = threading.Thread(
             target=server.run,
             args=(service, listener, stop, started.set),
@@ -39,10 +38,10 @@ def served(decider: Decider, port: int = 0) -> Iterator[str]:
         thread.start()
         assert started.wait(30)
         try:
-            yield server.address_of(listener)
+            yield server.url_of(listener)
         finally:
-            assert stop.tell is not None
-            stop.tell()
+            assert stop.stop is not None
+            stop.stop()
             thread.join(30)
 
 
@@ -220,10 +219,10 @@ def test_the_asyncio_client_does_the_same(tmp_path: Path) -> None:
 
 
 def test_every_error_that_is_told_comes_back_as_itself() -> None:
-    for kind in refusals._ANSWERS:
-        told = refusals.told(kind("why"))
+    for kind in refusals._RESPONSES:
+        told = refusals.refusal_for(kind("why"))
         error = {"code": told.code, "message": told.message, "field": told.field}
-        back = client_answers.refusal(error, told.status)
+        back = _calls._error(error, told.status)
         others = {
             errors.TaskError: errors.ParameterError,
             errors.StoreError: errors.StoreUnavailableError,

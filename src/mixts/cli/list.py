@@ -1,4 +1,4 @@
-"""``mixts list``: which experiments there are."""
+"""``mixts list``: list the experiments."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def register(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """One line for each experiment."""
+    """Print one line for each experiment."""
     rows = [("id", "runs", "rounds", "place in the paper", "what")]
     for id, experiment in all_experiments().items():
         scale = experiment.scale

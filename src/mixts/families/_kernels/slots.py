@@ -1,0 +1,177 @@
+"""The arrays of linear posteriors, and the update of one posterior.
+
+Components with the same prior covariance form a *group*: they share the root of the posterior
+covariance and everything else that does not depend on the mean. The posterior of a task lives in a
+*slot*: the root of each group and the mean of each component.
+
+While a task repeats an action a, its further observations only move numbers. With
+``spread = a'Sigma a`` after the first of them, m more leave ``spread noise / (noise + m spread)``
+of it, and ``level = a'mean`` moves as an arm's mean does. Root and mean catch up when they are
+needed: when another action comes, when the component is sampled or becomes dormant.
+
+Sizes: n tasks, S slots, G groups, L components, d features. docs/numerics.md lists all arrays.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from mixts._compiled import compiled
+from mixts._typing import Array
+from mixts.families._kernels.roots import LOG_2PI, SUMS, Scratch, copy_root, dot, update_root
+
+NO_RUN = -1
+"""Value of ``Slots.waiting``: root and mean are up to date, no action can be repeated."""
+LOST = -2
+"""Value of ``Slots.waiting``: nothing is stored, the group was dormant when its task came back."""
+
+
+class Prior(NamedTuple):
+    """Prior of the L components; never changed."""
+
+    mean: Array
+    """(L, d): theta_0."""
+    roots: Array
+    """(G, d (d + 1) / 2) packed triangles C with C C' = Sigma_0, or (G, d) diagonals."""
+    starts: Array
+    """(G + 1,): ``members[starts[g]:starts[g + 1]]`` are the components of group g."""
+    members: Array
+    """(L,): the components, group by group."""
+    group_of: Array
+    """(L,): the group of each component."""
+    log_weights: Array
+    """(L,): log prior weights."""
+    noise_std: float
+    """sigma."""
+    noise: float
+    """sigma^2."""
+
+
+class Histories(NamedTuple):
+    """Statistics of the n tasks: the arrays of ``LinearStatistics``."""
+
+    counts: Array
+    """(n,): observations so far."""
+    factor: Array
+    """(n, d + 1, d + 1): the triangle [[R, z], [0, sqrt(rss)]] of [A y]."""
+
+
+class Slots(NamedTuple):
+    """Posteriors of the tasks in the pool; the first axis is the slot, but for ``of_task``."""
+
+    of_task: Array
+    """(n,): the slot of each task, or -1."""
+    root: Array
+    """(S, G, d (d + 1) / 2): packed triangles C with C C' = Sigma."""
+    mean: Array
+    """(S, L, d): posterior means; of a dormant component, the mean when it became dormant."""
+    misfit: Array
+    """(S, L): r'r of the residuals r = y - X mean since a component became dormant."""
+    drift: Array
+    """(S, L, d): X'r of the same residuals."""
+    last: Array
+    """(S, d): the task's latest action a."""
+    waiting: Array
+    """(S, G): repeats of a that root and mean do not contain yet, or NO_RUN or LOST."""
+    spread: Array
+    """(S, G): a'Sigma a, Sigma = C C' without the repeats that wait."""
+    reach: Array
+    """(S, G, d): Sigma a."""
+    level: Array
+    """(S, L): a'mean, with the repeats that wait."""
+    base: Array
+    """(S, L): a'mean, without them."""
+
+
+class Row(NamedTuple):
+    """One observation."""
+
+    a: Array
+    """(d,): the action."""
+    y: float
+    """The outcome."""
+    low: int
+    """Entries of a before this one are zero."""
+    high: int
+    """Entries of a from this one on are zero."""
+
+
+@compiled()
+def members_of(prior: Prior, g: int) -> Array:
+    """Return the components of group g."""
+    return prior.members[prior.starts[g] : prior.starts[g + 1]]
+
+
+@compiled()
+def start_slots(tasks: Array, prior: Prior, slots: Slots) -> None:
+    """Copy the prior into the slots of tasks with no history."""
+    for t in tasks:
+        p = slots.of_task[t]
+        slots.mean[p] = prior.mean
+        for g in range(len(prior.roots)):
+            copy_root(prior.roots[g], prior.mean.shape[1], slots.root[p, g])
+            slots.waiting[p, g] = NO_RUN
+
+
+@compiled(fastmath=SUMS)
+def catch_up(prior: Prior, slots: Slots, p: int, g: int, a: Array, scratch: Scratch) -> None:
+    """Bring a group's root and means up to date with the repeats of action a that wait."""
+    d, m, spread = len(a), slots.waiting[p, g], slots.spread[p, g]
+    if m <= 0:
+        return
+    reach, mean, level, base = slots.reach[p, g], slots.mean[p], slots.level[p], slots.base[p]
+    for c in members_of(prior, g):
+        if spread > 0.0:
+            step = (level[c] - base[c]) / spread
+            for k in range(d):
+                mean[c, k] += step * reach[k]
+        base[c] = level[c]
+    update_root(slots.root[p, g], a, 0, d, prior.noise / m, scratch)
+    shrink = prior.noise / (prior.noise + m * spread)
+    slots.spread[p, g] = spread * shrink
+    for k in range(d):
+        reach[k] *= shrink
+    slots.waiting[p, g] = 0
+
+
+@compiled()
+def repeat_action(prior: Prior, slots: Slots, p: int, g: int, y: float, relative: Array) -> None:
+    """Take one more observation of the task's latest action; relative (L,) is its log evidence."""
+    noise, spread = prior.noise, slots.spread[p, g]
+    left = spread * noise / (noise + slots.waiting[p, g] * spread)
+    alpha = left + noise
+    log_alpha = LOG_2PI + math.log(alpha)
+    level = slots.level[p]
+    for c in members_of(prior, g):
+        error = y - level[c]
+        relative[c] -= 0.5 * (log_alpha + error * error / alpha)
+        level[c] += left * error / alpha
+    slots.waiting[p, g] += 1
+
+
+@compiled(fastmath=SUMS)
+def change_action(
+    prior: Prior, slots: Slots, p: int, g: int, row: Row, relative: Array, scratch: Scratch
+) -> None:
+    """Take an observation of another action than the latest; relative (L,) is its log evidence."""
+    a, low, high = row.a, row.low, row.high
+    d = len(a)
+    spread = update_root(slots.root[p, g], a, low, high, prior.noise, scratch)
+    alpha = spread + prior.noise
+    log_alpha = LOG_2PI + math.log(alpha)
+    mean, level, base = slots.mean[p], slots.level[p], slots.base[p]
+    for c in members_of(prior, g):
+        error = row.y - dot(a[low:], mean[c, low:], high - low)
+        relative[c] -= 0.5 * (log_alpha + error * error / alpha)
+        step = error / alpha
+        for k in range(d):
+            mean[c, k] += step * scratch.reach[k]
+        level[c] = row.y - step * prior.noise
+        base[c] = level[c]
+    shrink = prior.noise / alpha
+    slots.spread[p, g] = spread * shrink
+    reach = slots.reach[p, g]
+    for k in range(d):
+        reach[k] = scratch.reach[k] * shrink
+    slots.waiting[p, g] = 0

@@ -1,0 +1,73 @@
+"""Triangular factors of a task's data: ``[A y] = Q [[R, z], [0, sqrt(rss)]]``.
+
+``fold_row`` adds one observation by Givens rotations; ``fold_block`` adds a long history of one
+task by blocked QR factorisations, which cost less per row. The same observations in the same order
+give the same bits by ``fold_row``, in however many calls.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from mixts._compiled import compiled
+from mixts._typing import Array, Float
+from mixts.families._kernels.roots import SUMS
+
+_SMALLEST = 1e-150
+"""The square of a smaller number underflows, and vanishes beside any noise."""
+
+_BLOCK_ROWS = 4096
+"""Rows factorised at a time, which bounds the memory that a long history needs."""
+
+
+@compiled(fastmath=SUMS)
+def fold_row(factor: Array, row: Array) -> None:
+    """Rotate one row [a', y] into a triangle (d + 1, d + 1); the row is overwritten."""
+    size = len(row)
+    for k in range(size):
+        x = row[k]
+        if abs(x) > _SMALLEST:
+            old = factor[k, k]
+            new = math.sqrt(old * old + x * x)
+            c, s = old / new, x / new
+            factor[k, k] = new
+            line = factor[k]
+            for j in range(k + 1, size):
+                f, r = line[j], row[j]
+                line[j] = c * f + s * r
+                row[j] = c * r - s * f
+
+
+@compiled()
+def fold_rows(tasks: Array, features: Array, outcomes: Array, count: Array, factor: Array) -> None:
+    """Rotate checked observations into the triangles of their tasks, one after the other."""
+    m, d = features.shape
+    row = np.empty(d + 1)
+    for i in range(m):
+        row[:d] = features[i]
+        row[d] = outcomes[i]
+        fold_row(factor[tasks[i]], row)
+        count[tasks[i]] += 1
+
+
+def triangle(rows: Float[Array, "n m p"]) -> Float[Array, "n p p"]:
+    """Return the triangular factor of each stack of rows, with no negative diagonal entry."""
+    n, m, p = rows.shape
+    if m < p:
+        rows = np.concatenate([rows, np.zeros((n, p - m, p))], axis=1)
+    r = np.linalg.qr(rows, mode="r")
+    sign = np.where(np.diagonal(r, axis1=1, axis2=2) < 0, -1.0, 1.0)
+    return np.triu(r * sign[:, :, None])
+
+
+def fold_block(
+    factor: Float[Array, "p p"], features: Float[Array, "m d"], outcomes: Float[Array, " m"]
+) -> Float[Array, "p p"]:
+    """Return a task's triangle after many observations, factorised a block of rows at a time."""
+    for start in range(0, len(outcomes), _BLOCK_ROWS):
+        part = slice(start, start + _BLOCK_ROWS)
+        rows = np.concatenate([features[part], outcomes[part, None]], axis=1)
+        factor = triangle(np.concatenate([factor, rows])[None])[0]
+    return factor

@@ -1,0 +1,468 @@
+"""Posteriors of linear tasks: updated one observation at a time, or computed from statistics.
+
+The arrays are records of ``_kernels.slots`` and ``_kernels.dormant``; docs/numerics.md describes
+them and the mathematics.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mixts._typing import Array, Bool, Float, Int
+from mixts.errors import ActionError
+from mixts.families._kernels import linear as kernels
+from mixts.families._kernels.dormant import Dormancy, mark_dormant, recheck_dormant
+from mixts.families._kernels.evidence import condition
+from mixts.families._kernels.slots import LOST, Histories, Prior, Slots, start_slots
+from mixts.families._kernels.triangles import fold_block
+from mixts.families.base import Posterior
+from mixts.families.linear_statistics import check_rows, raise_bad_row
+from mixts.families.statistics import Statistics
+
+if TYPE_CHECKING:
+    from mixts.families.linear import LinearGaussian
+
+BUDGET_BYTES = 1 << 30
+"""Memory of all slots of one belief; at least one slot always exists."""
+
+DORMANT_LIMIT = -math.log(1e-16)
+"""A component may be dormant while its weight is surely below 1e-16 of the largest."""
+
+_DORMANT_MARGIN = 4.0
+"""It becomes dormant a factor exp(4) below that, so that it does not wake at once."""
+
+_REFRESH = 4096
+"""After so many single observations a posterior is recomputed, which removes rounding errors."""
+
+
+def task_bytes(n_groups: int, n_components: int, n_features: int) -> int:
+    """Return the memory of one slot in bytes."""
+    d = n_features
+    per_group, per_component = d * (d + 1) // 2 + d + 2, 2 * d + 3
+    return 8 * (n_groups * per_group + n_components * per_component + d)
+
+
+def _empty_slots(n_slots: int, n_groups: int, n_components: int, d: int) -> Slots:
+    """Allocate slots that no task has; memory is used only where it is written to."""
+    return Slots(
+        of_task=np.zeros(0, np.int64),
+        root=np.empty((n_slots, n_groups, d * (d + 1) // 2)),
+        mean=np.empty((n_slots, n_components, d)),
+        misfit=np.empty((n_slots, n_components)),
+        drift=np.empty((n_slots, n_components, d)),
+        last=np.empty((n_slots, d)),
+        waiting=np.empty((n_slots, n_groups), np.int64),
+        spread=np.empty((n_slots, n_groups)),
+        reach=np.empty((n_slots, n_groups, d)),
+        level=np.empty((n_slots, n_components)),
+        base=np.empty((n_slots, n_components)),
+    )
+
+
+class SlotPool:
+    """Slots that hold the posteriors of tasks between calls, within a memory budget.
+
+    The statistics of a task are always kept, its roots and means only while they fit. A task that
+    was evicted gets a slot again when it is next needed, recomputed from its statistics.
+    """
+
+    def __init__(
+        self, n_tasks: int, n_groups: int, n_components: int, n_features: int, budget: int
+    ) -> None:
+        self._sizes = (n_groups, n_components, n_features)
+        self.max_slots = max(1, budget // task_bytes(*self._sizes))
+        self.arrays = _empty_slots(0, *self._sizes)._replace(of_task=np.full(n_tasks, -1, np.int64))
+        self.n_resident = 0
+        self._owner = np.full(0, -1, np.int64)
+        self._used = np.zeros(0, np.int64)
+        self._clock = 0
+
+    @property
+    def of_task(self) -> Int[Array, " n"]:
+        """Slot of each task, or -1."""
+        return self.arrays.of_task
+
+    @property
+    def holds_all(self) -> bool:
+        """Whether every task has a slot, so that nothing needs to be looked up."""
+        return self.n_resident == len(self.arrays.of_task)
+
+    def add_tasks(self, n: int) -> None:
+        """Append tasks without a slot."""
+        of_task = np.concatenate([self.of_task, np.full(n, -1, np.int64)])
+        self.arrays = self.arrays._replace(of_task=of_task)
+
+    def admit(self, tasks: Int[Array, " m"]) -> Int[Array, " new"]:
+        """Give each of these distinct tasks a slot; return the tasks that had none."""
+        self._clock += 1
+        present = self.of_task[tasks]
+        self._used[present[present >= 0]] = self._clock
+        new = tasks[present < 0]
+        if len(new):
+            self._provide(len(new))
+            free = np.flatnonzero(self._owner < 0)[: len(new)]
+            self._owner[free] = new
+            self._used[free] = self._clock
+            self.of_task[new] = free
+            self.n_resident += len(new)
+        return new
+
+    def drop(self, tasks: Int[Array, " m"]) -> None:
+        """Free the slots of these tasks."""
+        held = self.of_task[tasks]
+        held = np.unique(held[held >= 0])
+        self.of_task[self._owner[held]] = -1
+        self._owner[held] = -1
+        self.n_resident -= len(held)
+
+    def _provide(self, n: int) -> None:
+        """Make n slots free: by growing, then by evicting the tasks not used for longest."""
+        size = len(self._owner)
+        free = int((self._owner < 0).sum())
+        if free < n and size < self.max_slots:
+            # First room for all present tasks, then twice the size.
+            more = min(max(n - free, len(self.of_task) - size, size), self.max_slots - size)
+            self._grow(size + more)
+            free += more
+        if free < n:
+            candidates = np.flatnonzero((self._owner >= 0) & (self._used < self._clock))
+            oldest = candidates[np.argsort(self._used[candidates], kind="stable")][: n - free]
+            self.drop(self._owner[oldest])
+
+    def _grow(self, n_slots: int) -> None:
+        size = len(self._owner)
+        larger = _empty_slots(n_slots, *self._sizes)._replace(of_task=self.of_task)
+        for name in Slots._fields[1:]:
+            getattr(larger, name)[:size] = getattr(self.arrays, name)
+        self.arrays = larger
+        self._owner = np.pad(self._owner, (0, n_slots - size), constant_values=-1)
+        self._used = np.pad(self._used, (0, n_slots - size))
+
+
+class LinearPosterior(Posterior):
+    """Posteriors of every component for each task; dormant ones are recomputed when read."""
+
+    def __init__(
+        self,
+        prior: LinearGaussian,
+        statistics: Statistics,
+        log_weights: Float[Array, " L"],
+        *,
+        allow_dormant: bool = True,
+        budget: int = BUDGET_BYTES,
+    ) -> None:
+        self.prior = prior
+        self.statistics = statistics
+        n, n_components, roots = len(statistics), prior.n_components, prior.roots
+        n_groups = len(roots.values)
+        self._prior = Prior(
+            prior.mean, roots.values, roots.starts, roots.members, roots.group_of, log_weights,
+            prior.noise_std, prior.noise_std**2,
+        )  # fmt: skip
+        self._pool = SlotPool(n, n_groups, n_components, prior.n_features, budget)
+        self._dormancy = Dormancy(
+            relative=np.zeros((n, n_components)),
+            dormant=np.zeros((n, n_groups), bool),
+            ceiling=np.full((n, n_groups), -np.inf),
+            highest=np.full(n, -np.inf),
+            since=np.zeros((n, n_components)),
+            refresh=self._histories.counts + _REFRESH,
+            limit=DORMANT_LIMIT,
+            margin=_DORMANT_MARGIN if allow_dormant else math.inf,
+            gain=-0.5 * math.log(2 * math.pi * prior.noise_std**2),
+        )
+        self._has_evidence = False
+
+    @property
+    def statistics(self) -> Statistics:
+        """Statistics of the tasks; updates change their arrays in place."""
+        return self._statistics
+
+    @statistics.setter
+    def statistics(self, statistics: Statistics) -> None:
+        self._statistics = statistics
+        self._histories = Histories(statistics.array("count"), statistics.array("factor"))
+
+    # -- log evidence -------------------------------------------------------------------------
+
+    @property
+    def relative(self) -> Float[Array, "n L"]:  # type: ignore[override]
+        """log p(history | s), -inf where the component is dormant; computed at the first read."""
+        if not self._has_evidence:
+            self._has_evidence = True
+            seen = np.flatnonzero(self._histories.counts)
+            if len(seen):
+                wanted = np.ones((len(seen), self._n_groups), bool)
+                self._dormancy.relative[seen] = self._evidence(seen, wanted)
+                self._mark_dormant(seen)
+        return self._dormancy.relative
+
+    @property
+    def _n_groups(self) -> int:
+        return len(self._prior.roots)
+
+    def log_evidence(self) -> Float[Array, "n L"]:
+        """Return log p(history | s), exact for every component.
+
+        Tasks with dormant components are computed from their statistics, all components alike, so
+        that their differences keep their digits.
+        """
+        result = self.relative.copy()
+        has_dormant = np.flatnonzero(self._dormancy.dormant.any(axis=1))
+        if len(has_dormant):
+            wanted = np.ones((len(has_dormant), self._n_groups), bool)
+            result[has_dormant] = self._evidence(has_dormant, wanted)
+        return result
+
+    def _evidence(
+        self, tasks: Int[Array, " m"], wanted: Bool[Array, "m G"], *, keep: bool = False
+    ) -> Float[Array, "m L"]:
+        """Compute log evidence from statistics; with ``keep``, write posteriors to the slots."""
+        out = np.zeros((len(tasks), self.prior.n_components))
+        condition(tasks, wanted, self._prior, self._histories, self._pool.arrays, keep, out)
+        return out
+
+    # -- slots --------------------------------------------------------------------------------
+
+    def _admit(self, tasks: Int[Array, " m"]) -> None:
+        """Put the posteriors of these distinct tasks into slots."""
+        new = self._pool.admit(tasks)
+        if not len(new):
+            return
+        known = self._histories.counts[new] > 0
+        if not known.all():
+            start_slots(new[~known], self._prior, self._pool.arrays)
+        if known.any():
+            new = new[known]
+            self.relative  # noqa: B018 - decides which groups are dormant
+            self._pool.arrays.waiting[self._pool.of_task[new]] = LOST
+            self._rebuild(new)
+
+    def _rebuild(self, tasks: Int[Array, " m"]) -> None:
+        """Recompute the posteriors of all groups that are not dormant from the statistics."""
+        fresh = self._evidence(tasks, ~self._dormancy.dormant[tasks], keep=True)
+        self.relative[tasks] = np.where(np.isneginf(self.relative[tasks]), -np.inf, fresh)
+
+    def _chunks(self, tasks: Int[Array, " m"]) -> list[Array]:
+        """Return positions of ``tasks`` in parts whose tasks fit into the pool at once."""
+        if self._pool.holds_all or len(tasks) <= self._pool.max_slots:
+            return [np.arange(len(tasks))]
+        distinct, inverse = np.unique(tasks, return_inverse=True)
+        if len(distinct) <= self._pool.max_slots:
+            return [np.arange(len(tasks))]
+        part = inverse // self._pool.max_slots
+        return [np.flatnonzero(part == i) for i in range(int(part.max()) + 1)]
+
+    # -- updates ------------------------------------------------------------------------------
+
+    def update(self, tasks: Int[Array, " m"], observed: tuple[Array, ...]) -> None:
+        """Take observations, all or none: a few one at a time, a long history at once."""
+        actions, outcomes = observed
+        m, d = actions.shape
+        if m > 2 * d or not self._pool.holds_all:
+            self._update_many(tasks, actions, outcomes)
+        else:
+            self._observe(tasks, actions, outcomes)
+
+    def _update_many(self, tasks: Int[Array, " m"], actions: Array, outcomes: Array) -> None:
+        check_rows(actions, outcomes)
+        length = np.bincount(tasks, minlength=1)[tasks]
+        # From about 2 d observations on, a factorisation costs less than the single steps.
+        long = length > 2 * actions.shape[1]
+        if long.any():
+            self._update_long(tasks[long], actions[long], outcomes[long])
+            tasks, actions, outcomes = tasks[~long], actions[~long], outcomes[~long]
+        for part in self._chunks(tasks):
+            self._admit(np.unique(tasks[part]))
+            self._observe(tasks[part], actions[part], outcomes[part])
+
+    def _update_long(self, tasks: Int[Array, " m"], actions: Array, outcomes: Array) -> None:
+        """Fold long histories into the statistics, and compute the evidence once."""
+        relative, (count, factor), dormancy = self.relative, self._histories, self._dormancy
+        order = np.argsort(tasks, kind="stable")
+        distinct, first = np.unique(tasks[order], return_index=True)
+        for task, rows in zip(distinct, np.split(order, first[1:]), strict=True):
+            factor[task] = fold_block(factor[task], actions[rows], outcomes[rows])
+            count[task] += len(rows)
+        self._pool.drop(distinct)
+        dormancy.dormant[distinct] = False
+        dormancy.highest[distinct] = -np.inf
+        dormancy.refresh[distinct] = count[distinct] + _REFRESH
+        relative[distinct] = self._evidence(distinct, ~dormancy.dormant[distinct])
+        self._mark_dormant(distinct)
+
+    def _observe(self, tasks: Int[Array, " m"], actions: Array, outcomes: Array) -> None:
+        """Take checked or unchecked observations of tasks that are in the pool."""
+        self.relative  # noqa: B018 - decides which groups are dormant
+        flagged = kernels.observe(
+            (tasks, actions, outcomes), tuple(self._prior), tuple(self._histories),
+            tuple(self._pool.arrays), tuple(self._dormancy),
+        )  # fmt: skip
+        if flagged < 0:
+            raise_bad_row(actions, outcomes, -1 - flagged)
+        if flagged:
+            self._recheck_dormant(tasks)
+
+    # -- dormant components -------------------------------------------------------------------
+
+    def _mark_dormant(self, tasks: Int[Array, " m"]) -> None:
+        """Make negligible groups dormant, and recheck dormant groups whose bound has risen."""
+        arrays = (self._prior, self._histories, self._pool.arrays, self._dormancy)
+        if mark_dormant(tasks, *arrays):
+            self._recheck_dormant(tasks)
+
+    def _recheck_dormant(self, tasks: Int[Array, " m"]) -> None:
+        """Wake the dormant groups that may matter again; refresh the tasks that are due."""
+        distinct, pool, dormancy = np.unique(tasks), self._pool, self._dormancy
+        due = distinct[self._histories.counts[distinct] >= dormancy.refresh[distinct]]
+        if len(due):
+            dormancy.refresh[due] = self._histories.counts[due] + _REFRESH
+            resident = due[pool.of_task[due] >= 0]
+            if len(resident):
+                self._rebuild(resident)
+        waking = np.zeros((len(distinct), self._n_groups), bool)
+        arrays = (self._prior, self._histories, pool.arrays, dormancy)
+        if recheck_dormant(distinct, *arrays, waking):
+            for row in np.flatnonzero(waking.any(axis=1)):
+                self._wake(int(distinct[row]), waking[row])
+
+    def _wake(self, task: int, waking: Bool[Array, " G"]) -> None:
+        """Recompute these groups of a task from its statistics."""
+        dormancy = self._dormancy
+        dormancy.dormant[task, waking] = False
+        resident = bool(self._pool.of_task[task] >= 0)
+        woken = self._evidence(np.array([task]), waking[None], keep=resident)[0]
+        members = waking[self.prior.roots.group_of]
+        self.relative[task, members] = woken[members]
+        ceilings = dormancy.ceiling[task, dormancy.dormant[task]]
+        dormancy.highest[task] = ceilings.max(initial=-np.inf)
+
+    # -- decisions and readers ----------------------------------------------------------------
+
+    def sample(
+        self, rng: np.random.Generator, tasks: Int[Array, " m"], latent: Int[Array, " m"]
+    ) -> Float[Array, "m p"]:
+        """Draw theta ~ N(mean, covariance) of the component of each task."""
+        return self._place(tasks, latent, rng.standard_normal((len(tasks), self.prior.n_features)))
+
+    def _place(
+        self, tasks: Int[Array, " m"], latent: Int[Array, " m"], x: Float[Array, "m p"]
+    ) -> Float[Array, "m p"]:
+        """Turn standard normals into parameters, in place; zeros become means."""
+        if self._pool.holds_all:
+            self._move(tasks, latent, x)
+            return x
+        for part in self._chunks(tasks):
+            self._admit(np.unique(tasks[part]))
+            moved = x[part]
+            self._move(tasks[part], latent[part], moved)
+            x[part] = moved
+        return x
+
+    def _move(self, tasks: Int[Array, " m"], latent: Int[Array, " m"], x: Array) -> None:
+        kernels.sample(tasks, latent, tuple(self._prior), tuple(self._pool.arrays), x)
+
+    def prepare(self, tasks: Int[Array, " m"], latent: Int[Array, " m"]) -> None:
+        """Wake the components of these pairs; the next update makes negligible ones dormant."""
+        self.relative  # noqa: B018 - decides which groups are dormant
+        dormant, groups = self._dormancy.dormant, self.prior.roots.group_of[latent]
+        for task in np.unique(tasks[dormant[tasks, groups]]):
+            waking = np.zeros(self._n_groups, bool)
+            waking[groups[tasks == task]] = True
+            self._admit(np.array([task]))
+            self._wake(int(task), waking & dormant[task])
+
+    def component_means(self, tasks: Int[Array, " m"]) -> Float[Array, "m L p"]:
+        """Return E[theta | history, s]; dormant components are recomputed."""
+        n, d = self.prior.n_components, self.prior.n_features
+        self.relative  # noqa: B018 - decides which groups are dormant
+        pairs, latent = np.repeat(tasks, n), np.tile(np.arange(n), len(tasks))
+        means = self._place(pairs, latent, np.zeros((len(pairs), d))).reshape(len(tasks), n, d)
+        for row in np.flatnonzero(self._dormancy.dormant[tasks].any(axis=1)):
+            dormant = self._dormancy.dormant[tasks[row]][self.prior.roots.group_of]
+            means[row, dormant] = self._exact(int(tasks[row]))[0][dormant]
+        return means
+
+    def component_covariances(self, tasks: Int[Array, " m"]) -> Float[Array, "m L p p"]:
+        """Return Cov[theta | history, s]."""
+        n, d = self.prior.n_components, self.prior.n_features
+        covariances = np.zeros((len(tasks), n, d, d))
+        for row, task in enumerate(tasks):
+            covariances[row] = self._exact(int(task))[1]
+        return covariances
+
+    def _exact(self, task: int) -> tuple[Float[Array, "L p"], Float[Array, "L p p"]]:
+        """Compute means and covariances of every component from the statistics of one task."""
+        n, d = self.prior.n_components, self.prior.n_features
+        one = np.zeros(1, np.int64)
+        slot = _empty_slots(1, self._n_groups, n, d)._replace(of_task=one)
+        history = Histories(*(array[task : task + 1] for array in self._histories))
+        wanted = np.ones((1, self._n_groups), bool)
+        condition(one, wanted, self._prior, history, slot, True, np.zeros((1, n)))
+        roots = np.zeros((self._n_groups, d, d))
+        roots[:, *np.triu_indices(d)] = slot.root[0]
+        covariance = np.swapaxes(roots, 1, 2) @ roots
+        return slot.mean[0], covariance[self.prior.roots.group_of]
+
+    def family(self, task: int) -> LinearGaussian:
+        """Return the posterior of one task as a prior."""
+        mean, covariance = self._exact(task)
+        covariance = (covariance + np.swapaxes(covariance, 1, 2)) / 2
+        return type(self.prior)(mean, covariance, self.prior.noise_std)
+
+    def best_action_probabilities(
+        self,
+        rng: np.random.Generator,
+        tasks: Int[Array, " m"],
+        weights: Float[Array, "m L"],
+        actions: Array | None,
+        mask: Bool[Array, "m K"],
+        n_samples: int,
+    ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
+        """Estimate P(action is best) and its standard error, without bias.
+
+        Components are summed exactly, and parameters are sampled.
+        Component s gets ``2 + n_samples w_s`` samples, a number fixed by the history, so that the
+        estimate ``sum_s w_s (share of s's samples in which the action is best)`` has the right
+        expectation.
+        """
+        assert actions is not None
+        probabilities, errors = np.zeros(mask.shape), np.zeros(mask.shape)
+        for row, task in enumerate(tasks):
+            w = weights[row]
+            active = np.flatnonzero((w > 0) & ~np.isneginf(self.relative[task]))
+            sizes = 2 + np.floor(n_samples * w[active]).astype(np.int64)
+            latent = np.repeat(active, sizes)
+            theta = self.sample(rng, np.full(len(latent), task), latent)
+            available = np.flatnonzero(mask[row])
+            rows = actions if actions.ndim == 2 else actions[row]
+            scores = theta @ rows[available].T
+            if not np.isfinite(scores).all():
+                raise ActionError(f"the actions of decision {row} must have finite features")
+            best = scores == scores.max(axis=1, keepdims=True)
+            votes = best / best.sum(axis=1, keepdims=True)
+            starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+            share = np.add.reduceat(votes, starts) / sizes[:, None]
+            square = np.add.reduceat(votes**2, starts) / sizes[:, None]
+            shares = w[active] / w[active].sum()
+            probabilities[row, available] = shares @ share
+            spread = np.maximum(square - share**2, 0) / (sizes[:, None] - 1)
+            errors[row, available] = np.sqrt(shares**2 @ spread)
+        return probabilities, errors
+
+    def add_tasks(self, n: int) -> None:
+        """Append tasks with no history."""
+        self.statistics = self.statistics.extend(n)
+        self._pool.add_tasks(n)
+        old, rows = self._dormancy, ((0, n), (0, 0))
+        self._dormancy = old._replace(
+            relative=np.pad(old.relative, rows),
+            dormant=np.pad(old.dormant, rows),
+            ceiling=np.pad(old.ceiling, rows, constant_values=-np.inf),
+            highest=np.pad(old.highest, (0, n), constant_values=-np.inf),
+            since=np.pad(old.since, rows),
+            refresh=np.pad(old.refresh, (0, n), constant_values=_REFRESH),
+        )

@@ -1,0 +1,316 @@
+"""Clients of the decision service: the calls of ``Decider`` over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Sequence
+from typing import Any, Self, cast
+
+from mixts.errors import MixtsError
+from mixts.prior import MixturePrior
+from mixts.service._calls import Request, ServiceCalls, ServiceError, Steps, Value
+from mixts.service.records import Decide, Decision, PriorVersion, Receipt, Reward, TaskState
+
+__all__ = ["AsyncClient", "Client", "ServiceError"]
+
+
+class Client(ServiceCalls):
+    """Client of a decision service, with the methods of ``Decider``; threads may share it.
+
+    A call is retried when the connection fails, when no response comes in time, and when the
+    service is busy. That is safe: a decision without a key gets one, and the service counts a
+    reward once. (A reward that was counted just before the connection broke is then acknowledged
+    as a duplicate.) After the last attempt the error is raised.
+
+    Parameters
+    ----------
+    url : str
+        Address of the service, such as ``http://127.0.0.1:8321``.
+    token : str, optional
+        Token from the service's token file.
+    timeout : float
+        Seconds that one attempt may wait for the network.
+    retries : int
+        Number of attempts after the first.
+    deadline : float
+        Seconds for a call with all its attempts.
+    transport : optional
+        Transport of httpx, for certificates and proxies of your own.
+
+    Examples
+    --------
+    ::
+
+        with mixts.Client("http://127.0.0.1:8321") as client:
+            decision = client.decide("ada")
+            show(decision.action)
+            client.reward(decision.id, 1.0)
+    """
+
+    def _open(self, **options: Any) -> Any:
+        return self._httpx.Client(**options)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def decide(
+        self, task: str, actions: Any = None, mask: Any = None, key: str | None = None
+    ) -> Decision:
+        """Choose an action for a task.
+
+        Parameters
+        ----------
+        task : str
+            Name of the task.
+        actions : (K, d) array_like, optional
+            Feature rows of the actions; only for linear priors, which need them.
+        mask : (K,) array_like of bool, optional
+            True where an action is available; all are, unless given.
+        key : str, optional
+            Makes the call safe to repeat: the same key for the same task returns the same decision.
+
+        Returns
+        -------
+        Decision
+            The action, its probability, and the id that the reward refers to.
+        """
+        return self._run(self._decide(Decide(task, actions, mask, key)))
+
+    def reward(self, decision_id: str, value: float) -> Receipt:
+        """Report the reward of a decision.
+
+        Parameters
+        ----------
+        decision_id : str
+            ``Decision.id``.
+        value : float
+            The reward.
+
+        Returns
+        -------
+        Receipt
+            Whether the reward had come before, or came too late to be learned from.
+        """
+        return self._run(self._reward(Reward(decision_id, value)))
+
+    def decide_many(self, requests: Sequence[Decide]) -> list[Decision | MixtsError]:
+        """Make many decisions.
+
+        A list of more than 1,000 items, or a megabyte, is sent in several requests, one after the
+        other. If one of them fails nothing more is sent: its items and all later ones get its
+        exception, and the earlier results stay. The failure of the first request is raised.
+
+        Parameters
+        ----------
+        requests : sequence of Decide
+            What to decide.
+
+        Returns
+        -------
+        list of Decision or MixtsError
+            A result for each request; the exception of a refused one is returned, not raised.
+        """
+        return self._run(self._send_batch("/v1/decide:batch", requests, Decision))
+
+    def reward_many(self, rewards: Sequence[Reward]) -> list[Receipt | MixtsError]:
+        """Report many rewards, in several requests as ``decide_many``.
+
+        Parameters
+        ----------
+        rewards : sequence of Reward
+            Ids of decisions, and their rewards.
+
+        Returns
+        -------
+        list of Receipt or MixtsError
+            A result for each reward; the exception of a refused one is returned, not raised.
+        """
+        return self._run(self._send_batch("/v1/reward:batch", rewards, Receipt))
+
+    def task(self, name: str) -> TaskState:
+        """Return the counts and the belief of a task.
+
+        Parameters
+        ----------
+        name : str
+            Name of the task.
+
+        Returns
+        -------
+        TaskState
+            Numbers of decisions and rewards, weights of the components, and mean rewards.
+        """
+        return self._run(self._task(name))
+
+    def priors(self) -> list[PriorVersion]:
+        """Return all versions of the prior.
+
+        Returns
+        -------
+        list of PriorVersion
+            The versions, oldest first.
+        """
+        return self._run(self._priors())
+
+    def upload_prior(
+        self, prior: MixturePrior | str | os.PathLike[str], activate: bool = False
+    ) -> int:
+        """Store a prior as a new version.
+
+        Parameters
+        ----------
+        prior : MixturePrior or path
+            A prior, or the file of one.
+        activate : bool
+            Whether the service shall use it from now on.
+
+        Returns
+        -------
+        int
+            The version.
+        """
+        return self._run(self._upload_prior(prior, activate))
+
+    def activate_prior(self, version: int) -> None:
+        """Use a version of the prior from now on; tasks keep their statistics.
+
+        Parameters
+        ----------
+        version : int
+            A version that ``priors`` lists.
+        """
+        self._run(self._activate_prior(version))
+
+    def ready(self) -> bool:
+        """Return whether the service responds and accepts writes; there are no retries.
+
+        Returns
+        -------
+        bool
+            True if it is ready.
+        """
+        return self._run(self._ready())
+
+    def _run(self, steps: Steps[Value]) -> Value:
+        outcome: Any = None
+        while True:
+            try:
+                step = steps.send(outcome)
+            except StopIteration as end:
+                return cast(Value, end.value)
+            outcome = self._perform(step)
+
+    def _perform(self, step: Request | float) -> Any:
+        if not isinstance(step, Request):
+            self._wait(step)
+            return None
+        method, path, body, timeout = step
+        try:
+            return self._http.request(method, path, content=body, timeout=timeout)
+        except self._httpx.TransportError as error:
+            return error
+
+    def _wait(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+class AsyncClient(ServiceCalls):
+    """Client of a decision service for asyncio: the methods of ``Client``, to be awaited.
+
+    Parameters
+    ----------
+    url, token, timeout, retries, deadline, transport
+        As for ``Client``.
+
+    Examples
+    --------
+    ::
+
+        async with mixts.AsyncClient("http://127.0.0.1:8321") as client:
+            decision = await client.decide("ada")
+            await client.reward(decision.id, 1.0)
+    """
+
+    def _open(self, **options: Any) -> Any:
+        return self._httpx.AsyncClient(**options)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def decide(
+        self, task: str, actions: Any = None, mask: Any = None, key: str | None = None
+    ) -> Decision:
+        """Choose an action for a task; see ``Client.decide``."""
+        return await self._run(self._decide(Decide(task, actions, mask, key)))
+
+    async def reward(self, decision_id: str, value: float) -> Receipt:
+        """Report the reward of a decision; see ``Client.reward``."""
+        return await self._run(self._reward(Reward(decision_id, value)))
+
+    async def decide_many(self, requests: Sequence[Decide]) -> list[Decision | MixtsError]:
+        """Make many decisions; see ``Client.decide_many``."""
+        return await self._run(self._send_batch("/v1/decide:batch", requests, Decision))
+
+    async def reward_many(self, rewards: Sequence[Reward]) -> list[Receipt | MixtsError]:
+        """Report many rewards; see ``Client.reward_many``."""
+        return await self._run(self._send_batch("/v1/reward:batch", rewards, Receipt))
+
+    async def task(self, name: str) -> TaskState:
+        """Return the counts and the belief of a task; see ``Client.task``."""
+        return await self._run(self._task(name))
+
+    async def priors(self) -> list[PriorVersion]:
+        """Return all versions of the prior; see ``Client.priors``."""
+        return await self._run(self._priors())
+
+    async def upload_prior(
+        self, prior: MixturePrior | str | os.PathLike[str], activate: bool = False
+    ) -> int:
+        """Store a prior as a new version; see ``Client.upload_prior``."""
+        return await self._run(self._upload_prior(prior, activate))
+
+    async def activate_prior(self, version: int) -> None:
+        """Use a version of the prior from now on; see ``Client.activate_prior``."""
+        await self._run(self._activate_prior(version))
+
+    async def ready(self) -> bool:
+        """Return whether the service responds and accepts writes; see ``Client.ready``."""
+        return await self._run(self._ready())
+
+    async def _run(self, steps: Steps[Value]) -> Value:
+        outcome: Any = None
+        while True:
+            try:
+                step = steps.send(outcome)
+            except StopIteration as end:
+                return cast(Value, end.value)
+            outcome = await self._perform(step)
+
+    async def _perform(self, step: Request | float) -> Any:
+        if not isinstance(step, Request):
+            await self._wait(step)
+            return None
+        method, path, body, timeout = step
+        try:
+            return await self._http.request(method, path, content=body, timeout=timeout)
+        except self._httpx.TransportError as error:
+            return error
+
+    async def _wait(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
