@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.unit.test_client_service import served
 
 import mixts
-from mixts.service.dashboard import task_link, wording
+from mixts.pages import formats
+from mixts.service.dashboard import task_link
 from mixts.service.records import Decide, Health, Reward
 from tests.end_to_end.test_report_in_browser import COLOURS, browser, contrast, luminance, resize
-from tests.unit.sample_dashboards import HOSTILE, arm_prior
+from tests.unit.service.dashboard.sample_dashboards import HOSTILE, arm_prior
+from tests.unit.service.test_client_service import served
 
 __all__ = ["browser"]
 
@@ -70,7 +71,7 @@ def next_look(page: Any) -> None:
     wait_until(page, "!busy")
 
 
-def in_all(page: Any) -> str:
+def in_total(page: Any) -> str:
     """What the first number says, of all decisions."""
     return str(page.locator("#tiles small").first.inner_text())
 
@@ -123,7 +124,7 @@ def test_hostile_names_are_shown_and_run_nothing(site: Site, page: Any) -> None:
     assert page.title() == "Decisions · mixts"
     shown = page.locator("table.tasks th a").all_inner_texts()
     for name in (HOSTILE["markup"], HOSTILE["rtl"], HOSTILE["newline"], HOSTILE["template"]):
-        assert wording.visible(name) in shown
+        assert formats.visible(name) in shown
     heights = page.evaluate(
         "[...document.querySelectorAll('table.tasks tbody tr')].map(row => row.clientHeight)"
     )
@@ -138,7 +139,7 @@ def test_links_lead_to_their_tasks(site: Site, spare: Any) -> None:
         address = spare.evaluate("link => new URL(link, location).href", link)
         assert spare.goto(address).status == 200
         heading = spare.locator("h1 .name").evaluate("e => e.textContent")
-        assert heading == wording.visible(HOSTILE[kind])
+        assert heading == formats.visible(HOSTILE[kind])
     assert spare.complaints == []
     assert spare.goto(site.address + "/tasks/nobody%3Cb%3E").status == 404
     assert "nobody<b>" in spare.locator("main").inner_text()
@@ -170,7 +171,7 @@ def test_numbers_change_and_nothing_else_does(site: Site, page: Any) -> None:
     page.evaluate("scrollTo(0, 300)")
     site.decide("customer-1", "customer-2")
     next_look(page)
-    assert in_all(page) == f"{site.n} in all"
+    assert in_total(page) == f"{site.n} in total"
     kept = page.evaluate("""() => {
         const field = document.activeElement;
         const same = window.same.isConnected;
@@ -185,14 +186,14 @@ def test_numbers_change_and_nothing_else_does(site: Site, page: Any) -> None:
 def test_what_is_selected_stays(site: Site, page: Any) -> None:
     page.locator("#tiles").evaluate("part => getSelection().selectAllChildren(part)")
     before = page.evaluate("getSelection().toString()")
-    shown = in_all(page)
+    shown = in_total(page)
     site.decide("customer-1")
     next_look(page)
     assert page.evaluate("getSelection().toString()") == before
-    assert in_all(page) == shown
+    assert in_total(page) == shown
     page.evaluate("getSelection().empty()")
     next_look(page)
-    assert in_all(page) == f"{site.n} in all"
+    assert in_total(page) == f"{site.n} in total"
 
 
 def test_the_list_does_not_move_under_the_focus_or_the_pointer(site: Site, page: Any) -> None:
@@ -204,7 +205,7 @@ def test_the_list_does_not_move_under_the_focus_or_the_pointer(site: Site, page:
     next_look(page)
     assert first.inner_text() == before
     assert page.locator(".held").is_visible()
-    assert in_all(page) == f"{site.n} in all"
+    assert in_total(page) == f"{site.n} in total"
     page.evaluate("document.activeElement.blur()")
     first.hover()
     next_look(page)
@@ -220,15 +221,15 @@ def test_it_can_be_paused(site: Site, page: Any) -> None:
     assert said.inner_text() == "live"
     button.click()
     assert (button.get_attribute("aria-pressed"), said.inner_text()) == ("true", "paused")
-    before, n_asked = in_all(page), len(page.asked)
+    before, n_asked = in_total(page), len(page.asked)
     site.decide("customer-3")
     page.clock.run_for(5 * ROUND)
-    assert (in_all(page), len(page.asked)) == (before, n_asked)
+    assert (in_total(page), len(page.asked)) == (before, n_asked)
     with page.expect_response("**/"):
         button.click()
     assert (button.get_attribute("aria-pressed"), said.inner_text()) == ("false", "live")
     wait_until(page, "!busy")
-    assert in_all(page) == f"{site.n} in all"
+    assert in_total(page) == f"{site.n} in total"
 
 
 def test_it_rests_while_nobody_looks(page: Any) -> None:

@@ -15,7 +15,7 @@ from PIL import Image
 
 from mixts.pages import write_report
 from tests.requirements import find_chromium, require
-from tests.unit.sample_reports import COMMAND, hostile_report, typical_report
+from tests.unit.pages.sample_reports import COMMAND, hostile_report, typical_report
 
 WIDE, NARROW = (1400, 900), (390, 844)
 FLAGS = [

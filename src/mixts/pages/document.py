@@ -1,8 +1,8 @@
-"""The parts of a report: what a page shows, already measured, judged and drawn.
+"""The parts of a report: text, tables, claims and figures, already measured, judged and drawn.
 
 Text is plain text in which `` `code` `` and ``[words](#anchor)`` are set as such, where an anchor
-is the id of a section or one of ``ANCHORS``; see :mod:`mixts.pages.text`. Titles, places, names of
-settings and columns may have code but no links.
+is the id of a section or one of ``ANCHORS``. Titles, places, names of settings and columns may have
+code but no links.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from pathlib import PurePosixPath, PureWindowsPath
 from types import MappingProxyType
 from typing import get_args
 from urllib.parse import urlsplit
+from xml.parsers import expat
 
 from mixts.bounds import Verdict
 from mixts.errors import ParameterError
-from mixts.pages.svg import svg_size
 
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 ANCHORS = ("contents", "main", "claims", "run")
-"""Of the page itself; a link may lead there, a section may not take their names."""
+"""Anchors of the page itself: links may lead there, and no section may have such an id."""
 
 _ID = re.compile(r"[A-Za-z][\w.-]*(/[\w.-]+)*", re.ASCII)
 _NONE: Mapping[str, str] = MappingProxyType({})
@@ -32,9 +32,19 @@ _NONE: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Figure:
-    """A drawing (SVG), its description for those who cannot see it, and the files beside the page.
+    """A drawing for a page.
 
-    ``files`` are relative to the report, with forward slashes: ``figures/width.svg``.
+    Parameters
+    ----------
+    svg
+        The drawing, an SVG document.
+    alt
+        Description of the drawing for readers who cannot see it.
+    caption
+        Text below the drawing.
+    files
+        Paths of the drawing's files, relative to the page, with forward slashes:
+        ``figures/width.svg``.
     """
 
     svg: bytes
@@ -52,10 +62,19 @@ class Figure:
 
 @dataclass(frozen=True)
 class Table:
-    """Cells as text, the first of a row its heading.
+    """A table for a page.
 
-    ``numeric`` says which columns are numbers, set flush right; by default those in which every
-    cell begins with one.
+    Parameters
+    ----------
+    columns
+        Headings of the columns.
+    rows
+        Cells as text; the first cell of a row is its heading.
+    caption
+        Text above the table.
+    numeric
+        Which columns are numbers, set flush right; by default those in which every cell begins
+        with a number.
     """
 
     columns: tuple[str, ...]
@@ -80,7 +99,21 @@ class Table:
 
 @dataclass(frozen=True)
 class Claim:
-    """What is said at a place of the paper, or here, what was measured, and whether it is so."""
+    """A claim of the paper or of this project, and what was measured.
+
+    Parameters
+    ----------
+    place
+        Where the claim stands, such as "Sec. 6.2".
+    claim
+        What is claimed.
+    measured
+        What was measured, with errors.
+    verdict
+        "holds", "direction only", "undecided" or "does not hold".
+    note
+        What a reader should know besides.
+    """
 
     place: str
     claim: str
@@ -95,10 +128,24 @@ class Claim:
 
 @dataclass(frozen=True)
 class Section:
-    """One experiment: its id (``paper/width``) is the anchor, its place is that in the paper.
+    """A section of a page, such as one experiment. Empty parts are not shown.
 
-    ``seconds`` are processor time, which is what it takes anew, in however many processes. What is
-    empty is not shown, and neither are they when there are none.
+    Parameters
+    ----------
+    id
+        Anchor of the section, such as ``paper/width``.
+    title
+        Heading.
+    place
+        Place in the paper.
+    paragraphs, figures, tables, claims
+        Contents, in this order.
+    settings
+        Names and values of settings.
+    command
+        Command that repeats the section.
+    seconds
+        Processor time that the section took, over all processes.
     """
 
     id: str
@@ -123,11 +170,32 @@ class Section:
 
 @dataclass(frozen=True)
 class Report:
-    """The whole page. ``settings`` are those of the whole run, seeds included; ``made`` is ISO.
+    """A whole page.
 
-    ``seconds`` is how long the command took that made the page, and ``processor_seconds`` what the
-    parts took to compute: the one may be far less where results were there already. ``summary`` is
-    a few sentences for those who read no further than the first screen.
+    Parameters
+    ----------
+    title
+        Heading of the page.
+    paragraphs
+        Introduction.
+    sections
+        Sections, whose ids differ.
+    versions
+        Versions of the software by name.
+    settings
+        Settings of the whole run, seeds included.
+    command
+        Command that made the page.
+    made
+        Date or time at which the page was made, in ISO format.
+    seconds
+        Time that the command took.
+    summary
+        A few sentences for readers of the first screen.
+    processor_seconds
+        Processor time of all sections: more than ``seconds`` where results were kept from earlier.
+    warnings
+        Sentences for a banner at the top of the page: what to know before reading the numbers.
     """
 
     title: str
@@ -141,7 +209,6 @@ class Report:
     summary: tuple[str, ...] = ()
     processor_seconds: float | None = None
     warnings: tuple[str, ...] = ()
-    """Sentences for a banner at the top of the page: what a reader must know before the numbers."""
 
     def __post_init__(self) -> None:
         twice = [name for name, n in Counter(s.id for s in self.sections).items() if n > 1]
@@ -156,18 +223,18 @@ class Report:
 
     @property
     def claims(self) -> tuple[tuple[Section, Claim], ...]:
-        """Every claim with its section, in the order of the page."""
+        """All claims with their sections, in the order of the page."""
         return tuple((section, claim) for section in self.sections for claim in section.claims)
 
     @property
     def verdicts(self) -> dict[Verdict, int]:
-        """How many claims have each verdict."""
+        """Number of claims with each verdict."""
         counts = Counter(claim.verdict for _, claim in self.claims)
         return {verdict: counts[verdict] for verdict in VERDICTS}
 
 
 def _check_file(file: str) -> None:
-    """A path below the report's folder, on any system: never an address, never out of it."""
+    """Raise unless a path is below the report's folder, on any system: no address, no parent."""
     path = PurePosixPath(file)
     absolute = path.is_absolute() or PureWindowsPath(file).anchor or urlsplit(file).scheme
     if absolute or "\\" in file or ".." in path.parts or not path.name:
@@ -179,3 +246,60 @@ def _check_file(file: str) -> None:
 def _check_seconds(seconds: float | None) -> None:
     if seconds is not None and not 0 <= seconds < float("inf"):
         raise ParameterError(f"seconds must be a time, at least 0, got {seconds!r}")
+
+
+# -- the size of a drawing ------------------------------------------------------------------------
+
+_PIXELS = {"": 1.0, "px": 1.0, "pt": 4 / 3, "in": 96.0, "cm": 96 / 2.54, "mm": 96 / 25.4}
+"""CSS pixels in a unit of length; an inch has 96."""
+_LENGTH = re.compile(r"\s*([0-9.]+(?:e[+-]?[0-9]+)?)\s*([a-z]*)\s*", re.IGNORECASE)
+
+
+def svg_size(svg: bytes) -> tuple[float, float]:
+    """Read the width and height of a drawing in CSS pixels, from its attributes or its view box."""
+    root = _root(svg)
+    sizes = [_pixels(root.get("width", "")), _pixels(root.get("height", ""))]
+    if None in sizes:
+        box = root.get("viewBox", "").replace(",", " ").split()
+        sizes = [_pixels(length) for length in box[2:4]]
+    width, height = sizes if len(sizes) == 2 else (None, None)
+    if not width or not height:
+        raise ParameterError(
+            f"an SVG must have a size: width and height, or a viewBox; its root has {root}"
+        )
+    return width, height
+
+
+def _pixels(length: str) -> float | None:
+    match = _LENGTH.fullmatch(length)
+    unit = _PIXELS.get(match[2].lower()) if match else None
+    if match is None or unit is None:
+        return None
+    try:
+        return float(match[1]) * unit
+    except ValueError:
+        return None
+
+
+class _FoundRootError(Exception):
+    """Raised to stop the parser at the first tag: the rest of a drawing may be large."""
+
+
+def _root(svg: bytes) -> dict[str, str]:
+    found: dict[str, str] = {}
+
+    def start(tag: str, attributes: dict[str, str]) -> None:
+        if tag.rpartition(":")[2] != "svg":
+            raise ParameterError(f"a figure must be an SVG, got a document of <{tag}>")
+        found.update(attributes)
+        raise _FoundRootError
+
+    parser = expat.ParserCreate()
+    parser.StartElementHandler = start
+    try:
+        parser.Parse(svg, True)
+    except _FoundRootError:
+        return found
+    except expat.ExpatError as error:
+        raise ParameterError(f"a figure must be an SVG, got {svg[:40]!r}: {error}") from error
+    raise ParameterError("a figure must be an SVG, got a document without a root")

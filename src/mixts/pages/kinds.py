@@ -1,4 +1,7 @@
-"""What a learned prior says in words: the kinds of task, and what is special about each."""
+"""A learned prior in words: the kinds of task, and what is special about each.
+
+Readers see "kind" where code says component.
+"""
 
 from __future__ import annotations
 
@@ -7,21 +10,29 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mixts._typing import Array, Float
-from mixts.families import LinearGaussian, Statistics
-from mixts.pages.kind_numbers import STANDS_OUT, Numbers, numbers_of
+from mixts._typing import Array, Float, Int
+from mixts.errors import ParameterError
+from mixts.families import Statistics
+from mixts.pages.charts import Scale
+from mixts.pages.formats import listed, percent, signed
 from mixts.prior import MixturePrior
 
 MOST_ITEMS = 12
-"""Arms or features that are drawn, those in which kinds differ most."""
-MOST_NAMED = 3
+"""Arms or features that are drawn: those in which kinds differ most."""
+_MOST_NAMED = 3
 """Arms or features that a sentence names."""
-SURE = 0.9
+_LONGEST_NAME = 48
+_STANDS_OUT = 0.5
+"""Distance from the mean of all tasks, in their standard deviations, that a sentence mentions."""
+_INNER = 0.8
+"""Share of a kind's tasks inside the range that is shown."""
+_SURE = 0.9
+_ALL = " over all tasks"
 
 
 @dataclass(frozen=True)
 class Item:
-    """One arm or feature of a kind: numbers as text, and places on a scale from 0 to 100."""
+    """An arm or feature of a kind: numbers as text, and positions on a scale from 0 to 100."""
 
     name: str
     mean: str
@@ -36,7 +47,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Kind:
-    """One component of a prior, as a page tells it."""
+    """A component of a prior in words."""
 
     name: str
     weight: float
@@ -46,7 +57,7 @@ class Kind:
 
     @property
     def percent(self) -> str:
-        """Of tasks."""
+        """Share of tasks."""
         return percent(self.weight)
 
     def __str__(self) -> str:
@@ -56,40 +67,61 @@ class Kind:
 def kinds_of(
     prior: MixturePrior, tasks: Statistics, items: Sequence[str], n_kinds: int | None = None
 ) -> tuple[Kind, ...]:
-    """The components of a prior in words, and how many of these tasks belong to each.
+    """Describe the components of a prior.
 
-    ``items`` are the names of arms or features. Of the components, the first ``n_kinds`` (all of
-    them unless said otherwise) are kinds; what comes after them is broad, for other tasks.
+    Parameters
+    ----------
+    prior
+        A prior of arms or of features.
+    tasks
+        Past tasks, of which each kind counts its own.
+    items
+        Names of the arms or features.
+    n_kinds
+        Number of components that are kinds, by default all; those after them are broad components
+        for other tasks.
     """
+    if prior.family.plans:
+        raise ParameterError(f"only priors of arms or features have kinds, got {prior.family!r}")
     n = prior.n_components if n_kinds is None else n_kinds
-    numbers = numbers_of(prior, tasks, tuple(items), n)
-    shown = telling(numbers.distance, prior.weights[:n], numbers.mean * numbers.scale)
+    numbers = _numbers_of(prior, tasks, tuple(items), n)
+    shown = distinctive_items(numbers.distance, prior.weights[:n], numbers.mean * numbers.scale)
+    describe = _describe_arms if prior.family.n_features is None else _describe_features
     weights = np.atleast_2d(prior.condition(tasks).weights)
     found = []
     for s in range(n):
-        arms = not isinstance(prior.family, LinearGaussian)
-        headline, sentences = (_of_arms if arms else _of_features)(numbers, s)
+        headline, sentences = describe(numbers, s)
         found.append(
             Kind(
                 f"Kind {s + 1}",
                 float(prior.weights[s]),
                 headline,
-                (*sentences, _belonging(weights[:, s])),
-                tuple(_item(numbers, s, int(k), shown) for k in shown),
+                (*sentences, _describe_tasks(weights[:, s])),
+                _items(numbers, s, shown),
             )
         )
     for s in range(n, prior.n_components):
-        text = "A broad component for tasks unlike all that were seen."
-        n_fallen = int(np.sum(np.argmax(weights, axis=1) == s))
-        said = f"It explains {n_fallen:,} of {len(tasks):,} past tasks better than any kind does."
-        found.append(Kind("Other", float(prior.weights[s]), text, (said,), ()))
+        text = "A broad kind for tasks unlike any past task."
+        n_best = int(np.sum(np.argmax(weights, axis=1) == s))
+        note = f"It explains {n_best:,} of {len(tasks):,} past tasks better than the other kinds."
+        found.append(Kind("Other", float(prior.weights[s]), text, (note,), ()))
     return tuple(found)
 
 
-def telling(
+def distinctive_items(
     distance: Float[Array, "L K"], weights: Float[Array, " L"], means: Float[Array, "L K"]
-) -> Array:
-    """Which arms or features to draw, in their order: where kinds differ most, and each's best."""
+) -> Int[Array, " k"]:
+    """Choose the arms or features to draw: where kinds differ most, and the best of each kind.
+
+    Parameters
+    ----------
+    distance
+        Distances of kinds from the mean of all tasks.
+    weights
+        Weights of the kinds.
+    means
+        Means of the kinds, on one scale.
+    """
     n = distance.shape[1]
     if n <= MOST_ITEMS:
         return np.arange(n)
@@ -99,93 +131,164 @@ def telling(
     return np.sort(np.array([*best, *rest[: MOST_ITEMS - len(best)]]))
 
 
-def percent(share: float) -> str:
-    """A share as people say it."""
-    if 0 < share < 0.005:
-        return "less than 1 %"
-    return f"{100 * share:.0f} %"
+# -- numbers --------------------------------------------------------------------------------------
 
 
-# -- words --------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class _Numbers:
+    """Means and ranges of L kinds and K arms or features."""
+
+    names: tuple[str, ...]
+    mean: Float[Array, "L K"]
+    low: Float[Array, "L K"]
+    high: Float[Array, "L K"]
+    overall: Float[Array, " K"]
+    deviation: Float[Array, " K"]
+    """Standard deviation over all tasks of all kinds."""
+    scale: Float[Array, " K"]
+    """Typical size of each feature, by which coefficients can be compared; 1 for arms."""
+    digits: int
+
+    @property
+    def distance(self) -> Float[Array, "L K"]:
+        """Distance from the mean of all tasks, in standard deviations."""
+        return (self.mean - self.overall) / np.where(self.deviation > 0, self.deviation, 1.0)
+
+    def text(self, value: float) -> str:
+        """Format a number with the digits that all of them have."""
+        return signed(f"{value:.{self.digits}f}")
+
+    def compared(self, s: int, k: int, all_tasks: str = "") -> str:
+        """Format a kind's mean beside that of all tasks."""
+        mean, overall = self.text(self.mean[s, k]), self.text(self.overall[k])
+        return f"{mean}, against {overall}{all_tasks}" if len(self.mean) > 1 else mean
+
+    def named(self, s: int, k: int) -> str:
+        """Format an arm or feature with its numbers."""
+        return f"`{self.names[k]}` ({self.compared(s, k)})"
+
+    def outstanding(self, s: int, sign: int, left_out: set[int]) -> list[int]:
+        """Return where a kind is above (or, with -1, below) all tasks, the furthest first."""
+        distance = sign * self.distance[s]
+        order = np.argsort(-distance, kind="stable").tolist()
+        return [k for k in order if distance[k] > _STANDS_OUT and k not in left_out]
 
 
-_ALL = " over all tasks"
+def _numbers_of(
+    prior: MixturePrior, tasks: Statistics, names: tuple[str, ...], n_kinds: int
+) -> _Numbers:
+    family = prior.family.select(np.arange(n_kinds))
+    mean, tail = family.parameter_means(), (1 - _INNER) / 2
+    if len(names) != mean.shape[1]:
+        raise ParameterError(f"expected a name for each of {mean.shape[1]}, got {len(names)}")
+    together = family.collapse(prior.weights[:n_kinds] / prior.weights[:n_kinds].sum())
+    largest = np.abs(mean).max(axis=0)
+    typical = float(np.median(largest[largest > 0])) if mean.any() else 1.0
+    return _Numbers(
+        tuple(map(_short_name, names)),
+        mean,
+        family.parameter_quantiles(tail),
+        family.parameter_quantiles(1 - tail),
+        together.parameter_means()[0],
+        np.sqrt(together.parameter_variances()[0]),
+        tasks.feature_scales,
+        digits=int(np.clip(1 - np.floor(np.log10(typical)), 0, 6)),
+    )
 
 
-def _of_arms(numbers: Numbers, s: int) -> tuple[str, list[str]]:
+def _short_name(name: str) -> str:
+    """Return a name that can stand between backticks, in a line."""
+    text = " ".join(name.replace("`", "'").split())
+    return text if len(text) <= _LONGEST_NAME else text[: _LONGEST_NAME - 3] + "..."
+
+
+def _items(numbers: _Numbers, s: int, shown: Int[Array, " k"]) -> tuple[Item, ...]:
+    """Return what is drawn of a kind, on a scale that all kinds share."""
+    sizes = numbers.scale[shown]
+    bottom = min(0.0, float((numbers.low[:, shown] * sizes).min()))
+    top = max(0.0, float((numbers.high[:, shown] * sizes).max()))
+    scale = Scale(bottom, top)
+    found = []
+    for k in shown.tolist():
+        mean, low, high = numbers.mean[s, k], numbers.low[s, k], numbers.high[s, k]
+        overall = numbers.overall[k]
+        places = [
+            scale.place(float(value * numbers.scale[k])) for value in (low, mean, high, overall)
+        ]
+        found.append(
+            Item(
+                name=numbers.names[k],
+                mean=numbers.text(mean),
+                overall=numbers.text(overall),
+                low=places[0],
+                place=places[1],
+                high=places[2],
+                overall_place=places[3],
+                zero=scale.place(0.0),
+                alt=f"{numbers.text(mean)}, {percent(_INNER)} of the tasks of this kind between "
+                f"{numbers.text(low)} and {numbers.text(high)}; over all tasks "
+                f"{numbers.text(overall)}",
+            )
+        )
+    return tuple(found)
+
+
+# -- words ----------------------------------------------------------------------------------------
+
+
+def _describe_arms(numbers: _Numbers, s: int) -> tuple[str, list[str]]:
+    """Return a headline and further sentences."""
     best = int(np.argmax(numbers.mean[s]))
     named = {best}
-    headline = f"`{numbers.names[best]}` gives most ({numbers.numbers(s, best, _ALL)})"
-    for sign, word in ((1, "more than elsewhere"), (-1, "less than elsewhere")):
+    headline = f"`{numbers.names[best]}` has the highest mean ({numbers.compared(s, best, _ALL)})"
+    for sign, word in ((1, "higher"), (-1, "lower")):
         for k in numbers.outstanding(s, sign, named)[:1]:
-            headline += f", `{numbers.names[k]}` {word} ({numbers.numbers(s, k)})"
+            headline += f"; `{numbers.names[k]}` is {word} than usual ({numbers.compared(s, k)})"
             named.add(k)
-    return headline + ".", _differences(numbers, s, named, "arm")
+    return headline + ".", _describe_differences(numbers, s, named, "arm")
 
 
-def _of_features(numbers: Numbers, s: int) -> tuple[str, list[str]]:
+def _describe_features(numbers: _Numbers, s: int) -> tuple[str, list[str]]:
+    """Return a headline and further sentences."""
     size = np.abs(numbers.mean[s] * numbers.scale)
     constant = [k for k, name in enumerate(numbers.names) if name == "intercept"]
     order = [k for k in np.argsort(-size, kind="stable").tolist() if k not in constant]
-    first = order[:MOST_NAMED]
+    first = order[:_MOST_NAMED]
     headline = "There is only a base level."
     if first:
         k, *others = first
-        headline = f"`{numbers.names[k]}` counts most ({numbers.numbers(s, k, _ALL)})"
-        headline += f", then {_listed([numbers.named(s, k) for k in others])}." if others else "."
-    said = [f"The base level is {numbers.numbers(s, k)}." for k in constant]
-    return headline, [*said, *_differences(numbers, s, {*first, *constant}, "feature")]
+        headline = f"`{numbers.names[k]}` matters most ({numbers.compared(s, k, _ALL)})"
+        headline += f", then {listed([numbers.named(s, k) for k in others])}." if others else "."
+    base = [f"The base level is {numbers.compared(s, k)}." for k in constant]
+    return headline, [*base, *_describe_differences(numbers, s, {*first, *constant}, "feature")]
 
 
-def _differences(numbers: Numbers, s: int, named: set[int], noun: str) -> list[str]:
-    """Where a kind stands out, other than what was named already; and in what its tasks differ."""
-    said = []
-    for sign, word in ((1, "Also higher"), (-1, "Also lower")):
+def _describe_differences(numbers: _Numbers, s: int, named: set[int], noun: str) -> list[str]:
+    """Say where a kind stands out, apart from what was named, and in what its tasks differ."""
+    sentences = []
+    for sign, word in ((1, "higher"), (-1, "lower")):
         found = numbers.outstanding(s, sign, named)
         if found:
-            listed = [numbers.named(s, k) for k in found[:MOST_NAMED]]
-            listed += [f"{len(found) - MOST_NAMED} more"] * (len(found) > MOST_NAMED)
-            said.append(f"{word} than over all tasks: {_listed(listed)}.")
-    if len(numbers.mean) > 1 and np.abs(numbers.distance[s]).max() <= STANDS_OUT:
-        said.append(f"No {noun} stands out: tasks of this kind are much like the average task.")
-    width = (numbers.high[s] - numbers.low[s]) * numbers.scale
-    k = int(np.argmax(width))
+            words = [numbers.named(s, k) for k in found[:_MOST_NAMED]]
+            words += [f"{len(found) - _MOST_NAMED} more"] * (len(found) > _MOST_NAMED)
+            sentences.append(f"Also {word} than usual: {listed(words)}.")
+    if len(numbers.mean) > 1 and np.abs(numbers.distance[s]).max() <= _STANDS_OUT:
+        sentences.append(f"No {noun} stands out: tasks of this kind are like the average task.")
+    k = int(np.argmax((numbers.high[s] - numbers.low[s]) * numbers.scale))
     low, high = numbers.text(numbers.low[s, k]), numbers.text(numbers.high[s, k])
-    said.append(
-        f"Its tasks differ from each other most in `{numbers.names[k]}`: most have between {low} "
-        f"and {high}."
+    sentences.append(
+        f"Tasks of this kind differ most in `{numbers.names[k]}`: {percent(_INNER)} of them are "
+        f"between {low} and {high}."
     )
-    return said
+    return sentences
 
 
-def _belonging(probability: Float[Array, " n"]) -> str:
-    n, sure = float(probability.sum()), int((probability > SURE).sum())
-    number = f"{n:,.0f}" if n >= 1 else "fewer than one"
-    few = " So few say little: take its numbers with care." if n < 5 else ""
+def _describe_tasks(probability: Float[Array, " n"]) -> str:
+    """Say how many past tasks are of a kind."""
+    n, sure = float(probability.sum()), int((probability > _SURE).sum())
+    number = f"About {n:,.0f}" if n >= 1 else "Fewer than one"
+    few = " With so few tasks, its numbers are uncertain." if n < 5 else ""
     return (
-        f"Of {len(probability):,} past tasks about {number} belong here, {sure:,} of them with a "
-        f"probability above {percent(SURE)}.{few}"
+        f"{number} of {len(probability):,} past tasks are of this kind, {sure:,} with a "
+        f"probability above {percent(_SURE)}.{few}"
     )
-
-
-def _listed(words: list[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
-
-
-def _item(numbers: Numbers, s: int, k: int, shown: Array) -> Item:
-    scale = numbers.scale[shown]
-    bottom = min(0.0, float((numbers.low[:, shown] * scale).min()))
-    top = max(0.0, float((numbers.high[:, shown] * scale).max()))
-
-    def place(value: float) -> float:
-        width = top - bottom or 1.0
-        return round(float(np.clip(100 * (value * numbers.scale[k] - bottom) / width, 0, 100)), 2)
-
-    mean, low, high = numbers.mean[s, k], numbers.low[s, k], numbers.high[s, k]
-    overall = numbers.overall[k]
-    return Item(
-        numbers.names[k], numbers.text(mean), numbers.text(overall),
-        place(low), place(mean), place(high), place(overall), place(0.0),
-        f"{numbers.text(mean)}, most tasks of this kind between {numbers.text(low)} and "
-        f"{numbers.text(high)}; over all tasks {numbers.text(overall)}",
-    )  # fmt: skip

@@ -1,111 +1,183 @@
-"""The page: a report set in HTML that needs nothing beside itself, neither script nor network."""
+"""HTML pages from templates: reports, the page of a learned prior, and those of the dashboard.
+
+A report and the page of a prior are one file each, which needs no script and no network.
+"""
 
 from __future__ import annotations
 
+import functools
 import os
+import re
 from base64 import b64encode
 from collections.abc import Callable
-from importlib import resources
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
 from mixts._files import replacing
 from mixts.bounds import Verdict
 from mixts.errors import MissingExtraError, ParameterError
-from mixts.pages import text
-from mixts.pages.document import ANCHORS, VERDICTS, Figure, Report, Table
-from mixts.pages.svg import svg_size
+from mixts.pages import formats
+from mixts.pages.document import ANCHORS, VERDICTS, Figure, Report, Table, svg_size
+from mixts.pages.kinds import Kind
 
 _SCALE = 1.6
-"""On a screen a figure is larger than in print: 8 pt become 17 pixels, the size of the text."""
+"""A figure is larger on a screen than in print: 8 pt become 17 pixels, the size of the text."""
 _WIDE = 480.0
-"""A figure wider than this, in CSS pixels at its own size, has a row for itself: 5 inches."""
+"""CSS pixels (5 inches): a figure that is wider at its own size has a row for itself."""
 
 _ROW_HEADING, _COLUMN_HEADING = 14, 10
-"""Characters that a heading has room for at least, however narrow the table."""
+"""Characters that a heading has room for, however narrow the table."""
 
-_VERDICT_NAMES: dict[Verdict, str] = {
+_VERDICT_CLASSES: dict[Verdict, str] = {
     "holds": "holds",
     "direction only": "direction",
     "undecided": "undecided",
     "does not hold": "fails",
 }
-"""As names of classes and icons."""
+"""CSS classes of verdicts."""
+
+
+@dataclass(frozen=True)
+class PriorPage:
+    """The page of a learned prior.
+
+    Parameters
+    ----------
+    report
+        Title, summary, sections after the kinds, and how all of it was made.
+    kinds
+        The components of the prior, in words.
+    item
+        Heading of the column of arms or features.
+    mean
+        Heading of the column of numbers.
+    facts
+        Short facts below the title.
+    legend
+        How to read the drawings.
+    code
+        Python code that uses the prior.
+    """
+
+    report: Report
+    kinds: tuple[Kind, ...]
+    item: str
+    mean: str
+    facts: tuple[str, ...]
+    legend: str
+    code: str
+
+
+# -- pages ----------------------------------------------------------------------------------------
 
 
 def write_report(report: Report, path: str | os.PathLike[str]) -> None:
-    """Write the page atomically: the file is either the old one or the whole new one."""
-    content = render(report).encode()
-    with replacing(path) as part:
-        part.write_bytes(content)
+    """Write the page of a report atomically: the file is the old page or the whole new one."""
+    _write(render(report), path)
 
 
-def check_installed() -> None:
-    """Refuse early what a report needs and is not there, before anything takes long."""
-    try:
-        import jinja2  # noqa: F401 - only whether it is there
-    except ImportError as error:
-        raise MissingExtraError("a report needs jinja2: pip install 'mixts[paper]'") from error
+def write_prior_page(page: PriorPage, path: str | os.PathLike[str]) -> None:
+    """Write the page of a prior atomically: the file is the old page or the whole new one."""
+    _write(render_prior_page(page), path)
 
 
 def render(report: Report) -> str:
-    """The page as text. A link to an anchor that the page does not have is an error."""
-    template = page_environment(report).get_template("report.html")
-    return str(template.render(report=report))
+    """Return a report as HTML. Raise `ParameterError` for a link to an anchor that is not there."""
+    template = _environment().get_template("report.html.jinja")
+    return _check_links(template.render(report=report), report)
 
 
-def page_environment(report: Report) -> Any:
-    """The templates' environment, with the filters that set text, figures and tables."""
+def render_prior_page(page: PriorPage) -> str:
+    """Return the page of a prior as HTML."""
+    template = _environment().get_template("prior.html.jinja")
+    return _check_links(template.render(page=page, report=page.report), page.report)
+
+
+def check_installed() -> None:
+    """Raise `MissingExtraError` if pages cannot be rendered, before anything takes long."""
+    try:
+        import jinja2  # noqa: F401 - only whether it is there
+    except ImportError as error:
+        raise MissingExtraError(
+            "a page needs jinja2: pip install 'mixts[paper]', or 'mixts[logs]' for mixts fit, or "
+            "'mixts[serve]' for the service"
+        ) from error
+
+
+def _write(content: str, path: str | os.PathLike[str]) -> None:
+    with replacing(path) as part:
+        part.write_bytes(content.encode())
+
+
+def _check_links(html: str, report: Report) -> str:
+    ids = set(re.findall(r' id="([^"]*)"', html))
+    for anchor in re.findall(r' href="#([^"]*)"', html):
+        if anchor not in ids:
+            known = sorted(ids & {*ANCHORS, *(section.id for section in report.sections)})
+            raise ParameterError(
+                f"a link leads to #{anchor}, which the report does not have; it has {known}"
+            )
+    return html
+
+
+# -- templates ------------------------------------------------------------------------------------
+
+
+def new_environment(*packages: str) -> Any:
+    """Return a jinja2 environment with the filters that all pages share.
+
+    Parameters
+    ----------
+    *packages
+        Packages whose ``templates`` folders are searched, before that of this package.
+    """
     check_installed()
-    from jinja2 import Environment, FunctionLoader, StrictUndefined
+    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
+    def html(format: Callable[[str], str]) -> Callable[[str], Markup]:
+        return lambda text: Markup(format(text))
+
     environment = Environment(
-        loader=FunctionLoader(_template),
+        loader=ChoiceLoader([PackageLoader(name) for name in (*packages, "mixts.pages")]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        auto_reload=False,
     )
-    check = _anchor_check(report)
     environment.filters.update(
-        inline=lambda words: Markup(text.inline_html(words, check)),
-        code=lambda words: Markup(text.code_html(words)),
-        command=lambda line: Markup(text.command_html(line)),
-        plain=text.plain,
-        duration=text.duration,
-        moment=text.moment,
+        {name: getattr(formats, name) for name in _FORMATS},
+        inline=html(formats.inline_html),
+        code=html(formats.code_html),
+        command=html(formats.command_html),
+        name=html(formats.name_html),
         image=image,
         link=lambda file: quote(file),
+        places=lambda share: f"{100 * min(max(share, 0.0), 1.0):.2f}",
         last_name=lambda file: file.rpartition("/")[2],
         numeric=numeric_columns,
         heading_widths=heading_widths,
     )
-    environment.globals.update(verdict_names=_VERDICT_NAMES, verdicts=VERDICTS)
+    environment.globals.update(verdict_classes=_VERDICT_CLASSES, verdicts=VERDICTS)
     return environment
 
 
-def _template(name: str) -> str:
-    folder = resources.files("mixts.pages") / "templates"
-    return (folder / name).read_text(encoding="utf-8")
+_FORMATS = (
+    "ago", "clock", "count", "date_time", "duration", "iso", "moment", "number", "percent",
+    "plural", "visible", "without_code",
+)  # fmt: skip
+"""Functions of :mod:`mixts.pages.formats` that templates use by their own names."""
 
 
-def _anchor_check(report: Report) -> Callable[[str], None]:
-    known = {*ANCHORS, *(section.id for section in report.sections)}
-    if not report.claims:
-        known.remove("claims")
-
-    def check(anchor: str) -> None:
-        if anchor not in known:
-            raise ParameterError(
-                f"a link leads to #{anchor}, which the report does not have; it has {sorted(known)}"
-            )
-
-    return check
+@functools.cache
+def _environment() -> Any:
+    return new_environment()
 
 
 def image(figure: Figure) -> dict[str, Any]:
-    """The attributes of a figure's image, and whether it has a row for itself."""
+    """Return the attributes of a figure's image, and whether it has a row for itself."""
     width, height = svg_size(figure.svg)
     return {
         "source": "data:image/svg+xml;base64," + b64encode(figure.svg).decode(),
@@ -116,22 +188,22 @@ def image(figure: Figure) -> dict[str, Any]:
 
 
 def numeric_columns(table: Table) -> tuple[bool, ...]:
-    """Which columns are set as numbers: as the table says, or those that are nothing else."""
+    """Return which columns are set as numbers: as the table says, or those of numbers only."""
     if table.numeric is not None:
         return table.numeric
     columns = list(zip(*table.rows, strict=True)) or [()] * len(table.columns)
     return tuple(
-        any(map(text.is_number, cells))
-        and all(text.is_number(cell) or text.is_nothing(cell) for cell in cells)
+        any(map(formats.is_number, cells))
+        and all(formats.is_number(cell) or formats.is_nothing(cell) for cell in cells)
         for cells in columns
     )
 
 
 def heading_widths(table: Table) -> tuple[int, ...]:
-    """The least width of each column in characters, so that headings are not broken at each word.
+    """Return the least width of each column in characters, so that headings stay readable.
 
     It is never more than the heading needs: numbers may stand closer than words.
     """
-    widths = [min(_COLUMN_HEADING, len(text.plain(name))) for name in table.columns]
-    longest = max((len(text.plain(row[0])) for row in table.rows), default=0)
+    widths = [min(_COLUMN_HEADING, len(formats.without_code(name))) for name in table.columns]
+    longest = max((len(formats.without_code(row[0])) for row in table.rows), default=0)
     return (max(widths[0], min(_ROW_HEADING, longest)), *widths[1:])

@@ -1,7 +1,7 @@
-"""Figures of result objects: draw what others computed, compute nothing."""
+"""Figures of results, priors and beliefs: draw what others computed, compute nothing."""
 
 from mixts.plots.dispatch import plot
-from mixts.plots.files import save_figure
-from mixts.plots.style import new_axes, new_panels
+from mixts.plots.lines import draw_lines
+from mixts.plots.style import new_axes, new_panels, save_figure
 
-__all__ = ["new_axes", "new_panels", "plot", "save_figure"]
+__all__ = ["draw_lines", "new_axes", "new_panels", "plot", "save_figure"]

@@ -9,7 +9,7 @@ import numpy as np
 from mixts._typing import Array, Float
 from mixts.learning.check import PriorCheck
 from mixts.learning.measures import LEVEL, Calibration, Surprise
-from mixts.plots.labels import End, label_ends
+from mixts.plots.lines import End, label_ends
 from mixts.plots.style import (
     DASHES,
     FONT,

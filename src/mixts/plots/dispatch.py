@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from mixts.belief import Belief
 from mixts.diagnostics.confidence import ConfidenceSets
 from mixts.diagnostics.decomposition import Decomposition
 from mixts.diagnostics.identification import Identification
@@ -12,13 +13,12 @@ from mixts.errors import ParameterError
 from mixts.learning import History, Learned, Selection
 from mixts.learning.check import PriorCheck
 from mixts.plots.check import plot_check
-from mixts.plots.curves import draw_curves
-from mixts.plots.decomposition import draw_decomposition
-from mixts.plots.identification import plot_identification
+from mixts.plots.diagnostics import draw_decomposition, draw_sets, plot_identification
 from mixts.plots.learning import plot_history, plot_learned, plot_selection
-from mixts.plots.sets import draw_sets
+from mixts.plots.prior import plot_belief, plot_prior
+from mixts.plots.results import draw_curves, draw_sweep
 from mixts.plots.style import new_axes
-from mixts.plots.sweep import draw_sweep
+from mixts.prior import MixturePrior
 from mixts.simulation import Results
 from mixts.simulation.sweep import Sweep
 
@@ -28,55 +28,75 @@ _DRAWINGS: dict[type, Callable[..., None]] = {
     ConfidenceSets: draw_sets,
     Decomposition: draw_decomposition,
 }
-"""What is drawn into one pair of axes."""
+"""Drawings that need one pair of axes."""
 _FIGURES: dict[type, Callable[..., Any]] = {
+    MixturePrior: plot_prior,
+    Belief: plot_belief,
     History: plot_history,
     Selection: plot_selection,
     Learned: plot_learned,
     PriorCheck: plot_check,
     Identification: plot_identification,
 }
-"""What needs a figure of its own."""
+"""Drawings that need a figure of their own."""
 
 
 def plot(result: Any, ax: Any = None, **options: Any) -> Any:
-    """Draw a result and return the matplotlib figure: ``plot(results).savefig("regret.svg")``.
+    """Draw an object.
 
-    :class:`Results`: the mean cumulative regret of every agent with a band of one standard error.
-    Options: ``quantity="reward"`` for the running mean reward, ``agents=[...]`` for some of them in
-    this order, ``log=True`` for a logarithmic axis (and ``log_x=True`` for time), ``bottom`` for
-    where the axis begins, ``rounds="episode"`` to say what a round is.
+    Parameters
+    ----------
+    result
+        The object to draw, of one of the classes below or of a subclass.
+    ax
+        Existing axes to draw into, for objects that need one pair of axes.
+    **options
+        Options of the object's class:
 
-    :class:`Sweep`: the mean regret at the end over the values of a parameter, with a band of one
-    standard error, and hollow marks at the first agent's medians. Options:
-    ``bounds={"Theorem 1 / 30": array}`` for lines to compare with, ``agents``, ``log_x``,
-    ``log_y``, ``medians="all"`` for those of every agent or ``False`` for none, ``bottom``,
-    ``title`` of the vertical axis, ``parameter`` for that of the horizontal one.
+        - :class:`Results`: the mean cumulative regret of every agent with a band of one standard
+          error. ``quantity="reward"`` for the running mean reward, ``agents=[...]`` for some agents
+          in this order, ``log=True`` for a logarithmic axis (``log_x=True`` for time), ``bottom``
+          for the beginning of the axis, ``rounds="episode"`` for the name of a round.
+        - :class:`Sweep`: the mean regret at the end over the values of a parameter with a band of
+          one standard error, and hollow marks at the first agent's medians.
+          ``bounds={"Theorem 1 / 30": array}`` for lines to compare with, ``agents``, ``log_x``,
+          ``log_y``, ``medians="all"`` for those of every agent or ``False`` for none, ``bottom``,
+          ``title`` of the vertical axis, ``parameter`` for the title of the horizontal axis.
+        - :class:`MixturePrior`: the weights of components, and the mean and an interval of each
+          component's arms or features (of an MDP: the mean reward of each action in each state).
+          ``level=0.8`` for the probability inside an interval, ``width``, ``height``.
+        - :class:`Belief`: of many tasks, the weights of components over tasks. Of one task, or of
+          ``task=3`` among many: its weights beside those of the prior, and the mean and an interval
+          of each arm or feature, before and now. ``level``, ``width``, ``height``.
+        - :class:`Identification`: a page-wide figure of latent weights, actions, and the posterior
+          of every action's mean reward at some moments; states and actions count from 1.
+          ``moments=[0, 10, 300]`` in rounds, ``log`` for the time axis, ``width``, ``height``.
+        - :class:`ConfidenceSets`: the shares of runs that exclude a state, and that miss the true
+          one, over eta. ``etas``.
+        - :class:`Decomposition`: the cumulative regret and its two parts. ``title`` of the panel,
+          ``rounds=100`` for the first rounds only.
+        - :class:`History`: gains of the objective and of both its parts over iterations of
+          learning; :class:`Selection`: held-out evidence and BIC over the number of components;
+          :class:`Learned`: both, as far as they exist. :class:`PriorCheck`: evidence, calibration,
+          surprising tasks and the use of components. ``width``, ``height``.
 
-    :class:`Identification`: a page-wide figure of latent weights, actions, and the posterior of
-    every action's mean reward at some moments, states and actions counted from 1. Options:
-    ``moments=[0, 10, 300]`` in rounds, ``log`` for the time axis, ``width``, ``height``.
+    Returns
+    -------
+    The matplotlib figure. Needs matplotlib (extra ``plots``).
 
-    :class:`ConfidenceSets`: the shares of runs that exclude a state, and that miss the true one,
-    over eta. Option: ``etas``.
-
-    :class:`Decomposition`: the cumulative regret and its two parts. Options: ``title`` of the
-    panel, ``rounds=100`` for the first of them only.
-
-    Of learning: :class:`History`, gains of the objective and of both its parts over iterations;
-    :class:`Selection`, held-out evidence and BIC over the number of components; :class:`Learned`,
-    what there is of the two. :class:`PriorCheck`: evidence, calibration, surprising tasks and the
-    use of components. Options of all four: ``width``, ``height``.
-
-    ``ax`` draws into axes that exist. Needs matplotlib (extra ``plots``).
+    Examples
+    --------
+    >>> results = mixts.simulate(...)                           # doctest: +SKIP
+    >>> mixts.plot(results, log_x=True).savefig("regret.svg")   # doctest: +SKIP
     """
-    if isinstance(result, tuple(_FIGURES)):
+    figure = _find(_FIGURES, result)
+    if figure is not None:
         if ax is not None:
             raise ParameterError(
                 f"{type(result).__name__} has a figure of several panels: leave ax out"
             )
-        return _FIGURES[type(result)](result, **options)
-    draw = next((draw for kind, draw in _DRAWINGS.items() if isinstance(result, kind)), None)
+        return figure(result, **options)
+    draw = _find(_DRAWINGS, result)
     if draw is None:
         *kinds, last = (kind.__name__ for kind in (*_DRAWINGS, *_FIGURES))
         raise ParameterError(
@@ -85,3 +105,8 @@ def plot(result: Any, ax: Any = None, **options: Any) -> Any:
     axes = new_axes() if ax is None else ax
     draw(axes, result, **options)
     return axes.figure
+
+
+def _find(drawings: dict[type, Callable[..., Any]], result: Any) -> Callable[..., Any] | None:
+    """Return the drawing of the object's class, or of the nearest class that it derives from."""
+    return next((drawings[kind] for kind in type(result).__mro__ if kind in drawings), None)

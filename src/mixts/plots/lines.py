@@ -1,16 +1,68 @@
-"""A few named lines over one axis: bounds over rounds, and the like."""
+"""Lines with names at their ends, moved apart where they would touch."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import re
+import textwrap
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
-from mixts._typing import Array, ArrayLike
-from mixts.plots.labels import End, label_ends
-from mixts.plots.style import DASHES, GREY, INK, LINE, LOOKS
+import numpy as np
 
+from mixts._spacing import spread
+from mixts._typing import Array, ArrayLike, Float
+from mixts.plots.style import DASHES, FONT, GREY, INK, LINE, LOOKS, Look, legible
+
+_DISTANCE = 8.0
+"""Points between axes and labels: room for a line that leads to a label that was moved."""
+_FORMULA = re.compile(r"\$[^$]+\$")
+_UNSEEN = dict.fromkeys(map(ord, "${}^_"))
+_HOLD, _HELD = "\ue000", "\ue001"
+"""Placeholders of formulas while a name is broken into lines: private characters of Unicode."""
+_RAISED = 0.4
+"""Additional height of a line with a formula, for exponents, indices and roots."""
 _GREYS = ("#000000", GREY, "#A6A6A6", INK)
-"""One after the other as different as three greys can be that are seen on white."""
+"""Greys in the order in which neighbours differ most; all can be seen on white."""
+
+
+class End(NamedTuple):
+    """End of a line, and its name."""
+
+    name: str
+    color: str
+    x: float
+    y: float
+
+
+def draw_mean(
+    ax: Any,
+    x: Array,
+    estimate: tuple[Float[Array, " t"], Float[Array, " t"]],
+    look: Look,
+    **options: Any,
+) -> None:
+    """Draw a mean with a band of one standard error, where that is known.
+
+    Parameters
+    ----------
+    ax
+        Axes to draw into.
+    x
+        Abscissae.
+    estimate
+        Means and their standard errors.
+    look
+        Colour and dashes.
+    **options
+        Options of the line; its ``zorder`` is one above the band's.
+    """
+    mean, error = estimate
+    above = options.setdefault("zorder", 2.0)
+    ax.plot(x, mean, color=look.color, linestyle=look.dashes, linewidth=LINE, **options)
+    if np.isfinite(error).all():
+        low, high = mean - error, mean + error
+        ax.fill_between(x, low, high, color=look.color, alpha=0.2, linewidth=0, zorder=above - 1)
 
 
 def draw_lines(
@@ -22,10 +74,21 @@ def draw_lines(
     *,
     log: bool = False,
 ) -> None:
-    """The first line is the point of the figure, the others are drawn for comparison, in greys.
+    """Draw a main line in colour, and others for comparison in greys and dashes.
 
-    Those differ by dashes and by how dark they are. A name may have mathematics between dollar
-    signs, as matplotlib sets it: ``r"$d^{3/2}\\sqrt{n}$"``.
+    Parameters
+    ----------
+    ax
+        Axes to draw into.
+    x
+        Common abscissae.
+    lines
+        Values by name, the main line first. A name may have mathematics between dollar signs:
+        ``r"$d^{3/2}\\sqrt{n}$"``.
+    x_title, y_title
+        Titles of the axes.
+    log
+        Whether both axes are logarithmic.
     """
     ends = []
     for i, (name, y) in enumerate(lines.items()):
@@ -38,3 +101,68 @@ def draw_lines(
     ax.set_xlabel(x_title)
     ax.set_ylabel(y_title)
     label_ends(ax, ends)
+
+
+def label_ends(ax: Any, ends: Sequence[End], size: float = FONT) -> None:
+    """Write names at the right of the axes, each with a thin line to the end of its line.
+
+    Their places are computed whenever the figure is drawn, so limits, scales and sizes may change
+    after the call.
+    """
+    texts = [_broken(end.name, _line_length(ax)) for end in ends]
+    heights = [size * _height(text) for text in texts]
+    for i, (end, text) in enumerate(zip(ends, texts, strict=True)):
+        ax.annotate(
+            text, (0, 0), xycoords=partial(_mark, end, ax), xytext=(0, 0),
+            textcoords=partial(_place, i, ends, heights, ax), va="center", ha="left", size=size,
+            color=legible(end.color), annotation_clip=False, linespacing=1.1,
+            arrowprops={
+                "arrowstyle": "-", "color": end.color, "linewidth": 0.6, "relpos": (0, 0.5),
+                "shrinkA": 0, "shrinkB": 0,
+            },
+        )  # fmt: skip
+
+
+def _height(text: str) -> float:
+    """Return the height of a label, in sizes of its letters."""
+    lines = text.split("\n")
+    return 0.2 + sum(1.15 + _RAISED * bool(_FORMULA.search(line)) for line in lines)
+
+
+def _line_length(ax: Any) -> int:
+    """Return the characters in a line of a label: longer ones would take too much of the width."""
+    return 16 if ax.bbox.width / ax.figure.dpi > 2.0 else 11
+
+
+def _broken(name: str, length: int) -> str:
+    """Break a name into lines; a factor stays with its sign, and line breaks are kept.
+
+    A formula stays whole, and counts as long as it will look.
+    """
+    formulas = _FORMULA.findall(name)
+    whole = re.sub("([/×=]) ", "\\1\N{NO-BREAK SPACE}", _FORMULA.sub(_HOLD, name))
+    for formula in formulas:
+        signs = re.sub(r"\\[A-Za-z]+ ?", "x", formula).translate(_UNSEEN)
+        whole = whole.replace(_HOLD, _HELD * min(len(signs), length), 1)
+    broken = "\n".join(textwrap.fill(line, length) for line in whole.split("\n"))
+    rest = iter(formulas)
+    return re.sub(f"{_HELD}+", lambda _: next(rest), broken)
+
+
+def _mark(end: End, ax: Any, renderer: Any = None) -> Any:
+    """Return the transform to the end of a line, or to where a hidden end leaves the axes."""
+    from matplotlib.transforms import Affine2D
+
+    box = ax.bbox
+    x, y = ax.transData.transform((end.x, end.y))
+    return Affine2D().translate(min(max(x, box.x0), box.x1), min(max(y, box.y0), box.y1))
+
+
+def _place(i: int, ends: Sequence[End], heights: Sequence[float], ax: Any, renderer: Any) -> Any:
+    """Return the transform to the place of label i for the present axes."""
+    from matplotlib.transforms import Affine2D
+
+    scale, box = renderer.points_to_pixels(1.0), ax.bbox
+    marks = [float(_mark(end, ax).transform((0, 0))[1]) for end in ends]
+    places = spread(marks, [scale * height for height in heights], box.y0, box.y1)
+    return Affine2D().translate(box.x1 + scale * _DISTANCE, places[i])

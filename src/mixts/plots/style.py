@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from mixts._files import replacing
 from mixts.errors import MissingExtraError, ParameterError
 
 COLUMN, PAGE = 3.4, 7.0
@@ -14,7 +17,8 @@ FONT = 8.0
 LINE = 1.3
 INK = "#333333"
 GREY = "#767676"
-"""Of what is drawn for comparison: bounds, and all that is not the point of a figure."""
+"""Colour of bounds and of everything else that is drawn for comparison."""
+PNG_DPI = 200
 
 DASHES: tuple[Any, ...] = (
     "-",
@@ -24,7 +28,7 @@ DASHES: tuple[Any, ...] = (
     (0, (2.8, 1.3)),
     (0, (6, 1.3, 1.3, 1.3, 1.3, 1.3)),
 )
-"""By line as well as by colour: what differs here differs without any colour."""
+"""Lines differ by dashes as well as by colour, for print without colour."""
 VARIANT_DASHES: tuple[Any, ...] = (
     (0, (9, 3)),
     (0, (1.3, 2.8)),
@@ -32,8 +36,8 @@ VARIANT_DASHES: tuple[Any, ...] = (
     (0, (3, 3)),
 )
 VARIANT_SHADES = (0.5, 0.75)
-"""What a variant's colour is of the original's, from black (0) to no change (1). At one half even
-those who see no red or no green tell it from the original, and from every other agent."""
+"""Brightness of a variant's colour, from black (0) to the original's (1). At one half, readers who
+see no red or no green tell it from the original and from every other agent."""
 
 
 class Look(NamedTuple):
@@ -59,14 +63,18 @@ PALETTE = ("#882255", "#332288", "#56B4E9")
 """For agents of any other name: two of Tol's, and what is left of Okabe and Ito's but the yellow,
 which is too pale for lines."""
 
+COMPONENTS = (
+    "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#332288", "#882255",
+)  # fmt: skip
+"""Colours of the components of a prior, side by side: those of the dashboard's kinds."""
+
 
 def looks(names: Sequence[str], shown: Sequence[str] | None = None) -> dict[str, Look]:
-    """The look of each of these agents, which are all those of one result.
+    """Return the look of each agent of a result.
 
-    A name that begins with one of the table's, such as "PSRL, neighbours", is a variant: it has a
-    darker shade of the original's colour and dashes that only variants have. They depend on how
-    many variants come before it of those that are ``shown`` (by default, all), and on nothing else:
-    the only variant of a figure looks the same whoever is beside it.
+    A name that begins with a name of ``LOOKS``, such as "PSRL, neighbours", is a variant: it has a
+    darker shade of the original's colour, and dashes that only variants have. They depend only on
+    the number of variants before it among those that are ``shown`` (by default, all).
     """
     result: dict[str, Look] = {}
     n_others = n_variants = 0
@@ -98,7 +106,7 @@ def _variant(original: Look, rank: int) -> Look:
 
 
 def legible(color: str) -> str:
-    """The colour for text: darkened until its contrast with white is 4.5, as WCAG 2 asks."""
+    """Darken a colour for text until its contrast with white is 4.5, as WCAG 2 asks."""
     channels = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     shade = 1.0
     while 1.05 / (_luminance([shade * channel for channel in channels]) + 0.05) < 4.5:
@@ -112,7 +120,7 @@ def _luminance(channels: list[float]) -> float:
 
 
 def new_figure(width: float = COLUMN, height: float = 2.5) -> Any:
-    """An empty figure, which belongs to nobody's session."""
+    """Return an empty figure that pyplot does not know, so that nothing has to close it."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
@@ -121,7 +129,7 @@ def new_figure(width: float = COLUMN, height: float = 2.5) -> Any:
 
 
 def new_axes(width: float = COLUMN, height: float = 2.5) -> Any:
-    """Axes of a new figure."""
+    """Return the axes of a new figure; sizes are in inches."""
     axes = new_figure(width, height).subplots()
     dress(axes)
     return axes
@@ -130,7 +138,7 @@ def new_axes(width: float = COLUMN, height: float = 2.5) -> Any:
 def new_panels(
     n: int, width: float = PAGE, height: float = 2.4, titles: Sequence[str] = ()
 ) -> list[Any]:
-    """Axes side by side in a new figure, which is the ``figure`` of each; titles are optional."""
+    """Return n axes side by side in a new figure; sizes are in inches."""
     if titles and len(titles) != n:
         raise ParameterError(f"expected a title for each of {n} panels, got {list(titles)}")
     panels = list(new_figure(width, height).subplots(1, n, squeeze=False)[0])
@@ -142,7 +150,7 @@ def new_panels(
 
 
 def dress(ax: Any) -> None:
-    """The look of axes: two thin spines, small ticks, light horizontal lines."""
+    """Style axes: two thin spines, small ticks, light horizontal lines."""
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
     for side in ("left", "bottom"):
@@ -155,3 +163,32 @@ def dress(ax: Any) -> None:
     ax.set_axisbelow(True)
     for label in (ax.xaxis.label, ax.yaxis.label, ax.title):
         label.set(size=FONT, color=INK)
+
+
+def save_figure(figure: Any, path: str | os.PathLike[str]) -> tuple[Path, Path]:
+    """Write a figure to ``path``.svg and ``path``.png, atomically.
+
+    Text is drawn as shapes, so that it looks the same everywhere. The same figure gives the same
+    bytes: files have no dates, and ids inside the SVG depend only on the drawing.
+
+    Parameters
+    ----------
+    figure
+        A matplotlib figure, such as :func:`plot` returns.
+    path
+        Path of the files without their suffixes.
+
+    Returns
+    -------
+    The paths of the SVG and of the PNG.
+    """
+    import matplotlib
+
+    base = Path(path)
+    svg, png = base.with_name(f"{base.name}.svg"), base.with_name(f"{base.name}.png")
+    with matplotlib.rc_context({"svg.fonttype": "path", "svg.hashsalt": "mixts"}):
+        with replacing(svg) as part:
+            figure.savefig(part, format="svg", metadata={"Date": None, "Creator": None})
+        with replacing(png) as part:
+            figure.savefig(part, format="png", dpi=PNG_DPI, metadata={"Software": None})
+    return svg, png

@@ -67,8 +67,8 @@ def test_it_says_what_it_did(fitted: tuple[str, Path], folder: Path) -> None:
         "bernoulli: every reward is 0 or 1",
     ]
     assert lines[5].startswith("2 kinds of task, learned from 32 tasks; converged after ")
-    assert "books gives most (0." in printed
-    assert "Other, 1 % of tasks: A broad " in printed
+    assert "books has the highest mean (0." in printed
+    assert "Other, 1 % of tasks: A broad kind" in printed
     assert "on 8 held-out tasks\n  Held-out evidence: " in printed
     page = out.with_suffix(".html")
     assert lines[-2] == f"wrote the prior to {out}, and the page about it to {page}; start with"
@@ -138,7 +138,7 @@ def test_features_in_place_of_arms(
     printed = capsys.readouterr().out
     assert "320 rows, 40 tasks, 2 features, no bad rows" in printed
     assert "linear: features were given" in printed
-    assert "age counts most (" in printed
+    assert "age matters most (" in printed
     assert "not checked: no tasks were held out" in printed
     prior = mixts.MixturePrior.load(out)
     assert isinstance(prior.family, mixts.LinearGaussian)

@@ -1,6 +1,6 @@
-"""The pages to look at: plain functions from what is stored and believed to HTML.
+"""Pages of a running service: functions that read the store and the decider and return HTML.
 
-The HTTP part calls these and adds the headers; nothing here knows of requests::
+The HTTP part calls these functions and adds headers; nothing here knows of requests::
 
     GET /                   overview_page(decider, store, now=time.time(), search=..., offset=...,
                                           span=..., address="http://127.0.0.1:8321", token=False)
@@ -9,23 +9,29 @@ The HTTP part calls these and adds the headers; nothing here knows of requests::
     GET /assets/{name}      ASSETS[name]: media type and content
 
 A name in a path is percent-encoded whole, its slashes too. ``search``, ``offset`` and ``span`` are
-the overview's query parameters as they come: a span that is not one of ``SPANS`` is the hour, an
-offset that is no number is 0. ``address`` is where the service is reached and ``token`` whether it
-asks for one: both are only shown, in the commands of empty pages. ``now`` is in seconds since 1970.
-A task that the store has never seen raises ``UnknownTaskError``: answer ``missing_page(name)`` with
-404. A store that cannot be read raises ``StoreUnavailableError``: answer
-``unavailable_page(str(error))`` with 503.
+the overview's query parameters as they come: an unknown span is replaced by the hour, an offset
+that is no number by 0. Empty pages show commands with ``address``, where the service is reached,
+and with a token if ``token`` is true. ``now`` is in seconds since 1970. For a task that the store
+has never seen, `UnknownTaskError` is raised: respond with ``missing_page(name)`` and status 404.
+For a store that cannot be read, `StoreUnavailableError` is raised: respond with
+``unavailable_page(str(error))`` and status 503.
 
-Pages have no inline script and no inline style, and ask for nothing but ``ASSETS``: they work under
+Pages have no inline script and no inline style, and load nothing but ``ASSETS``: they work under
 ``default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:;
 connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'``. The script
-fetches the page's own address again and again, so send pages with ``Cache-Control: no-store``.
+fetches the page's own address again and again: send pages with ``Cache-Control: no-store``.
 """
 
-from mixts.service.dashboard.assets import ASSETS, SCRIPT, STYLE
-from mixts.service.dashboard.overview import SPANS
-from mixts.service.dashboard.pages import missing_page, overview_page, task_page, unavailable_page
-from mixts.service.dashboard.wording import task_link
+from mixts.service.dashboard.layout import (
+    ASSETS,
+    SCRIPT,
+    STYLE,
+    missing_page,
+    task_link,
+    unavailable_page,
+)
+from mixts.service.dashboard.overview import SPANS, overview_page
+from mixts.service.dashboard.task import task_page
 
 __all__ = [
     "ASSETS",

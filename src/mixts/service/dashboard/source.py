@@ -1,11 +1,10 @@
-"""What the pages ask of a decider and of its store, and what they say of the prior."""
+"""What pages read of a decider and its store, and the facts of a prior that they show."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from mixts.families import LinearGaussian
 from mixts.prior import MixturePrior
 from mixts.service.records import (
     ActionPosteriors,
@@ -20,12 +19,9 @@ from mixts.service.records import (
     Totals,
 )
 
-N_COLOURS = 8
-"""As many kinds can be told apart by colour; the style sheet has them."""
-
 
 @runtime_checkable
-class Reader(Protocol):
+class StoreReader(Protocol):
     """The part of ``DecisionStore`` that pages read."""
 
     def totals(self) -> Totals: ...
@@ -38,7 +34,7 @@ class Reader(Protocol):
 
 
 @runtime_checkable
-class Believer(Protocol):
+class DeciderReader(Protocol):
     """The part of ``Decider`` that pages read."""
 
     @property
@@ -53,7 +49,7 @@ class Believer(Protocol):
 
 @dataclass(frozen=True)
 class PriorFacts:
-    """The active prior as pages tell it: its names, and a number where it has none."""
+    """The active prior as pages show it; components and arms without names have numbers."""
 
     version: int
     family: str
@@ -64,27 +60,27 @@ class PriorFacts:
     n_arms: int | None = None
     n_features: int | None = None
 
-    def kind(self, latent: int, version: int | None = None) -> str:
-        """The name of a latent state; one of another version is told by its number."""
+    def kind(self, component: int, version: int | None = None) -> str:
+        """Return the name of a component; one of another version has its number only."""
         if version is not None and version != self.version:
-            return f"kind {latent + 1} of version {version}"
-        if self.names and latent < len(self.names):
-            return self.names[latent]
-        return f"kind {latent + 1}"
+            return f"kind {component + 1} of version {version}"
+        if self.names and component < len(self.names):
+            return self.names[component]
+        return f"kind {component + 1}"
 
     def action(self, index: int) -> str:
-        """The name of an arm, or of a row of the actions that were offered."""
+        """Return the name of an arm, or of a row of the actions that were offered."""
         if self.arm_names and index < len(self.arm_names):
             return self.arm_names[index]
         return f"{'action' if self.n_arms is None else 'arm'} {index}"
 
-    def weight(self, latent: int) -> float:
-        """The prior's own weight of a latent state."""
-        return self.weights[latent] if latent < len(self.weights) else 0.0
+    def weight(self, component: int) -> float:
+        """Return the prior's weight of a component."""
+        return self.weights[component] if component < len(self.weights) else 0.0
 
 
 def prior_facts(prior: MixturePrior, version: int) -> PriorFacts:
-    """What pages say of a prior."""
+    """Return the facts of a prior that pages show."""
     family = prior.family
     return PriorFacts(
         version=version,
@@ -94,24 +90,10 @@ def prior_facts(prior: MixturePrior, version: int) -> PriorFacts:
         arm_names=prior.arm_names,
         retired=tuple(map(bool, prior.retired)),
         n_arms=family.n_arms,
-        n_features=family.n_features if isinstance(family, LinearGaussian) else None,
+        n_features=family.n_features,
     )
 
 
 def family_words(kind: str) -> str:
-    """Bernoulli arms, for "bernoulli-arms"."""
+    """Return the name of a family in words: Bernoulli arms, for "bernoulli-arms"."""
     return kind.replace("-", " ").capitalize()
-
-
-def colour(latent: int) -> int:
-    """The number of a latent state's colour, where it stands alone."""
-    return latent % N_COLOURS
-
-
-def colours(latents: list[int]) -> dict[int, int]:
-    """The numbers of latent states' colours side by side: their own, or else the next free one."""
-    taken: dict[int, int] = {}
-    for latent in sorted(latents):
-        own = [(colour(latent) + step) % N_COLOURS for step in range(N_COLOURS)]
-        taken[latent] = next((c for c in own if c not in taken.values()), own[0])
-    return taken

@@ -1,0 +1,273 @@
+"""Numbers, times, names and text as pages show them.
+
+Names of tasks and arms come from anybody: :func:`name_html` escapes them, shows characters that
+cannot be seen, and keeps their direction to themselves.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from html import escape
+from typing import NamedTuple
+
+MINUS = "\N{MINUS SIGN}"
+
+
+# -- numbers --------------------------------------------------------------------------------------
+
+
+def count(n: int) -> str:
+    """Return a count with separators: 1,234,567."""
+    return f"{n:,}"
+
+
+def plural(n: int, noun: str) -> str:
+    """Return a count with its noun: 1 task, 2 tasks."""
+    return f"{count(n)} {noun}{'' if n == 1 else 's'}"
+
+
+def number(value: float) -> str:
+    """Return a number with three digits, whole ones as they are: 1, 0.312, 4.07, 1,234, 1.2e−05."""
+    if not math.isfinite(value):
+        return "not a number" if math.isnan(value) else "∞" if value > 0 else f"{MINUS}∞"
+    size = abs(value)
+    if size >= 1e6 or 0 < size < 1e-3:
+        text = f"{value:.3g}"
+    elif value == int(value):
+        text = f"{value + 0.0:,.0f}"
+    else:
+        before = math.floor(math.log10(size)) if size else 0
+        text = f"{value:,.{max(0, 2 - max(before, -1))}f}"
+    return signed(text)
+
+
+def signed(text: str) -> str:
+    """Replace hyphens of a formatted number by minus signs, which are as wide as a plus."""
+    return text.replace("-", MINUS)
+
+
+def percent(share: float) -> str:
+    """Return a share as a percentage, never rounded to nothing or to everything."""
+    if 0 < share < 0.005:
+        return "<1 %"
+    if 0.995 <= share < 1:
+        return ">99 %"
+    return f"{100 * share:.0f} %"
+
+
+class RateUnit(NamedTuple):
+    """Unit of time of a rate."""
+
+    seconds: int
+    name: str
+
+
+_RATE_UNITS = (RateUnit(1, "a second"), RateUnit(60, "a minute"), RateUnit(3600, "an hour"))
+
+
+def rate_unit(per_second: float) -> RateUnit:
+    """Choose the shortest unit in which a rate is at least 0.1."""
+    if per_second <= 0:
+        return _RATE_UNITS[0]
+    return next((unit for unit in _RATE_UNITS if per_second * unit.seconds >= 0.1), _RATE_UNITS[-1])
+
+
+# -- times ----------------------------------------------------------------------------------------
+
+
+def duration(seconds: float) -> str:
+    """Return a duration in at most two units: 0.42 s, 8.3 s, 47 s, 2 min 05 s, 1 h 12 min."""
+    if seconds < 9.95:
+        return f"{seconds:.2f} s" if seconds < 0.995 else f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    minutes = round(seconds / 60)
+    return f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def date_time(iso: str) -> str:
+    """Return an ISO date as it is, an ISO time to the minute; in UTC where the zone is known."""
+    when = datetime.fromisoformat(iso)
+    if len(iso) <= len("2000-01-01"):
+        return f"{when:%Y-%m-%d}"
+    if when.tzinfo is None:
+        return f"{when:%Y-%m-%d, %H:%M}"
+    return f"{when.astimezone(UTC):%Y-%m-%d, %H:%M} UTC"
+
+
+def moment(at: float) -> str:
+    """Return the date and time of a Unix time, to the second, in UTC."""
+    return f"{_utc(at):%Y-%m-%d %H:%M:%S}"
+
+
+def iso(at: float) -> str:
+    """Return a Unix time in ISO format."""
+    return f"{_utc(at):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def clock(at: float) -> str:
+    """Return the time of day with seconds: 12:03:04."""
+    return f"{_utc(at):%H:%M:%S}"
+
+
+def minute(at: float) -> str:
+    """Return the time of day: 12:03."""
+    return f"{_utc(at):%H:%M}"
+
+
+def day(at: float) -> str:
+    """Return the day: 14 Mar."""
+    return f"{_utc(at).day} {_utc(at):%b}"
+
+
+def ago(at: float, now: float) -> str:
+    """Return the time that has passed, in one unit; a moment in the future counts as now."""
+    seconds = max(0.0, now - at)
+    if seconds < 1:
+        return "now"
+    for limit, size, name in ((60, 1, "s"), (3600, 60, "min"), (48 * 3600, 3600, "h")):
+        if seconds < limit:
+            return f"{int(seconds // size)} {name} ago"
+    return f"{int(seconds // 86400):,} days ago"
+
+
+def _utc(at: float) -> datetime:
+    return datetime.fromtimestamp(at, UTC)
+
+
+# -- names ----------------------------------------------------------------------------------------
+
+_JOINERS = "\N{ZERO WIDTH JOINER}\N{ZERO WIDTH NON-JOINER}"
+"""Invisible, but part of emoji and of words in some scripts."""
+_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_INVISIBLE = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
+"""Unicode categories of control, format, surrogate and private characters and line separators."""
+
+
+def visible(name: str) -> str:
+    """Return a name with stand-ins for characters that cannot be seen."""
+    return "".join(text for text, _ in _pieces(name))
+
+
+def short(name: str, length: int) -> str:
+    """Return at most ``length`` characters of a name, its beginning."""
+    whole = visible(name)
+    return whole if len(whole) <= length else whole[: length - 1].rstrip() + "…"
+
+
+def name_html(name: str) -> str:
+    """Return a name as HTML: escaped, isolated in its direction, stand-ins in italics."""
+    shown = (
+        f"<i>{escape(text)}</i>" if stands_in else escape(text) for text, stands_in in _pieces(name)
+    )
+    return f'<bdi class="name" translate="no">{"".join(shown)}</bdi>'
+
+
+def _pieces(name: str) -> Iterator[tuple[str, bool]]:
+    """Split a name into text (false) and stand-ins for characters that cannot be seen (true).
+
+    Control characters, those that change the direction of text, other formats and lone surrogates
+    would hide, reorder or break the text around them. Spaces have a stand-in where they would
+    collapse.
+    """
+    if name.isprintable() and "  " not in name and name.strip() == name:
+        # Nearly all names, and pages have hundreds of them.
+        yield name, False
+        return
+    plain = ""
+    for i, character in enumerate(name):
+        shown = _stand_in(character, name[i - 1 : i] in ("", " ") or i == len(name) - 1)
+        if shown is None:
+            plain += character
+            continue
+        if plain:
+            yield plain, False
+            plain = ""
+        yield shown, True
+    if plain:
+        yield plain, False
+
+
+def _stand_in(character: str, edge: bool) -> str | None:
+    code, category = ord(character), unicodedata.category(character)
+    if character == " ":
+        return "·" if edge else None
+    if edge and category == "Zs":
+        return f"[U+{code:04X}]"
+    if character in _ESCAPES:
+        return _ESCAPES[character]
+    if character in _JOINERS or category not in _INVISIBLE:
+        return None
+    return f"[U+{code:04X}]"
+
+
+# -- text -----------------------------------------------------------------------------------------
+
+_CODE = re.compile(r"`([^`]+)`")
+_LINK = re.compile(r"\[((?:`[^`]+`|[^\[\]`])+)\]\(#([^\s()]+)\)")
+_NUMBER = re.compile(r"[<>≤≥≈~±]?\s*[+\-−]?\s*\.?[0-9].*", re.DOTALL)
+_NOTHING = {"", "-", "–", "—", "nan", "inf", "-inf", "∞", "−∞"}
+"""Cells of a column of numbers that hold no number."""
+
+
+def inline_html(text: str) -> str:
+    """Return text as HTML, with `` `code` `` and ``[words](#anchor)`` set as such."""
+    pieces, end = [], 0
+    # Whichever begins first: a link may contain code, and brackets inside code are no link.
+    for match in re.finditer(f"{_LINK.pattern}|{_CODE.pattern}", text):
+        pieces.append(escape(text[end : match.start()]))
+        words, anchor, code = match.groups()
+        if code is not None:
+            pieces.append(f"<code>{escape(code)}</code>")
+        else:
+            pieces.append(f'<a href="#{escape(anchor)}">{code_html(words)}</a>')
+        end = match.end()
+    return "".join([*pieces, escape(text[end:])])
+
+
+def code_html(text: str) -> str:
+    """Return text as HTML, with code but no links: for headings and the words of links."""
+    # Every other piece of the split was between backticks.
+    pieces = [escape(piece) for piece in _CODE.split(text)]
+    pieces[1::2] = [f"<code>{piece}</code>" for piece in pieces[1::2]]
+    return "".join(pieces)
+
+
+def command_html(line: str) -> str:
+    """Return a command as HTML whose lines break between words, not at hyphens."""
+    # Every other piece of the split is the space between two words.
+    pieces = [escape(piece) for piece in re.split(r"(\s+)", line)]
+    pieces[::2] = [f"<span>{piece}</span>" if piece else "" for piece in pieces[::2]]
+    return "".join(pieces)
+
+
+def without_code(text: str) -> str:
+    """Return text without backticks, for places without markup such as a window's title."""
+    return _CODE.sub(r"\1", text)
+
+
+def literal(text: str) -> str:
+    """Return text of others, such as a task's name, in which nothing is set as code or link."""
+    return text.replace("`", "'").replace("[", "(").replace("]", ")")
+
+
+def listed(words: Sequence[str]) -> str:
+    """Join words as a sentence does: a, b and c."""
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def is_number(text: str) -> bool:
+    """Return whether a cell of a table is a number, perhaps with an error or a unit after it."""
+    return _NUMBER.fullmatch(text.strip()) is not None
+
+
+def is_nothing(text: str) -> bool:
+    """Return whether a cell of a table says that there is no number."""
+    return text.strip().lower() in _NOTHING

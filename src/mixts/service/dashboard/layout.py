@@ -1,0 +1,150 @@
+"""Parts that all pages of the dashboard share: templates, assets, links, tiles and notices."""
+
+from __future__ import annotations
+
+import functools
+import json
+import shlex
+from importlib import resources
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from mixts.pages import formats
+from mixts.pages.charts import colour
+from mixts.pages.page import new_environment
+from mixts.service.dashboard.source import PriorFacts, family_words
+
+ADDRESS = "http://127.0.0.1:8321"
+DEFAULT_SPAN = "hour"
+_ICON = (
+    "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'>"
+    "<rect width='16' height='16' rx='3' fill='#0072b2'/>"
+    "<path d='M0 9q4-1 8-4t8-2v10a3 3 0 0 1-3 3H3a3 3 0 0 1-3-3z' fill='#e69f00'/>"
+    "<path d='M0 12q5 1 9-2t7-2v5a3 3 0 0 1-3 3H3a3 3 0 0 1-3-3z' fill='#009e73'/></svg>"
+)
+_FEW = 6
+"""Features that a command spells out; more would hide the command."""
+
+Tile = tuple[str, str, str, str]
+"""A name, a number, its unit and a note."""
+
+
+# -- assets ---------------------------------------------------------------------------------------
+
+
+def _read(package: str, *path: str) -> str:
+    return resources.files(package).joinpath(*path).read_text(encoding="utf-8")
+
+
+STYLE = "\n".join(
+    [
+        *(_read("mixts.pages", "templates", "style", f"{name}.css")
+          for name in ("page", "tables", "kinds", "charts")),
+        *(_read("mixts.service.dashboard", "assets", f"{name}.css")
+          for name in ("dashboard", "lists")),
+    ]
+)  # fmt: skip
+SCRIPT = _read("mixts.service.dashboard", "assets", "dashboard.js")
+
+ASSETS = {
+    "dashboard.css": ("text/css; charset=utf-8", STYLE.encode()),
+    "dashboard.js": ("text/javascript; charset=utf-8", SCRIPT.encode()),
+}
+"""Media type and content of each file that pages load."""
+
+
+# -- templates ------------------------------------------------------------------------------------
+
+
+def render(template: str, **values: Any) -> str:
+    """Render a template of the dashboard."""
+    return str(_environment().get_template(f"{template}.html.jinja").render(**values))
+
+
+@functools.cache
+def _environment() -> Any:
+    environment = new_environment("mixts.service.dashboard")
+    environment.filters.update(
+        colour=colour, family=family_words, list_link=list_link, task_link=task_link
+    )
+    environment.globals.update(icon="data:image/svg+xml," + quote(_ICON))
+    return environment
+
+
+def missing_page(task: str | None = None) -> str:
+    """Render the page of an unknown address or, with a name, of an unknown task."""
+    words = "There is no page at this address." if task is None else "The store has no task named"
+    title = "Not found" if task is None else "No such task"
+    return render("notice", title=title, words=words, name=task, reason=None)
+
+
+def unavailable_page(reason: str) -> str:
+    """Render the page that says that the store cannot be read."""
+    words = "The store cannot be read now. Reload the page to try again."
+    return render("notice", title="Nothing to show now", words=words, name=None, reason=reason)
+
+
+# -- links ----------------------------------------------------------------------------------------
+
+
+def task_link(name: str) -> str:
+    """Return the address of a task's page.
+
+    Browsers take the segments "." and ".." for folders, also when they are percent-encoded, so
+    these two names go into the query.
+    """
+    encoded = quote(name, safe="", errors="replace")
+    return f"/tasks?name={encoded}" if name in ("", ".", "..") else f"/tasks/{encoded}"
+
+
+def list_link(search: str, offset: int, span: str, anchor: str = "#tasks") -> str:
+    """Return the address of the overview with this part of the list of tasks."""
+    asked = {"search": search, "offset": max(0, offset), "span": span}
+    defaults = {"search": "", "offset": 0, "span": DEFAULT_SPAN}
+    query = urlencode({key: value for key, value in asked.items() if value != defaults[key]})
+    return f"/?{query}{anchor}" if query else f"/{anchor}"
+
+
+# -- commands, on pages that have nothing to show yet ---------------------------------------------
+
+
+def decide_command(address: str, task: str, facts: PriorFacts, token: bool) -> str:
+    """Return a command that asks for a decision; safe to paste, whatever the task's name."""
+    body: dict[str, Any] = {"task": task}
+    if facts.n_features is not None:
+        d = facts.n_features
+        body["actions"] = [[int(i == k) for i in range(min(d, _FEW))] for k in range(min(d, 2))]
+        if d > _FEW:
+            text = json.dumps({"task": task})[:-1]
+            return _curl(
+                address, "decide", f'{text}, "actions": [[... {d} numbers ...], ...]}}', token
+            )
+    return _curl(address, "decide", json.dumps(body), token)
+
+
+def reward_command(address: str, decision: str | None, token: bool) -> str:
+    """Return a command that sends the reward of a decision."""
+    return _curl(
+        address, "reward", json.dumps({"id": decision or "DECISION_ID", "value": 1}), token
+    )
+
+
+def _curl(address: str, verb: str, body: str, token: bool) -> str:
+    lines = ["curl " + shlex.quote(f"{address.rstrip('/')}/v1/{verb}")]
+    if token:
+        lines.append('-H "Authorization: Bearer $TOKEN"')
+    lines.append("-H 'Content-Type: application/json'")
+    # JSON is ASCII, and the shell takes quoted text as it is.
+    lines.append(f"-d {shlex.quote(body)}")
+    return " \\\n  ".join(lines)
+
+
+# -- words ----------------------------------------------------------------------------------------
+
+
+def weights_in_words(weights: tuple[float, ...], version: int, facts: PriorFacts, n: int) -> str:
+    """Return the ``n`` most likely kinds with their probabilities."""
+    order = sorted(range(len(weights)), key=lambda s: -weights[s])[:n]
+    return ", ".join(
+        f"{formats.visible(facts.kind(s, version))} {formats.percent(weights[s])}" for s in order
+    )

@@ -1,0 +1,103 @@
+"""Numbers as people read them, and names that mean harm."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mixts.pages import formats
+from mixts.pages.formats import name_html
+from tests.unit.service.dashboard.sample_dashboards import HOSTILE
+
+# -- numbers and times ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (0.0, "0"), (-0.0, "0"), (1.0, "1"), (0.3124, "0.312"), (0.05, "0.050"), (4.071, "4.07"),
+        (37.94, "37.9"), (1234.5, "1,234"), (0.001, "0.001"), (-0.25, "−0.250"), (-3.0, "−3"),
+        (1.234e-5, "1.23e−05"), (2.5e7, "2.5e+07"), (float("inf"), "∞"), (float("-inf"), "−∞"),
+    ],
+)  # fmt: skip
+def test_numbers(value: float, said: str) -> None:
+    assert formats.number(value) == said
+
+
+@pytest.mark.parametrize(
+    ("share", "said"),
+    [(0.0, "0 %"), (0.004, "<1 %"), (0.42, "42 %"), (0.9949, "99 %"), (0.996, ">99 %"),
+     (1, "100 %")],
+)  # fmt: skip
+def test_a_share_is_never_rounded_to_nothing_or_to_all(share: float, said: str) -> None:
+    assert formats.percent(share) == said
+
+
+@pytest.mark.parametrize(
+    ("rate", "unit"),
+    [(0.0, "a second"), (0.1, "a second"), (0.09, "a minute"), (0.001, "an hour"),
+     (1e-9, "an hour")],
+)  # fmt: skip
+def test_a_rate_has_the_unit_in_which_it_can_be_read(rate: float, unit: str) -> None:
+    assert formats.rate_unit(rate).name == unit
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(-5, "now"), (0.4, "now"), (1.9, "1 s ago"), (59.9, "59 s ago"), (60, "1 min ago"),
+     (3600, "1 h ago"), (47.9 * 3600, "47 h ago"), (48 * 3600, "2 days ago")],
+)  # fmt: skip
+def test_how_long_ago(seconds: float, said: str) -> None:
+    assert formats.ago(1e9, 1e9 + seconds) == said
+
+
+# -- names ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "seen"),
+    [
+        ("plain", "plain"),
+        (HOSTILE["rtl"], "user[U+202E]txt.exe[U+2066]"),
+        (HOSTILE["newline"], r"first\nsecond\tthird"),
+        (HOSTILE["spaces"], "··two ·spaces·"),
+        ("a\x1bb\x7f", "a[U+001B]b[U+007F]"),
+        ("zero\u200bwidth\ufeff", "zero[U+200B]width[U+FEFF]"),
+        ("half \ud800", "half [U+D800]"),
+        ("\u3000a\u3000b", "[U+3000]a\u3000b"),
+        (HOSTILE["emoji"], HOSTILE["emoji"]),
+        (HOSTILE["arabic"], HOSTILE["arabic"]),
+        ("می\u200cخواهم", "می\u200cخواهم"),
+    ],
+)
+def test_what_cannot_be_seen_is_shown(name: str, seen: str) -> None:
+    assert formats.visible(name) == seen
+
+
+def test_a_name_is_isolated_escaped_and_marked() -> None:
+    assert (name_html("<b>\n'")) == (
+        '<bdi class="name" translate="no">&lt;b&gt;<i>\\n</i>&#x27;</bdi>'
+    )
+
+
+LETTERS = (
+    "aé世🎉<>&\"'/ "
+    "\u00a0\u0301\n\x00\x1f\x7f\x85\u200b\u200d\u200e\u202e\u2028\u2066\ud800\ufeff\U000e0067"
+)
+
+
+@given(st.text(st.sampled_from(LETTERS), max_size=12))
+def test_no_name_brings_markup_or_a_direction_of_its_own(name: str) -> None:
+    html = name_html(name)
+    inside = html.removeprefix('<bdi class="name" translate="no">').removesuffix("</bdi>")
+    bare = inside.replace("<i>", "").replace("</i>", "")
+    assert not set(bare) & set("<>\"'")
+    assert not set(bare) & set("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f")
+    assert all(character >= " " for character in bare)
+    bare.encode()
+
+
+def test_a_short_name_ends_where_there_is_no_more_room() -> None:
+    assert formats.short("window shoppers", 15) == "window shoppers"
+    assert formats.short("window shoppers", 8) == "window…"

@@ -1,0 +1,145 @@
+"""What a prior says in words, and which arms are drawn."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import mixts
+from mixts.pages.kinds import MOST_ITEMS, distinctive_items, kinds_of
+
+
+def bernoulli(rates: list[list[float]], weights: list[float]) -> mixts.MixturePrior:
+    mean = np.array(rates)
+    return mixts.MixturePrior(mixts.BernoulliArms(50 * mean, 50 * (1 - mean)), weights)
+
+
+def no_tasks(prior: mixts.MixturePrior) -> mixts.Statistics:
+    return prior.belief(n_tasks=4).statistics
+
+
+def test_a_kind_is_described_by_where_it_differs() -> None:
+    prior = bernoulli([[0.3, 0.02, 0.1, 0.2], [0.1, 0.3, 0.1, 0.2]], [0.42, 0.58])
+    first, second = kinds_of(prior, no_tasks(prior), ["shoes", "books", "hats", "music"])
+    assert str(first) == (
+        "Kind 1, 42 % of tasks: `shoes` has the highest mean (0.30, against 0.18 over all tasks); "
+        "`books` is lower than usual (0.02, against 0.18)."
+    )
+    assert second.headline == (
+        "`books` has the highest mean (0.30, against 0.18 over all tasks); `shoes` is lower than "
+        "usual (0.10, against 0.18)."
+    )
+    assert first.sentences[-1] == (
+        "About 2 of 4 past tasks are of this kind, 0 with a probability above 90 %. With so few "
+        "tasks, its numbers are uncertain."
+    )
+    assert [item.name for item in first.items] == ["shoes", "books", "hats", "music"]
+
+
+def test_drawings_have_one_scale() -> None:
+    prior = bernoulli([[0.5, 0.1], [0.1, 0.1]], [0.5, 0.5])
+    kinds = kinds_of(prior, no_tasks(prior), ["a", "b"])
+    top = kinds[0].items[0]
+    assert top.high == 100.0
+    assert 0 < top.low < top.place < top.high
+    # Every place is its number times the same.
+    scale = top.place / 0.5
+    for item in (item for kind in kinds for item in kind.items):
+        assert item.zero == 0.0
+        assert item.place == pytest.approx(scale * float(item.mean), abs=0.02)
+    assert top.alt.startswith(
+        "0.50, 80 % of the tasks of this kind between 0.41 and 0.59; over all tasks 0.3"
+    )
+
+
+def test_a_kind_like_all_others_is_described_as_such() -> None:
+    prior = bernoulli([[0.3, 0.2], [0.31, 0.2]], [0.5, 0.5])
+    for kind in kinds_of(prior, no_tasks(prior), ["a", "b"]):
+        assert kind.sentences[0].startswith("No arm stands out")
+
+
+def test_one_kind_is_compared_with_nothing() -> None:
+    prior = bernoulli([[0.3, 0.2]], [1.0])
+    (kind,) = kinds_of(prior, no_tasks(prior), ["a", "b"])
+    assert kind.headline == "`a` has the highest mean (0.30)."
+    assert "over all" not in " ".join(kind.sentences)
+
+
+def test_tasks_are_counted_where_they_belong() -> None:
+    prior = bernoulli([[0.9, 0.1], [0.1, 0.9]], [0.5, 0.5])
+    counts = np.array([[30, 0], [30, 0], [0, 30], [0, 0]])
+    tasks = mixts.BernoulliStatistics(successes=counts, failures=np.zeros((4, 2), int))
+    first, second = kinds_of(prior, tasks, ["a", "b"])
+    assert "About 2 of 4 past tasks are of this kind, 2 with" in first.sentences[-1]
+    assert "About 2 of 4 past tasks are of this kind, 1 with" in second.sentences[-1]
+
+
+def test_a_broad_component_is_no_kind() -> None:
+    prior = mixts.learning.robust_prior(bernoulli([[0.3, 0.2], [0.1, 0.6]], [0.5, 0.5]))
+    *kinds, other = kinds_of(prior, no_tasks(prior), ["a", "b"], 2)
+    assert [kind.name for kind in kinds] == ["Kind 1", "Kind 2"]
+    assert (other.name, other.percent, other.items) == ("Other", "1 %", ())
+    # Means of the kinds alone.
+    assert "against 0.20 over all tasks" in kinds[0].headline
+
+
+@pytest.mark.parametrize(
+    "family",
+    [
+        mixts.GaussianArms([[1.0, -5.0], [1.0, 20.0]], [[0.1, 0.1], [0.1, 0.1]], 1.0),
+        mixts.PoissonArms([[4.0, 1.0], [4.0, 9.0]], [[2.0, 2.0], [2.0, 0.5]]),
+    ],
+    ids=["gaussian", "poisson"],
+)
+def test_other_rewards(family: mixts.Family) -> None:
+    prior = mixts.MixturePrior(family)
+    first, second = kinds_of(prior, no_tasks(prior), ["calm", "wild"])
+    assert first.headline.startswith("`calm` has the highest mean (")
+    assert second.headline.startswith("`wild` has the highest mean (")
+    assert "`wild` is lower than usual (" in first.headline
+
+
+def test_features_count_by_their_size() -> None:
+    """A coefficient of 0.1 of a feature near 100 says more than one of 2 of a feature near 1."""
+    mean = np.array([[5.0, 0.1, 2.0], [5.0, -0.1, 2.0]])
+    prior = mixts.MixturePrior(mixts.LinearGaussian(mean, [np.eye(3) * 1e-4] * 2, 1.0))
+    factor = np.zeros((2, 4, 4))
+    factor[:, 0] = [[1, 100, 1, 1], [1, -100, 1, 1]]  # one row a task
+    tasks = mixts.LinearStatistics(count=[1, 1], factor=factor)
+    first, second = kinds_of(prior, tasks, ["intercept", "income", "age"])
+    assert (
+        first.headline
+        == "`income` matters most (0.1, against 0.0 over all tasks), then `age` (2.0, against 2.0)."
+    )
+    assert second.headline.startswith("`income` matters most (−0.1, against 0.0")
+    assert first.sentences[0] == "The base level is 5.0, against 5.0."
+    assert first.items[1].place > first.items[1].zero > second.items[1].place
+
+
+def test_of_many_arms_the_distinctive_ones_are_drawn() -> None:
+    rng = np.random.default_rng(1)
+    distance = 0.01 * rng.standard_normal((2, 200))
+    distance[:, 150] = [2.0, -2.0]
+    distance[0, 7] = 1.0
+    means = np.full((2, 200), 0.1)
+    means[1, 42] = 0.2
+    shown = distinctive_items(distance, np.array([0.5, 0.5]), means).tolist()
+    assert len(shown) == MOST_ITEMS
+    assert shown == sorted(shown)
+    assert {7, 42, 150} <= set(shown)
+    prior = bernoulli((0.1 + 0.01 * rng.random((2, 200))).tolist(), [0.5, 0.5])
+    kinds = kinds_of(prior, no_tasks(prior), [f"arm {k}" for k in range(200)])
+    assert {len(kind.items) for kind in kinds} == {MOST_ITEMS}
+
+
+def test_names_must_fit() -> None:
+    prior = bernoulli([[0.3, 0.2]], [1.0])
+    with pytest.raises(mixts.ParameterError, match="a name for each of 2, got 1"):
+        kinds_of(prior, no_tasks(prior), ["a"])
+
+
+def test_a_prior_of_mdps_has_no_kinds() -> None:
+    counts = np.ones((1, 2, 2, 2))
+    prior = mixts.MixturePrior(mixts.TabularMDP(counts, counts, 3, [1.0, 0.0]))
+    with pytest.raises(mixts.ParameterError, match="only priors of arms or features"):
+        kinds_of(prior, no_tasks(prior), ["a", "b"])

@@ -1,0 +1,300 @@
+"""The dashboard's pages: what they show, what they say when there is nothing, and no harm."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+import pytest
+from msgspec.structs import replace
+
+from mixts.service.dashboard import (
+    ASSETS,
+    SCRIPT,
+    SPANS,
+    STYLE,
+    task_link,
+    task_page,
+)
+from mixts.service.dashboard.overview import (
+    MOST_KINDS,
+    PAGE_ROWS,
+    Bin,
+    rate_chart,
+    read_overview,
+    reward_chart,
+    split_of,
+)
+from mixts.service.dashboard.source import prior_facts
+from mixts.service.records import Activity, Share
+from tests.unit.service.dashboard.dashboard_pages import Page, overview, pages, service
+from tests.unit.service.dashboard.sample_dashboards import (
+    HOSTILE,
+    NOW,
+    FakeDecider,
+    FakeStore,
+    arm_prior,
+    typical,
+)
+
+__all__ = ["pages", "service"]
+
+NOON = 1_773_489_600.0
+"""2026-03-14 12:00 UTC."""
+
+
+# -- no harm --------------------------------------------------------------------------------------
+
+
+def test_no_name_becomes_markup(pages: dict[str, Page]) -> None:
+    for name, page in pages.items():
+        scripts = [attributes["src"] for attributes in page.of("script")]
+        assert scripts in ([], ["/assets/dashboard.js"]), name
+        assert page.of("img") == []
+        for tag, attributes in page.tags:
+            harmful = [key for key in attributes if key.startswith("on") or key == "style"]
+            assert harmful == [], (name, tag)
+        assert "style" not in {tag for tag, _ in page.tags}
+
+
+def test_names_are_shown_as_text(pages: dict[str, Page]) -> None:
+    page = pages["hostile list"]
+    assert HOSTILE["markup"] in page.text
+    assert HOSTILE["template"] in page.text
+    assert HOSTILE["entity"] in page.text
+    closing = pages[f"hostile {HOSTILE['closing']}"]
+    assert ("title", f"{HOSTILE['closing']} · mixts") in closing.texts
+    assert ("bdi", HOSTILE["closing"]) in closing.texts
+    for page in pages.values():
+        assert not re.search("[\u202a-\u202e\u2066-\u2069]", page.text)
+
+
+def test_pages_are_well_formed_and_can_be_read_aloud(pages: dict[str, Page]) -> None:
+    for name, page in pages.items():
+        ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
+        assert len(ids) == len(set(ids)), name
+        levels = [int(tag[1]) for tag, _ in page.tags if re.fullmatch("h[1-6]", tag)]
+        assert levels[0] == 1
+        assert levels.count(1) == 1
+        assert all(after - before <= 1 for before, after in pairwise(levels))
+        for tag, attributes in page.tags:
+            for key in ("aria-labelledby", "aria-describedby", "for"):
+                assert attributes.get(key, ids[0]) in ids, (name, tag)
+            if "data-live" in attributes:
+                assert "id" in attributes
+            if tag == "th":
+                assert attributes["scope"] in ("col", "row")
+        assert len(page.of("caption")) == len(page.of("table"))
+
+
+def test_charts_have_text_alternatives(service: tuple[FakeDecider, FakeStore]) -> None:
+    page = overview(*service)
+    charts = [svg for svg in page.of("svg") if svg.get("role") == "img"]
+    assert [svg["aria-labelledby"] for svg in charts] == ["rates-title", "rewards-title"]
+    said = [text for tag, text in page.texts if tag == "desc"]
+    assert said[0].startswith("From 2026-03-14 11:2")
+    assert "Mean of all: 0.2" in said[1]
+
+
+def test_every_task_is_linked_by_its_own_address(pages: dict[str, Page]) -> None:
+    links = [attributes["href"] for attributes in pages["hostile list"].of("a")]
+    for name in HOSTILE.values():
+        assert task_link(name) in links
+
+
+def test_assets_are_our_own() -> None:
+    assert set(ASSETS) == {"dashboard.css", "dashboard.js"}
+    assert ASSETS["dashboard.js"] == ("text/javascript; charset=utf-8", SCRIPT.encode())
+    assert "http" not in SCRIPT.replace("https://", "http")
+    for text in (STYLE, SCRIPT):
+        assert "url(" not in text
+        assert "@import" not in text
+
+
+# -- the overview ---------------------------------------------------------------------------------
+
+
+def test_the_overview_says_how_much_is_going_on(service: tuple[FakeDecider, FakeStore]) -> None:
+    page = overview(*service)
+    view = read_overview(*service, NOW, "", 0, "")
+    texts = [text for _, text in page.texts]
+    assert f"{view.recent.decision_rate:.1f}" in texts
+    assert f"{view.recent.reward_rate:.1f}" in texts
+    assert f"{view.totals.decisions:,} in total" in texts
+    assert "prior version 2" in texts
+    assert "Bernoulli arms" in texts
+    assert "storing" in texts
+    assert "active" in texts
+
+
+def test_the_rate_now_is_of_the_last_seconds() -> None:
+    last = NOW - NOW % 10
+    spans = [Activity(last - 10, 40, 30, 9.0, 0), Activity(last, 16, 4, 1.0, 0)]
+    store = FakeStore(spans=[Activity(last - 60, 6, 0, 0.0, 0), *spans])
+    decider = FakeDecider(arm_prior(), store)
+    recent = read_overview(decider, store, NOW, "", 0, "").recent
+    assert recent.seconds == 10 + NOW - last
+    assert recent.decision_rate == pytest.approx(56 / (10 + NOW - last))
+    store.spans = [Activity(last - 60, 6, 0, 0.0, 0)]
+    recent = read_overview(decider, store, NOW, "", 0, "").recent
+    assert recent.decision_rate == pytest.approx(6 / (60 + NOW - last))
+
+
+@pytest.mark.parametrize("span", SPANS)
+def test_bins_cover_the_span(service: tuple[FakeDecider, FakeStore], span: str) -> None:
+    view = read_overview(*service, NOW, "", 0, span)
+    size = SPANS[span].bin_seconds
+    assert size % 10 == 0
+    assert all(one.start % size == 0 for one in view.bins)
+    assert all(a.end == b.start for a, b in pairwise(view.bins))
+    # The bin that has begun is there when half of it is over.
+    assert NOW - size / 2 < view.bins[-1].end <= NOW
+    assert 60 <= len(view.bins) <= 121
+    counted = sum(s.decisions for s in service[1].spans if s.start >= view.bins[0].start)
+    shown = view.whole.decisions
+    assert counted - 40 * size <= shown <= counted
+
+
+def test_an_unknown_span_is_the_hour(service: tuple[FakeDecider, FakeStore]) -> None:
+    assert read_overview(*service, NOW, "", 0, "<script>").span == "hour"
+
+
+def test_tasks_split_over_kinds() -> None:
+    facts = prior_facts(arm_prior(3), 4)
+    split = split_of([Share(None, 7, 0), Share(0, 30, 15), Share(2, 10, 10)], facts)
+    assert (split.decided, split.waiting, split.sure) == (40, 7, 25)
+    assert [kind.share for kind in split.kinds] == [0.75, 0.0, 0.25]
+    assert [kind.sure_share for kind in split.kinds] == [0.375, 0.0, 0.25]
+    assert [kind.name for kind in split.kinds] == ["bargain hunters", "night owls", "regulars"]
+    assert sum(kind.prior for kind in split.kinds) == pytest.approx(1)
+
+
+def test_of_many_kinds_the_largest_are_shown_and_nothing_is_lost() -> None:
+    facts = prior_facts(arm_prior(100, 2, named=False), 1)
+    split = split_of([Share(s, 1 + (s == 70), 1) for s in range(100)], facts)
+    assert len(split.kinds) == MOST_KINDS
+    assert split.kinds[0].name == "kind 71"
+    assert split.kinds[-1].name == f"{101 - MOST_KINDS} others"
+    assert sum(kind.tasks for kind in split.kinds) == 101
+    assert sum(kind.share for kind in split.kinds) == pytest.approx(1)
+    assert sum(kind.prior for kind in split.kinds) == pytest.approx(1)
+
+
+def test_tasks_of_an_older_prior_are_told_apart(service: tuple[FakeDecider, FakeStore]) -> None:
+    decider, store = service
+    page = overview(decider, store)
+    n_old = sum(row.version == 1 for row in store.rows)
+    assert n_old > 0
+    assert f"{n_old} more tasks had no decision under prior version 2 yet." in page.text
+    assert re.search(r"kind \d of version 1", page.text)
+
+
+def test_the_list_is_cut_into_pages(service: tuple[FakeDecider, FakeStore]) -> None:
+    first = overview(*service)
+    links = {a.get("rel"): a["href"] for a in first.of("a")}
+    assert "prev" not in links
+    assert links["next"] == f"/?offset={PAGE_ROWS}#tasks"
+    assert f"1 to {PAGE_ROWS} of 60, by last activity" in first.text
+    last = overview(*service, offset=str(2 * PAGE_ROWS), span="day")
+    links = {a.get("rel"): a["href"] for a in last.of("a")}
+    assert "next" not in links
+    assert links["prev"] == f"/?offset={PAGE_ROWS}&span=day#tasks"
+    assert "51 to 60 of 60" in last.text
+    assert "There are no more tasks." in overview(*service, offset=1000).text
+    for odd, offset in (("-5", 0), ("many", 0), ("", 0), ("1e9", 0), (str(10**40), 10_000_000)):
+        assert read_overview(*service, NOW, "", odd, "").listing.offset == offset
+
+
+def test_the_search_stays_in_its_field(service: tuple[FakeDecider, FakeStore]) -> None:
+    name = service[1].rows[7].task
+    page = overview(*service, search=name[-3:])
+    (field,) = [field for field in page.of("input") if field["name"] == "search"]
+    assert field["value"] == name[-3:]
+    assert name in page.text
+    found = overview(*service, search="nobody\0 <b>")
+    assert "No task's name contains" in found.text
+    assert "nobody[U+0000] <b>" in found.text.replace(" [U", "[U")
+
+
+# -- charts ---------------------------------------------------------------------------------------
+
+
+def bins(*counts: tuple[int, int, float]) -> tuple[Bin, ...]:
+    return tuple(Bin(NOON + 30 * i, 30, *count) for i, count in enumerate(counts))
+
+
+def test_rates_are_drawn_from_zero() -> None:
+    chart = rate_chart(bins((300, 0, 0.0), (600, 300, 100.0)))
+    assert chart.title == "Decisions and rewards a second"
+    decided, rewarded = chart.lines
+    # Ten and twenty decisions a second, on a scale up to 20, at the middles of two bins.
+    assert decided.path == "M25 50L75 0"
+    assert rewarded.path == "M25 100L75 50"
+    assert [label.text for label in chart.labels] == ["decisions", "rewards"]
+    assert decided.look != rewarded.look
+    assert chart.description == (
+        "From 2026-03-14 12:00:00 to 2026-03-14 12:01:00 UTC, a second. "
+        "Decisions: between 10 and 20, last 20. Rewards: between 0 and 10, last 10."
+    )
+    assert [(slot.x, slot.width) for slot in chart.slots] == [(0, 50), (50, 50)]
+    assert chart.slots[0].text == "12:00:00: 10 decisions, 0 rewards a second"
+
+
+def test_slow_rates_are_counted_by_the_hour() -> None:
+    chart = rate_chart(tuple(Bin(NOON + 7200 * i, 7200, i) for i in range(12)))
+    assert chart.title == "Decisions and rewards an hour"
+    assert chart.slots[3].text == "14 Mar, 18:00: 1.50 decisions, 0 rewards an hour"
+
+
+def test_the_mean_reward_stands_beside_the_mean_of_all() -> None:
+    shown = bins((9, 4, 1.0), (9, 0, 0.0), (9, 4, 3.0))
+    chart = reward_chart(shown, 0.5)
+    # 0.25 and 0.75 between 0.2 and 0.8: a twelfth of the height from its ends.
+    assert [tick.label for tick in chart.y_ticks] == ["0.2", "0.4", "0.6", "0.8"]
+    assert chart.lines[0].dots == ((16.67, 91.67), (83.33, 8.33))
+    assert chart.lines[0].path == ""
+    assert chart.reference == 50
+    assert chart.labels[0].text == "mean 0.500"
+    assert [slot.text for slot in chart.slots] == [
+        "12:00:00: 0.250, the mean of 4 rewards",
+        "12:00:30: no rewards",
+        "12:01:00: 0.750, the mean of 4 rewards",
+    ]
+
+
+# -- nothing to show, or nothing to be written ----------------------------------------------------
+
+
+def test_an_empty_service_says_what_to_do(pages: dict[str, Page]) -> None:
+    page = pages["empty"]
+    assert "No decisions yet" in page.text
+    commands = [text for tag, text in page.texts if tag == "code"]
+    assert "curl http://127.0.0.1:8321/v1/decide" in commands[0]
+    assert '{"task": "u17"}' in commands[0]
+    assert "/v1/reward" in commands[1]
+    assert "bargain hunters" in page.text
+    assert not [svg for svg in page.of("svg") if svg.get("role") == "img"]
+
+
+def test_without_rewards_it_says_how_to_send_one() -> None:
+    decider, store = typical(2)
+    store.rows = [replace(row, rewards=0, late=0) for row in store.rows]
+    store.spans = [replace(span, rewards=0, reward_sum=0.0, late=0) for span in store.spans]
+    page = overview(decider, store, address="http://localhost:9", token=True)
+    assert (
+        "No rewards in the last hour. The service learns from rewards; send the first:" in page.text
+    )
+    assert "curl http://localhost:9/v1/reward" in page.text
+    assert "$TOKEN" in page.text
+    task = Page(task_page(decider, store, store.rows[0].task, now=NOW))
+    assert "No reward yet." in task.text
+    assert store.histories[store.rows[0].task][-1].id in task.text
+
+
+def test_a_store_that_fails_is_shown_with_its_reason(pages: dict[str, Page]) -> None:
+    page = pages["failing list"]
+    assert "Nothing can be stored now." in page.text
+    assert "disk full </div><script>" in page.text
+    assert "not storing" in page.text
+    assert "Nothing can be stored now." not in pages["linear list"].text
+    assert "the database is away <script>" in pages["unavailable"].text
