@@ -5,6 +5,7 @@ This is what ``mixts fit`` does; the command only parses options and prints a :c
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -207,8 +208,8 @@ def _read(
         raise ParameterError(
             "columns are needed to read files: {'task': ..., 'reward': ..., 'arm': ...}"
         )
-    paths = [logs] if isinstance(logs, str) or not hasattr(logs, "__iter__") else logs
-    report(f"reading {', '.join(map(str, paths))}")
+    paths = [logs] if isinstance(logs, (str, os.PathLike)) else logs
+    report(f"reading {', '.join(os.fspath(path) for path in paths)}")
     return read_logs(logs, **columns, engine=engine)
 
 

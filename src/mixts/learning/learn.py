@@ -171,7 +171,7 @@ def learn(
     """
     if method not in get_args(Method):
         raise ParameterError(f"method must be one of {get_args(Method)}, got {method!r}")
-    options = {
+    options: dict[str, Any] = {
         "noise_std": noise_std, "covariance_type": covariance_type, "horizon": horizon,
         "initial": initial, "support": support,
     }  # fmt: skip
@@ -223,7 +223,7 @@ def flat_family(
     Family
         A family of one component.
     """
-    options = {
+    options: dict[str, Any] = {
         "noise_std": noise_std, "horizon": horizon, "initial": initial, "support": support,
     }  # fmt: skip
     return model_of(_observed(tasks, options), **options).centre

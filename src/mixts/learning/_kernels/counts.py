@@ -103,8 +103,8 @@ def rising_sums(
                 out[2, c, s] += r * (trigamma(a + value[u]) - bend)
 
 
-# Where a sum of terms relative to the first one is rescaled, long before it overflows.
-_LARGE = 1e250
+# Rescale a sum of terms relative to the first one at this size, long before it overflows.
+_RESCALED = 1e250
 _NEGLIGIBLE = 1e-17
 
 
@@ -116,8 +116,8 @@ def _sum_below(won: int, tried: int, a: float, b: float) -> float:
     for i in range(won - 1, -1, -1):
         term *= (i + 1.0) / (tried - i) * (b + tried - i - 1.0) / (a + i)
         total += term
-        if total > _LARGE:
-            term, total, shift = term / _LARGE, total / _LARGE, shift + math.log(_LARGE)
+        if total > _RESCALED:
+            term, total, shift = term / _RESCALED, total / _RESCALED, shift + math.log(_RESCALED)
         # Small terms of a log-concave distribution never grow again.
         if concave and term < _NEGLIGIBLE * total:
             break
