@@ -38,8 +38,8 @@ LEARNING_BAD_INPUT = "tests/unit/learning/test_bad_input.py"
 STORE_DECISIONS = "tests/contracts/test_store_decisions.py"
 STORE_REWARDS = "tests/contracts/test_store_rewards.py"
 STORE_PRIORS = "tests/contracts/test_store_priors.py"
-GROUP_WRITER = "tests/unit/test_group_writer.py"
-POWER_LOSS = "tests/unit/test_power_loss.py"
+BATCH_WRITER = "tests/unit/service/test_writer.py"
+POWER_LOSS = "tests/unit/service/store/test_power_loss.py"
 
 BROKEN = (
     # The predictive density must be taken before the component is updated.
@@ -114,8 +114,8 @@ BROKEN = (
     ),
     Mutation(
         "stale statistics: what was handed out changes later", "belief.py",
-        "        self._shared = True\n        return self._posterior.statistics",
-        "        return self._posterior.statistics",
+        "        self._shared = True\n        return self.posterior.statistics",
+        "        return self.posterior.statistics",
     ),
     Mutation(
         "stale posterior: what woke has missed its rewards", "families/_linear_posterior.py",
@@ -237,34 +237,35 @@ BROKEN = (
     ),
     # The decision service: what a reward, a key and a propensity mean.
     Mutation(
-        "service: a reward counts twice in one group", "service/group.py",
+        "service: a reward counts twice in one batch", "service/batch.py",
         "            known[decision.seq] = (float(value), late)\n", "", tests=(STORE_REWARDS,),
     ),
     Mutation(
-        "service: another value for the same decision is a duplicate", "service/group.py",
-        "or float(given) != before:", "or False:", tests=(STORE_REWARDS,),
+        "service: another value for the same decision is a duplicate", "service/batch.py",
+        "or float(given) != known:", "or False:", tests=(STORE_REWARDS,),
     ),
     Mutation(
-        "service: late rewards are learned from", "service/tasks.py",
-        "        if late:\n            self.statistics.empty(",
-        "        if False:\n            self.statistics.empty(", tests=(STORE_REWARDS,),
+        "service: late rewards are learned from", "service/batch.py",
+        "        if late:\n            self._family.empty_statistics(1)",
+        "        if False:\n            self._family.empty_statistics(1)", tests=(STORE_REWARDS,),
     ),
     Mutation(
-        "service: a key is answered anew", "service/group.py",
-        "if pair in before or pair in seen:", "if pair in seen:", tests=(STORE_DECISIONS,),
+        "service: a key is answered anew", "service/batch.py",
+        "if key in answered or key in seen:", "if key in seen:", tests=(STORE_DECISIONS,),
     ),
     Mutation(
-        "service: the propensity of another action", "service/group.py",
+        "service: the propensity of another action", "service/batch.py",
         "float(law[action])", "float(law.max())", tests=(STORE_DECISIONS,),
     ),
     Mutation(
-        "service: statistics of another task", "service/tasks.py",
+        "service: statistics of another task", "service/batch.py",
         "np.array([row]), observed)", "np.array([0]), observed)", tests=(STORE_REWARDS,),
     ),
     Mutation(
-        "service: a refused request makes its task", "service/group.py",
-        "dict.fromkeys(offer.task for offer in offers)",
-        "dict.fromkeys(o.task for o in operations if isinstance(o, Decide))",
+        "service: a refused request makes its task", "service/batch.py",
+        "requests[place] = checked_request(operation, self._active.prior, self._rules)",
+        "requests[place] = operation\n"
+        "                checked_request(operation, self._active.prior, self._rules)",
         tests=(STORE_DECISIONS,),
     ),
     Mutation(
@@ -277,49 +278,50 @@ BROKEN = (
         """\
         version, is_new = self._transact(lambda transaction: self._store(transaction, prior))
         if is_new or self.store.active_version() is None:
-            self._transact(lambda transaction: self._put_in_force(transaction, version, prior))
+            self._transact(lambda transaction: self._activate(transaction, version, prior))
 """,
         tests=(STORE_PRIORS,),
     ),
-    # Who performs groups, and that none is forgotten.
+    # Who writes batches, and that none is forgotten.
     Mutation(
-        "service: a loop that is turned away forgets", "service/queue.py",
-        "                self._wake()  # it may just have found that nothing waits",
-        "                pass", tests=(GROUP_WRITER,),
+        "service: a loop that is turned away forgets", "service/writer.py",
+        "                self._wake()  # the thread may just have found that nothing waits",
+        "                pass", tests=(BATCH_WRITER,),
     ),
     Mutation(
-        "service: a failure in the loop is not looked into", "service/queue.py",
-        "            self._changed.notify()  # from now on the thread looks again and again\n", "",
-        tests=(GROUP_WRITER,),
+        "service: a failure in the loop is not looked into", "service/writer.py",
+        "            self._changed.notify()  # the thread begins to probe the store\n", "",
+        tests=(BATCH_WRITER,),
     ),
     Mutation(
-        "service: a group that would wait is lost", "service/queue.py",
-        "        except WouldWaitError:\n            self._put_back(group)\n",
-        "        except WouldWaitError:\n", tests=(GROUP_WRITER,),
+        "service: a batch that would wait is lost", "service/writer.py",
+        "        except WouldWaitError:\n            self._put_back(batch)\n",
+        "        except WouldWaitError:\n", tests=(BATCH_WRITER,),
     ),
     Mutation(
-        "service: large groups hold up the loop", "service/queue.py",
-        "self._arrange(later if one.size <= HERE_SIZE else None)", "self._arrange(later)",
-        tests=(GROUP_WRITER,),
+        "service: large batches hold up the loop", "service/writer.py",
+        "self._schedule(call_soon if submission.is_small else None)",
+        "self._schedule(call_soon)",
+        tests=(BATCH_WRITER,),
     ),
     Mutation(
-        "service: damaged statistics are decided on", "service/encoding.py",
-        "            made.check()\n", "            pass\n", tests=(STORE_DECISIONS,),
+        "service: damaged statistics are decided on", "service/versions.py",
+        "            decoded.check()\n", "            pass\n", tests=(STORE_DECISIONS,),
     ),
     Mutation(
-        "service: acknowledged before it is synced", "service/store/sqlite_connections.py",
+        "service: acknowledged before it is synced", "service/store/_sqlite_log.py",
         'writer.pragma("synchronous", self._synchronous)',
         'writer.pragma("synchronous", "NORMAL")', tests=(POWER_LOSS,),
     ),
     Mutation(
-        "service: a new file has its name before it is synced", "service/store/sqlite_file.py",
+        "service: a new file has its name before it is synced", "service/store/_sqlite_file.py",
         'connection.pragma("synchronous", "FULL")', 'connection.pragma("synchronous", "OFF")',
         tests=(POWER_LOSS,),
     ),
     Mutation(
-        "service: a file that is open is looked at", "service/store/sqlite_connections.py",
-        "if _identity(path) not in _OPEN and not sqlite_file.look_at(path):",
-        "if not sqlite_file.look_at(path):", tests=("tests/unit/test_store_locks.py",),
+        "service: a file that is open is looked at", "service/store/_sqlite_log.py",
+        "if _identity(path) not in _OPEN and not _sqlite_file.inspect(path):",
+        "if not _sqlite_file.inspect(path):", tests=("tests/unit/service/store/test_locks.py",),
     ),
 )  # fmt: skip
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 import mixts
 from mixts.errors import MixtsError, StoreError
 from mixts.service.records import Decide, Decision, Receipt, Reward
-from mixts.service.store import sqlite_log
+from mixts.service.store import _sqlite_log as sqlite_log
 from mixts.service.store.rebuild import rebuild
 from tests.power_loss import PowerLossDisk
 
@@ -100,7 +100,7 @@ def run(seed: int, folder: Path, synchronous: str = "FULL", failing: float = 0.0
 def short_logs(rng: np.random.Generator) -> Iterator[None]:
     """Checkpoints after a few pages: beside the writer, by the writer itself, or by both."""
     moves, resets = [(8, 10**6), (10**6, 20), (8, 40)][rng.integers(3)]
-    with mock.patch.multiple(sqlite_log, MOVE_PAGES=moves, RESET_PAGES=resets):
+    with mock.patch.multiple(sqlite_log, CHECKPOINT_PAGES=moves, RESET_PAGES=resets):
         yield
 
 
@@ -180,9 +180,9 @@ def _ask(decider: mixts.Decider, call: list[Item], told: Told) -> None:
 
 def _activate(decider: mixts.Decider, rng: np.random.Generator, told: Told) -> None:
     try:
-        version = decider.upload(PRIORS[rng.integers(2)])
+        version = decider.upload_prior(PRIORS[rng.integers(2)])
         told.failed_versions.add(version)
-        decider.activate(version)
+        decider.activate_prior(version)
     except StoreError:
         return
     told.version = version

@@ -9,8 +9,8 @@ from problem import N_ARMS
 from traffic import Traffic
 
 import mixts
-from mixts.service.encoding import StatisticsCodec
 from mixts.service.store.rebuild import rebuild
+from mixts.service.versions import StatisticsCodec
 
 LOG = (
     "SELECT d.id, d.key, t.name, d.action, d.propensity, r.value FROM decisions d "

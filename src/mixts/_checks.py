@@ -1,4 +1,4 @@
-"""What constructors and public calls check, once, with messages that say what to do."""
+"""Checks of arguments, with messages that say what was expected, what came and what to do."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from mixts.errors import (
 )
 
 SUM_TOLERANCE = 1e-9
-"""How far the sum of weights may be from one."""
+"""Largest allowed distance of a sum of weights from one."""
 
 PSD_TOLERANCE = 1e-10
-"""How negative an eigenvalue may be, relative to the largest: rounding of a singular matrix."""
+"""Most negative eigenvalue relative to the largest: rounding of a singular matrix."""
 
 
 def real_array(value: ArrayLike, name: str, n_dims: int) -> Array:
-    """A finite float array of ``n_dims`` axes, read-only and owned by nobody else."""
+    """Return a finite, read-only float array of ``n_dims`` axes; always a copy."""
     array = np.array(numbers(value, f"{name} must be an array of numbers", ParameterError))
     if array.ndim != n_dims:
         raise ParameterError(
@@ -41,9 +41,9 @@ def real_array(value: ArrayLike, name: str, n_dims: int) -> Array:
 
 
 def numbers(value: Any, expected: str, error: type[MixtsError]) -> Array:
-    """A float array of what a public call was given; ``expected`` begins the message if not.
+    """Return the value as a float array, or raise an error that begins with ``expected``.
 
-    Never a read-only or strided one, because compiled loops would be compiled anew for it.
+    The array is writable and contiguous: numba would compile loops again for others.
     """
     array = _array(value, expected, error)
     if array.dtype == np.float64:
@@ -54,7 +54,7 @@ def numbers(value: Any, expected: str, error: type[MixtsError]) -> Array:
 
 
 def integers(value: Any, expected: str, error: type[MixtsError]) -> Array:
-    """An array of 64-bit integers of what a public call was given."""
+    """Return the value as an array of 64-bit integers, writable and contiguous."""
     array = _array(value, expected, error)
     if array.dtype == np.int64:
         return array if array.flags.carray else array.copy()
@@ -71,7 +71,7 @@ def _array(value: Any, expected: str, error: type[MixtsError]) -> Array:
 
 
 def positive(array: Array, name: str, *, zero: bool = False) -> None:
-    """Every entry above zero (or, with ``zero``, not below it)."""
+    """Raise unless every entry is above zero (with ``zero``: at least zero)."""
     bad = array < 0 if zero else array <= 0
     if bad.any():
         where = tuple(int(i) for i in np.argwhere(bad)[0])
@@ -80,7 +80,7 @@ def positive(array: Array, name: str, *, zero: bool = False) -> None:
 
 
 def positive_number(value: Any, name: str) -> float:
-    """A number above zero whose square neither vanishes nor overflows."""
+    """Return a number above zero whose square neither underflows nor overflows."""
     try:
         number = float(value)
     except (TypeError, ValueError) as error:
@@ -91,7 +91,7 @@ def positive_number(value: Any, name: str) -> float:
 
 
 def count(value: Any, name: str, *, least: int = 1) -> int:
-    """A whole number, at least ``least``."""
+    """Return a whole number that is at least ``least``."""
     whole = isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_))
     if not whole or value < least:
         raise ParameterError(f"{name} must be a whole number, at least {least}, got {value!r}")
@@ -99,7 +99,7 @@ def count(value: Any, name: str, *, least: int = 1) -> int:
 
 
 def same_shape(first: Array, second: Array, names: str) -> None:
-    """Two parameters of one family have one shape."""
+    """Raise unless two parameters of a family have the same shape."""
     if first.shape != second.shape:
         raise ParameterError(
             f"{names} must have the same shape, got {first.shape} and {second.shape}"
@@ -107,7 +107,7 @@ def same_shape(first: Array, second: Array, names: str) -> None:
 
 
 def covariance_stack(covariance: Array, name: str) -> None:
-    """Each matrix of a stack is symmetric and, up to rounding, positive semi-definite."""
+    """Raise unless each matrix is symmetric and, up to rounding, positive semi-definite."""
     for index, matrix in enumerate(covariance):
         scale = float(np.abs(matrix).max())
         gap = float(np.abs(matrix - matrix.T).max())
@@ -124,7 +124,7 @@ def covariance_stack(covariance: Array, name: str) -> None:
 
 
 def weight_vector(weights: ArrayLike | None, n_components: int) -> Array:
-    """Weights of the components: given, or uniform; rescaled to sum to one exactly."""
+    """Return the given weights, rescaled to sum to one exactly, or uniform weights."""
     if weights is None:
         array = np.full(n_components, 1.0 / n_components)
         array.flags.writeable = False
@@ -150,7 +150,7 @@ def weight_vector(weights: ArrayLike | None, n_components: int) -> Array:
 
 
 def distribution(array: Array, name: str) -> None:
-    """The last axis holds probabilities: none negative, their sum one within rounding."""
+    """Raise unless the last axis holds probabilities that sum to one."""
     positive(array, name, zero=True)
     totals = array.sum(axis=-1)
     bad = ~(np.abs(totals - 1) <= SUM_TOLERANCE)
@@ -164,7 +164,7 @@ def distribution(array: Array, name: str) -> None:
 
 
 def name_list(names: Sequence[str] | None, length: int, what: str) -> tuple[str, ...] | None:
-    """Names of components or arms: distinct strings, one for each."""
+    """Return names of components or arms: distinct strings, one for each."""
     if names is None:
         return None
     plain = isinstance(names, Sequence) and not isinstance(names, str)
@@ -178,7 +178,7 @@ def name_list(names: Sequence[str] | None, length: int, what: str) -> tuple[str,
 
 
 def task_indices(tasks: ArrayLike, n_tasks: int) -> Array:
-    """Indices of existing tasks as a one-dimensional integer array."""
+    """Return indices of existing tasks as a one-dimensional integer array."""
     expected = "tasks must be a one-dimensional array of integers"
     array = integers(tasks, expected, TaskError)
     if array.ndim != 1:
@@ -193,7 +193,7 @@ def task_indices(tasks: ArrayLike, n_tasks: int) -> Array:
 
 
 def action_mask(mask: ArrayLike, n_rows: int, n_actions: int) -> Array:
-    """A mask (n_actions,) or (n_rows, n_actions), true where an action may be taken."""
+    """Return a mask (n_rows, n_actions), true where an action is available."""
     expected = "mask must be boolean (true: available)"
     array = _array(mask, expected, MaskError)
     if array.dtype != np.bool_:

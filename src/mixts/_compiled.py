@@ -1,8 +1,9 @@
-"""The decorator of all compiled loops: compile at the first call, keep the code on disk.
+"""The decorator of all compiled loops: compile at the first call and cache the code on disk.
 
-numba checks a cached loop against its own file only, but loops here call loops of other files. So
-the cache's folder is named after the content of them all (a layer's ``_kernels``, a file or a
-folder) and of this file: after an upgrade, or an edit of any, nothing old is run.
+numba invalidates a cached loop only when the loop's own file changes, but our loops call loops of
+other files. So the name of the cache folder is a hash of all kernel sources (``_kernels.py`` and
+``_kernels/*.py`` of every package) and of this file: after any edit or upgrade all loops are
+compiled again.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def _digest() -> str:
 
 
 def _folder() -> Path:
-    """In numba's own folder where one is set, beside the sources, or in the user's cache."""
+    """Return numba's configured folder, else one beside the sources, else the user's cache."""
     if config.CACHE_DIR:
         base = Path(config.CACHE_DIR)
     elif os.access(_HERE, os.W_OK):
@@ -45,9 +46,9 @@ _FOLDER = str(_folder())
 
 
 def compiled(**options: Any) -> Callable[[F], F]:
-    """``numba.njit`` with a cache that all loops share.
+    """Return ``numba.njit`` with the shared cache.
 
-    A division by zero is infinite or NaN as in numpy: looking out for it would make loops with
+    Division by zero gives infinity or NaN as in numpy: checking for it would make loops with
     divisions several times slower.
     """
 

@@ -1,8 +1,8 @@
-"""One file of named arrays and a small header, in an open format with no pickle.
+"""Files of named arrays and a small header, in an open format without pickle.
 
-Two encodings of the same bundle: JSON, for people and other languages, and a zip of ``.npy`` arrays
+A bundle has two encodings: JSON, for people and other languages, and a zip of ``.npy`` arrays
 (numpy's ``npz``), for size and speed. ``write_bundle`` chooses by the path's suffix (``.json`` is
-JSON, anything else is the zip); ``read_bundle`` looks at the content, never at the suffix.
+JSON, anything else the zip); ``read_bundle`` recognises the encoding by the content.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mixts._typing import Array
 from mixts.errors import FormatError
 
 VERSION = 1
-"""Of the format; a reader refuses a newer one."""
+"""Version of the format; readers refuse newer versions."""
 
 _HEADER = "header.json"
 
@@ -31,13 +31,13 @@ _DAMAGE = (
     KeyError, ValueError, TypeError, AttributeError, EOFError, OSError, NotImplementedError,
     RuntimeError, zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
-"""What reading a damaged file may raise."""
+"""Exceptions that reading a damaged file may raise."""
 
 
 def write_bundle(
     path: str | os.PathLike[str], kind: str, header: Mapping[str, Any], arrays: Mapping[str, Array]
 ) -> None:
-    """Write atomically: the file is either the old one or the whole new one."""
+    """Write a file atomically: readers see the old file or the whole new one."""
     target = Path(path)
     content = pack_bundle(kind, header, arrays, as_json=target.suffix == ".json")
     with replacing(target) as part:
@@ -47,14 +47,14 @@ def write_bundle(
 def pack_bundle(
     kind: str, header: Mapping[str, Any], arrays: Mapping[str, Array], *, as_json: bool
 ) -> bytes:
-    """The content of a file."""
+    """Return the content of a file."""
     top = {"format": f"mixts/{kind}", "version": VERSION, **header}
     return _to_json(top, arrays) if as_json else _to_zip(top, arrays)
 
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A path beside the target to write to; it becomes the target when all went well."""
+    """Yield a temporary path beside the target; on success it replaces the target."""
     target = Path(path)
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
@@ -68,14 +68,14 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def read_bundle(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], dict[str, Array]]:
-    """The header and the arrays of a file that ``write_bundle`` made with the same kind."""
+    """Return the header and the arrays of a file that ``write_bundle`` wrote with this kind."""
     return unpack_bundle(Path(path).read_bytes(), kind, str(path))
 
 
 def unpack_bundle(
     content: bytes, kind: str, source: str
 ) -> tuple[dict[str, Any], dict[str, Array]]:
-    """The header and the arrays of a file's content; messages call it ``source``."""
+    """Return the header and the arrays of a file's content; messages name ``source``."""
     try:
         header, arrays = _from_zip(content) if content[:2] == b"PK" else _from_json(content)
     except _DAMAGE as error:
@@ -113,7 +113,7 @@ def _from_json(content: bytes) -> tuple[dict[str, Any], dict[str, Array]]:
     arrays = {}
     for name, entry in header.pop("arrays").items():
         dtype = _plain(np.dtype(entry["dtype"]), name)
-        # Shape and values must agree; the shape is needed only where a dimension is zero.
+        # The shape must fit the values; it is needed only if a dimension is zero.
         values = np.array(entry["values"]).reshape(entry["shape"])
         array = values.astype(dtype)
         if values.dtype.kind not in "biuf" or not np.array_equal(array, values):
@@ -134,7 +134,7 @@ def _to_zip(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> bytes:
 
 
 def _member(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
-    # A fixed date, so that the same bundle is the same file.
+    # A fixed date, so that the same bundle gives the same bytes.
     info = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
     info.compress_type = zipfile.ZIP_DEFLATED
     archive.writestr(info, content)

@@ -1,4 +1,4 @@
-"""Small numerical helpers: means with standard errors, and normalised weights."""
+"""Means with standard errors, and normalised weights."""
 
 from __future__ import annotations
 

@@ -1,13 +1,14 @@
-"""Seeds to generators: streams made by name, so that no two parts of a program share one.
+"""Random number generators by name, so that no two parts of a program share one.
 
-``stream(7, "paper/width", 3, "rewards")`` is always the same generator, whatever else was drawn
-before and on however many workers: a run of the program has one seed, and each block of runs and
+``stream(7, "paper/width", 3, "rewards")`` always gives the same numbers, independent of other
+draws and of the number of workers: a run of the program has one seed, and each block of runs and
 each role has its own stream.
 """
 
 from __future__ import annotations
 
 import hashlib
+from typing import Any
 
 import numpy as np
 
@@ -16,22 +17,22 @@ from mixts.errors import ParameterError
 
 
 def stream(seed: int, *names: str | int) -> np.random.Generator:
-    """The generator of this seed and these names (strings, or non-negative integers)."""
+    """Return the generator of this seed and these names (strings, or non-negative integers)."""
     return np.random.default_rng(seed_sequence(seed, *names))
 
 
 def seed_sequence(seed: int, *names: str | int) -> np.random.SeedSequence:
-    """The seed sequence of this seed and these names, for what makes its own generator."""
+    """Return the seed sequence of this seed and these names."""
     if isinstance(seed, (bool, np.bool_)) or not isinstance(seed, (int, np.integer)) or seed < 0:
         raise ParameterError(f"seed must be a non-negative integer, got {seed!r}")
     return np.random.SeedSequence(int(seed), spawn_key=tuple(_key(name) for name in names))
 
 
 def generator(seed: Seed, name: str) -> np.random.Generator:
-    """A generator from what a constructor accepts as ``seed``; ``None`` asks the system.
+    """Return a generator for the ``seed`` of a constructor; None takes entropy from the system.
 
-    A number is a seed of the named stream: an agent with seed 0 has nothing in common with a
-    simulation that draws from ``numpy.random.default_rng(0)``.
+    A number seeds the named stream, so that an agent with seed 0 and a simulation that draws from
+    ``numpy.random.default_rng(0)`` use different numbers.
     """
     if isinstance(seed, (int, np.integer)) and not isinstance(seed, (bool, np.bool_)):
         return stream(int(seed), name)
@@ -49,3 +50,33 @@ def _key(name: str | int) -> int:
         # 32 bits of a stable hash: Python's own differs from run to run.
         return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")
     return int(name)
+
+
+def generator_state(rng: np.random.Generator) -> dict[str, Any]:
+    """Return the state of a generator as plain numbers, for files."""
+    return _plain(rng.bit_generator.state)
+
+
+def restored_generator(state: dict[str, Any]) -> np.random.Generator:
+    """Return the generator that continues from a state that ``generator_state`` returned."""
+    name = state["bit_generator"]
+    if name not in _BIT_GENERATORS:
+        raise ValueError(f"unknown bit generator {name!r}; known: {', '.join(_BIT_GENERATORS)}")
+    bits = getattr(np.random, name)()
+    bits.state = _with_arrays(state)
+    return np.random.Generator(bits)
+
+
+_BIT_GENERATORS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(part) for key, part in value.items()}
+    return value.tolist() if isinstance(value, (np.ndarray, np.integer)) else value
+
+
+def _with_arrays(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _with_arrays(part) for key, part in value.items()}
+    return np.array(value, np.uint64) if isinstance(value, list) else value

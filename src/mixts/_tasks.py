@@ -1,7 +1,7 @@
-"""One task or many: the task axis, in one place.
+"""The task axis: one task without it, or many tasks on the first axis.
 
-``n_tasks=None`` is one task and no task axis anywhere; ``n_tasks=k``, also k = 1, has it first
-always.
+``n_tasks=None`` is one task, and no array has a task axis. With ``n_tasks=k``, also k = 1, every
+array has the task axis first.
 """
 
 from __future__ import annotations
@@ -14,31 +14,34 @@ from mixts import _checks
 from mixts._typing import Array, ArrayLike, Int
 from mixts.errors import ObservationError, ParameterError, TaskError
 
-# Never written to, but not read-only: compiled loops would be compiled anew for such an array.
+# Never written to, but not read-only: numba would compile the loops again for read-only arrays.
 _ONE = np.zeros(1, np.int64)
 
 
 class TaskAxis:
-    """How many tasks there are, and whether they show."""
+    """Number of tasks, and whether arrays have an axis for them."""
 
     def __init__(self, n_tasks: int | None) -> None:
         self.single = n_tasks is None
         self.size = 1 if n_tasks is None else _checks.count(n_tasks, "n_tasks", least=0)
 
+    def __str__(self) -> str:
+        return "1 task" if self.size == 1 else f"{self.size} tasks"
+
     @property
     def n_tasks(self) -> int | None:
-        """As it was asked for: None for one task."""
+        """Number of tasks; None for one task without a task axis."""
         return None if self.single else self.size
 
     def decisions(self, tasks: ArrayLike | None) -> Int[Array, " m"]:
-        """The task of each decision: all of them in order, or those given."""
+        """Return the task of each decision: all in order, or the given ones."""
         if self.single:
             self._refuse_tasks(tasks)
             return _ONE
         return np.arange(self.size) if tasks is None else _checks.task_indices(tasks, self.size)
 
     def observations(self, tasks: ArrayLike | None, n: int) -> Int[Array, " m"]:
-        """The task of each of n observations: one for each task in order, or those given."""
+        """Return the task of each of n observations: one per task in order, or the given ones."""
         if self.single:
             self._refuse_tasks(tasks)
             return _ONE if n == 1 else np.zeros(n, np.int64)
@@ -53,14 +56,14 @@ class TaskAxis:
         return index
 
     def squeeze(self, array: Array) -> Any:
-        """Take the task axis away where it does not show; a number becomes a Python number."""
+        """Remove the task axis for one task; a number becomes a Python number."""
         if not self.single:
             return array
         first = array[0]
         return first.item() if first.ndim == 0 else first
 
     def grow(self, n: int) -> Int[Array, " n"]:
-        """The indices of n new tasks."""
+        """Add n tasks and return their indices."""
         if self.single:
             raise ParameterError("this is about one task: make it with n_tasks to add more")
         n = _checks.count(n, "n", least=0)

@@ -1,7 +1,7 @@
 """Array annotations with shapes.
 
-Tests import jaxtyping first, and then the annotations are checked at run time; else they are plain
-documentation, and neither needed nor waited for.
+Tests import jaxtyping first: then the annotations are checked at run time. Otherwise they are
+documentation only, and jaxtyping is not imported.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ elif sys.modules.get("jaxtyping"):
 else:
 
     class _Unchecked:
-        """Stands in for jaxtyping: ``Float[Array, "L K"]`` is just ``Array``."""
+        """Replacement for jaxtyping: ``Float[Array, "L K"]`` is ``Array``."""
 
         def __class_getitem__(cls, item: tuple[Any, str]) -> Any:
             return item[0]
@@ -29,12 +29,12 @@ else:
     Bool = Float = Int = _Unchecked
 
 Array = np.ndarray[Any, np.dtype[Any]]
-"""Any numpy array; the annotation around it says shape and kind."""
+"""Any numpy array; the annotation around it states shape and kind."""
 
 ArrayLike = npt.ArrayLike
-"""What a public function accepts where it makes an array itself."""
+"""Arguments that a public function converts to an array."""
 
 Seed = int | np.random.SeedSequence | np.random.Generator | None
-"""What a constructor accepts as its source of randomness."""
+"""Seeds that constructors accept."""
 
 __all__ = ["Array", "ArrayLike", "Bool", "Float", "Int", "Seed"]

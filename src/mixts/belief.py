@@ -20,10 +20,22 @@ if TYPE_CHECKING:
 
 
 class Belief:
-    """What prior and statistics say of tasks; made by ``prior.belief`` or ``prior.condition``.
+    """Posterior of tasks given a prior and their statistics.
 
-    Incremental updates are only a fast path to the same numbers as
-    ``prior.condition(belief.statistics)``.
+    Made by ``prior.belief`` or ``prior.condition``. Incremental updates are a fast path to the
+    same numbers as ``prior.condition(belief.statistics)``.
+
+    Parameters
+    ----------
+    prior
+        The mixture prior of every task.
+    statistics
+        Statistics of the tasks' histories.
+    allow_dormant
+        Whether components of negligible weight may be left out of updates; ``log_evidence`` and
+        ``weights`` are exact in any case.
+    shared
+        Whether others hold the same statistics object: then updates change a copy.
     """
 
     def __init__(
@@ -36,24 +48,25 @@ class Belief:
     ) -> None:
         self.prior = prior
         self._axis = TaskAxis(None if statistics.single else len(statistics))
-        self._posterior = prior.family.posterior(
+        self.posterior = prior.family.posterior(
             statistics, prior.log_weights, allow_dormant=allow_dormant
         )
-        # Somebody else holds the same statistics: they are copied before they change.
+        """Posteriors of all components, for agents; every array has the task axis first."""
         self._shared = shared
 
     def __repr__(self) -> str:
-        tasks = "1 task" if self._axis.single else f"{self._axis.size} tasks"
-        text = f"Belief({tasks}, {self._posterior.statistics!r})"
+        n = int(np.sum(self.posterior.statistics.n_observations))
+        text = f"Belief({self._axis}, {n} observations, {self.prior.family!r})"
         if self._axis.single:
             names = self.prior.names or [str(s) for s in range(self.prior.n_components)]
-            order = np.argsort(-self.weights)[:5]
-            text += "".join(f"\n  {names[s]}: {self.weights[s]:.4f}" for s in order)
+            weights = self.weights
+            order = np.argsort(-weights)[:5]
+            text += "".join(f"\n  {names[s]}: weight {weights[s]:.4f}" for s in order)
         return text
 
     @property
     def n_tasks(self) -> int | None:
-        """None for one task without a task axis."""
+        """Number of tasks; None for one task without a task axis."""
         return self._axis.n_tasks
 
     # -- learning -----------------------------------------------------------------------------
@@ -64,39 +77,48 @@ class Belief:
         outcomes: ArrayLike | None = None,
         tasks: ArrayLike | None = None,
     ) -> None:
-        """Absorb observations, all of them or (with an error) none  [paper: Alg. 1].
+        """Learn from observations, all of them or (with an error) none  [paper: Alg. 1].
 
-        For one task a single action and outcome, or m of them; for many tasks one for each in
-        order, or those that ``tasks`` says, in any order and with repeats. Arms are indices,
-        linear actions feature rows. MDPs take a :class:`Trajectory` and no outcomes:
-        ``update(trajectory, tasks)``.
+        Parameters
+        ----------
+        actions
+            Arms, by index or by the prior's arm names, or feature rows: one, or an array of m. MDPs
+            take a :class:`Trajectory` and no outcomes: ``update(trajectory, tasks=tasks)``.
+        outcomes
+            The reward of each action.
+        tasks
+            The task of each observation, repeats allowed; None for one observation of each task in
+            order. One task without a task axis takes any number of observations and no ``tasks``.
         """
+        prior = self.prior
         if isinstance(actions, Trajectory):
-            if not self.prior.family.plans:
+            if not prior.family.plans:
                 raise ActionError(
-                    f"{self.prior.family!r} learns from actions and outcomes, got {actions!r}"
+                    f"{prior.family!r} learns from actions and outcomes, got {actions!r}"
                 )
             if tasks is None:
                 outcomes, tasks = None, outcomes
-        elif outcomes is None and not self.prior.family.plans:
+        elif outcomes is None and not prior.family.plans:
             raise OutcomeError("the outcomes are missing: update(actions, outcomes)")
-        observed = self._posterior.observations(actions, outcomes)
+        elif prior.arm_names is not None:
+            actions = prior.arm_indices(actions)
+        observed = self.posterior.observations(actions, outcomes)
         index = self._axis.observations(tasks, len(observed[0]))
         if self._shared:
-            self._posterior.statistics = self._posterior.statistics.copy()
+            self.posterior.statistics = self.posterior.statistics.copy()
             self._shared = False
-        self._posterior.update(index, observed)
+        self.posterior.update(index, observed)
 
     @property
     def statistics(self) -> Statistics:
-        """What the histories were reduced to; later updates do not change what was returned."""
+        """Statistics of all tasks; later updates do not change the returned object."""
         self._shared = True
-        return self._posterior.statistics
+        return self.posterior.statistics
 
     def add_tasks(self, n: int) -> Int[Array, " n"]:
-        """Append tasks with no history; returns their indices."""
+        """Append ``n`` tasks without observations and return their indices."""
         new = self._axis.grow(n)
-        self._posterior.add_tasks(len(new))
+        self.posterior.add_tasks(len(new))
         self._shared = False
         return new
 
@@ -105,7 +127,7 @@ class Belief:
     @property
     def log_evidence(self) -> Float[Array, "..."]:
         """log p(history | s), (L,) or (n_tasks, L), exact, with all constants."""
-        return np.asarray(self._axis.squeeze(self._posterior.log_evidence()))
+        return np.asarray(self._axis.squeeze(self.posterior.log_evidence()))
 
     @property
     def weights(self) -> Float[Array, "..."]:
@@ -113,30 +135,36 @@ class Belief:
         return np.asarray(self._axis.squeeze(self._exact_weights()))
 
     def _exact_weights(self) -> Float[Array, "n L"]:
-        return softmax(self.prior.log_weights + self._posterior.log_evidence())
-
-    def working_weights(self, index: Int[Array, " m"]) -> Float[Array, "m L"]:
-        """The weights that decisions use: sleeping components, below 1e-16, count as zero."""
-        return softmax(self.prior.log_weights + self._posterior.relative[index])
+        return softmax(self.prior.log_weights + self.posterior.log_evidence())
 
     @property
     def component_mean(self) -> Float[Array, "..."]:
-        """E[theta | history, s], (L, p) or (n_tasks, L, p)  [paper: Eq. 4]."""
-        return np.asarray(self._axis.squeeze(self._posterior.component_means(self._every())))
+        """E[theta | history, s] of all tasks, (L, p) or (n_tasks, L, p)  [paper: Eq. 4]."""
+        return self.component_means()
 
     @property
     def component_covariance(self) -> Float[Array, "..."]:
-        """Cov[theta | history, s], (L, p, p) or (n_tasks, L, p, p)  [paper: Eq. 4]."""
-        return np.asarray(self._axis.squeeze(self._posterior.component_covariances(self._every())))
+        """Cov[theta | history, s] of all tasks, (L, p, p) or (n_tasks, L, p, p)  [paper: Eq. 4]."""
+        return self.component_covariances()
+
+    def component_means(self, tasks: ArrayLike | None = None) -> Float[Array, "..."]:
+        """Return E[theta | history, s] of all tasks or some, (L, p) or (n, L, p)."""
+        index = self._axis.decisions(tasks)
+        return np.asarray(self._axis.squeeze(self.posterior.component_means(index)))
+
+    def component_covariances(self, tasks: ArrayLike | None = None) -> Float[Array, "..."]:
+        """Return Cov[theta | history, s] of all tasks or some, (L, p, p) or (n, L, p, p)."""
+        index = self._axis.decisions(tasks)
+        return np.asarray(self._axis.squeeze(self.posterior.component_covariances(index)))
 
     @property
     def mean(self) -> Float[Array, "..."]:
         """E[theta | history] under the mixture, (p,) or (n_tasks, p)  [paper: Sec. 3]."""
-        return np.asarray(self._axis.squeeze(self._mean()))
+        return np.asarray(self._axis.squeeze(self._mean(self._axis.decisions(None))))
 
-    def _mean(self) -> Float[Array, "n p"]:
-        means = self._posterior.component_means(self._every())
-        return np.einsum("tl,tlp->tp", self._exact_weights(), means)
+    def _mean(self, index: Int[Array, " m"]) -> Float[Array, "m p"]:
+        means = self.posterior.component_means(index)
+        return np.einsum("tl,tlp->tp", self._exact_weights()[index], means)
 
     @property
     def covariance(self) -> Float[Array, "..."]:
@@ -144,24 +172,38 @@ class Belief:
 
         P_t(theta) = sum_s P_t(theta | s) P_t(s)  [paper: Sec. 3].
         """
-        every, weights = self._every(), self._exact_weights()
-        means = self._posterior.component_means(every)
+        every, weights = self._axis.decisions(None), self._exact_weights()
+        means = self.posterior.component_means(every)
         gap = means - np.einsum("tl,tlp->tp", weights, means)[:, None]
-        within = np.einsum("tl,tlpq->tpq", weights, self._posterior.component_covariances(every))
+        within = np.einsum("tl,tlpq->tpq", weights, self.posterior.component_covariances(every))
         between = np.einsum("tl,tlp,tlq->tpq", weights, gap, gap)
         return np.asarray(self._axis.squeeze(within + between))
 
-    def mean_rewards(self, actions: ArrayLike | None = None) -> Float[Array, "..."]:
-        """The mean reward of each action under the mixture, (K,) or (n_tasks, K).
+    def mean_rewards(
+        self, actions: ArrayLike | None = None, tasks: ArrayLike | None = None
+    ) -> Float[Array, "..."]:
+        """Return the mean reward of each action under the mixture.
 
-        Linear families need the action set (K, d), or one for each task. MDPs: (X, A), of each
-        action in each state.
+        Parameters
+        ----------
+        actions
+            Linear families need an action set (K, d), or one for each task, (n, K, d).
+        tasks
+            Some of the tasks, repeats allowed; None for all.
+
+        Returns
+        -------
+        array
+            (K,) for one task, else (n, K). MDPs: (X, A) in place of (K,), each action in each
+            state.
         """
-        sets, _ = self.prior.family.action_sets(actions, self._axis.size)
-        return np.asarray(self._axis.squeeze(self.prior.family.mean_rewards(self._mean(), sets)))
+        index = self._axis.decisions(tasks)
+        sets, _ = self.prior.family.action_sets(actions, len(index))
+        means = self.prior.family.mean_rewards(self._mean(index), sets)
+        return np.asarray(self._axis.squeeze(means))
 
     def as_prior(self, task: int | None = None) -> MixturePrior:
-        """The posterior of one task as a prior: today's posterior is tomorrow's prior."""
+        """Return the posterior of one task as a prior; ``task`` is None if there is only one."""
         if self._axis.single != (task is None):
             raise TaskError(
                 "name the task: this belief is about several"
@@ -170,7 +212,7 @@ class Belief:
             )
         index = 0 if task is None else int(_checks.task_indices([task], self._axis.size)[0])
         prior = type(self.prior)(
-            self._posterior.family(index),
+            self.posterior.family(index),
             self._exact_weights()[index],
             self.prior.names,
             self.prior.arm_names,
@@ -178,15 +220,12 @@ class Belief:
         retired = np.flatnonzero(self.prior.retired)
         return prior.retire_arms(retired.tolist()) if len(retired) else prior
 
-    def _every(self) -> Int[Array, " n"]:
-        return np.arange(self._axis.size)
-
     # -- sampling: the two draws of Algorithm 1 -----------------------------------------------
 
     def sample_latent(self, rng: np.random.Generator, tasks: ArrayLike | None = None) -> Any:
-        """S_t ~ P_t, once for each decision  [paper: Alg. 1].
+        """Draw S_t ~ P_t, once for each decision  [paper: Alg. 1].
 
-        With one component it is always the same, and MixTS is plain Thompson sampling
+        With one component the draw is always 0, and MixTS is plain Thompson sampling
         [paper: Sec. 4.3].
         """
         return self._axis.squeeze(self.draw_latent(rng, self._axis.decisions(tasks)))
@@ -194,50 +233,32 @@ class Belief:
     def sample_parameters(
         self, rng: np.random.Generator, latent: ArrayLike, tasks: ArrayLike | None = None
     ) -> Any:
-        """theta_t ~ P_t(. | S_t) for latent states that were drawn  [paper: Alg. 1]."""
+        """Draw theta_t ~ P_t(. | S_t) for given latent states  [paper: Alg. 1]."""
         index = self._axis.decisions(tasks)
         n = self.prior.n_components
         expected = f"latent must be {len(index)} component indices below {n}"
         states = np.atleast_1d(_checks.integers(latent, expected, ParameterError))
         if states.shape != index.shape or not ((states >= 0) & (states < n)).all():
             raise ParameterError(f"{expected}, got {latent!r}")
-        self._posterior.prepare(index, states)
-        return self._axis.squeeze(self.draw_parameters(rng, index, states))
+        self.posterior.prepare(index, states)
+        return self._axis.squeeze(self.posterior.sample(rng, index, states))
 
-    def sample(self, rng: np.random.Generator) -> tuple[Any, Any]:
-        """(latent, parameters) for each task, all parameters given the one latent state."""
-        index = self._axis.decisions(None)
+    def sample(self, rng: np.random.Generator, tasks: ArrayLike | None = None) -> tuple[Any, Any]:
+        """Draw (latent, parameters) for each task, all parameters given the one latent state."""
+        index = self._axis.decisions(tasks)
         latent = self.draw_latent(rng, index)
-        parameters = self.draw_parameters(rng, index, latent)
+        parameters = self.posterior.sample(rng, index, latent)
         return self._axis.squeeze(latent), self._axis.squeeze(parameters)
 
+    # -- for agents: checked task indices, always with the task axis --------------------------
+
     def draw_latent(self, rng: np.random.Generator, index: Int[Array, " m"]) -> Int[Array, " m"]:
-        """``sample_latent`` for checked task indices, always with the task axis."""
+        """Draw a latent state for each of these tasks."""
         latent = np.empty(len(index), np.int64)
         uniform = rng.random(len(index))
-        draw_latent(self.prior.log_weights, self._posterior.relative, index, uniform, latent)
+        draw_latent(self.prior.log_weights, self.posterior.relative, index, uniform, latent)
         return latent
 
-    def draw_parameters(
-        self, rng: np.random.Generator, index: Int[Array, " m"], latent: Int[Array, " m"]
-    ) -> Float[Array, "m p"]:
-        """``sample_parameters`` for checked task indices, always with the task axis."""
-        return self._posterior.sample(rng, index, latent)
-
-    def component_means(self, index: Int[Array, " m"]) -> Float[Array, "m L p"]:
-        """``component_mean`` of checked task indices, always with the task axis."""
-        return self._posterior.component_means(index)
-
-    def best_action_probabilities(
-        self,
-        rng: np.random.Generator,
-        index: Int[Array, " m"],
-        weights: Float[Array, "m L"],
-        actions: Array | None,
-        mask: Array,
-        n_samples: int,
-    ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
-        """P(action is best) given weights of the components, and standard errors."""
-        return self._posterior.best_action_probabilities(
-            rng, index, weights, actions, mask, n_samples
-        )
+    def working_weights(self, index: Int[Array, " m"]) -> Float[Array, "m L"]:
+        """Return the weights that decisions use: dormant components, below 1e-16, count as 0."""
+        return softmax(self.prior.log_weights + self.posterior.relative[index])

@@ -1,44 +1,44 @@
-"""The exceptions, drawn as a tree.
+"""All exceptions of mixts.
 
 ::
 
     MixtsError
-    +-- ParameterError (ValueError)      a prior, family or agent was given impossible parameters
+    +-- ParameterError (ValueError)      an invalid parameter of a prior, family or agent
     |   +-- CovarianceError              a covariance is not symmetric or not positive semi-definite
     |   +-- WeightsError                 weights are negative or do not sum to one
-    +-- ObservationError (ValueError)    an observation or a decision cannot be taken as given
+    +-- ObservationError (ValueError)    an invalid observation or decision request
     |   +-- ActionError                  an unknown arm, or features of the wrong shape
     |   +-- OutcomeError                 a reward outside the family's support
-    |   +-- MaskError                    a mask of the wrong shape, or with nothing left to choose
+    |   +-- MaskError                    a mask of the wrong shape, or without available actions
     |   +-- FeedbackError                feedback for a decision that was not made
-    |   +-- TrajectoryError              a malformed episode, or one that no component can explain
-    |   +-- ConflictError                a key or a decision that was answered otherwise before
+    |   +-- TrajectoryError              an episode malformed, or impossible under every component
+    |   +-- ConflictError                a key or decision that already has another answer
     +-- TaskError (IndexError)           a task that does not exist
-    +-- UnknownTaskError (LookupError)   a task that the store has never seen
-    +-- UnknownDecisionError (LookupError)  a decision that was never made
-    +-- StatisticsError (ValueError)     statistics that do not fit together, or not this prior
-    +-- FormatError (ValueError)         a file that is not ours, damaged, or from a newer version
-    +-- OutputError                      an output folder is not ours, damaged, or of other settings
-    +-- StoreError                       a store of decisions that is not ours, damaged, or newer
-    |   +-- StoreUnavailableError        it cannot be written to or reached now: try again later
-    |   +-- OverloadedError              more is waiting than was agreed: try again later
-    +-- ClusterError                     a cluster cannot be used, or died with the work
+    +-- UnknownTaskError (LookupError)   a task that is not in the store
+    +-- UnknownDecisionError (LookupError)  a decision that is not in the store
+    +-- StatisticsError (ValueError)     statistics that do not fit each other or the prior
+    +-- FormatError (ValueError)         a file of another program, damaged, or of a newer version
+    +-- OutputError                      an output folder of another program, or of other settings
+    +-- StoreError                       a store of another program, damaged, or of a newer version
+    |   +-- StoreUnavailableError        a store that cannot be reached or written to now: retry
+    |   +-- OverloadedError              too many operations are waiting: retry later
+    +-- ClusterError                     a cluster cannot be used, or failed during the work
     +-- MissingExtraError (ImportError)  an optional dependency is not installed
 
-    ConvergenceWarning (UserWarning)     learning ended before it was finished
+    ConvergenceWarning (UserWarning)     learning stopped before it converged
 
-Every message says what was expected, what came, and what to do. A refused call changes nothing.
+Every message says what was expected, what came, and what to do. A call that raises changes nothing.
 """
 
 from __future__ import annotations
 
 
 class MixtsError(Exception):
-    """The root of every exception that mixts raises on purpose."""
+    """Base class of all exceptions that mixts raises."""
 
 
 class ParameterError(MixtsError, ValueError):
-    """A prior, a family or an agent was given impossible parameters."""
+    """An invalid parameter of a prior, a family or an agent."""
 
 
 class CovarianceError(ParameterError):
@@ -50,7 +50,7 @@ class WeightsError(ParameterError):
 
 
 class ObservationError(MixtsError, ValueError):
-    """An observation or a decision cannot be taken as given."""
+    """An invalid observation or decision request."""
 
 
 class ActionError(ObservationError):
@@ -62,11 +62,11 @@ class OutcomeError(ObservationError):
 
 
 class MaskError(ObservationError):
-    """A mask of the wrong shape, or one that leaves nothing to choose."""
+    """A mask of the wrong shape, or without available actions."""
 
 
 class FeedbackError(ObservationError):
-    """Feedback for a decision that was not made, or was answered before."""
+    """Feedback for a decision that was not made, or that already has feedback."""
 
 
 class TrajectoryError(ObservationError):
@@ -82,39 +82,39 @@ class TaskError(MixtsError, IndexError):
 
 
 class UnknownTaskError(MixtsError, LookupError):
-    """A task that the store of decisions has never seen."""
+    """A task that is not in the store of decisions."""
 
 
 class UnknownDecisionError(MixtsError, LookupError):
-    """A decision that was never made, or not in this store."""
+    """A decision that is not in the store."""
 
 
 class StatisticsError(MixtsError, ValueError):
-    """Statistics that do not fit together, or do not fit the prior."""
+    """Statistics that do not fit each other, or do not fit the prior."""
 
 
 class FormatError(MixtsError, ValueError):
-    """A file that is not ours, is damaged, or comes from a newer version."""
+    """A file that another program wrote, is damaged, or has a newer version."""
 
 
 class OutputError(MixtsError):
-    """An output folder that is not ours, is damaged, or was made with other settings."""
+    """An output folder that another program wrote, is damaged, or has other settings."""
 
 
 class StoreError(MixtsError):
-    """A store of decisions that is not ours, is damaged, or comes from a newer version."""
+    """A store that another program wrote, is damaged, or has a newer version."""
 
 
 class StoreUnavailableError(StoreError):
-    """A store that cannot be written to or reached now; nothing was changed."""
+    """A store that cannot be reached or written to now; nothing was changed."""
 
 
 class OverloadedError(StoreError):
-    """More operations wait than was agreed; nothing was taken on."""
+    """Too many operations are waiting; the new one was not accepted."""
 
 
 class ClusterError(MixtsError):
-    """A cluster that cannot be used, or that died with the work."""
+    """A cluster that cannot be used, or that failed during the work."""
 
 
 class MissingExtraError(MixtsError, ImportError):
@@ -122,4 +122,4 @@ class MissingExtraError(MixtsError, ImportError):
 
 
 class ConvergenceWarning(UserWarning):
-    """Learning ended at its last iteration although the objective still grew."""
+    """Learning stopped at its last iteration although the objective still grew."""

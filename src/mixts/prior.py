@@ -13,17 +13,30 @@ from mixts import _checks
 from mixts._files import pack_bundle, unpack_bundle, write_bundle
 from mixts._typing import Array, ArrayLike, Bool, Float, Int
 from mixts.belief import Belief
-from mixts.errors import FormatError, MixtsError, ParameterError, StatisticsError
+from mixts.errors import ActionError, FormatError, MixtsError, ParameterError, StatisticsError
 from mixts.families.base import FAMILIES, Family
 from mixts.families.statistics import Statistics
+from mixts.families.trajectory import Trajectory
+
+_MOST_SHOWN = 20
+"""Arm names that an error message lists."""
 
 
 class MixturePrior:
-    """P_0: weights of L latent states and, in ``family``, the parameters' prior given each.
+    """P_0: weights of L latent states, and the parameters' prior given each  [paper: Sec. 2].
 
-    Weights are uniform unless given. ``names`` name the components, ``arm_names`` the arms; both
-    are kept in files and shown. A prior is immutable: what changes it returns another
-    [paper: Sec. 2].
+    A prior is immutable: its methods return new priors.
+
+    Parameters
+    ----------
+    family
+        The prior parameters of the L components.
+    weights
+        Weights of the components, (L,), which sum to one; uniform if None.
+    names
+        Names of the components.
+    arm_names
+        Names of the arms, by which updates may refer to them.
     """
 
     def __init__(
@@ -41,6 +54,7 @@ class MixturePrior:
         if arm_names is not None and family.n_arms is None:
             raise ParameterError(f"arm_names need a family with arms, got {family!r}")
         self.arm_names = _checks.name_list(arm_names, family.n_arms or 0, "arm_names")
+        self._arm_index = {name: k for k, name in enumerate(self.arm_names or ())}
         self._retired = np.zeros(family.n_arms or 0, bool)
         self._n_retired = 0
         with np.errstate(divide="ignore"):
@@ -48,13 +62,13 @@ class MixturePrior:
         self.log_weights.flags.writeable = False
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Unpickled weights are read-only again."""
+        """Make unpickled weights read-only again."""
         self.__dict__.update(state)
         self.weights.flags.writeable = self.log_weights.flags.writeable = False
 
     @property
     def n_components(self) -> int:
-        """L."""
+        """Number of components, L."""
         return self.family.n_components
 
     def __repr__(self) -> str:
@@ -76,17 +90,29 @@ class MixturePrior:
     # -- beliefs ------------------------------------------------------------------------------
 
     def belief(self, n_tasks: int | None = None) -> Belief:
-        """What is believed of tasks with no history yet."""
+        """Return the belief about tasks without observations.
+
+        Parameters
+        ----------
+        n_tasks
+            Number of tasks; None for one task without a task axis.
+        """
         return Belief(self, self.family.empty_statistics(n_tasks))
 
     def condition(self, statistics: Statistics) -> Belief:
-        """What is believed of tasks with these statistics: a pure function of the two."""
+        """Return the belief about tasks with these statistics, which stay unchanged.
+
+        Parameters
+        ----------
+        statistics
+            Statistics of the tasks' histories, as ``belief.statistics`` returns them.
+        """
         if not isinstance(statistics, Statistics):
             raise StatisticsError(f"expected the statistics of tasks, got {statistics!r}")
         return Belief(self, statistics, shared=True)
 
     def draw(self, rng: np.random.Generator, n: int) -> tuple[Int[Array, " n"], Array]:
-        """n tasks from the prior: latent states and parameters  [paper: Sec. 2]."""
+        """Draw ``n`` tasks: latent states (n,) and parameters (n, p)  [paper: Sec. 2]."""
         if not isinstance(rng, np.random.Generator):
             raise ParameterError(f"rng must be a numpy.random.Generator, got {rng!r}")
         latent = rng.choice(self.n_components, size=_checks.count(n, "n", least=0), p=self.weights)
@@ -95,7 +121,7 @@ class MixturePrior:
     # -- other priors -------------------------------------------------------------------------
 
     def collapse(self) -> MixturePrior:
-        """One component that keeps the mixture's moments: the prior of UniTS  [paper: Sec. 6.2].
+        """Return one component with the mixture's moments: the prior of UniTS  [paper: Sec. 6.2].
 
         Linear: mean and full covariance of the mixture. Arms: each arm's mean and variance; the
         correlation between arms is lost (``family.to_linear()`` keeps it for Gaussian arms).
@@ -103,7 +129,13 @@ class MixturePrior:
         return self._with(self.family.collapse(self.weights), weights=None, names=None)
 
     def select(self, components: ArrayLike) -> MixturePrior:
-        """Some of the components, their weights rescaled; with repeats, names are lost."""
+        """Return a prior of some components, their weights rescaled to sum to one.
+
+        Parameters
+        ----------
+        components
+            Component indices; with repeats, names are dropped.
+        """
         expected = "components must be a list of component indices"
         index = _checks.integers(components, expected, ParameterError)
         if index.ndim != 1 or not len(index):
@@ -120,9 +152,14 @@ class MixturePrior:
         return self._with(self.family.select(index), weights / weights.sum(), names)
 
     def with_arms(self, family: Family, arm_names: Sequence[str] | None = None) -> MixturePrior:
-        """Append arms, with parameters for every component; live tasks keep their statistics.
+        """Return a prior with more arms; live tasks keep their statistics.
 
-        ``arm_names`` are needed exactly where the prior names its arms.
+        Parameters
+        ----------
+        family
+            The new arms, of the same family, with parameters for every component.
+        arm_names
+            Names of the new arms, if the prior names its arms.
         """
         joined = self.family.with_arms(family)
         if (arm_names is None) != (self.arm_names is None):
@@ -133,7 +170,13 @@ class MixturePrior:
         return prior._retire(self._retired)
 
     def retire_arms(self, arms: Sequence[int | str]) -> MixturePrior:
-        """Arms that no agent takes any more; what was observed of them still counts."""
+        """Return a prior whose agents never take these arms; their observations still count.
+
+        Parameters
+        ----------
+        arms
+            Indices or names of arms.
+        """
         if isinstance(arms, (str, int)):
             raise ParameterError(f"arms must be a list of indices or names, got {arms!r}")
         retired = self._retired.copy()
@@ -145,7 +188,7 @@ class MixturePrior:
 
     @property
     def retired(self) -> Bool[Array, " K"]:
-        """Which arms are retired; empty for families without arms."""
+        """True for each retired arm; empty for families without arms."""
         view = self._retired[:]
         view.flags.writeable = False
         return view
@@ -156,18 +199,46 @@ class MixturePrior:
         return self._n_retired > 0
 
     def arm_index(self, arm: int | str) -> int:
-        """The index of an arm given by index or by name."""
+        """Return the index of an arm given by index or by name."""
         n_arms = self.family.n_arms
         if n_arms is None:
             raise ParameterError(f"{self.family!r} has no arms")
         if isinstance(arm, str):
-            if self.arm_names is None or arm not in self.arm_names:
+            if arm not in self._arm_index:
                 raise ParameterError(f"unknown arm {arm!r}; arms: {self.arm_names or n_arms}")
-            return self.arm_names.index(arm)
+            return self._arm_index[arm]
         index = _checks.count(arm, "arm", least=0)
         if index >= n_arms:
             raise ParameterError(f"arms are numbered from 0 to {n_arms - 1}, got {index}")
         return index
+
+    def arm_indices(self, arms: Any) -> Any:
+        """Replace arm names by indices; indices, features and trajectories stay as they are.
+
+        Parameters
+        ----------
+        arms
+            A name, or names in a list or an array of any shape.
+        """
+        if type(arms) is int or self.arm_names is None or isinstance(arms, Trajectory):
+            return arms
+        try:
+            array = np.asarray(arms)
+        except ValueError:
+            return arms  # nested lists of different lengths: the caller refuses them
+        if array.dtype.kind not in "UT":
+            return arms
+        names = [str(name) for name in array.reshape(-1)]
+        unknown = [name for name in names if name not in self._arm_index]
+        if unknown:
+            known = ", ".join(map(repr, self.arm_names[:_MOST_SHOWN]))
+            more = len(self.arm_names) - _MOST_SHOWN
+            raise ActionError(
+                f"unknown arm {unknown[0]!r}; known arms: {known}"
+                + (f" and {more} more" if more > 0 else "")
+            )
+        index = np.array([self._arm_index[name] for name in names], np.int64)
+        return index.reshape(array.shape)
 
     def _with(
         self, family: Family, weights: ArrayLike | None, names: Sequence[str] | None
@@ -175,7 +246,7 @@ class MixturePrior:
         return MixturePrior(family, weights, names, self.arm_names)._retire(self._retired)
 
     def _retire(self, retired: Bool[Array, " k"]) -> MixturePrior:
-        """Set the retired arms of a prior that nobody else holds yet."""
+        """Set the retired arms of a new prior."""
         self._retired[: len(retired)] = retired
         self._n_retired = int(self._retired.sum())
         return self
@@ -183,15 +254,15 @@ class MixturePrior:
     # -- files --------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write one file: JSON for a ``.json`` path, a zip of arrays for any other suffix."""
+        """Write one file: JSON if the path ends in ``.json``, else a zip of arrays."""
         write_bundle(path, "prior", *self.bundle())
 
     def to_bytes(self) -> bytes:
-        """The content of a file that ``save`` would write, as a zip of arrays."""
+        """Return the content of the zip file that ``save`` would write."""
         return pack_bundle("prior", *self.bundle(), as_json=False)
 
     def bundle(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """What a file stores: a header of plain values, and arrays."""
+        """Return what a file stores: a header of plain values, and arrays."""
         header: dict[str, Any] = {
             "family": self.family.kind,
             "settings": self.family.settings(),
@@ -203,21 +274,28 @@ class MixturePrior:
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> MixturePrior:
-        """Read what ``save`` wrote, whatever the suffix; everything is checked again."""
+        """Read a prior that ``save`` wrote, of any suffix; everything is checked again."""
         return MixturePrior.from_bytes(Path(path).read_bytes(), str(path))
 
     @staticmethod
     def from_bytes(content: bytes, source: str = "the prior") -> MixturePrior:
-        """The prior of a file's content; messages call it ``source``."""
-        header, arrays = unpack_bundle(content, "prior", source)
+        """Return the prior of a file's content; messages name ``source``."""
+        return MixturePrior.from_bundle(*unpack_bundle(content, "prior", source), source)
+
+    @staticmethod
+    def from_bundle(
+        header: dict[str, Any], arrays: dict[str, Array], source: str = "the prior"
+    ) -> MixturePrior:
+        """Return the prior of a file's header and arrays; messages name ``source``."""
         kind = FAMILIES.get(str(header.get("family")))
         if kind is None:
             raise FormatError(
                 f"{source}: unknown family {header.get('family')!r}; known: {sorted(FAMILIES)}"
             )
         try:
-            weights = arrays.pop("weights")
-            family = kind.restore(dict(header["settings"]), arrays)
+            own = dict(arrays)
+            weights = own.pop("weights")
+            family = kind.restore(dict(header["settings"]), own)
             prior = MixturePrior(family, weights, header["names"], header["arm_names"])
             return prior.retire_arms(header["retired"]) if header["retired"] else prior
         except (MixtsError, KeyError, TypeError, ValueError) as error:

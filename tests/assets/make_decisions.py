@@ -3,7 +3,7 @@
     python -m tests.assets.make_decisions
 
 Run once for each version of the tables; the files are kept, so that every later mixts is tested
-with them (``tests/unit/test_store_migrations.py``).
+with them (``tests/unit/service/store/test_migrations.py``).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from msgspec.structs import asdict
 
 import mixts
 from mixts.service import Decide, Decision
-from mixts.service.store.sqlite_schema import MIGRATIONS
+from mixts.service.store._sqlite_file import MIGRATIONS
 
 FOLDER = Path(__file__).parent
 N_TASKS = 8
@@ -69,7 +69,7 @@ def make(kind: str) -> None:
         late_entry = next(entry for entry in told if entry["value"] is None)
         late_entry["value"] = 1.0
         assert late.reward(late_entry["decision"]["id"], 1.0).late
-        states = [asdict(late.state(f"task {number} é")) for number in range(N_TASKS)]
+        states = [asdict(late.task(f"task {number} é")) for number in range(N_TASKS)]
     content = {"told": told, "states": states}
     (FOLDER / f"{name}.json").write_text(json.dumps(content) + "\n", "utf-8")
 

@@ -1,4 +1,7 @@
-"""Every agent on arms, on linear actions and on MDPs, ready to be played by one suite."""
+"""Every agent on arms, on linear actions and on MDPs, ready to be played by one suite.
+
+A new agent is one entry of ``AGENTS``: how to build it, and the traits by which it differs.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,26 @@ FAMILIES = {
     "linear": FamilyCase("full"),
     "mdp": FamilyCase("tabular"),
 }
-VOTING = ("Exp4", "CorralExp4")
 
 Build = Callable[[FamilyCase, int | None, int], Any]
+
+
+@dataclass(frozen=True)
+class AgentRecord:
+    """How to build an agent, and its traits."""
+
+    build: Build
+    """Takes the family, ``n_tasks`` and ``seed``."""
+    randomised: bool = True
+    """Whether decisions are random; a deterministic agent decides alike while it learns nothing."""
+    plans: bool = True
+    """Whether the agent decides about MDPs, by policies."""
+    exact: bool = False
+    """Whether action probabilities are exact for linear actions too, with standard error 0."""
+    step_by_step: bool = False
+    """Whether each decision needs its own update, before the next decision of the task."""
+    arms_with_features: bool = False
+    """Whether the agent takes action sets although it was built for arms."""
 
 
 def _plain(case: FamilyCase) -> mixts.MixturePrior:
@@ -36,14 +56,22 @@ def _experts(case: FamilyCase) -> Any:
     return case.prior.belief().component_mean
 
 
-AGENTS: dict[str, Build] = {
-    "MixTS": lambda case, n, seed: mixts.MixTS(case.prior, n, seed, n_samples=50),
-    "UniTS": lambda case, n, seed: mixts.MixTS.units(case.prior, n, seed),
-    "TS": lambda case, n, seed: mixts.MixTS(_plain(case), n, seed, n_samples=50),
-    "Oracle": lambda case, n, seed: mixts.Oracle(case.prior, 1, n, seed, n_samples=50),
-    "Exp4": lambda case, n, seed: mixts.Exp4(_experts(case), 200, n_tasks=n, seed=seed),
-    "CorralExp4": lambda case, n, seed: mixts.CorralExp4(case.prior, 200, n_tasks=n, seed=seed),
-}
+AGENTS: dict[str, AgentRecord] = {
+    "MixTS": AgentRecord(lambda case, n, seed: mixts.MixTS(case.prior, n, seed, n_samples=50)),
+    "UniTS": AgentRecord(lambda case, n, seed: mixts.MixTS.units(case.prior, n, seed)),
+    "TS": AgentRecord(lambda case, n, seed: mixts.MixTS(_plain(case), n, seed, n_samples=50)),
+    "Oracle": AgentRecord(
+        lambda case, n, seed: mixts.Oracle(case.prior, 1, n, seed, n_samples=50)
+    ),
+    "Exp4": AgentRecord(
+        lambda case, n, seed: mixts.Exp4(_experts(case), 200, n_tasks=n, seed=seed),
+        plans=False, exact=True, step_by_step=True, arms_with_features=True,
+    ),
+    "CorralExp4": AgentRecord(
+        lambda case, n, seed: mixts.CorralExp4(case.prior, 200, n_tasks=n, seed=seed),
+        plans=False, exact=True, step_by_step=True,
+    ),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -67,12 +95,16 @@ class AgentCase:
         return (HORIZON, N_STATES) if self.kind == "mdp" else ()
 
     @property
-    def votes(self) -> bool:
-        """Whether feedback must go step by step."""
-        return self.agent in VOTING
+    def traits(self) -> AgentRecord:
+        return AGENTS[self.agent]
 
-    def build(self, n_tasks: int | None, seed: int = 0) -> Any:
-        return AGENTS[self.agent](self.family, n_tasks, seed)
+    @property
+    def takes_features(self) -> bool:
+        """Whether ``act`` takes action sets."""
+        return self.kind == "linear" or self.traits.arms_with_features
+
+    def build(self, n_tasks: int | None, seed: Any = 0) -> Any:
+        return self.traits.build(self.family, n_tasks, seed)
 
     def offer(self, rng: np.random.Generator, n_rows: int | None = None) -> Any:
         """Fresh action sets, one for each decision; None where actions are fixed."""
@@ -121,11 +153,11 @@ class AgentCase:
 def readings(agent: Any) -> list[Any]:
     """Everything that can be read of what an agent has learned."""
     found = []
-    if isinstance(agent, mixts.MixTS | mixts.CorralExp4):
+    if hasattr(agent, "belief"):
         statistics = agent.belief.statistics.copy()
         found += [agent.belief.log_evidence, agent.belief.component_mean]
         found += [statistics.array(name) for name in statistics.fields]
-    if not isinstance(agent, mixts.MixTS):
+    if hasattr(agent, "weights"):
         found.append(agent.weights)
     return found
 
@@ -138,4 +170,7 @@ def assert_unchanged(agent: Any, before: list[Any]) -> None:
 
 OFFERED_CASES = [AgentCase(agent, kind) for kind in ("arms", "linear") for agent in AGENTS]
 """Those that choose among actions, some of which may be masked, with probabilities."""
-CASES = [*OFFERED_CASES, *(AgentCase(agent, "mdp") for agent in AGENTS if agent not in VOTING)]
+CASES = [
+    *OFFERED_CASES,
+    *(AgentCase(agent, "mdp") for agent, record in AGENTS.items() if record.plans),
+]

@@ -60,9 +60,10 @@ FAMILIES: dict[str, Callable[[], Any]] = {
     "tabular": lambda: _tabular(zeros=False),
     "tabular with zeros": lambda: _tabular(zeros=True),
 }
-LINEAR = ("full", "tied", "diag", "spherical")
-ARMS = ("bernoulli", "gaussian", "poisson")
-MDPS = ("tabular", "tabular with zeros")
+_MADE = {name: make() for name, make in FAMILIES.items()}
+LINEAR = tuple(name for name, family in _MADE.items() if family.n_features is not None)
+ARMS = tuple(name for name, family in _MADE.items() if family.n_arms is not None)
+MDPS = tuple(name for name, family in _MADE.items() if family.plans)
 
 History = tuple[Any, ...]
 """The arguments of ``update``: actions and outcomes of some rounds, or a trajectory of episodes."""

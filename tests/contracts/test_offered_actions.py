@@ -36,7 +36,7 @@ def test_probabilities_are_a_distribution_for_each_task(
         np.testing.assert_allclose(p.sum(axis=-1), 1.0, rtol=1e-12)
         assert np.all(p >= 0)
         assert np.all(e >= 0)
-        if case.kind == "arms" or case.votes:
+        if case.kind == "arms" or case.traits.exact:
             assert np.all(e == 0)
     assert np.shape(chosen) == shape[:-1]
     if n_tasks is None:
@@ -101,7 +101,8 @@ def test_one_mask_serves_all_tasks(case: AgentCase, n_tasks: int | None) -> None
     mask = np.zeros(case.n_actions, bool)
     mask[[1, 3]] = True
     chosen = [agent.act(some(rng, agent, case), mask=mask) for _ in range(60)]
-    assert set(np.ravel(chosen)) == {1, 3}
+    found = set(np.ravel(chosen))
+    assert found == {1, 3} if case.traits.randomised else found <= {1, 3}
 
 
 @counts

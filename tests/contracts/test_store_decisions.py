@@ -74,7 +74,7 @@ def test_a_retry_is_answered_although_the_arm_was_retired_since(
     with Decider(arms(), store) as decider:
         only = [True, False, False]
         first = decider.decide("u", mask=only, key="k")
-        decider.activate(decider.upload(arms().retire_arms([0])))
+        decider.activate_prior(decider.upload_prior(arms().retire_arms([0])))
         again = decider.decide("u", mask=only, key="k")
         with pytest.raises(mixts.MaskError, match="retired"):
             decider.decide("u", mask=only, key="another")
@@ -120,7 +120,7 @@ def test_two_replicas_share_tasks_and_keys(opened: Opener) -> None:
         assert two.decide("u", key="k") == replace(first, repeated=True)
         assert two.reward(first.id, 1.0) == Receipt(False)
         assert one.reward(first.id, 1.0) == Receipt(True)
-        assert one.state("u") == two.state("u")
+        assert one.task("u") == two.task("u")
 
 
 def test_many_threads_on_two_replicas_lose_and_double_nothing(opened: Opener) -> None:
@@ -192,7 +192,7 @@ def test_a_closed_decider_makes_room_for_another(store: mixts.DecisionStore) -> 
     with Decider(arms(), store) as decider:
         decider.decide("u")
     with Decider(arms(), store) as decider:
-        assert decider.state("u").decisions == 1
+        assert decider.task("u").decisions == 1
 
 
 @pytest.mark.usefixtures("unchecked")
@@ -215,7 +215,7 @@ def test_whatever_a_probe_raises_the_writer_lives_on(store: mixts.DecisionStore)
     with Decider(arms(), store) as decider:
         decider._writer._probe = lambda: 1 / 0
         decider._writer.run(lambda: setattr(decider._writer, "failure", "a test"))
-        decider._writer.run(decider._writer._try_again)
+        decider._writer.run(decider._writer._retry_store)
         assert "division" in decider.health().reason
         assert decider.decide("u").id
         assert decider.health().writable

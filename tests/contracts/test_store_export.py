@@ -11,7 +11,6 @@ import mixts
 from mixts.service import Decide, Decider, Reward
 from mixts.service.records import PriorVersion
 from mixts.service.store.export import Exported, export
-from mixts.service.store.summary import summary
 from tests.contracts.stores import ACTIONS, arms, linear
 
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -67,7 +66,7 @@ def test_a_prior_that_is_activated_meanwhile(
     def then_another() -> list[PriorVersion]:
         rows = listed()
         monkeypatch.undo()
-        decider.activate(decider.upload(arms(scale=2.0)))
+        decider.activate_prior(decider.upload_prior(arms(scale=2.0)))
         assert decider.decide("a").prior_version == 2
         return rows
 
@@ -80,11 +79,11 @@ def test_a_prior_that_is_activated_meanwhile(
 
 
 def test_a_summary(store: mixts.DecisionStore) -> None:
-    assert summary(store).priors == []
+    assert store.summary().priors == []
     with Decider(arms(), store, seed=1) as decider:
         decider.decide("a")
-        decider.upload(arms(scale=2.0))
-    found = summary(store)
+        decider.upload_prior(arms(scale=2.0))
+    found = store.summary()
     assert found.schema_version >= 1
     assert found.n_bytes > 10_000
     assert found.totals.decisions == 1

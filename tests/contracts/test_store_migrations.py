@@ -9,7 +9,8 @@ import pytest
 
 import mixts
 from mixts.errors import StoreError
-from mixts.service.store import postgres, sqlite_file
+from mixts.service.store import _sqlite_file as sqlite_file
+from mixts.service.store import postgres
 from mixts.service.store.rebuild import rebuild
 from tests.contracts.stores import arms, decide_and_reward
 

@@ -16,10 +16,10 @@ def test_a_better_prior_is_swapped_in_under_live_tasks(store: mixts.DecisionStor
     better = arms(scale=5.0)
     with Decider(arms(), store) as decider:
         made = decide_and_reward(decider, "u", [1.0, 0.0, 1.0])
-        version = decider.upload(better)
+        version = decider.upload_prior(better)
         assert (version, decider.prior_version) == (2, 1)
-        decider.activate(version)
-        state = decider.state("u")
+        decider.activate_prior(version)
+        state = decider.task("u")
         after = decider.decide("u")
     belief = better.belief()
     belief.update([d.action for d in made], [1.0, 0.0, 1.0])
@@ -33,11 +33,11 @@ def test_a_prior_with_more_arms_goes_on(store: mixts.DecisionStore) -> None:
     more = mixts.BernoulliArms(np.full((2, 2), 50.0), np.ones((2, 2)))
     with Decider(arms(), store, seed=1) as decider:
         decide_and_reward(decider, "u", [1.0, 0.0])
-        decider.activate(decider.upload(arms().with_arms(more)))
-        state = decider.state("u")
+        decider.activate_prior(decider.upload_prior(arms().with_arms(more)))
+        state = decider.task("u")
         actions = {decider.decide("u").action for _ in range(10)}
         with pytest.raises(mixts.ParameterError, match="no fewer arms"):
-            decider.activate(1)
+            decider.activate_prior(1)
     assert len(state.mean_rewards) == 5
     assert actions <= {3, 4}
     assert rebuild(store, write=False).differing == 0
@@ -49,9 +49,9 @@ def test_a_prior_that_does_not_fit_is_refused(store: mixts.DecisionStore) -> Non
     with Decider(arms(), store) as decider:
         for wrong in (mdp, gaussian, arms(2), linear()):
             with pytest.raises(mixts.ParameterError):
-                decider.upload(wrong)
+                decider.upload_prior(wrong)
         with pytest.raises(mixts.ParameterError, match="known: \\[1\\]"):
-            decider.activate(7)
+            decider.activate_prior(7)
         assert [row.version for row in decider.priors()] == [1]
 
 
@@ -62,15 +62,15 @@ def test_an_arm_keeps_its_place_and_its_name(store: mixts.DecisionStore) -> None
     with Decider(named("a", "b"), store) as decider:
         for wrong in (named("a", "aa", "b"), named("b", "a")):
             with pytest.raises(mixts.ParameterError, match="must come first and in their order"):
-                decider.upload(wrong)
-        assert decider.upload(named("a", "b", "aa")) == 2
+                decider.upload_prior(wrong)
+        assert decider.upload_prior(named("a", "b", "aa")) == 2
 
 
 def test_a_prior_that_cannot_be_computed_with(store: mixts.DecisionStore) -> None:
     huge = mixts.MixturePrior(mixts.BernoulliArms(np.full((1, 3), 1e308), np.full((1, 3), 1e308)))
     with Decider(arms(), store) as decider:
         with pytest.raises(mixts.ParameterError, match="too large, or too small"):
-            decider.upload(huge)
+            decider.upload_prior(huge)
         assert decider.decide("u").prior_version == 1
 
 
@@ -80,12 +80,12 @@ def test_a_group_that_began_with_an_old_prior_begins_anew(
     more = mixts.BernoulliArms(np.full((2, 1), 9.0), np.ones((2, 1)))
     with Decider(arms(), opened()) as one, Decider(arms(), opened()) as two:
         first = two.decide("u")
-        version = two.upload(arms().with_arms(more))
+        version = two.upload_prior(arms().with_arms(more))
         load, done = one._load, []
 
         def activated_meanwhile(number: int) -> object:
             if not done and one.store.backend.name.startswith("postgresql"):
-                done.append(two.activate(version))
+                done.append(two.activate_prior(version))
                 two.reward(first.id, 1.0)
             return load(number)
 
@@ -96,7 +96,7 @@ def test_a_group_that_began_with_an_old_prior_begins_anew(
 
 def test_the_store_remembers_its_prior(opened: Opener) -> None:
     with Decider(arms(), opened()) as decider:
-        decider.activate(decider.upload(arms(scale=2.0)))
+        decider.activate_prior(decider.upload_prior(arms(scale=2.0)))
     with Decider(arms(), opened()) as again:
         assert again.prior_version == 2, "a prior that the store knows changes nothing"
     with Decider(None, opened()) as without:
@@ -140,7 +140,7 @@ def test_totals_activity_and_split_agree_with_what_happened(store: mixts.Decisio
         decide_and_reward(decider, "a", [1.0, 1.0, 0.0])
         decide_and_reward(decider, "b", [1.0])
         decider.decide("c")
-        decider.activate(decider.upload(arms(scale=2.0)))
+        decider.activate_prior(decider.upload_prior(arms(scale=2.0)))
         decider.decide("c")
     totals, spans = store.totals(), store.activity(0, 60)
     assert (totals.tasks, totals.decisions, totals.rewards, totals.late) == (3, 6, 4, 0)
@@ -197,7 +197,7 @@ def test_unknown_tasks(store: mixts.DecisionStore) -> None:
 def test_posteriors_of_actions(store: mixts.DecisionStore) -> None:
     with Decider(linear(), store, seed=1) as decider:
         assert decider.decide("u", ACTIONS).action in (0, 1, 2)
-        state, posterior = decider.state("u"), decider.posterior("u")
+        state, posterior = decider.task("u"), decider.posterior("u")
     assert state.mean_rewards == pytest.approx((0.5, 0.5, 0.7), abs=1e-12)
     assert posterior.mean == state.mean_rewards
     # Under the mixture the first action's mean reward is N(1, 1) or N(0, 1), each with weight 1/2;

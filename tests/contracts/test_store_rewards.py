@@ -17,7 +17,7 @@ def test_a_reward_counts_once(store: mixts.DecisionStore) -> None:
         receipts = [decider.reward(decision.id, 1.0) for _ in range(3)]
         with pytest.raises(mixts.ConflictError, match=r"has the reward 1\.0, which stays"):
             decider.reward(decision.id, 0.0)
-        state = decider.state("u")
+        state = decider.task("u")
     assert receipts == [Receipt(False), Receipt(True), Receipt(True)]
     assert (state.decisions, state.rewards) == (1, 1)
     belief = arms().belief()
@@ -73,7 +73,7 @@ def test_any_order_and_any_delay_give_the_same_belief(opened: Opener) -> None:
         values = dict(zip([d.id for d in decisions], rng.normal(size=60), strict=True))
         for index in rng.permutation(60):
             decider.reward(decisions[index].id, float(values[decisions[index].id]))
-        states = {name: decider.state(name) for name in "ab"}
+        states = {name: decider.task(name) for name in "ab"}
     for name, state in states.items():
         belief = linear().belief()
         mine = [d for d in decisions if d.task == name]
@@ -95,7 +95,7 @@ def test_late_rewards_are_logged_and_not_learned(
         clock[0] += 1
         assert decider.reward(late.id, 0.0) == Receipt(False, late=True)
         assert decider.reward(late.id, 0.0) == Receipt(True, late=True)
-        state = decider.state("u")
+        state = decider.task("u")
     assert (state.rewards, state.late) == (2, 1)
     belief = arms().belief()
     belief.update(early.action, 1.0)
@@ -135,7 +135,7 @@ def test_a_rebuild_mends_what_differs(store: mixts.DecisionStore) -> None:
     with Decider(arms(), store) as decider:
         decide_and_reward(decider, "good", [1.0])
         decide_and_reward(decider, "bad", [1.0, 0.0])
-        before = decider.state("bad")
+        before = decider.task("bad")
     with store.backend.transaction() as transaction:
         (entry,), _ = transaction.lock_tasks(["bad"], [], 0)
         transaction.replace_tasks([(entry.number, 9, 9, 9, b"")])
@@ -145,7 +145,7 @@ def test_a_rebuild_mends_what_differs(store: mixts.DecisionStore) -> None:
     assert rebuild(store).written
     assert rebuild(store).differing == 0
     with Decider(None, store) as decider:
-        assert decider.state("bad") == before
+        assert decider.task("bad") == before
 
 
 def test_a_rebuild_finds_features_that_come_again_much_later(

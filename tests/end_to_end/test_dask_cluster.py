@@ -209,7 +209,7 @@ def test_own_workers_have_one_thread_and_are_seen_from_this_machine_only(
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engines, "CONNECT_SECONDS", 0.5)
     monkeypatch.setattr(engines, "PATIENCE_SECONDS", 0.5)
-    monkeypatch.setattr(engines, "_LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(engines, "_COUNT_SECONDS", 0.1)
 
 
 @pytest.fixture

@@ -164,7 +164,7 @@ class ServiceMachine(RuleBasedStateMachine):
 
     @rule(scale=st.sampled_from([1.0, 2.0, 3.0]))
     def activate(self, scale: float) -> None:
-        self.decider.activate(self.decider.upload(arms(scale=scale)))
+        self.decider.activate_prior(self.decider.upload_prior(arms(scale=scale)))
         self.scale = scale
 
     @rule()

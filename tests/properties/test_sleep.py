@@ -181,7 +181,7 @@ def test_the_history_does_put_it_to_sleep(kind: str) -> None:
     belief = problem.prior.belief()
     for action, outcome in zip(problem.actions, problem.outcomes, strict=True):
         belief.update(action, outcome)
-        asleep.append(bool(np.isneginf(belief._posterior.relative[0, 1])))
+        asleep.append(bool(np.isneginf(belief.posterior.relative[0, 1])))
     assert asleep[49]
     assert not asleep[-1]
 

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import mixts
+from mixts.diagnostics._widths import EpisodeMeasure
 from mixts.diagnostics.confidence import ConfidenceSets, follow_confidence_sets
-from mixts.diagnostics.confidence.episodes import EpisodeMeasure
 from mixts.environments import BanditEnvironment
 from mixts.environments.mdp import MDPEnvironment
 from mixts.environments.riverswim import RiverSwim

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 import mixts
-from mixts.diagnostics.decomposition import Decomposition, decompose_regret, play
-from mixts.diagnostics.decomposition.measure import PartsMeasure
+from mixts.diagnostics import Decomposition, decompose_regret, decomposition
+from mixts.diagnostics.decomposition import PartsRecorder
 from mixts.environments import BanditEnvironment
-from mixts.simulation.followers import Decided
+from mixts.simulation import Round
 from tests.statistical import settings
 from tests.statistical.standard_errors import assert_within, of_mean
 
@@ -96,45 +96,45 @@ def test_both_parts_are_there(name: str) -> None:
         assert mean > LIMIT * error
 
 
-class SampledForTrue(PartsMeasure):
+class SampledForTrue(PartsRecorder):
     """The first part with S_t in the place of S_*."""
 
-    def __call__(self, decided: Decided) -> Any:
+    def measure(self, round_: Round) -> Any:
         truth = self._problem.latent
-        self._problem.latent = decided.latent
-        parts = super().__call__(decided)
+        self._problem.latent = round_.sampled
+        parts = super().measure(round_)
         self._problem.latent = truth
         return parts
 
 
-class TrueForSampled(PartsMeasure):
+class TrueForSampled(PartsRecorder):
     """The second part with S_* in the place of S_t."""
 
-    def __call__(self, decided: Decided) -> Any:
-        return super().__call__(decided._replace(latent=self._problem.latent))
+    def measure(self, round_: Round) -> Any:
+        return super().measure(round_._replace(sampled=self._problem.latent))
 
 
-class PriorMeans(PartsMeasure):
+class PriorMeans(PartsRecorder):
     """Both parts with the means of the prior, from which nothing is learned."""
 
-    def __call__(self, decided: Decided) -> Any:
-        belief = decided.belief
+    def measure(self, round_: Round) -> Any:
+        belief = round_.belief
         empty = belief.prior.belief(belief.n_tasks)
-        return super().__call__(decided._replace(belief=empty))
+        return super().measure(round_._replace(belief=empty))
 
 
 @pytest.mark.parametrize("broken", [SampledForTrue, TrueForSampled])
 @pytest.mark.parametrize("name", ["gaussian", "synthetic"])
 def test_a_wrong_state_is_noticed(
-    name: str, broken: Callable[..., PartsMeasure], monkeypatch: pytest.MonkeyPatch
+    name: str, broken: Callable[..., PartsRecorder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(play, "PartsMeasure", broken)
+    monkeypatch.setattr(decomposition, "PartsRecorder", broken)
     assert abs(decompose(name).deviation) > 2 * LIMIT
 
 
 def test_means_that_learn_nothing_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not by Eq. 1, which they satisfy, but by what comes."""
-    monkeypatch.setattr(play, "PartsMeasure", PriorMeans)
+    monkeypatch.setattr(decomposition, "PartsRecorder", PriorMeans)
     measured = decompose("gaussian")
     assert abs(measured.deviation) < LIMIT
     assert abs(of_mean(when_true(measured))).max() > 2 * LIMIT

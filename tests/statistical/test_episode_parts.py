@@ -16,10 +16,11 @@ import numpy as np
 
 import mixts
 from mixts import _random
-from mixts.diagnostics.confidence.episodes import EpisodeMeasure
+from mixts.diagnostics._widths import EpisodeMeasure
+from mixts.environments.base import Offer
 from mixts.environments.mdp import MDPEnvironment, MDPProblem
 from mixts.families import TabularMDP
-from mixts.simulation.followers import Decided
+from mixts.simulation import Round
 from tests.statistical.standard_errors import assert_within, limit, of_mean
 
 N_EPISODES, N_RUNS, N_SAMPLES = 5, 8000, 2
@@ -54,7 +55,7 @@ def episodes() -> Episodes:
     prior = rooms()
     problem = MDPEnvironment(prior).start(partial(_random.stream, 5, "parts"), N_RUNS)
     agent = mixts.MixTS(prior, N_RUNS, 6)
-    measure, rng = EpisodeMeasure(prior, N_EPISODES, N_SAMPLES), np.random.default_rng(7)
+    measure, rng = EpisodeMeasure(prior.family, N_EPISODES, N_SAMPLES), np.random.default_rng(7)
     rounds = []
     for _ in range(N_EPISODES):
         policy = agent.act()
@@ -110,7 +111,7 @@ def levers() -> mixts.MixturePrior:
 def test_no_sampled_value_is_further_above_its_mean_than_the_width() -> None:
     """V_M(pi) - V_t(pi, s) <= E h sum_i (c_t + phi_t), for M ~ P_t(. | s); not for M of another."""
     prior, n, n_episodes = levers(), 300, 10
-    measure, rng = EpisodeMeasure(prior, n_episodes, 20), np.random.default_rng(9)
+    measure, rng = EpisodeMeasure(prior.family, n_episodes, 20), np.random.default_rng(9)
     belief = prior.belief(n)
     family = prior.family
     assert isinstance(family, TabularMDP)
@@ -123,8 +124,8 @@ def test_no_sampled_value_is_further_above_its_mean_than_the_width() -> None:
         widths, value = np.zeros(n), sampled.value(policy)
         mean, error = measure.mean_value(rng, belief, latent, policy)
         for _ in range(10):
-            played = problem.play(policy).feedback
-            widths += measure(Decided(rng, belief, latent, policy, played)).width / 10
+            played = Round(rng, belief, latent, Offer(), policy, problem.play(policy))
+            widths += measure(played)["width"] / 10
         # Widths hardly differ along an episode, and the bound says something: it is below h.
         assert (widths < family.horizon).all()
         gaps[s, other] = (value - mean - 5 * error) / widths, (value - mean + 5 * error) / widths

@@ -19,7 +19,7 @@ from mixts.environments import BanditEnvironment, Environment, MDPEnvironment, R
 from mixts.errors import ActionError, MissingExtraError, ParameterError
 from mixts.families.tabular import TabularMDP
 from mixts.prior import MixturePrior
-from tests.unit.simulated_agents import ACTIONS, N_ARMS, changing, prior
+from tests.unit.simulation.simulated_agents import ACTIONS, N_ARMS, changing, prior
 
 N_ROUNDS = 7
 

@@ -1,36 +1,85 @@
-"""What every agent does: act, update, and say with which probabilities it acts."""
+"""The interface of agents: act, update, action probabilities, save and load."""
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, ClassVar, Self, overload
 
 import numpy as np
 
 from mixts import _checks, _random
+from mixts._files import read_bundle, write_bundle
 from mixts._tasks import TaskAxis
 from mixts._typing import Array, ArrayLike, Bool, Float, Int, Seed
-from mixts.errors import ParameterError
+from mixts.belief import Belief
+from mixts.errors import FormatError, MaskError, MixtsError, ParameterError
+from mixts.families.statistics import Statistics
 from mixts.families.trajectory import Trajectory
 from mixts.prior import MixturePrior
 
+AGENTS: dict[str, type[Agent]] = {}
+"""Agents by the name of their class, which files store; a subclass registers itself."""
+
 
 class Agent(ABC):
-    """Decides for one task or many, and learns from what comes back.
+    """An agent that decides for one task or many and learns from the outcomes.
 
-    The four verbs are the same for all agents, and one conformance suite runs over all of them.
+    All agents have the same methods, and one suite of tests runs over all of them.
+
+    Parameters
+    ----------
+    n_tasks
+        Number of tasks; None for one task without a task axis.
+    seed
+        Seed of the agent's random numbers: None, a number, a SeedSequence or a Generator.
     """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        AGENTS[cls.__name__] = cls
 
     def __init__(self, n_tasks: int | None, seed: Seed) -> None:
         self._axis = TaskAxis(n_tasks)
         self._rng = _random.generator(seed, "agent")
         self.last_latent: Any = None
-        """The latent states that the last ``act`` drew, or None where none was drawn."""
+        """Latent states that the last ``act`` drew; None if the agent draws none."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._axis}, {self._summary()})"
+
+    def _summary(self) -> str:
+        """Return what the agent is made of, for ``repr``."""
+        return ", ".join(f"{name}={value!r}" for name, value in self._settings().items())
 
     @property
     def n_tasks(self) -> int | None:
-        """None for one task without a task axis."""
+        """Number of tasks; None for one task without a task axis."""
         return self._axis.n_tasks
+
+    # -- defined by each agent ----------------------------------------------------------------
+
+    @overload
+    def act(
+        self, actions: ArrayLike | None, tasks: ArrayLike, mask: ArrayLike | None = ...
+    ) -> Array: ...
+
+    @overload
+    def act(
+        self,
+        actions: ArrayLike | None = ...,
+        *,
+        tasks: ArrayLike,
+        mask: ArrayLike | None = ...,
+    ) -> Array: ...
+
+    @overload
+    def act(
+        self,
+        actions: ArrayLike | None = ...,
+        tasks: None = ...,
+        mask: ArrayLike | None = ...,
+    ) -> Any: ...
 
     @abstractmethod
     def act(
@@ -39,11 +88,23 @@ class Agent(ABC):
         tasks: ArrayLike | None = None,
         mask: ArrayLike | None = None,
     ) -> Any:
-        """Choose an action for each task, or one independent decision for each entry of ``tasks``.
+        """Choose an action for each task, or for each entry of ``tasks``.
 
-        Arms: the arm's index. Linear: the row of ``actions``, (K, d) or one set a decision. MDPs:
-        the policy of an episode, (h, X).
-        ``mask`` (..., K) is true where an action is available.
+        Parameters
+        ----------
+        actions
+            Linear families: the action set (K, d), or one for each decision, (n, K, d). None for
+            arms and MDPs.
+        tasks
+            The task of each decision, repeats allowed; None for one decision for each task.
+        mask
+            True where an action is available, (K,) or (n, K); None if all are.
+
+        Returns
+        -------
+        int or array
+            The arm's index, the row of ``actions``, or the policy (h, X) of an episode. One task
+            without a task axis: an int or one policy. Otherwise an array with the decisions first.
         """
 
     @abstractmethod
@@ -53,25 +114,61 @@ class Agent(ABC):
         outcomes: ArrayLike | None = None,
         tasks: ArrayLike | None = None,
     ) -> None:
-        """Learn from outcomes; a refused update changes nothing."""
+        """Learn from outcomes; a refused update changes nothing.
+
+        Parameters
+        ----------
+        actions
+            Arms, by index or by the prior's arm names, or feature rows; MDPs: a
+            :class:`Trajectory`.
+        outcomes
+            The reward of each action; None for a trajectory.
+        tasks
+            The task of each observation; None for one observation of each task in order.
+        """
 
     @abstractmethod
     def _probabilities(
         self, index: Int[Array, " m"], actions: Array | None, mask: Bool[Array, "m K"]
     ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
-        """The probabilities of the actions and their standard errors; checked input.
+        """Return the probabilities of the actions and their standard errors; checked input.
 
         Both are zero where the mask is false.
         """
 
     @abstractmethod
     def _action_sets(self, actions: ArrayLike | None, n_rows: int) -> tuple[Array | None, int]:
-        """Check action sets: what to use, and how many actions there are."""
+        """Check the action sets; return them and the number of actions."""
+
+    @abstractmethod
+    def _state(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """Return what a file stores besides settings and random numbers: header and arrays."""
+
+    @classmethod
+    @abstractmethod
+    def _restore(cls, header: dict[str, Any], arrays: dict[str, Array]) -> Self:
+        """Rebuild the agent from its state; ``header["settings"]`` holds its settings."""
+
+    def _settings(self) -> dict[str, Any]:
+        """Return the other arguments of the constructor: plain numbers and strings."""
+        return {}
+
+    def _remember(
+        self,
+        index: Int[Array, " m"],
+        actions: Array | None,
+        chosen: Int[Array, " m"],
+        probabilities: Float[Array, "m K"],
+    ) -> None:
+        """Store what an update will need of these decisions; most agents need nothing."""
+        return None
+
+    # -- masks and probabilities --------------------------------------------------------------
 
     def _available(
         self, mask: ArrayLike | None, n_rows: int, n_actions: int
     ) -> Bool[Array, "m K"] | None:
-        """The checked mask, or None where everything is available."""
+        """Return the checked mask, or None if every action is available."""
         return None if mask is None else _checks.action_mask(mask, n_rows, n_actions)
 
     def _full_mask(self, mask: ArrayLike | None, n_rows: int, n_actions: int) -> Bool[Array, "m K"]:
@@ -84,9 +181,17 @@ class Agent(ABC):
         tasks: ArrayLike | None = None,
         mask: ArrayLike | None = None,
     ) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
-        """The probability of each action in the next decision, and its standard error.
+        """Return the probability of each action in the next decision, and its standard error.
 
-        Exact numbers have standard error 0; estimates are unbiased.
+        Parameters
+        ----------
+        actions, tasks, mask
+            As in ``act``.
+
+        Returns
+        -------
+        probabilities, standard_errors
+            (K,) or (n, K) each. Exact probabilities have standard error 0; estimates are unbiased.
         """
         index = self._axis.decisions(tasks)
         sets, n_actions = self._action_sets(actions, len(index))
@@ -101,12 +206,23 @@ class Agent(ABC):
         mask: ArrayLike | None = None,
         floor: float = 0.0,
     ) -> tuple[Any, Float[Array, "..."], Float[Array, "..."]]:
-        """Draw the action from the very probabilities that are returned, fit to be logged.
+        """Draw the action from the very probabilities that are returned, ready to be logged.
 
-        Where they are estimated, the number is the true propensity given the draws behind it, and
-        over those the action still follows the agent's law exactly. ``floor`` is the least
-        probability of every available action: with ``floor > 0``, and only then, the support is
-        full.
+        Where probabilities are estimated, the returned number is the true propensity given the
+        draws behind it, and over those draws the action still follows the agent's law exactly.
+
+        Parameters
+        ----------
+        actions, tasks, mask
+            As in ``act``.
+        floor
+            Least probability of every available action. Only ``floor > 0`` guarantees that every
+            action can be drawn.
+
+        Returns
+        -------
+        action, probabilities, standard_errors
+            The action as ``act`` returns it; (K,) or (n, K) for the others.
         """
         index = self._axis.decisions(tasks)
         sets, n_actions = self._action_sets(actions, len(index))
@@ -125,21 +241,233 @@ class Agent(ABC):
             self._axis.squeeze(errors),
         )
 
-    def _remember(
-        self,
-        index: Int[Array, " m"],
-        actions: Array | None,
-        chosen: Int[Array, " m"],
-        probabilities: Float[Array, "m K"],
-    ) -> None:
-        """Keep what an update will need of these decisions; most agents need nothing."""
+    # -- files --------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the agent to one file, from which ``load`` continues with the same decisions.
+
+        The file holds the prior, the statistics of all tasks and the state of the random numbers:
+        JSON if the path ends in ``.json``, else a zip of arrays; no pickle.
+
+        Parameters
+        ----------
+        path
+            Where to write; an existing file is replaced in one step.
+        """
+        state, arrays = self._state()
+        header = {
+            "agent": type(self).__name__,
+            "n_tasks": self.n_tasks,
+            "settings": self._settings(),
+            "random": _random.generator_state(self._rng),
+            **state,
+        }
+        write_bundle(path, "agent", header, arrays)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read an agent that ``save`` wrote; everything is checked again.
+
+        Parameters
+        ----------
+        path
+            A file of any suffix; the content decides how it is read.
+
+        Returns
+        -------
+        Agent
+            Of the class that was saved, which must be this class or a subclass of it.
+        """
+        header, arrays = read_bundle(path, "agent")
+        kind = AGENTS.get(str(header.get("agent")))
+        if kind is None:
+            raise FormatError(
+                f"{path}: unknown agent {header.get('agent')!r}; known: {sorted(AGENTS)}. "
+                "Import the module that defines it first"
+            )
+        if not issubclass(kind, cls):
+            raise FormatError(f"{path} holds an agent of class {kind.__name__}, not {cls.__name__}")
+        try:
+            agent = kind._restore(header, arrays)
+            agent._rng = _random.restored_generator(header["random"])
+            if agent.n_tasks != header["n_tasks"]:
+                raise ValueError(f"{agent.n_tasks} tasks, but {header['n_tasks']} in the header")
+        except (MixtsError, KeyError, TypeError, ValueError, IndexError) as error:
+            raise FormatError(f"{path} is damaged: {error}") from error
+        return agent
+
+
+class BeliefAgent(Agent):
+    """An agent that decides by a belief; a subclass defines how (``act``, ``_probabilities``).
+
+    Parameters
+    ----------
+    prior
+        The mixture prior of every task.
+    n_tasks
+        Number of tasks; None for one task without a task axis.
+    seed
+        Seed of the agent's random numbers.
+    """
+
+    _allow_dormant: ClassVar[bool] = True
+    """Whether components of negligible weight may be left out of updates."""
+
+    def __init__(self, prior: MixturePrior, n_tasks: int | None = None, seed: Seed = None) -> None:
+        super().__init__(n_tasks, seed)
+        self._believe(_checked_prior(prior), prior.family.empty_statistics(n_tasks), shared=False)
+
+    def _believe(self, prior: MixturePrior, statistics: Statistics, *, shared: bool) -> None:
+        self.belief = Belief(prior, statistics, allow_dormant=self._allow_dormant, shared=shared)
+        """The agent's belief: read it, and let ``update`` change it."""
+
+    @classmethod
+    def resume(
+        cls, prior: MixturePrior, statistics: Statistics, seed: Seed = None, **settings: Any
+    ) -> Self:
+        """Return an agent that continues from statistics of tasks, which stay unchanged.
+
+        Parameters
+        ----------
+        prior
+            The mixture prior of every task.
+        statistics
+            Statistics of the tasks' histories, as ``belief.statistics`` returns them.
+        seed
+            Seed of the agent's random numbers.
+        **settings
+            Other keyword arguments of the constructor.
+        """
+        agent = cls.__new__(cls)  # the constructor would make an empty belief first
+        Agent.__init__(agent, None if statistics.single else len(statistics), seed)
+        agent._set(**settings)
+        agent._believe(_checked_prior(prior), statistics, shared=True)
+        return agent
+
+    def _set(self) -> None:
+        """Check and store the settings, the keyword arguments of the constructor."""
         return None
+
+    @property
+    def prior(self) -> MixturePrior:
+        """The prior in force."""
+        return self.belief.prior
+
+    def _summary(self) -> str:
+        return repr(self.prior.family)
+
+    def update(
+        self,
+        actions: ArrayLike | Trajectory,
+        outcomes: ArrayLike | None = None,
+        tasks: ArrayLike | None = None,
+    ) -> None:
+        """Update every component and the weights, lines 7 to 9  [paper: Alg. 1].
+
+        Outcomes may come late, in any order and in any batches.
+
+        Parameters
+        ----------
+        actions
+            Arms, by index or by the prior's arm names, or feature rows; MDPs: a
+            :class:`Trajectory`.
+        outcomes
+            The reward of each action; None for a trajectory.
+        tasks
+            The task of each observation; None for one observation of each task in order.
+        """
+        self.belief.update(actions, outcomes, tasks)
+
+    def add_tasks(self, n: int) -> Int[Array, " n"]:
+        """Append ``n`` tasks without observations and return their indices."""
+        new = self._axis.grow(n)
+        self.belief.add_tasks(n)
+        return new
+
+    def use_prior(self, prior: MixturePrior) -> None:
+        """Replace the prior under the live tasks: statistics stay, beliefs are recomputed.
+
+        Parameters
+        ----------
+        prior
+            A prior of the same family. It may have more arms than before (``prior.with_arms``),
+            which then have no observations. Retired arms stay retired.
+        """
+        statistics = self.belief.statistics
+        had, has = self.prior.family.n_arms, _checked_prior(prior).family.n_arms
+        if had is not None and has is not None and type(prior.family) is type(self.prior.family):
+            if has > had:
+                statistics = statistics.with_arms(has - had)
+            retired = np.flatnonzero(self.prior.retired)
+            if len(retired):
+                prior = prior.retire_arms(retired.tolist())
+        self._believe(prior, statistics, shared=True)
+
+    def retire_arms(self, arms: list[int | str]) -> None:
+        """Never take these arms again; their observations still count.
+
+        Parameters
+        ----------
+        arms
+            Indices or names of arms.
+        """
+        # Retiring changes neither parameters nor statistics: the belief stays as it is.
+        self.belief.prior = self.prior.retire_arms(arms)
+
+    def _available(
+        self, mask: ArrayLike | None, n_rows: int, n_actions: int
+    ) -> Bool[Array, "m K"] | None:
+        if mask is not None and self.prior.family.plans:
+            raise MaskError("a policy is planned over all actions: leave mask out")
+        mask = without_retired(self.prior, mask, n_rows, n_actions)
+        return super()._available(mask, n_rows, n_actions)
+
+    def _action_sets(self, actions: ArrayLike | None, n_rows: int) -> tuple[Array | None, int]:
+        return self.prior.family.action_sets(actions, n_rows)
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        return belief_state(self.belief)
+
+    @classmethod
+    def _restore(cls, header: dict[str, Any], arrays: dict[str, Array]) -> Self:
+        prior, statistics = restored_belief(header, arrays)
+        return cls.resume(prior, statistics, **header["settings"])
+
+
+def belief_state(belief: Belief) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Return header and arrays of a belief's prior and statistics."""
+    header, arrays = {}, {}
+    for name, part in (("prior", belief.prior), ("statistics", belief.statistics)):
+        header[name], own = part.bundle()
+        arrays.update({f"{name}.{key}": array for key, array in own.items()})
+    return header, arrays
+
+
+def restored_belief(
+    header: dict[str, Any], arrays: dict[str, Array]
+) -> tuple[MixturePrior, Statistics]:
+    """Return the prior and the statistics that ``belief_state`` wrote."""
+
+    def part(name: str) -> dict[str, Array]:
+        start = f"{name}."
+        return {key.removeprefix(start): a for key, a in arrays.items() if key.startswith(start)}
+
+    return (
+        MixturePrior.from_bundle(header["prior"], part("prior"), "the prior"),
+        Statistics.from_bundle(header["statistics"], part("statistics"), "the statistics"),
+    )
+
+
+def _checked_prior(prior: MixturePrior) -> MixturePrior:
+    if not isinstance(prior, MixturePrior):
+        raise ParameterError(f"prior must be a MixturePrior, got {prior!r}")
+    return prior
 
 
 def without_retired(
     prior: MixturePrior, mask: ArrayLike | None, n_rows: int, n_actions: int
 ) -> ArrayLike | None:
-    """The mask without the prior's retired arms."""
+    """Return the mask without the prior's retired arms."""
     if not prior.has_retired:
         return mask
     return (
@@ -150,7 +478,7 @@ def without_retired(
 
 
 def _room_above(floor: float, available: Bool[Array, "m K"]) -> float | Float[Array, "m 1"]:
-    """What is left to share when every available action has its floor."""
+    """Return the probability that is left when every available action has its floor."""
     number = isinstance(floor, (int, float, np.number)) and not isinstance(floor, bool)
     if number and floor == 0:
         return 1.0
@@ -162,7 +490,7 @@ def _room_above(floor: float, available: Bool[Array, "m K"]) -> float | Float[Ar
 
 
 def draw_rows(rng: np.random.Generator, probabilities: Float[Array, "m K"]) -> Int[Array, " m"]:
-    """One index for each row of probabilities; never one of probability zero."""
+    """Draw one index for each row of probabilities; never one of probability zero."""
     total = np.cumsum(probabilities, axis=1)
     threshold = rng.random(len(probabilities)) * total[:, -1]
     # The first index whose cumulative sum exceeds the threshold has a positive probability.

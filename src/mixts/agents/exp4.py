@@ -1,75 +1,102 @@
 """Exp4 and CorralExp4: adversarial votes of experts, the baselines of the paper.
 
-Expert s votes for its best action (several best ones share the vote);
-``p = (1 - gamma) * weighted votes + gamma / K``; the reward estimate of the taken action is
+Expert s votes for its best action (several best actions share the vote). Actions are drawn from
+``p = (1 - gamma) * weighted votes + gamma / K``. The reward estimate of the taken action is
 ``y / p``, and the weight of an expert is multiplied by ``exp(eta y / p * its vote for it)``.
-The other common form estimates losses: ``exp(-eta (1 - y) / p * its vote)``, often with gamma = 0.
+The other common form estimates losses: ``exp(-eta (1 - y) / p * vote)``, often with gamma = 0.
 """
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from dataclasses import asdict, dataclass
 from numbers import Real
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 
 from mixts import _checks
 from mixts._numbers import softmax
 from mixts._typing import Array, ArrayLike, Bool, Float, Int, Seed
-from mixts.agents.base import Agent, draw_rows, without_retired
+from mixts.agents.base import (
+    Agent,
+    belief_state,
+    draw_rows,
+    restored_belief,
+    without_retired,
+)
 from mixts.belief import Belief
 from mixts.errors import ActionError, FeedbackError, ObservationError, OutcomeError, ParameterError
 from mixts.families._kernels.roots import LARGEST
 from mixts.families.choice import feature_sets
-from mixts.families.tabular import TabularMDP
 from mixts.families.trajectory import Trajectory
 from mixts.prior import MixturePrior
 
 Estimates = Literal["rewards", "losses"]
-"""Whether experts gain by what their action earned, or lose by what it failed to earn of 1."""
+"""Whether experts gain by the reward of their action, or lose by what it lacks to 1."""
 
 
 def theory_gamma(n_actions: Int[Array, " m"], n_experts: int, n_rounds: int) -> Float[Array, " m"]:
-    """The mixing of the theory, min(1, sqrt(K ln L / ((e - 1) n)))."""
+    """Return the mixing of the theory, min(1, sqrt(K ln L / ((e - 1) n)))."""
     share = n_actions * math.log(n_experts) / ((math.e - 1) * n_rounds)
     return np.minimum(1.0, np.sqrt(share))
 
 
-class VotingAgent(Agent):
-    """What Exp4 and CorralExp4 share: weights of experts, and one pending decision a task.
+@dataclass(frozen=True)
+class Mixing:
+    """How votes are mixed with uniform exploration, and how fast weights move."""
 
-    Importance weighting needs the probability of each decision, so feedback goes step by step: one
-    update after each act of a task. A further act of a task forgets the one that waited.
-    """
+    n_rounds: int | None
+    gamma: float | None
+    eta: float | None
+    estimates: Estimates
 
-    def __init__(
-        self,
-        n_experts: int,
-        n_features: int,
-        n_rounds: int | None,
-        gamma: float | None,
-        eta: float | None,
-        n_tasks: int | None,
-        seed: Seed,
-        estimates: Estimates,
-    ) -> None:
-        super().__init__(n_tasks, seed)
+    @classmethod
+    def checked(cls, n_rounds: Any, gamma: Any, eta: Any, estimates: Any) -> Self:
+        """Return the arguments of a constructor as plain numbers, or raise `ParameterError`."""
         if estimates not in get_args(Estimates):
             raise ParameterError(f"estimates must be 'rewards' or 'losses', got {estimates!r}")
-        self._baseline = 1.0 if estimates == "losses" else 0.0
         if gamma is None and n_rounds is None:
             raise ParameterError("give gamma, or n_rounds from which the theory's gamma follows")
         if gamma is not None and (
-            isinstance(gamma, bool) or not (isinstance(gamma, Real) and 0 <= gamma <= 1)
+            isinstance(gamma, bool) or not (isinstance(gamma, Real) and 0 <= float(gamma) <= 1)
         ):
             raise ParameterError(f"gamma must be between 0 and 1, got {gamma!r}")
-        self._gamma = gamma
-        self._eta = None if eta is None else _checks.positive_number(eta, "eta")
-        self._n_rounds = None if n_rounds is None else _checks.count(n_rounds, "n_rounds")
+        rate = None if eta is None else _checks.positive_number(eta, "eta")
+        rounds = None if n_rounds is None else _checks.count(n_rounds, "n_rounds")
         if gamma == 0 and eta is None:
             raise ParameterError("eta follows from gamma as gamma / K: give eta with gamma = 0")
+        return cls(rounds, None if gamma is None else float(gamma), rate, estimates)
+
+    @property
+    def baseline(self) -> float:
+        """Subtracted from rewards before weights move."""
+        return 1.0 if self.estimates == "losses" else 0.0
+
+    def gammas(self, n_available: Int[Array, " m"], n_experts: int) -> Float[Array, " m"]:
+        """Return the share of uniform exploration of each decision."""
+        if self.gamma is not None:
+            return np.full(len(n_available), self.gamma)
+        assert self.n_rounds is not None
+        return theory_gamma(n_available, n_experts, self.n_rounds)
+
+
+class VotingAgent(Agent):
+    """Base class of Exp4 and CorralExp4: weights of experts, and one pending decision per task.
+
+    Importance weighting needs the probability of each decision, so feedback goes step by step: one
+    update after each ``act`` of a task. A further ``act`` of a task replaces its pending decision.
+    """
+
+    _ARRAYS = ("log_weights", "chosen", "propensity", "rate", "backing", "taken", "linear")
+    """Arrays that a file stores; each has the tasks on its first axis."""
+
+    def __init__(
+        self, n_experts: int, n_features: int, mixing: Mixing, n_tasks: int | None, seed: Seed
+    ) -> None:
+        super().__init__(n_tasks, seed)
+        self._mixing = mixing
         self._log_weights = np.zeros((self._axis.size, n_experts))
         self._chosen = np.full(self._axis.size, -1)
         self._propensity = np.ones(self._axis.size)
@@ -78,19 +105,33 @@ class VotingAgent(Agent):
         self._taken = np.zeros((self._axis.size, n_features))
         self._linear = np.zeros(self._axis.size, bool)
 
+    def _settings(self) -> dict[str, Any]:
+        return asdict(self._mixing)
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        return {}, {name: getattr(self, f"_{name}") for name in self._ARRAYS}
+
+    def _set_arrays(self, arrays: dict[str, Array]) -> None:
+        """Replace weights and pending decisions by those of a file, of the same shapes."""
+        for name in self._ARRAYS:
+            own, stored = getattr(self, f"_{name}"), arrays[name]
+            if stored.shape != own.shape or stored.dtype != own.dtype:
+                raise ValueError(f"{name} must be {own.dtype} of shape {own.shape}")
+            setattr(self, f"_{name}", stored)
+
     @property
     def weights(self) -> Float[Array, "..."]:
-        """The normalised weights of the experts, (L,) or (n_tasks, L)."""
+        """Normalised weights of the experts, (L,) or (n_tasks, L)."""
         return np.asarray(self._axis.squeeze(softmax(self._log_weights)))
 
     @abstractmethod
     def _expert_scores(
         self, index: Int[Array, " m"], actions: Array | None
     ) -> Float[Array, "m L K"]:
-        """What each expert thinks of each action."""
+        """Return the score of each action by each expert."""
 
     def _learn(self, index: Int[Array, " m"], outcomes: Array) -> None:
-        """What an agent learns besides the weights; may refuse, before they change."""
+        """Learn besides the weights, or refuse, before the weights change."""
         return None
 
     def act(
@@ -99,7 +140,7 @@ class VotingAgent(Agent):
         tasks: ArrayLike | None = None,
         mask: ArrayLike | None = None,
     ) -> Any:
-        """Draw an action from the mixed votes."""
+        """Draw an action from the mixed votes; see :meth:`Agent.act`."""
         index = self._axis.decisions(tasks)
         sets, n_actions = self._action_sets(actions, len(index))
         available = self._full_mask(mask, len(index), n_actions)
@@ -108,28 +149,23 @@ class VotingAgent(Agent):
         self._remember(index, sets, chosen, probabilities)
         return self._axis.squeeze(chosen)
 
-    def _mixing(self, n_available: Int[Array, " m"]) -> Float[Array, " m"]:
-        if self._gamma is not None:
-            return np.full(len(n_available), float(self._gamma))
-        assert self._n_rounds is not None
-        return theory_gamma(n_available, self._log_weights.shape[1], self._n_rounds)
-
     def _probabilities(
         self, index: Int[Array, " m"], actions: Array | None, mask: Bool[Array, "m K"]
     ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
         advice = self._advice(index, actions, mask)
         share = np.einsum("ml,mlk->mk", softmax(self._log_weights[index]), advice)
         n_available = mask.sum(axis=1)
-        gamma = self._mixing(n_available)
+        gamma = self._mixing.gammas(n_available, self._log_weights.shape[1])
         mixed = (1 - gamma)[:, None] * share + np.where(mask, (gamma / n_available)[:, None], 0.0)
-        rate = gamma / n_available if self._eta is None else np.full(len(index), self._eta)
+        eta = self._mixing.eta
+        rate = gamma / n_available if eta is None else np.full(len(index), eta)
         self._asked = (advice, rate)
         return mixed / mixed.sum(axis=1, keepdims=True), np.zeros_like(mixed)
 
     def _advice(
         self, index: Int[Array, " m"], actions: Array | None, mask: Bool[Array, "m K"]
     ) -> Float[Array, "m L K"]:
-        """Each expert's vote; one that has several best actions shares it among them."""
+        """Return each expert's vote, shared among its best actions."""
         scores = np.where(mask[:, None], self._expert_scores(index, actions), -np.inf)
         top = scores.max(axis=2, keepdims=True)
         if not np.isfinite(top).all() or np.isnan(scores).any():
@@ -160,14 +196,14 @@ class VotingAgent(Agent):
         outcomes: ArrayLike | None = None,
         tasks: ArrayLike | None = None,
     ) -> None:
-        """The outcome of each task's last decision; the action must be the one that was taken."""
+        """Learn the outcome of each task's pending decision, whose action must be named."""
         rewards = _checks.numbers(outcomes, "outcomes must be numbers", OutcomeError).reshape(-1)
         index = self._axis.observations(tasks, len(rewards))
         self._check_feedback(index, actions, rewards)
         self._learn(index, rewards)
-        step = self._rate[index] * (rewards - self._baseline) / self._propensity[index]
+        step = self._rate[index] * (rewards - self._mixing.baseline) / self._propensity[index]
         moved = self._log_weights[index] + self._backing[index] * step[:, None]
-        # Only differences matter: the largest is kept at zero.
+        # Only differences matter: the largest log weight is kept at zero.
         self._log_weights[index] = moved - moved.max(axis=1, keepdims=True)
         self._chosen[index] = -1
 
@@ -184,13 +220,13 @@ class VotingAgent(Agent):
             task = int(index[np.argmin(waiting)])
             raise FeedbackError(f"no decision of task {task} waits for an outcome: act first")
         given = _checks.numbers(actions, "actions must be numbers", ActionError)
-        taken = self._what_was_taken(index)
+        taken = self._pending(index)
         if given.size != taken.size or not np.array_equal(given.reshape(taken.shape), taken):
             raise FeedbackError(
                 f"update must name the actions that were taken, {taken}, got {actions!r}"
             )
 
-    def _what_was_taken(self, index: Int[Array, " m"]) -> Array:
+    def _pending(self, index: Int[Array, " m"]) -> Array:
         linear = self._linear[index]
         if linear.any() and not linear.all():
             raise FeedbackError("some of these decisions were of arms and some of action sets")
@@ -200,10 +236,25 @@ class VotingAgent(Agent):
 class Exp4(VotingAgent):
     """Exp4 whose experts are fixed parameter vectors  [paper: Sec. 6.2].
 
-    ``experts`` (L, d) score action sets given to ``act``, or (L, K) score K arms where none are
-    given. The theory's defaults are ``gamma = min(1, sqrt(K ln L / ((e - 1) n_rounds)))`` and
-    ``eta = gamma / K``: gamma or n_rounds is needed. Rewards are meant to lie in [0, 1].
-    ``estimates="losses"`` is the other common form, usually with ``gamma=0`` and an ``eta``.
+    Rewards are meant to lie in [0, 1]. The theory's defaults are ``gamma = min(1, sqrt(K ln L /
+    ((e - 1) n_rounds)))`` and ``eta = gamma / K``.
+
+    Parameters
+    ----------
+    experts
+        (L, d), to score the action sets given to ``act``; or (L, K), to score K arms.
+    n_rounds
+        Number of rounds, from which the theory's gamma follows; needed unless gamma is given.
+    gamma
+        Share of uniform exploration, from 0 to 1.
+    eta
+        Step size of the log weights.
+    n_tasks
+        Number of tasks; None for one task without a task axis.
+    seed
+        Seed of the agent's random numbers.
+    estimates
+        "rewards", or "losses": the other common form, usually with ``gamma=0`` and an ``eta``.
     """
 
     def __init__(
@@ -219,7 +270,21 @@ class Exp4(VotingAgent):
     ) -> None:
         self.experts: Float[Array, "L p"] = _checks.real_array(experts, "experts", 2)
         n_experts, n_features = self.experts.shape
-        super().__init__(n_experts, n_features, n_rounds, gamma, eta, n_tasks, seed, estimates)
+        mixing = Mixing.checked(n_rounds, gamma, eta, estimates)
+        super().__init__(n_experts, n_features, mixing, n_tasks, seed)
+
+    def _summary(self) -> str:
+        return f"{len(self.experts)} experts, {super()._summary()}"
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        header, arrays = super()._state()
+        return header, {**arrays, "experts": self.experts}
+
+    @classmethod
+    def _restore(cls, header: dict[str, Any], arrays: dict[str, Array]) -> Self:
+        agent = cls(arrays["experts"], **header["settings"], n_tasks=header["n_tasks"])
+        agent._set_arrays(arrays)
+        return agent
 
     def _action_sets(self, actions: ArrayLike | None, n_rows: int) -> tuple[Array | None, int]:
         n_features = self.experts.shape[1]
@@ -238,7 +303,14 @@ class CorralExp4(VotingAgent):
     """Exp4 over experts that learn: each follows its component's posterior mean  [paper: Sec. 6.2].
 
     Every component is updated exactly each round, but an adversarial algorithm switches between
-    them. The other arguments are those of :class:`Exp4`.
+    them.
+
+    Parameters
+    ----------
+    prior
+        The mixture prior of every task; each component is an expert.
+    n_rounds, gamma, eta, n_tasks, seed, estimates
+        As for :class:`Exp4`.
     """
 
     def __init__(
@@ -254,14 +326,38 @@ class CorralExp4(VotingAgent):
     ) -> None:
         if not isinstance(prior, MixturePrior):
             raise ParameterError(f"prior must be a MixturePrior, got {type(prior).__name__}")
-        if isinstance(prior.family, TabularMDP):
+        if prior.family.plans:
             raise ParameterError("CorralExp4 chooses among arms or actions: an MDP has policies")
-        # Every mean is needed in every round: no component may be dormant.
+        # Every component's mean is needed in every round: none may be dormant.
         self.belief = Belief(prior, prior.family.empty_statistics(n_tasks), allow_dormant=False)
-        n_features = self.belief.component_mean.shape[-1]
-        super().__init__(
-            prior.n_components, n_features, n_rounds, gamma, eta, n_tasks, seed, estimates
-        )
+        """Belief of every component: read it, and let ``update`` change it."""
+        n_features = prior.family.parameter_means().shape[1]
+        mixing = Mixing.checked(n_rounds, gamma, eta, estimates)
+        super().__init__(prior.n_components, n_features, mixing, n_tasks, seed)
+
+    def _summary(self) -> str:
+        return f"{self.belief.prior.family!r}, {super()._summary()}"
+
+    def update(
+        self,
+        actions: ArrayLike | Trajectory,
+        outcomes: ArrayLike | None = None,
+        tasks: ArrayLike | None = None,
+    ) -> None:
+        """Learn the outcome of each task's pending decision, whose action must be named."""
+        super().update(self.belief.prior.arm_indices(actions), outcomes, tasks)
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        (header, arrays), (_, votes) = belief_state(self.belief), super()._state()
+        return header, {**arrays, **votes}
+
+    @classmethod
+    def _restore(cls, header: dict[str, Any], arrays: dict[str, Array]) -> Self:
+        prior, statistics = restored_belief(header, arrays)
+        agent = cls(prior, **header["settings"], n_tasks=header["n_tasks"])
+        agent.belief = Belief(prior, statistics, allow_dormant=False)
+        agent._set_arrays(arrays)
+        return agent
 
     def _action_sets(self, actions: ArrayLike | None, n_rows: int) -> tuple[Array | None, int]:
         return self.belief.prior.family.action_sets(actions, n_rows)
@@ -275,13 +371,13 @@ class CorralExp4(VotingAgent):
     def _expert_scores(
         self, index: Int[Array, " m"], actions: Array | None
     ) -> Float[Array, "m L K"]:
-        means = self.belief.component_means(index)
+        means = self.belief.posterior.component_means(index)
         if actions is not None and actions.ndim == 3:
             actions = actions[:, None]
         return self.belief.prior.family.mean_rewards(means, actions)
 
     def _learn(self, index: Int[Array, " m"], outcomes: Array) -> None:
-        taken = self._what_was_taken(index)
+        taken = self._pending(index)
         try:
             self.belief.update(
                 self._axis.squeeze(taken), self._axis.squeeze(outcomes),

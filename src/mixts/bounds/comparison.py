@@ -1,8 +1,32 @@
-"""Whether a bound has the shape of the regret it bounds, over a sweep of some parameter.
+"""Bounds of earlier work beside Theorem 1, and bounds compared with measured regret.
 
-Bounds are far above what is lost, so they are scaled before they are compared, as the paper's
-figures do. Whether they then agree is said by a rule with numbers in it, :data:`RULE`, which was
-written before there were results to apply it to.
+**Earlier bounds.** Sec. 4.3 gives orders only, without constants and logarithms:
+
+- Hong et al. (2020), "Latent Bandits Revisited", with the same algorithm: c' n + sqrt(L n), where
+  c' is proportional to the prior's largest width sqrt(lambda). It is linear in n because it
+  does not use what is learned about the parameters.
+- Abeille and Lazaric (2017), for LinTS: d^(3/2) sqrt(n). It is frequentist: it holds whatever the
+  parameters are, and no prior helps it.
+
+For the first bound, this paper's own proof supplies comparable constants. The norms of the
+posterior, which the last step of App. A sums up, are held at the prior's, each at most
+kappa sqrt(lambda); all else stays as in Theorem 1:
+
+    F sqrt(d log(dn)) kappa sqrt(lambda) n + 2 sigma sqrt(L n log n) + c_2,
+
+with the F = 6 of the statement, or the F = 4 and the c_2 of the appendix. So the first terms of the
+two bounds differ in nothing but sigma sqrt(c_1 n d) against kappa sqrt(lambda) n, and where they
+cross depends neither on F nor on the logarithms. ``form="width"`` pays a single width of the prior
+in every round, F = sqrt(2) and no c_2: the smallest meaningful constant, but not comparable with
+Theorem 1, which counts widths 3 sqrt(2) times.
+
+For the second bound there is no constant: it is a shape over n and d.
+
+A slip of the discussion: not c_1 but its root, and so Term 1, scales with the width sqrt(lambda).
+
+**Shapes.** Bounds are far above the regret, so they are scaled before the comparison, as in the
+paper's figures. Whether they then agree follows from a rule with numbers in it, :data:`RULE`,
+which was written before there were results to apply it to.
 """
 
 from __future__ import annotations
@@ -15,31 +39,35 @@ import numpy as np
 
 from mixts import _checks
 from mixts._typing import Array, ArrayLike, Float
+from mixts.bounds import _arguments
+from mixts.bounds._arguments import Form
+from mixts.bounds.lemmas import prior_width
+from mixts.bounds.theorems import theorem1_terms
 from mixts.errors import ParameterError
 
 Verdict = Literal["holds", "direction only", "undecided", "does not hold"]
 """``undecided``: the estimate is within two standard errors of the threshold."""
 
 TOLERANCE = 0.15
-"""The largest relative error of a scaled bound that has the shape: a curve and a bound that differ
-by more are seen to differ in a figure."""
+"""Largest relative error of a scaled bound that has the shape: a larger difference between a curve
+and a bound is visible in a figure."""
 
 FLAT_SHARE = 0.5
-"""A bound that has the shape is off by at most this part of what a constant is off by. Otherwise,
-where the regret hardly moves, any bound that hardly moves would have its shape."""
+"""Largest error of a bound that has the shape, as a share of the error of the best constant.
+Otherwise, where the regret hardly moves, any bound that hardly moves would have its shape."""
 
 SAME_ORDER = 0.9
-"""The least rank correlation of a bound that has the shape: of ten points a few neighbours may have
-changed places."""
+"""Least rank correlation of a bound that has the shape: of ten points, a few neighbours may change
+places."""
 
 SAME_DIRECTION = 0.5
-"""The least rank correlation of a bound that has the direction."""
+"""Least rank correlation of a bound that has the direction."""
 
 N_ERRORS = 2.0
-"""What differs by no more than so many standard errors is not seen to differ."""
+"""Standard errors up to which two numbers do not count as different."""
 
 _ROUNDING = 1e-9
-"""Bounds that differ by less, relatively, are equal."""
+"""Relative difference below which bounds count as equal."""
 
 RULE = f"""\
 The bound is scaled by the one factor c that minimises the sum of squares of regret - c bound over \
@@ -60,16 +88,16 @@ class ShapeComparison:
     """Regret and bound over a sweep; made by :func:`compare_shapes`."""
 
     regret: Float[Array, " p"]
-    """At the points of the sweep, in order."""
+    """Regret at the points of the sweep, in order."""
     bound: Float[Array, " p"]
     errors: Float[Array, " p"] | None
     """Standard errors of the regret; without them any difference counts."""
     scale: float
-    """c: the factor by which the bound comes nearest to the regret."""
+    """c, the factor with which the bound comes closest to the regret."""
     relative_error: float
     """Root mean square of regret - c bound, divided by that of the regret."""
     flat_error: float
-    """The same of the best constant in place of the bound: how much there is to explain."""
+    """The same for the best constant in place of the bound: how much there is to explain."""
     rank_correlation: float
     """Spearman's; NaN where regret or bound is constant."""
     linear_correlation: float
@@ -89,7 +117,7 @@ class ShapeComparison:
 
     @property
     def lines(self) -> list[str]:
-        """What is to be printed, without the rule."""
+        """The comparison as lines of text, without the rule."""
         first, last = (
             f"regret {self.regret[i]:.4g}"
             + (f" ± {self.errors[i]:.2g}" if self.errors is not None else "")
@@ -116,32 +144,46 @@ def compare_shapes(
 ) -> ShapeComparison:
     """Compare regret with a bound over the points of a sweep, in the sweep's order.
 
-    ``errors`` are standard errors of the regret. The verdict follows this rule (:data:`RULE`):
+    Parameters
+    ----------
+    regret
+        Regret at each point; 0 is allowed, but not everywhere.
+    bound
+        The bound at each point, above 0.
+    errors
+        Standard errors of the regret.
+
+    Returns
+    -------
+    ShapeComparison
+        Scale, errors, correlations and the verdict by :data:`RULE`.
+
+    Notes
+    -----
+    The rule:
 
     - The bound is scaled by c = sum(regret bound) / sum(bound^2), which minimises the sum of
-      squares of regret - c bound. The relative error is the root mean square of what is left,
-      divided by that of the regret.
+      squares of regret - c bound. The relative error is the root mean square of the
+      difference, divided by that of the regret.
     - Regret or scaled bound moves if its two ends differ by more than 2 standard errors of the
       difference of the regrets there.
     - "holds": the relative error is at most 15 %; besides, it is at most half of that of the best
-      constant and the rank correlation is at least 0.9, or neither moves and what is left is at
-      most twice the root mean square of the errors.
+      constant and the rank correlation is at least 0.9, or neither moves and the
+      difference is at most twice the root mean square of the errors.
     - "direction only": otherwise, if the regret moves, the bound's ends differ in the same
       direction, and the rank correlation is at least 0.5.
     - "does not hold": otherwise.
 
     Every point counts the same in the scale. Weights from the errors would let the points with the
-    smallest regret decide, which have the smallest errors; and what is left between regret and
-    bound is not noise, for which weights would be right, but the difference that is asked about.
+    smallest regret decide, because they have the smallest errors; and the difference between
+    regret and bound is not noise, for which weights would be right, but the object of study.
     Heavy tails make it worse: a sample that misses the rare long runs has a small mean and a small
     error at once. Errors say only whether the regret moved at all.
-
-    A regret of 0 is allowed, but not everywhere; bounds are above 0.
     """
     r, b = _column(regret, "regret"), _column(bound, "bound")
     e = None if errors is None else _column(errors, "errors")
     _check(r, b, e)
-    # Only their shapes count: units that make squares overflow or vanish must not.
+    # Only shapes count: rescale, lest squares overflow or vanish.
     r_unit, b_unit = r.max(), b.max()
     x, y = b / b_unit, r / r_unit
     scale = float(x @ y / (x @ x))
@@ -167,7 +209,7 @@ def _same_shape(relative_error: float, flat_error: float, rank: float) -> bool:
 def _nothing_to_see(
     regret: Float[Array, " p"], scaled: Float[Array, " p"], noise: Float[Array, " p"]
 ) -> bool:
-    """Neither of them moves, and the errors explain what is left."""
+    """Return whether neither moves, and the errors explain the difference."""
     left, level = _rms(regret - scaled), _rms(regret)
     still = all(abs(x[-1] - x[0]) <= _visible(noise) + _ROUNDING for x in (regret, scaled))
     return still and left <= min(TOLERANCE * level, N_ERRORS * _rms(noise) + _ROUNDING)
@@ -182,13 +224,13 @@ def _same_direction(
 
 
 def _visible(noise: Float[Array, " p"]) -> float:
-    """What the difference of the regrets at the two ends must exceed."""
+    """Return the least visible difference between the regrets at the two ends."""
     return N_ERRORS * math.hypot(noise[0], noise[-1])
 
 
 def _correlations(y: Float[Array, " p"], x: Float[Array, " p"]) -> tuple[float, float]:
-    """Spearman's and Pearson's; both unknown where one side is constant."""
-    from scipy import stats  # takes long to import, and not everybody compares
+    """Return Spearman's and Pearson's correlation; NaN where one side is constant."""
+    from scipy import stats  # takes long to import, and is rarely needed
 
     if min(np.ptp(x), np.ptp(y)) <= _ROUNDING:
         return math.nan, math.nan
@@ -229,3 +271,70 @@ def _check(regret: Array, bound: Array, errors: Array | None) -> None:
         raise ParameterError(f"the bound must be above 0, got {bound[at]} at point {at}")
     if not (regret > 0).any():
         raise ParameterError("the regret is 0 at every point: it has no shape to compare")
+
+
+# -- earlier bounds -------------------------------------------------------------------------------
+
+_SMALLEST_RATIO = 1e-8
+"""Below this ratio the crossing is 2 d to 8 digits, and solving for it would lose as many."""
+
+
+def linear_bound(
+    n: ArrayLike,
+    d: int,
+    n_components: int,
+    noise_std: float,
+    kappa: float,
+    max_prior_variance: float,
+    form: Form | Literal["width"] = "statement",
+) -> Any:
+    """Return c' n + 2 sigma sqrt(L n log n), for posteriors that never sharpen  [paper: Sec. 4.3].
+
+    The parameters are those of :func:`theorem1_bound`; ``form`` is the version to compare with:
+    c' is 3 sqrt(2) times the prior's width, kappa sqrt(2 lambda d log(dn)), in
+    the statement and 2 sqrt(2) times in the appendix. With ``form="width"`` it is that width once.
+    The module derives the constants, which are not the earlier paper's.
+    """
+    stated: Form = "statement" if form == "width" else _arguments.form(form)
+    terms = theorem1_terms(n, d, n_components, noise_std, kappa, max_prior_variance, stated)
+    times = {"width": 1.0, "statement": 3 * np.sqrt(2), "appendix": 2 * np.sqrt(2)}[form]
+    rate = times * prior_width(n, d, kappa, max_prior_variance)
+    return _arguments.plain(rate * _arguments.rounds(n) + terms.identification + terms.constant)
+
+
+def lints_order(n: ArrayLike, d: int) -> Any:
+    """Return d^(3/2) sqrt(n), the order of LinTS's frequentist regret  [paper: Sec. 4.3].
+
+    It has neither constant nor logarithms: compare shapes, not levels. Theorem 1 is of a smaller
+    order where c_1 < d and sqrt(L) < d^(3/2).
+    """
+    return _arguments.plain(_checks.count(d, "d") ** 1.5 * np.sqrt(_arguments.rounds(n)))
+
+
+def crossing(d: int, noise_std: float, kappa: float, max_prior_variance: float) -> float:
+    """Return the n from which Theorem 1 is below :func:`linear_bound` of the same form.
+
+    The first terms are equal where c_1 d = kappa^2 lambda n / sigma^2, that is, with
+    r = kappa^2 lambda / sigma^2 and x = r n / d, where (1 + r) log(1 + x) = x. That is at n = 2 d
+    for a tight prior, and grows like d log r with a wide one. NaN if there is nothing to
+    learn: both bounds are then Term 2.
+    """
+    d = _checks.count(d, "d")
+    sigma = _checks.positive_number(noise_std, "noise_std")
+    k = _checks.positive_number(kappa, "kappa")
+    ratio = (k / sigma) ** 2 * _arguments.at_least_zero(max_prior_variance, "max_prior_variance")
+    if ratio == 0:
+        return float("nan")
+    if ratio < _SMALLEST_RATIO:
+        return 2.0 * d
+
+    from scipy import optimize  # takes long to import, and is rarely needed
+
+    def gap(log_x: float) -> float:
+        x = np.exp(log_x)
+        return float(np.log1p(ratio) + np.log(np.log1p(x)) - log_x)
+
+    # log(1 + x) > x / (1 + x / 2) puts the root above 2 r, and log(1 + x) <= 2 log(1 + r) + 2 for
+    # the x of the upper end puts it below.
+    low, high = np.log(2 * ratio), np.log(2 * (1 + ratio) * (np.log1p(ratio) + 1))
+    return float(np.exp(optimize.brentq(gap, low, high, xtol=1e-14)) * d / ratio)

@@ -1,9 +1,9 @@
-"""The inequalities that App. A strings together, each with both sides within reach of a simulation.
+"""The steps of the proofs in App. A and App. B, as functions that a simulation can check.
 
-With ||a||_{t,s}^2 = a' Sigma_{t,s} a, the proof of Theorem 1 goes from the regret to its two parts
-(Eq. 1, and on the event E_0 that theta_* is near its prior mean [paper: Eq. 9]), from these to the
-sum of the widths sigma_t(A_t, S_t) = sqrt(2 d log(dn)) ||A_t||_{t,S_t}, and from there to n, d and
-lambda, the largest eigenvalue of any component's covariance:
+**App. A.** With ||a||_{t,s}^2 = a' Sigma_{t,s} a, the proof of Theorem 1 goes from the regret to
+its two parts (Eq. 1, and on the event E_0 that theta_* is near its prior mean [paper: Eq. 9]), from
+these to the sum of the widths sigma_t(A_t, S_t) = sqrt(2 d log(dn)) ||A_t||_{t,S_t}, and from there
+to n, d and lambda, the largest eigenvalue of any component's covariance:
 
     E sum_t mu_*(A_t*) - mu_t(A_t*, S_*) <= E sum_t sigma_t(A_t*, S_*)
                                             + kappa sqrt(lambda d / (2 pi))
@@ -14,21 +14,21 @@ lambda, the largest eigenvalue of any component's covariance:
     log det ratio_s       <= d log(1 + n kappa^2 / (sigma^2 tr(Sigma_0,s^-1)))
                           <= d log(1 + n kappa^2 lambda / (sigma^2 d))
 
-Here they are as they are printed. Read closely:
+This module has the steps as printed. Remarks:
 
 - The widest step is the third: a sum of maxima is not below the maximum of sums. It holds where one
   component is the widest in every direction, as in the paper's own experiment, whose components
-  share one covariance, and fails where each is wide in a direction of its own. What it is used for
+  share one covariance, and fails where each is wide in a direction of its own. The conclusion
   is true all the same: no posterior is wider than that of the prior N(., lambda I), for which the
-  other steps can be done.
+  other steps hold.
 - The determinant is compared with the trace on both sides of a ratio, and below the line that is
   the wrong way round: det(Sigma_0,s^-1) is at most (tr(Sigma_0,s^-1) / d)^d. The bound with the
   trace fails for priors that are not isotropic; the last one is true, because the ratio is
   det(I + C'V C / sigma^2) with C C' = Sigma_0,s, of trace at most d + n kappa^2 lambda / sigma^2.
 - Eq. 9 is Eq. 1 under the indicator of E_0, as if that changed nothing. But E_0 is about theta_*
   and S_*, with which A_t* goes together and A_t and S_t do not: the means mu_t(A_t*, S_*) and
-  mu_t(A_t, S_t) no longer cancel. What is left is where E_0 fails, with probability 1 / n at most.
-  A simulation measures the parts of Eq. 1, without E_0.
+  mu_t(A_t, S_t) no longer cancel. The difference comes from where E_0 fails, with probability at
+  most 1 / n. A simulation measures the parts of Eq. 1, without E_0.
 - Lemma 1 lacks a factor 2 for the two tails of a Gaussian, and with it the term with 2 pi.
 - M lacks a factor 2: two actions and two means are compared.
 - The second part is bounded on the event E_0 only. Without it, by App. A's own account, at most
@@ -36,6 +36,19 @@ Here they are as they are printed. Read closely:
 - Its widths are printed with log(dn) until the last display of Step 3, which has log n. The sets of
   Step 2 have log n throughout: then the union bound of Lemma 3 lacks a factor d.
 - In the proof of Lemma 2 ||sigma^-2 A_n|| is meant to be ||A_n|| / sigma.
+
+**App. B.** Remarks:
+
+- Lemma 4's variance holds for every entry of a Dirichlet vector, which is how App. B uses it. For
+  the vector in the Euclidean sense it does not: of two equal counts the two entries move against
+  each other, and in the direction (1, -1) the variance is twice what the lemma allows.
+- Lemma 5 lacks a plus sign before h ||T' - T||_1. Without it the right side may be negative where
+  both values are equal.
+- Lemma 6 says 4 and the end of its proof 4 sqrt(2). Its steps give 2 sqrt(2) + 2 / sqrt|X|,
+  which is below 4 for three or more states. (The sum of phi_t is printed with a factor h too many.)
+- In the same proof a pair's widths of its first h visits are replaced by 1, "the regret in a step".
+  Widths may be larger, and since counts do not change during an episode there may be 2 h such
+  visits: with long episodes, few pairs and a weak prior the sum exceeds both forms.
 """
 
 from __future__ import annotations
@@ -46,29 +59,33 @@ import numpy as np
 
 from mixts import _checks
 from mixts._typing import Array, ArrayLike
-from mixts.bounds import arguments
-from mixts.bounds.theorem1 import theorem1_terms
+from mixts.bounds import _arguments
+from mixts.bounds._arguments import Form
+from mixts.bounds.theorems import theorem1_terms, theorem2_terms
 from mixts.errors import ParameterError
+from mixts.planning import MDP
+
+# -- App. A ---------------------------------------------------------------------------------------
 
 
 def gaussian_tail_bound(d: int, epsilon: ArrayLike) -> Any:
-    """d^(3/2) exp(-epsilon^2 / (2 d)) / sqrt(2 pi)  [paper: Lemma 1].
+    """Return d^(3/2) exp(-epsilon^2 / (2 d)) / sqrt(2 pi)  [paper: Lemma 1].
 
-    For E ||X|| 1{||X|| >= epsilon}, where X ~ N(0, Sigma) and the norm is that of Sigma^-1. This is
-    what is printed, and a factor 2 is missing: an entry of X is large in two directions. For d = 1
+    For E ||X|| 1{||X|| >= epsilon}, where X ~ N(0, Sigma) and the norm is that of Sigma^-1. The
+    printed bound lacks a factor 2: an entry of X is large in two directions. For d = 1
     the left side is twice this at every epsilon, for d = 2 it is up to 1.16 times this below
-    epsilon = 1.5. From d = 3 on what is printed holds all the same, because the proof adds up
-    entries of which one would do.
+    epsilon = 1.5. From d = 3 on the printed bound holds all the same, because the proof adds up
+    entries where one would do.
     """
     d = _checks.count(d, "d")
     least = _at_least_zero(epsilon, "epsilon")
-    return arguments.plain(d**1.5 * np.exp(-(least**2) / (2 * d)) / np.sqrt(2 * np.pi))
+    return _arguments.plain(d**1.5 * np.exp(-(least**2) / (2 * d)) / np.sqrt(2 * np.pi))
 
 
 def norm_series_bound(
     log_determinant_ratio: ArrayLike, noise_std: float, kappa: float, prior_variance: ArrayLike
 ) -> Any:
-    """sigma^2 (1 + C) log(det Sigma_{n+1,s}^-1 / det Sigma_0,s^-1)  [paper: Lemma 2].
+    """Return sigma^2 (1 + C) log(det Sigma_{n+1,s}^-1 / det Sigma_0,s^-1)  [paper: Lemma 2].
 
     It bounds sum_t ||A_t||_{t,s}^2, in every run and for every state. C is the least that the lemma
     allows, kappa^2 lambda_s / sigma^2, with ``prior_variance`` the largest eigenvalue lambda_s of
@@ -78,13 +95,13 @@ def norm_series_bound(
     variance = _at_least_zero(prior_variance, "prior_variance")
     sigma = _checks.positive_number(noise_std, "noise_std")
     k = _checks.positive_number(kappa, "kappa")
-    return arguments.plain((sigma**2 + k**2 * variance) * ratio)
+    return _arguments.plain((sigma**2 + k**2 * variance) * ratio)
 
 
 def log_determinant_bound(
     n: ArrayLike, d: int, noise_std: float, kappa: float, max_prior_variance: float
 ) -> Any:
-    """d log(1 + n kappa^2 lambda / (sigma^2 d)), for the log of the ratio  [paper: App. A]."""
+    """Return d log(1 + n kappa^2 lambda / (sigma^2 d)), for the log ratio  [paper: App. A]."""
     c1 = theorem1_terms(n, d, 1, noise_std, kappa, max_prior_variance).c1
     return d * c1 / (1 + (kappa / noise_std) ** 2 * max_prior_variance)
 
@@ -92,12 +109,12 @@ def log_determinant_bound(
 def trace_bound(
     n: ArrayLike, d: int, noise_std: float, kappa: float, precision_trace: ArrayLike
 ) -> Any:
-    """d log(1 + n kappa^2 / (sigma^2 tr(Sigma_0,s^-1)))  [paper: App. A].
+    """Return d log(1 + n kappa^2 / (sigma^2 tr(Sigma_0,s^-1)))  [paper: App. A].
 
     The step before :func:`log_determinant_bound`, which does not hold for every prior: see the
     module. ``precision_trace`` may be an array; it is infinite where something is known exactly.
     """
-    rounds = arguments.rounds(n)
+    rounds = _arguments.rounds(n)
     d = _checks.count(d, "d")
     sigma = _checks.positive_number(noise_std, "noise_std")
     k = _checks.positive_number(kappa, "kappa")
@@ -105,42 +122,42 @@ def trace_bound(
     trace = _checks.numbers(precision_trace, expected, ParameterError)
     if not (trace > 0).all():
         raise ParameterError(f"{expected}, got {precision_trace!r}")
-    return arguments.plain(d * np.log1p(rounds * (k / sigma) ** 2 / trace))
+    return _arguments.plain(d * np.log1p(rounds * (k / sigma) ** 2 / trace))
 
 
 def norm_sum_bound(
     n: ArrayLike, d: int, noise_std: float, kappa: float, max_prior_variance: float
 ) -> Any:
-    """sigma sqrt(c_1 n d), for sum_t ||A_t||_{t,S_t}  [paper: App. A]."""
+    """Return sigma sqrt(c_1 n d), for sum_t ||A_t||_{t,S_t}  [paper: App. A]."""
     c1 = theorem1_terms(n, d, 1, noise_std, kappa, max_prior_variance).c1
-    return arguments.plain(noise_std * np.sqrt(c1 * arguments.rounds(n) * d))
+    return _arguments.plain(noise_std * np.sqrt(c1 * _arguments.rounds(n) * d))
 
 
 def width_sum_bound(
     n: ArrayLike, d: int, noise_std: float, kappa: float, max_prior_variance: float
 ) -> Any:
-    """sigma d sqrt(2 c_1 n log(dn)), for the sum of the widths  [paper: App. A].
+    """Return sigma d sqrt(2 c_1 n log(dn)), for the sum of the widths  [paper: App. A].
 
     Term 1 is 3 sqrt(2) times this in the statement and 2 sqrt(2) times in the appendix; the steps
     add up to 1 + sqrt(2).
     """
     norms = norm_sum_bound(n, d, noise_std, kappa, max_prior_variance)
-    return arguments.plain(norms * np.sqrt(2 * d * np.log(d * arguments.rounds(n))))
+    return _arguments.plain(norms * np.sqrt(2 * d * np.log(d * _arguments.rounds(n))))
 
 
 def prior_width(n: ArrayLike, d: int, kappa: float, max_prior_variance: float) -> Any:
-    """kappa sqrt(2 lambda d log(dn)): no width sigma_t(a, s) is larger  [paper: App. A]."""
-    rounds = arguments.rounds(n)
+    """Return kappa sqrt(2 lambda d log(dn)), the largest width sigma_t(a, s)  [paper: App. A]."""
+    rounds = _arguments.rounds(n)
     d, k = _checks.count(d, "d"), _checks.positive_number(kappa, "kappa")
-    variance = arguments.at_least_zero(max_prior_variance, "max_prior_variance")
-    return arguments.plain(k * np.sqrt(2 * variance * d * np.log(d * rounds)))
+    variance = _arguments.at_least_zero(max_prior_variance, "max_prior_variance")
+    return _arguments.plain(k * np.sqrt(2 * variance * d * np.log(d * rounds)))
 
 
 def round_bound(n: ArrayLike, d: int, kappa: float, max_prior_variance: float) -> Any:
-    """M = sqrt(2 kappa^2 lambda d log(dn)) + kappa, the most a round loses on E_0  [paper: App. A].
+    """Return M = sqrt(2 kappa^2 lambda d log(dn)) + kappa, the most lost on E_0  [paper: App. A].
 
-    What is added is the norm of an action times that of a prior mean, which is assumed to be at
-    most 1.
+    It bounds the loss of one round. The summand kappa is the norm of an action times that of a
+    prior mean, which is assumed to be at most 1.
     """
     return prior_width(n, d, kappa, max_prior_variance) + kappa
 
@@ -148,7 +165,7 @@ def round_bound(n: ArrayLike, d: int, kappa: float, max_prior_variance: float) -
 def first_part_bound(
     best_width_sum: ArrayLike, d: int, kappa: float, max_prior_variance: float
 ) -> Any:
-    """E sum_t sigma_t(A_t*, S_*) + kappa sqrt(lambda d / (2 pi))  [paper: App. A].
+    """Return E sum_t sigma_t(A_t*, S_*) + kappa sqrt(lambda d / (2 pi))  [paper: App. A].
 
     The end of Step 1, for the first part of the regret, summed over the rounds of Sec. 4.1
     [paper: Eq. 2]. Its widths may be exchanged for sigma_t(A_t, S_t), which have the same
@@ -156,8 +173,8 @@ def first_part_bound(
     """
     total = _at_least_zero(best_width_sum, "best_width_sum")
     d, k = _checks.count(d, "d"), _checks.positive_number(kappa, "kappa")
-    variance = arguments.at_least_zero(max_prior_variance, "max_prior_variance")
-    return arguments.plain(total + k * np.sqrt(variance * d / (2 * np.pi)))
+    variance = _arguments.at_least_zero(max_prior_variance, "max_prior_variance")
+    return _arguments.plain(total + k * np.sqrt(variance * d / (2 * np.pi)))
 
 
 def second_part_bound(
@@ -169,7 +186,7 @@ def second_part_bound(
     kappa: float,
     max_prior_variance: float,
 ) -> Any:
-    """sqrt(2) E sum_t sigma_t(A_t, S_t) + 2 sigma sqrt(L n log n) + 3 L M  [paper: App. A].
+    """Return sqrt(2) E sum_t sigma_t(A_t, S_t) + 2 sigma sqrt(L n log n) + 3 L M  [paper: App. A].
 
     The end of Step 3, for the second part of the regret; in Sec. 4.1 with any eta [paper: Eq. 3],
     here with the proof's sqrt(2). At width 0 nothing is left of the widths, and nothing at all of
@@ -178,11 +195,71 @@ def second_part_bound(
     total = _at_least_zero(width_sum, "width_sum")
     terms = theorem1_terms(n, d, n_components, noise_std, kappa, max_prior_variance)
     most = round_bound(n, d, kappa, max_prior_variance)
-    return arguments.plain(np.sqrt(2) * total + terms.identification + 3 * n_components * most)
+    return _arguments.plain(np.sqrt(2) * total + terms.identification + 3 * n_components * most)
+
+
+# -- App. B ---------------------------------------------------------------------------------------
+
+
+def pseudo_count_variance(total: ArrayLike) -> Any:
+    """Return sigma^2 = 1 / (4 (total + 1)): X - E X is sigma^2-sub-Gaussian  [paper: Lemma 4].
+
+    That is, log E exp(u (X - E X)) <= u^2 sigma^2 / 2 for every u, where X ~ Beta(alpha, beta) and
+    ``total`` is alpha + beta, or X is an entry of a Dirichlet vector and ``total`` the sum of its
+    counts. Where alpha = beta it is the variance, and elsewhere more.
+    """
+    expected = "total must be a finite number above 0, or an array of them"
+    array = _checks.numbers(total, expected, ParameterError)
+    good = np.isfinite(array) & (array > 0)
+    if not good.all():
+        raise ParameterError(f"{expected}, got {array[~good].flat[0]}")
+    return _arguments.plain(1 / (4 * (array + 1)))
+
+
+def value_difference_bound(other: MDP, mdp: MDP, policy: ArrayLike) -> Any:
+    """Return E sum_i (R' - R + h ||T' - T||_1)(X_i, A_i), for V_M'(pi) - V_M(pi)  [paper: Lemma 5].
+
+    ``other`` is M', in which the episodes of the expectation are played; the lemma does not say
+    where, and it holds for episodes of M as well. Mean rewards are between 0 and 1. The MDPs are
+    two, or two batches of one shape, with policies as :meth:`MDP.value` takes them. The plus sign
+    is not in the paper.
+    """
+    same = (mdp.shape, mdp.rewards.shape, mdp.horizon) == (
+        other.shape, other.rewards.shape, other.horizon,
+    )  # fmt: skip
+    if not same or not np.array_equal(mdp.initial, other.initial):
+        raise ParameterError(
+            "the MDPs must have one shape, horizon and initial distribution, got "
+            f"{other!r} and {mdp!r}"
+        )
+    apart = abs(other.transitions - mdp.transitions).sum(axis=-1)
+    gap = other.rewards - mdp.rewards + other.horizon * apart
+    # A sum along episodes is the value of the policy in an MDP whose rewards are the gap.
+    return MDP(gap, other.transitions, other.horizon, other.initial).value(policy)
+
+
+def episode_width_sum_bound(
+    n: ArrayLike,
+    n_states: int,
+    n_actions: int,
+    horizon: int,
+    min_pseudo_count: float,
+    form: Form = "statement",
+) -> Any:
+    """Return F |X| h sqrt(|A| n h log(4 |X||A| n) c_1) + |X||A| h^2  [paper: Lemma 6].
+
+    For h sum_t sum_i (c_t + phi_t)(X_{t,i}, A_{t,i}, s), the widths of n episodes, where
+    ``min_pseudo_count`` is Lambda_0,s and c_1 = log(1 + n h / (2 |X||A| Lambda_0,s)). F is 4 in
+    the lemma and 4 sqrt(2) at the end of its proof, ``form="appendix"``. Neither bounds the sum for
+    every prior: see the module.
+    """
+    terms = theorem2_terms(n, n_states, n_actions, horizon, 1, min_pseudo_count)
+    factor = 4.0 if _arguments.form(form) == "statement" else 4 * np.sqrt(2)
+    return _arguments.plain(factor / 6 * terms.learning + n_states * n_actions * horizon**2)
 
 
 def _at_least_zero(value: ArrayLike, name: str) -> Array:
-    """One number or any array of them."""
+    """Return a number, or an array of them, as an array."""
     expected = f"{name} must be a finite number, at least 0, or an array of them"
     array = _checks.numbers(value, expected, ParameterError)
     good = np.isfinite(array) & (array >= 0)

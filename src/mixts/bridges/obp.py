@@ -1,7 +1,7 @@
-"""Open Bandit Pipeline: exported decisions as the ``bandit_feedback`` that its estimators take.
+"""Open Bandit Pipeline: exported decisions as ``bandit_feedback`` for its estimators.
 
-Reads the Parquet file that ``mixts store export`` writes. Needs the extra ``table``, and not Open
-Bandit Pipeline itself.
+Reads the Parquet file that ``mixts store export`` writes. Needs the extra ``table``; Open Bandit
+Pipeline itself need not be installed.
 """
 
 from __future__ import annotations
@@ -27,20 +27,32 @@ _COLUMNS = ("action", "reward", "pscore", "action_dist", "weights", "prior_versi
 def bandit_feedback(
     path_or_table: Source, *, missing_reward: float | None = None
 ) -> dict[str, Any]:
-    """Decisions as Open Bandit Pipeline has them: arrays by the names that it uses.
+    """Return decisions in the form that Open Bandit Pipeline's estimators need.
 
-    - ``n_rounds``, ``n_actions``, and of each round ``action``, ``reward``, ``pscore`` and
-      ``position`` (always 0: one action is chosen at a time);
-    - ``pi_b`` (n_rounds, n_actions, 1): the probabilities that the action was drawn from;
-    - ``context`` (n_rounds, n_latent): the latent weights when it was drawn. Versions of the prior
-      have columns of their own, which are 0 for decisions under another;
-    - ``action_context`` (n_actions, n_features): linear priors: the feature rows if every round
-      offered the same, otherwise None; arms: the identity matrix;
-    - ``action_features`` (n_rounds, n_actions, n_features), linear priors only: what was offered;
-    - ``n_without_reward``: decisions that were left out, because no reward came.
+    Every round must have the same number of actions.
 
-    With ``missing_reward`` such decisions stay, and have this reward. Every round must have the
-    same number of actions.
+    Parameters
+    ----------
+    path_or_table : str, path or pyarrow.Table
+        An exported file, or a table read from it.
+    missing_reward : float, optional
+        The reward of decisions without one; they are left out, unless given.
+
+    Returns
+    -------
+    dict
+        Arrays by the names that Open Bandit Pipeline uses:
+
+        - ``n_rounds``, ``n_actions``, and of each round ``action``, ``reward``, ``pscore`` and
+          ``position`` (always 0: one action is chosen at a time);
+        - ``pi_b`` (n_rounds, n_actions, 1): the probabilities that the action was drawn from;
+        - ``context`` (n_rounds, n_latent): the components' weights at the decision. Each version
+          of the prior has its own columns, which are 0 for decisions under another version;
+        - ``action_context`` (n_actions, n_features): linear priors: the feature rows if every round
+          offered the same, otherwise None; arms: the identity matrix;
+        - ``action_features`` (n_rounds, n_actions, n_features): the rows that were offered, linear
+          priors only;
+        - ``n_without_reward``: the number of decisions that were left out.
     """
     log = DecisionLog(path_or_table)
     missing = check_missing(missing_reward)
@@ -74,7 +86,7 @@ def bandit_feedback(
 
 
 def _part(batch: Any, missing: float | None, has_features: bool) -> dict[str, Array]:
-    """The decisions of a batch that have a reward; vectors are one after the other."""
+    """Return the decisions of a batch that have a reward, with vectors concatenated."""
     rewards, known = rewards_of(batch, missing)
     batch = batch.filter(known)
     names = ("action", "pscore", "prior_version", "n_actions")
@@ -103,7 +115,7 @@ def _number_of_actions(counts: Int[Array, " n"]) -> int:
 def _contexts(
     weights: Float[Array, " m"], lengths: Int[Array, " n"], versions: Int[Array, " n"]
 ) -> Float[Array, "n p"]:
-    """Latent weights; of each version in columns of its own, for they mean something else."""
+    """Return the components' weights; each version of the prior has its own columns."""
     starts = np.cumsum(lengths) - lengths
     columns = []
     for version in np.unique(versions):

@@ -1,7 +1,7 @@
-"""Vowpal Wabbit: exported decisions as lines of its ``dsjson``, which ``--cb_adf`` learns from.
+"""Vowpal Wabbit: exported decisions as lines of ``dsjson``, the input of ``--cb_adf``.
 
-Reads the Parquet file that ``mixts store export`` writes. Needs the extra ``table``, and not Vowpal
-Wabbit itself::
+Reads the Parquet file that ``mixts store export`` writes. Needs the extra ``table``; Vowpal Wabbit
+itself need not be installed::
 
     vw --cb_adf --dsjson -d decisions.dsjson -q ba
 """
@@ -25,7 +25,7 @@ from mixts.logs.decisions import (
     rewards_of,
 )
 
-# Vowpal Wabbit skips a key that it does not know only if no space follows.
+# Vowpal Wabbit skips an unknown key only if no space follows it.
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 _PLAIN = ("id", "task", "action", "pscore", "prior_version")
@@ -34,17 +34,32 @@ _COLUMNS = (*_PLAIN, "timestamp", "reward", "action_dist", "weights")
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What is in a file."""
+    """Counts of a ``dsjson`` file."""
 
     n_events: int
     n_without_reward: int
-    """Decisions that were left out, because no reward came."""
+    """Number of decisions that were left out because they have no reward."""
 
 
 def write_dsjson(
     path_or_table: Source, out: str | os.PathLike[str], *, missing_reward: float | None = None
 ) -> Written:
-    """Write decisions that have a reward as ``dsjson``; see :func:`dsjson_lines`."""
+    """Write decisions to a ``dsjson`` file.
+
+    Parameters
+    ----------
+    path_or_table : str, path or pyarrow.Table
+        An exported file, or a table read from it.
+    out : str or path
+        The file to write; an existing file is replaced.
+    missing_reward : float, optional
+        The reward of decisions without one; they are left out, unless given.
+
+    Returns
+    -------
+    Written
+        The number of events, and of decisions that were left out.
+    """
     n_events = 0
     with replacing(out) as part, part.open("w", encoding="ascii", newline="\n") as stream:
         for line in dsjson_lines(path_or_table, missing_reward=missing_reward):
@@ -54,13 +69,24 @@ def write_dsjson(
 
 
 def dsjson_lines(path_or_table: Source, *, missing_reward: float | None = None) -> Iterator[str]:
-    """A line for each decision that has a reward; with ``missing_reward``, for all.
+    """Yield a line of ``dsjson`` for each decision that has a reward.
 
-    Costs are rewards with the other sign. Context (namespace ``belief``) are the latent weights,
-    under the names of their version of the prior; an action (namespace ``action``) is the name of
-    its arm or else its number, or its features, and its tag is its number in our log. Actions of
-    probability 0 are left out: they could not have been drawn, masked or not, and no log can say
-    anything of them. The chosen one is first in ``a`` and ``p``, as Vowpal Wabbit has it.
+    The cost is the negative reward. The context (namespace ``belief``) holds the components'
+    weights, named after their version of the prior. An action (namespace ``action``) is the name or
+    else the number of its arm, or its features; its tag is its number in the log. Actions of
+    probability 0 are left out: they could not have been drawn. The chosen action is first in ``a``
+    and ``p``, as Vowpal Wabbit expects.
+
+    Parameters
+    ----------
+    path_or_table : str, path or pyarrow.Table
+        An exported file, or a table read from it.
+    missing_reward : float, optional
+        The reward of decisions without one; they are left out, unless given.
+
+    Yields
+    ------
+    str
     """
     log = DecisionLog(path_or_table)
     missing = check_missing(missing_reward)
@@ -74,7 +100,7 @@ def dsjson_lines(path_or_table: Source, *, missing_reward: float | None = None) 
 
 
 def _rows(batch: Any) -> Iterator[dict[str, Any]]:
-    """The rows of a batch as plain values."""
+    """Yield the rows of a batch as plain values."""
     columns = {name: batch.column(name).to_pylist() for name in _PLAIN}
     moments = np.asarray(batch.column("timestamp").cast("int64")).astype("datetime64[us]")
     columns["timestamp"] = np.datetime_as_string(moments, timezone="UTC").tolist()

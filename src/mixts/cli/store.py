@@ -1,4 +1,4 @@
-"""``mixts store``: look at a store of decisions, check it, and export what is in it."""
+"""``mixts store``: show, rebuild or export a store of decisions."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any
 from mixts.cli.main import FAILED
 from mixts.errors import ParameterError
 
-_SHOW = "What is in a store: tasks, decisions, rewards, versions of the prior."
+_SHOW = "Print the number of tasks, decisions and rewards, and the versions of the prior."
 _REBUILD = """\
-Recompute all statistics from the log, in its order, and replace those that differ: there are none,
-unless somebody else wrote to the store. Nobody can write meanwhile. With --check nothing changes,
-and the exit status is 1 if something differs."""
+Recompute all statistics from the log, in its order, and correct those that differ. None differ
+unless another program changed the store. No other process can write meanwhile. With --check nothing
+is changed, and the exit status is 1 if something differs."""
 _EXPORT = """\
 Write decisions with their propensities and rewards to one file, for off-policy evaluation: Parquet,
 with the names of Open Bandit Pipeline, or the dsjson of Vowpal Wabbit. The service may go on
@@ -24,18 +24,18 @@ meanwhile."""
 
 
 def register(commands: Any) -> None:
-    """Add the command."""
+    """Add the command to the parser."""
     parser: argparse.ArgumentParser = commands.add_parser(
-        "store", help="look at a store of decisions, check it, export it"
+        "store", help="show, rebuild or export a store of decisions"
     )
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
-    show = actions.add_parser("show", help="say what is in it", description=_SHOW)
+    show = actions.add_parser("show", help="print a summary", description=_SHOW)
     show.set_defaults(run=run_show)
     rebuild = actions.add_parser(
         "rebuild", help="recompute all statistics from the log", description=_REBUILD
     )
     rebuild.set_defaults(run=run_rebuild)
-    rebuild.add_argument("--check", action="store_true", help="compare, and change nothing")
+    rebuild.add_argument("--check", action="store_true", help="compare only; change nothing")
     export = actions.add_parser("export", help="write decisions to a file", description=_EXPORT)
     export.set_defaults(run=run_export)
     for action in (show, rebuild, export):
@@ -43,20 +43,19 @@ def register(commands: Any) -> None:
     add = export.add_argument
     add("out", type=Path, metavar="OUT", help="the file to write")
     add("--format", choices=("parquet", "vw"), default="parquet", help="(default parquet)")
-    moment = "2024-05-31 or 2024-05-31T18:30:00+02:00; UTC unless it says otherwise"
-    add("--since", type=_moment, metavar="TIME", help=f"decisions from then on: {moment}")
-    add("--until", type=_moment, metavar="TIME", help="decisions before then")
-    missing = "what a reward that never came stands for, in dsjson (default: leave them out)"
+    moment = "2024-05-31 or 2024-05-31T18:30:00+02:00; UTC unless given"
+    add("--since", type=_moment, metavar="TIME", help=f"only decisions from this time on: {moment}")
+    add("--until", type=_moment, metavar="TIME", help="only decisions before this time")
+    missing = "dsjson: reward of decisions without one (default: leave them out)"
     add("--missing-reward", type=float, metavar="NUMBER", help=missing)
     add("--force", action="store_true", help="overwrite a file that exists")
 
 
 def run_show(options: argparse.Namespace) -> int:
-    """Print what is in a store."""
-    from mixts.service.store.summary import summary
+    """Print a summary of a store."""
 
     with _opened(options.store) as store:
-        found = summary(store)
+        found = store.summary()
     totals = found.totals
     print(f"{found.name}: {found.database}, tables of version {found.schema_version}, ", end="")
     print(f"{found.n_bytes / 1e6:,.1f} MB")
@@ -72,7 +71,7 @@ def run_show(options: argparse.Namespace) -> int:
 
 
 def run_rebuild(options: argparse.Namespace) -> int:
-    """Recompute the statistics, and say what differed."""
+    """Recompute the statistics, and print what differed."""
     from mixts.service.store.rebuild import rebuild
 
     with _opened(options.store) as store:
@@ -92,7 +91,7 @@ def run_rebuild(options: argparse.Namespace) -> int:
 
 
 def run_export(options: argparse.Namespace) -> int:
-    """Write the decisions, and say how many."""
+    """Write the decisions to a file, and print how many."""
     from mixts.bridges.vw import write_dsjson
     from mixts.service.store.export import export
 
@@ -121,7 +120,7 @@ def run_export(options: argparse.Namespace) -> int:
 
 
 def _opened(name: str) -> Any:
-    """A store that is there: to look at one is not to make one."""
+    """Open an existing store; raise an error instead of creating one."""
     if "://" not in name and not os.path.lexists(name):
         raise ParameterError(f"there is no store {name}: mixts serve --store makes one")
     from mixts.service.store import DecisionStore
@@ -130,7 +129,7 @@ def _opened(name: str) -> Any:
 
 
 def _check_output(options: argparse.Namespace) -> None:
-    """Refuse early, before anything takes long."""
+    """Raise an error for an output that cannot be written, before the export begins."""
     out: Path = options.out
     if options.missing_reward is not None and options.format != "vw":
         raise ParameterError(

@@ -1,29 +1,29 @@
-"""One task, round by round: how MixTS finds the latent state and then sharpens its estimates."""
+"""One task, round by round: how MixTS finds the latent state and refines its estimates."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from mixts import _checks, _random
+from mixts import _checks
 from mixts._typing import Array, Float, Int
-from mixts.agents import MixTS
 from mixts.belief import Belief
 from mixts.environments import BanditEnvironment
+from mixts.environments.base import Problem
 from mixts.errors import ParameterError
 from mixts.prior import MixturePrior
-from mixts.simulation.followers import check_latent
+from mixts.simulation.observe import Observer, Round, RoundRecorder, check_latent
+from mixts.simulation.simulate import prepare
 
 
 @dataclass(frozen=True, repr=False)
 class Identification:
-    """What MixTS believed of one task before its first round and after each, and what it did.
+    """Beliefs and actions of MixTS in one task.
 
-    Arrays over time have ``n_rounds + 1`` entries: entry t is what is believed after t rounds, and
-    the first is the prior.
+    Arrays over time have ``n_rounds + 1`` entries: entry t is the belief after t rounds, and the
+    first entry is the prior.
     """
 
     latent: int
@@ -33,24 +33,25 @@ class Identification:
     weights: Float[Array, "times L"]
     """P_t(s), the latent weights."""
     means: Float[Array, "times K"]
-    """The posterior mean of each action's mean reward, under the mixture."""
+    """Posterior mean of each action's mean reward, under the mixture."""
     deviations: Float[Array, "times K"]
-    """Its posterior standard deviation, under the mixture: within components and between them."""
+    """Posterior standard deviation of the same, within components and between them."""
     sampled: Int[Array, " n_rounds"]
-    """S_t, the latent state that was drawn."""
+    """S_t, the latent state that MixTS sampled."""
     actions: Int[Array, " n_rounds"]
-    """A_t, the index of the action that was taken."""
+    """A_t, the index of the action that MixTS took."""
     rewards: Float[Array, " n_rounds"]
-    """Y_t."""
+    """Y_t, the rewards."""
     regret: Float[Array, " n_rounds"]
-    """The best true mean reward less that of the action taken."""
+    """Best true mean reward minus that of the action taken."""
     names: tuple[str, ...] | None = None
-    """Of the latent states, where the prior has names."""
+    """Names of the latent states, if the prior has names."""
     action_names: tuple[str, ...] | None = None
+    """Names of the arms, if the prior has names."""
 
     @property
     def n_rounds(self) -> int:
-        """How many rounds were played."""
+        """Number of rounds."""
         return len(self.actions)
 
     def __repr__(self) -> str:
@@ -65,7 +66,10 @@ class Identification:
         )
 
     def identified(self, level: float = 0.99) -> int | None:
-        """After how many rounds the true state's weight is above ``level`` for good, or None."""
+        """Return the number of rounds after which the true state's weight stays above ``level``.
+
+        None if it is not above ``level`` at the end.
+        """
         doubtful = np.flatnonzero(self.weights[:, self.latent] <= level)
         after = int(doubtful[-1]) + 1 if doubtful.size else 0
         return after if after <= self.n_rounds else None
@@ -83,52 +87,92 @@ def identify(
     """Follow MixTS through one task of a bandit with constant arms or a constant action set.
 
     The task is, to the bit, run number ``run`` of ``simulate({name: prior}, environment, n_rounds,
-    n_runs, seed, block_size=1)``. The environment's latent states must be the prior's components.
-    Posterior moments of all actions are worked out after every round: with many components of many
-    features this takes much longer than playing.
+    n_runs, seed, block_size=1)``. The posterior moments of all actions are computed after every
+    round: with many components of many features this takes much longer than playing.
+
+    Parameters
+    ----------
+    prior
+        The prior of MixTS. The environment's latent states must be its components.
+    environment, n_rounds, seed
+        As in :func:`mixts.simulate`.
+    run
+        Index of the run.
+    name
+        Name of the agent, on which its random numbers depend.
+
+    Returns
+    -------
+    Identification
+        Beliefs before the first round and after each, and what MixTS did.
     """
     actions = _constant_actions(prior, environment)
-    n_rounds = _checks.count(n_rounds, "n_rounds")
     run = _checks.count(run, "run", least=0)
-    problem = environment.start(partial(_random.stream, seed, "simulate", run), 1)
-    latent = int(problem.latent[0])
-    check_latent(problem.latent, prior)
-    agent = MixTS(prior, 1, _random.seed_sequence(seed, "simulate", run, "agent", name))
-    believed, played = [_moments(agent.belief, actions)], []
-    for _ in range(n_rounds):
-        offered, mask = problem.next_round()
-        chosen = agent.act(offered, mask=mask)
-        outcome = problem.play(chosen)
-        agent.update(*outcome.feedback)
-        regret = outcome.best - outcome.values
-        played.append((agent.last_latent[0], chosen[0], outcome.rewards[0], regret[0]))
-        believed.append(_moments(agent.belief, actions))
-    weights, means, deviations = (np.stack(column) for column in zip(*believed, strict=True))
-    sampled, taken, rewards, regrets = (np.array(column) for column in zip(*played, strict=True))
-    sets = None if actions is None else actions[None]
-    return Identification(
-        latent,
-        environment.prior.family.mean_rewards(problem.parameters, sets)[0],
-        weights, means, deviations,
-        sampled, taken, rewards, regrets,
-        prior.names, prior.arm_names,
+    simulation = prepare(
+        {name: prior}, environment, n_rounds, run + 1, seed,
+        block_size=1, observe=IdentificationObserver(prior, actions),
     )  # fmt: skip
+    played = simulation.play(run)
+    observed = {key: array[0] for key, array in played.observed[name].items()}
+    return Identification(
+        **observed,
+        latent=int(played.latent[0]),
+        rewards=played.reward[name][0],
+        regret=played.regret[name][0],
+        names=prior.names,
+        action_names=prior.arm_names,
+    )
+
+
+class IdentificationObserver(Observer):
+    """Observer of MixTS that records what is believed of a fixed set of actions."""
+
+    def __init__(self, prior: MixturePrior, actions: Array | None) -> None:
+        self._prior, self._actions = prior, actions
+
+    def start(self, agent: Any, problem: Problem) -> _IdentificationRecorder:
+        check_latent(problem.latent, self._prior)
+        return _IdentificationRecorder(agent.belief, problem, self._actions)
+
+
+class _IdentificationRecorder(RoundRecorder):
+    """Recorder of one task."""
+
+    def __init__(self, belief: Belief, problem: Any, actions: Array | None) -> None:
+        super().__init__()
+        self._actions, self._problem = actions, problem
+        self._moments = [_moments(belief, actions)]
+
+    def measure(self, round_: Round) -> dict[str, Array]:
+        return {"sampled": round_.sampled, "actions": round_.chosen}
+
+    def after_update(self, round_: Round) -> None:
+        self._moments.append(_moments(round_.belief, self._actions))
+
+    def arrays(self) -> dict[str, Array]:
+        moments = (np.stack(column)[None] for column in zip(*self._moments, strict=True))
+        names = ("weights", "means", "deviations")
+        return {
+            **super().arrays(),
+            **dict(zip(names, moments, strict=True)),
+            "truth": self._problem.means,
+        }
 
 
 def _moments(belief: Belief, actions: Array | None) -> tuple[Array, Array, Array]:
-    """Latent weights, and mean and standard deviation of each action's mean reward."""
+    """Return latent weights, and mean and standard deviation of each action's mean reward."""
     means = belief.mean_rewards(actions)[0]
     covariance = belief.covariance[0]
     if actions is None:
         variances = np.diagonal(covariance)
     else:
         variances = np.einsum("kp,pq,kq->k", actions, covariance, actions, optimize=True)
-    # Rounding may leave a variance of nothing a little below zero.
+    # Rounding may leave a variance of 0 a little below 0.
     return belief.weights[0], means, np.sqrt(np.maximum(variances, 0.0))
 
 
 def _constant_actions(prior: Any, environment: Any) -> Array | None:
-    """The environment's action set, None for arms; refuses what cannot be followed."""
+    """Return the environment's action set, None for arms; raise for what cannot be followed."""
     if not isinstance(prior, MixturePrior):
         raise ParameterError(f"prior must be a MixturePrior, got {type(prior).__name__}")
     if not isinstance(environment, BanditEnvironment) or callable(environment.actions):

@@ -1,30 +1,120 @@
-"""What an engine is: it takes jobs, and says how many it wants under way."""
+"""The interface of an engine: it runs jobs and yields their results."""
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
-from concurrent.futures import Executor, Future
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
-from mixts.engines.workers import n_processors
+Job = tuple[Any, ...]
+"""The arguments of one call."""
 
 JOBS_PER_WORKER = 2
-"""One to play and one that waits for the worker to be free."""
+"""One job that runs, and one that waits for the worker to be free."""
+
+_BUFFERED_WINDOWS = 8
+"""Results that :meth:`Engine.map` keeps for a slow first job, in multiples of the window."""
+
+
+class Progress(NamedTuple):
+    """How to report the advance of a series of jobs."""
+
+    size: Callable[[Job], float] = lambda job: 1.0
+    """Amount of work of a job."""
+    advance: Callable[[float], None] | None = None
+    """Called with the amount of work done since the last call."""
+
+    @property
+    def keywords(self) -> dict[str, Any]:
+        """Keywords for a function that runs in this process and reports its advance itself."""
+        return {} if self.advance is None else {"advance": self.advance}
 
 
 class Engine(AbstractContextManager["Engine"], ABC):
-    """Runs functions of modules on picklable arguments; closed at the end of a ``with``."""
+    """A place where jobs run. A ``with`` statement closes it.
+
+    A job is a call of a function with a tuple of arguments. Results never depend on the engine.
+    """
 
     name: str
-    """For people: "2 processes"."""
+    """Description for people, such as "2 processes"."""
     window: int
-    """How many jobs to have under way: enough that nobody waits, few enough to stop soon."""
+    """Number of jobs to keep under way: enough for all workers, few enough to stop soon."""
+
+    def map(self, function: Callable[..., Any], jobs: Iterable[Job]) -> Iterator[Any]:
+        """Yield the result of every job, in the order of the jobs.
+
+        Parameters
+        ----------
+        function
+            A function of a module.
+        jobs
+            The arguments of each call, as tuples. They are read as the engine needs them.
+
+        Returns
+        -------
+        iterator
+            The results. An error of a job is raised, and the jobs still waiting are cancelled.
+        """
+        for _, result in self._run(function, jobs, Progress(), in_order=True):
+            yield result
+
+    def as_completed(
+        self,
+        function: Callable[..., Any],
+        jobs: Iterable[Job],
+        *,
+        size: Callable[[Job], float] | None = None,
+        advance: Callable[[float], None] | None = None,
+    ) -> Iterator[tuple[Job, Any]]:
+        """Yield each job with its result as soon as it is finished.
+
+        Parameters
+        ----------
+        function, jobs
+            As in :meth:`map`.
+        size
+            Amount of work of a job; 1 by default.
+        advance
+            Called with the amount of work done since the last call. A function that runs in this
+            process gets it as the keyword ``advance`` and calls it; for a job that ran elsewhere
+            the engine calls it with the size of the job.
+
+        Returns
+        -------
+        iterator
+            Pairs ``(job, result)``. Of jobs that finish together, those that failed come last.
+        """
+        progress = Progress(size or Progress().size, advance)
+        yield from self._run(function, jobs, progress, in_order=False)
+
+    def _run(
+        self,
+        function: Callable[..., Any],
+        jobs: Iterable[Job],
+        progress: Progress,
+        in_order: bool,
+    ) -> Iterator[tuple[Job, Any]]:
+        flow = Flow(self, function, jobs)
+        yield from flow.results(progress, in_order)
+
+    def check(self, parts: Mapping[str, Any]) -> None:
+        """Raise ``ParameterError`` for an argument that cannot be sent to the engine's workers.
+
+        Parameters
+        ----------
+        parts
+            Arguments of jobs by the names that the error message uses: ``"agent 'x'"``.
+        """
+        return None
 
     def share(self, value: Any) -> Any:
-        """A large argument of several jobs, to be given to ``submit`` in the value's place."""
+        """Return a stand-in for a large argument of several jobs: it is pickled once."""
         return value
 
     @abstractmethod
@@ -32,12 +122,12 @@ class Engine(AbstractContextManager["Engine"], ABC):
         """Begin a job."""
 
     def forget(self, jobs: Iterable[Future[Any]]) -> None:
-        """Nobody waits for these any more."""
+        """Cancel jobs whose results nobody needs."""
         for job in jobs:
             job.cancel()
 
     def close(self, *, abandon: bool) -> None:
-        """Let go of what the engine holds; ``abandon`` what is under way."""
+        """Release the engine's resources; with ``abandon`` without waiting for jobs."""
         return None
 
     def __exit__(
@@ -49,20 +139,54 @@ class Engine(AbstractContextManager["Engine"], ABC):
         self.close(abandon=error is not None)
 
 
-class ExecutorEngine(Engine):
-    """An executor of ``concurrent.futures``, which stays open at the end."""
+class Flow:
+    """A series of jobs, of which an engine has a window under way at a time."""
 
-    def __init__(
-        self,
-        executor: Executor,
-        *,
-        window: int | None = None,
-        name: str | None = None,
-    ) -> None:
-        self._executor = executor
-        workers = getattr(executor, "_max_workers", None) or n_processors()
-        self.window = JOBS_PER_WORKER * workers if window is None else window
-        self.name = type(executor).__name__ if name is None else name
+    def __init__(self, engine: Engine, function: Callable[..., Any], jobs: Iterable[Job]) -> None:
+        self._engine = engine
+        self._function = function
+        self._jobs = iter(jobs)
+        self._under_way: dict[Future[Any], Job] = {}
 
-    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
-        return self._executor.submit(function, *arguments)
+    def fill(self) -> None:
+        """Submit jobs until the window is full."""
+        window = self._engine.window
+        running = sum(not future.done() for future in self._under_way)
+        room = min(window - running, _BUFFERED_WINDOWS * window - len(self._under_way))
+        for job in itertools.islice(self._jobs, max(0, room)):
+            self._under_way[self._engine.submit(self._function, *job)] = job
+
+    def results(self, progress: Progress, in_order: bool) -> Iterator[tuple[Job, Any]]:
+        """Yield jobs with their results; cancel the others when the caller stops."""
+        try:
+            while True:
+                self.fill()
+                if not self._under_way:
+                    return
+                for future in self._finished(in_order):
+                    job = self._under_way.pop(future)
+                    result = future.result()
+                    if progress.advance is not None:
+                        progress.advance(progress.size(job))
+                    yield job, result
+        except BrokenProcessPool as error:
+            error.add_note(
+                "A worker process died, perhaps for lack of memory. A script that defines agents "
+                "or other functions for workers must start the work under `if __name__ == "
+                '"__main__":`. With engine=1 there are no worker processes.'
+            )
+            raise
+        finally:
+            self._engine.forget(list(self._under_way))
+
+    def _finished(self, in_order: bool) -> list[Future[Any]]:
+        """Wait for the first job in order, or for any; failed jobs last."""
+        if in_order:
+            first = next(iter(self._under_way))
+            # Other jobs that finish meanwhile make room for new ones.
+            while not first.done():
+                wait([f for f in self._under_way if not f.done()], return_when=FIRST_COMPLETED)
+                self.fill()
+            return [first]
+        finished, _ = wait(self._under_way, return_when=FIRST_COMPLETED)
+        return sorted(finished, key=lambda future: future.exception() is not None)

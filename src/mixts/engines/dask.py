@@ -1,8 +1,8 @@
-"""Jobs on a cluster of Dask distributed, or on one that is started here.
+"""An engine that runs jobs on a Dask cluster: an existing one, or one that it starts.
 
-A job depends on nothing but its arguments, so Dask may play it again where a worker died, and the
-numbers stay the same as long as all machines run the same versions. That is checked when an engine
-connects, and by every job for itself: workers may join at any time.
+A job depends on nothing but its arguments, so Dask may run it again after a worker died. The
+numbers stay the same as long as all machines run the same versions: the engine checks them when it
+connects, and every job checks its worker, because workers may join at any time.
 """
 
 from __future__ import annotations
@@ -25,40 +25,45 @@ from urllib.parse import urlsplit
 from mixts import _checks
 from mixts._version import __version__
 from mixts.engines.base import JOBS_PER_WORKER, Engine
-from mixts.engines.workers import ONE_THREAD, environment_variables, n_processors
+from mixts.engines.local import ONE_THREAD, environment_variables, n_processors
 from mixts.errors import ClusterError, MissingExtraError, ParameterError
 
 CONNECT_SECONDS = 15.0
-"""How long a scheduler has to answer."""
+"""Longest wait for the answer of a scheduler."""
 
 PATIENCE_SECONDS = 60.0
-"""How long there may be no worker at all."""
+"""Longest time without any worker."""
 
-_LOOK_SECONDS = 1.0
-"""How often the workers are counted."""
+_COUNT_SECONDS = 1.0
+"""Time between two counts of the workers."""
 
-_SETTLE_SECONDS = 5.0
-"""How long jobs that are abandoned may take to be forgotten."""
+_CANCEL_SECONDS = 5.0
+"""Longest wait for abandoned jobs to be cancelled."""
 
 _SHOWN_MACHINES = 3
-"""More differ in the same way, as a rule."""
+"""Machines that an error message lists; the others usually differ in the same way."""
 
 _IGNORE_INTERRUPT = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
-"""Ctrl-C reaches every process of a terminal, but to stop workers is the engine's business."""
+"""Ctrl-C reaches every process of a terminal, but the engine stops its workers itself."""
 
 _COMPUTES_NOTHING = ("bridges", "cli", "plots", "report", "service")
-"""Layers of mixts that no worker needs."""
+"""Packages of mixts that no worker needs."""
 
 
 class DaskEngine(Engine):
-    """Workers of the Dask cluster whose scheduler is at an address such as ``tcp://host:8786``.
+    """The workers of a Dask cluster.
 
-    Without an address, ``n_workers`` processes on this machine (as many as processors unless said
-    otherwise), which are its own: a script that makes it so must be guarded by
-    ``if __name__ == "__main__":``.
+    Parameters
+    ----------
+    scheduler
+        Address of the scheduler, such as ``"tcp://host:8786"``, or a client of Dask, which stays
+        open. None starts a cluster on this machine; a script that does so must be guarded by
+        ``if __name__ == "__main__":``.
+    n_workers
+        Number of processes of a cluster that is started here; by default one for each processor.
     """
 
-    def __init__(self, scheduler: str | None = None, n_workers: int | None = None) -> None:
+    def __init__(self, scheduler: Any = None, n_workers: int | None = None) -> None:
         self._distributed = _distributed()
         self._under_way: dict[Future[Any], Any] = {}
         self._shared: dict[int, tuple[Any, Any]] = {}
@@ -72,22 +77,22 @@ class DaskEngine(Engine):
             else:
                 if n_workers is not None:
                     raise ParameterError(
-                        "n_workers is for a cluster that is started here: the workers of a "
-                        "scheduler are as many as there are"
+                        "n_workers is for a cluster that is started here: a scheduler that runs "
+                        "already has its own workers"
                     )
                 self._client = _connect(self._distributed, scheduler, opened)
                 _check_machines(self._client, self._versions)
-                self.name = f"Dask at {scheduler}"
+                self.name = f"Dask at {self._client.scheduler.address}"
             self._count(self._client.nthreads())
             watch = asyncio.run_coroutine_threadsafe(self._watch(), self._client.loop.asyncio_loop)
             opened.callback(watch.cancel)
             self._opened = opened.pop_all()
 
     def share(self, value: Any) -> Any:
-        """The value as the result of a job, which Dask repeats where it was lost with a worker.
+        """Return the value as the result of a Dask job, which Dask repeats if a worker dies.
 
-        What is scattered instead would be lost: Dask's memory manager soon leaves one copy, even
-        of what was sent to all.
+        A scattered value would be lost with its worker: Dask's memory manager soon leaves one
+        copy, even of a value that was sent to all workers.
         """
         if id(value) not in self._shared:
             import dask
@@ -108,13 +113,13 @@ class DaskEngine(Engine):
         return future
 
     async def _follow(self, job: Any, future: Future[Any]) -> None:
-        """Wait for the cluster's future, and tell ours."""
+        """Wait for the cluster's future, and pass its result to ours."""
         value, error = None, None
         try:
             value = await job
         except (Exception, asyncio.CancelledError) as reason:
             error = self._explained(reason)
-        # Whoever cancelled it until now is told so; from here on nobody can.
+        # From here on the future can no longer be cancelled.
         if future.set_running_or_notify_cancel():
             if error is None:
                 future.set_result(value)
@@ -123,13 +128,14 @@ class DaskEngine(Engine):
         self._under_way.pop(future, None)
 
     def _forget(self, future: Future[Any]) -> None:
-        """What was cancelled here is cancelled there, without waiting for it."""
+        """Cancel the cluster's job if ours was cancelled, without waiting for it."""
         job = self._under_way.get(future)
         if future.cancelled() and job is not None:
             with suppress(RuntimeError):  # the loop is closed, and everything with it
                 self._client.loop.add_callback(job.cancel)
 
     def _explained(self, error: BaseException) -> BaseException:
+        """Return an error that says what to do where Dask's own does not."""
         if isinstance(error, self._distributed.KilledWorker):
             explained = ClusterError(
                 f"{error.allowed_failures + 1} Dask workers died one after the other while they "
@@ -148,14 +154,14 @@ class DaskEngine(Engine):
         return explained
 
     def _count(self, threads: Mapping[str, int]) -> None:
-        # While there is nobody, jobs may wait for the first who comes.
+        # Without any worker, some jobs wait for the first that joins.
         self.window = JOBS_PER_WORKER * max(1, sum(threads.values()))
 
     async def _watch(self) -> None:
-        """Count the workers, and give up where there are none for long."""
+        """Count the workers, and give up when there have been none for long."""
         last_seen = time.monotonic()
         while True:
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_COUNT_SECONDS)
             with suppress(OSError):  # the client itself notices when the scheduler is gone
                 threads = await self._client.nthreads()
                 self._count(threads)
@@ -169,11 +175,11 @@ class DaskEngine(Engine):
                 await self._client.cancel(list(self._under_way.values()))
 
     def close(self, *, abandon: bool) -> None:
-        """Cancel or await what is under way; a cluster that was started here ends."""
+        """Cancel the jobs or wait for them; end a cluster that was started here."""
         if abandon:
             for future in list(self._under_way):
                 future.cancel()
-        futures.wait(list(self._under_way), timeout=_SETTLE_SECONDS if abandon else None)
+        futures.wait(list(self._under_way), timeout=_CANCEL_SECONDS if abandon else None)
         self._shared.clear()
         self._opened.close()
 
@@ -189,7 +195,7 @@ def _distributed() -> Any:
 
 
 def _start(distributed: Any, n_workers: int, opened: ExitStack) -> Any:
-    """Processes of one thread that only this machine can reach; nothing is shown in browsers."""
+    """Start workers of one thread that only this machine can reach, without a dashboard."""
     import dask
 
     # Dask's nannies set these in this process when they start a worker, also a later one.
@@ -226,7 +232,26 @@ def _start(distributed: Any, n_workers: int, opened: ExitStack) -> Any:
     return client
 
 
-def _connect(distributed: Any, scheduler: str, opened: ExitStack) -> Any:
+def _connect(distributed: Any, scheduler: Any, opened: ExitStack) -> Any:
+    """Return a client of the scheduler with at least one worker; a given client is checked."""
+    if isinstance(scheduler, distributed.Client):
+        if scheduler.asynchronous:
+            raise ParameterError("the Dask client is asynchronous: use Client(address)")
+        client, scheduler = scheduler, scheduler.scheduler.address
+    else:
+        client = _client_at(distributed, scheduler)
+        opened.callback(client.close)
+    try:
+        client.wait_for_workers(1, timeout=PATIENCE_SECONDS)
+    except TimeoutError as error:
+        raise ParameterError(
+            f"the Dask scheduler at {scheduler} has had no worker for {PATIENCE_SECONDS:.0f} "
+            f"seconds: start some with `dask worker {scheduler}`"
+        ) from error
+    return client
+
+
+def _client_at(distributed: Any, scheduler: str) -> Any:
     address = scheduler if "://" in scheduler else f"tcp://{scheduler}"
     expected = "start one with `dask scheduler`, and give its address, such as tcp://host:8786"
     try:
@@ -243,20 +268,11 @@ def _connect(distributed: Any, scheduler: str, opened: ExitStack) -> Any:
             "distributed.comm.tls there"
         )
     try:
-        client = distributed.Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
+        return distributed.Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
     except OSError as error:
         raise ParameterError(
             f"no Dask scheduler answers at {scheduler} ({error}): {expected}"
         ) from error
-    opened.callback(client.close)
-    try:
-        client.wait_for_workers(1, timeout=PATIENCE_SECONDS)
-    except TimeoutError as error:
-        raise ParameterError(
-            f"the Dask scheduler at {scheduler} has had no worker for {PATIENCE_SECONDS:.0f} "
-            f"seconds: start some with `dask worker {scheduler}`"
-        ) from error
-    return client
 
 
 # -- the same versions everywhere -----------------------------------------------------------------
@@ -266,7 +282,7 @@ Versions = dict[str, str]
 
 @cache
 def versions() -> Versions:
-    """Of all that determines numbers to the bit, in this process."""
+    """Return the versions of all that determines numbers to the bit, in this process."""
     found = {"Python": platform.python_version(), "mixts": __version__}
     found |= {name: metadata.version(name) for name in ("numpy", "scipy", "numba")}
     root = Path(__file__).parents[1]
@@ -274,19 +290,19 @@ def versions() -> Versions:
     for name in sorted(path.relative_to(root).as_posix() for path in root.rglob("*.py")):
         if name.partition("/")[0] not in _COMPUTES_NOTHING:
             digest.update(name.encode() + b"\0" + (root / name).read_bytes() + b"\0")
-    # A version may be in the making: its number stays while its code changes.
+    # During development the code changes while the version stays.
     found["mixts' code"] = digest.hexdigest()[:12]
     return found
 
 
 def play(expected: Versions, function: Callable[..., Any], *arguments: Any) -> Any:
-    """What a worker is asked to do."""
+    """Run a job on a worker, if the worker has the same versions."""
     refuse_others(expected, {f"a worker at {platform.node()}": versions()})
     return function(*arguments)
 
 
 def refuse_others(here: Versions, there: Mapping[str, Versions | BaseException]) -> None:
-    """Refuse machines whose versions differ, or that could not even say which they have."""
+    """Raise ``ParameterError`` for machines with other versions, or without mixts."""
     complaints = []
     for machine, found in there.items():
         if isinstance(found, BaseException):
@@ -308,13 +324,13 @@ def refuse_others(here: Versions, there: Mapping[str, Versions | BaseException])
 
 
 def _check_machines(client: Any, here: Versions) -> None:
-    """The scheduler reads jobs too, so it needs mixts as workers do."""
+    """Compare the versions of all machines; the scheduler reads jobs too, so it needs mixts."""
     there: dict[str, Versions | BaseException] = {}
     try:
         there["the scheduler"] = client.run_on_scheduler(versions)
     except ImportError as error:
         there["the scheduler"] = error
     for address, found in client.run(versions, on_error="return").items():
-        if not isinstance(found, OSError):  # one that just left
+        if not isinstance(found, OSError):  # a worker that just left
             there[f"worker {address}"] = found
     refuse_others(here, there)

@@ -1,21 +1,123 @@
-"""Engines of one machine."""
+"""Engines of one machine, and :func:`engine_of`, which accepts every way to name an engine."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from concurrent.futures import Future
+import multiprocessing
+import os
+import pickle
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from multiprocessing import connection
+from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import Any
 
+import numpy as np
+
 from mixts import _checks
-from mixts.engines.base import Engine, ExecutorEngine
-from mixts.engines.workers import WorkerPool, n_processors
+from mixts.engines.base import JOBS_PER_WORKER, Engine, Flow, Job, Progress
+from mixts.errors import ParameterError
+
+EngineLike = Engine | Executor | Callable[[], Engine] | int | str | Any | None
+"""What :func:`engine_of` accepts."""
+
+WORTHWHILE_SECONDS = 10.0
+"""Worker processes must import mixts, 2 to 3 seconds: below this much work they hardly pay."""
+
+ONE_THREAD = dict.fromkeys(
+    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1"
+)
+
+
+def engine_of(
+    engine: EngineLike = None, *, n_jobs: int | None = None
+) -> AbstractContextManager[Engine]:
+    """Return a context manager that gives the engine, and closes it if it was made here.
+
+    Parameters
+    ----------
+    engine
+        None: begin in this process, and start worker processes if more than
+        10 seconds of work are left. An integer: that many worker processes; 1 is this process. An
+        :class:`Engine` or an executor of ``concurrent.futures``, which stays open. The address of
+        a Dask scheduler, such as ``"tcp://host:8786"``, a Dask client, or ``"dask"`` for a cluster
+        that is started on this machine. A function without arguments that makes an engine.
+    n_jobs
+        With None: number of jobs to expect, if they come in several calls.
+
+    Returns
+    -------
+    context manager
+        ``with engine_of(engine) as where: ...``
+    """
+    if engine is None:
+        return AutoEngine(n_jobs)
+    if isinstance(engine, Engine):
+        return nullcontext(engine)
+    if isinstance(engine, Executor):
+        return ExecutorEngine(engine)
+    if isinstance(engine, (int, np.integer)) and not isinstance(engine, bool) and engine > 0:
+        return local_engine(int(engine))
+    if _is_dask(engine):
+        from mixts.engines.dask import DaskEngine
+
+        return DaskEngine(None if engine == "dask" else engine)
+    if callable(engine):
+        made = engine()
+        if isinstance(made, Engine):
+            return made
+    raise ParameterError(
+        "engine must be None, a number of worker processes (at least 1), a concurrent.futures "
+        "executor, a mixts.engines.Engine, a Dask client or the address of a Dask scheduler, got "
+        f"{engine!r}"
+    )
+
+
+def _is_dask(engine: Any) -> bool:
+    """Return whether this is an address of a Dask scheduler, "dask", or a Dask client."""
+    if isinstance(engine, str):
+        return engine == "dask" or ":" in engine
+    return type(engine).__module__.partition(".")[0] == "distributed"
+
+
+def local_engine(n_workers: int | None = None) -> Engine:
+    """Return an engine of worker processes, one for each processor by default.
+
+    With one worker, the jobs run in this process.
+    """
+    n = n_processors() if n_workers is None else _checks.count(n_workers, "workers")
+    return InlineEngine() if n == 1 else PoolEngine(n)
+
+
+def n_processors() -> int:
+    """Return the number of processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+# -- engines --------------------------------------------------------------------------------------
 
 
 class InlineEngine(Engine):
-    """Every job here and now."""
+    """An engine that runs every job at once, in this process."""
 
     name = "this process"
     window = 1
+
+    def _run(
+        self,
+        function: Callable[..., Any],
+        jobs: Iterable[Job],
+        progress: Progress,
+        in_order: bool,
+    ) -> Iterator[tuple[Job, Any]]:
+        for job in jobs:
+            yield job, function(*_opened(job), **progress.keywords)
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
         future: Future[Any] = Future()
@@ -27,25 +129,375 @@ class InlineEngine(Engine):
         return future
 
 
-class PoolEngine(ExecutorEngine):
-    """Worker processes of its own."""
+class ExecutorEngine(Engine):
+    """An engine of an executor of ``concurrent.futures``, which stays open at the end.
+
+    Parameters
+    ----------
+    executor
+        The executor.
+    window
+        Number of jobs to keep under way; by default two for each worker of the executor.
+    name
+        Description for people; by default the executor's class.
+    """
+
+    def __init__(
+        self, executor: Executor, *, window: int | None = None, name: str | None = None
+    ) -> None:
+        self._executor = executor
+        workers = getattr(executor, "_max_workers", None) or n_processors()
+        self.window = JOBS_PER_WORKER * workers if window is None else window
+        self.name = type(executor).__name__ if name is None else name
+
+    def check(self, parts: Mapping[str, Any]) -> None:
+        if isinstance(self._executor, ProcessPoolExecutor):
+            in_script = _check_pickles(parts)
+            if isinstance(self._executor, WorkerPool) and in_script:
+                self._executor.check_script()
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        return self._executor.submit(function, *arguments)
+
+
+class PoolEngine(Engine):
+    """An engine of worker processes of its own, which start with the first job."""
 
     def __init__(self, n_workers: int) -> None:
-        self._pool = WorkerPool(n_workers)
-        super().__init__(self._pool, name=f"{n_workers} processes")
+        self._n_workers = n_workers
+        self._pool: WorkerPool | None = None
+        self.name = f"{n_workers} processes"
+        self.window = JOBS_PER_WORKER * n_workers
+
+    def start(self, *, imports_script: bool) -> WorkerPool:
+        """Start the workers, unless they are there; the user's script is imported on request."""
+        if self._pool is None:
+            main = sys.modules["__main__"]
+            interactive = getattr(main, "__file__", None) is None and main.__spec__ is None
+            if imports_script and interactive:
+                raise ParameterError(
+                    "worker processes cannot see what an interactive session defines: put the "
+                    "functions of agents and environment into a module, or use engine=1"
+                )
+            self._pool = WorkerPool(self._n_workers, imports_script=imports_script)
+        if imports_script:
+            self._pool.check_script()
+        return self._pool
+
+    def check(self, parts: Mapping[str, Any]) -> None:
+        self.start(imports_script=_check_pickles(parts))
+
+    def share(self, value: Any) -> Any:
+        return SharedPickle(value)
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        # Pickled here, a job that cannot be pickled, or that a worker cannot read, is an ordinary
+        # error instead of a broken pool.
+        pickled = _pickled((function, arguments), "the work")
+        pool = self.start(imports_script=_names_script(pickled))
+        return pool.submit(_run_pickled, pickled)
 
     def forget(self, jobs: Iterable[Future[Any]]) -> None:
-        # The pool ends them all; one that was cancelled besides would break its bookkeeping.
+        # The pool ends them all; a job that was cancelled besides would break its bookkeeping.
         return None
 
     def close(self, *, abandon: bool) -> None:
-        if abandon:
-            self._pool.abandon()
+        if self._pool is not None:
+            if abandon:
+                self._pool.abandon()
+            else:
+                self._pool.shutdown()
+
+
+class AutoEngine(InlineEngine):
+    """An engine that begins in this process and starts worker processes if they pay.
+
+    The first job runs here. If it shows that the others will take longer than
+    ``WORTHWHILE_SECONDS``, and they can be sent to processes that do not import the user's script,
+    worker processes run them; otherwise this process does.
+
+    Parameters
+    ----------
+    n_jobs
+        Number of jobs to expect, if they come in several calls of ``map`` or ``as_completed``.
+    """
+
+    def __init__(self, n_jobs: int | None = None) -> None:
+        self._n_jobs = n_jobs
+        self._undecided = True
+        self._workers: PoolEngine | None = None
+
+    def _run(
+        self,
+        function: Callable[..., Any],
+        jobs: Iterable[Job],
+        progress: Progress,
+        in_order: bool,
+    ) -> Iterator[tuple[Job, Any]]:
+        waiting = list(jobs) if self._undecided else []
+        if waiting:
+            first, *rest = waiting
+            trial = _Trial(self, function, first, rest, progress)
+            yield first, trial.run()
+            if trial.flow is not None:
+                yield from trial.flow.results(progress, in_order)
+                return
+            jobs = rest
+        if self._workers is not None:
+            yield from self._workers._run(function, jobs, progress, in_order)
         else:
-            self._pool.shutdown()
+            yield from super()._run(function, jobs, progress, in_order)
+
+    def share(self, value: Any) -> Any:
+        return SharedPickle(value)
+
+    def remaining(self, jobs: list[Job], progress: Progress) -> float:
+        """Return the amount of work that is left after the first job."""
+        return sum(map(progress.size, jobs)) if self._n_jobs is None else self._n_jobs - 1
+
+    def start_workers(
+        self, function: Callable[..., Any], first: Job, rest: list[Job]
+    ) -> Flow | None:
+        """Start worker processes for jobs like the first, if that is possible."""
+        self._undecided = False
+        if n_processors() < 2 or multiprocessing.parent_process() is not None:
+            return None
+        workers = PoolEngine(n_processors())
+        try:
+            if _names_script(_pickled((function, first), "the work")):
+                return None
+            workers.start(imports_script=False)
+        except (ParameterError, ImportError, NotImplementedError, OSError):
+            # The work cannot be pickled, or the system has no processes: nobody asked for them.
+            return None
+        self._workers = workers
+        flow = Flow(workers, function, rest)
+        flow.fill()
+        return flow
+
+    def close(self, *, abandon: bool) -> None:
+        if self._workers is not None:
+            self._workers.close(abandon=abandon)
 
 
-def local_engine(n_workers: int | None = None) -> Engine:
-    """Worker processes, as many as processors unless said otherwise; 1 is this process."""
-    n = n_processors() if n_workers is None else _checks.count(n_workers, "workers")
-    return InlineEngine() if n == 1 else PoolEngine(n)
+class _Trial:
+    """The first job of an :class:`AutoEngine`: it shows how long the others will take."""
+
+    def __init__(
+        self,
+        engine: AutoEngine,
+        function: Callable[..., Any],
+        first: Job,
+        rest: list[Job],
+        progress: Progress,
+    ) -> None:
+        self.flow: Flow | None = None
+        """The other jobs, once worker processes have begun them."""
+        self._engine = engine
+        self._function = function
+        self._first = first
+        self._rest = rest
+        self._progress = progress
+        self._remaining = engine.remaining(rest, progress)
+        self._undecided = self._remaining > 0
+        self._since: float | None = None
+        self._done = 0.0
+
+    def run(self) -> Any:
+        """Run the first job here, and return its result."""
+        job = self._first
+        if self._progress.advance is not None:
+            result = self._function(*_opened(job), advance=self._advance)
+        else:
+            started = time.perf_counter()
+            result = self._function(*_opened(job))
+            self._decide(time.perf_counter() - started, self._progress.size(job))
+        self._engine._undecided = False
+        return result
+
+    def _advance(self, amount: float) -> None:
+        assert self._progress.advance is not None
+        self._progress.advance(amount)
+        if self.flow is not None:
+            self.flow.fill()
+        elif self._undecided:
+            now = time.perf_counter()
+            if self._since is None:  # until here compiled code was loaded
+                self._since = now
+            else:
+                self._done += amount
+                self._decide(now - self._since, self._done)
+
+    def _decide(self, seconds: float, amount: float) -> None:
+        if self._undecided and seconds / max(1, amount) * self._remaining > WORTHWHILE_SECONDS:
+            self._undecided = False
+            self.flow = self._engine.start_workers(self._function, self._first, self._rest)
+
+
+# -- what is sent to worker processes -------------------------------------------------------------
+
+
+class SharedPickle:
+    """A value that is pickled once and arrives at workers as the value itself."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+        self._pickled: bytes | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._pickled is None:
+            self._pickled = pickle.dumps(self.value)
+        return pickle.loads, (self._pickled,)
+
+
+def _opened(job: Job) -> Job:
+    """Return the arguments for a call in this process."""
+    return tuple(one.value if isinstance(one, SharedPickle) else one for one in job)
+
+
+def _run_pickled(pickled: bytes) -> Any:
+    function, arguments = pickle.loads(pickled)
+    return function(*arguments)
+
+
+def _pickled(value: Any, what: str) -> bytes:
+    try:
+        return pickle.dumps(value)
+    except Exception as error:
+        raise ParameterError(
+            f"{what} cannot be sent to a worker process ({error}): use functions of a module "
+            "and functools.partial instead of lambdas and inner functions, or engine=1"
+        ) from error
+
+
+def _check_pickles(parts: Mapping[str, Any]) -> bool:
+    """Return whether a part is defined in the script; raise for a part that cannot be pickled."""
+    pickled = [_pickled(part, what) for what, part in parts.items()]
+    return any(map(_names_script, pickled))
+
+
+def _names_script(pickled: bytes) -> bool:
+    return b"__main__" in pickled
+
+
+# -- worker processes -----------------------------------------------------------------------------
+
+_start_lock = threading.Lock()
+
+
+class ScriptWorkerProcess(SpawnProcess):
+    """A process with one BLAS thread that imports the user's script, as new processes do.
+
+    So the script must be guarded by ``if __name__ == "__main__":``.
+    """
+
+    def start(self) -> None:
+        with _start_lock, environment_variables(ONE_THREAD), _no_interrupts():
+            super().start()
+
+
+class WorkerProcess(SpawnProcess):
+    """A process with one BLAS thread that does not import the user's script."""
+
+    def start(self) -> None:
+        with _start_lock, environment_variables(ONE_THREAD), _hidden_script(), _no_interrupts():
+            super().start()
+
+
+class _ScriptWorkerContext(SpawnContext):
+    Process = ScriptWorkerProcess
+
+
+class _WorkerContext(SpawnContext):
+    Process = WorkerProcess
+
+
+class WorkerPool(ProcessPoolExecutor):
+    """Worker processes for several simulations: ``simulate(..., engine=pool)``.
+
+    Use it in a ``with`` statement, or call ``shutdown``.
+
+    Parameters
+    ----------
+    n_workers
+        Number of processes; by default one for each processor.
+    imports_script
+        Whether workers import the script: for agents that are defined in the script itself.
+    """
+
+    def __init__(self, n_workers: int | None = None, *, imports_script: bool = False) -> None:
+        n = n_processors() if n_workers is None else _checks.count(n_workers, "n_workers")
+        self.imports_script = imports_script
+        context = _ScriptWorkerContext() if imports_script else _WorkerContext()
+        super().__init__(n, mp_context=context, initializer=_end_with_parent)
+
+    def check_script(self) -> None:
+        """Raise ``ParameterError`` if the workers do not know what the script defines."""
+        if not self.imports_script:
+            raise ParameterError(
+                "an agent, the environment or another function is defined in the script itself: "
+                "move it into a module, or make the pool with imports_script=True"
+            )
+
+    def abandon(self) -> None:
+        """End the workers at once, whatever they are doing."""
+        processes = list((self._processes or {}).values())
+        self.shutdown(wait=False, cancel_futures=True)
+        for process in processes:
+            process.terminate()
+
+
+@contextmanager
+def environment_variables(variables: dict[str, str]) -> Iterator[None]:
+    """Set variables for processes that start meanwhile: BLAS reads them when it is loaded."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _end_with_parent() -> None:
+    """End this worker when its parent is killed; it would wait for work for ever."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_wait_and_end, args=(parent.sentinel,), daemon=True).start()
+
+
+def _wait_and_end(sentinel: int) -> None:
+    connection.wait([sentinel])
+    os._exit(1)
+
+
+@contextmanager
+def _no_interrupts() -> Iterator[None]:
+    """Block Ctrl-C in processes that start meanwhile: the program ends its workers itself."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _hidden_script() -> Iterator[None]:
+    """Hide where the main module came from, so that a process that starts does not import it."""
+    main = sys.modules["__main__"]
+    spec, file = main.__spec__, getattr(main, "__file__", None)
+    main.__spec__ = main.__file__ = None
+    try:
+        yield
+    finally:
+        main.__spec__ = spec
+        if file is None:
+            del main.__file__
+        else:
+            main.__file__ = file

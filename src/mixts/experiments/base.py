@@ -17,8 +17,7 @@ import numpy as np
 from mixts._typing import Array
 from mixts.errors import ParameterError
 from mixts.pages import Claim, Table
-from mixts.simulation import Results
-from mixts.simulation.blocks import Simulation
+from mixts.simulation import Results, Simulation
 
 Arrays = dict[str, Array]
 Once = Callable[[str, Callable[[], Arrays]], Arrays]
@@ -83,6 +82,8 @@ class SimulationPart(Part):
         arrays |= {f"regret/{name}": values for name, values in played.regret.items()}
         if self.rewards:
             arrays |= {f"reward/{name}": values for name, values in played.reward.items()}
+        for name, observed in played.observed.items():
+            arrays |= {f"observed/{name}/{key}": array for key, array in observed.items()}
         return arrays
 
 
@@ -103,7 +104,9 @@ class Measured:
         reward = _named(arrays, "reward/") or {name: _unknown(a) for name, a in regret.items()}
         n_runs, n_rounds = next(iter(regret.values())).shape
         settings = {"n_runs": n_runs, "n_rounds": n_rounds, "seed": self.setting.seed}
-        return Results(regret, reward, arrays["latent"], settings)
+        observed = {name: _named(arrays, f"observed/{name}/") for name in regret}
+        observed = {name: kept for name, kept in observed.items() if kept}
+        return Results(regret, reward, arrays["latent"], settings, observed)
 
 
 def _named(arrays: Arrays, prefix: str) -> Arrays:

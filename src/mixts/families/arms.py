@@ -87,7 +87,7 @@ class ArmStatistics(Statistics):
                 f"arms are numbered from 0 to {n_arms - 1}, got {arm} (observation {index})"
             )
         raise OutcomeError(
-            f"rewards of {self.kind.replace('-', ' ')} must be {self.support}, "
+            f"rewards of {self.kind.replace('-', ' ').capitalize()} must be {self.support}, "
             f"got {float(observed[1][index])} (observation {index})"
         )
 

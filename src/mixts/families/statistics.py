@@ -251,27 +251,41 @@ class Statistics(ABC):
         """Return the same tasks followed by ``n`` tasks without observations."""
         return self.concatenate(self.empty(self.shape, n))
 
+    def with_arms(self, n: int) -> Self:
+        """Return the same histories with ``n`` more arms without observations."""
+        raise StatisticsError(f"{type(self).__name__} has no arms to append to")
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one file: JSON if the path ends in ``.json``, else a zip of arrays."""
+        write_bundle(path, "statistics", *self.bundle())
+
+    def bundle(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """Return what a file stores: a header of plain values, and arrays."""
         header = {"statistics": self.kind, "single": self.single}
-        write_bundle(path, "statistics", header, {name: self.array(name) for name in self.fields})
+        return header, {name: self.array(name) for name in self.fields}
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Statistics:
         """Read a file that ``save`` wrote, of any suffix; a subclass accepts only its own kind."""
-        header, arrays = read_bundle(path, "statistics")
+        return cls.from_bundle(*read_bundle(path, "statistics"), str(path))
+
+    @classmethod
+    def from_bundle(
+        cls, header: dict[str, Any], arrays: dict[str, Array], source: str
+    ) -> Statistics:
+        """Return the statistics of a file's header and arrays; messages name ``source``."""
         kind = STATISTICS.get(str(header.get("statistics")))
         if kind is not None and not issubclass(kind, cls):
-            raise FormatError(f"{path} has {kind.__name__}, not {cls.__name__}")
+            raise FormatError(f"{source} has {kind.__name__}, not {cls.__name__}")
         if kind is None:
             raise FormatError(
-                f"{path}: unknown statistics {header.get('statistics')!r}; "
+                f"{source}: unknown statistics {header.get('statistics')!r}; "
                 f"known: {sorted(STATISTICS)}"
             )
         try:
             return kind(single=bool(header.get("single", False)), **arrays)
         except (StatisticsError, TypeError) as error:
-            raise FormatError(f"{path} is damaged: {error}") from error
+            raise FormatError(f"{source} is damaged: {error}") from error
 
     def _compatible(self, other: Self) -> None:
         if type(other) is not type(self) or other.shape != self.shape:

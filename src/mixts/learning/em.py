@@ -2,38 +2,25 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from concurrent.futures import Executor, Future, wait
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy import special
 
-from mixts import _checks, _random
+from mixts import _random
 from mixts._typing import Array, Float
-from mixts.engines import Engine, ExecutorEngine, local_engine
-from mixts.engines.local import InlineEngine
-from mixts.engines.workers import n_processors
-from mixts.errors import ParameterError
+from mixts.engines import Engine
 from mixts.families import Family
 from mixts.learning.models import Model
 from mixts.learning.starts import start
 from mixts.prior import MixturePrior
-
-Where = Engine | Executor | int | None
-"""Where restarts run; None chooses by how long they take."""
 
 _FIRST_REACH = 4.0
 """Longest leap at first, as a multiple of the last step."""
 _REACH_FACTOR = 4.0
 """Factor by which a successful leap lengthens the next one, and a refused leap shortens it."""
 _LARGEST_REACH = 4.0**6
-
-_WORTH_SECONDS = 10.0
-"""Start worker processes when the remaining work would take longer than this."""
 
 
 @dataclass(frozen=True)
@@ -206,72 +193,6 @@ def run(job: Job) -> Restart:
     return climb(centred, first.family, first.weights, job.patience)
 
 
-class Search:
-    """Place where restarts run: as given, or chosen by how long the first restart took."""
-
-    def __init__(self, engine: Where, n_expected: int) -> None:
-        self._engine: Engine | None = None
-        self._decided = engine is not None
-        self._given = engine
-        self._left = n_expected
-        self._closing: AbstractContextManager[Any] = nullcontext()
-
-    def __enter__(self) -> Search:
-        if self._decided:
-            self._open(_engine(self._given))
-        return self
-
-    def _open(self, engine: Engine) -> None:
-        # The caller closes an engine that it gave.
-        self._closing = nullcontext() if engine is self._given else engine
-        self._engine = engine
-        self._closing.__enter__()
-
-    def __exit__(self, *error: Any) -> None:
-        self._closing.__exit__(*error)
-
-    def restarts(self, jobs: Sequence[Job]) -> list[Restart]:
-        """Run jobs and return their results in the order of the jobs."""
-        done = [self._timed(jobs[0])] if jobs and not self._decided else []
-        rest = jobs[len(done) :]
-        if self._engine is None:
-            return [*done, *map(run, rest)]
-        under_way: list[Future[Restart]] = []
-        try:
-            for job in rest:
-                _wait_for_room(under_way, self._engine.window)
-                under_way.append(self._engine.submit(run, job))
-            return [*done, *(future.result() for future in under_way)]
-        except BaseException:
-            self._engine.forget(under_way)
-            raise
-
-    def _timed(self, job: Job) -> Restart:
-        """Run the first job here, and start worker processes if the others would take long."""
-        started = time.perf_counter()
-        restart = run(job)
-        seconds = time.perf_counter() - started
-        self._left -= 1
-        if seconds * self._left > _WORTH_SECONDS and n_processors() > 1:
-            self._open(local_engine())
-        self._decided = True
-        return restart
-
-
-def _wait_for_room(under_way: list[Future[Restart]], window: int) -> None:
-    while len(waiting := [future for future in under_way if not future.done()]) >= window:
-        wait(waiting, return_when="FIRST_COMPLETED")
-
-
-def _engine(engine: Where) -> Engine:
-    if isinstance(engine, Engine):
-        return engine
-    if isinstance(engine, Executor):
-        return ExecutorEngine(engine)
-    if isinstance(engine, (int, np.integer)) and not isinstance(engine, bool):
-        n = _checks.count(engine, "engine")
-        return InlineEngine() if n == 1 else local_engine(n)
-    raise ParameterError(
-        "engine must be None, a number of processes, a concurrent.futures executor or a "
-        f"mixts.engines.Engine, got {engine!r}"
-    )
+def run_all(jobs: Sequence[Job], where: Engine) -> list[Restart]:
+    """Run restarts and return their results in the order of the jobs."""
+    return list(where.map(run, [(job,) for job in jobs]))

@@ -15,11 +15,11 @@ import numpy as np
 
 from mixts import _checks, _random
 from mixts._typing import Array, Int, Seed
+from mixts.engines import EngineLike
 from mixts.errors import ConvergenceWarning, ParameterError
 from mixts.families import Statistics
 from mixts.families.linear import CovarianceType
 from mixts.learning.check import PriorCheck, check_prior
-from mixts.learning.em import Where
 from mixts.learning.learn import Learned, Method, learn, robust_prior, seed_number
 from mixts.logs import TaskLogs, read_logs
 from mixts.logs.files import Paths
@@ -126,7 +126,7 @@ def fit_logs(
     held_out: float = 0.2,
     select_from: int = SELECT_FROM,
     seed: Seed = None,
-    engine: Where = None,
+    engine: EngineLike = None,
     progress: Callable[[str], None] | None = None,
 ) -> Fit:
     """Learn a prior from logs of past tasks, and check it on tasks that were held out.
@@ -197,7 +197,7 @@ def fit_logs(
 def _read(
     logs: TaskLogs | Paths,
     columns: Mapping[str, Any] | None,
-    engine: Where,
+    engine: EngineLike,
     report: Callable[[str], None],
 ) -> TaskLogs:
     if isinstance(logs, TaskLogs):
@@ -220,7 +220,7 @@ def _split(n_tasks: int, settings: FitSettings) -> tuple[Array, Array]:
     return np.sort(order[n:]), np.sort(order[:n])
 
 
-def _learned(tasks: Statistics, settings: FitSettings, engine: Where) -> tuple[Learned, int]:
+def _learned(tasks: Statistics, settings: FitSettings, engine: EngineLike) -> tuple[Learned, int]:
     """Learn from tasks; also return the number of tasks on which candidates were compared."""
     options: dict[str, Any] = {
         "method": settings.method, "seed": settings.seed, "noise_std": settings.noise_std,

@@ -11,10 +11,11 @@ import numpy as np
 
 from mixts import _checks, _random
 from mixts._typing import ArrayLike, Seed
+from mixts.engines import EngineLike, engine_of
 from mixts.errors import ConvergenceWarning, ParameterError, StatisticsError
 from mixts.families import Family, Statistics
 from mixts.families.linear import CovarianceType
-from mixts.learning.em import History, Patience, Search, Where, best, pooled_restart
+from mixts.learning.em import History, Patience, best, pooled_restart, run_all
 from mixts.learning.histories import statistics_of
 from mixts.learning.models import Model, check_options, model_of
 from mixts.learning.select import Problem, Selection, compare
@@ -66,7 +67,7 @@ def learn_prior(
     max_components: int = 10,
     n_folds: int = 5,
     robust: float = 0.0,
-    engine: Where = None,
+    engine: EngineLike = None,
 ) -> MixturePrior:
     """Learn a mixture prior from past tasks.
 
@@ -106,8 +107,8 @@ def learn_prior(
         Weight of an additional broad component for tasks unlike any seen, see
         :func:`mixts.learning.robust_prior`; 0 adds none.
     engine
-        Where restarts run: a number of processes, an executor or an
-        :class:`~mixts.engines.Engine`; None chooses by how long they take. The result does not
+        Where restarts run, as in :func:`mixts.engines.engine_of`: a number of processes, an
+        executor, an engine; None starts worker processes if that saves time. The result does not
         depend on it.
 
     Returns
@@ -155,7 +156,7 @@ def learn(
     max_components: int = 10,
     n_folds: int = 5,
     robust: float = 0.0,
-    engine: Where = None,
+    engine: EngineLike = None,
 ) -> Learned:
     """Learn a mixture prior, and return it with how it was learned.
 
@@ -268,12 +269,12 @@ def _unused(name: str, taken: tuple[str, ...]) -> str:
 # -- the two methods ------------------------------------------------------------------------------
 
 
-def _by_evidence(problem: Problem, n_components: int | None, engine: Where) -> Learned:
+def _by_evidence(problem: Problem, n_components: int | None, engine: EngineLike) -> Learned:
     n_expected = problem.n_restarts * (1 if n_components else (problem.n_folds + 1) * 3)
     selection = None
-    with Search(engine, n_expected) as search:
+    with engine_of(engine, n_jobs=n_expected) as where:
         if n_components is None:
-            comparison = compare(problem, search)
+            comparison = compare(problem, where)
             selection, pooled = comparison.selection, comparison.pooled
             restarts = comparison.restarts
         else:
@@ -282,7 +283,7 @@ def _by_evidence(problem: Problem, n_components: int | None, engine: Where) -> L
             restarts = (pooled,)
             if n_components > 1:
                 jobs = problem.restart_jobs(model, pooled, n_components)
-                restarts = tuple(search.restarts(jobs))
+                restarts = tuple(run_all(jobs, where))
     chosen = best(restarts)
     if not chosen.history.converged:
         warnings.warn(
@@ -296,11 +297,12 @@ def _by_evidence(problem: Problem, n_components: int | None, engine: Where) -> L
     return Learned(prior, pooled.prior, "evidence", chosen.history, courses, selection)
 
 
-def _by_two_stages(problem: Problem, n_components: int | None, engine: Where) -> Learned:
+def _by_two_stages(problem: Problem, n_components: int | None, engine: EngineLike) -> Learned:
     selection = None
     if n_components is None:
-        with Search(engine, problem.n_restarts * (problem.n_folds + 1) * 3) as search:
-            selection = compare(problem, search).selection
+        n_expected = problem.n_restarts * (problem.n_folds + 1) * 3
+        with engine_of(engine, n_jobs=n_expected) as where:
+            selection = compare(problem, where).selection
         n_components = selection.chosen
     model: Model = problem.make(problem.statistics)
     # scikit-learn takes 32 bits.

@@ -10,8 +10,9 @@ from scipy import special
 
 from mixts import _random
 from mixts._typing import Array, Float, Int
+from mixts.engines import Engine
 from mixts.families import Statistics
-from mixts.learning.em import Job, Patience, Restart, Search, best, pooled_restart
+from mixts.learning.em import Job, Patience, Restart, best, pooled_restart, run_all
 from mixts.learning.models import Model
 from mixts.learning.starts import digests
 from mixts.prior import MixturePrior
@@ -130,7 +131,7 @@ class Comparison:
     """One component, learned from all tasks."""
 
 
-def compare(problem: Problem, search: Search) -> Comparison:
+def compare(problem: Problem, where: Engine) -> Comparison:
     """Compare mixtures from one component upwards.
 
     The chosen candidate is the smallest whose held-out evidence is within one standard error of the
@@ -148,7 +149,7 @@ def compare(problem: Problem, search: Search) -> Comparison:
     limit = max(1, min(problem.max_components, n // LEAST_TASKS, n_distinct))
     for candidate in range(1, limit + 1):
         scores = np.empty(n)
-        by_fold, restarts = _restarts(problem, candidate, whole, pooled, training, search)
+        by_fold, restarts = _restarts(problem, candidate, whole, pooled, training, where)
         for part, restart in zip(training, by_fold, strict=True):
             scores[part.inside] = task_evidence(restart.prior, part.test)
         held_out.append(scores)
@@ -197,7 +198,7 @@ def _restarts(
     whole: Model,
     pooled: Restart,
     training: list[_Fold],
-    search: Search,
+    where: Engine,
 ) -> tuple[list[Restart], tuple[Restart, ...]]:
     """Return the best restart without each fold, and all restarts on all tasks."""
     if n_components == 1:
@@ -209,7 +210,7 @@ def _restarts(
         for r in range(n)
     ]
     jobs += problem.restart_jobs(whole, pooled, n_components)
-    restarts = search.restarts(jobs)
+    restarts = run_all(jobs, where)
     by_fold = [best(restarts[k * n : (k + 1) * n]) for k in range(len(training))]
     return by_fold, tuple(restarts[len(training) * n :])
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 
 from mixts import _checks
-from mixts.engines import Engine, ExecutorEngine, local_engine
+from mixts.engines import EngineLike, engine_of
 from mixts.errors import FormatError, ParameterError
 from mixts.families import Statistics
 from mixts.logs.bad_rows import BadRows, Example
@@ -60,8 +57,6 @@ def _natural(name: str) -> list[str | int]:
     return [int(part) if i % 2 else part for i, part in enumerate(_DIGITS.split(name))]
 
 
-Where = Engine | Executor | Callable[[], Engine] | int | None
-
 BATCH_ROWS = 1 << 17
 """Approximate number of rows in memory at a time."""
 
@@ -94,7 +89,7 @@ def read_logs(
     delimiter: str | None = None,
     allow_bad_rows: bool = False,
     batch_rows: int = BATCH_ROWS,
-    engine: Where = None,
+    engine: EngineLike = None,
 ) -> TaskLogs:
     """Read the statistics of past tasks from CSV or Parquet files, of any size.
 
@@ -125,9 +120,8 @@ def read_logs(
     batch_rows
         Approximate number of rows in memory at a time.
     engine
-        Where files are read: None is this process; or a number of processes, an executor, an
-        :class:`~mixts.engines.Engine`, or a function that makes one. Workers must find the files at
-        the same paths.
+        Where files are read, as in :func:`mixts.engines.engine_of`: a number of processes, an
+        executor, an engine; None is this process. Workers must find the files at the same paths.
 
     Returns
     -------
@@ -155,8 +149,9 @@ def read_logs(
     tally = Tally(request.family, request.arms, len(request.feature_names))
     found = Part(tally.counted(), BadRows(), 0, 0, None)
     path, above = "", 0
-    with _opened(engine) as where:
-        for (piece, _), part in zip(jobs, _parts(jobs, request, where), strict=True):
+    with engine_of(1 if engine is None else engine) as where:
+        parts = where.map(read_piece, ((piece, used, request) for piece, used in jobs))
+        for (piece, _), part in zip(jobs, parts, strict=True):
             above = above if piece.path == path else 0
             path = piece.path
             tally.absorb(part.counted)
@@ -214,30 +209,6 @@ def _check_columns(piece: Piece, request: Request, delimiter: str) -> None:
 
 
 # -- pieces ---------------------------------------------------------------------------------------
-
-
-def _opened(where: Where) -> AbstractContextManager[Engine]:
-    """Whoever made an engine or an executor closes it."""
-    if isinstance(where, Engine):
-        return nullcontext(where)
-    if isinstance(where, Executor):
-        return ExecutorEngine(where)
-    return where() if callable(where) else local_engine(1 if where is None else where)
-
-
-def _parts(jobs: Sequence[tuple[Piece, str]], request: Request, where: Engine) -> Iterator[Part]:
-    """What each piece gave, in their order; no more under way than the engine wants."""
-    waiting: deque[Future[Part]] = deque()
-    left = iter(jobs)
-    try:
-        while True:
-            while len(waiting) < where.window and (job := next(left, None)) is not None:
-                waiting.append(where.submit(read_piece, *job, request))
-            if not waiting:
-                return
-            yield waiting.popleft().result()
-    finally:
-        where.forget(waiting)
 
 
 def read_piece(piece: Piece, delimiter: str, request: Request) -> Part:

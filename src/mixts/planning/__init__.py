@@ -1,4 +1,4 @@
-"""Planning: finite-horizon MDPs, their best policies and the values of given ones."""
+"""Planning: best policies of finite-horizon MDPs, and values of policies."""
 
 from mixts.planning.mdp import MDP, Plan
 

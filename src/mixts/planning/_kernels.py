@@ -19,13 +19,13 @@ _SUMS = {"reassoc", "contract", "nsz"}
 
 @compiled()
 def _next_word(word: Any) -> Any:
-    """The next state of a splitmix64 generator, one of 2^64 words."""
+    """Return the next state of a splitmix64 generator."""
     return word + np.uint64(0x9E3779B97F4A7C15)
 
 
 @compiled()
 def _mixed(word: Any) -> Any:
-    """The output of splitmix64: every bit depends on all of the word's."""
+    """Return the output of splitmix64: every bit depends on all bits of the word."""
     word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return word ^ (word >> np.uint64(31))
@@ -35,10 +35,10 @@ def _mixed(word: Any) -> Any:
 def induce(
     parameters: Array, n_states: int, n_actions: int, words: Array, policy: Array, values: Array
 ) -> None:
-    """Backward induction for each row of parameters: policy (m, h, X) and values (m, h, X).
+    """Plan by backward induction for each row: write policy (m, h, X) and values (m, h, X).
 
-    ``words`` holds a random word for each MDP, with which equal actions are chosen among; without
-    any the first is taken. ``values`` may be empty where nobody needs them.
+    ``words`` holds a random word for each MDP to choose among equal actions; if it is empty, the
+    first is taken. ``values`` may be empty if they are not needed.
     """
     n_pairs = n_states * n_actions
     columns = np.empty((n_states, n_pairs))
@@ -47,7 +47,7 @@ def induce(
     for m in range(len(parameters)):
         rewards = parameters[m, :n_pairs]
         rows = parameters[m, n_pairs:].reshape(n_pairs, n_states)
-        # By next state, so that a step is a few sums over all pairs at once.
+        # Transposed by next state, so that a step is a few sums over all pairs at once.
         for pair in range(n_pairs):
             for y in range(n_states):
                 columns[y, pair] = rows[pair, y]
@@ -83,7 +83,7 @@ def induce(
 def evaluate(
     parameters: Array, n_states: int, n_actions: int, policy: Array, values: Array
 ) -> None:
-    """The values (m, h, X) of policies; one MDP or one policy serves all rows of the other."""
+    """Write the values (m, h, X) of policies; one MDP or one policy may serve all rows."""
     n_pairs = n_states * n_actions
     after, now = np.empty(n_states), np.empty(n_states)
     for m in range(len(values)):

@@ -1,4 +1,4 @@
-"""Finite-horizon tabular MDPs, one or a batch of them, and what can be computed exactly."""
+"""Finite-horizon tabular MDPs, one or a batch: best policies, and values of policies."""
 
 from __future__ import annotations
 
@@ -17,20 +17,29 @@ _NO_WORDS = np.zeros(0, np.uint64)
 
 
 class Plan(NamedTuple):
-    """A best policy and what it is worth."""
+    """A best policy and its values."""
 
     policy: Int[Array, "... h X"]
-    """The action in every state, at every step."""
+    """Action in every state, at every step."""
     values: Float[Array, "... h X"]
-    """The expected reward from every step and state to the end of the episode."""
+    """Expected reward from every step and state to the end of the episode."""
 
 
 class MDP:
     """M = (X, A, R, T, h, rho): a known finite-horizon MDP, or a batch of them  [paper: Sec. 5].
 
-    ``rewards`` are the mean rewards, (..., X, A); ``transitions`` (..., X, A, X) the probabilities
-    of the next state; axes before these are a batch. ``initial`` is the distribution of the first
-    state, (X,), or the one state where episodes start. Its arrays are read-only.
+    Its arrays are read-only.
+
+    Parameters
+    ----------
+    rewards
+        Mean rewards, (..., X, A); the axes before X are a batch.
+    transitions
+        Probabilities of the next state, (..., X, A, X).
+    horizon
+        Number of steps of an episode, h.
+    initial
+        Distribution of the first state, (X,), or the one state where episodes start.
     """
 
     def __init__(
@@ -58,7 +67,7 @@ class MDP:
         self._set(flat, shape, _checks.count(horizon, "horizon"), start)
 
     def _set(self, flat: Array, shape: tuple[int, ...], horizon: int, initial: Array) -> None:
-        # Writable, though nobody writes: compiled loops would be compiled anew for other arrays.
+        # Never written to, but not read-only: numba would compile the loops again for such arrays.
         self._flat = flat
         self.n_states, self.n_actions = shape
         self.horizon = horizon
@@ -68,14 +77,14 @@ class MDP:
     def of_parameters(
         cls, parameters: Array, n_states: int, n_actions: int, horizon: int, initial: Array
     ) -> Self:
-        """The MDPs of rows of numbers that are known to be right, without copying them."""
+        """Return the MDPs of checked rows of numbers, without a copy."""
         mdp = cls.__new__(cls)
         mdp._set(parameters, (n_states, n_actions), horizon, initial)
         return mdp
 
     @classmethod
     def stack(cls, mdps: Iterable[MDP]) -> Self:
-        """A batch of these MDPs, which have the same sizes, horizon and initial distribution."""
+        """Return a batch of MDPs that share sizes, horizon and initial distribution."""
         mdps = list(mdps)
         if not mdps or not all(isinstance(mdp, MDP) for mdp in mdps):
             raise ParameterError(f"mdps must be some MDPs, got {mdps!r}")
@@ -96,7 +105,7 @@ class MDP:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The batch's axes; () for one MDP."""
+        """Axes of the batch; () for one MDP."""
         return self._flat.shape[:-1]
 
     @property
@@ -108,20 +117,20 @@ class MDP:
 
     @property
     def rows(self) -> Float[Array, "m p"]:
-        """The parameters as compiled loops take them, one axis for the batch; not to be written."""
+        """Parameters with one axis for the batch, for compiled loops; do not write to them."""
         rows = self._flat.reshape(math.prod(self.shape), self._flat.shape[-1])
         return rows if rows.flags.carray else rows.copy()
 
     @property
     def rewards(self) -> Float[Array, "... X A"]:
-        """R(x, a)."""
+        """Mean rewards R(x, a)."""
         n_pairs = self.n_states * self.n_actions
         part = self.parameters[..., :n_pairs]
         return part.reshape(*self.shape, self.n_states, self.n_actions)
 
     @property
     def transitions(self) -> Float[Array, "... X A X"]:
-        """T(x, a, x')."""
+        """Transition probabilities T(x, a, x')."""
         n_pairs = self.n_states * self.n_actions
         part = self.parameters[..., n_pairs:]
         return part.reshape(*self.shape, self.n_states, self.n_actions, self.n_states)
@@ -132,10 +141,10 @@ class MDP:
         return len(self._flat)
 
     def __getitem__(self, index: Any) -> Self:
-        """Some MDPs of the batch, or one of them."""
+        """Select some MDPs of the batch, or one."""
         if not self.shape:
             raise IndexError("this is one MDP, not a batch")
-        # An index reaches the batch's axes only, never into an MDP's numbers.
+        # An index selects along the axes of the batch only, never inside an MDP.
         positions = np.arange(math.prod(self.shape)).reshape(self.shape)[index]
         flat = self.rows[positions]
         return self.of_parameters(flat, self.n_states, self.n_actions, self.horizon, self.initial)
@@ -146,13 +155,22 @@ class MDP:
             f"MDP({batch}{self.n_states} states, {self.n_actions} actions, horizon {self.horizon})"
         )
 
-    # -- what is computed ---------------------------------------------------------------------
+    # -- planning and evaluation --------------------------------------------------------------
 
     def plan(self, rng: np.random.Generator | None = None) -> Plan:
-        """The best policy and its values, by backward induction.
+        """Return the best policy and its values, by backward induction.
 
-        ``V_i(x) = max_a R(x, a) + sum_x' T(x, a, x') V_{i+1}(x')``. Of actions whose values are
-        equal to the last bit the first is taken, or with ``rng`` any with equal probability.
+        ``V_i(x) = max_a R(x, a) + sum_x' T(x, a, x') V_{i+1}(x')``.
+
+        Parameters
+        ----------
+        rng
+            Chooses among actions of exactly equal value; None takes the first.
+
+        Returns
+        -------
+        Plan
+            policy (..., h, X) and values (..., h, X).
         """
         if rng is not None and not isinstance(rng, np.random.Generator):
             raise ParameterError(f"rng must be a numpy.random.Generator or None, got {rng!r}")
@@ -165,7 +183,7 @@ class MDP:
         return Plan(policy.reshape(shape), values.reshape(shape))
 
     def best_policy(self, rng: np.random.Generator) -> Int[Array, "... h X"]:
-        """The policy of :meth:`plan`, ties at random, without its values."""
+        """Return the policy of :meth:`plan`, ties at random, without its values."""
         rows = self.rows
         policy = np.empty((len(rows), self.horizon, self.n_states), np.int64)
         words = random_words(rng, len(rows))
@@ -173,9 +191,17 @@ class MDP:
         return policy.reshape(*self.shape, self.horizon, self.n_states)
 
     def evaluate(self, policy: ArrayLike) -> Float[Array, "... h X"]:
-        """The value of a policy from every step and state, exactly.
+        """Return the exact value of a policy from every step and state.
 
-        One policy (h, X) for all MDPs, one for each, or for one MDP as many as you like.
+        Parameters
+        ----------
+        policy
+            One policy (h, X) for all MDPs, or one for each; for one MDP any number of policies.
+
+        Returns
+        -------
+        array
+            (..., h, X).
         """
         policies = checked_policy(policy, self.horizon, self.n_states, self.n_actions)
         batch = policies.shape[:-2]
@@ -187,7 +213,7 @@ class MDP:
         return values.reshape(*(batch or self.shape), self.horizon, self.n_states)
 
     def values_of(self, policies: Int[Array, "m h X"]) -> Float[Array, "k h X"]:
-        """:meth:`evaluate` for policies that are known to be right, one axis for the batch."""
+        """Return the values of checked policies, one axis for the batch."""
         rows = self.rows
         n = max(len(rows), len(policies)) if len(rows) and len(policies) else 0
         values = np.empty((n, self.horizon, self.n_states))
@@ -195,7 +221,7 @@ class MDP:
         return values
 
     def value(self, policy: ArrayLike) -> Any:
-        """V(pi), the expected reward of an episode from ``initial``  [paper: Sec. 5]."""
+        """Return V(pi), the expected reward of an episode from ``initial``  [paper: Sec. 5]."""
         values = self.evaluate(policy)[..., 0, :] @ self.initial
         return float(values) if values.ndim == 0 else values
 
@@ -207,7 +233,7 @@ def checked_policy(
     n_actions: int,
     error: type[MixtsError] = ParameterError,
 ) -> Int[Array, "... h X"]:
-    """One policy or a batch of them that fits MDPs of these sizes, as an array of integers."""
+    """Return policies as an array of integers, or raise unless they fit MDPs of these sizes."""
     expected = (
         f"a policy is actions (integers from 0 to {n_actions - 1}) of shape "
         f"(..., {horizon}, {n_states}): step, state"
@@ -221,12 +247,12 @@ def checked_policy(
 
 
 def random_words(rng: np.random.Generator, n: int) -> Array:
-    """A random word for each of n MDPs: the bits of uniform numbers, which are mixed before use."""
+    """Return a random word for each of n MDPs: the bits of uniform numbers."""
     return rng.random(n).view(np.uint64)
 
 
 def state_distribution(initial: ArrayLike, n_states: int) -> Float[Array, " X"]:
-    """The distribution of the first state: given, or all on the one state given; read-only."""
+    """Return the distribution of the first state, given as such or as one state; read-only."""
     array = np.array(_checks.numbers(initial, "initial must be numbers", ParameterError))
     if array.ndim == 0:
         start = _checks.count(initial, "initial", least=0)

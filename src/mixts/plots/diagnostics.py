@@ -9,8 +9,7 @@ import numpy as np
 
 from mixts import _checks
 from mixts._typing import ArrayLike
-from mixts.diagnostics.confidence import ConfidenceSets
-from mixts.diagnostics.confidence.sets import PROOFS_ETA
+from mixts.diagnostics.confidence import PROOFS_ETA, ConfidenceSets
 from mixts.diagnostics.decomposition import Decomposition
 from mixts.diagnostics.identification import Identification
 from mixts.errors import ParameterError

@@ -1,7 +1,8 @@
-"""Decisions for live tasks: safe to ask from many threads, durable before they are answered."""
+"""Decisions for live tasks: called from many threads, durable before they are returned."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from types import TracebackType
@@ -20,10 +21,7 @@ from mixts.errors import (
     UnknownTaskError,
 )
 from mixts.prior import MixturePrior
-from mixts.service.encoding import now_us, prior_digest, unpack
-from mixts.service.group import Group
-from mixts.service.offers import Rules
-from mixts.service.queue import Done, GroupWriter, Later, Take
+from mixts.service.batch import Batch, Rules
 from mixts.service.records import (
     ActionPosteriors,
     Decide,
@@ -38,35 +36,66 @@ from mixts.service.records import (
     checked_name,
 )
 from mixts.service.store import DecisionStore
-from mixts.service.store.backend import Transaction, TransactionConflictError
+from mixts.service.store.base import Transaction, TransactionConflictError
 from mixts.service.versions import (
     ActivePrior,
     check_arms,
     check_decides,
     check_servable,
     fitted_shape,
+    prior_digest,
 )
+from mixts.service.writer import BatchWriter, CallSoon, Done
 
 R = TypeVar("R")
 
 _ATTEMPTS = 8
-"""How often a group is tried when other writers are in the way."""
+"""How often a transaction is tried when other writers are in the way."""
 
 _N_DRAWS = 2000
 """Draws behind the 5 and 95 % points of a posterior: their error is 0.5 % of probability."""
 
 _FEWEST_DRAWS, _MOST_NUMBERS = 200, 1_000_000
-"""Where thousands of actions are offered, fewer draws must do."""
+"""With thousands of actions, fewer draws keep the memory bounded."""
+
+
+def now_us() -> int:
+    """Return microseconds since 1970."""
+    return time.time_ns() // 1000
 
 
 class Decider:
-    """MixTS for tasks that live in a store, under the store's active version of a prior.
+    """MixTS for tasks in a store, with the store's active version of a prior.
 
-    ``prior`` is stored as a version of its own if it is new to the store, and becomes the active
-    one then; one that the store knows changes nothing (``activate`` does), and None takes the
-    active one. ``floor`` is the least probability of every action: full support is promised only
-    with it. A reward that comes more than ``reward_window`` seconds after its decision is logged,
-    not learned from. ``max_pending`` operations may wait for the writer.
+    Every decision and every reward is durable before its method returns. All methods may be called
+    from any thread; operations that wait at the same time share one transaction. ``Client`` has the
+    same methods for a service in another process.
+
+    Parameters
+    ----------
+    prior : MixturePrior or None
+        A prior that is new to the store is stored as a new version and activated; one that the
+        store knows changes nothing (``activate_prior`` does). None: the active one.
+    store : DecisionStore
+        Where tasks and decisions are kept; only one decider may write to it.
+    floor : float
+        The least probability of every available action. Without it, actions may have
+        probability 0, and off-policy evaluation has no full support.
+    reward_window : float, optional
+        Seconds after a decision in which its reward is learned from; later ones are only logged.
+    seed : optional
+        Seed of the actions' random draws.
+    max_pending : int
+        The number of operations that may wait for the writer; more raise ``OverloadedError``.
+
+    Examples
+    --------
+    >>> prior = mixts.MixturePrior(mixts.BernoulliArms.uniform(3))  # doctest: +SKIP
+    >>> with mixts.DecisionStore("decisions.db") as store:  # doctest: +SKIP
+    ...     with mixts.Decider(prior, store) as decider:
+    ...         decision = decider.decide("user 17")
+    ...         decider.reward(decision.id, 1)
+    Receipt(duplicate=False, late=False)
     """
 
     def __init__(
@@ -87,45 +116,98 @@ class Decider:
         self._versions: dict[int, ActivePrior] = {}
         max_pending = _checks.count(max_pending, "max_pending")
         store.claim(self)
-        self._writer = GroupWriter(self._perform, store.backend.probe, max_pending)
+        self._writer = BatchWriter(self._perform, store.backend.probe, max_pending)
         try:
             self._writer.run(lambda: self._begin(prior))
         except BaseException:
             self.close()
             raise
 
-    # -- deciding -----------------------------------------------------------------------------
+    # -- decisions and rewards ----------------------------------------------------------------
 
     def decide(
         self, task: str, actions: Any = None, mask: Any = None, key: str | None = None
     ) -> Decision:
-        """Choose an action for a task; with a ``key``, repeating the call changes nothing."""
+        """Choose an action for a task.
+
+        Parameters
+        ----------
+        task : str
+            The task's name; a new name is a new task.
+        actions : (K, d) array_like, optional
+            The feature rows that are offered; only for linear priors, which need them.
+        mask : (K,) array_like of bool, optional
+            True where an action is available; all are, unless given.
+        key : str, optional
+            Makes the call safe to repeat: the same key for the same task returns the same decision.
+
+        Returns
+        -------
+        Decision
+        """
         return self._wait(Decide(task, actions, mask, key), Decision)
 
     def reward(self, decision_id: str, value: float) -> Receipt:
-        """Say what came of a decision; late, twice and in any order if need be."""
+        """Report the reward of a decision; late, twice and in any order if need be.
+
+        Parameters
+        ----------
+        decision_id : str
+            ``Decision.id``.
+        value : float
+            The reward.
+
+        Returns
+        -------
+        Receipt
+            Another value for the same decision raises ``ConflictError``.
+        """
         return self._wait(Reward(decision_id, value), Receipt)
 
     def decide_many(self, requests: Sequence[Decide]) -> list[Decision | MixtsError]:
-        """Decide for many at once, in one commit; what is refused is returned as its error."""
+        """Choose actions for many requests in one transaction.
+
+        Parameters
+        ----------
+        requests : sequence of Decide
+
+        Returns
+        -------
+        list of Decision or MixtsError
+            In the order of the requests; a refused request's error is returned, not raised.
+        """
         return self._wait_all(requests, Decide)
 
     def reward_many(self, rewards: Sequence[Reward]) -> list[Receipt | MixtsError]:
-        """Take many rewards at once, in one commit; what is refused is returned as its error."""
+        """Report many rewards in one transaction.
+
+        Parameters
+        ----------
+        rewards : sequence of Reward
+
+        Returns
+        -------
+        list of Receipt or MixtsError
+            In the order of the rewards; a refused reward's error is returned, not raised.
+        """
         return self._wait_all(rewards, Reward)
 
     def submit(
-        self, operations: Sequence[Operation], done: Done, later: Later | None = None
+        self, operations: Sequence[Operation], done: Done, call_soon: CallSoon | None = None
     ) -> None:
-        """Hand operations to the writer, all or (OverloadedError) none.
+        """Pass operations to the writer, all or (``OverloadedError``) none, without waiting.
 
-        ``done`` is called once, when they are durable, with a Decision, a Receipt or an error for
-        each: in the writer's thread or, with ``later``, perhaps in this one. An event loop gives
-        its ``call_soon`` for that, and has groups performed between its other work: two threads
-        that both compute wait for each other at every statement. What may take long is left to the
-        writer's thread all the same: anything in PostgreSQL, whose locks others hold.
+        Parameters
+        ----------
+        operations : sequence of Decide or Reward
+        done : callable
+            Called once, when the operations are durable, with a Decision, a Receipt or an error for
+            each; in the writer's thread or, with ``call_soon``, perhaps in this one.
+        call_soon : callable, optional
+            The ``call_soon`` of the event loop that runs in this thread: the loop then writes small
+            batches itself, which is quicker (see ``mixts.service.writer``).
         """
-        self._writer.submit(operations, done, later)
+        self._writer.submit(operations, done, call_soon)
 
     def _wait_all(self, operations: Sequence[Any], kind: type) -> list[Any]:
         if not all(isinstance(operation, kind) for operation in operations):
@@ -143,19 +225,19 @@ class Decider:
         assert isinstance(result, kind)
         return result
 
-    def _perform(self, take: Take, wait: bool) -> list[Result]:
+    def _perform(self, operations: list[Operation], wait: bool) -> list[Result]:
         def work(transaction: Transaction) -> list[Result]:
             version = transaction.active_version()
             assert version is not None
-            group = Group(
+            batch = Batch(
                 transaction, self._load(version), self._load, self._rules, self._rng, now_us()
             )
-            return group.perform(take())
+            return batch.perform(operations)
 
         return self._transact(work, wait=wait)
 
     def _transact(self, work: Callable[[Transaction], R], *, wait: bool = True) -> R:
-        """In one transaction, which is tried again when other writers are in the way."""
+        """Call a function in one transaction; retry when other writers are in the way."""
         for _ in range(_ATTEMPTS):
             try:
                 with self.store.backend.transaction(wait=wait) as transaction:
@@ -171,7 +253,7 @@ class Decider:
 
     @property
     def prior_version(self) -> int:
-        """The version in force; another replica may have activated it."""
+        """The active version of the prior; another replica may have activated it."""
         version = self.store.active_version()
         if version is None:
             raise StoreError(f"{self.store.name} has no prior: give one")
@@ -179,53 +261,62 @@ class Decider:
 
     @property
     def active(self) -> ActivePrior:
-        """The version in force, with what deciding needs."""
+        """The active version of the prior, ready to decide with."""
         return self._load(self.prior_version)
 
     @property
     def prior(self) -> MixturePrior:
-        """The prior in force."""
+        """The active prior."""
         return self.active.prior
 
     def priors(self) -> list[PriorVersion]:
-        """Every version of the prior."""
+        """Return every version of the prior.
+
+        Returns
+        -------
+        list of PriorVersion
+        """
         return self.store.priors()
 
     def upload_prior(self, prior: MixturePrior, activate: bool = False) -> int:
-        """Store a prior that fits the tasks, and activate it if asked to; return its version."""
-        version = self.upload(prior)
-        if activate:
-            self.activate_prior(version)
-        return version
+        """Store a prior that fits the tasks of the store.
 
-    def activate_prior(self, version: int) -> None:
-        """Decide with this version from now on; tasks keep their statistics."""
-        self.activate(version)
+        Parameters
+        ----------
+        prior : MixturePrior
+            Of the same family, with no fewer arms.
+        activate : bool
+            Whether to decide with it from now on.
 
-    def ready(self) -> bool:
-        """Return whether decisions can be written."""
-        return self._writer.failure is None
-
-    def upload(self, prior: MixturePrior) -> int:
-        """Store a prior that fits the tasks, without using it yet; returns its version."""
+        Returns
+        -------
+        int
+            Its version; a prior that the store has keeps its version.
+        """
         check_servable(prior)
         check_decides(prior)
         version: int = self._writer.run(
             lambda: self._transact(lambda transaction: self._store(transaction, prior)[0])
         )
+        if activate:
+            self.activate_prior(version)
         return version
 
-    def activate(self, version: int) -> None:
-        """Decide with this version from now on; tasks keep their statistics."""
+    def activate_prior(self, version: int) -> None:
+        """Decide with this version from now on; tasks keep their statistics.
+
+        Parameters
+        ----------
+        version : int
+            One of ``priors()``.
+        """
         version = _checks.count(version, "version")
         if self.store.prior_body(version) is None:
             known = [row.version for row in self.priors()]
             raise ParameterError(f"there is no version {version} of the prior; known: {known}")
         prior = self._load(version).prior
         self._writer.run(
-            lambda: self._transact(
-                lambda transaction: self._put_in_force(transaction, version, prior)
-            )
+            lambda: self._transact(lambda transaction: self._activate(transaction, version, prior))
         )
 
     def _begin(self, prior: MixturePrior | None) -> None:
@@ -239,7 +330,7 @@ class Decider:
     def _begin_with(self, transaction: Transaction, prior: MixturePrior) -> None:
         version, is_new = self._store(transaction, prior)
         if is_new or transaction.active_version() is None:
-            self._put_in_force(transaction, version, prior)
+            self._activate(transaction, version, prior)
 
     def _store(self, transaction: Transaction, prior: MixturePrior) -> tuple[int, bool]:
         self._fit(transaction, prior)
@@ -247,12 +338,12 @@ class Decider:
             prior_digest(prior), now_us(), prior.family.kind, prior.n_components, prior.to_bytes()
         )
 
-    def _put_in_force(self, transaction: Transaction, version: int, prior: MixturePrior) -> None:
+    def _activate(self, transaction: Transaction, version: int, prior: MixturePrior) -> None:
         self._check_floor(prior)
         transaction.activate(version, now_us(), self._fit(transaction, prior))
 
     def _fit(self, transaction: Transaction, prior: MixturePrior) -> str:
-        """The shape of statistics under a prior that can go on from those of the tasks."""
+        """Return the shape of statistics under a prior; raise if it does not fit the tasks."""
         shape = fitted_shape(prior, transaction.shape())
         active = transaction.active_version()
         check_arms(prior, None if active is None else self._load(active).prior)
@@ -274,28 +365,49 @@ class Decider:
             active = self._versions.setdefault(version, ActivePrior.load(version, body))
         return active
 
-    # -- looking ------------------------------------------------------------------------------
+    # -- reading ------------------------------------------------------------------------------
+
+    def task(self, name: str) -> TaskState:
+        """Return the counts and the belief of a task.
+
+        Parameters
+        ----------
+        name : str
+            The task's name; one without decisions raises ``UnknownTaskError``.
+
+        Returns
+        -------
+        TaskState
+        """
+        row = self.store.task(checked_name(name, "task"))
+        if row is None:
+            raise _unknown(name)
+        active, belief = self._belief(name)
+        offered = self._offered(name, active)
+        has_actions = active.prior.family.n_arms is not None or offered is not None
+        means = belief.mean_rewards(offered)[0].tolist() if has_actions else ()
+        return TaskState(
+            name, row.decisions, row.rewards, row.late, tuple(belief.weights[0].tolist()),
+            tuple(means), active.version, active.prior.names,
+        )  # fmt: skip
 
     def state(self, task: str) -> TaskState:
         """Return the counts and the belief of a task: an older name of ``task``."""
         return self.task(task)
 
-    def task(self, task: str) -> TaskState:
-        """Return the counts and the belief of a task."""
-        row = self.store.task(checked_name(task, "task"))
-        if row is None:
-            raise UnknownTaskError(f"no decision was made for a task {task!r} yet")
-        active, belief = self._belief(task)
-        offered = self._offered(task, active)
-        needs_offer = active.prior.family.n_arms is None
-        known = () if needs_offer and offered is None else belief.mean_rewards(offered)[0]
-        return TaskState(
-            task, row.decisions, row.rewards, row.late, tuple(belief.weights[0].tolist()),
-            tuple(float(mean) for mean in known), active.version, active.prior.names,
-        )  # fmt: skip
-
     def posterior(self, task: str) -> ActionPosteriors:
-        """Each action's mean reward as a task's belief has it; linear: of those last offered."""
+        """Return the posterior of each action's mean reward.
+
+        Parameters
+        ----------
+        task : str
+            The task's name.
+
+        Returns
+        -------
+        ActionPosteriors
+            Linear priors: of the actions last offered.
+        """
         active, belief = self._belief(task)
         offered = self._offered(task, active)
         family = active.prior.family
@@ -303,7 +415,7 @@ class Decider:
             return ActionPosteriors((), (), ())
         n_actions = family.n_arms or 0 if offered is None else len(offered)
         n_draws = max(_FEWEST_DRAWS, min(_N_DRAWS, _MOST_NUMBERS // n_actions))
-        # The same draws at every look: a page that is refreshed does not flicker.
+        # The same draws at every call: a page that is refreshed does not flicker.
         rng, same = _random.stream(0, "decider", "posterior"), np.zeros(n_draws, np.int64)
         draws = belief.sample_parameters(rng, belief.sample_latent(rng, same), same)
         low, high = np.quantile(family.mean_rewards(draws, offered), [0.05, 0.95], axis=0)
@@ -311,33 +423,44 @@ class Decider:
         return ActionPosteriors(tuple(mean.tolist()), tuple(low.tolist()), tuple(high.tolist()))
 
     def health(self) -> Health:
-        """Whether decisions can be written, and how many wait."""
+        """Return whether decisions can be written, why not, and how many operations wait.
+
+        Returns
+        -------
+        Health
+        """
         reason = self._writer.failure
         return Health(reason is None, reason, self._writer.pending)
 
+    def ready(self) -> bool:
+        """Return whether decisions can be written.
+
+        Returns
+        -------
+        bool
+        """
+        return self.health().writable
+
     @property
-    def groups(self) -> tuple[int, int]:
-        """How many groups were written, and how many operations in all of them."""
-        return self._writer.groups, self._writer.group_operations
+    def batches(self) -> tuple[int, int]:
+        """Number of batches that were written, and of operations in all of them."""
+        return self._writer.batches, self._writer.batch_operations
 
     def _belief(self, task: str) -> tuple[ActivePrior, Belief]:
-        """Of the one task, with the task axis."""
+        """Return the active prior and the belief of one task, with the task axis."""
         content = self.store.statistics(checked_name(task, "task"))
         if content is None:
-            raise UnknownTaskError(f"no decision was made for a task {task!r} yet")
+            raise _unknown(task)
         active = self.active
         return active, active.prior.condition(active.codec.decode([content]))
 
     def _offered(self, task: str, active: ActivePrior) -> Float[Array, "K d"] | None:
-        if active.prior.family.n_arms is not None:
-            return None
-        offer = self.store.last_offer(task)
-        return None if offer is None else unpack(offer[2]).reshape(offer[:2])
+        return None if active.prior.family.n_arms is not None else self.store.last_offer(task)
 
-    # -- ending -------------------------------------------------------------------------------
+    # -- closing ------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Finish what was accepted; the store stays open, also for another decider."""
+        """Write what was accepted; the store stays open, also for another decider."""
         self._writer.close()
         self.store.release(self)
 
@@ -351,6 +474,10 @@ class Decider:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _unknown(task: str) -> UnknownTaskError:
+    return UnknownTaskError(f"no decision was made for a task {task!r} yet")
 
 
 def _rules(floor: float, reward_window: float | None) -> Rules:

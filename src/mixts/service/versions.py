@@ -1,18 +1,21 @@
-"""Versions of the prior: which fits the tasks, and what deciding with one needs."""
+"""Versions of the prior: which ones fit the tasks of a store, and what deciding with one needs."""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
 from mixts._typing import Array, Float
 from mixts.agents import MixTS
-from mixts.errors import ParameterError
-from mixts.families import LinearGaussian
-from mixts.families.arms import ArmFamily
+from mixts.errors import ParameterError, StatisticsError, StoreError
+from mixts.families import Family, Statistics
 from mixts.prior import MixturePrior
-from mixts.service.encoding import StatisticsCodec
+from mixts.service.store.base import WORD
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,18 +28,95 @@ class ActivePrior:
 
     @classmethod
     def load(cls, version: int, body: bytes) -> ActivePrior:
-        """From the store."""
+        """Return a version from its file in the store."""
         prior = MixturePrior.from_bytes(body, f"version {version} of the prior")
         return cls(version, prior, StatisticsCodec(prior.family))
 
     def arm_name(self, action: int) -> str | None:
-        """The name of an arm, where arms have names."""
+        """Return the name of an arm, or None if the prior does not name its arms."""
         names = self.prior.arm_names
         return names[action] if names is not None else None
 
 
+class StatisticsCodec:
+    """Encoding of tasks' statistics as bytes, for one family.
+
+    The bytes of a task are its entries of each field, in order, 8 bytes a number; no bytes at all
+    are a task without history. Bytes from before arms were appended are shorter: the missing arms
+    were never observed.
+    """
+
+    def __init__(self, family: Family) -> None:
+        self._kind = family.statistics_type
+        self._may_grow = family.n_arms is not None
+        empty = family.empty_statistics(1)
+        shapes = [empty.array(name).shape[1:] for name in self._kind.fields]
+        self._sizes = [int(np.prod(shape)) for shape in shapes]
+        ends = np.cumsum([0, *self._sizes]).tolist()
+        places = [slice(*ends_of) for ends_of in pairwise(ends)]
+        self._layout = list(zip(places, shapes, self._kind.fields.values(), strict=True))
+        self.n_bytes = WORD * sum(self._sizes)
+        self._blank = bytes(self.n_bytes)
+
+    def decode(self, contents: Sequence[bytes]) -> Statistics:
+        """Return the statistics of these tasks, with the task axis."""
+        whole = b"".join(
+            content if len(content) == self.n_bytes else self._complete(content)
+            for content in contents
+        )
+        n = len(contents)
+        words = np.frombuffer(whole, "<i8").reshape(n, self.n_bytes // WORD)
+        arrays = []
+        for place, shape, dtype in self._layout:
+            part = words[:, place].astype(np.int64)
+            arrays.append((part.view(dtype) if dtype is float else part).reshape(n, *shape))
+        decoded = self._kind.adopt(arrays)
+        try:
+            decoded.check()
+        except StatisticsError as error:
+            raise StoreError(f"a task's statistics are damaged: {error}") from error
+        return decoded
+
+    def encode(self, statistics: Statistics, rows: Any = slice(None)) -> list[bytes]:
+        """Return the bytes of each task, or of those in some rows."""
+        parts = [
+            statistics.array(name)[rows].astype("<f8" if dtype is float else "<i8")
+            for name, dtype in self._kind.fields.items()
+        ]
+        parts = [part.reshape(len(part), -1) for part in parts]
+        words = np.concatenate([part.view("<i8") for part in parts], axis=1)
+        return [row.tobytes() for row in words]
+
+    def _complete(self, content: bytes) -> bytes:
+        """Return the full bytes of a task without history, or from before arms were appended."""
+        if not content:
+            return self._blank
+        n_fields = len(self._sizes)
+        narrow, rest = divmod(len(content), WORD * n_fields)
+        if not self._may_grow or rest or narrow > self._sizes[0]:
+            raise StoreError(
+                f"a task's statistics have {len(content)} bytes where the prior expects "
+                f"{self.n_bytes}: they are of another family, or damaged"
+            )
+        old = np.frombuffer(content, "<i8").reshape(n_fields, narrow)
+        return np.pad(old, ((0, 0), (0, self._sizes[0] - narrow))).tobytes()
+
+
+def prior_digest(prior: MixturePrior) -> bytes:
+    """Return a digest that is the same for the same prior, whatever file it came from."""
+    header, arrays = prior.bundle()
+    content = hashlib.sha256(repr(sorted(header.items())).encode())
+    for name, array in sorted(arrays.items()):
+        content.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        content.update(np.ascontiguousarray(array).tobytes())
+    return content.digest()
+
+
+# -- which priors are accepted --------------------------------------------------------------------
+
+
 def check_servable(prior: object) -> MixturePrior:
-    """Refuse what the service cannot decide with."""
+    """Raise ``ParameterError`` for a prior that the service cannot decide with."""
     if not isinstance(prior, MixturePrior):
         raise ParameterError(f"prior must be a MixturePrior, got {prior!r}")
     if prior.family.plans:
@@ -48,7 +128,10 @@ def check_servable(prior: object) -> MixturePrior:
 
 
 def check_arms(prior: MixturePrior, before: MixturePrior | None) -> None:
-    """Refuse to give one arm's statistics to another: names stay, in their order, or are added."""
+    """Raise ``ParameterError`` if an arm would get the statistics of another.
+
+    Named arms keep their order; new ones come after them.
+    """
     old = None if before is None else before.arm_names
     new = prior.arm_names
     if old is None or new is None or new[: len(old)] == old:
@@ -63,13 +146,13 @@ def check_arms(prior: MixturePrior, before: MixturePrior | None) -> None:
 
 
 def some_actions(prior: MixturePrior) -> Float[Array, "2 d"] | None:
-    """Actions to decide on before anybody asks."""
-    family = prior.family
-    return np.eye(2, family.n_features) if isinstance(family, LinearGaussian) else None
+    """Return actions for a trial decision, or None for a prior of arms."""
+    n_features = prior.family.n_features
+    return None if n_features is None else np.eye(2, n_features)
 
 
 def check_decides(prior: MixturePrior) -> None:
-    """Refuse a prior whose first decision has no probabilities."""
+    """Raise ``ParameterError`` for a prior whose first decision has no probabilities."""
     actions = some_actions(prior)
     try:
         with np.errstate(all="ignore"):
@@ -84,19 +167,21 @@ def check_decides(prior: MixturePrior) -> None:
 
 
 def fitted_shape(prior: MixturePrior, shape: str | None) -> str:
-    """The shape of tasks' statistics under a prior, if it fits the ones that are there.
+    """Return the shape of tasks' statistics under a prior, if it fits the stored ones.
 
-    They stay as they are: a prior may bring more arms, never fewer, and no other family.
+    Stored statistics stay as they are: a prior may have more arms, never fewer, and must be of the
+    same family.
     """
-    kind, (size,) = prior.family.statistics_type.kind, prior.family.empty_statistics(1).shape
+    family = prior.family
+    kind, (size,) = family.statistics_type.kind, family.empty_statistics(1).shape
     mine = f"{kind} {size}"
     if shape is None or shape == mine:
         return mine
     old_kind, old_size = shape.split()
-    if kind == old_kind and isinstance(prior.family, ArmFamily) and size > int(old_size):
+    if kind == old_kind and family.n_arms is not None and size > int(old_size):
         return mine
     raise ParameterError(
         f"the tasks of this store have statistics of {old_kind} with {old_size} "
-        f"{'arms' if old_kind.endswith('arms') else 'features'}, which {prior.family!r} cannot go "
+        f"{'arms' if old_kind.endswith('arms') else 'features'}, which {family!r} cannot go "
         "on from: use a prior of the same family with no fewer arms, or another store"
     )

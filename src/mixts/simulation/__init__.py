@@ -1,18 +1,24 @@
 """Many runs, many agents, one problem: simulation and its results."""
 
 from mixts._numbers import Estimate, estimate
-from mixts.engines.workers import WorkerPool
-from mixts.simulation.blocks import Simulation
+from mixts.engines import WorkerPool
+from mixts.simulation._blocks import AgentSpec, Simulation
+from mixts.simulation.observe import Observer, Recorder, Round, RoundRecorder
 from mixts.simulation.results import Results, Summary
 from mixts.simulation.simulate import prepare, simulate
-from mixts.simulation.specs import AgentSpec
+from mixts.simulation.sweep import Sweep
 
 __all__ = [
     "AgentSpec",
     "Estimate",
+    "Observer",
+    "Recorder",
     "Results",
+    "Round",
+    "RoundRecorder",
     "Simulation",
     "Summary",
+    "Sweep",
     "WorkerPool",
     "estimate",
     "prepare",

@@ -1,23 +1,32 @@
-"""What simulations give: regret and reward of every round of every run, and what they sum up to."""
+"""Results of simulations: regret and reward of every round of every run, and their sums."""
 
 from __future__ import annotations
 
+import csv
+import importlib
+import json
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from mixts._files import replacing
 from mixts._numbers import Estimate, estimate
 from mixts._typing import Array, Float, Int
-from mixts.errors import ParameterError
-from mixts.simulation import export
+from mixts.errors import MissingExtraError, ParameterError
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+
+_ROWS_AT_ONCE = 1 << 16
 
 
 @dataclass(frozen=True)
 class Summary:
-    """One agent over all runs."""
+    """Summary of one agent over all runs."""
 
     regret: Estimate
     """Cumulative regret at the end."""
@@ -27,27 +36,72 @@ class Summary:
     """Mean reward of a round."""
 
 
+@dataclass(frozen=True)
+class AgentResults:
+    """Results of one agent: ``results["MixTS"]``."""
+
+    name: str
+    regret: Float[Array, "n_runs n_rounds"]
+    """Best true mean reward minus that of the action taken, round by round."""
+    reward: Float[Array, "n_runs n_rounds"]
+    """Rewards received."""
+    latent: Int[Array, " n_runs"]
+    """True latent state of each run; -1 where there is none."""
+    observed: Mapping[str, Array]
+    """What the agent's observer recorded, by name; the first axis is the runs."""
+
+    @property
+    def summary(self) -> Summary:
+        """Cumulative regret at the end, mean and median, and mean reward."""
+        total = self.regret.sum(axis=1)
+        reward = estimate(self.reward.mean(axis=1))
+        return Summary(estimate(total), float(np.median(total)), reward)
+
+
 @dataclass(frozen=True, repr=False)
 class Results:
     """Per-round regret and reward of every agent, run by run; agents met the same problems.
+
+    ``results["MixTS"]`` has the arrays of one agent, ``"MixTS" in results`` says whether it played,
+    and iteration gives the agents' names.
 
     The regret of a round is mu*(A_t*) - mu*(A_t), of true means. Its sum over rounds, averaged over
     runs whose problems were drawn from the prior, estimates the Bayes regret  [paper: Sec. 2].
     """
 
     regret: Mapping[str, Float[Array, "n_runs n_rounds"]]
-    """By agent: best true mean reward minus that of the action taken."""
+    """By agent: best true mean reward minus that of the action taken, round by round."""
     reward: Mapping[str, Float[Array, "n_runs n_rounds"]]
-    """By agent: the rewards received."""
+    """By agent: rewards received."""
     latent: Int[Array, " n_runs"]
-    """The true latent state of each run; -1 where there is none."""
+    """True latent state of each run; -1 where there is none."""
     settings: Mapping[str, Any]
-    """What determines the numbers besides the agents: seed, sizes, environment."""
+    """Everything but the agents that determines the numbers: seed, sizes, environment."""
+    observed: Mapping[str, Mapping[str, Array]] = field(default_factory=dict)
+    """By agent: what its observer recorded, by name; the first axis is the runs."""
 
     @property
     def agents(self) -> list[str]:
         """The agents' names, as they were given."""
         return list(self.regret)
+
+    def __getitem__(self, agent: str) -> AgentResults:
+        return AgentResults(
+            agent,
+            self._of(agent, "regret"),
+            self._of(agent, "reward"),
+            self.latent,
+            self.observed.get(agent, {}),
+        )
+
+    def __contains__(self, agent: object) -> bool:
+        return agent in self.regret
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.regret)
+
+    def __len__(self) -> int:
+        return len(self.regret)
 
     def __repr__(self) -> str:
         s = self.settings
@@ -79,19 +133,19 @@ class Results:
     # -- sums ---------------------------------------------------------------------------------
 
     def summary(self) -> dict[str, Summary]:
-        """For each agent: cumulative regret at the end, mean and median, and mean reward."""
-        result = {}
-        for name in self.agents:
-            total = self._of(name, "regret").sum(axis=1)
-            average = self._of(name, "reward").mean(axis=1)
-            result[name] = Summary(estimate(total), float(np.median(total)), estimate(average))
-        return result
+        """Return for each agent its cumulative regret, mean and median, and its mean reward."""
+        return {name: self[name].summary for name in self.agents}
 
     def curve(self, agent: str, quantity: Literal["regret", "reward"] = "regret") -> Estimate:
-        """Means over runs and their standard errors, (n_rounds,), as learning curves show them.
+        """Return a learning curve: means over runs and their standard errors, (n_rounds,).
 
-        ``"regret"``: the cumulative regret after each round. ``"reward"``: the average reward of
-        the rounds so far.
+        Parameters
+        ----------
+        agent
+            Name of the agent.
+        quantity
+            ``"regret"``: the cumulative regret after each round. ``"reward"``: the average reward
+            of the rounds so far.
         """
         total = np.cumsum(self._of(agent, quantity), axis=1)
         if quantity == "reward":
@@ -99,9 +153,10 @@ class Results:
         return estimate(total)
 
     def difference(self, agent: str, other: str) -> Estimate:
-        """Cumulative regret of the first agent minus that of the second, run by run.
+        """Return the cumulative regret of the first agent minus that of the second.
 
-        Both met the same problems with the same luck, which makes its error small.
+        The difference is taken run by run: both agents met the same problems with the same luck,
+        which makes its standard error small.
         """
         gap = self._of(agent, "regret").sum(axis=1) - self._of(other, "regret").sum(axis=1)
         return estimate(gap)
@@ -117,10 +172,12 @@ class Results:
     # -- tables -------------------------------------------------------------------------------
 
     def table(self) -> dict[str, Array]:
-        """A tidy table as columns: one row for each agent, run and round, counted from 0.
+        """Return a long table as columns: a row for each agent, run and round, counted from 0.
 
-        What takes a dictionary of columns takes it: ``pandas.DataFrame(results.table())``, and
-        likewise polars and pyarrow.
+        Returns
+        -------
+        dict
+            The columns agent, run, round, latent, regret and reward, as arrays.
         """
         n_runs, n_rounds = self.latent.size, self.settings["n_rounds"]
         size = n_runs * n_rounds
@@ -135,10 +192,69 @@ class Results:
             "reward": np.concatenate([self.reward[name].ravel() for name in self.agents]),
         }
 
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return the table as a pandas data frame (extra ``pandas``)."""
+        return _imported("pandas").DataFrame(self.table())
+
+    def to_polars(self) -> polars.DataFrame:
+        """Return the table as a polars data frame (extra ``polars``)."""
+        return _imported("polars").DataFrame(self.table())
+
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """Write the table as CSV; numbers read back are the same to the bit."""
-        export.write_csv(path, self.table())
+        _write_csv(path, self.table())
 
     def to_parquet(self, path: str | os.PathLike[str]) -> None:
-        """Write the table as Parquet, with the settings in the file's metadata (needs pyarrow)."""
-        export.write_parquet(path, self.table(), self.settings)
+        """Write the table as Parquet with the settings in its metadata (extra ``table``)."""
+        _write_parquet(path, self.table(), self.settings)
+
+
+# -- files ----------------------------------------------------------------------------------------
+#
+# Files are written atomically: a file is either the old one or the whole new one.
+
+
+def _imported(library: str) -> Any:
+    try:
+        return importlib.import_module(library)
+    except ImportError as error:
+        raise MissingExtraError(
+            f"a {library} data frame needs {library}: pip install 'mixts[{library}]' "
+            "(table() needs nothing)"
+        ) from error
+
+
+def _write_csv(path: str | os.PathLike[str], table: Mapping[str, Array]) -> None:
+    """Write columns as CSV with a header; floats in the shortest form that reads back exactly."""
+    n_rows = len(next(iter(table.values())))
+    with replacing(path) as part, part.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(table)
+        for start in range(0, n_rows, _ROWS_AT_ONCE):
+            rows = slice(start, start + _ROWS_AT_ONCE)
+            columns = [column[rows].tolist() for column in table.values()]
+            writer.writerows(zip(*columns, strict=True))
+
+
+def _write_parquet(
+    path: str | os.PathLike[str], table: Mapping[str, Array], settings: Mapping[str, Any]
+) -> None:
+    """Write columns as Parquet: text by dictionary, settings as JSON in the metadata."""
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError as error:
+        raise MissingExtraError(
+            "writing Parquet needs pyarrow: pip install 'mixts[table]' (to_csv needs nothing)"
+        ) from error
+    columns = {}
+    for name, column in table.items():
+        if column.dtype.kind == "U":
+            words, codes = np.unique(column, return_inverse=True)
+            columns[name] = pyarrow.DictionaryArray.from_arrays(codes, words.tolist())
+        else:
+            columns[name] = pyarrow.array(column)
+    arrow = pyarrow.table(columns)
+    arrow = arrow.replace_schema_metadata({"mixts": json.dumps(dict(settings))})
+    with replacing(path) as part:
+        parquet.write_table(arrow, part)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Executor
 from typing import Any
 
@@ -10,12 +10,25 @@ import numpy as np
 
 from mixts import _checks, _random
 from mixts._progress import progress_bars
+from mixts._typing import Array
+from mixts.engines import Engine, EngineLike, engine_of, n_processors
 from mixts.environments import Environment
 from mixts.errors import ParameterError
-from mixts.simulation.blocks import Block, Simulation, natural_block_size
-from mixts.simulation.executors import played_blocks
+from mixts.simulation._blocks import (
+    Advance,
+    AgentSpec,
+    Block,
+    Simulation,
+    jobs_of,
+    natural_block_size,
+    play_blocks,
+    read_specs,
+)
+from mixts.simulation.observe import Observer
 from mixts.simulation.results import Results
-from mixts.simulation.specs import AgentSpec, read_specs
+
+Observers = Observer | Mapping[str, Observer]
+"""One observer for all agents, or one for each of some agents, by name."""
 
 
 def simulate(
@@ -27,30 +40,68 @@ def simulate(
     executor: Executor | int | None = None,
     progress: bool = False,
     *,
+    engine: EngineLike = None,
     block_size: int | None = None,
+    observe: Observers | None = None,
 ) -> Results:
     """Play every agent on the same sampled problems, with the same luck.
 
-    ``agents`` are named specs. A :class:`MixturePrior` stands for :class:`MixTS` with it. Anything
-    else is called, for each block of runs, with those of the keywords ``n_tasks``, ``seed``,
-    ``n_rounds`` and ``latent`` (the true latent states) that it accepts: for example
-    ``functools.partial(mixts.Oracle, prior)``.
+    The numbers depend on ``seed`` and ``block_size``, never on the engine. More agents change
+    nothing for the others, and more runs change nothing for blocks that were full.
 
-    Runs are played in blocks, and ``executor`` says where: a number of worker processes (1 is this
-    process), or an executor of ``concurrent.futures``. With None the first block is played here;
-    the others are played in processes if they will take much longer than processes take to start,
-    and if specs and environment can be pickled and are not defined in the script itself.
+    Parameters
+    ----------
+    agents
+        Specs by name. A :class:`MixturePrior` stands for :class:`MixTS` with that prior. Anything
+        else is called, for each block of runs, with those of the keywords ``n_tasks``, ``seed``,
+        ``n_rounds`` and ``latent`` (the true latent states) that it accepts: for example
+        ``functools.partial(mixts.Oracle, prior)``.
+    environment
+        Where problems come from, such as :class:`BanditEnvironment`.
+    n_rounds, n_runs
+        Rounds of a run, and number of runs.
+    seed
+        Non-negative integer.
+    executor
+        Older name of ``engine``.
+    progress
+        Whether to show a progress bar (extra ``progress``).
+    engine
+        Where blocks of runs are played. None: the first block in this process, and the others in
+        worker processes if they will take more than 10 seconds, and if agents and environment can
+        be pickled and are not defined in the script itself. An integer: that many worker processes;
+        1 is this process. Or an executor of ``concurrent.futures``, a
+        :class:`mixts.engines.Engine`, a Dask client, or the address of a Dask scheduler.
+    block_size
+        Number of runs that are played in lockstep; by default it follows from the problem's size.
+    observe
+        An :class:`Observer` of all agents, or observers by the agents' names. What they record is
+        in ``results.observed``.
 
-    The numbers depend on ``seed`` and ``block_size`` (by default a function of the problem's size),
-    never on the executor. More agents change nothing for the others, and more runs nothing for
-    blocks that were full. ``progress=True`` shows a bar (extra ``progress``).
+    Returns
+    -------
+    Results
+        Regret and reward of every round of every run, by agent.
+
+    Examples
+    --------
+    >>> import mixts
+    >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[9, 1], [1, 9]], [[1, 9], [9, 1]]))
+    >>> environment = mixts.BanditEnvironment(prior)
+    >>> results = mixts.simulate({"MixTS": prior}, environment, n_rounds=20, n_runs=10, seed=1)
+    >>> results["MixTS"].regret.shape
+    (10, 20)
     """
-    simulation = prepare(agents, environment, n_rounds, n_runs, seed, block_size=block_size)
-    where = _checked_executor(executor)
-    n_decisions = len(simulation.recipes) * simulation.n_runs * simulation.n_rounds
-    with progress_bars(progress) as bars:
-        advance = bars.add("simulating", n_decisions).advance
-        return assemble(simulation, played_blocks(simulation, where, advance))
+    simulation = prepare(
+        agents, environment, n_rounds, n_runs, seed, block_size=block_size, observe=observe
+    )
+    if executor is not None:
+        if engine is not None:
+            raise ParameterError("engine and executor mean the same: give one of them")
+        engine = executor
+    with engine_of(engine) as where, progress_bars(progress) as bars:
+        bar = bars.add("simulating", simulation.n_decisions())
+        return assemble(simulation, _played(simulation, where, bar.advance))
 
 
 def prepare(
@@ -61,8 +112,20 @@ def prepare(
     seed: int,
     *,
     block_size: int | None = None,
+    observe: Observers | None = None,
 ) -> Simulation:
-    """Check what ``simulate`` was given: a simulation whose blocks can be played anywhere."""
+    """Check the arguments of :func:`simulate`, and return blocks that can be played anywhere.
+
+    Parameters
+    ----------
+    agents, environment, n_rounds, n_runs, seed, block_size, observe
+        As in :func:`simulate`.
+
+    Returns
+    -------
+    Simulation
+        Its ``play(block)`` plays one block of runs.
+    """
     recipes = read_specs(agents)
     if not isinstance(environment, Environment):
         raise ParameterError(
@@ -79,30 +142,71 @@ def prepare(
         _checks.count(n_runs, "n_runs"),
         int(seed),
         _checks.count(block_size, "block_size"),
+        _observers(observe, recipes),
     )
 
 
 def assemble(simulation: Simulation, blocks: Iterable[Block]) -> Results:
-    """All blocks, in any order, as one result."""
-    shape = (simulation.n_runs, simulation.n_rounds)
-    latent = np.empty(simulation.n_runs, np.int64)
-    regret = {name: np.empty(shape) for name in simulation.recipes}
-    reward = {name: np.empty(shape) for name in simulation.recipes}
+    """Join all blocks of a simulation, in any order, to its results.
+
+    Raise ``ParameterError`` unless every run is there once.
+    """
+    n_runs, names = simulation.n_runs, list(simulation.recipes)
+    shape = (n_runs, simulation.n_rounds)
+    regret = {name: np.empty(shape) for name in names}
+    reward = {name: np.empty(shape) for name in names}
+    latent, times = np.empty(n_runs, np.int64), np.zeros(n_runs, np.int64)
+    observed: dict[str, dict[str, Array]] = {}
     for block in blocks:
         runs = slice(block.start, block.start + len(block.latent))
+        times[runs] += 1
         latent[runs] = block.latent
-        for name in simulation.recipes:
+        for name in names:
             regret[name][runs] = block.regret[name]
             reward[name][runs] = block.reward[name]
-    return Results(regret, reward, latent, simulation.settings)
+        for name, arrays in block.observed.items():
+            kept = observed.setdefault(name, {})
+            for key, array in arrays.items():
+                if key not in kept:
+                    kept[key] = np.empty((n_runs, *array.shape[1:]), array.dtype)
+                kept[key][runs] = array
+    if (times != 1).any():
+        run = int(np.argmax(times != 1))
+        raise ParameterError(
+            f"expected every run from 0 to {n_runs - 1} once, got run {run} {times[run]} times"
+        )
+    return Results(regret, reward, latent, simulation.settings, observed)
 
 
-def _checked_executor(executor: Any) -> Executor | int | None:
-    if executor is None or isinstance(executor, Executor):
-        return executor
-    if isinstance(executor, (int, np.integer)) and not isinstance(executor, bool) and executor > 0:
-        return int(executor)
-    raise ParameterError(
-        "executor must be None, a number of worker processes, or a concurrent.futures executor, "
-        f"got {executor!r}"
+def _played(simulation: Simulation, where: Engine, advance: Advance) -> Iterator[Block]:
+    """Yield all blocks, in any order, each as soon as the engine has played it."""
+    where.check(
+        {
+            **{f"agent {name!r}": recipe for name, recipe in simulation.recipes.items()},
+            "the environment": simulation.environment,
+            **{f"the observer of {name!r}": one for name, one in simulation.observers.items()},
+        }
     )
+    shared = where.share(simulation)
+    jobs = [
+        (shared, blocks) for blocks in jobs_of(simulation, max(where.window, 2 * n_processors()))
+    ]
+    finished = where.as_completed(
+        play_blocks, jobs, size=lambda job: simulation.n_decisions(job[1]), advance=advance
+    )
+    for _, blocks in finished:
+        yield from blocks
+
+
+def _observers(observe: Any, recipes: Mapping[str, Any]) -> dict[str, Observer]:
+    if observe is None:
+        return {}
+    given = observe if isinstance(observe, Mapping) else dict.fromkeys(recipes, observe)
+    for name, one in given.items():
+        if name not in recipes:
+            raise ParameterError(f"no agent {name!r} to observe; agents: {list(recipes)}")
+        if not isinstance(one, Observer):
+            raise ParameterError(
+                f"observe must be an Observer, or observers by agent, got {type(one).__name__}"
+            )
+    return dict(given)

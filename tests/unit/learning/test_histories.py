@@ -127,7 +127,7 @@ def test_a_check_and_an_estimator_read_histories_alike() -> None:
     [
         ("bernoulli", [([0], [1]), ([1, 4], [0, 1])], "task 1 has arm 4, .* from 0 to 3"),
         ("bernoulli", [([-1], [1])], "task 0 has arm -1"),
-        ("bernoulli", [([0], [0.5])], "rewards of bernoulli arms must be 0 or 1"),
+        ("bernoulli", [([0], [0.5])], "rewards of Bernoulli arms must be 0 or 1"),
         ("bernoulli", [([[0.5, 1.0]], [1])], "must be arm indices"),
         ("bernoulli", EPISODES, "needs pairs of arrays, got Trajectory"),
         ("linear", [([[1.0, 2.0, 3.0]], [1.0])], r"\(m, 2\) with m outcomes"),

@@ -82,7 +82,7 @@ def test_a_task_of_any_name_is_one_task(over_arms: tuple[Decider, Client], name:
     assert client.reward(made.id, 1) == Receipt(duplicate=False)
     assert client.reward(made.id, np.float64(1)) == Receipt(duplicate=True)
     state = client.task(name)
-    assert state == decider.state(name)
+    assert state == decider.task(name)
     assert (state.task, state.decisions, state.rewards) == (name, 1, 1)
     (row,) = decider.store.history(name)
     logged = (row.id, row.action, row.propensity, row.weights, row.prior_version)
@@ -104,7 +104,7 @@ def test_actions_go_as_arrays(over_rows: tuple[Decider, Client]) -> None:
     made = client.decide("rows", actions=np.array(ACTIONS), mask=np.array([False, True, False]))
     assert made.action == 1
     client.reward(made.id, np.float32(0.5))
-    assert client.task("rows") == decider.state("rows")
+    assert client.task("rows") == decider.task("rows")
 
 
 MISTAKES: list[Callable[[Any], Any]] = [
@@ -206,7 +206,7 @@ def test_the_asyncio_client_does_the_same(tmp_path: Path) -> None:
             receipts = await asyncio.gather(*(client.reward(m.id, 1.0) for m in made))
             assert receipts == [Receipt(duplicate=False)] * 12
             states = [await client.task(f"task {i}") for i in range(3)]
-            assert states == [decider.state(f"task {i}") for i in range(3)]
+            assert states == [decider.task(f"task {i}") for i in range(3)]
             assert [state.rewards for state in states] == [4, 4, 4]
             assert await client.ready()
             with pytest.raises(errors.UnknownTaskError):

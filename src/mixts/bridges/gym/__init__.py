@@ -1,4 +1,4 @@
-"""gymnasium, both ways: our environments for its agents, its environments for ours.
+"""Bridge to gymnasium: mixts environments for its agents, its environments for mixts agents.
 
 Importing this module registers ``mixts/RiverSwim-v0``, ``mixts/MDP-v0``, ``mixts/Bandit-v0`` and
 ``mixts/Environment-v0``; ``gymnasium.make("mixts.bridges.gym:mixts/RiverSwim-v0")`` imports it
@@ -16,14 +16,15 @@ except ImportError as error:
         "mixts.bridges.gym needs gymnasium: pip install 'mixts[gym]'"
     ) from error
 
-from mixts.bridges.gym.bandit import BanditEnv
-from mixts.bridges.gym.mdp import MDPEnv
-from mixts.bridges.gym.model import tabular_model
-from mixts.bridges.gym.player import EpisodePlayer
-from mixts.bridges.gym.registered import ENTRY_POINTS, to_gymnasium
-from mixts.bridges.gym.rewards import RewardScale
+from mixts.bridges.gym.environments import (
+    ENTRY_POINTS,
+    BanditEnv,
+    MDPEnv,
+    TaskEnv,
+    to_gymnasium,
+)
+from mixts.bridges.gym.player import EpisodePlayer, RewardScale, tabular_model
 from mixts.bridges.gym.spaces import Numbering
-from mixts.bridges.gym.task import TaskEnv
 
 __all__ = [
     "BanditEnv",

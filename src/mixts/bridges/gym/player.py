@@ -1,4 +1,4 @@
-"""Lets our agents act in gymnasium's environments with discrete spaces."""
+"""Play the policies of agents in gymnasium's environments with discrete spaces."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ import gymnasium
 import numpy as np
 
 from mixts import _checks, _random
-from mixts._typing import Array, ArrayLike, Int, Seed
-from mixts.bridges.gym.model import tabular_model
-from mixts.bridges.gym.rewards import RewardScale
+from mixts._typing import Array, ArrayLike, Float, Int, Seed
 from mixts.bridges.gym.spaces import Numbering
-from mixts.errors import ActionError, ParameterError
+from mixts.errors import ActionError, OutcomeError, ParameterError
 from mixts.families.tabular import TabularMDP
 from mixts.families.trajectory import Trajectory
 from mixts.planning import MDP
@@ -20,19 +18,83 @@ from mixts.planning.mdp import checked_policy
 from mixts.prior import MixturePrior
 
 KNOWN = 1e6
-"""The prior count of what is certain: as good as known, where certainty is not 0 or 1."""
+"""Prior count of an outcome that is practically certain, where 0 and 1 cannot express it."""
+
+
+class RewardScale:
+    """Conversion of an environment's rewards to the 0 and 1 that a tabular MDP learns from.
+
+    Without ``binarize`` rewards must be 0 or 1. With ``binarize=(low, high)`` the probability of a
+    1 is ``(reward - low) / (high - low)``. All returns over a fixed number of steps are rescaled
+    alike, so the best policy stays the best; but a drawn 0 or 1 carries less information than the
+    number, so posteriors are wider than they need be.
+
+    Parameters
+    ----------
+    binarize
+        Least and largest reward. 0 must lie between them: every step after the end of an episode
+        gives 0.
+    """
+
+    def __init__(self, binarize: tuple[float, float] | None = None) -> None:
+        self.binarize = binarize
+        self._low, self._high = 0.0, 1.0
+        if binarize is not None:
+            self._low, self._high = _range(binarize)
+
+    def mean(self, reward: Any) -> float:
+        """Return the probability of a 1, or raise `OutcomeError` for a reward out of range."""
+        number = float(reward)
+        if self.binarize is None and number not in (0.0, 1.0):
+            raise OutcomeError(
+                f"rewards must be 0 or 1, got {reward!r}: with binarize=(low, high) others are "
+                "rescaled and drawn"
+            )
+        if not self._low <= number <= self._high:
+            raise OutcomeError(
+                f"binarize expects rewards from {self._low:g} to {self._high:g}, got "
+                f"{reward!r}: make the range wider"
+            )
+        return (number - self._low) / (self._high - self._low)
+
+    def draw(self, reward: Any, rng: np.random.Generator) -> float:
+        """Draw 0 or 1 with the mean of the reward."""
+        mean = self.mean(reward)
+        return mean if mean in (0.0, 1.0) else float(rng.random() < mean)
+
+
+def _range(binarize: Any) -> tuple[float, float]:
+    try:
+        low, high = map(float, binarize)
+    except (TypeError, ValueError) as error:
+        raise ParameterError(f"binarize must be (low, high), got {binarize!r}") from error
+    if not -np.inf < low <= 0 <= high < np.inf or low == high:
+        raise ParameterError(
+            "binarize=(low, high) must be finite, low below high, with 0 between them (or at "
+            f"one): an episode that has ended gives 0; got {binarize!r}"
+        )
+    return low, high
 
 
 class EpisodePlayer:
-    """Plays policies (h, X) in a ``gymnasium.Env``, and tells what happened as a trajectory.
+    """A player of policies (h, X) in a ``gymnasium.Env``; each episode becomes a trajectory.
 
-    States and actions are numbered (:class:`Numbering`), and one state is added, the last: an
-    episode that terminates enters it, and stays in it with reward 0 to the horizon. Truncation just
-    ends counting: the trajectory's ``lengths`` say how many steps there were. Rewards are 0 or 1,
-    or drawn as ``binarize=(low, high)`` says, which changes the likelihood: :class:`RewardScale`.
+    States and actions are numbered (:class:`Numbering`), and one absorbing state is added, the
+    last: an episode that terminates enters it and stays in it with reward 0 up to the horizon.
+    After a truncation no more steps are counted: the trajectory's ``lengths`` give their number.
 
-    With ``seed`` the environment is reset with a seed before the first episode, and never again, so
-    that whatever an environment draws with its seed stays the same.
+    Parameters
+    ----------
+    env
+        An environment with discrete observations and actions.
+    horizon
+        Number of steps of an episode.
+    binarize
+        Range of the rewards if they are not 0 and 1; changes the likelihood, see
+        :class:`RewardScale`.
+    seed
+        Seed of the first reset of the environment and of drawn rewards. Later resets have no seed,
+        so that an environment that draws its model from the seed keeps it.
     """
 
     def __init__(
@@ -50,19 +112,19 @@ class EpisodePlayer:
         self.actions = Numbering(env.action_space, "action")
         self.n_actions = self.actions.size
         self.n_states = self.states.size + 1
-        """The environment's, and the absorbing one."""
+        """Number of states of the environment and the absorbing one."""
         self.absorbing = self.states.size
-        """The state after the end of an episode."""
+        """Index of the state after the end of an episode."""
         self.scale = RewardScale(binarize)
         self.last_return: float | None = None
-        """The sum of the last episode's rewards as the environment gave them."""
+        """Sum of the last episode's rewards as the environment gave them."""
         self.last_length: int | None = None
-        """How many steps the last episode made in the environment."""
+        """Number of steps of the last episode in the environment."""
         self._rng = _random.generator(seed, "player")
         self._seed = None if seed is None else int(self._rng.integers(2**31))
 
     def play(self, policy: ArrayLike) -> Trajectory:
-        """One episode; its states are h + 1, with the one after the last step."""
+        """Play one episode and return it; its h + 1 states include the one after the last step."""
         choices = self._checked(policy)
         states = np.full(self.horizon + 1, self.absorbing)
         actions, rewards = choices[:, self.absorbing].copy(), np.zeros(self.horizon)
@@ -87,35 +149,33 @@ class EpisodePlayer:
         return Trajectory(states, actions, rewards, None if n_steps == self.horizon else n_steps)
 
     def uniform_prior(self) -> MixturePrior:
-        """One component that knows the absorbing state and nothing else: the prior of PSRL.
+        """Return the prior of PSRL: one component that knows only the absorbing state.
 
-        Any first state of the environment is equally likely.
+        Every first state of the environment is equally likely.
         """
         flat = TabularMDP.uniform(self.n_states, self.n_actions, self.horizon)
         first = np.append(np.full(self.states.size, 1 / self.states.size), 0.0)
         return MixturePrior(self._absorbed(flat.reward, flat.transition, first))
 
     def with_absorbing(self, prior: MixturePrior) -> MixturePrior:
-        """A prior over the environment's own states, with the absorbing one added.
+        """Return a prior over the environment's own states with the absorbing state added.
 
-        For environments that never terminate, such as ours: nothing leads to the state.
+        For environments that never terminate, such as those of mixts: no state leads to it.
         """
-        family = prior.family
-        own = (self.states.size, self.n_actions, self.horizon)
-        if not isinstance(family, TabularMDP) or own != (
-            family.n_states, family.n_actions, family.horizon,
-        ):  # fmt: skip
+        family, own = prior.family, (self.states.size, self.n_actions, self.horizon)
+        if not family.plans or own != (*family.statistics_shape, family.settings()["horizon"]):
             raise ParameterError(
                 f"expected a prior of a TabularMDP of {own[0]} states, {own[1]} actions and "
                 f"horizon {own[2]}, got {family!r}"
             )
-        reward = np.pad(family.reward, [(0, 0), (0, 1), (0, 0), (0, 0)])
-        transition = np.pad(family.transition, [(0, 0), (0, 1), (0, 0), (0, 1)])
-        added = self._absorbed(reward, transition, np.append(family.initial, 0.0))
+        arrays = family.arrays()
+        reward = np.pad(arrays["reward"], [(0, 0), (0, 1), (0, 0), (0, 0)])
+        transition = np.pad(arrays["transition"], [(0, 0), (0, 1), (0, 0), (0, 1)])
+        added = self._absorbed(reward, transition, np.append(arrays["initial"], 0.0))
         return MixturePrior(added, prior.weights, prior.names)
 
     def _absorbed(self, reward: Array, transition: Array, initial: Array) -> TabularMDP:
-        """Counts in which the last state is known: it stays, and gives what 0 is."""
+        """Return counts in which the last state is known to stay and to give reward 0."""
         reward, transition = reward.copy(), transition.copy()
         zero = self.scale.mean(0.0)
         reward[:, self.absorbing] = KNOWN * zero, KNOWN * (1 - zero)
@@ -124,7 +184,7 @@ class EpisodePlayer:
         return TabularMDP(reward, transition, self.horizon, initial)
 
     def model(self) -> MDP:
-        """The MDP that is played, where the environment shows it: :func:`tabular_model`."""
+        """Return the MDP that is played, if the environment shows it: :func:`tabular_model`."""
         return tabular_model(self.env, self.horizon, self.scale.binarize)
 
     def _checked(self, policy: ArrayLike) -> Int[Array, "h X"]:
@@ -132,3 +192,75 @@ class EpisodePlayer:
         if array.ndim != 2:
             raise ActionError(f"an episode has one policy (h, X), got shape {array.shape}")
         return array
+
+
+def tabular_model(
+    env: gymnasium.Env[Any, Any],
+    horizon: int,
+    binarize: tuple[float, float] | None = None,
+    initial: ArrayLike | None = None,
+) -> MDP:
+    """Return the MDP that an :class:`EpisodePlayer` of an environment plays.
+
+    The model is read from ``env.unwrapped.P``, which FrozenLake, CliffWalking and Taxi have:
+    ``P[state][action]`` lists (probability, next state, reward, terminated). A transition that
+    terminates leads to the absorbing state, the last. A time limit is not part of the model.
+
+    Parameters
+    ----------
+    env
+        The environment.
+    horizon
+        Number of steps of an episode.
+    binarize
+        Range of the rewards, as in :class:`RewardScale`.
+    initial
+        Distribution of the environment's first state; ``env.unwrapped.initial_state_distrib`` if
+        None.
+    """
+    states = Numbering(env.observation_space, "observation")
+    actions = Numbering(env.action_space, "action")
+    scale = RewardScale(binarize)
+    n = states.size + 1
+    rewards = np.full((n, actions.size), scale.mean(0.0))
+    transitions = np.zeros((n, actions.size, n))
+    transitions[-1, :, -1] = 1.0
+    table = _attribute(env, "P")
+    for x in range(states.size):
+        for a in range(actions.size):
+            rows = _entry(table, states.element(x), actions.element(a))
+            mean = sum(p * scale.mean(reward) for p, _, reward, _ in rows)
+            rewards[x, a] = min(1.0, mean)  # probabilities may sum to a little more by rounding
+            for p, following, _, terminated in rows:
+                transitions[x, a, -1 if terminated else states.index(following)] += p
+    first = _attribute(env, "initial_state_distrib") if initial is None else initial
+    return MDP(rewards, transitions, horizon, _with_absorbing(first, states.size))
+
+
+def _attribute(env: gymnasium.Env[Any, Any], name: str) -> Any:
+    value = getattr(env.unwrapped, name, None)
+    if value is None:
+        raise ParameterError(
+            f"{env.unwrapped} does not show its model: it has no attribute {name!r}"
+            + (", so give initial" if name != "P" else "")
+        )
+    return value
+
+
+def _entry(table: Any, state: Any, action: Any) -> Any:
+    try:
+        return table[state][action]
+    except (KeyError, IndexError, TypeError) as error:
+        raise ParameterError(
+            f"expected P[state][action] for every pair; {state!r} and {action!r} are missing"
+        ) from error
+
+
+def _with_absorbing(initial: ArrayLike, n_states: int) -> Float[Array, " X"]:
+    array = np.asarray(initial, float)
+    if array.shape != (n_states,):
+        raise ParameterError(
+            f"initial must be the probabilities of the environment's {n_states} states, got shape "
+            f"{array.shape}"
+        )
+    return np.append(array, 0.0)

@@ -1,4 +1,4 @@
-"""Discrete spaces of gymnasium numbered 0, 1, 2, ..."""
+"""Numbering of the elements of gymnasium's discrete spaces."""
 
 from __future__ import annotations
 
@@ -14,10 +14,16 @@ from mixts.errors import ObservationError, ParameterError
 
 
 class Numbering:
-    """The elements of a discrete space as the numbers 0 to ``size - 1``.
+    """Numbering of a discrete space's elements, from 0 to ``size - 1``.
 
-    ``Discrete``, ``MultiDiscrete``, and a ``Tuple`` of such: by mixed radix, the last entry
-    fastest. ``role`` names the space in messages.
+    Entries of ``MultiDiscrete`` and ``Tuple`` spaces are digits of a number, the last one fastest.
+
+    Parameters
+    ----------
+    space
+        A ``Discrete`` or ``MultiDiscrete`` space, or a ``Tuple`` of such.
+    role
+        Name of the space in messages.
     """
 
     def __init__(self, space: spaces.Space[Any], role: str = "given") -> None:
@@ -27,7 +33,7 @@ class Numbering:
         self.size = prod(n for n, _ in self._radices)
 
     def _entries(self, space: spaces.Space[Any]) -> Iterator[tuple[int, int]]:
-        """How many values each entry has, and the least of them."""
+        """Yield the number of values of each entry, and the least value."""
         if isinstance(space, spaces.Discrete):
             yield int(space.n), int(space.start)
         elif isinstance(space, spaces.MultiDiscrete):
@@ -42,7 +48,7 @@ class Numbering:
             )
 
     def index(self, element: Any) -> int:
-        """The number of an element."""
+        """Return the number of an element."""
         number = 0
         try:
             digits = list(_digits(self.space, element))
@@ -57,7 +63,7 @@ class Numbering:
         return number
 
     def element(self, index: int) -> Any:
-        """The element with a number."""
+        """Return the element with a number."""
         if not 0 <= index < self.size:
             raise ParameterError(f"expected a number from 0 to {self.size - 1}, got {index}")
         digits = []

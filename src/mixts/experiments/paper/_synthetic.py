@@ -9,8 +9,7 @@ import numpy as np
 
 from mixts._typing import ArrayLike
 from mixts.agents import Oracle
-from mixts.bounds import theorem1_terms
-from mixts.bounds.terms import BoundTerms
+from mixts.bounds import BoundTerms, theorem1_terms
 from mixts.environments import BanditEnvironment
 from mixts.experiments.base import Setting, SimulationPart
 from mixts.families import GaussianArms, LinearGaussian

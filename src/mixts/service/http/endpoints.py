@@ -217,7 +217,7 @@ class Endpoints:
     async def metrics(self, request: Request) -> Response:
         """Return counters, response times and totals."""
         health = self._decider.health()
-        batches, operations = self._decider.groups
+        batches, operations = self._decider.batches
         gauges: dict[str, tuple[str, float]] = {
             "writable": ("Whether the store accepts writes", int(health.writable)),
             "pending_operations": ("Operations that wait for the writer", health.pending),

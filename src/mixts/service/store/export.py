@@ -1,4 +1,4 @@
-"""Decisions with their propensities to one Parquet file, for off-policy evaluation."""
+"""Export of decisions with their propensities to a Parquet file, for off-policy evaluation."""
 
 from __future__ import annotations
 
@@ -14,17 +14,15 @@ import numpy as np
 from mixts._files import replacing
 from mixts._version import __version__
 from mixts.errors import MissingExtraError, ParameterError, StoreError
-from mixts.families import LinearGaussian
+from mixts.families import Family
 from mixts.logs.decisions import FEATURES, schema
 from mixts.prior import MixturePrior
-from mixts.service.encoding import WORD, unpack
-from mixts.service.store.backend import Row
-from mixts.service.store.store import DecisionStore
+from mixts.service.store.base import WORD, DecisionStore, Row, unpack
 
 _PAGE_ROWS = 20_000
 _PAGE_BYTES = 32 * 2**20
-"""A page is a row group of the file, and all that is in memory: these many decisions at most, or
-as many as have so much of probabilities and features."""
+"""Largest page, in decisions and in bytes of probabilities and features. A page is a row group of
+the file, and the only part of the log that is in memory."""
 
 _SECOND = 1_000_000
 _ALWAYS = (0, 2**62)
@@ -34,7 +32,7 @@ _SIZES = (
     "SELECT seq, LENGTH(probabilities) FROM decisions "
     "WHERE seq > ? AND seq <= ? AND at >= ? AND at < ? ORDER BY seq LIMIT ?"
 )
-# Outer joins, so that the database walks along the decisions and has nothing to sort.
+# Outer joins: the database then reads decisions in order and sorts nothing.
 _PAGE = (
     "SELECT d.id, t.name, d.at, d.action, d.version, d.propensity, d.probabilities, d.weights, "
     "d.action_set, r.value, r.at, r.late FROM decisions d "
@@ -49,16 +47,16 @@ _SETS = (
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What was written."""
+    """Counts of an export."""
 
     n_rows: int
-    """Decisions."""
+    """Number of decisions."""
     n_rewards: int
-    """Those of them that have a reward."""
+    """Number of decisions with a reward."""
     n_late: int
-    """Those whose reward came after the window."""
+    """Number of decisions whose reward came after the reward window."""
     n_bytes: int
-    """The size of the file."""
+    """Size of the file."""
 
 
 def export(
@@ -68,18 +66,30 @@ def export(
     since: float | None = None,
     until: float | None = None,
 ) -> Exported:
-    """Write all decisions, or those made from ``since`` up to ``until``, to a Parquet file.
+    """Write decisions to a Parquet file.
 
-    Times are seconds since 1970. Rows are in the order of the log, those of the moment when the
-    export began; a reward is in it if it came before its page was read. Pages are read one by one,
-    and nobody who decides waits for them.
+    Rows are in the order of the log and end with the last decision before the export began. A
+    reward is included if it came before its page was read. The service can go on meanwhile.
+
+    Parameters
+    ----------
+    store : DecisionStore
+    path : str or path
+        The file to write; an existing file is replaced.
+    since, until : float, optional
+        Write only decisions made from ``since`` up to ``until``, in seconds since 1970.
+
+    Returns
+    -------
+    Exported
+        The number of decisions, of rewards and of late rewards, and the size of the file.
     """
     parquet = _parquet()
     span = _span(since, until)
     ((end,),) = store.backend.query(_LAST)
-    priors = _priors(store)  # only now: those of all decisions up to the end are there
+    priors = _priors(store)  # after the query: so no decision's prior is missing
     family = priors[max(priors)].family
-    has_features = isinstance(family, LinearGaussian)
+    has_features = family.n_features is not None
     columns = schema(has_features, _about(store, priors, since, until))
     n_rows = n_rewards = n_late = 0
     with replacing(path) as part, parquet.ParquetWriter(part, columns, compression="zstd") as file:
@@ -100,7 +110,7 @@ def export(
 def _pages(
     store: DecisionStore, end: int, span: tuple[int, int], row_factor: int
 ) -> Iterator[tuple[int, int]]:
-    """The first and the last ``seq`` of each page up to an end, none larger than memory allows."""
+    """Yield the first and the last ``seq`` of each page."""
     done = 0
     while sizes := store.backend.query(_SIZES, (done, end, *span, _PAGE_ROWS)):
         total = np.cumsum([size * row_factor for _, size in sizes])
@@ -109,13 +119,13 @@ def _pages(
         yield int(sizes[0][0]), done
 
 
-def _row_factor(family: Any) -> int:
-    """How much larger a row is than its probabilities."""
-    return 1 + family.n_features if isinstance(family, LinearGaussian) else 1
+def _row_factor(family: Family) -> int:
+    """Return the size of a row relative to that of its probabilities."""
+    return 1 + (family.n_features or 0)
 
 
 def _priors(store: DecisionStore) -> dict[int, MixturePrior]:
-    """Every version of the prior: what arms and latent states are called in it."""
+    """Return every version of the prior: it names arms and components."""
     priors = {}
     for row in store.priors():
         body = store.prior_body(row.version)
@@ -174,12 +184,12 @@ def _table(
 
 
 def _vectors(contents: tuple[bytes, ...]) -> Any:
-    """Packed numbers as a column of lists."""
+    """Return packed numbers as a column of lists."""
     return _lists([len(content) // WORD for content in contents], unpack(b"".join(contents)))
 
 
 def _matrices(sets: list[tuple[int, int, bytes]]) -> Any:
-    """Packed feature rows as a column of lists of lists."""
+    """Return packed feature rows as a column of lists of lists."""
     values = unpack(b"".join(body for _, _, body in sets))
     rows = _lists(np.repeat([d for _, d, _ in sets], [n for n, _, _ in sets]), values)
     return _lists([n for n, _, _ in sets], rows)
@@ -198,7 +208,7 @@ def _about(
     since: float | None,
     until: float | None,
 ) -> dict[str, Any]:
-    """What the file says of itself."""
+    """Return the metadata of the file."""
     return {
         "mixts": __version__,
         "store": store.name,
@@ -214,7 +224,7 @@ def _about(
 
 
 def _span(since: float | None, until: float | None) -> tuple[int, int]:
-    """The same in microseconds, from the first up to the second."""
+    """Return both times in microseconds."""
     for name, moment in (("since", since), ("until", until)):
         is_number = isinstance(moment, (int, float)) and not isinstance(moment, bool)
         if moment is not None and not (is_number and abs(moment) < 1e11):

@@ -1,7 +1,7 @@
-"""Decisions in PostgreSQL, which several replicas share.
+"""Decisions in a PostgreSQL database, which several replicas may share.
 
-Correct at READ COMMITTED: every group locks the rows of its tasks first, in order, and unique keys
-stand behind that. A connection that is lost is made anew at the next use.
+Correct at READ COMMITTED: every batch first locks the rows of its tasks, in order, and unique
+indices guard the rest. A lost connection is reopened at its next use.
 """
 
 from __future__ import annotations
@@ -12,10 +12,18 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from msgspec.structs import astuple
+
 from mixts.errors import MissingExtraError, StoreError, StoreUnavailableError
-from mixts.service.store.backend import Backend, Row, TransactionConflictError, WouldWaitError
-from mixts.service.store.postgres_schema import LOCK, MIGRATIONS
-from mixts.service.store.postgres_transaction import PostgresTransaction
+from mixts.service.records import LoggedDecision, LoggedReward, Tally, TaskEntry
+from mixts.service.store.base import (
+    SPAN_US,
+    Backend,
+    Row,
+    Transaction,
+    TransactionConflictError,
+    WouldWaitError,
+)
 
 try:
     import psycopg
@@ -34,17 +42,257 @@ _SILENCE: dict[str, Any] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,
 }
-"""A database that is silent for half a minute is away: libpq's own defaults wait for hours."""
+"""Give up a server that is silent for half a minute; libpq's defaults wait for hours."""
 
 MOST_IDLE = 8
-"""Connections for readers that are kept while nobody reads."""
+"""Number of idle connections that are kept for readers."""
+
+_TABLE_BYTES = (
+    "SELECT COALESCE(SUM(pg_total_relation_size(c.oid)), 0) FROM pg_class c "
+    "JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'mixts' AND c.relkind = 'r'"
+)
 
 _WRONG_ROWS = (psycopg.IntegrityError, psycopg.DataError)
 _CONFLICTS = (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
 
 
+# -- the tables: a version is only ever added, and old ones are migrated step by step --------------
+
+LOCK = 0x4D695854
+"""Number of the advisory lock for creating tables: replicas may start at the same moment."""
+
+MIGRATIONS: tuple[str, ...] = (
+    """
+    CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+    CREATE TABLE priors (
+        version BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, digest BYTEA NOT NULL UNIQUE,
+        uploaded_at BIGINT NOT NULL, family TEXT NOT NULL, n_components BIGINT NOT NULL,
+        body BYTEA NOT NULL
+    );
+    CREATE TABLE activations (
+        seq BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        version BIGINT NOT NULL REFERENCES priors, at BIGINT NOT NULL
+    );
+    CREATE TABLE tasks (
+        number BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name TEXT NOT NULL UNIQUE,
+        decisions BIGINT NOT NULL, rewards BIGINT NOT NULL, late BIGINT NOT NULL,
+        latent BIGINT, certainty DOUBLE PRECISION NOT NULL, version BIGINT NOT NULL,
+        first_at BIGINT NOT NULL, last_at BIGINT NOT NULL, statistics BYTEA NOT NULL
+    );
+    CREATE INDEX tasks_by_activity ON tasks (last_at);
+    CREATE INDEX tasks_by_kind ON tasks (version, latent, certainty);
+    CREATE TABLE action_sets (
+        number BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, digest BYTEA NOT NULL UNIQUE,
+        n_actions BIGINT NOT NULL, n_features BIGINT NOT NULL, body BYTEA NOT NULL
+    );
+    CREATE TABLE decisions (
+        seq BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, id BYTEA NOT NULL UNIQUE,
+        task BIGINT NOT NULL REFERENCES tasks, key TEXT, request BYTEA,
+        at BIGINT NOT NULL, version BIGINT NOT NULL REFERENCES priors, action BIGINT NOT NULL,
+        propensity DOUBLE PRECISION NOT NULL CHECK (propensity > 0),
+        probabilities BYTEA NOT NULL, weights BYTEA NOT NULL,
+        action_set BIGINT REFERENCES action_sets
+    );
+    CREATE INDEX decisions_by_task ON decisions (task, seq);
+    CREATE UNIQUE INDEX decisions_by_key ON decisions (task, key) WHERE key IS NOT NULL;
+    CREATE TABLE rewards (
+        seq BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        decision BIGINT NOT NULL UNIQUE REFERENCES decisions,
+        at BIGINT NOT NULL, value DOUBLE PRECISION NOT NULL, late BIGINT NOT NULL
+    );
+    CREATE TABLE activity (
+        start BIGINT NOT NULL, writer TEXT NOT NULL,
+        tasks BIGINT NOT NULL, decisions BIGINT NOT NULL, rewards BIGINT NOT NULL,
+        reward_sum DOUBLE PRECISION NOT NULL, late BIGINT NOT NULL, PRIMARY KEY (start, writer)
+    );
+    """,
+)
+"""``MIGRATIONS[n]`` takes a database of version n to version n + 1; version 0 has no tables."""
+
+# -- a transaction --------------------------------------------------------------------------------
+
+# Names in order: two replicas that create the same tasks wait, and never deadlock.
+_NEW_TASKS = (
+    "INSERT INTO tasks (name, decisions, rewards, late, latent, certainty, version, first_at, "
+    "last_at, statistics) SELECT name, 0, 0, 0, NULL, 0, 0, %(now)s, %(now)s, ''::bytea "
+    "FROM unnest(%(names)s::text[]) AS wanted (name) "
+    "WHERE NOT EXISTS (SELECT 1 FROM tasks t WHERE t.name = wanted.name) ORDER BY name "
+    "ON CONFLICT (name) DO NOTHING"
+)
+_LOCK_TASKS = (
+    "SELECT number, name, decisions, rewards, late, latent, certainty, version, first_at, last_at, "
+    "statistics FROM tasks WHERE name = ANY(%s) OR number = ANY(%s) ORDER BY number FOR UPDATE"
+)
+_SAVE_TASK = (
+    "UPDATE tasks SET decisions = %s, rewards = %s, late = %s, latent = %s, certainty = %s, "
+    "version = %s, last_at = %s, statistics = %s WHERE number = %s"
+)
+_DECISIONS_BY_ID = (
+    "SELECT seq, id, task, at, version, action, propensity, weights, request, action_set "
+    "FROM decisions WHERE id = ANY(%s)"
+)
+_DECISIONS_BY_KEY = (
+    "SELECT seq, id, task, at, d.version, action, propensity, weights, request, action_set, "
+    "wanted.name, wanted.key FROM unnest(%s::text[], %s::text[]) AS wanted (name, key) "
+    "JOIN tasks t ON t.name = wanted.name JOIN decisions d ON d.task = t.number "
+    "AND d.key = wanted.key"
+)
+_NEW_DECISION = (
+    "INSERT INTO decisions (id, task, at, version, action, propensity, weights, request, "
+    "action_set, key, probabilities) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
+)
+_NEW_REWARD = "INSERT INTO rewards (decision, at, value, late) VALUES (%s, %s, %s, %s)"
+_ACTIVITY = (
+    "INSERT INTO activity AS a (start, writer, tasks, decisions, rewards, reward_sum, late) "
+    "VALUES (%s, %s, %s, %s, %s, %s, %s) ON CONFLICT (start, writer) DO UPDATE SET "
+    "tasks = a.tasks + excluded.tasks, decisions = a.decisions + excluded.decisions, "
+    "rewards = a.rewards + excluded.rewards, reward_sum = a.reward_sum + excluded.reward_sum, "
+    "late = a.late + excluded.late"
+)
+
+
+class PostgresTransaction(Transaction):
+    """A transaction that locks the rows of its tasks.
+
+    It reads and writes whole batches at a time, to save round trips.
+    """
+
+    def __init__(self, connection: psycopg.Connection[Row], writer: str) -> None:
+        self._connection = connection
+        self._execute = connection.execute
+        self._writer = writer
+
+    def active_version(self) -> int | None:
+        return self._one("SELECT version FROM activations ORDER BY seq DESC LIMIT 1")
+
+    def is_active(self, version: int) -> bool:
+        return self.active_version() == version
+
+    def find_decisions(self, ids: Sequence[bytes]) -> dict[bytes, LoggedDecision]:
+        rows = self._execute(_DECISIONS_BY_ID, (list(ids),))
+        return {row[1]: LoggedDecision(*row) for row in rows}
+
+    def lock_tasks(
+        self, names: Sequence[str], numbers: Sequence[int], now: int
+    ) -> tuple[list[TaskEntry], int]:
+        n_new = 0
+        if names:
+            made = self._execute(_NEW_TASKS, {"now": now, "names": list(names)})
+            n_new = made.rowcount
+        rows = self._execute(_LOCK_TASKS, (list(names), list(numbers)))
+        return [TaskEntry(*row) for row in rows], n_new
+
+    def find_keys(self, pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], LoggedDecision]:
+        names, keys = ([pair[i] for pair in pairs] for i in (0, 1))
+        rows = self._execute(_DECISIONS_BY_KEY, (names, keys))
+        return {(row[10], row[11]): LoggedDecision(*row[:10]) for row in rows}
+
+    def find_rewards(self, decisions: Sequence[int]) -> dict[int, tuple[float, bool]]:
+        sql = "SELECT decision, value, late FROM rewards WHERE decision = ANY(%s)"
+        rows = self._execute(sql, (list(decisions),))
+        return {decision: (value, bool(late)) for decision, value, late in rows}
+
+    def action_set(self, digest: bytes, n_actions: int, n_features: int, body: bytes) -> int:
+        # If another replica adds the same set, this waits for its row and then finds it.
+        find = "SELECT number FROM action_sets WHERE digest = %s"
+        number = self._one(find, digest)
+        if number is None:
+            self._execute(
+                "INSERT INTO action_sets (digest, n_actions, n_features, body) "
+                "VALUES (%s, %s, %s, %s) ON CONFLICT (digest) DO NOTHING",
+                (digest, n_actions, n_features, body),
+            )
+            number = self._one(find, digest)
+        return int(number)
+
+    def find_action_sets(self, numbers: Sequence[int]) -> dict[int, tuple[int, int, bytes]]:
+        sql = "SELECT number, n_actions, n_features, body FROM action_sets WHERE number = ANY(%s)"
+        rows = self._execute(sql, (list(numbers),))
+        return {number: (n_actions, n, body) for number, n_actions, n, body in rows}
+
+    def add(
+        self,
+        rewards: Sequence[LoggedReward],
+        decisions: Sequence[LoggedDecision],
+        tasks: Sequence[TaskEntry],
+        tally: Tally,
+        now: int,
+    ) -> None:
+        with self._connection.pipeline(), self._connection.cursor() as cursor:
+            for reward in rewards:
+                cursor.execute(_NEW_REWARD, astuple(reward))
+            for decision in decisions:
+                cursor.execute(_NEW_DECISION, astuple(decision)[1:])
+            for t in tasks:
+                cursor.execute(
+                    _SAVE_TASK,
+                    (
+                        t.decisions, t.rewards, t.late, t.latent, t.certainty, t.version,
+                        t.last_at, t.statistics, t.number,
+                    ),
+                )  # fmt: skip
+            cursor.execute(_ACTIVITY, (now - now % SPAN_US, self._writer, *astuple(tally)))
+
+    def freeze(self) -> None:
+        self._execute("LOCK TABLE tasks IN EXCLUSIVE MODE")
+
+    def replace_tasks(self, rows: Sequence[tuple[int, int, int, int, bytes]]) -> None:
+        with self._connection.cursor() as cursor:
+            cursor.executemany(
+                "UPDATE tasks SET decisions = %s, rewards = %s, late = %s, statistics = %s "
+                "WHERE number = %s",
+                [(*rest, number) for number, *rest in rows],
+            )
+
+    def add_prior(
+        self, digest: bytes, now: int, family: str, n_components: int, body: bytes
+    ) -> tuple[int, bool]:
+        # The caller holds the lock of `shape`: priors are added one at a time.
+        known = self._one("SELECT version FROM priors WHERE digest = %s", digest)
+        if known is not None:
+            return int(known), False
+        made = self._one(
+            "INSERT INTO priors (digest, uploaded_at, family, n_components, body) "
+            "VALUES (%s, %s, %s, %s, %s) RETURNING version",
+            digest, now, family, n_components, body,
+        )  # fmt: skip
+        return int(made), True
+
+    def activate(self, version: int, now: int, shape: str) -> None:
+        self._execute("INSERT INTO activations (version, at) VALUES (%s, %s)", (version, now))
+        self._execute(
+            "INSERT INTO meta (name, value) VALUES ('shape', %s) "
+            "ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+            (shape,),
+        )
+
+    def shape(self) -> str | None:
+        # Create the row if it is missing: replicas that start together must lock the same row.
+        self._execute(
+            "INSERT INTO meta (name, value) VALUES ('shape', '') ON CONFLICT (name) DO NOTHING"
+        )
+        value = self._one("SELECT value FROM meta WHERE name = 'shape' FOR UPDATE")
+        return str(value) or None
+
+    def mark(self) -> None:
+        """Write something that changes nothing."""
+        self._execute(
+            "INSERT INTO meta (name, value) VALUES ('probe', '') "
+            "ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+        )
+
+    def _one(self, sql: str, *parameters: Any) -> Any:
+        row = self._execute(sql, parameters).fetchone()
+        return None if row is None else row[0]
+
+
+# -- the database ---------------------------------------------------------------------------------
+
+
 class PostgresBackend(Backend):
     """A store in the schema ``mixts`` of a database; ``create`` makes it where there is none."""
+
+    database = "PostgreSQL"
 
     def __init__(self, url: str, *, create: bool = True) -> None:
         self._url = url
@@ -66,7 +314,7 @@ class PostgresBackend(Backend):
             **_SILENCE,
         )  # fmt: skip
         connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
-        # Durable means durable, and a lock may not wait for ever, whatever the server's defaults.
+        # Sync every commit, and never wait for a lock for ever, whatever the server's defaults.
         connection.execute("SET synchronous_commit TO on")
         connection.execute("SET lock_timeout TO '10s'")
         connection.execute("SET search_path TO mixts")
@@ -109,13 +357,13 @@ class PostgresBackend(Backend):
         except _CONFLICTS as error:
             raise TransactionConflictError(_first_line(error)) from error
         except _WRONG_ROWS:
-            raise  # ours to answer for, and no reason to call the database away
+            raise  # a fault of this code, not of the database
         except psycopg.Error as error:
             self._drop_writer()
             raise StoreUnavailableError(_refused(self.name, error)) from error
 
     def _drop_writer(self) -> None:
-        """After any failure begin with a fresh connection: the old one may be half dead."""
+        """Close the writer's connection after a failure: it may be half dead."""
         writer, self._writer = self._writer, None
         if writer is not None:
             with suppress(psycopg.Error):
@@ -136,7 +384,7 @@ class PostgresBackend(Backend):
             except psycopg.Error as error:
                 with suppress(psycopg.Error):
                     connection.close()
-                # One that was idle may have died long ago, unnoticed: once more with a new one.
+                # An idle connection may have died unnoticed: retry once with a new one.
                 if is_new or attempt == 2 or not isinstance(error, psycopg.OperationalError):
                     raise StoreUnavailableError(_refused(self.name, error)) from error
                 self._forget_idle()
@@ -158,8 +406,16 @@ class PostgresBackend(Backend):
         except psycopg.Error as error:
             raise StoreUnavailableError(_refused(self.name, error)) from error
 
+    def schema_version(self) -> int:
+        ((version,),) = self.query("SELECT MAX(version) FROM schema_version")
+        return int(version)
+
+    def n_bytes(self) -> int:
+        ((size,),) = self.query(_TABLE_BYTES)
+        return int(size)
+
     def _take(self) -> tuple[psycopg.Connection[Row], bool]:
-        """A connection for one read, and whether it is new."""
+        """Return a connection for one read, and whether it is new."""
         with self._lock:
             if self._closed:
                 raise StoreError(f"{self.name} is closed")
@@ -192,16 +448,16 @@ class PostgresBackend(Backend):
 
 
 def placeholders(sql: str) -> str:
-    """A statement with ``?`` for parameters as psycopg has it; none has either sign in a text."""
+    """Convert ``?`` to psycopg's placeholders; no statement has ``?`` or ``%`` in a string."""
     return sql.replace("%", "%%").replace("?", "%s")
 
 
 def shown(url: str) -> str:
-    """An address without anything secret, wherever in it that may be."""
+    """Return an address without its password or other secrets."""
     try:
         known = psycopg.conninfo.conninfo_to_dict(url)
     except psycopg.ProgrammingError:
-        # Its message may quote what it could not read, a password among it.
+        # The message may quote the address, password included.
         raise StoreError(
             "the address of the database cannot be read: expected "
             "postgresql://user:password@host:port/name, with special characters percent-encoded"

@@ -1,4 +1,4 @@
-"""All statistics once more from the log, in log order: what must agree with what is stored."""
+"""Recomputation of all statistics from the log, and comparison with the stored ones."""
 
 from __future__ import annotations
 
@@ -11,16 +11,14 @@ import numpy as np
 from mixts._typing import Array, Int
 from mixts.errors import StoreError
 from mixts.families import Family, Statistics
-from mixts.service.encoding import unpack
-from mixts.service.store.backend import Row, Transaction
-from mixts.service.store.store import DecisionStore
+from mixts.service.store.base import DecisionStore, Row, Transaction, unpack
 from mixts.service.versions import ActivePrior
 
 _CHUNK = 20_000
-"""Rewards that are learned from at a time, and tasks that are compared."""
+"""Number of rewards that are learned from at a time, and of tasks that are compared."""
 
 _SHOWN = 10
-"""Tasks that a report names."""
+"""Number of differing tasks that are named."""
 
 _NUMBERS = "SELECT number FROM tasks ORDER BY number"
 _DECISIONS = "SELECT task, COUNT(*) FROM decisions GROUP BY task"
@@ -33,25 +31,35 @@ _REWARDS = (
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """What a rebuild found."""
+    """Result of a rebuild."""
 
     tasks: int
     decisions: int
     rewards: int
     late: int
     differing: int
-    """Tasks whose stored statistics or counts are not those of the log."""
+    """Number of tasks whose stored statistics or counts differ from the log."""
     examples: tuple[str, ...]
-    """The first of their names."""
+    """Names of the first of them."""
     written: bool
-    """Whether they were replaced."""
+    """Whether they were corrected."""
 
 
 def rebuild(store: DecisionStore, *, write: bool = True) -> Rebuilt:
-    """Recompute every task from the log, and replace what differs; nobody writes meanwhile.
+    """Recompute every task from the log, and correct those that differ.
 
-    On one store the result is the same to the bit, because rewards are learned from one by one in
-    the order of the log, then as now.
+    The rebuild learns from rewards one by one in the order of the log, as the service did, so
+    statistics agree to the bit. No other process can write meanwhile.
+
+    Parameters
+    ----------
+    store : DecisionStore
+    write : bool
+        Whether to correct tasks that differ, or only report them.
+
+    Returns
+    -------
+    Rebuilt
     """
     active = _active(store)
     with store.backend.transaction() as transaction:
@@ -77,7 +85,7 @@ def rebuild(store: DecisionStore, *, write: bool = True) -> Rebuilt:
 
 
 class _Log:
-    """The tasks as the log alone has them."""
+    """The tasks as recomputed from the log."""
 
     def __init__(self, numbers: Int[Array, " n"], family: Family) -> None:
         self._numbers = numbers
@@ -87,11 +95,11 @@ class _Log:
         self.decisions, self.rewards, self.late = np.zeros((3, len(numbers)), np.int64)
 
     def rows(self, tasks: list[int]) -> Int[Array, " m"]:
-        """Where tasks of these numbers are."""
+        """Return the rows of tasks with these numbers."""
         return np.searchsorted(self._numbers, tasks)
 
     def learn(self, chunk: list[Row], transaction: Transaction) -> None:
-        """The next rewards of the log."""
+        """Learn from the next rewards of the log."""
         tasks, actions, sets, values, late = zip(*chunk, strict=True)
         rows, is_late = self.rows(list(tasks)), np.array(late, bool)
         np.add.at(self.rewards, rows, 1)
@@ -118,7 +126,7 @@ class _Log:
 def _differences(
     store: DecisionStore, active: ActivePrior, log: _Log
 ) -> Iterator[list[tuple[str, tuple[int, int, int, int, bytes]]]]:
-    """Names of tasks that differ and what they should be, a chunk at a time."""
+    """Yield names and correct rows of tasks that differ, a chunk at a time."""
     stored = store.backend.scan(_TASKS)
     start = 0
     while chunk := list(islice(stored, _CHUNK)):

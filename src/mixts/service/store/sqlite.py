@@ -1,7 +1,7 @@
-"""Decisions in a SQLite file: WAL, every commit synced, one writer.
+"""Decisions in a SQLite file: a write-ahead log, every commit synced, one writer.
 
-apsw brings its own SQLite: the system's may be one of those (3.7.0 to 3.51.2) that can lose a
-commit when a write-ahead log is reset.
+apsw contains its own SQLite. The system's may be one of those (3.7.0 to 3.51.2) that can lose a
+commit when the write-ahead log restarts.
 """
 
 from __future__ import annotations
@@ -12,8 +12,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import astuple
+
 from mixts.errors import MissingExtraError, StoreUnavailableError
-from mixts.service.store.backend import Backend, Row
+from mixts.service.records import LoggedDecision, LoggedReward, Tally, TaskEntry
+from mixts.service.store.base import SPAN_US, Backend, Row, Transaction
 
 try:
     import apsw
@@ -22,14 +25,179 @@ except ImportError as error:  # pragma: no cover - the extra is always there in 
         "a store of decisions in a SQLite file needs the extra 'serve': pip install 'mixts[serve]'"
     ) from error
 
-from mixts.service.store import sqlite_file
-from mixts.service.store.sqlite_connections import Connections
-from mixts.service.store.sqlite_log import Log
-from mixts.service.store.sqlite_transaction import SQLiteTransaction
+from mixts.service.store import _sqlite_file
+from mixts.service.store._sqlite_log import Connections, WriteAheadLog
+
+_TASK = (
+    "SELECT number, name, decisions, rewards, late, latent, certainty, version, first_at, last_at, "
+    "statistics FROM tasks"
+)
+_TASK_BY_NAME = _TASK + " WHERE name = ?"
+_TASK_BY_NUMBER = _TASK + " WHERE number = ?"
+_NEW_TASK = (
+    "INSERT INTO tasks (name, decisions, rewards, late, latent, certainty, version, first_at, "
+    "last_at, statistics) VALUES (?, 0, 0, 0, NULL, 0.0, 0, ?, ?, x'')"
+)
+_SAVE_TASK = (
+    "UPDATE tasks SET decisions = ?, rewards = ?, late = ?, latent = ?, certainty = ?, "
+    "version = ?, last_at = ?, statistics = ? WHERE number = ?"
+)
+_DECISION = (
+    "SELECT seq, id, task, at, version, action, propensity, weights, request, action_set "
+    "FROM decisions"
+)
+_DECISION_BY_ID = _DECISION + " WHERE id = ?"
+_DECISION_BY_KEY = _DECISION + " WHERE task = (SELECT number FROM tasks WHERE name = ?) AND key = ?"
+_NEW_DECISION = (
+    "INSERT INTO decisions (id, task, at, version, action, propensity, weights, request, "
+    "action_set, key, probabilities) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_NEW_REWARD = "INSERT INTO rewards (decision, at, value, late) VALUES (?, ?, ?, ?)"
+_ACTIVITY = (
+    "INSERT INTO activity (start, writer, tasks, decisions, rewards, reward_sum, late) "
+    "VALUES (?, '', ?, ?, ?, ?, ?) ON CONFLICT (start, writer) DO UPDATE SET "
+    "tasks = tasks + excluded.tasks, decisions = decisions + excluded.decisions, "
+    "rewards = rewards + excluded.rewards, reward_sum = reward_sum + excluded.reward_sum, "
+    "late = late + excluded.late"
+)
+
+
+class SQLiteTransaction(Transaction):
+    """A transaction that holds the file's one write lock; rows need no locks of their own."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+        self._execute = connection.execute
+
+    def active_version(self) -> int | None:
+        return self._one("SELECT version FROM activations ORDER BY seq DESC LIMIT 1")
+
+    def is_active(self, version: int) -> bool:
+        return True  # no other process can write during this transaction
+
+    def find_decisions(self, ids: Sequence[bytes]) -> dict[bytes, LoggedDecision]:
+        found = {}
+        for id in ids:
+            for row in self._execute(_DECISION_BY_ID, (id,)):
+                found[id] = LoggedDecision(*row)
+        return found
+
+    def lock_tasks(
+        self, names: Sequence[str], numbers: Sequence[int], now: int
+    ) -> tuple[list[TaskEntry], int]:
+        entries, n_new = {}, 0
+        for name in names:
+            row = self._execute(_TASK_BY_NAME, (name,)).fetchone()
+            if row is None:
+                self._execute(_NEW_TASK, (name, now, now))
+                n_new += 1
+                number = self._connection.last_insert_rowid()
+                row = (number, name, 0, 0, 0, None, 0.0, 0, now, now, b"")
+            entries[row[0]] = TaskEntry(*row)
+        for number in numbers:
+            if number not in entries:
+                row = self._execute(_TASK_BY_NUMBER, (number,)).fetchone()
+                entries[number] = TaskEntry(*row)
+        return list(entries.values()), n_new
+
+    def find_keys(self, pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], LoggedDecision]:
+        found = {}
+        for pair in pairs:
+            for row in self._execute(_DECISION_BY_KEY, pair):
+                found[pair] = LoggedDecision(*row)
+        return found
+
+    def find_rewards(self, decisions: Sequence[int]) -> dict[int, tuple[float, bool]]:
+        found = {}
+        for seq in decisions:
+            for value, late in self._execute(
+                "SELECT value, late FROM rewards WHERE decision = ?", (seq,)
+            ):
+                found[seq] = (value, bool(late))
+        return found
+
+    def action_set(self, digest: bytes, n_actions: int, n_features: int, body: bytes) -> int:
+        number = self._one("SELECT number FROM action_sets WHERE digest = ?", digest)
+        if number is None:
+            self._execute(
+                "INSERT INTO action_sets (digest, n_actions, n_features, body) VALUES (?, ?, ?, ?)",
+                (digest, n_actions, n_features, body),
+            )
+            number = self._connection.last_insert_rowid()
+        return int(number)
+
+    def find_action_sets(self, numbers: Sequence[int]) -> dict[int, tuple[int, int, bytes]]:
+        sql = "SELECT n_actions, n_features, body FROM action_sets WHERE number = ?"
+        return {number: self._execute(sql, (number,)).fetchone() for number in numbers}
+
+    def add(
+        self,
+        rewards: Sequence[LoggedReward],
+        decisions: Sequence[LoggedDecision],
+        tasks: Sequence[TaskEntry],
+        tally: Tally,
+        now: int,
+    ) -> None:
+        for reward in rewards:
+            self._execute(_NEW_REWARD, astuple(reward))
+        for decision in decisions:
+            self._execute(_NEW_DECISION, astuple(decision)[1:])
+        for t in tasks:
+            self._execute(
+                _SAVE_TASK,
+                (
+                    t.decisions, t.rewards, t.late, t.latent, t.certainty, t.version, t.last_at,
+                    t.statistics, t.number,
+                ),
+            )  # fmt: skip
+        self._execute(_ACTIVITY, (now - now % SPAN_US, *astuple(tally)))
+
+    def freeze(self) -> None:
+        return None
+
+    def replace_tasks(self, rows: Sequence[tuple[int, int, int, int, bytes]]) -> None:
+        for number, *rest in rows:
+            self._execute(
+                "UPDATE tasks SET decisions = ?, rewards = ?, late = ?, statistics = ? "
+                "WHERE number = ?",
+                (*rest, number),
+            )
+
+    def add_prior(
+        self, digest: bytes, now: int, family: str, n_components: int, body: bytes
+    ) -> tuple[int, bool]:
+        version = self._one("SELECT version FROM priors WHERE digest = ?", digest)
+        is_new = version is None
+        if is_new:
+            self._execute(
+                "INSERT INTO priors (digest, uploaded_at, family, n_components, body) "
+                "VALUES (?, ?, ?, ?, ?)",
+                (digest, now, family, n_components, body),
+            )
+            version = self._connection.last_insert_rowid()
+        return int(version), is_new
+
+    def activate(self, version: int, now: int, shape: str) -> None:
+        self._execute("INSERT INTO activations (version, at) VALUES (?, ?)", (version, now))
+        self._execute("INSERT OR REPLACE INTO meta (name, value) VALUES ('shape', ?)", (shape,))
+
+    def shape(self) -> str | None:
+        value = self._one("SELECT value FROM meta WHERE name = 'shape'")
+        return None if value is None else str(value)
+
+    def mark(self) -> None:
+        """Write something that changes nothing."""
+        self._execute("INSERT OR REPLACE INTO meta (name, value) VALUES ('probe', '')")
+
+    def _one(self, sql: str, *parameters: Any) -> Any:
+        row = self._execute(sql, parameters).fetchone()
+        return None if row is None else row[0]
 
 
 class SQLiteBackend(Backend):
     """A store in one file (and, while it is open, its ``-wal`` and ``-shm``)."""
+
+    database = "SQLite"
 
     def __init__(
         self, path: str | os.PathLike[str], *, vfs: str | None = None, synchronous: str = "FULL"
@@ -39,8 +207,8 @@ class SQLiteBackend(Backend):
         try:
             self._connections = Connections(self.path, vfs, synchronous)
         except apsw.Error as error:
-            raise sqlite_file.refusal(self.path, error) from error
-        self._log = Log(self._connections, self.name)
+            raise _sqlite_file.refusal(self.path, error) from error
+        self._log = WriteAheadLog(self._connections, self.name)
         self._closed = False
 
     @contextmanager
@@ -56,7 +224,7 @@ class SQLiteBackend(Backend):
                     writer.execute("ROLLBACK")
                 raise
         except apsw.ConstraintError:
-            raise  # ours to answer for, and no reason to call the disk bad
+            raise  # a fault of this code, not of the disk
         except apsw.Error as error:
             raise StoreUnavailableError(_refused(self.name, error)) from error
 
@@ -78,6 +246,14 @@ class SQLiteBackend(Backend):
                 yield from reader.execute(sql, tuple(parameters))
         except apsw.Error as error:
             raise StoreUnavailableError(_refused(self.name, error)) from error
+
+    def schema_version(self) -> int:
+        ((version,),) = self.query("PRAGMA user_version")
+        return int(version)
+
+    def n_bytes(self) -> int:
+        files = (self.path, self.path.with_name(self.path.name + "-wal"))
+        return sum(file.stat().st_size for file in files if file.exists())
 
     def close(self) -> None:
         if not self._closed:

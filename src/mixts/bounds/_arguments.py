@@ -1,0 +1,68 @@
+"""Checks of the arguments of bounds, and the parts of a bound."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+
+from mixts import _checks
+from mixts._typing import Array, ArrayLike, Float
+from mixts.errors import ParameterError
+
+Form = Literal["statement", "appendix"]
+"""Version of a bound: that of the theorem's statement, or that of the end of its proof."""
+
+
+class BoundTerms(NamedTuple):
+    """Parts of a regret bound: numbers, or arrays if n is an array."""
+
+    c1: Any
+    """Factor by which a tight prior helps; it is part of ``learning``, not added."""
+    learning: Any
+    """Regret of learning the parameters if the latent state were known (Term 1)."""
+    identification: Any
+    """Regret of identifying the latent state (Term 2)."""
+    constant: Any
+    """The rest, poly-logarithmic in n; 0 in the statements, which do not specify their c_2."""
+
+    @property
+    def bound(self) -> Any:
+        """learning + identification + constant."""
+        return self.learning + self.identification + self.constant
+
+
+def rounds(n: ArrayLike) -> Float[Array, "..."]:
+    """Return numbers of rounds or episodes as an array, which may have no axis."""
+    expected = "n must be a number of rounds or episodes, or an array of them, at least 1"
+    array = _checks.numbers(n, expected, ParameterError)
+    good = np.isfinite(array) & (array >= 1)
+    if np.asarray(n).dtype.kind == "b" or not good.all():
+        bad = n if array.ndim == 0 else array[~good][:1]
+        raise ParameterError(f"{expected}, got {bad}")
+    return array
+
+
+def at_least_zero(value: Any, name: str) -> float:
+    """Return a finite number, at least 0."""
+    array = _checks.numbers(value, f"{name} must be a number", ParameterError)
+    if array.ndim != 0 or not 0 <= array < np.inf:
+        raise ParameterError(f"{name} must be a finite number, at least 0, got {value!r}")
+    return float(array)
+
+
+def as_given(terms: BoundTerms) -> BoundTerms:
+    """Return plain numbers if n was a number."""
+    return BoundTerms(*map(plain, terms))
+
+
+def plain(value: Any) -> Any:
+    """Return a plain number for an array without axes."""
+    return float(value) if np.ndim(value) == 0 else value
+
+
+def form(value: Any) -> Form:
+    """Return the form, or raise ``ParameterError``."""
+    if value not in get_args(Form):
+        raise ParameterError(f'form must be "statement" or "appendix", got {value!r}')
+    return value

@@ -1,0 +1,291 @@
+"""Latent confidence sets of the paper's proofs, measured in simulations.
+
+The set C_t has the latent states whose predictions have not been too high so far.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mixts import _checks
+from mixts._typing import Array, ArrayLike, Bool, Float, Int
+from mixts.diagnostics._widths import Measure, measure_of
+from mixts.engines import EngineLike
+from mixts.environments import Environment
+from mixts.environments.base import Problem
+from mixts.errors import ParameterError
+from mixts.prior import MixturePrior
+from mixts.simulation.observe import Observer, Round, RoundRecorder, check_latent
+from mixts.simulation.results import Results
+from mixts.simulation.simulate import simulate
+
+PROOFS_ETA = math.sqrt(2)
+"""Factor on the widths with which both proofs define G_t."""
+
+
+class Threshold(NamedTuple):
+    """The eta below which sets lose a state, and where they lose it first."""
+
+    eta: float
+    """A smaller eta loses the state; this eta and larger ones lose none. Infinite where data refute
+    a component without uncertainty; negative where no eta loses a state."""
+    error: float
+    """Standard error of eta, from sampled means; 0 where means are exact."""
+    run: int
+    round: int
+    """Round in which the set lost the state, from 0; ``n_rounds`` is after the last."""
+    state: int
+
+
+@dataclass(frozen=True, repr=False)
+class ConfidenceSets:
+    """Predicted and received rewards of MixTS, round by round, and the sets that follow.
+
+    With N_t(s) the number of rounds before t in which s was sampled, the sets are
+    C_t = {s: G_t(s) <= r sqrt(N_t(s))} with the total excess of the predictions of s,
+    G_t(s) = sum_{l<t} 1{S_l = s} (mu_l(A_l, s) - eta sigma_l(A_l, s) - Y_l)
+    [paper: Sec. 4.1]. All numbers are of the belief before the round's update. G_t is linear in
+    eta, so one simulation serves every eta: methods take it as an argument, by default the proofs'
+    sqrt 2.
+
+    Arrays over time have ``n_rounds + 1`` entries: entry t is before round t, the last after all.
+    """
+
+    sampled: Int[Array, "n_runs n_rounds"]
+    """S_t, the latent state that MixTS drew."""
+    excess: Float[Array, "n_runs n_rounds"]
+    """mu_t(A_t, S_t) - Y_t: the mean reward (or value) under the sampled state minus the reward."""
+    width: Float[Array, "n_runs n_rounds"]
+    """sigma_t(A_t, S_t), or in an episode h times the sum of c_t + phi_t along its steps, which
+    Lemma 6 adds up."""
+    error: Float[Array, "n_runs n_rounds"]
+    """Standard error of ``excess`` where its mean was sampled, 0 where it is exact."""
+    radius_factor: float
+    """r: the radius of the set is r sqrt(N_t(s))."""
+    n_components: int
+    results: Results
+    """Results of the simulation: regret, reward and true latent states."""
+
+    @property
+    def latent(self) -> Int[Array, " n_runs"]:
+        """S_*, the true latent state of each run."""
+        return self.results.latent
+
+    def __repr__(self) -> str:
+        n_runs, n_rounds = self.sampled.shape
+        lines = [
+            f"ConfidenceSets of {n_runs} runs of {n_rounds} rounds, "
+            f"{self.n_components} latent states"
+        ]
+        for what, threshold in (("exclude a", self.exclusion), ("miss the true", self.miss)):
+            eta, error, run, t, state = threshold
+            about = f" ± {error:.2g}" if error else ""
+            where = (
+                f" (state {state} in round {t} of run {run})" if eta > 0 else ": never for eta > 0"
+            )
+            lines.append(f"  {what} state below eta {eta:.4g}{about}{where}")
+        return "\n".join(lines)
+
+    # -- sums over time -----------------------------------------------------------------------
+
+    def _totals(self, values: Array) -> Array:
+        """Sum a round's values over the rounds before t in which s was sampled."""
+        n_runs, n_rounds = self.sampled.shape
+        totals = np.zeros((n_runs, n_rounds + 1, self.n_components), values.dtype)
+        np.put_along_axis(totals[:, 1:], self.sampled[..., None], values[..., None], axis=2)
+        return np.cumsum(totals, axis=1, out=totals)
+
+    @property
+    def counts(self) -> Int[Array, "n_runs times L"]:
+        """N_t(s), the number of rounds before t in which s was sampled  [paper: Sec. 4.1]."""
+        return self._totals(np.ones_like(self.sampled))
+
+    @property
+    def total_excess(self) -> Float[Array, "n_runs times L"]:
+        """Total excess at eta = 0."""
+        return self._totals(self.excess)
+
+    @property
+    def total_width(self) -> Float[Array, "n_runs times L"]:
+        """Decrease of G_t(s) when eta grows by 1."""
+        return self._totals(self.width)
+
+    @property
+    def total_error(self) -> Float[Array, "n_runs times L"]:
+        """Standard error of ``total_excess``, and so of G_t(s)."""
+        return np.sqrt(self._totals(self.error**2))
+
+    @property
+    def radius(self) -> Float[Array, "n_runs times L"]:
+        """r sqrt(N_t(s)), the excess that the noise of rewards can explain."""
+        return self.radius_factor * np.sqrt(self.counts)
+
+    # -- sets ---------------------------------------------------------------------------------
+
+    def gap(self, eta: float = PROOFS_ETA) -> Float[Array, "n_runs times L"]:
+        """Return G_t(s), the total excess  [paper: Sec. 4.1]."""
+        return self.total_excess - _checked(eta) * self.total_width
+
+    def contains(self, eta: float = PROOFS_ETA) -> Bool[Array, "n_runs times L"]:
+        """Return whether s is in C_t."""
+        return self.gap(eta) <= self.radius
+
+    def excluded(self, eta: float = PROOFS_ETA) -> Bool[Array, "n_runs L"]:
+        """Return whether s was ever outside the set."""
+        return np.asarray((~self.contains(eta)).any(axis=1))
+
+    def missed(self, eta: float = PROOFS_ETA) -> Bool[Array, " n_runs"]:
+        """Return whether the true latent state was ever outside the set.
+
+        The proofs bound the probability of a miss in a round by 2 L / n for linear bandits
+        [paper: Lemma 3], from the probabilities of a parameter far from its mean and of noise
+        [paper: Eq. 10], and by 2 L h / n for MDPs  [paper: Lemma 7].
+        """
+        return self._of_truth(self.excluded(eta))
+
+    def sweep(self, etas: ArrayLike) -> dict[str, Array]:
+        """Return how the sets change with eta: a table as columns, a row for each eta.
+
+        ``excluded`` and ``missed`` are the shares of runs in which any state, or the true state, is
+        ever outside. ``size`` is the mean number of states in the set of a round, and
+        ``missed_rounds`` the mean number of rounds of a run without the true state, which the
+        proofs bound.
+        """
+        column = np.atleast_1d(_checks.numbers(etas, "etas must be numbers", ParameterError))
+        excess, width, radius = self.total_excess, self.total_width, self.radius
+        rows = []
+        for eta in column.tolist():
+            outside = excess - _checked(eta) * width > radius
+            ever, now = np.asarray(outside.any(axis=1)), outside[:, :-1]
+            truth = np.take_along_axis(now, self.latent[:, None, None], axis=2)
+            rows.append(
+                (
+                    ever.any(axis=1).mean(),
+                    self._of_truth(ever).mean(),
+                    self.n_components - now.sum(axis=2).mean(),
+                    truth.sum(axis=(1, 2)).mean(),
+                )
+            )
+        names = ("excluded", "missed", "size", "missed_rounds")
+        columns = np.array(rows, float).reshape(-1, len(names)).T
+        return {"eta": column, **dict(zip(names, columns, strict=True))}
+
+    def _of_truth(self, table: Array) -> Array:
+        return np.take_along_axis(table, self.latent[:, None], axis=1)[:, 0]
+
+    # -- where sets begin to lose states ------------------------------------------------------
+
+    def _limits(self) -> Float[Array, "n_runs times L"]:
+        """Return the eta below which s is outside C_t."""
+        slack, width = self.total_excess - self.radius, self.total_width
+        certain = np.where(slack > 0, np.inf, -np.inf)
+        return np.divide(slack, width, out=certain, where=width > 0)
+
+    @property
+    def thresholds(self) -> Float[Array, "n_runs L"]:
+        """Largest eta below which s is excluded at some time in the run."""
+        return self._limits().max(axis=1)
+
+    @property
+    def exclusion(self) -> Threshold:
+        """Largest eta below which a state is ever excluded, and where."""
+        return self._threshold(np.ones((len(self.latent), self.n_components), bool))
+
+    @property
+    def miss(self) -> Threshold:
+        """Largest eta below which the true latent state is ever missed, and where."""
+        return self._threshold(self.latent[:, None] == np.arange(self.n_components))
+
+    def _threshold(self, states: Bool[Array, "n_runs L"]) -> Threshold:
+        limits = np.where(states[:, None], self._limits(), -np.inf)
+        run, t, state = (int(i) for i in np.unravel_index(np.argmax(limits), limits.shape))
+        eta, width = float(limits[run, t, state]), float(self.total_width[run, t, state])
+        error = float(self.total_error[run, t, state]) / width if width > 0 else 0.0
+        return Threshold(eta, error, run, t, state)
+
+
+def _checked(eta: Any) -> float:
+    number = isinstance(eta, (int, float, np.integer, np.floating)) and not isinstance(eta, bool)
+    if not number or not math.isfinite(eta):
+        raise ParameterError(f"eta must be a finite number, got {eta!r}")
+    return float(eta)
+
+
+# -- simulation -----------------------------------------------------------------------------------
+
+
+class ConfidenceObserver(Observer):
+    """Observer of MixTS that records what the confidence sets are made of."""
+
+    def __init__(self, prior: MixturePrior, measure: Measure) -> None:
+        self._prior, self._measure = prior, measure
+
+    def start(self, agent: Any, problem: Problem) -> RoundRecorder:
+        check_latent(problem.latent, self._prior)
+        return _ConfidenceRecorder(self._measure)
+
+
+class _ConfidenceRecorder(RoundRecorder):
+    def __init__(self, measure: Measure) -> None:
+        super().__init__()
+        self._measure = measure
+
+    def measure(self, round_: Round) -> dict[str, Array]:
+        return {"sampled": round_.sampled, **self._measure(round_)}
+
+
+def follow_confidence_sets(
+    prior: MixturePrior,
+    environment: Environment,
+    n_rounds: int,
+    n_runs: int,
+    seed: int,
+    *,
+    n_samples: int = 32,
+    name: str = "MixTS",
+    block_size: int | None = None,
+    engine: EngineLike = 1,
+    progress: bool = False,
+) -> ConfidenceSets:
+    """Play MixTS and record the latent confidence sets of the proofs  [paper: Sec. 4.1].
+
+    The runs are, to the bit, those of ``simulate({name: prior}, environment, n_rounds, n_runs,
+    seed)``: the diagnostic has random numbers of its own.
+
+    With :class:`LinearGaussian`, :class:`GaussianArms` (the linear bandit of the unit vectors) and
+    :class:`BernoulliArms` (an MDP of one state and one step) all numbers are exact. With a
+    :class:`TabularMDP` the mean value of a policy under the sampled component is an average over
+    sampled MDPs, whose standard error is kept.
+
+    Parameters
+    ----------
+    prior
+        The prior of MixTS. The environment's latent states must be its components.
+    environment, n_rounds, n_runs, seed, block_size, engine, progress
+        As in :func:`mixts.simulate`.
+    n_samples
+        Number of MDPs to sample for the mean value of a policy.
+    name
+        Name of the agent, on which its random numbers depend.
+
+    Returns
+    -------
+    ConfidenceSets
+        Excess and width of every round, and the sets for any eta.
+    """
+    n_samples = _checks.count(n_samples, "n_samples", least=2)
+    measure = measure_of(prior, _checks.count(n_rounds, "n_rounds"), n_samples)
+    results = simulate(
+        {name: prior}, environment, n_rounds, n_runs, seed, progress=progress,
+        engine=engine, block_size=block_size, observe=ConfidenceObserver(prior, measure),
+    )  # fmt: skip
+    return ConfidenceSets(
+        **results.observed[name],
+        radius_factor=measure.radius_factor,
+        n_components=prior.n_components,
+        results=results,
+    )

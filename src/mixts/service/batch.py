@@ -1,0 +1,466 @@
+"""A batch of operations: read, learn, decide and log, in one transaction.
+
+Rewards come first, then decisions. All operations of a batch were submitted before any of them had
+a result, so every order is correct, and this one lets decisions use the most rewards.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from mixts import _checks
+from mixts._typing import Array, Bool, Float, Int
+from mixts.agents import MixTS
+from mixts.errors import (
+    ActionError,
+    ConflictError,
+    MaskError,
+    MixtsError,
+    OutcomeError,
+    ParameterError,
+    UnknownDecisionError,
+)
+from mixts.families import Statistics
+from mixts.families.linear_statistics import check_rows
+from mixts.prior import MixturePrior
+from mixts.service.records import (
+    Decide,
+    Decision,
+    LoggedDecision,
+    LoggedReward,
+    Operation,
+    Receipt,
+    Result,
+    Reward,
+    Tally,
+    TaskEntry,
+    checked_name,
+)
+from mixts.service.store.base import Transaction, TransactionConflictError, pack, unpack
+from mixts.service.versions import ActivePrior
+
+Key = tuple[str, str]
+"""A task's name and a key."""
+
+FeatureSets = dict[int, Float[Array, "K d"]]
+"""Feature rows by the number of their action set."""
+
+
+class Rules(Struct, frozen=True):
+    """Settings of the decider that every batch follows."""
+
+    floor: float
+    """The least probability of every available action."""
+    window_us: int | None
+    """How long after its decision a reward is learned from; None: always."""
+
+
+class Batch:
+    """The operations of one transaction.
+
+    ``active`` is the active prior, ``load`` returns another version of it.
+    """
+
+    def __init__(
+        self,
+        transaction: Transaction,
+        active: ActivePrior,
+        load: Callable[[int], ActivePrior],
+        rules: Rules,
+        rng: np.random.Generator,
+        now: int,
+    ) -> None:
+        self._transaction = transaction
+        self._active = active
+        self._load = load
+        self._rules = rules
+        self._rng = rng
+        self._now = now
+        self._tally = Tally()
+        self._results: dict[int, Result] = {}
+        """Results by the place of their operation."""
+        self._digests: dict[int, bytes] = {}
+        """Digests of the requests that have a key, by place."""
+
+    def perform(self, operations: Sequence[Operation]) -> list[Result]:
+        """Return a result for each operation; a refused operation changes nothing."""
+        rewards = self._find_rewarded(operations)
+        requests, keys = self._check_requests(operations)
+        tasks = self._lock(requests, rewards)
+        # Only now: any other writer that used these keys or decisions held the same locks.
+        answered = self._transaction.find_keys(keys) if keys else {}
+        new_rewards = self._learn(rewards, tasks)
+        new_decisions = self._decide(_without_repeats(requests, answered), tasks)
+        changed = tasks.changed()
+        if changed:
+            self._transaction.add(new_rewards, new_decisions, changed, self._tally, self._now)
+        self._repeat(operations, answered)
+        return [self._results[place] for place in range(len(operations))]
+
+    def _lock(
+        self,
+        requests: dict[int, Decide],
+        rewards: list[tuple[int, LoggedDecision, float]],
+    ) -> LockedTasks:
+        """Lock the tasks of all operations."""
+        numbers = sorted({decision.task for _, decision, _ in rewards})
+        names = list(dict.fromkeys(request.task for request in requests.values()))
+        entries: list[TaskEntry] = []
+        if names or numbers:
+            entries, self._tally.tasks = self._transaction.lock_tasks(names, numbers, self._now)
+            if not self._transaction.is_active(self._active.version):
+                # Another replica activated one before we had the locks: tasks may be wider now.
+                raise TransactionConflictError("the prior has changed")
+        return LockedTasks(entries, self._active)
+
+    # -- rewards ------------------------------------------------------------------------------
+
+    def _find_rewarded(
+        self, operations: Sequence[Operation]
+    ) -> list[tuple[int, LoggedDecision, float]]:
+        """Return place, decision and value of each reward whose decision is in the log."""
+        rewards = {
+            place: (parse_id(operation.decision), operation)
+            for place, operation in enumerate(operations)
+            if isinstance(operation, Reward)
+        }
+        ids = [id for id, _ in rewards.values() if id is not None]
+        logged = self._transaction.find_decisions(ids) if ids else {}
+        found = []
+        for place, (id, reward) in rewards.items():
+            if id in logged:
+                found.append((place, logged[id], reward.value))
+            else:
+                self._results[place] = UnknownDecisionError(
+                    f"no decision {reward.decision!r} was made in this store"
+                )
+        return found
+
+    def _learn(
+        self, rewards: list[tuple[int, LoggedDecision, float]], tasks: LockedTasks
+    ) -> list[LoggedReward]:
+        """Update the tasks' statistics, and return the rows to log."""
+        if not rewards:
+            return []
+        known = self._transaction.find_rewards([decision.seq for _, decision, _ in rewards])
+        features = self._features([decision for _, decision, _ in rewards])
+        new = []
+        for place, decision, value in rewards:
+            try:
+                if decision.seq in known:
+                    self._results[place] = _duplicate(decision, value, *known[decision.seq])
+                    continue
+                window = self._rules.window_us
+                late = window is not None and self._now - decision.at > window
+                tasks.observe(decision, features, value, self._now, late)
+            except MixtsError as error:
+                self._results[place] = error
+                continue
+            new.append(LoggedReward(decision.seq, self._now, float(value), int(late)))
+            known[decision.seq] = (float(value), late)
+            self._results[place] = Receipt(duplicate=False, late=late)
+            self._tally.rewards += 1
+            self._tally.late += late
+            self._tally.reward_sum += float(value)
+        return new
+
+    def _features(self, decisions: list[LoggedDecision]) -> FeatureSets:
+        numbers = sorted({d.action_set for d in decisions if d.action_set is not None})
+        sets = self._transaction.find_action_sets(numbers) if numbers else {}
+        return {number: unpack(body).reshape(n, d) for number, (n, d, body) in sets.items()}
+
+    # -- decisions ----------------------------------------------------------------------------
+
+    def _check_requests(
+        self, operations: Sequence[Operation]
+    ) -> tuple[dict[int, Decide], list[Key]]:
+        """Return the valid requests by place, and all keys that may have a decision already."""
+        requests, keys = {}, []
+        for place, operation in enumerate(operations):
+            if not isinstance(operation, Decide):
+                continue
+            try:
+                task = checked_name(operation.task, "task")
+                if operation.key is not None:
+                    keys.append((task, checked_name(operation.key, "key")))
+                    self._digests[place] = _digest(operation)
+                requests[place] = checked_request(operation, self._active.prior, self._rules)
+            except MixtsError as error:
+                self._results[place] = error
+        return requests, keys
+
+    def _decide(self, requests: dict[int, Decide], tasks: LockedTasks) -> list[LoggedDecision]:
+        """Choose the actions, and return the rows to log.
+
+        Requests with the same number of actions are one call of the agent.
+        """
+        by_size: dict[int, dict[int, Decide]] = {}
+        for place, request in requests.items():
+            n_actions = 0 if request.actions is None else len(request.actions)
+            by_size.setdefault(n_actions, {})[place] = request
+        return [row for same in by_size.values() for row in self._decide_alike(same, tasks)]
+
+    def _decide_alike(
+        self, requests: dict[int, Decide], tasks: LockedTasks
+    ) -> list[LoggedDecision]:
+        active = self._active
+        rows, statistics = tasks.rows([request.task for request in requests.values()])
+        agent = MixTS.resume(active.prior, statistics, self._rng)
+        actions, mask = _stacked(list(requests.values()))
+        chosen, probabilities, _ = agent.act_with_probabilities(
+            actions, rows, mask, self._rules.floor
+        )
+        weights = agent.belief.weights[rows]
+        sound = np.asarray(np.isfinite(probabilities).all(axis=1))
+        new = []
+        for (place, request), action, law, belief, is_sound in zip(
+            requests.items(), chosen.tolist(), probabilities, weights, sound.tolist(), strict=True
+        ):
+            if not (is_sound and law[action] > 0):
+                self._results[place] = ParameterError(
+                    f"version {active.version} of the prior has no probabilities for this task: "
+                    "its parameters are too large, or too small, to compute with"
+                )
+                continue
+            entry = tasks.decided(request.task, belief, active.version, self._now)
+            made = LoggedDecision(
+                seq=0, id=new_id(self._now), task=entry.number, at=self._now,
+                version=active.version, action=action, propensity=float(law[action]),
+                weights=pack(belief), request=self._digests.get(place),
+                action_set=self._action_set(request), key=request.key, probabilities=pack(law),
+            )  # fmt: skip
+            new.append(made)
+            self._results[place] = _response(made, request.task, active)
+        self._tally.decisions += len(new)
+        return new
+
+    def _action_set(self, request: Decide) -> int | None:
+        if request.actions is None:
+            return None
+        body = pack(request.actions)
+        n_actions, n_features = request.actions.shape
+        digest = hashlib.sha256(f"{n_actions} {n_features} ".encode() + body).digest()
+        return self._transaction.action_set(digest, n_actions, n_features, body)
+
+    # -- repeated requests --------------------------------------------------------------------
+
+    def _repeat(self, operations: Sequence[Operation], answered: dict[Key, LoggedDecision]) -> None:
+        """Give requests whose key has a decision, from before or from this batch, that decision."""
+        made: dict[Key, tuple[bytes, Decision]] = {}
+        for place, digest in self._digests.items():
+            request = operations[place]
+            assert isinstance(request, Decide)
+            assert request.key is not None
+            key = request.task, request.key
+            result = self._results.get(place)
+            if key in answered:
+                self._results[place] = self._earlier(key, digest, answered[key], result)
+            elif isinstance(result, Decision):
+                made[key] = digest, result
+            elif result is None and key in made:
+                first, decision = made[key]
+                same = first == digest
+                self._results[place] = replace(decision, repeated=True) if same else _key_taken(key)
+
+    def _earlier(
+        self, key: Key, digest: bytes, logged: LoggedDecision, result: Result | None
+    ) -> Result:
+        if logged.request == digest:
+            return _response(logged, key[0], self._load(logged.version), repeated=True)
+        return result if isinstance(result, MixtsError) else _key_taken(key)
+
+
+class LockedTasks:
+    """The locked tasks of a batch, and their statistics, which rewards change in place."""
+
+    def __init__(self, entries: list[TaskEntry], active: ActivePrior) -> None:
+        self._entries = entries
+        self._family = active.prior.family
+        self._codec = active.codec
+        self._by_name = {entry.name: row for row, entry in enumerate(entries)}
+        self._by_number = {entry.number: row for row, entry in enumerate(entries)}
+        self._statistics = active.codec.decode([entry.statistics for entry in entries])
+        self._observed: set[int] = set()
+        self._touched: set[int] = set()
+
+    def rows(self, names: list[str]) -> tuple[Int[Array, " m"], Statistics]:
+        """Return statistics that contain the tasks of these names, and their rows there."""
+        rows = np.array([self._by_name[name] for name in names])
+        if self._family.n_arms is not None:
+            return rows, self._statistics
+        # The belief of a linear task takes time: compute it only for the tasks that need it.
+        distinct, inverse = np.unique(rows, return_inverse=True)
+        return inverse, self._statistics[distinct]
+
+    def observe(
+        self, decision: LoggedDecision, features: FeatureSets, value: float, now: int, late: bool
+    ) -> None:
+        """Learn from a reward, or only count it if it is late; raise if it is impossible."""
+        row = self._by_number[decision.task]
+        action: object = decision.action
+        if decision.action_set is not None:
+            action = features[decision.action_set][decision.action]
+        observed = self._statistics.observations(action, value)
+        if late:
+            self._family.empty_statistics(1).observe(np.zeros(1, np.int64), observed)
+        else:
+            self._statistics.observe(np.array([row]), observed)
+            self._observed.add(row)
+        entry = self._entries[row]
+        entry.rewards += 1
+        entry.late += late
+        entry.last_at = now
+        self._touched.add(row)
+
+    def decided(self, name: str, weights: Float[Array, " L"], version: int, now: int) -> TaskEntry:
+        """Count a decision, and note the most probable component."""
+        row = self._by_name[name]
+        entry = self._entries[row]
+        entry.decisions += 1
+        entry.latent = int(weights.argmax())
+        entry.certainty = float(weights[entry.latent])
+        entry.version = version
+        entry.last_at = now
+        self._touched.add(row)
+        return entry
+
+    def changed(self) -> list[TaskEntry]:
+        """Return the tasks to save, with their new statistics."""
+        observed = sorted(self._observed)
+        if observed:
+            encoded = self._codec.encode(self._statistics, observed)
+            for row, content in zip(observed, encoded, strict=True):
+                self._entries[row].statistics = content
+        return [self._entries[row] for row in sorted(self._touched)]
+
+
+# -- requests -------------------------------------------------------------------------------------
+
+
+def checked_request(request: Decide, prior: MixturePrior, rules: Rules) -> Decide:
+    """Return the request with its actions and its mask as arrays, or raise an error.
+
+    The mask of the returned request also excludes retired arms; None means that all actions are
+    available.
+    """
+    actions, n_actions = prior.family.action_sets(request.actions, 1)
+    if actions is not None:
+        if actions.ndim != 2:
+            raise ActionError(f"actions must be one set (K, d), got shape {actions.shape}")
+        check_rows(actions, np.zeros(n_actions))
+    mask = None
+    if request.mask is not None:
+        mask = _checks.action_mask(request.mask, 1, n_actions)[0]
+    if prior.has_retired:
+        mask = ~prior.retired if mask is None else mask & ~prior.retired
+        if not mask.any():
+            raise MaskError("mask leaves no action: all that it allows are retired")
+    n_available = n_actions if mask is None else int(mask.sum())
+    if rules.floor > 1 / n_available:
+        raise ActionError(
+            f"{n_available} actions cannot all have the floor of {rules.floor:g}: offer at most "
+            f"{int(1 / rules.floor)}, or lower the floor"
+        )
+    return Decide(request.task, actions, mask, request.key)
+
+
+def _stacked(
+    requests: list[Decide],
+) -> tuple[Float[Array, "m K d"] | None, Bool[Array, "m K"] | None]:
+    """Return the actions and masks of requests with as many actions, as an agent takes them."""
+    actions = mask = None
+    if requests[0].actions is not None:
+        actions = np.stack([request.actions for request in requests])
+    masks = [request.mask for request in requests]
+    given = next((one for one in masks if one is not None), None)
+    if given is not None:
+        mask = np.stack([np.ones_like(given) if one is None else one for one in masks])
+    return actions, mask
+
+
+def _without_repeats(
+    requests: dict[int, Decide], answered: dict[Key, LoggedDecision]
+) -> dict[int, Decide]:
+    """Return the requests without those whose key has a decision, or came earlier in the batch."""
+    seen: set[Key] = set()
+    left = {}
+    for place, request in requests.items():
+        if request.key is not None:
+            key = request.task, request.key
+            if key in answered or key in seen:
+                continue
+            seen.add(key)
+        left[place] = request
+    return left
+
+
+def _digest(request: Decide) -> bytes:
+    """Return a digest of a request's actions and mask, which a retry must repeat."""
+    if request.actions is None and request.mask is None:
+        return _NO_ACTIONS
+    try:
+        actions = None if request.actions is None else np.asarray(request.actions, float)
+        mask = None if request.mask is None else np.asarray(request.mask, bool)
+    except (TypeError, ValueError, OverflowError):
+        return b"malformed"
+    return _digest_of(actions, mask)
+
+
+def _digest_of(*arrays: Array | None) -> bytes:
+    content = hashlib.sha256()
+    for array in arrays:
+        content.update(b"-" if array is None else repr(array.shape).encode() + array.tobytes())
+    return content.digest()[:16]
+
+
+_NO_ACTIONS = _digest_of(None, None)
+
+
+# -- responses ------------------------------------------------------------------------------------
+
+
+def new_id(now: int) -> bytes:
+    """Return 16 bytes: milliseconds, so that an index grows at its end, and 80 random bits."""
+    return (now // 1000).to_bytes(6, "big") + os.urandom(10)
+
+
+def parse_id(text: object) -> bytes | None:
+    """Return the bytes of a decision's id, or None if the text cannot be an id."""
+    if not isinstance(text, str) or len(text) != 32 or not text.isascii() or not text.isalnum():
+        return None
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        return None
+
+
+def _response(
+    logged: LoggedDecision, task: str, prior: ActivePrior, *, repeated: bool = False
+) -> Decision:
+    return Decision(
+        logged.id.hex(), task, logged.action, logged.propensity,
+        tuple(unpack(logged.weights).tolist()), logged.version, prior.arm_name(logged.action),
+        repeated,
+    )  # fmt: skip
+
+
+def _duplicate(decision: LoggedDecision, value: float, known: float, late: bool) -> Receipt:
+    given = _checks.numbers(value, "a reward must be a number", OutcomeError)
+    if given.ndim or float(given) != known:
+        raise ConflictError(
+            f"decision {decision.id.hex()} has the reward {known!r}, which stays; got {value!r}"
+        )
+    return Receipt(duplicate=True, late=late)
+
+
+def _key_taken(key: Key) -> ConflictError:
+    return ConflictError(
+        f"key {key[1]!r} of task {key[0]!r} was used for a request with other actions or another "
+        "mask: take a new key for a new decision"
+    )

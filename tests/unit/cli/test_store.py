@@ -1,0 +1,125 @@
+"""``mixts store``."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from mixts.cli import main
+from mixts.service import DecisionStore
+from tests.unit.service.sample_decisions import fill_arms
+
+parquet = pytest.importorskip("pyarrow.parquet")
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("store") / "decisions.db"
+    fill_arms(path)
+    return str(path)
+
+
+def test_show(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["store", "show", store]) == 0
+    first, second, *priors = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(rf"{re.escape(store)}: SQLite, tables of version \d+, 0\.\d MB", first)
+    assert second == "4 tasks, 7 decisions, 5 rewards, 1 of them late"
+    when = r"from \d{4}-\d\d-\d\d \d\d:\d\d UTC"
+    assert re.fullmatch(rf"prior version 1: bernoulli-arms, 2 components, {when}", priors[0])
+    assert re.fullmatch(
+        rf"prior version 2: bernoulli-arms, 3 components, {when}, active", priors[1]
+    )
+    assert len(priors) == 2
+
+
+def test_show_of_an_empty_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    DecisionStore(tmp_path / "new.db").close()
+    assert main(["store", "show", str(tmp_path / "new.db")]) == 0
+    assert "no prior yet" in capsys.readouterr().out
+
+
+def test_rebuild(store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = Path(shutil.copy(store, tmp_path))  # nobody has it open
+    counts = "4 tasks, 7 decisions, 5 rewards, 1 of them late"
+    assert main(["store", "rebuild", str(path), "--check"]) == 0
+    same = "every task's statistics are those of the log, to the bit"
+    assert capsys.readouterr().out.splitlines() == [counts, same]
+    with DecisionStore(path) as store, store.backend.transaction() as transaction:
+        (entry,), _ = transaction.lock_tasks(["u2"], [], 0)
+        transaction.replace_tasks(
+            [(entry.number, entry.decisions + 1, entry.rewards, entry.late, entry.statistics)]
+        )
+    different = "1 task differs from the log: 'u2'"
+    for _ in range(2):  # a check changes nothing
+        assert main(["store", "rebuild", str(path), "--check"]) == 1
+        assert capsys.readouterr().out.splitlines() == [counts, different]
+    assert main(["store", "rebuild", str(path)]) == 0
+    assert capsys.readouterr().out.splitlines() == [counts, different, "it was replaced"]
+    assert main(["store", "rebuild", str(path), "--check"]) == 0
+
+
+def test_export(store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "log.parquet"
+    assert main(["store", "export", store, str(out)]) == 0
+    table = parquet.read_table(out)
+    assert table.num_rows == 7
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == "7 decisions, 5 rewards, 1 of them late"
+    assert re.fullmatch(rf"{re.escape(str(out))} has them: 0\.\d MB", second)
+    middle = table["timestamp"][4].as_py().isoformat()
+    assert main(["store", "export", store, str(out), "--since", middle, "--force"]) == 0
+    assert parquet.read_table(out)["id"].to_pylist() == table["id"].to_pylist()[4:]
+    assert main(["store", "export", store, str(out), "--until", "2001-02-03", "--force"]) == 0
+    assert parquet.read_table(out).num_rows == 0
+
+
+def test_export_for_vowpal_wabbit(
+    store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "log.dsjson"
+    assert main(["store", "export", store, str(out), "--format", "vw"]) == 0
+    assert len([json.loads(line) for line in out.read_text().splitlines()]) == 5
+    assert "\n2 decisions without a reward were left out\n" in capsys.readouterr().out
+    options = ["--format", "vw", "--missing-reward", "0", "--force"]
+    assert main(["store", "export", store, str(out), *options]) == 0
+    assert len(out.read_text().splitlines()) == 7
+    assert "left out" not in capsys.readouterr().out
+    assert list(tmp_path.iterdir()) == [out]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["show", "none.db"], "there is no store none.db: mixts serve --store makes one"),
+        (["rebuild", "none.db"], "there is no store none.db"),
+        (["export", "none.db", "out"], "there is no store none.db"),
+        (["show", "mysql://host/x"], "a store is a path or an address that begins with postgresql"),
+        (["show", "text.txt"], "text.txt is not a store of decisions"),
+        (["export", "STORE", "text.txt"], "text.txt exists: choose another file, or say --force"),
+        (["export", "STORE", "STORE", "--force"], "is the store itself: choose another file"),
+        (["export", "STORE", "no/out"], "no is not a folder that can be written to"),
+        (["export", "STORE", "out", "--missing-reward", "0"], "is for --format vw"),
+    ],
+)
+def test_mistakes_get_a_message_and_status_2(
+    store: str, arguments: list[str], message: str, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    Path("text.txt").write_text("a text that is not a database, and longer than a header\n" * 9)
+    assert main(["store", *(store if word == "STORE" else word for word in arguments)]) == 2
+    printed = capsys.readouterr()
+    assert message in printed.err
+    assert printed.out == ""
+    assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
+
+
+def test_a_time_is_a_time(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["store", "export", "decisions.db", "out", "--since", "yesterday"])
+    assert ended.value.code == 2
+    assert "expected a time as in 2024-05-31" in capsys.readouterr().err

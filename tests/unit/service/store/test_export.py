@@ -1,0 +1,188 @@
+"""Decisions with their propensities in a Parquet file."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mixts
+from mixts.logs import read_logs
+from mixts.logs.decisions import DecisionLog
+from mixts.service import Decider, Decision, DecisionStore
+from mixts.service.store import export as module
+from mixts.service.store.export import Exported, export
+from tests.unit.service.sample_decisions import NAMES, OFFERS, arms, fill_arms, fill_linear
+
+parquet = pytest.importorskip("pyarrow.parquet")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("export")
+
+
+@pytest.fixture(scope="module")
+def made(folder: Path) -> list[Decision]:
+    return fill_arms(folder / "arms.db")
+
+
+@pytest.fixture(scope="module")
+def exported(folder: Path, made: list[Decision]) -> tuple[Exported, Path]:
+    with DecisionStore(folder / "arms.db") as store:
+        return export(store, folder / "arms.parquet"), folder / "arms.parquet"
+
+
+def test_every_decision_is_a_row_as_it_was_made(
+    exported: tuple[Exported, Path], made: list[Decision]
+) -> None:
+    done, path = exported
+    rows = parquet.read_table(path).to_pylist()
+    assert (done.n_rows, done.n_rewards, done.n_late) == (7, 5, 1)
+    assert done.n_bytes == path.stat().st_size
+    for row, decision in zip(rows, made, strict=True):
+        assert row["id"] == decision.id
+        assert row["task"] == decision.task
+        assert (row["action"], row["arm"]) == (decision.action, decision.arm)
+        assert row["prior_version"] == decision.prior_version
+        assert tuple(row["weights"]) == decision.weights
+        assert row["pscore"] == decision.propensity == row["action_dist"][decision.action]
+        assert sum(row["action_dist"]) == pytest.approx(1, abs=1e-12)
+        assert row["n_actions"] == len(row["action_dist"])
+        assert (row["rewarded_at"] is None) == (row["reward"] is None)
+    assert [row["reward"] for row in rows] == [1, 0, None, 1, 0, 1, None]
+    assert [row["late"] for row in rows] == [i == 3 for i in range(7)]
+    assert [row["n_actions"] for row in rows] == [3, 3, 3, 3, 4, 4, 4]
+    assert rows[1]["action_dist"][1] == 0  # masked
+    assert min(rows[0]["action_dist"]) >= 0.1  # the floor
+
+
+def test_times_are_in_utc_to_the_microsecond(
+    exported: tuple[Exported, Path], folder: Path, made: list[Decision]
+) -> None:
+    table = parquet.read_table(exported[1])
+    assert str(table.schema.field("timestamp").type) == "timestamp[us, tz=UTC]"
+    with DecisionStore(folder / "arms.db") as store:
+        history = {row.id: row for row in store.history("u1")}
+    for row in table.to_pylist():
+        if row["task"] == "u1":
+            assert row["timestamp"].timestamp() == pytest.approx(history[row["id"]].at, abs=1e-6)
+    assert "action_context" not in table.column_names
+
+
+def test_the_file_says_what_it_is(exported: tuple[Exported, Path], folder: Path) -> None:
+    about = DecisionLog(exported[1]).about
+    assert about["format"] == "mixts/decisions"
+    assert about["version"] == 1
+    assert about["mixts"] == mixts.__version__
+    assert about["store"] == str(folder / "arms.db")
+    assert about["family"] == "bernoulli-arms"
+    assert about["since"] is None
+    assert about["priors"] == {
+        "1": {"names": ["early", "late"], "arm_names": list(NAMES)},
+        "2": {"names": None, "arm_names": [*NAMES, "music"]},
+    }
+
+
+def test_features_of_the_actions_that_were_offered(tmp_path: Path) -> None:
+    made = fill_linear(tmp_path / "linear.db")
+    with DecisionStore(tmp_path / "linear.db") as store:
+        export(store, tmp_path / "linear.parquet")
+    table = parquet.read_table(tmp_path / "linear.parquet")
+    offered = dict(zip(table["id"].to_pylist(), table["action_context"].to_pylist(), strict=True))
+    assert [offered[decision.id] for decision in made] == [offer.tolist() for offer in OFFERS]
+    assert table["arm"].null_count == 3
+
+
+@pytest.mark.parametrize(
+    ("limits", "sizes"),
+    [
+        ({"_PAGE_ROWS": 3}, [3, 3, 1]),
+        ({"_PAGE_BYTES": 9 * 8}, [3, 2, 2]),  # 3 + 3 + 3, 3 + 4 and 4 + 4 probabilities
+        ({"_PAGE_BYTES": 1}, [1] * 7),
+    ],
+)
+def test_pages_are_bounded_and_lose_nothing(
+    exported: tuple[Exported, Path], folder: Path, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, limits: dict[str, int], sizes: list[int],
+) -> None:  # fmt: skip
+    for name, limit in limits.items():
+        monkeypatch.setattr(module, name, limit)
+    with DecisionStore(folder / "arms.db") as store:
+        done = export(store, tmp_path / "paged.parquet")
+    file = parquet.ParquetFile(tmp_path / "paged.parquet")
+    groups = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
+    assert groups == sizes
+    assert file.read().equals(parquet.read_table(exported[1]))
+    assert (done.n_rows, done.n_rewards, done.n_late) == (7, 5, 1)
+
+
+def test_a_failure_leaves_the_old_file(
+    exported: tuple[Exported, Path], folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "out.parquet").write_text("old")
+    pages: list[Any] = []
+    table = module._table
+
+    def failing(*arguments: Any) -> Any:
+        pages.append(arguments)
+        if len(pages) == 2:
+            raise OSError("the disk is full")
+        return table(*arguments)
+
+    monkeypatch.setattr(module, "_PAGE_ROWS", 3)
+    monkeypatch.setattr(module, "_table", failing)
+    with DecisionStore(folder / "arms.db") as store, pytest.raises(OSError, match="disk is full"):
+        export(store, tmp_path / "out.parquet")
+    assert (tmp_path / "out.parquet").read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["out.parquet"]
+
+
+def test_nobody_waits_for_anybody(exported: tuple[Exported, Path], folder: Path) -> None:
+    """A writer holds its lock all the while, and can commit afterwards."""
+    with DecisionStore(folder / "arms.db") as writing, DecisionStore(folder / "arms.db") as store:
+        with writing.backend.transaction() as transaction:
+            assert export(store, folder / "beside.parquet").n_rows == 7
+            assert transaction.shape() is not None
+        writing.backend.probe()
+
+
+def test_no_decisions_yet(tmp_path: Path) -> None:
+    with DecisionStore(tmp_path / "new.db") as store:
+        with pytest.raises(mixts.StoreError, match="has no prior yet, and so no decisions"):
+            export(store, tmp_path / "new.parquet")
+        with Decider(arms(), store):
+            done = export(store, tmp_path / "new.parquet")
+    assert (done.n_rows, done.n_rewards) == (0, 0)
+    table = parquet.read_table(tmp_path / "new.parquet")
+    assert table.num_rows == 0
+    assert json.loads(table.schema.metadata[b"mixts"])["family"] == "bernoulli-arms"
+
+
+def test_a_prior_can_be_learned_from_it(exported: tuple[Exported, Path]) -> None:
+    """The file is a log like any other."""
+    logs = read_logs(exported[1], task="task", arm="arm", reward="reward")
+    rows = [row for row in parquet.read_table(exported[1]).to_pylist() if row["reward"] is not None]
+    assert logs.n_rows == 7
+    assert logs.bad_rows.total == 2  # no reward
+    successes, failures = np.zeros((2, len(logs.tasks), len(logs.arms or ())), int)
+    for row in rows:
+        place = logs.tasks.index(row["task"]), logs.arms.index(row["arm"])
+        (successes if row["reward"] else failures)[place] += 1
+    assert np.array_equal(logs.statistics.array("successes"), successes)
+    assert np.array_equal(logs.statistics.array("failures"), failures)
+
+
+def test_pyarrow_is_asked_for(
+    exported: tuple[Exported, Path], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with (
+        DecisionStore(folder / "arms.db") as store,
+        pytest.raises(mixts.MissingExtraError, match=r"mixts\[table\]"),
+    ):
+        export(store, folder / "none.parquet")
