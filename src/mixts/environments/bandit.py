@@ -11,7 +11,6 @@ from mixts._typing import Array, ArrayLike, Bool, Float, Int
 from mixts.environments.base import Environment, Offer, Outcome, Problem, Streams, checked_choice
 from mixts.errors import ActionError, ParameterError
 from mixts.families.base import Family
-from mixts.families.tabular import TabularMDP
 from mixts.prior import MixturePrior
 
 ActionSource = Callable[[np.random.Generator, int], ArrayLike]
@@ -31,7 +30,7 @@ class BanditEnvironment(Environment):
     ) -> None:
         if not isinstance(prior, MixturePrior):
             raise ParameterError(f"prior must be a MixturePrior, got {type(prior).__name__}")
-        if isinstance(prior.family, TabularMDP):
+        if prior.family.plans:
             raise ParameterError(f"{prior.family!r} has policies, not arms: use MDPEnvironment")
         self.prior = prior
         self.actions: Array | ActionSource | None = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -27,10 +27,10 @@ class MDPEnvironment(Environment):
     """
 
     def __init__(self, prior: MixturePrior, *, last_state: bool = True) -> None:
-        if not isinstance(prior, MixturePrior) or not isinstance(prior.family, TabularMDP):
+        if not isinstance(prior, MixturePrior) or not prior.family.plans:
             raise ParameterError(f"prior must be a MixturePrior of a TabularMDP, got {prior!r}")
         self.prior = prior
-        self.family = prior.family
+        self.family = cast(TabularMDP, prior.family)
         self.last_state = bool(last_state)
 
     def __repr__(self) -> str:

@@ -163,13 +163,16 @@ def draw_weights(
     dress(ax)
     rows = np.arange(len(components))
     colors = [COMPONENTS[i] for i in rows]
-    ax.barh(rows, prior.weights[components], height=0.6, color=colors)
+    height = min(0.6, 0.15 + 0.1 * len(rows))
+    ax.barh(rows, prior.weights[components], height=height, color=colors)
     if before is not None:
-        ax.vlines(before[components], rows - 0.4, rows + 0.4, color=INK, linewidth=1.2)
+        reach = 0.7 * height
+        ax.vlines(before[components], rows - reach, rows + reach, color=INK, linewidth=1.2)
     names = _component_names(prior)
     ax.set_yticks(rows, labels=[_short(names[s]) for s in components])
     ax.set_ylim(len(components) - 0.4, -0.6)
-    ax.set_xlim(0, 1)
+    largest = max([*prior.weights, *(before if before is not None else ())])
+    ax.set_xlim(0, min(1.0, 1.1 * float(largest)))
     ax.grid(axis="y", visible=False)
     ax.set_xlabel("weight" if before is None else "weight now, and | before")
     n = prior.n_components
@@ -213,7 +216,7 @@ def draw_tasks(ax: Any, belief: Belief) -> None:
         above = below + layer
         ax.stairs(above, x, baseline=below, fill=True, color=color, linewidth=0)
         share = float(layer.mean())
-        ends.append(End(f"{_short(name)} {share:.0%}", color, len(every), float(
+        ends.append(End(f"{_short(name)} {100 * share:.0f} %", color, len(every), float(
             (below[-1] + above[-1]) / 2)))  # fmt: skip
         below = above
     ax.set_xlim(0, len(every))
@@ -245,7 +248,7 @@ def _title(ax: Any, quantity: str, level: float, n_shown: int, family: Family) -
     noun = "pairs" if family.plans else "arms" if family.n_features is None else "features"
     some = f", {n_shown} of {n:,} {noun}" if n_shown < n else ""
     ax.set_title(
-        f"{quantity}, {level:.0%} intervals{some}", loc="left", size=FONT, color=INK, pad=4
+        f"{quantity}, {100 * level:g} % intervals{some}", loc="left", size=FONT, color=INK, pad=4
     )
 
 

@@ -97,7 +97,7 @@ def test_the_page_tells_of_kinds_check_and_bad_rows(fitted: tuple[str, Path]) ->
     assert "There are 2 kinds of task" in text
     assert "<b>shoes'" in text
     for words in (
-        "Of 32 past tasks about ",
+        " of 32 past tasks are of this kind",
         "8 tasks were held out: the prior was not learned from them.",
         "4 bad rows were left out",
         "clicks.csv row 1,001 (often)",

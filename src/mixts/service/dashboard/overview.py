@@ -372,7 +372,7 @@ def _tiles(view: Overview) -> list[Tile]:
         ("Decisions", *_rate(view.recent.decision_rate), f"{totals.decisions:,} in total"),
         ("Rewards", *_rate(view.recent.reward_rate), f"{totals.rewards:,} in total"),
         ("Mean reward", "–" if mean is None else formats.number(mean), "", SPANS[view.span].words),
-        ("Tasks", formats.count(totals.tasks), "", f"{view.split.sure:,} of a sure kind"),
+        ("Tasks", formats.count(totals.tasks), "", f"{view.split.sure:,} have a sure kind"),
         ("Late rewards", formats.count(totals.late), "", late or "logged, not learned from"),
     ]
 

@@ -222,11 +222,11 @@ RNG = np.random.default_rng(0)
 CALLS: dict[str, Bad] = {
     "statistics of another kind": (
         lambda: PRIOR.condition(LINEAR.belief().statistics),
-        mixts.StatisticsError, "BernoulliStatistics of 3 arms, got LinearStatistics",
+        mixts.StatisticsError, "BernoulliStatistics of shape \\(3,\\), got LinearStatistics",
     ),
     "statistics of more arms": (
         lambda: PRIOR.condition(MORE.belief().statistics),
-        mixts.StatisticsError, "3 arms, got",
+        mixts.StatisticsError, "shape \\(3,\\), got",
     ),
     "no statistics": (lambda: PRIOR.condition(None), mixts.StatisticsError, "got None"),
     "tasks below zero": (lambda: PRIOR.belief(-1), mixts.ParameterError, "n_tasks .* got -1"),

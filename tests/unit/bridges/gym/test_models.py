@@ -10,7 +10,7 @@ from gymnasium.envs.toy_text import CliffWalkingEnv
 import mixts
 from mixts.bridges.gym import EpisodePlayer, tabular_model
 from mixts.errors import OutcomeError, ParameterError
-from tests.unit.gym_worlds import END, Walk, frozen_lake
+from tests.unit.bridges.gym.worlds import END, Walk, frozen_lake
 
 
 def test_the_uniform_prior_knows_the_end_and_nothing_else() -> None:

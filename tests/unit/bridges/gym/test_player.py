@@ -9,7 +9,7 @@ from gymnasium import spaces
 import mixts
 from mixts.bridges.gym import EpisodePlayer, RewardScale, tabular_model, to_gymnasium
 from mixts.errors import ActionError, ObservationError, OutcomeError, ParameterError
-from tests.unit.gym_worlds import END, Walk, frozen_lake
+from tests.unit.bridges.gym.worlds import END, Walk, frozen_lake
 
 STAY, RIGHT, LEFT = 1, 2, 0
 
@@ -158,7 +158,7 @@ def test_rewards_are_zero_or_one(pay: float) -> None:
 @pytest.mark.parametrize("pay", [-1.01, 3.01, float("inf"), float("nan")])
 def test_rewards_out_of_range_are_refused(pay: float) -> None:
     player = EpisodePlayer(Walk(pay=pay), 2, binarize=(-1, 3))
-    with pytest.raises(OutcomeError, match=r"from -1 to 3, got .*make it wider"):
+    with pytest.raises(OutcomeError, match=r"from -1 to 3, got .*make the range wider"):
         player.play(policy(RIGHT, RIGHT))
 
 

@@ -9,7 +9,7 @@ from gymnasium import spaces
 
 from mixts.bridges.gym import EpisodePlayer, Numbering, tabular_model
 from mixts.errors import ObservationError, ParameterError
-from tests.unit.gym_worlds import Walk
+from tests.unit.bridges.gym.worlds import Walk
 
 SPACES = {
     "discrete": (spaces.Discrete(5), [0, 1, 2, 3, 4]),
