@@ -154,7 +154,7 @@ def read_logs(
         for (piece, _), part in zip(jobs, parts, strict=True):
             above = above if piece.path == path else 0
             path = piece.path
-            tally.absorb(part.counted)
+            tally.merge(part.counted)
             found = _joined(found, part, above)
             above += part.n_rows
     return _task_logs(tally, found, request, files, allow_bad_rows)
