@@ -16,9 +16,9 @@ import pytest
 
 import mixts
 from mixts.engines import local_engine
-from mixts.logs import TaskLogs, pieces, read_logs, tally
-from tests.unit import sample_logs
-from tests.unit.sample_logs import ARMS, LINEAR, N, write
+from mixts.logs import TaskLogs, files, read_logs, tally
+from tests.unit.logs import sample_logs
+from tests.unit.logs.sample_logs import ARMS, LINEAR, N, write
 
 
 @pytest.fixture(scope="module")
@@ -163,11 +163,11 @@ def test_the_order_of_files_and_the_size_of_batches_do_not_matter(
     names = ["c.csv.gz", "a.parquet", "b.csv"]
     agree(read_logs([folder / "parts" / name for name in names], **SETTINGS[family]), whole)
     agree(read_logs(folder / "parts", **SETTINGS[family]), whole)
-    monkeypatch.setattr(pieces, "PIECE_BYTES", 3000)
-    monkeypatch.setattr(pieces, "PIECE_ROWS", 250)
-    monkeypatch.setattr(pieces, "_SCAN_BYTES", 1000)
-    assert len(pieces.pieces_of(str(folder / "all.csv"), ",")) >= 5
-    assert len(pieces.pieces_of(str(folder / "all.parquet"), ",")) == 3
+    monkeypatch.setattr(files, "PIECE_BYTES", 3000)
+    monkeypatch.setattr(files, "PIECE_ROWS", 250)
+    monkeypatch.setattr(files, "_SCAN_BYTES", 1000)
+    assert len(files.pieces_of(str(folder / "all.csv"), ",")) >= 5
+    assert len(files.pieces_of(str(folder / "all.parquet"), ",")) == 3
     agree(read_logs(folder / "all.csv", **SETTINGS[family]), whole)
     agree(read_logs(str(folder / "all.p*"), **SETTINGS[family]), whole)
 
@@ -176,7 +176,7 @@ def test_the_order_of_files_and_the_size_of_batches_do_not_matter(
 def test_the_same_numbers_whoever_reads(
     folder: Path, family: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pieces, "PIECE_BYTES", 3000)
+    monkeypatch.setattr(files, "PIECE_BYTES", 3000)
     here = read_logs(folder / "all.csv", **SETTINGS[family])
     with ThreadPoolExecutor(3) as pool:
         there = read_logs(folder / "all.csv", **SETTINGS[family], engine=pool)
@@ -193,7 +193,7 @@ def test_clicks_that_turn_out_to_be_amounts(
     lines = [f"u{u},a{a},{y}" for u, a, y in rng.integers(0, [3, 2, 2], (300, 3)).tolist()]
     other = "u1,a1,0.5"
     head = "user,item,clicked\n"
-    monkeypatch.setattr(pieces, "PIECE_BYTES", 800)
+    monkeypatch.setattr(files, "PIECE_BYTES", 800)
     expected = None
     for place in (0, 150, 300):
         rows = [*lines[:place], other, *lines[place:]]

@@ -12,9 +12,9 @@ import pyarrow.parquet
 import pytest
 
 import mixts
-from mixts.logs import pieces, read_logs
-from tests.unit import sample_logs
-from tests.unit.sample_logs import ARMS, LINEAR, write
+from mixts.logs import files, read_logs
+from tests.unit.logs import sample_logs
+from tests.unit.logs.sample_logs import ARMS, LINEAR, write
 
 
 @pytest.fixture(scope="module")
@@ -69,8 +69,8 @@ REASONS = {
 def test_every_bad_row_is_counted_for_its_reason(
     tmp_path: Path, batch_rows: int, piece_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pieces, "PIECE_BYTES", piece_bytes)
-    monkeypatch.setattr(pieces, "_SCAN_BYTES", 30)
+    monkeypatch.setattr(files, "PIECE_BYTES", piece_bytes)
+    monkeypatch.setattr(files, "_SCAN_BYTES", 30)
     path = write(tmp_path / "bad.csv", BAD)
     logs = read_logs(path, **ARMS, family="bernoulli", batch_rows=batch_rows)
     assert logs.n_rows == 21
@@ -119,16 +119,16 @@ def test_rows_without_any_good_one_are_refused(tmp_path: Path) -> None:
 
 
 def test_values_with_line_ends_and_quotes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pieces, "PIECE_BYTES", 30)
-    monkeypatch.setattr(pieces, "_SCAN_BYTES", 20)
+    monkeypatch.setattr(files, "PIECE_BYTES", 30)
+    monkeypatch.setattr(files, "_SCAN_BYTES", 20)
     text = '"user","item","clicked"\n' + '"a\nb","say ""x"", y",1\n' * 20
     path = write(tmp_path / "t.csv", text)
-    assert len(pieces.pieces_of(str(path), ",")) == 1
+    assert len(files.pieces_of(str(path), ",")) == 1
     logs = read_logs(path, **ARMS, batch_rows=1)
     assert (logs.tasks, logs.arms, logs.bad_rows.total) == (("a\nb",), ('say "x", y',), 0)
     assert logs.statistics.array("successes").tolist() == [[20]]
     # Quotes alone are no reason to read a file in one piece.
-    assert len(pieces.pieces_of(str(write(path, text.replace("a\nb", "ab"))), ",")) > 5
+    assert len(files.pieces_of(str(write(path, text.replace("a\nb", "ab"))), ",")) > 5
 
 
 def test_other_delimiters(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A check in words: tables that fit a terminal, and sentences."""
+"""A prior check in words: sentences, and tables that fit a terminal."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ import numpy as np
 from scipy import special
 
 from mixts._numbers import Estimate
-from mixts.learning.checking.surprise import LEVEL
+from mixts.learning.measures import LEVEL
 
 if TYPE_CHECKING:
     from mixts.learning.check import PriorCheck
 
 MOST_SHOWN = 5
-"""Tasks in the list of surprises."""
+"""Largest number of tasks in the list of surprises."""
 MOST_COMPONENTS = 12
 WIDTH = 96
 
 NOTE = (
     "Predictions and p take as given how often everything was tried. Where that depended on\n"
-    "outcomes (logs of bandit algorithms, MDPs) they are approximate; evidence, components and\n"
-    "flat / prior are right however it was decided."
+    "outcomes (logs of bandit algorithms, MDPs) they are approximate; evidence, kinds and\n"
+    "flat / prior are exact however actions were chosen."
 )
 
 
 def summary(check: PriorCheck) -> str:
-    """All of it."""
+    """Return the whole summary."""
     n, total = check.n_tasks, int(check.n_observations.sum())
     head = f"PriorCheck of {check.prior.family!r}\n  on {_many(n, 'held-out task')}, "
     blocks = [
@@ -44,7 +44,7 @@ def summary(check: PriorCheck) -> str:
 
 
 def findings(check: PriorCheck) -> list[str]:
-    """What there is to say, a sentence each."""
+    """Return the findings, a sentence each."""
     sentences = [_evidence_sentence(check)]
     for name, one in check.calibration.items():
         if one.findings:
@@ -56,7 +56,7 @@ def findings(check: PriorCheck) -> list[str]:
     usage = check.usage
     if usage.unused.any():
         unused = [usage.names[s] for s in np.flatnonzero(usage.unused)]
-        sentences.append(f"Components that nobody uses: {', '.join(unused)}.")
+        sentences.append(f"Kinds that no task uses: {', '.join(unused)}.")
     return sentences
 
 
@@ -75,23 +75,23 @@ def _evidence_sentence(check: PriorCheck) -> str:
 def _surprise_sentences(check: PriorCheck) -> list[str]:
     surprise = check.surprise
     n, expected = int(surprise.surprising.sum()), surprise.n_expected
-    # The probability that as many come by chance, if they come independently.
+    # Probability of as many surprising tasks if they come independently.
     chance = float(special.gammainc(n, expected)) if n and expected else 1.0
     said = f"{_many(n, 'task')} with p <= {LEVEL:g}, where at most {expected:.1f} are expected"
     sentences = [
-        f"Tasks that no component explains: {said}."
+        f"Tasks that no kind explains: {said}."
         if n and chance < LEVEL
-        else f"No more surprising tasks than there should be: {said}."
+        else f"No more surprising tasks than expected: {said}."
     ]
     if len(surprise.impossible):
         k = len(surprise.impossible)
-        sentences.append(f"Impossible under every component: {_many(k, 'task')}.")
+        sentences.append(f"Impossible under every kind: {_many(k, 'task')}.")
     return sentences
 
 
 def _evidence(check: PriorCheck) -> str:
     evidence = check.evidence
-    rows = [["Held-out log evidence", "a task", "an observation", "the prior's gain a task"]]
+    rows = [["Held-out log evidence", "per task", "per observation", "the prior's gain per task"]]
     for i, name in enumerate(evidence.names):
         gain = _plus_minus(evidence.gain(name), sign=True) if i else ""
         task, observation = evidence.a_task(name), evidence.an_observation(name)
@@ -104,7 +104,7 @@ def _evidence(check: PriorCheck) -> str:
             for name in evidence.names
             if evidence.impossible(name)
         ]
-        notes = [f"  over {n} that all can explain; impossible: {', '.join(ruled)}"]
+        notes = [f"  over {n} that all priors can explain; impossible: {', '.join(ruled)}"]
     return "\n".join([_table(rows), *notes])
 
 
@@ -118,7 +118,7 @@ def _calibration(check: PriorCheck) -> str:
         rows.append([f"  {name}", f"{one.n_predictions:,}", *held, *tail])
     verdicts = {row[0]: row.pop() for row in rows}
     table = _table(rows).split("\n")
-    # Words follow the numbers, in a line of their own where they would not fit.
+    # The verdict follows the numbers, on its own line where it does not fit.
     for i, row in enumerate(rows):
         words = verdicts[row[0]]
         fits = len(table[i]) + 2 + len(words) <= WIDTH
@@ -150,11 +150,11 @@ def _surprises(check: PriorCheck) -> str:
 
 def _components(check: PriorCheck) -> str:
     usage = check.usage
-    rows = [["Component", "weight", "tasks by weight", "tasks found", "surest task", ""]]
+    rows = [["Kind", "weight", "tasks by weight", "tasks found", "surest task", ""]]
     for s in range(min(len(usage.names), MOST_COMPONENTS)):
-        word = "" if usage.told[s] else "too few tasks to tell"
+        word = "" if usage.judged[s] else "too few tasks to judge"
         rows.append([
-            f"  {usage.names[s]}", f"{usage.weights[s]:.3g}", f"{usage.promised[s]:.1f}",
+            f"  {usage.names[s]}", f"{usage.weights[s]:.3g}", f"{usage.expected[s]:.1f}",
             f"{usage.found[s]:.1f}", f"{usage.largest[s]:.2f}",
             "unused" if usage.unused[s] else word,
         ])  # fmt: skip
@@ -166,7 +166,7 @@ def _components(check: PriorCheck) -> str:
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:
-    """The first column to the left, as a last one without a title; the others to the right."""
+    """Align the first column, and a last column of words, to the left; the others to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     left = {0} | ({len(widths) - 1} if rows[0][-1] in ("", "likely") else set())
     return "\n".join(
@@ -179,7 +179,7 @@ def _table(rows: Sequence[Sequence[str]]) -> str:
 
 
 def _plus_minus(value: Estimate, sign: bool = False) -> str:
-    """As many digits as the error has two of."""
+    """Format a mean with two digits of its error."""
     mean, error = value
     if not np.isfinite(mean):
         return "none"

@@ -7,7 +7,7 @@ import pytest
 
 import mixts
 from mixts.learning import learn, robust_prior
-from mixts.learning.robust import BROADER
+from mixts.learning.learn import BROADER
 from tests.contracts.problems import FAMILIES, FamilyCase
 from tests.oracles.learning_references import case_of, drawn, statistics_of
 

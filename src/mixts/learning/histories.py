@@ -1,4 +1,4 @@
-"""Raw histories of tasks, reduced to statistics."""
+"""Histories of tasks, reduced to statistics."""
 
 from __future__ import annotations
 
@@ -26,12 +26,22 @@ _EXPECTED = (
 
 
 def statistics_of(tasks: Any, family: Family | None = None) -> Statistics:
-    """Statistics as they are, those of a list of statistics, or of a list of histories.
+    """Return the statistics of past tasks, in whatever form they are given.
 
-    A history is a pair of arrays, arms (m,) as integers or features (m, d), and rewards (m,); or
-    the :class:`Trajectory` of a task's episodes. What they are histories of, ``family`` says.
-    Without it, arms whose rewards are all 0 or 1 are Bernoulli, others Gaussian, and how many arms,
-    states or actions there are is taken from the largest index.
+    Parameters
+    ----------
+    tasks
+        Statistics, which are returned as they are; a list of statistics, which are concatenated; or
+        a list with one history for each task. A history is a pair of arrays, arms (m,) as integers
+        or features (m, d), and rewards (m,); or the :class:`mixts.Trajectory` of a task's episodes.
+    family
+        Family of the histories. Without it, arms whose rewards are all 0 or 1 are Bernoulli, other
+        arms Gaussian, and the largest index determines the number of arms, states or actions.
+
+    Returns
+    -------
+    Statistics
+        Statistics of all tasks.
     """
     if isinstance(tasks, Statistics):
         return tasks

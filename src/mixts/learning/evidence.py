@@ -1,4 +1,4 @@
-"""The evidence of held-out tasks under a prior and under those that it is compared with."""
+"""Evidence of tasks under a prior, and beside other priors."""
 
 from __future__ import annotations
 
@@ -14,54 +14,60 @@ from mixts.families import Statistics
 from mixts.prior import MixturePrior
 
 
-def component_evidence(prior: MixturePrior, statistics: Statistics) -> Float[Array, "n L"]:
-    """ln p(task | s) with all constants; -inf where a component rules the task out."""
-    return prior.family.log_evidence(statistics)
-
-
-def fitting(prior: MixturePrior, statistics: Statistics) -> None:
-    """Statistics of the prior's kind and shape, or an error that says what they are."""
-    prior.family.check_statistics(statistics)
-
-
 def mixture_evidence(prior: MixturePrior, statistics: Statistics) -> Float[Array, " n"]:
-    """ln sum_s w_s p(task | s)."""
-    joint = prior.log_weights + component_evidence(prior, statistics)
+    """Compute ln sum_s w_s p(task | s) for each task.
+
+    Parameters
+    ----------
+    prior
+        The prior.
+    statistics
+        Statistics of tasks, of the prior's family.
+
+    Returns
+    -------
+    array
+        One number for each task; -inf where every component rules the task out.
+    """
+    joint = prior.log_weights + prior.family.log_evidence(statistics)
     return np.asarray(special.logsumexp(joint, axis=1))
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """Held-out log evidence, task by task, of a prior and of those it is compared with.
+    """Held-out log evidence, task by task, of a prior and of the priors beside it.
 
-    Means are over the tasks that all of them can explain; ``impossible`` says how many each cannot.
+    Means are over the tasks that all priors can explain; ``impossible`` counts the others.
     """
 
     log_evidence: Mapping[str, Float[Array, " n"]]
-    """By name; the first is the prior that is checked."""
+    """Log evidence of each task by name of the prior; the checked prior comes first."""
     n_observations: Int[Array, " n"]
 
     @property
     def names(self) -> list[str]:
-        """The prior that is checked, then the others."""
+        """Names of the priors; the checked one comes first."""
         return list(self.log_evidence)
 
     @property
     def compared(self) -> Bool[Array, " n"]:
-        """The tasks that every prior can explain."""
+        """Tasks that every prior can explain."""
         every = np.stack(list(self.log_evidence.values()))
         return np.asarray(np.isfinite(every).all(axis=0))
 
     def impossible(self, name: str) -> int:
-        """How many tasks have seen what this prior holds to be impossible."""
+        """Return how many tasks are impossible under this prior."""
         return int((~np.isfinite(self.log_evidence[name])).sum())
 
     def a_task(self, name: str) -> Estimate:
-        """The mean log evidence of a task."""
+        """Return the mean log evidence of a task."""
         return estimate(self.log_evidence[name][self.compared])
 
     def an_observation(self, name: str) -> Estimate:
-        """All log evidence over all observations: a quotient of means, with its standard error."""
+        """Return the log evidence of all tasks divided by the number of observations.
+
+        The standard error is that of a ratio of means.
+        """
         value, n = self.log_evidence[name][self.compared], self.n_observations[self.compared]
         if not n.sum():
             return Estimate(np.nan, np.nan)
@@ -69,6 +75,6 @@ class Evidence:
         return Estimate(float(ratio), estimate((value - ratio * n) / n.mean()).error)
 
     def gain(self, name: str) -> Estimate:
-        """By how much more the checked prior says of a task, from differences task by task."""
+        """Return the checked prior's mean gain of log evidence over this one, task by task."""
         own = self.log_evidence[self.names[0]]
         return estimate(own[self.compared] - self.log_evidence[name][self.compared])

@@ -10,13 +10,10 @@ from scipy import special, stats
 
 import mixts
 from mixts.learning.check import PriorCheck, check_prior
-from mixts.learning.checking.arms import counts_law
-from mixts.learning.checking.calibration import Calibration
-from mixts.learning.checking.evidence import component_evidence
-from mixts.learning.checking.linear import LinearPredictive
-from mixts.learning.checking.predictive import Predictive
-from mixts.learning.checking.surprise import Surprise, scores_beside
-from mixts.learning.checking.usage import Usage
+from mixts.learning.measures import Calibration, Surprise, Usage, scores_beside
+from mixts.learning.models.counts import counts_law
+from mixts.learning.models.linear import LinearPredictive
+from mixts.learning.models.predictive import Predictive
 from tests.contracts.problems import ALL_CASES, FamilyCase, random_episodes
 from tests.statistical.held_out import held_out
 
@@ -24,9 +21,9 @@ CLOSE = 1e-9
 
 
 def predictive_of(case: FamilyCase, statistics: Any) -> Predictive:
-    from mixts.learning.check import _predictive
+    from mixts.learning.models import predictive_of
 
-    return _predictive(case.prior, statistics)
+    return predictive_of(case.prior, statistics)
 
 
 def small_check(**options: Any) -> PriorCheck:
@@ -104,7 +101,7 @@ def test_parts_add_up_to_the_evidence(case: FamilyCase) -> None:
     predictive = predictive_of(case, tasks)
     for part in predictive.parts():
         total[part.tasks] += part.log_mass
-    evidence = component_evidence(case.prior, tasks)
+    evidence = case.prior.family.log_evidence(tasks)
     gap = total - evidence
     np.testing.assert_allclose(gap - gap[:, :1], 0.0, atol=CLOSE)
     mixed = special.logsumexp(case.prior.log_weights + evidence, axis=1)
@@ -253,7 +250,7 @@ def test_impossible_tasks_are_reported() -> None:
     assert 4 not in check.calibration["rewards"].tasks
     assert check.usage.n_tasks == 11
     text = str(check)
-    assert "Impossible under every component: 1 task." in text
+    assert "Impossible under every kind: 1 task." in text
     assert "nan" not in text
     for values in (check.surprise.expected, check.surprise.spread, check.surprise.p_value):
         assert np.isfinite(values).all()
@@ -317,8 +314,8 @@ def test_components_that_nobody_uses() -> None:
         np.array([70.0, 28.5, 1.5, 0.0]), np.array([1.0, 1.0, 0.6, 0.0]),
     )  # fmt: skip
     assert usage.unused.tolist() == [False, False, True, False]
-    assert usage.told.tolist() == [True, True, True, False]
-    np.testing.assert_allclose(usage.promised, [50, 30, 19, 1])
+    assert usage.judged.tolist() == [True, True, True, False]
+    np.testing.assert_allclose(usage.expected, [50, 30, 19, 1])
 
 
 def test_surprises_are_ranked() -> None:

@@ -12,8 +12,7 @@ import pytest
 import mixts
 from mixts.engines import local_engine
 from mixts.learning import learn
-from mixts.learning.learned import gap_error
-from mixts.learning.selection import one_standard_error
+from mixts.learning.select import gap_error, one_standard_error
 from tests.oracles.learning_references import (
     HORIZON,
     KINDS,

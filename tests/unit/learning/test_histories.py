@@ -9,7 +9,7 @@ import pytest
 
 import mixts
 from mixts.learning import learn
-from mixts.learning.raw import statistics_of as reduced
+from mixts.learning.histories import statistics_of as reduced
 from tests.oracles.learning_references import HORIZON, case_of, statistics_of, true_prior
 
 # -- guessed -------------------------------------------------------------------------------------

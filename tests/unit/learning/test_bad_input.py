@@ -284,7 +284,7 @@ BAD: dict[str, tuple[Any, dict[str, Any], str]] = {
     "robust": (BERNOULLI, {"robust": 1.0}, "robust must be a weight"),
     "robust below": (BERNOULLI, {"robust": -0.1}, "robust must be a weight"),
     "robust nan": (BERNOULLI, {"robust": np.nan}, "weight"),
-    "engine zero": (BERNOULLI, {"engine": 0}, "engine must be a whole number"),
+    "engine zero": (BERNOULLI, {"engine": 0}, "engine must be None, a number of worker"),
     "engine word": (BERNOULLI, {"engine": "two"}, "engine must be None"),
     "noise of counts": (BERNOULLI, {"noise_std": 1.0}, "noise_std has no meaning"),
     "noise of Poisson": (POISSON, {"noise_std": 1.0}, "noise_std has no meaning"),
