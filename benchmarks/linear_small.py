@@ -1,7 +1,7 @@
 """L = 30, d = 30, 30 fixed actions: the sizes and the noise of the paper's synthetic bandit.
 
 With a covariance for each component, with a tied one, and, as the hardest case for us, with so much
-noise that the components can hardly be told apart and nobody sleeps.
+noise that the components can hardly be told apart and none becomes dormant.
 """
 
 from __future__ import annotations

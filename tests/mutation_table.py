@@ -31,10 +31,10 @@ LAW_ONLY = (JOINT_LAW, IDENTITIES)
 TABULAR = "families/_kernels/tabular.py"
 TABULAR_IDENTITIES = "tests/statistical/test_tabular_identities.py"
 TABULAR_ORACLES = "tests/oracles/test_tabular.py"
-IMPOSSIBLE = "tests/unit/test_impossible_episodes.py"
+IMPOSSIBLE = "tests/unit/families/test_impossible_episodes.py"
 LEARNED = "tests/oracles/test_learned_evidence.py"
-LEARNING = "tests/unit/test_learning.py"
-LEARNING_BAD_INPUT = "tests/unit/test_learning_bad_input.py"
+LEARNING = "tests/unit/learning/test_learn.py"
+LEARNING_BAD_INPUT = "tests/unit/learning/test_bad_input.py"
 STORE_DECISIONS = "tests/contracts/test_store_decisions.py"
 STORE_REWARDS = "tests/contracts/test_store_rewards.py"
 STORE_PRIORS = "tests/contracts/test_store_priors.py"
@@ -61,8 +61,8 @@ BROKEN = (
     ),
     Mutation(
         "weights updated after the counts: Bernoulli", ARMS,
-        "math.log((prior + seen) / (alpha[k, s] + beta[k, s] + both))",
-        "math.log((prior + seen + 1) / (alpha[k, s] + beta[k, s] + both + 1))",
+        "math.log((before + seen) / (alpha[k, s] + beta[k, s] + both))",
+        "math.log((before + seen + 1) / (alpha[k, s] + beta[k, s] + both + 1))",
         tests=(IDENTITIES,),
     ),
     # One latent state a decision: the marginals of this one are right.
@@ -72,7 +72,7 @@ BROKEN = (
         """\
         for arm in range(1, theta.shape[1]):
             other = self._draw_latent(index)
-            theta[:, arm] = self.belief.draw_parameters(self._rng, index, other)[:, arm]
+            theta[:, arm] = self.belief.posterior.sample(self._rng, index, other)[:, arm]
         chosen = family.best_action(self._rng, theta, sets, available)
 """,
     ),
@@ -110,7 +110,7 @@ BROKEN = (
     ),
     Mutation(
         "stale statistics: a long batch is not looked at", "families/arms.py",
-        "        if not incremental:\n            self._recompute(np.unique(tasks))\n", "",
+        "            self._recompute(np.unique(tasks))\n", "",
     ),
     Mutation(
         "stale statistics: what was handed out changes later", "belief.py",
@@ -153,18 +153,18 @@ BROKEN = (
     # Episodes of MDPs.
     Mutation(
         "MDP: weights updated after the counts", TABULAR,
-        "(prior + went) / (transition_total[x, a, s] + left)",
-        "(prior + went + 1) / (transition_total[x, a, s] + left + 1)",
+        "(before + went) / (transition_total[x, a, s] + left)",
+        "(before + went + 1) / (transition_total[x, a, s] + left + 1)",
         tests=(TABULAR_IDENTITIES,),
     ),
     Mutation(
         "MDP: what nothing explains is not refused", TABULAR,
-        "impossible = impossible or prior == 0.0", "impossible = impossible or prior < 0.0",
+        "impossible = impossible or before == 0.0", "impossible = impossible or before < 0.0",
         tests=(IMPOSSIBLE,),
     ),
     Mutation(
         "MDP: the state after the last step is forgotten", TABULAR,
-        "        last = lengths[i] - 1 + extra\n", "        last = lengths[i] - 1\n",
+        "j < lengths[i] - 1 + states.shape[1] - actions.shape[1]", "j < lengths[i] - 1", count=2,
         tests=(TABULAR_ORACLES,),
     ),
     Mutation(
@@ -210,7 +210,7 @@ BROKEN = (
         tests=(f"{LEARNED}::test_nothing_is_left_to_gain[gaussian-2-True]",),
     ),
     Mutation(
-        "learning: half the pull of pseudo-tasks on counts", "learning/models/dirichlet.py",
+        "learning: half the pull of pseudo-tasks on counts", "learning/models/counts.py",
         "slope += self.pseudo * (expected_logs(self.centre)",
         "slope += self.pseudo / 2 * (expected_logs(self.centre)",
         tests=(f"{LEARNED}::test_nothing_is_left_to_gain[bernoulli-2-False]",),
@@ -221,19 +221,19 @@ BROKEN = (
         tests=(f"{LEARNING}::test_the_order_of_tasks_makes_no_difference[full]",),
     ),
     Mutation(
-        "learning: folds taken for independent", "learning/learned.py",
+        "learning: folds taken for independent", "learning/select.py",
         "plain * np.sqrt(1 + n_folds / (n_folds - 1))", "plain",
         tests=(f"{LEARNING}::test_one_standard_error_by_hand",),
     ),
     Mutation(
         "learning: support checked when tasks are sorted", "learning/learn.py",
-        "        checked_support(support, statistics)  # here", "        pass  # here",
+        "    check_options(statistics, options)\n", "",
         tests=(f"{LEARNING_BAD_INPUT}::test_a_support_that_tasks_contradict_is_refused",),
     ),
     Mutation(
-        "learning: a safety component of another weight", "learning/robust.py",
+        "learning: a safety component of another weight", "learning/learn.py",
         "np.append(prior.weights * (1 - share), share)", "np.append(prior.weights, share)",
-        tests=("tests/unit/test_robust_prior.py",),
+        tests=("tests/unit/learning/test_robust_prior.py",),
     ),
     # The decision service: what a reward, a key and a propensity mean.
     Mutation(

@@ -34,7 +34,7 @@ from mixts.families.trajectory import Trajectory
 from mixts.prior import MixturePrior
 
 Estimates = Literal["rewards", "losses"]
-"""Whether experts gain by the reward of their action, or lose by what it lacks to 1."""
+"""Experts gain by the reward y of their action, or lose by 1 - y."""
 
 
 def theory_gamma(n_actions: Int[Array, " m"], n_experts: int, n_rounds: int) -> Float[Array, " m"]:
@@ -45,7 +45,7 @@ def theory_gamma(n_actions: Int[Array, " m"], n_experts: int, n_rounds: int) -> 
 
 @dataclass(frozen=True)
 class Mixing:
-    """How votes are mixed with uniform exploration, and how fast weights move."""
+    """Mixing of votes with uniform exploration, and step size of the weights."""
 
     n_rounds: int | None
     gamma: float | None
@@ -169,7 +169,7 @@ class VotingAgent(Agent):
         scores = np.where(mask[:, None], self._expert_scores(index, actions), -np.inf)
         top = scores.max(axis=2, keepdims=True)
         if not np.isfinite(top).all() or np.isnan(scores).any():
-            raise ActionError("available actions must have finite features; mask what is padding")
+            raise ActionError("available actions must have finite features; mask the padding")
         best = scores == top
         return np.asarray(best / best.sum(axis=2, keepdims=True))
 

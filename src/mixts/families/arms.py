@@ -80,7 +80,7 @@ class ArmStatistics(Statistics):
             self.refuse(observed, bad)
 
     def refuse(self, observed: tuple[Array, ...], index: int) -> NoReturn:
-        """Raise the error that says what is wrong with one of the observations."""
+        """Raise `ActionError` or `OutcomeError` for one of the observations."""
         arm, n_arms = int(observed[0][index]), self.shape[0]
         if not 0 <= arm < n_arms:
             raise ActionError(

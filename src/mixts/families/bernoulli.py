@@ -1,4 +1,4 @@
-"""Beta-Bernoulli arms: rewards 0 or 1, a Beta prior on each arm's mean."""
+"""Bernoulli arms: rewards 0 or 1, a Beta prior on each arm's mean."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class BernoulliStatistics(ArmStatistics):
 
     @property
     def successes(self) -> Any:
-        """How often each arm gave 1."""
+        """Number of rewards 1 of each arm."""
         return self._view(self.array("successes"))
 
     @property
     def failures(self) -> Any:
-        """How often each arm gave 0."""
+        """Number of rewards 0 of each arm."""
         return self._view(self.array("failures"))
 
     @property
@@ -73,7 +73,7 @@ class BetaMarginal(Marginal):
     def sample(self, rng: np.random.Generator) -> Array:
         if not self.tame:
             return rng.beta(self.a, self.b)
-        # A quotient of gamma variables, a third quicker than numpy's beta.
+        # A quotient of gamma variables is a third faster than numpy's beta.
         won, lost = rng.standard_gamma(self.parameters)
         return np.asarray(won / (won + lost))
 
@@ -93,8 +93,13 @@ class BetaMarginal(Marginal):
 class BernoulliArms(ArmFamily):
     """K arms with rewards 0 or 1 and Beta(alpha, beta) priors on their means, for L components.
 
-    ``alpha`` and ``beta`` have shape (L, K). The log evidence of an arm's ordered history with w
-    ones and l zeros is ``ln B(alpha + w, beta + l) - ln B(alpha, beta)``  [paper: Sec. 3].
+    The log evidence of an arm's ordered history with w ones and l zeros is
+    ``ln B(alpha + w, beta + l) - ln B(alpha, beta)``  [paper: Sec. 3].
+
+    Parameters
+    ----------
+    alpha, beta
+        Parameters of the Beta prior of each arm's mean under each component, (L, K), above 0.
     """
 
     kind: ClassVar[str] = "bernoulli-arms"
@@ -115,7 +120,7 @@ class BernoulliArms(ArmFamily):
 
     @classmethod
     def uniform(cls, n_arms: int) -> Self:
-        """One component that knows nothing: Beta(1, 1) on every arm, the prior of plain TS."""
+        """Return the uninformed prior of plain TS, one component: Beta(1, 1) on every arm."""
         n_arms = _checks.count(n_arms, "n_arms")
         return cls(np.ones((1, n_arms)), np.ones((1, n_arms)))
 
@@ -143,7 +148,7 @@ class BernoulliArms(ArmFamily):
             raise ParameterError(
                 "no Beta distribution has these moments: the variance must be below mean (1 - mean)"
             )
-        # Where rounding leaves nothing: as good as certain to be 0 or 1.
+        # Rounding may leave a negative total: then the mean is almost certainly 0 or 1.
         total = np.maximum(total, 1e-12)
         return cls(mean * total, (1 - mean) * total)
 

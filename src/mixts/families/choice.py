@@ -1,4 +1,4 @@
-"""Action sets, and the greedy choice from them: the best one available, ties broken at random."""
+"""Checks of action sets, and the best available action, ties broken at random."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NO_MASK = np.zeros((0, 0), bool)
 
 
 def feature_sets(actions: ArrayLike | None, n_features: int, n_rows: int) -> tuple[Array, int]:
-    """One action set (K, d) for all decisions or one for each, (n_rows, K, d); the sets and K."""
+    """Return action sets, (K, d) for all decisions or (n_rows, K, d), and their size K."""
     array = _checks.numbers(
         [] if actions is None else actions, "actions must be numbers", ActionError
     )
@@ -29,7 +29,7 @@ def feature_sets(actions: ArrayLike | None, n_features: int, n_rows: int) -> tup
 def best_rows(
     rng: np.random.Generator, scores: Float[Array, "m K"], mask: Bool[Array, "m K"] | None
 ) -> Int[Array, " m"]:
-    """The index of the largest available score in each row; equal ones are equally likely."""
+    """Return the index of the largest available score in each row, ties at random."""
     best = np.empty(len(scores), np.int64)
     code = take_best(scores, _NO_MASK if mask is None else mask, best)
     if code:
@@ -43,10 +43,10 @@ def best_products(
     actions: Array,
     mask: Bool[Array, "m K"] | None,
 ) -> Int[Array, " m"]:
-    """``best_rows`` of the scores a'theta, for action sets (K, d) or (m, K, d).
+    """Return ``best_rows`` of the scores a'theta, for action sets (K, d) or (m, K, d).
 
-    Scored in a compiled loop: quicker than a call of BLAS for one decision, and to the bit the same
-    however many decisions and threads there are.
+    A compiled loop computes the scores: it is faster than BLAS for one decision, and gives the same
+    bits for any number of decisions and threads.
     """
     sets = np.ascontiguousarray(actions).reshape(-1, *actions.shape[-2:])
     scores = np.empty((len(theta), sets.shape[1]))
@@ -64,14 +64,14 @@ def _resolve(
     mask: Bool[Array, "m K"] | None,
     best: Int[Array, " m"],
 ) -> None:
-    """What the compiled loop left: an error, or ties to break."""
+    """Raise the error that the compiled loop found, or break ties."""
     if code < 0:
         row = -1 - code
         raise ActionError(
             f"the actions of decision {row} must have finite features: its mean rewards are "
-            f"{scores[row]}; mask what is only padding"
+            f"{scores[row]}; mask the padding"
         )
-    # Among equal scores, the one with the largest of independent uniforms.
+    # Among equal scores, take the one with the largest of independent uniform numbers.
     same = scores == np.take_along_axis(scores, best[:, None], axis=1)
     if mask is not None:
         same &= mask

@@ -39,17 +39,17 @@ class GaussianStatistics(ArmStatistics):
 
     @property
     def count(self) -> Any:
-        """How often each arm was observed."""
+        """Number of observations of each arm."""
         return self._view(self.array("count"))
 
     @property
     def average(self) -> Any:
-        """The average reward of each arm; 0 where there is none."""
+        """Average reward of each arm; 0 without observations."""
         return self._view(self.array("average"))
 
     @property
     def squares(self) -> Any:
-        """The sum of squared deviations from the average, M2."""
+        """Sum of squared deviations from the average, M2."""
         return self._view(self.array("squares"))
 
     @property
@@ -58,11 +58,11 @@ class GaussianStatistics(ArmStatistics):
         return self.array("count")
 
     def _merge(self, other: Self) -> dict[str, Array]:
-        """Chan's formula: no sum of squares, so rewards near 1000 keep their digits."""
+        """Merge by Chan's formula: without sums of squares, rewards near 1000 keep their digits."""
         count = self.array("count") + other.array("count")
         share = other.array("count") / np.maximum(count, 1)
         gap = other.array("average") - self.array("average")
-        # An arm that only one side has seen has that side's average, to the bit.
+        # An arm that only one side has observed keeps that side's average exactly.
         average = np.where(share == 1, other.array("average"), self.array("average") + gap * share)
         between = gap * gap * share * self.array("count")
         squares = self.array("squares") + other.array("squares") + between
@@ -99,10 +99,18 @@ class NormalMarginal(Marginal):
 class GaussianArms(ArmFamily):
     """K arms with rewards N(mean of the arm, noise_std^2) and normal priors, for L components.
 
-    ``mean`` and ``variance`` have shape (L, K); a variance of 0 is an arm that the component knows
-    exactly. With n rewards of average y and squared deviations M2 an arm's log evidence is
+    With n rewards of average y and squared deviations M2 an arm's log evidence is
     ``-n/2 ln(2 pi sigma^2) - (ln(1 + n v / sigma^2) + M2 / sigma^2 + n (y - m)^2 / (sigma^2 + n
     v)) / 2`` [paper: Sec. 3].
+
+    Parameters
+    ----------
+    mean
+        Prior mean of each arm's mean reward under each component, (L, K).
+    variance
+        Prior variance, (L, K); 0 for an arm that the component knows exactly.
+    noise_std
+        Standard deviation of the rewards around the arm's mean, above 0.
     """
 
     kind: ClassVar[str] = "gaussian-arms"
@@ -137,7 +145,7 @@ class GaussianArms(ArmFamily):
         return {"noise_std": self.noise_std}
 
     def to_linear(self) -> LinearGaussian:
-        """The same prior over unit-vector actions; collapsing that keeps the arms' correlation."""
+        """Return the same prior over unit vectors; its collapse keeps the arms' correlation."""
         return LinearGaussian(self.mean, self.variance, self.noise_std, covariance_type="diag")
 
     def log_determinant_ratios(self, statistics: Statistics) -> Float[Array, "n L"]:

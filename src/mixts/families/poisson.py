@@ -1,4 +1,4 @@
-"""Gamma-Poisson arms: counts as rewards, a Gamma prior on each arm's rate."""
+"""Poisson arms: counts as rewards, a Gamma prior on each arm's mean."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ class PoissonStatistics(ArmStatistics):
 
     @property
     def count(self) -> Any:
-        """How often each arm was observed."""
+        """Number of observations of each arm."""
         return self._view(self.array("count"))
 
     @property
     def total(self) -> Any:
-        """The sum of each arm's rewards."""
+        """Sum of each arm's rewards."""
         return self._view(self.array("total"))
 
     @property
     def log_factorials(self) -> Any:
-        """The sum of ln y! over each arm's rewards."""
+        """Sum of ln y! over each arm's rewards."""
         return self._view(self.array("log_factorials"))
 
     @property
@@ -91,8 +91,13 @@ class GammaMarginal(Marginal):
 class PoissonArms(ArmFamily):
     """K arms with Poisson rewards and Gamma(shape, rate) priors on their means, for L components.
 
-    ``shape`` and ``rate`` have shape (L, K). With n rewards an arm's log evidence is
+    With n rewards an arm's log evidence is
     ``lnG(a + sum y) - lnG(a) + a ln b - (a + sum y) ln(b + n) - sum ln y!``  [paper: Sec. 3].
+
+    Parameters
+    ----------
+    shape, rate
+        Parameters of the Gamma prior of each arm's mean under each component, (L, K), above 0.
     """
 
     kind: ClassVar[str] = "poisson-arms"
@@ -138,7 +143,7 @@ class PoissonArms(ArmFamily):
         return cls(*parameters)
 
     def outcomes(self, rng: np.random.Generator, means: Float[Array, " n"]) -> Float[Array, " n"]:
-        # By inversion: one uniform a reward whatever the mean, so every agent has the same luck.
-        from scipy import stats  # takes as long to import as all else
+        # By inversion: one uniform number per reward, so that every agent has the same luck.
+        from scipy import stats  # takes as long to import as all of mixts
 
         return np.asarray(stats.poisson.ppf(rng.random(means.shape), means), dtype=float)

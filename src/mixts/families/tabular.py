@@ -1,4 +1,4 @@
-"""Tabular finite-horizon MDPs: Beta priors on mean rewards, Dirichlet priors on transitions."""
+"""Tabular MDPs with a finite horizon: Beta priors on mean rewards, Dirichlet on transitions."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class TabularStatistics(Statistics):
         return (*arrays, np.atleast_1d(actions.lengths))
 
     def check_episodes(self, observed: tuple[Array, ...]) -> None:
-        """Raise the error that says which number of which episode is out of range."""
+        """Raise an error that names the first number out of range, its episode and step."""
         bad = first_malformed(observed, *self.shape)
         if bad < 0:
             return

@@ -1,4 +1,4 @@
-"""Trajectories: what one or more episodes of an MDP showed."""
+"""Trajectories: observed episodes of an MDP."""
 
 from __future__ import annotations
 
@@ -10,12 +10,20 @@ from mixts.errors import TrajectoryError
 
 
 class Trajectory:
-    """States, actions and rewards of an episode, or of many with an axis for them first.
+    """States, actions and rewards of one episode or many  [paper: Sec. 5].
 
-    ``actions`` and ``rewards`` have h steps; ``states`` have h, or h + 1 with the state after the
-    last step: as the paper has it that state is not part of the history, and where it is given one
-    more transition is counted. Episodes that ended before the horizon are padded with anything, and
-    ``lengths`` says how many of their steps count  [paper: Sec. 5].
+    Many episodes have their axis first.
+
+    Parameters
+    ----------
+    states
+        (h,), or (h + 1,) with the state after the last step. The paper's history leaves that state
+        out; if it is given, one more transition is counted.
+    actions, rewards
+        (h,) each.
+    lengths
+        Number of steps that count, for episodes that ended before the horizon and are padded with
+        any values; None if all count.
     """
 
     def __init__(
@@ -25,7 +33,7 @@ class Trajectory:
         rewards: ArrayLike,
         lengths: ArrayLike | None = None,
     ) -> None:
-        # Copies: buffers of episodes are often used again.
+        # Copies: callers often reuse the buffers of episodes.
         x = np.array(_checks.integers(states, "states must be integers", TrajectoryError))
         a = np.array(_checks.integers(actions, "actions must be integers", TrajectoryError))
         r = np.array(_checks.numbers(rewards, "rewards must be numbers", TrajectoryError))
@@ -58,17 +66,17 @@ class Trajectory:
 
     @property
     def n_steps(self) -> int:
-        """How many steps the arrays hold."""
+        """Number of steps of the arrays."""
         return self.actions.shape[-1]
 
     @property
     def single(self) -> bool:
-        """Whether this is one episode, without an axis for more."""
+        """Whether this is one episode without an axis for episodes."""
         return self.actions.ndim == 1
 
     @property
     def returns(self) -> Float[Array, "..."]:
-        """The sum of each episode's rewards, of those steps that count."""
+        """Sum of each episode's rewards over the steps that count."""
         if self.lengths is None:
             return np.asarray(self.rewards.sum(axis=-1))
         counts = np.arange(self.n_steps) < self.lengths[..., None]

@@ -8,8 +8,7 @@ import numpy as np
 
 from mixts._typing import Array, Float
 from mixts.learning.check import PriorCheck
-from mixts.learning.checking.calibration import Calibration
-from mixts.learning.checking.surprise import LEVEL, Surprise
+from mixts.learning.measures import LEVEL, Calibration, Surprise
 from mixts.plots.lines import End, label_ends
 from mixts.plots.style import (
     DASHES,
@@ -154,7 +153,7 @@ def draw_usage(ax: Any, check: PriorCheck) -> None:
     rows = np.arange(len(shown))
     colors = [_ALARM if usage.unused[s] else _MAIN for s in shown]
     ax.barh(rows, usage.found[shown], height=0.6, color=colors, alpha=0.75)
-    ax.vlines(usage.promised[shown], rows - 0.4, rows + 0.4, color=INK, linewidth=1.2)
+    ax.vlines(usage.expected[shown], rows - 0.4, rows + 0.4, color=INK, linewidth=1.2)
     ax.set_yticks(rows, labels=[_short(usage.names[s]) for s in shown])
     ax.set_ylim(len(shown) - 0.4, -0.6)
     ax.set_xlim(left=0)

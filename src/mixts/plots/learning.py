@@ -9,7 +9,7 @@ import numpy as np
 
 from mixts._typing import Array, Float
 from mixts.errors import ParameterError
-from mixts.learning.learned import History, Learned, Selection
+from mixts.learning import History, Learned, Selection
 from mixts.plots.lines import End, label_ends
 from mixts.plots.style import (
     COLUMN,

@@ -1,4 +1,4 @@
-"""Compiled loops of a decision: draw a latent state, take the best action."""
+"""Compiled loops of a decision: draw a latent state, find the best action."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mixts.families._kernels.roots import dot
 def draw_latent(
     log_weights: Array, relative: Array, tasks: Array, uniform: Array, latent: Array
 ) -> None:
-    """S ~ P_t for each task: inversion of the normalised weights."""
+    """Draw S ~ P_t for each task by inversion of the normalised weights."""
     n_components = len(log_weights)
     weights = np.empty(n_components)
     for i in range(len(tasks)):
@@ -31,7 +31,7 @@ def draw_latent(
         rest = uniform[i] * total
         for s in range(n_components):
             if weights[s] > 0.0:
-                # Rounding may leave a crumb at the end: then it is the last possible one.
+                # Rounding may leave a positive rest: then the last possible state is taken.
                 latent[i] = s
                 rest -= weights[s]
                 if rest < 0.0:
@@ -40,7 +40,7 @@ def draw_latent(
 
 @compiled()
 def take_best(scores: Array, mask: Array, best: Array) -> int:
-    """The first available action of the largest score in each row.
+    """Write the first available action of the largest score in each row.
 
     Returns 0, or 1 if some row has ties, or -1 - i if row i has an available score that is not
     finite. An empty mask (no rows) means that every action is available.
@@ -67,7 +67,7 @@ def take_best(scores: Array, mask: Array, best: Array) -> int:
 
 @compiled()
 def take_best_product(theta: Array, sets: Array, mask: Array, scores: Array, best: Array) -> int:
-    """``take_best`` of the scores a'theta for action sets (1 or m, K, d)."""
+    """Apply ``take_best`` to the scores a'theta for action sets (1 or m, K, d)."""
     for i in range(len(theta)):
         rows = sets[i if len(sets) > 1 else 0]
         for k in range(len(rows)):

@@ -123,12 +123,8 @@ class Connection(HttpToolsProtocol):
             self._refuse(RefusalError(503, "overloaded", busy, headers=retry_after(1)))
 
     def data_received(self, data: bytes) -> None:
-        if self.transport.is_closing():
-            return
         self._n_bytes += len(data)
         super().data_received(data)
-        if self.transport.is_closing():
-            return
         if self._in_headers and self._n_bytes > self._limits.head:
             self._refuse(headers_too_large(self._limits))
         elif self._in_request:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import socket
+import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -44,12 +46,12 @@ def _answer(content: bytes) -> tuple[int, bytes]:
 
 
 @contextmanager
-def started(decider: FakeDecider) -> Iterator[Server]:
+def started(decider: FakeDecider, limits: Limits = LIMITS) -> Iterator[Server]:
     listener = server.bind("127.0.0.1", 0)
     stop, ready = server.StopSignals(), threading.Event()
-    app = service(decider, limits=LIMITS)
+    app = service(decider, limits=limits)
     thread = threading.Thread(
-        target=server.run, args=(app, listener, stop, ready.set), kwargs={"limits": LIMITS}
+        target=server.run, args=(app, listener, stop, ready.set), kwargs={"limits": limits}
     )
     thread.start()
     assert ready.wait(30)
@@ -160,6 +162,73 @@ def test_a_body_that_is_too_large_is_told_so_to_who_sends_all_of_it(running: Ser
     status, body = running.exchange(POST + b"content-length: %d\r\n\r\n" % n, b" " * n)
     assert status == 413
     assert json.loads(body)["error"]["code"] == "too_large"
+
+
+BODY = b'{"task": "t"}'
+REQUEST = POST + b"content-length: %d\r\n\r\n" % len(BODY) + BODY
+
+
+def test_a_connection_may_rest_after_a_request_in_two_parts(running: Server) -> None:
+    """The time limit of a request ends with the request."""
+    with running.connect() as connection:
+        for part in (REQUEST[:30], REQUEST[30:]):
+            connection.sendall(part)
+            time.sleep(0.1 * LIMITS.seconds)
+        assert _answer(connection.recv(65536))[0] == 200
+        time.sleep(1.5 * LIMITS.seconds)
+        connection.sendall(REQUEST)
+        assert _answer(connection.recv(65536))[0] == 200
+
+
+def test_the_size_of_headers_is_counted_for_each_request(running: Server) -> None:
+    with running.connect() as connection:
+        for _ in range(LIMITS.head // len(REQUEST) + 2):
+            connection.sendall(REQUEST)
+            assert _answer(connection.recv(65536))[0] == 200
+        for part in (REQUEST[:30], REQUEST[30:]):
+            connection.sendall(part)
+            time.sleep(0.1 * LIMITS.seconds)
+        assert _answer(connection.recv(65536))[0] == 200
+
+
+def test_a_malformed_request_gets_one_error(running: Server) -> None:
+    """Not a second one for its size."""
+    with running.connect() as connection:
+        connection.sendall(b"GET / HTTP/9.9\r\n" + b"x" * 2 * LIMITS.head)
+        content = b"".join(iter(lambda: _received(connection), b""))
+    assert content.startswith(b"HTTP/1.1 400 ")
+    assert content.count(b"HTTP/1.1 ") == 1
+
+
+def _received(connection: socket.socket) -> bytes:
+    try:
+        return connection.recv(65536)
+    except ConnectionResetError:  # the server closed without reading everything
+        return b""
+
+
+def test_no_timer_keeps_a_broken_connection_in_memory() -> None:
+    def connections() -> int:
+        return sum(isinstance(each, server.Connection) for each in gc.get_objects())
+
+    with started(FakeDecider(), Limits(seconds=60)) as one:
+        before = connections()
+        for sent in (b"", POST):
+            with one.connect() as connection:
+                connection.sendall(sent)
+                connection.setsockopt(  # close by a reset
+                    socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+                )
+                until(lambda: connections() == before + 1)
+            until(lambda: connections() == before)
+
+
+def until(holds: Callable[[], bool], seconds: float = 10.0) -> None:
+    """Wait until a condition holds."""
+    end = time.perf_counter() + seconds
+    while not holds():
+        assert time.perf_counter() < end
+        time.sleep(0.02)
 
 
 def test_a_silent_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
