@@ -31,7 +31,7 @@ def main() -> None:
     )
     prior = mixts.MixturePrior(family)
     agents = {
-        "Oracle": partial(mixts.Oracle, prior),  # is told the latent state
+        "Oracle": partial(mixts.Oracle, prior),  # knows the latent state
         "MixTS": prior,
         "UniTS": prior.collapse(),  # one Gaussian with the mixture's mean and covariance
         "TS": mixts.MixturePrior(mixts.LinearGaussian.standard(N, NOISE)),  # knows nothing
