@@ -1,4 +1,4 @@
-"""Where agents act: problems drawn anew for every run."""
+"""Environments: they draw a new problem for every run."""
 
 from mixts.environments.bandit import BanditEnvironment
 from mixts.environments.base import Environment, Offer, Outcome, Problem

@@ -8,11 +8,11 @@ from mixts._typing import Array
 
 @compiled()
 def _draw(row: Array, first: int, n: int, uniform: float) -> int:
-    """The index of the entry in which a uniform number falls; never one of probability zero."""
+    """Return the entry in which a uniform number falls; never an entry of probability zero."""
     chosen = 0
     for y in range(n):
         if row[first + y] > 0.0:
-            # Rounding may leave a crumb at the end: then it is the last possible one.
+            # Rounding may leave a remainder at the end: then it is the last possible entry.
             chosen = y
             uniform -= row[first + y]
             if uniform < 0.0:
@@ -25,7 +25,7 @@ def play_episodes(
     parameters: Array, initial: Array, n_actions: int, policy: Array, uniform: Array,
     states: Array, actions: Array, rewards: Array,
 ) -> None:  # fmt: skip
-    """An episode of each MDP under its policy (n, h, X), from 2 h + 1 uniform numbers each."""
+    """Play an episode of each MDP under its policy (n, h, X), from 2 h + 1 uniform numbers."""
     n_states = len(initial)
     n_pairs = n_states * n_actions
     last = states.shape[1] - 1

@@ -20,9 +20,14 @@ ActionSource = Callable[[np.random.Generator, int], ArrayLike]
 class BanditEnvironment(Environment):
     """Bandits whose latent state and parameters are drawn from ``prior``  [paper: Sec. 2].
 
-    ``actions`` is None for families with arms; for others a constant action set (K, d), or a
-    function ``(rng, n_tasks) -> (n_tasks, K, d)`` that is called in every round. Where worker
-    processes play, that function is one of a module: not a lambda, nor inside another function.
+    Parameters
+    ----------
+    prior
+        The distribution of tasks.
+    actions
+        None for families with arms; for others a constant action set (K, d), or a function
+        ``(rng, n_tasks) -> (n_tasks, K, d)`` that is called in every round. Where worker processes
+        play, the function must be a function of a module: not a lambda, nor an inner function.
     """
 
     def __init__(
@@ -89,7 +94,7 @@ class BanditProblem(Problem):
             self._offer(actions)
 
     def _offer(self, sets: Array | None) -> None:
-        """Take these action sets for the current round, and work out what they are worth."""
+        """Set the action sets of the current round, and compute their true means."""
         self._sets = sets
         # One product for each run: unlike a single large one its bits do not depend on how many
         # threads BLAS has, which differs between worker processes and the calling one.
@@ -139,7 +144,7 @@ class BanditProblem(Problem):
 
 
 def _constant_actions(family: Family, actions: ArrayLike | None) -> Array | None:
-    """A constant action set that fits the family, read-only; None for arms."""
+    """Return a constant action set that fits the family, read-only; None for arms."""
     try:
         sets, _ = family.action_sets(actions, 1)
     except ActionError as error:

@@ -1,8 +1,8 @@
-"""What an environment is: it draws problems, offers actions, and answers choices.
+"""The interface of an environment: it draws problems, offers actions and returns outcomes.
 
-It never counts regret: it only says what choices are truly worth, and simulation compares. An
-action is whatever agents choose: an arm, a row of an action set, or a policy whose outcome is a
-trajectory.
+An environment never counts regret: it reports the true mean of each choice, and simulation
+compares. An action is whatever agents choose: an arm, a row of an action set, or a policy whose
+outcome is a trajectory.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from mixts._typing import Array, Bool, Float, Int
 from mixts.errors import ActionError
 
 Streams = Callable[[str], np.random.Generator]
-"""The generator of a role: the same role, the same numbers, whichever agent plays."""
+"""Returns the generator of a role; a role's numbers are the same for every agent."""
 
 
 class Offer(NamedTuple):
-    """What agents may choose from in one round: the arguments of ``agent.act``."""
+    """The choices of one round: the arguments of ``agent.act``."""
 
     actions: Array | None = None
     """Action sets, (K, d) or (n, K, d); None where the actions are fixed."""
@@ -30,47 +30,55 @@ class Offer(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What one round gave, for each run."""
+    """The outcome of one round, for each run."""
 
     feedback: tuple[Any, ...]
-    """All that the agent is told: the arguments of ``agent.update``."""
+    """The arguments of ``agent.update``."""
     rewards: Float[Array, " n"]
     values: Float[Array, " n"]
-    """The true mean reward of what was chosen."""
+    """True mean reward of the choice."""
     best: Float[Array, " n"]
-    """The largest true mean reward that could have been chosen."""
+    """Largest true mean reward of any available choice."""
 
 
 class Problem(ABC):
-    """A batch of runs, one sampled problem for each, played in lockstep round by round."""
+    """A batch of runs, each with its own sampled problem, played in lockstep."""
 
     latent: Int[Array, " n"]
-    """The true latent state of each run; -1 where there is none."""
+    """True latent state of each run; -1 where there is none."""
 
     @abstractmethod
     def next_round(self) -> Offer:
-        """Move on to the next round: what may be chosen in it."""
+        """Begin the next round, and return its choices."""
 
     @abstractmethod
     def play(self, chosen: Any) -> Outcome:
-        """Carry out what ``agent.act`` chose; takes equally many random numbers whatever it was."""
+        """Play the agent's choice; the number of random draws does not depend on it."""
 
 
 class Environment(ABC):
-    """A distribution of problems; immutable, and picklable where worker processes play it."""
+    """A distribution of problems. Immutable; picklable where worker processes play it."""
 
     @property
     @abstractmethod
     def task_bytes(self) -> int:
-        """About how much memory an agent that knows the problem's prior needs for one run."""
+        """Approximate memory of an agent that knows the problem's prior, for one run."""
 
     @abstractmethod
     def start(self, streams: Streams, n_tasks: int) -> Problem:
-        """Draw a problem for each of ``n_tasks`` runs; equal streams give equal problems."""
+        """Draw a problem for each run.
+
+        Parameters
+        ----------
+        streams
+            Returns the generator of a role; equal streams give equal problems.
+        n_tasks
+            Number of runs.
+        """
 
 
 def checked_choice(chosen: Any, n_tasks: int, n_actions: int) -> Int[Array, " n"]:
-    """One action for each run; choices of agents that are not ours may be anything."""
+    """Return one action for each run; raise ``ActionError`` for anything else."""
     index = np.asarray(chosen)
     good = index.shape == (n_tasks,) and index.dtype.kind in "iu"
     if not good or index.min() < 0 or index.max() >= n_actions:

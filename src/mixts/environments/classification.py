@@ -1,4 +1,4 @@
-"""Classification as a bandit: of the images on offer, take one of the class that counts."""
+"""Classification as a bandit: find images of the run's class among those on offer."""
 
 from __future__ import annotations
 
@@ -15,10 +15,19 @@ from mixts.errors import ParameterError
 class ClassificationBandit(Environment):
     """A task is a class; images of that class are worth more than others  [paper: Sec. 6.2].
 
-    ``features`` (n, d) and ``labels`` (n,), integers from 0, are the images. A run's class is drawn
-    uniformly. Each round offers ``n_actions`` images in random order: one is surely of the class,
-    the others are drawn from all images, so that more of them may be. Rewards are Bernoulli, with
-    mean ``success[0]`` for images of the class and ``success[1]`` for others.
+    A run's class is drawn uniformly. Each round offers images in random order: one is certainly of
+    the class, the others are drawn from all images. Rewards are Bernoulli.
+
+    Parameters
+    ----------
+    features
+        Features of each image, (n, d).
+    labels
+        Class of each image, (n,), integers from 0.
+    n_actions
+        Number of images on offer in a round.
+    success
+        Mean reward of an image of the class, and of any other image.
     """
 
     def __init__(
@@ -32,7 +41,7 @@ class ClassificationBandit(Environment):
         self.labels = _checked_labels(labels, len(self.features))
         self.n_actions = _checks.count(n_actions, "n_actions")
         self.success = _checked_success(success)
-        # The images of a class are a stretch of `_order`.
+        # The images of a class are a slice of `_order`.
         self._order = np.argsort(self.labels, kind="stable")
         self._counts = np.bincount(self.labels)
         self._starts = np.cumsum(self._counts) - self._counts
@@ -44,6 +53,7 @@ class ClassificationBandit(Environment):
 
     @property
     def n_classes(self) -> int:
+        """Number of classes."""
         return len(self._counts)
 
     def __repr__(self) -> str:
@@ -63,7 +73,7 @@ class ClassificationBandit(Environment):
         return ClassificationProblem(self, latent, streams("actions"), streams("rewards"))
 
     def draw_images(self, rng: np.random.Generator, classes: Int[Array, " n"]) -> Int[Array, "n K"]:
-        """Images for a round of each run, one of them surely of the run's class."""
+        """Draw the images of a round for each run, one of them of the run's class."""
         n = len(classes)
         offered = rng.integers(len(self.labels), size=(n, self.n_actions))
         within = rng.integers(self._counts[classes])

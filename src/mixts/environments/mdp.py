@@ -20,10 +20,15 @@ from mixts.prior import MixturePrior
 class MDPEnvironment(Environment):
     """MDPs whose latent state and parameters are drawn from ``prior``  [paper: Sec. 5].
 
-    A round is an episode: agents choose a policy (h, X) for each run and are told the trajectory.
-    It has the state after the last step, which the paper's history leaves out:
-    ``last_state=False`` does so too. What a policy is truly worth is computed exactly, never
-    sampled.
+    A round is an episode: agents choose a policy (h, X) for each run, and learn from its
+    trajectory. The true value of a policy is computed exactly, never sampled.
+
+    Parameters
+    ----------
+    prior
+        A prior of :class:`TabularMDP`.
+    last_state
+        Whether trajectories include the state after the last step; the paper's history does not.
     """
 
     def __init__(self, prior: MixturePrior, *, last_state: bool = True) -> None:
@@ -47,7 +52,7 @@ class MDPEnvironment(Environment):
         return MDPProblem(latent, mdps, streams("episodes"), self.last_state)
 
     def _tasks(self) -> MixturePrior:
-        """What tasks are drawn from."""
+        """Return the distribution of tasks."""
         return self.prior
 
 
@@ -66,14 +71,14 @@ class MDPProblem(Problem):
         self._rng = rng
         self._n_states = mdps.horizon + last_state
         self.best_policy = mdps.plan().policy
-        """pi*, for each run."""
+        """pi*, the best policy of each run."""
         self._best = mdps.value(self.best_policy)
 
     def next_round(self) -> Offer:
         return Offer()
 
     def play(self, chosen: Any) -> Outcome:
-        """An episode of each run, and the exact value of its policy."""
+        """Play an episode of each run, and compute the exact value of its policy."""
         mdps = self.mdps
         policy = self._checked(chosen)
         n, horizon = len(mdps), mdps.horizon
@@ -88,7 +93,7 @@ class MDPProblem(Problem):
         return Outcome((trajectory,), rewards.sum(axis=1), values, self._best)
 
     def _checked(self, chosen: Any) -> Int[Array, "n h X"]:
-        """Choices of agents that are not ours may be anything; one policy serves all runs."""
+        """Return a policy for each run; one policy may serve all of them."""
         mdps = self.mdps
         shape = (len(mdps), mdps.horizon, mdps.n_states)
         try:

@@ -1,4 +1,4 @@
-"""Logged rewards as a bandit: of what a task has answered, offer some that was not taken yet."""
+"""Logged rewards as a bandit: each round offers some items of a task that were not taken yet."""
 
 from __future__ import annotations
 
@@ -13,17 +13,26 @@ from mixts.errors import ActionError, ParameterError
 
 
 class ReplayBandit(Environment):
-    """A task is somebody whose rewards are on record: the films that a user has rated.
+    """Bandits with recorded rewards; a task may be a user, and the items the films they rated.
 
-    The log is a table: item i has ``features[i]`` (n, d) and was worth ``rewards[i]`` (n,) to task
-    ``tasks[i]`` (n,), an integer from 0. Each round offers ``n_actions`` items of the run's task
-    that were not taken yet, uniformly at random, and gives the logged reward of the one taken;
-    where fewer are left, all of them. Which items are offered depends on what was taken, but as
-    little as can be: every item has a random rank in every round, the same for all agents, and
-    those of the lowest ranks are offered.
+    Each round offers ``n_actions`` items of the run's task that were not taken yet, uniformly at
+    random, or all of them if fewer are left. The reward is the recorded one. Offers depend on
+    earlier choices as little as possible: every item has a random rank in every round, the same
+    for all agents, and the items with the lowest ranks are offered.
 
-    Runs are the tasks in random order, and again where there are more runs in a block than tasks;
-    a block of as many runs as tasks plays each once. ``problem.latent`` says which.
+    The runs of a block are the tasks in random order, repeated if there are more runs than tasks;
+    ``problem.latent`` has the task of each run.
+
+    Parameters
+    ----------
+    features
+        Features of each item, (n, d).
+    rewards
+        Recorded reward of each item, (n,).
+    tasks
+        Task of each item, (n,), integers from 0.
+    n_actions
+        Number of items on offer in a round.
     """
 
     def __init__(
@@ -44,14 +53,14 @@ class ReplayBandit(Environment):
                 f"every task from 0 to {len(counts) - 1} needs an item, {int(np.argmin(counts))} "
                 "has none"
             )
-        # The items of a task are a stretch of `_order`.
+        # The items of a task are a slice of `_order`.
         self._order = np.argsort(self.tasks, kind="stable")
         self._counts = counts
         self._starts = np.cumsum(counts) - counts
 
     @property
     def n_tasks(self) -> int:
-        """How many tasks the log has."""
+        """Number of tasks."""
         return len(self._counts)
 
     def __repr__(self) -> str:
@@ -66,14 +75,14 @@ class ReplayBandit(Environment):
         return self.features.shape[1] ** 2 * 8
 
     def start(self, streams: Streams, n_tasks: int) -> ReplayProblem:
-        """A logged task for each run; what is offered has a stream of its own."""
+        """Choose a task for each run; offers have their own stream."""
         rng = streams("tasks")
         rounds = [rng.permutation(self.n_tasks) for _ in range(-(-n_tasks // self.n_tasks))]
         latent = np.concatenate([np.zeros(0, np.int64), *rounds])[:n_tasks]
         return ReplayProblem(self, latent, streams("actions"))
 
     def items_of(self, tasks: Int[Array, " n"]) -> Int[Array, "n m"]:
-        """The items of each task, padded with -1 to those of the longest."""
+        """Return the items of each task, padded with -1."""
         counts = self._counts[tasks]
         place = np.arange(counts.max(initial=0))
         inside = place < counts[:, None]
@@ -107,14 +116,14 @@ class ReplayProblem(Problem):
                 f"task {task} has {int((self.latent[run] == environment.tasks).sum())} items, and "
                 "all were taken: play fewer rounds, or leave such tasks out"
             )
-        # Ranks for all, also for what was taken: every agent uses the same random numbers.
+        # Ranks for all items, also for taken ones: every agent uses the same random numbers.
         rank = np.where(self._left, self._rng.random(self._items.shape), np.inf)
         n_offered = min(environment.n_actions, rank.shape[1])
         lowest = np.argpartition(rank, n_offered - 1, axis=1)[:, :n_offered]
         order = np.argsort(np.take_along_axis(rank, lowest, axis=1), axis=1)
         self._offered = np.take_along_axis(lowest, order, axis=1)
         self._mask = np.take_along_axis(self._left, self._offered, axis=1)
-        # What pads an offer is out of reach; any item's features will do.
+        # Padding is masked, so its features do not matter.
         items = np.take_along_axis(self._items, self._offered, axis=1)
         self._sets: Float[Array, "n K d"] = environment.features[items]
         self._values = environment.rewards[items]

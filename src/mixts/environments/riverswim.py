@@ -18,13 +18,13 @@ CURRENTS: tuple[Current, ...] = get_args(Current)
 """The two latent states, in order; the actions, to swim left or right, have the same order."""
 
 FORWARD, STAY, BACK = 0.35, 0.6, 0.05
-"""Swimming against the current, where there is room on both sides."""
+"""Probabilities of swimming against the current, away from both ends."""
 SMALL_REWARD, LARGE_REWARD = 0.005, 0.9
-"""With the current at its end, and against it at the other."""
+"""Mean rewards: with the current at its end, and against it at the other end."""
 
 
 def mean_mdp(n_states: int, current: Current, horizon: int, start: int) -> MDP:
-    """The MDP of the figure, for any number of states  [paper: Fig. 2].
+    """Return the MDP of the figure, for any number of states  [paper: Fig. 2].
 
     With the current to the left, swimming left always succeeds; swimming right moves 0.35 forward,
     stays 0.6, falls 0.05 back; at the first state 0.4 forward and 0.6 stay, at the last 0.6 stay
@@ -52,15 +52,28 @@ def mean_mdp(n_states: int, current: Current, horizon: int, start: int) -> MDP:
 class RiverSwim(MDPEnvironment):
     """Swim against a current of unknown direction to a large reward  [paper: Sec. 6.3].
 
-    ``current`` is "left" or "right", or None: then each run draws it, with equal probability.
-    ``strength`` is the prior's total count for each pair of state and action: tasks are MDPs around
-    the figure's, drawn from :attr:`prior`, which has one component for each current. ``start`` is
-    the first state: the middle, or with an even number of states the one right of it.
-    ``last_state`` is that of :class:`MDPEnvironment`.
+    Tasks are MDPs around the figure's, drawn from :attr:`prior`, which has one component for each
+    current.
+
+    Parameters
+    ----------
+    n_states
+        Number of states.
+    current
+        "left", "right", or None: then each run draws its current, with equal probability.
+    horizon
+        Steps of an episode.
+    strength
+        The prior's total count for each pair of state and action.
+    start
+        First state of an episode; by default the middle, or with an even number of states the one
+        right of it.
+    last_state
+        As in :class:`MDPEnvironment`.
     """
 
     prior: MixturePrior
-    """Both currents, equally likely, whichever tasks have: what an agent knows."""
+    """Both currents with equal weights, even if all tasks have the same current."""
 
     def __init__(
         self,
@@ -88,7 +101,7 @@ class RiverSwim(MDPEnvironment):
         super().__init__(MixturePrior(both, names=CURRENTS), last_state=last_state)
 
     def mean_mdp(self, current: Current) -> MDP:
-        """The mean MDP under one current."""
+        """Return the mean MDP under one current."""
         return mean_mdp(self.n_states, current, self.horizon, self.start_state)
 
     def __repr__(self) -> str:

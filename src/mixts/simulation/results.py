@@ -31,7 +31,7 @@ class Summary:
     regret: Estimate
     """Cumulative regret at the end."""
     median_regret: float
-    """Its median: regret is often heavy-tailed, and a few runs may carry the mean."""
+    """Median of the same: regret is often heavy-tailed, and a few runs may dominate the mean."""
     reward: Estimate
     """Mean reward of a round."""
 
@@ -122,7 +122,7 @@ class Results:
         lines = []
         for row in rows:
             cells = [row[0].ljust(widths[0])]
-            # An error stands close to its mean and is aligned to the left.
+            # An error is close to its mean and aligned to the left.
             cells += [
                 " " + text.ljust(width) if i in (2, 5) else "  " + text.rjust(width)
                 for i, (text, width) in enumerate(zip(row[1:], widths[1:], strict=True), 1)

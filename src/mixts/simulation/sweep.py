@@ -1,4 +1,4 @@
-"""Regret over the values of a parameter: what a series of simulations adds up to."""
+"""Regret over the values of a parameter, from one simulation for each value."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from mixts.simulation.results import Results
 class Sweep:
     """Cumulative regret at the end of every run, by agent, at each value of a parameter.
 
-    Averaged over runs whose problems were drawn from the prior it estimates the Bayes regret as a
+    Its average over runs whose problems were drawn from the prior estimates the Bayes regret as a
     function of the parameter.
     """
 
     parameter: str
-    """What was varied, in words: it names the axis of a figure."""
+    """Name of the parameter, for the axis of a figure."""
     values: Float[Array, " p"]
-    """Its values, increasing."""
+    """Values of the parameter, increasing."""
     totals: Mapping[str, Float[Array, "p n_runs"]]
-    """By agent: the regret of each run, summed over its rounds."""
+    """By agent: regret of each run, summed over its rounds."""
 
     def __post_init__(self) -> None:
         values = _checks.numbers(self.values, "values must be numbers", ParameterError)
@@ -53,7 +53,17 @@ class Sweep:
 
     @classmethod
     def of(cls, parameter: str, values: ArrayLike, results: Sequence[Results]) -> Sweep:
-        """The sweep of simulations with the same agents and as many runs, one for each value."""
+        """Return the sweep of simulations with the same agents and as many runs.
+
+        Parameters
+        ----------
+        parameter
+            Name of the parameter.
+        values
+            Its values, increasing.
+        results
+            Results of the simulation at each value.
+        """
         column = _checks.numbers(values, "values must be numbers", ParameterError)
         if len(results) != column.size:
             raise ParameterError(
@@ -80,7 +90,7 @@ class Sweep:
 
     @property
     def n_runs(self) -> int:
-        """The runs at each value."""
+        """Number of runs at each value."""
         return int(next(iter(self.totals.values())).shape[1])
 
     def __repr__(self) -> str:
@@ -102,19 +112,19 @@ class Sweep:
     # -- sums ---------------------------------------------------------------------------------
 
     def regret(self, agent: str) -> Estimate:
-        """Means over runs at each value, and their standard errors, (p,)."""
+        """Return means over runs at each value, and their standard errors, (p,)."""
         return estimate(self._of(agent).T)
 
     def median(self, agent: str) -> Float[Array, " p"]:
-        """Medians over runs at each value: a few runs may carry a mean."""
+        """Return medians over runs at each value: a few runs may dominate a mean."""
         return np.median(self._of(agent), axis=1)
 
     def growth(self, agent: str) -> Estimate:
-        """By what factor the mean regret grows from the first value to the last.
+        """Return the factor by which the mean regret grows from the first value to the last.
 
         Its standard error is that of a ratio r = mean(b) / mean(a) to first order, the standard
-        error of mean(b - r a) / mean(a), run by run: simulations of one seed share much of their
-        luck, and what they share cancels. The factor from nothing is infinite, with no error.
+        error of mean(b - r a) / mean(a), run by run: simulations with the same seed share much of
+        their luck, which cancels. If the first regret is 0, the factor is infinite, without error.
         """
         first, last = self._of(agent)[0], self._of(agent)[-1]
         start, end = float(first.mean()), float(last.mean())
@@ -131,7 +141,7 @@ class Sweep:
     # -- tables -------------------------------------------------------------------------------
 
     def table(self) -> dict[str, Array]:
-        """A tidy table as columns: one row for each agent, value and run, counted from 0."""
+        """Return a long table as columns: a row for each agent, value and run, counted from 0."""
         n, p = len(self.agents), len(self.values)
         return {
             "agent": np.repeat(np.array(self.agents), p * self.n_runs),
