@@ -32,7 +32,7 @@ class Given(Marginal):
 
     form: int = NORMAL  # type: ignore[misc]
 
-    sample = mean = variance = None  # type: ignore[assignment]
+    sample = mean = variance = quantile = None  # type: ignore[assignment]
 
 
 def probabilities(form: str, a: Any, b: Any) -> Any:
