@@ -33,8 +33,8 @@ TABULAR_IDENTITIES = "tests/statistical/test_tabular_identities.py"
 TABULAR_ORACLES = "tests/oracles/test_tabular.py"
 IMPOSSIBLE = "tests/unit/families/test_impossible_episodes.py"
 LEARNED = "tests/oracles/test_learned_evidence.py"
-LEARNING = "tests/unit/test_learning.py"
-LEARNING_BAD_INPUT = "tests/unit/test_learning_bad_input.py"
+LEARNING = "tests/unit/learning/test_learn.py"
+LEARNING_BAD_INPUT = "tests/unit/learning/test_bad_input.py"
 STORE_DECISIONS = "tests/contracts/test_store_decisions.py"
 STORE_REWARDS = "tests/contracts/test_store_rewards.py"
 STORE_PRIORS = "tests/contracts/test_store_priors.py"
@@ -210,7 +210,7 @@ BROKEN = (
         tests=(f"{LEARNED}::test_nothing_is_left_to_gain[gaussian-2-True]",),
     ),
     Mutation(
-        "learning: half the pull of pseudo-tasks on counts", "learning/models/dirichlet.py",
+        "learning: half the pull of pseudo-tasks on counts", "learning/models/counts.py",
         "slope += self.pseudo * (expected_logs(self.centre)",
         "slope += self.pseudo / 2 * (expected_logs(self.centre)",
         tests=(f"{LEARNED}::test_nothing_is_left_to_gain[bernoulli-2-False]",),
@@ -221,19 +221,19 @@ BROKEN = (
         tests=(f"{LEARNING}::test_the_order_of_tasks_makes_no_difference[full]",),
     ),
     Mutation(
-        "learning: folds taken for independent", "learning/learned.py",
+        "learning: folds taken for independent", "learning/select.py",
         "plain * np.sqrt(1 + n_folds / (n_folds - 1))", "plain",
         tests=(f"{LEARNING}::test_one_standard_error_by_hand",),
     ),
     Mutation(
         "learning: support checked when tasks are sorted", "learning/learn.py",
-        "        checked_support(support, statistics)  # here", "        pass  # here",
+        "    check_options(statistics, options)\n", "",
         tests=(f"{LEARNING_BAD_INPUT}::test_a_support_that_tasks_contradict_is_refused",),
     ),
     Mutation(
-        "learning: a safety component of another weight", "learning/robust.py",
+        "learning: a safety component of another weight", "learning/learn.py",
         "np.append(prior.weights * (1 - share), share)", "np.append(prior.weights, share)",
-        tests=("tests/unit/test_robust_prior.py",),
+        tests=("tests/unit/learning/test_robust_prior.py",),
     ),
     # The decision service: what a reward, a key and a propensity mean.
     Mutation(

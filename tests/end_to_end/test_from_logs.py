@@ -9,7 +9,7 @@ import pytest
 
 import mixts
 from mixts.engines.dask import DaskEngine
-from mixts.logs import pieces, read_logs
+from mixts.logs import files, read_logs
 from tests.end_to_end.reader import page_blocks, shell, without_numbers, write_scripts
 
 PAGE = "learn-from-logs.md"
@@ -47,8 +47,8 @@ def test_a_dask_cluster_reads_the_same_numbers(
     numbers = rng.standard_normal((900, 2))
     rows = [f"u{i % 7},{age:.4f},{spent:.4f}" for i, (age, spent) in enumerate(numbers)]
     (tmp_path / "logs.csv").write_text("\n".join(["user,age,spent", *rows]) + "\n")
-    monkeypatch.setattr(pieces, "PIECE_BYTES", 2000)
-    monkeypatch.setattr(pieces, "_SCAN_BYTES", 1000)
+    monkeypatch.setattr(files, "PIECE_BYTES", 2000)
+    monkeypatch.setattr(files, "_SCAN_BYTES", 1000)
     columns = {"task": "user", "features": ["age"], "reward": "spent", "intercept": True}
     here = read_logs(tmp_path / "logs.csv", **columns)
     with DaskEngine(n_workers=2) as engine:

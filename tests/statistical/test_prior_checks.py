@@ -12,7 +12,8 @@ import pytest
 from scipy import stats
 
 import mixts
-from mixts.learning.check import _predictive, check_prior
+from mixts.learning import check_prior
+from mixts.learning.models import predictive_of
 from tests.contracts.problems import ALL_CASES, FamilyCase
 from tests.statistical.held_out import held_out
 from tests.statistical.standard_errors import FALSE_ALARM, assert_within, limit, of_mean
@@ -50,7 +51,7 @@ def test_a_right_prior_is_calibrated(case: FamilyCase) -> None:
     assert_within(np.array([(surprise.score - surprise.expected).sum() / error]))
     # Each component is used as often as its weight says: a share has at most this variance.
     error = np.sqrt(N * case.prior.weights * (1 - case.prior.weights))
-    assert_within((check.usage.found - check.usage.promised) / error)
+    assert_within((check.usage.found - check.usage.expected) / error)
     assert not check.usage.unused.any()
     assert (check.surprise.log_factor > np.log(100)).mean() < 0.01 + limit(1) * np.sqrt(0.01 / N)
 
@@ -68,7 +69,7 @@ def test_screening_keeps_small_p_values() -> None:
 @pytest.mark.parametrize("name", ["bernoulli", "gaussian", "poisson"])
 def test_replicates_are_of_the_arms_that_were_drawn(name: str) -> None:
     case = FamilyCase(name)
-    predictive: Any = _predictive(case.prior, held_out(case, seed=16, n_tasks=2))
+    predictive: Any = predictive_of(case.prior, held_out(case, seed=16, n_tasks=2))
     rng = np.random.default_rng(17)
     means, pulls = np.array([0.1, 0.3, 0.6, 0.9]), np.array([0, 1, 5, 30])
     drawn = predictive._draw(rng, np.tile(pulls, (2000, 1)), np.tile(means, (2000, 1)))
@@ -163,12 +164,12 @@ def test_tasks_of_another_kind_are_found(name: str) -> None:
     )
     assert (check.surprise.log_factor[odd] > np.log(100)).all()
     assert set(check.surprise.ranked()[: odd.sum()]) == set(np.flatnonzero(odd))
-    assert "Tasks that no component explains" in str(check)
+    assert "Tasks that no kind explains" in str(check)
     # And a component too many is one that nobody uses.
     more = mixts.MixturePrior(family, [0.5, 0.3, 0.2], names=["one", "two", "rare"])
     common = check_prior(more, belief.statistics[np.flatnonzero(~odd)], seed=0, n_draws=1)
     assert common.usage.unused.tolist() == [False, False, True]
-    assert "Components that nobody uses: rare." in str(common)
+    assert "Kinds that no task uses: rare." in str(common)
 
 
 def test_the_flat_prior_is_seldom_better_whoever_chose_the_actions() -> None:

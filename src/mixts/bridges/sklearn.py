@@ -15,10 +15,8 @@ from mixts._typing import Array, ArrayLike, Float, Int
 from mixts.errors import MissingExtraError, StatisticsError
 from mixts.families import Family, Statistics
 from mixts.families.linear import CovarianceType
-from mixts.learning import Learned, learn
-from mixts.learning.checking.evidence import fitting, mixture_evidence
-from mixts.learning.learned import Method
-from mixts.learning.raw import statistics_of
+from mixts.learning import Learned, Method, learn, mixture_evidence
+from mixts.learning.histories import statistics_of
 from mixts.prior import MixturePrior
 
 try:
@@ -139,7 +137,7 @@ class MixturePriorEstimator(DensityMixin, BaseEstimator):  # type: ignore[misc]
     def _checked(self, tasks: Any) -> Statistics:
         check_is_fitted(self, "prior_")
         statistics = _statistics(tasks, self.prior_.family)
-        fitting(self.prior_, statistics)
+        self.prior_.family.check_statistics(statistics)
         return statistics
 
 

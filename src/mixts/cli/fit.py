@@ -1,4 +1,4 @@
-"""``mixts fit``: from logs of past tasks to a prior, checked on tasks that were held out."""
+"""``mixts fit``: learn a prior from logs of past tasks, and check it on held-out tasks."""
 
 from __future__ import annotations
 
@@ -8,25 +8,31 @@ import shlex
 import sys
 import textwrap
 import time
+from collections.abc import Iterable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from mixts.cli.fit_page import write_page
-from mixts.cli.fitting import MOST_HELD_OUT, SELECT_FROM, Fitted, Settings, fit
 from mixts.engines import Engine, local_engine
 from mixts.errors import ParameterError
-from mixts.logs import read_logs
+from mixts.learning.fit import MOST_HELD_OUT, SELECT_FROM, Fit, fit_logs
 from mixts.pages import check_installed
+from mixts.pages.fit import FitRun, fit_kinds, write_fit_page
 from mixts.plots import new_axes
 
 _DESCRIPTION = f"""\
-Read logs of past tasks, a row for each choice and what came of it, learn which kinds of task there
-are, check that on tasks that were held out, and write the prior to a file that agents start from.
-At most {MOST_HELD_OUT:,} tasks are held out. The prior that is written is the one that was checked:
-with --held-out 0 it is learned from all tasks, and not checked."""
+Read logs of past tasks, with a row for each choice and its reward; learn which kinds of task there
+are; check the result on held-out tasks; and write the prior to a file that agents start from. At
+most {MOST_HELD_OUT:,} tasks are held out. With --held-out 0 the prior is learned from all tasks and
+not checked."""
 
 _WIDTH = 100
+
+_OPTIONS = {
+    "n_components": "--components", "select_from": "--select-from", "held_out": "--held-out",
+    "robust": "--robust", "noise_std": "--noise-std", "covariance_type": "--covariance",
+}  # fmt: skip
+"""Options of the parameters of ``fit_logs``, for error messages."""
 
 
 def register(commands: Any) -> None:
@@ -38,101 +44,125 @@ def register(commands: Any) -> None:
     logs = parser.add_argument_group("the logs")
     add = logs.add_argument
     add("logs", nargs="+", metavar="FILE", help="CSV or Parquet files, patterns or folders")
-    add("--task", required=True, metavar="COLUMN", help="which task a row is of: a user, a session")
-    add("--arm", metavar="COLUMN", help="what was chosen")
-    add("--features", type=_names, metavar="A,B,...", help="or columns that describe it")
-    add("--intercept", action="store_true", help="put a feature before them that is always 1")
-    add("--reward", required=True, metavar="COLUMN", help="what came of it: a number")
-    add("--arms", type=_names, metavar="A,B,...", help="the only arms, in this order")
+    add("--task", required=True, metavar="COLUMN", help="task of a row: a user, a session")
+    add("--arm", metavar="COLUMN", help="arm that was chosen")
+    add("--features", type=_names, metavar="A,B,...", help="or columns that describe the choice")
+    add("--intercept", action="store_true", help="add a first feature that is always 1")
+    add("--reward", required=True, metavar="COLUMN", help="reward of the choice, a number")
+    add("--arms", type=_names, metavar="A,B,...", help="use only these arms, in this order")
     families = ("auto", "bernoulli", "gaussian", "poisson", "linear")
-    add("--family", choices=families, default="auto", help="of rewards (default: as they look)")
-    add("--delimiter", metavar="CHARACTER", help="of CSV files (default a comma, in .tsv a tab)")
-    add("--allow-bad-rows", action="store_true", help="also if more than half of the rows are bad")
+    add(
+        "--family",
+        choices=families,
+        default="auto",
+        help="of rewards (default: by the data)",
+    )
+    add(
+        "--delimiter",
+        metavar="CHARACTER",
+        help="of CSV columns (default , or tab in .tsv)",
+    )
+    add("--allow-bad-rows", action="store_true", help="accept more than half of the rows as bad")
     learning = parser.add_argument_group("learning")
     add = learning.add_argument
-    add("--components", type=_components, default="auto", metavar="auto|N", help="kinds of task")
-    most = f"tasks on which auto compares numbers of kinds, at most (default {SELECT_FROM:,})"
+    add("--components", type=_components, default="auto", metavar="auto|N", help="number of kinds")
+    most = f"most tasks on which auto compares numbers of kinds (default {SELECT_FROM:,})"
     add("--select-from", type=int, default=SELECT_FROM, metavar="N", help=most)
     add("--method", choices=("evidence", "two-stage"), default="evidence")
-    add("--noise-std", type=float, metavar="SIGMA", help="of rewards (default: learned)")
-    add("--covariance", choices=("full", "tied", "diag"), help="with features (default full)")
-    broad = "add a broad component for other tasks (0.01 unless said otherwise)"
+    add("--noise-std", type=float, metavar="SIGMA", help="noise of rewards (default: learned)")
+    add("--covariance", choices=("full", "tied", "diag"), help="of features (default full)")
+    broad = "add a broad component for other tasks (weight 0.01 if none is given)"
     add("--robust", type=float, nargs="?", const=0.01, default=0.0, metavar="WEIGHT", help=broad)
-    add("--held-out", type=float, default=0.2, metavar="FRACTION", help="of tasks (default 0.2)")
-    add("--seed", type=int, default=1, help="of everything random (default 1)")
-    add("--workers", type=int, help="processes (default: as many as it pays)")
-    add("--engine", choices=("local", "dask"), default="local", help="where the work is done")
-    add("--scheduler", metavar="ADDRESS", help="of a Dask cluster, tcp://host:8786")
+    add(
+        "--held-out",
+        type=float,
+        default=0.2,
+        metavar="FRACTION",
+        help="tasks to check on (default 0.2)",
+    )
+    add("--seed", type=int, default=1, help="random seed (default 1)")
+    add("--workers", type=int, help="number of processes (default: chosen by the work)")
+    add("--engine", choices=("local", "dask"), default="local", help="where the work runs")
+    add("--scheduler", metavar="ADDRESS", help="address of a Dask cluster, tcp://host:8786")
     output = parser.add_argument_group("output")
     add = output.add_argument
-    add("--out", type=Path, default=Path("prior.json"), metavar="FILE", help="the prior")
-    add("--report", type=Path, metavar="FILE", help="the page about it (default: beside it, .html)")
-    add("--no-report", action="store_true", help="no page")
+    add("--out", type=Path, default=Path("prior.json"), metavar="FILE", help="file of the prior")
+    add("--report", type=Path, metavar="FILE", help="page about it (default: --out as .html)")
+    add("--no-report", action="store_true", help="write no page")
     add("--statistics", type=Path, metavar="FILE", help="also save the tasks' statistics")
     add("--force", action="store_true", help="overwrite files that exist")
     add("--quiet", action="store_true", help="print nothing but errors")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Read, learn, check, write, and say what came out."""
+    """Read, learn, check, write the files, and print a summary."""
     started = time.perf_counter()
     page = None if options.no_report else options.report or options.out.with_suffix(".html")
     _check_outputs(options, page)
-    settings = Settings(
-        options.components, options.method, options.noise_std, options.covariance, options.robust,
-        options.held_out, options.seed, options.select_from,
-    )  # fmt: skip
-    say = _silent if options.quiet else _say
     with _engine(options) as engine:
-        say(f"reading {', '.join(options.logs)}")
-        logs = read_logs(
-            options.logs, task=options.task, reward=options.reward, arm=options.arm,
-            features=options.features, family=options.family, intercept=options.intercept,
-            arms=options.arms, delimiter=options.delimiter, allow_bad_rows=options.allow_bad_rows,
-            engine=engine,
-        )  # fmt: skip
-        say(f"learning from {len(logs.tasks):,} tasks")
-        fitted = fit(logs, settings, engine)
+        fit = _fit(options, engine)
     if options.statistics is not None:
-        logs.statistics.save(options.statistics)
-    fitted.prior.save(options.out)
+        fit.logs.statistics.save(options.statistics)
+    fit.prior.save(options.out)
     if page is not None:
         seconds = time.perf_counter() - started
-        write_page(fitted, page, options.out, options.reward, command_of(options), seconds)
+        write_fit_page(fit, page, FitRun(options.out, options.reward, command_of(options), seconds))
     if not options.quiet:
-        print(summary(fitted, options.out, page))
+        print(summary(fit, options.out, page))
     return 0
 
 
-def summary(fitted: Fitted, out: Path, page: Path | None) -> str:
-    """What was done and what came out, in a few lines."""
-    logs = fitted.logs
-    items = f"{len(logs.arms)} arms" if logs.arms is not None else f"{fitted.n_items} features"
+def _fit(options: argparse.Namespace, engine: Any) -> Fit:
+    columns = {
+        "task": options.task, "reward": options.reward, "arm": options.arm,
+        "features": options.features, "family": options.family, "intercept": options.intercept,
+        "arms": options.arms, "delimiter": options.delimiter,
+        "allow_bad_rows": options.allow_bad_rows,
+    }  # fmt: skip
+    try:
+        return fit_logs(
+            options.logs, columns, n_components=options.components, method=options.method,
+            noise_std=options.noise_std, covariance_type=options.covariance, robust=options.robust,
+            held_out=options.held_out, select_from=options.select_from, seed=options.seed,
+            engine=engine, progress=None if options.quiet else _print_progress,
+        )  # fmt: skip
+    except ParameterError as error:
+        # Messages begin with the name of the parameter; here it is an option.
+        name, _, rest = str(error).partition(" ")
+        if name in _OPTIONS:
+            raise ParameterError(f"{_OPTIONS[name]} {rest}") from None
+        raise
+
+
+def summary(fit: Fit, out: Path, page: Path | None) -> str:
+    """Return the logs, the kinds, the check and the files in a few lines."""
+    logs = fit.logs
+    items = f"{len(fit.items)} {'arms' if logs.arms is not None else 'features'}"
     bad = logs.bad_rows.total
     lines = [
         f"{logs.n_rows:,} rows, {len(logs.tasks):,} tasks, {items}, "
         f"{f'{bad:,}' if bad else 'no'} bad row{'s' * (bad != 1)}",
         *_indented(logs.bad_rows.lines()),
         f"{logs.family}: {logs.why}",
-        fitted.outcome,
-        *_indented(f"{kind}".replace("`", "") for kind in fitted.kinds),
+        fit.outcome,
+        *_indented(f"{kind}".replace("`", "") for kind in fit_kinds(fit)),
     ]
-    if fitted.check is None:
+    if fit.check is None:
         lines.append("not checked: no tasks were held out")
     else:
-        lines.append(f"on {fitted.check.n_tasks:,} held-out tasks")
-        lines += _indented(fitted.check.findings)
-    told = "" if page is None else f", {page} tells of it"
-    lines += [f"{out} has the prior{told}; begin with", f"  agent = {agent_code(out)}"]
+        lines.append(f"on {fit.check.n_tasks:,} held-out tasks")
+        lines += _indented(fit.check.findings)
+    report = "" if page is None else f", and the page about it to {page}"
+    lines += [f"wrote the prior to {out}{report}; start with", f"  agent = {agent_code(out)}"]
     return "\n".join(lines)
 
 
 def agent_code(out: Path) -> str:
-    """The expression that makes an agent of a prior file."""
+    """Return the expression that makes an agent from a prior file."""
     return f"mixts.MixTS(mixts.MixturePrior.load({str(out)!r}))"
 
 
-def _indented(lines: Any) -> list[str]:
+def _indented(lines: Iterable[str]) -> list[str]:
     return [
         row
         for line in lines
@@ -143,7 +173,7 @@ def _indented(lines: Any) -> list[str]:
 
 
 def command_of(options: argparse.Namespace) -> str:
-    """The command line that does the same again, but for where."""
+    """Return the command line that makes the same fit again."""
     words = ["mixts", "fit", *options.logs]
     names = (
         "task", "arm", "features", "intercept", "reward", "arms", "family", "delimiter",
@@ -181,7 +211,7 @@ def _components(text: str) -> int | str:
 
 
 def _engine(options: argparse.Namespace) -> Any:
-    """Where the work is done; None leaves it to those who do it."""
+    """Return the engine of the options; None lets each step choose."""
     if options.engine == "dask":
         from mixts.engines.dask import DaskEngine
 
@@ -193,10 +223,10 @@ def _engine(options: argparse.Namespace) -> Any:
 
 
 def _check_outputs(options: argparse.Namespace, page: Path | None) -> None:
-    """Refuse early, before anything takes long."""
+    """Refuse missing libraries and unusable files before anything takes long."""
     if page is not None:
         check_installed()
-        new_axes()  # and so for its figures
+        new_axes()  # refuses a missing matplotlib
     named = {"--out": options.out, "--report": page, "--statistics": options.statistics}
     paths = {name: path for name, path in named.items() if path is not None}
     if len({path.resolve() for path in paths.values()}) < len(paths):
@@ -210,9 +240,5 @@ def _check_outputs(options: argparse.Namespace, page: Path | None) -> None:
             )
 
 
-def _say(line: str) -> None:
+def _print_progress(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
-
-
-def _silent(line: str) -> None:
-    return None

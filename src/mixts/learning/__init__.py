@@ -1,15 +1,27 @@
-"""From past tasks to a prior: by the evidence, or in the paper's two stages."""
+"""Learn a prior from past tasks, by the evidence or in the paper's two stages, and check it."""
 
-from mixts.learning.learn import flat_family, learn, learn_prior
-from mixts.learning.learned import History, Learned, Selection
-from mixts.learning.robust import robust_prior
+from mixts.learning.check import PriorCheck, check_prior
+from mixts.learning.em import History
+from mixts.learning.evidence import mixture_evidence
+from mixts.learning.fit import Fit, FitSettings, fit_logs
+from mixts.learning.histories import statistics_of
+from mixts.learning.learn import Learned, Method, flat_family, learn, learn_prior, robust_prior
+from mixts.learning.select import Selection
 
 __all__ = [
+    "Fit",
+    "FitSettings",
     "History",
     "Learned",
+    "Method",
+    "PriorCheck",
     "Selection",
+    "check_prior",
+    "fit_logs",
     "flat_family",
     "learn",
     "learn_prior",
+    "mixture_evidence",
     "robust_prior",
+    "statistics_of",
 ]

@@ -1,53 +1,88 @@
-"""Expectation and maximisation: the penalised evidence of all tasks, which never falls."""
+"""Expectation maximisation of the penalised evidence, from several starts, here or on workers."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import special
 
+from mixts import _random
 from mixts._typing import Array, Float
+from mixts.engines import Engine
 from mixts.families import Family
-from mixts.learning.learned import History
-from mixts.learning.models.base import Model
+from mixts.learning.models import Model
+from mixts.learning.starts import start
 from mixts.prior import MixturePrior
 
 _FIRST_REACH = 4.0
-"""How many times the last step a leap may be long, at first."""
-_LONGER = 4.0
-"""Leaps that succeed may be so much longer the next time."""
+"""Longest leap at first, as a multiple of the last step."""
+_REACH_FACTOR = 4.0
+"""Factor by which a successful leap lengthens the next one, and a refused leap shortens it."""
 _LARGEST_REACH = 4.0**6
 
 
 @dataclass(frozen=True)
 class Patience:
-    """When to stop."""
+    """Stopping rule of one restart."""
 
     max_iterations: int = 1000
     tolerance: float = 1e-5
-    """Less gain than this, for each task on average, in one iteration is none."""
+    """Stop when an iteration improves the objective, divided by the number of tasks, by less."""
 
 
 @dataclass(frozen=True)
-class Fit:
-    """Where one start led to."""
+class History:
+    """Course of one restart: both parts of the objective, after each iteration."""
+
+    log_evidence: Float[Array, " t"]
+    """sum over tasks of ln sum_s w_s p(task | s); the first entry is that of the start."""
+    log_hyperprior: Float[Array, " t"]
+    """Log density of the hyperprior, up to a constant; it keeps components with few tasks from
+    collapsing."""
+    converged: bool
+    """Whether the restart ended because the objective stopped improving."""
+
+    @property
+    def objective(self) -> Float[Array, " t"]:
+        """Sum of both parts, which never falls."""
+        return np.asarray(self.log_evidence + self.log_hyperprior)
+
+    @property
+    def n_iterations(self) -> int:
+        """Number of iterations."""
+        return len(self.log_evidence) - 1
+
+
+@dataclass(frozen=True)
+class Restart:
+    """Result of one start: the mixture that it led to."""
 
     prior: MixturePrior
     history: History
 
     @property
     def objective(self) -> float:
+        """Final value of the objective."""
         return float(self.history.objective[-1])
 
 
-def climb(model: Model, family: Family, weights: Float[Array, " L"], patience: Patience) -> Fit:
-    """From a start, to where an iteration gains nothing any more.
+def best(restarts: Sequence[Restart]) -> Restart:
+    """Return the restart with the largest objective; the first of equals."""
+    return max(restarts, key=lambda restart: restart.objective)
 
-    Each task's shares are its posterior over components (E step). A component's weight is its part
-    of all tasks and pseudo-tasks, its parameters are improved by the model (M step). Two such steps
-    show where they lead, and a leap goes there at once, if the objective does not fall by it:
-    Varadhan and Roland's SQUAREM, which saves most of the many small steps.
+
+# -- one restart ----------------------------------------------------------------------------------
+
+
+def climb(model: Model, family: Family, weights: Float[Array, " L"], patience: Patience) -> Restart:
+    """Improve a mixture until an iteration gains less than the tolerance.
+
+    The E step computes each task's posterior over components, its shares. The M step sets a
+    component's weight to its share of all tasks and pseudo-tasks, and lets the model improve its
+    parameters. Two such steps show a direction; a leap along it is kept if the objective does not
+    fall. That is SQUAREM by Varadhan and Roland, and it saves most of the many small steps.
     """
     now = _State.at(model, family, weights)
     course = [now.objective_parts]
@@ -62,12 +97,12 @@ def climb(model: Model, family: Family, weights: Float[Array, " L"], patience: P
         further = step.improved(model)
         leap = _leap(model, now, step, further, reach)
         if leap is None:
-            now, reach = _State.at(model, *further), max(_FIRST_REACH, reach / _LONGER)
+            now, reach = _State.at(model, *further), max(_FIRST_REACH, reach / _REACH_FACTOR)
         else:
-            now, reach = leap, min(_LARGEST_REACH, reach * _LONGER)
+            now, reach = leap, min(_LARGEST_REACH, reach * _REACH_FACTOR)
         course.append(now.objective_parts)
     evidence, hyperprior = np.array(course).T
-    return Fit(MixturePrior(now.family, now.weights), History(evidence, hyperprior, converged))
+    return Restart(MixturePrior(now.family, now.weights), History(evidence, hyperprior, converged))
 
 
 @dataclass(frozen=True)
@@ -81,10 +116,10 @@ class _State:
 
     @classmethod
     def at(cls, model: Model, family: Family, weights: Float[Array, " L"]) -> _State:
-        """The E step."""
+        """Run the E step."""
         joint = np.log(weights) + model.log_evidence(family)
         largest = joint.max(axis=1, keepdims=True)
-        with np.errstate(invalid="ignore"):  # a task that all rule out: the M step will say so
+        with np.errstate(invalid="ignore"):  # the M step refuses a task that no component explains
             share = np.exp(joint - largest)
         total = share.sum(axis=1, keepdims=True)
         evidence = float((largest + np.log(total)).sum())
@@ -96,7 +131,7 @@ class _State:
         return sum(self.objective_parts)
 
     def improved(self, model: Model) -> tuple[Family, Float[Array, " L"]]:
-        """The M step."""
+        """Run the M step."""
         tasks = self.share.sum(axis=0) + model.pseudo
         return model.improve(self.family, self.share), tasks / tasks.sum()
 
@@ -108,7 +143,7 @@ def _leap(
     further: tuple[Family, Float[Array, " L"]],
     reach: float,
 ) -> _State | None:
-    """Where the two steps lead to, or None where the objective would fall."""
+    """Return the state that the two steps point to, or None if its objective is lower."""
     points = [
         np.concatenate([np.log(weights), model.pack(family)])
         for family, weights in ((start.family, start.weights), (step.family, step.weights), further)
@@ -125,5 +160,39 @@ def _leap(
     if family is None:
         return None
     leap = _State.at(model, family, np.asarray(special.softmax(target[:n])))
-    # Not a number is not at least anything.
+    # An objective that is NaN fails this comparison, too.
     return leap if leap.objective >= step.objective else None
+
+
+# -- several restarts -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Job:
+    """One restart: its tasks, its number of components and its random stream."""
+
+    model: Model
+    pooled: Restart
+    n_components: int
+    seed: int
+    part: str
+    """Name of the set of tasks, for the random stream."""
+    number: int
+    patience: Patience
+
+
+def pooled_restart(model: Model, patience: Patience) -> Restart:
+    """Learn one component from all tasks."""
+    return climb(model, model.centre, np.ones(1), patience)
+
+
+def run(job: Job) -> Restart:
+    """Run one restart, on a worker or here."""
+    rng = _random.stream(job.seed, "learn", job.part, job.n_components, job.number)
+    first, centred = start(job.model, job.pooled.prior, job.n_components, job.number, rng)
+    return climb(centred, first.family, first.weights, job.patience)
+
+
+def run_all(jobs: Sequence[Job], where: Engine) -> list[Restart]:
+    """Run restarts and return their results in the order of the jobs."""
+    return list(where.map(run, [(job,) for job in jobs]))

@@ -1,9 +1,9 @@
-"""``learn_prior``: from the statistics of past tasks to a mixture prior."""
+"""Learn a mixture prior from the statistics of past tasks."""
 
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, get_args
 
@@ -11,77 +11,43 @@ import numpy as np
 
 from mixts import _checks, _random
 from mixts._typing import ArrayLike, Seed
+from mixts.engines import EngineLike, engine_of
 from mixts.errors import ConvergenceWarning, ParameterError, StatisticsError
-from mixts.families import Family, Statistics, TabularStatistics
+from mixts.families import Family, Statistics
 from mixts.families.linear import CovarianceType
-from mixts.learning.em import Patience
-from mixts.learning.learned import Learned, Method
-from mixts.learning.models import Model, model_of
-from mixts.learning.models.counts import checked_support
-from mixts.learning.raw import statistics_of
-from mixts.learning.robust import robust_prior
-from mixts.learning.search import Search, Where, best, pooled_fit
-from mixts.learning.selection import Comparison, compare, restart_jobs
+from mixts.learning.em import History, Patience, best, pooled_restart, run_all
+from mixts.learning.histories import statistics_of
+from mixts.learning.models import Model, check_options, model_of
+from mixts.learning.select import Problem, Selection, compare
 from mixts.learning.starts import canonical
-from mixts.learning.two_stage import two_stage
 from mixts.prior import MixturePrior
 
+Method = Literal["evidence", "two-stage"]
+
+BROADER = 9.0
+"""Factor between the variances of the broad component and those of the whole mixture."""
+
 N_RESTARTS, N_FOLD_RESTARTS = 5, 2
-"""Unless said otherwise: of all tasks, and of all but those of one fold."""
+"""Default number of restarts on all tasks, and on all tasks but those of one fold."""
 MAX_ITERATIONS = 1000
 TOLERANCE = 1e-5
-"""Less gain of the objective than this, for each task, in one iteration ends it."""
+"""Stop when an iteration improves the objective, divided by the number of tasks, by less."""
 
 
-def learn(
-    tasks: Any,
-    n_components: int | Literal["auto"],
-    method: Method = "evidence",
-    *,
-    seed: Seed = None,
-    noise_std: float | None = None,
-    horizon: int | None = None,
-    initial: ArrayLike | None = None,
-    support: ArrayLike | None = None,
-    covariance_type: CovarianceType | None = None,
-    n_restarts: int | None = None,
-    max_iterations: int | None = None,
-    tolerance: float | None = None,
-    max_components: int = 10,
-    n_folds: int = 5,
-    robust: float = 0.0,
-    engine: Where = None,
-) -> Learned:
-    """:func:`learn_prior` with all that is known about how the prior was found."""
-    if method not in get_args(Method):
-        raise ParameterError(f"method must be one of {get_args(Method)}, got {method!r}")
-    observed = _observed(tasks, support)
-    make = partial(
-        model_of, noise_std=noise_std, covariance_type=covariance_type, horizon=horizon,
-        initial=initial, support=support,
-    )  # fmt: skip
-    given = Comparison(
-        observed,
-        make,
-        _number(seed),
-        Patience(
-            MAX_ITERATIONS if max_iterations is None
-            else _checks.count(max_iterations, "max_iterations"),
-            TOLERANCE if tolerance is None else _checks.positive_number(tolerance, "tolerance"),
-        ),
-        N_RESTARTS if n_restarts is None else _checks.count(n_restarts, "n_restarts"),
-        N_FOLD_RESTARTS if n_restarts is None else n_restarts,
-        _checks.count(max_components, "max_components"),
-        _checks.count(n_folds, "n_folds", least=2),
-    )  # fmt: skip
-    if robust < 0 or robust >= 1:
-        raise ParameterError(f"robust must be a weight from 0 to below 1, got {robust!r}")
-    wanted = _checked_number(n_components, len(observed))
-    if method == "two-stage":
-        learned = _two_stage(given, wanted, engine)
-    else:
-        learned = _evidence(given, wanted, engine)
-    return replace(learned, prior=robust_prior(learned.prior, robust)) if robust else learned
+@dataclass(frozen=True)
+class Learned:
+    """A learned prior, and how it was learned."""
+
+    prior: MixturePrior
+    unimodal: MixturePrior
+    """One component, learned from the same tasks by the same method: the prior of UniTS."""
+    method: Method
+    history: History | None = None
+    """Course of the best restart; None for the method "two-stage", which does not iterate."""
+    restarts: tuple[History, ...] = ()
+    """Courses of all restarts with the chosen number of components."""
+    selection: Selection | None = None
+    """Comparison of numbers of components; None where the number was given."""
 
 
 def learn_prior(
@@ -101,32 +67,68 @@ def learn_prior(
     max_components: int = 10,
     n_folds: int = 5,
     robust: float = 0.0,
-    engine: Where = None,
+    engine: EngineLike = None,
 ) -> MixturePrior:
-    """A mixture prior from past tasks: what kinds of task there are, and how tasks of a kind vary.
+    """Learn a mixture prior from past tasks.
 
-    ``tasks`` are the statistics of past tasks, as ``belief.statistics`` gives them, a list of such
-    statistics, or a list of histories (see :func:`mixts.learning.raw.statistics_of`); they may be
-    of very different length, and those without observations say nothing. ``n_components`` is a
-    number, or "auto": the smallest whose held-out evidence, cross-validated over tasks, is within
-    one standard error of the best.
+    The prior describes which kinds of task there are, and how tasks of one kind vary.
 
-    "evidence" maximises ``sum over tasks of ln sum_s w_s p(task | s)``, the exact marginal
-    likelihood, and a weak hyperprior, so that every task counts by how much was observed of it.
-    "two-stage" is the paper's: a point estimate of each task, then a mixture of the estimates
-    [paper: Sec. 6.2]; with "auto" it has as many components as the evidence finds. Restarts,
-    iterations and tolerance are of "evidence" only.
+    Parameters
+    ----------
+    tasks
+        Statistics of past tasks (``belief.statistics``), a list of statistics, or a list of
+        histories: see :func:`mixts.learning.statistics_of`. Tasks may differ in length; tasks
+        without observations are ignored.
+    n_components
+        Number of components, or "auto": the smallest number whose held-out evidence,
+        cross-validated over tasks, is within one standard error of the best.
+    method
+        "evidence" maximises ``sum over tasks of ln sum_s w_s p(task | s)``, the exact marginal
+        likelihood, with a weak hyperprior; every task counts by how much was observed of it.
+        "two-stage" is the paper's method: a point estimate of each task, then a mixture of the
+        estimates [paper: Sec. 6.2]; with "auto" it uses the number of components that the evidence
+        selects.
+    seed
+        Seed of all that is random.
+    noise_std
+        Noise of Gaussian rewards; learned unless given.
+    horizon, initial, support
+        For MDPs: the length of an episode (required), the distribution of the first state, and
+        which transitions are possible, boolean (X, A, X). Learned counts are exactly zero only
+        where ``support`` is false.
+    covariance_type
+        For linear tasks: "full" (the default), "tied" or "diag".
+    n_restarts, max_iterations, tolerance
+        For "evidence": number of starts, iterations of each, and the improvement of the objective
+        per task below which a restart stops.
+    max_components, n_folds
+        For "auto": largest number of components, and number of folds of the cross-validation.
+    robust
+        Weight of an additional broad component for tasks unlike any seen, see
+        :func:`mixts.learning.robust_prior`; 0 adds none.
+    engine
+        Where restarts run, as in :func:`mixts.engines.engine_of`: a number of processes, an
+        executor, an engine; None starts worker processes if that saves time. The result does not
+        depend on it.
 
-    ``noise_std`` is that of Gaussian rewards, learned where it is not given; ``covariance_type``
-    of linear tasks is "full" (unless given), "tied" or "diag". MDPs need their ``horizon``, and
-    take ``initial`` and ``support`` (X, A, X), true where a transition is possible: learned counts
-    are exactly zero only outside of it. ``robust`` is the weight of a broad component for tasks of
-    a kind that was never seen (:func:`mixts.learning.robust_prior`). Restarts run where ``engine``
-    says, with the same result: a number of processes, an executor, an engine; None decides by how
-    long they take.
+    Returns
+    -------
+    MixturePrior
+        Components are ordered by weight, the largest first.
 
-    Components come in the order of their weights. :func:`mixts.learning.learn` takes the same
-    arguments and also tells how the prior was found.
+    See Also
+    --------
+    mixts.learning.learn : The same, and how the prior was learned.
+
+    Examples
+    --------
+    >>> import mixts
+    >>> clicks = mixts.BernoulliStatistics(
+    ...     successes=[[9, 1], [8, 0], [1, 9], [0, 7]], failures=[[1, 9], [2, 9], [9, 1], [9, 2]]
+    ... )
+    >>> prior = mixts.learn_prior(clicks, 2, seed=1)
+    >>> prior.weights.round(1)
+    array([0.5, 0.5])
     """
     return learn(
         tasks, n_components, method,
@@ -137,6 +139,66 @@ def learn_prior(
     ).prior  # fmt: skip
 
 
+def learn(
+    tasks: Any,
+    n_components: int | Literal["auto"],
+    method: Method = "evidence",
+    *,
+    seed: Seed = None,
+    noise_std: float | None = None,
+    horizon: int | None = None,
+    initial: ArrayLike | None = None,
+    support: ArrayLike | None = None,
+    covariance_type: CovarianceType | None = None,
+    n_restarts: int | None = None,
+    max_iterations: int | None = None,
+    tolerance: float | None = None,
+    max_components: int = 10,
+    n_folds: int = 5,
+    robust: float = 0.0,
+    engine: EngineLike = None,
+) -> Learned:
+    """Learn a mixture prior, and return it with how it was learned.
+
+    Parameters
+    ----------
+    tasks, n_components, method, ...
+        As in :func:`mixts.learn_prior`.
+
+    Returns
+    -------
+    Learned
+        The prior, the course of its restarts and the comparison of numbers of components.
+    """
+    if method not in get_args(Method):
+        raise ParameterError(f"method must be one of {get_args(Method)}, got {method!r}")
+    options: dict[str, Any] = {
+        "noise_std": noise_std, "covariance_type": covariance_type, "horizon": horizon,
+        "initial": initial, "support": support,
+    }  # fmt: skip
+    observed = _observed(tasks, options)
+    problem = Problem(
+        observed,
+        partial(model_of, **options),
+        seed_number(seed),
+        Patience(
+            MAX_ITERATIONS if max_iterations is None
+            else _checks.count(max_iterations, "max_iterations"),
+            TOLERANCE if tolerance is None else _checks.positive_number(tolerance, "tolerance"),
+        ),
+        N_RESTARTS if n_restarts is None else _checks.count(n_restarts, "n_restarts"),
+        N_FOLD_RESTARTS if n_restarts is None else n_restarts,
+        _checks.count(max_components, "max_components"),
+        _checks.count(n_folds, "n_folds", least=2),
+    )  # fmt: skip
+    if robust < 0 or robust >= 1:
+        raise ParameterError(f"robust must be a weight from 0 to below 1, got {robust!r}")
+    wanted = _checked_number(n_components, len(observed))
+    by_method = _by_two_stages if method == "two-stage" else _by_evidence
+    learned = by_method(problem, wanted, engine)
+    return replace(learned, prior=robust_prior(learned.prior, robust)) if robust else learned
+
+
 def flat_family(
     tasks: Any,
     *,
@@ -145,39 +207,84 @@ def flat_family(
     initial: ArrayLike | None = None,
     support: ArrayLike | None = None,
 ) -> Family:
-    """One component that knows the scale of these tasks' rewards and nothing else: plain TS.
+    """Return one component that knows the scale of these tasks' rewards and nothing else.
 
-    Beta(1, 1), Gamma(1, 1 / mean), a normal distribution as wide as the arms' averages, Dirichlet
-    counts of 1; of linear coefficients one about those that serve all tasks best, so wide that
-    every feature explains its part of what these leave.
+    That is the prior of plain Thompson sampling: Beta(1, 1), Gamma(1, 1 / mean), a normal
+    distribution as wide as the arms' averages, Dirichlet counts of 1. For linear tasks it is
+    centred on the coefficients that fit all tasks best, and so wide that every feature explains its
+    part of what these leave unexplained.
+
+    Parameters
+    ----------
+    tasks, noise_std, horizon, initial, support
+        As in :func:`mixts.learn_prior`.
+
+    Returns
+    -------
+    Family
+        A family of one component.
     """
-    model = model_of(
-        _observed(tasks, support),
-        noise_std=noise_std,
-        horizon=horizon,
-        initial=initial,
-        support=support,
-    )
-    return model.centre
+    options: dict[str, Any] = {
+        "noise_std": noise_std, "horizon": horizon, "initial": initial, "support": support,
+    }  # fmt: skip
+    return model_of(_observed(tasks, options), **options).centre
 
 
-# -- the two methods ----------------------------------------------------------------------------
+def robust_prior(prior: MixturePrior, weight: float = 0.01) -> MixturePrior:
+    """Add a broad component with a small weight, for tasks unlike any seen before.
+
+    A task that no other component explains is then learned from scratch, instead of being forced
+    into a kind that it is not. If the components have names, the new one is called "other".
+
+    Parameters
+    ----------
+    prior
+        The prior to extend.
+    weight
+        Weight of the broad component, between 0 and 1.
+
+    Returns
+    -------
+    MixturePrior
+        The prior with one more component, the last one. For Bernoulli arms it is Beta(1, 1), for
+        MDPs one count for everything that any component thinks possible; for other families it has
+        the mean of the whole mixture and nine times its variance.
+    """
+    share = _checks.positive_number(weight, "weight")
+    if share >= 1:
+        raise ParameterError(f"weight must be between 0 and 1, got {weight!r}")
+    broad = prior.family.broaden(prior.weights, BROADER)
+    joined = prior.family.append(broad)
+    weights = np.append(prior.weights * (1 - share), share)
+    names = None if prior.names is None else [*prior.names, _unused("other", prior.names)]
+    result = MixturePrior(joined, weights / weights.sum(), names, prior.arm_names)
+    retired = np.flatnonzero(prior.retired).tolist()
+    return result.retire_arms(retired) if retired else result
 
 
-def _evidence(given: Comparison, n_components: int | None, engine: Where) -> Learned:
-    n_expected = given.n_restarts * (1 if n_components else (given.n_folds + 1) * 3)
-    with Search(engine, n_expected) as search:
-        selection = None
+def _unused(name: str, taken: tuple[str, ...]) -> str:
+    return name if name not in taken else _unused(f"{name}'", taken)
+
+
+# -- the two methods ------------------------------------------------------------------------------
+
+
+def _by_evidence(problem: Problem, n_components: int | None, engine: EngineLike) -> Learned:
+    n_expected = problem.n_restarts * (1 if n_components else (problem.n_folds + 1) * 3)
+    selection = None
+    with engine_of(engine, n_jobs=n_expected) as where:
         if n_components is None:
-            selection, chosen, fits, pooled = compare(given, search)
+            comparison = compare(problem, where)
+            selection, pooled = comparison.selection, comparison.pooled
+            restarts = comparison.restarts
         else:
-            model = given.make(given.statistics)
-            pooled = pooled_fit(model, given.patience)
-            if n_components == 1:
-                fits = (pooled,)
-            else:
-                fits = tuple(search.fits(restart_jobs(model, pooled, n_components, given)))
-            chosen = best(fits)
+            model = problem.make(problem.statistics)
+            pooled = pooled_restart(model, problem.patience)
+            restarts = (pooled,)
+            if n_components > 1:
+                jobs = problem.restart_jobs(model, pooled, n_components)
+                restarts = tuple(run_all(jobs, where))
+    chosen = best(restarts)
     if not chosen.history.converged:
         warnings.warn(
             f"learning stopped after {chosen.history.n_iterations} iterations although it still "
@@ -185,34 +292,34 @@ def _evidence(given: Comparison, n_components: int | None, engine: Where) -> Lea
             ConvergenceWarning,
             stacklevel=4,
         )
-    order = np.argsort(-chosen.prior.weights, kind="stable")
-    return Learned(
-        chosen.prior.select(order),
-        pooled.prior,
-        "evidence",
-        chosen.history,
-        tuple(fit.history for fit in fits),
-        selection,
-    )
+    courses = tuple(restart.history for restart in restarts)
+    prior = _ordered(chosen.prior)
+    return Learned(prior, pooled.prior, "evidence", chosen.history, courses, selection)
 
 
-def _two_stage(given: Comparison, n_components: int | None, engine: Where) -> Learned:
+def _by_two_stages(problem: Problem, n_components: int | None, engine: EngineLike) -> Learned:
     selection = None
     if n_components is None:
-        with Search(engine, given.n_restarts * (given.n_folds + 1) * 3) as search:
-            selection = compare(given, search)[0]
+        n_expected = problem.n_restarts * (problem.n_folds + 1) * 3
+        with engine_of(engine, n_jobs=n_expected) as where:
+            selection = compare(problem, where).selection
         n_components = selection.chosen
-    model: Model = given.make(given.statistics)
-    prior, unimodal = two_stage(model, n_components, given.seed)
-    order = np.argsort(-prior.weights, kind="stable")
-    return Learned(prior.select(order), unimodal, "two-stage", selection=selection)
+    model: Model = problem.make(problem.statistics)
+    # scikit-learn takes 32 bits.
+    state = _random.seed_sequence(problem.seed, "learn", "two-stage").generate_state(1)
+    prior, unimodal = model.two_stage(n_components, int(state[0]))
+    return Learned(_ordered(prior), unimodal, "two-stage", selection=selection)
 
 
-# -- what was given -----------------------------------------------------------------------------
+def _ordered(prior: MixturePrior) -> MixturePrior:
+    return prior.select(np.argsort(-prior.weights, kind="stable"))
 
 
-def _observed(tasks: Any, support: ArrayLike | None) -> Statistics:
-    """The tasks that have any observation, in their canonical order."""
+# -- arguments ------------------------------------------------------------------------------------
+
+
+def _observed(tasks: Any, options: dict[str, Any]) -> Statistics:
+    """Return the tasks that have observations, in their canonical order."""
     statistics = statistics_of(tasks)
     if statistics.single:
         statistics = statistics[np.array([0])]
@@ -221,14 +328,14 @@ def _observed(tasks: Any, support: ArrayLike | None) -> Statistics:
         raise StatisticsError(
             f"a prior is learned from tasks that were observed, but none of {len(statistics)} was"
         )
-    if support is not None and isinstance(statistics, TabularStatistics):
-        checked_support(support, statistics)  # here, where tasks have the numbers that were given
+    # Checked before sorting, so that messages number the tasks as the caller does.
+    check_options(statistics, options)
     statistics = statistics[seen]
     return statistics[canonical(statistics)]
 
 
 def _checked_number(n_components: Any, n_tasks: int) -> int | None:
-    """The number of components, None where it is to be found."""
+    """Return the number of components, or None where it is to be selected."""
     if isinstance(n_components, str):
         if n_components != "auto":
             raise ParameterError(f"n_components must be a number or 'auto', got {n_components!r}")
@@ -242,8 +349,8 @@ def _checked_number(n_components: Any, n_tasks: int) -> int | None:
     return n
 
 
-def _number(seed: Seed) -> int:
-    """A seed for streams by name; anything else than a number is asked for one."""
+def seed_number(seed: Seed) -> int:
+    """Return a seed that is a number as it is, and draw a number from any other seed."""
     if isinstance(seed, (int, np.integer)) and not isinstance(seed, bool):
         _random.seed_sequence(int(seed))
         return int(seed)

@@ -1,4 +1,4 @@
-"""Where learning starts: groups of tasks that look alike."""
+"""Starts of learning: components made from groups of similar tasks."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from mixts.learning.models import Model
 from mixts.prior import MixturePrior
 
 PSEUDO = 0.3
-"""Pseudo-tasks of all components together: few enough that a hundred real tasks outweigh them, and
-enough that no component collapses."""
+"""Number of pseudo-tasks of all components together: few enough that a hundred real tasks outweigh
+them, and enough that no component collapses."""
 _HELD = 10
-"""Improvements in which tasks stay in their groups. The first components are as broad as all tasks
-together, and would share every task: they must become as narrow as their groups before they may."""
+"""Number of improvements in which tasks stay in their groups. The first components are as broad as
+all tasks together and would share every task; first they become as narrow as their groups."""
 _KMEANS_ITERATIONS = 20
 _LINKED = 2000
-"""Tasks that are linked pair by pair; of more, so many at random stand for all."""
+"""Largest number of tasks that are linked pair by pair; of more tasks, a random sample."""
 
 
 def digests(statistics: Statistics) -> list[bytes]:
-    """What each task is, in sixteen bytes."""
+    """Return a digest of each task's statistics, sixteen bytes."""
     arrays = [
         np.ascontiguousarray(statistics.array(name).reshape(len(statistics), -1))
         for name in statistics.fields
@@ -39,9 +39,9 @@ def digests(statistics: Statistics) -> list[bytes]:
 
 
 def canonical(statistics: Statistics) -> Int[Array, " n"]:
-    """An order of the tasks that depends on what they are, not on where they stand.
+    """Return an order of the tasks that depends only on their statistics.
 
-    Summed in this order, the same tasks give the same prior to the bit, however they are given.
+    Sums in this order give the same prior to the bit, whatever the order of the tasks.
     """
     found = digests(statistics)
     return np.array(sorted(range(len(found)), key=found.__getitem__), np.int64)
@@ -50,12 +50,12 @@ def canonical(statistics: Statistics) -> Int[Array, " n"]:
 def start(
     model: Model, pooled: MixturePrior, n_components: int, number: int, rng: np.random.Generator
 ) -> tuple[MixturePrior, Model]:
-    """Components of groups of tasks that are near each other.
+    """Return components of groups of similar tasks, and the model with the pooled centre.
 
-    By turns in what is believed of them, where tasks of which little is known are all alike, and
-    in estimates, where they are not: which is better depends on the tasks. The first two starts
-    link tasks by Ward's method, which finds many small groups best; further ones are k-means from
-    random tasks. The model that is returned has the pooled prior for its centre.
+    Even starts group the tasks' posteriors, in which tasks with few observations are alike; odd
+    starts group estimates, in which they are not: which is better depends on the tasks. The first
+    two starts link tasks by Ward's method, which finds many small groups best; later ones are
+    k-means from random tasks.
     """
     centred = model.about(pooled.family, PSEUDO / n_components)
     view = model.estimates if number % 2 else model.points
@@ -74,7 +74,7 @@ def _groups(
 ) -> Int[Array, " n"]:
     distinct = len(np.unique(points, axis=0))
     if distinct <= n:
-        # Nothing to tell tasks apart by: some of them at random.
+        # Too few distinct points: assign tasks at random.
         return rng.permutation(np.arange(len(points)) % n)
     if linked:
         some = points[rng.permutation(len(points))[:_LINKED]]

@@ -1,73 +1,70 @@
-"""Two stages: a point estimate of each past task, then a mixture of the estimates."""
+"""Learning in two stages: a point estimate of each past task, then a mixture of the estimates.
+
+Models call these functions (:meth:`mixts.learning.models.Model.two_stage`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from mixts import _checks, _random
+from mixts import _checks
 from mixts._typing import Array, Float, Int
 from mixts.errors import MissingExtraError, ParameterError
-from mixts.families import LinearGaussian
+from mixts.families import LinearGaussian, LinearStatistics
 from mixts.families.linear import CovarianceType
-from mixts.learning.models import Model, MomentModel
-from mixts.learning.models.linear import RIDGE, LinearModel, ridge_estimates
 from mixts.prior import MixturePrior
 
+RIDGE = 1e-3
+"""Default ridge of least squares, relative to the features' mean square. The fit hardly changes,
+but features that nearly depend on each other have no fit without it."""
+
 REGULARISATION = 1e-6
-"""Added to the covariances' diagonals, relative to the mean variance of the estimates: a cluster
-has fewer members than there are dimensions, and its covariance is meant to be tight."""
+"""Added to the diagonals of covariances, relative to the mean variance of the estimates: a cluster
+may have fewer members than there are dimensions."""
+
+LEAST_TOTAL, MOST_TOTAL = 0.1, 1e4
+"""Limits of the counts of a row, and of a Gamma shape: moments of few tasks justify no more
+confidence, and no less."""
 
 
-def two_stage(model: Model, n_components: int, seed: int) -> tuple[MixturePrior, MixturePrior]:
-    """The mixture of the tasks' estimates, and one component of all of them: UniTS's prior.
-
-    Linear tasks: least squares with a small ridge, and a Gaussian mixture of the coefficients
-    [paper: Sec. 6.2]. Others: groups of shrunken task means, and in each group the distribution
-    that has the group's moments; an arm or pair that no task of a group has seen gets the
-    distribution of all tasks. Needs scikit-learn.
-    """
-    # scikit-learn takes 32 bits.
-    state = int(_random.seed_sequence(seed, "learn", "two-stage").generate_state(1)[0])
-    if isinstance(model, LinearModel):
-        estimates = ridge_estimates(model.statistics)
-        noise = model.centre.noise_std
-        mixture = mixture_of_estimates(
-            estimates, n_components, noise, state, model.covariance_type, weights="fitted"
-        )
-        return mixture, gaussian_of_estimates(estimates, noise)
-    if not isinstance(model, MomentModel):
-        raise ParameterError(f"two stages are not known for {model.statistics!r}")
-    pooled = model.match(np.zeros(model.n_tasks, np.int64), 1)
-    if n_components == 1:
-        return MixturePrior(pooled), MixturePrior(pooled)
-    groups = _groups(model.points(pooled), n_components, state)
-    sizes = np.bincount(groups, minlength=n_components) + 1.0 / n_components
-    family = model.match(groups, n_components, pooled)
-    return MixturePrior(family, sizes / sizes.sum()), MixturePrior(pooled)
-
-
-def _groups(points: Float[Array, "n p"], n_components: int, state: int) -> Int[Array, " n"]:
-    if len(np.unique(points, axis=0)) < max(n_components, 2):
-        raise ParameterError(
-            f"{n_components} groups need at least as many tasks that differ: ask for fewer "
-            "components"
-        )
-    mixture = _gaussian_mixture(n_components, "diag", state)
-    with one_blas_thread():
-        return np.asarray(mixture.fit_predict(points), np.int64)
+# -- estimates of linear tasks --------------------------------------------------------------------
 
 
 def ridge_coefficients(
     features: Float[Array, "n d"], rewards: Float[Array, " n"], ridge: float = RIDGE
 ) -> Float[Array, " d"]:
-    """argmin |y - A x|^2 + r m |x|^2, where m is the mean of the features' sums of squares."""
+    """Return argmin |y - A x|^2 + r m |x|^2, where m is the mean of the features' sums of squares.
+
+    Parameters
+    ----------
+    features, rewards
+        Observations of one task.
+    ridge
+        The ridge r.
+
+    Returns
+    -------
+    array
+        The coefficients x.
+    """
     gram = features.T @ features
     gram[np.diag_indices_from(gram)] += ridge * np.trace(gram) / len(gram)
     return np.linalg.solve(gram, features.T @ rewards)
+
+
+def ridge_estimates(statistics: LinearStatistics, ridge: float = RIDGE) -> Float[Array, "n d"]:
+    """Return :func:`ridge_coefficients` of every task, from statistics."""
+    gram, moment = np.array(statistics.gram), np.asarray(statistics.moment)
+    d = gram.shape[1]
+    added = ridge * np.trace(gram, axis1=1, axis2=2) / d
+    # A task whose features are all zero gets coefficients of zero.
+    added = np.where(added > 0, added, 1.0)
+    gram[:, np.arange(d), np.arange(d)] += added[:, None]
+    return np.asarray(np.linalg.solve(gram, moment[:, :, None])[:, :, 0])
 
 
 def mixture_of_estimates(
@@ -79,10 +76,27 @@ def mixture_of_estimates(
     *,
     weights: Literal["uniform", "fitted"] = "uniform",
 ) -> MixturePrior:
-    """A Gaussian mixture fitted to the tasks' estimates  [paper: Sec. 6.2].
+    """Fit a Gaussian mixture to the tasks' estimates  [paper: Sec. 6.2]. Needs scikit-learn.
 
-    The weights of the latent states are uniform, as in the paper, unless ``weights="fitted"``.
-    Needs scikit-learn.
+    Parameters
+    ----------
+    estimates
+        Coefficients of each task.
+    n_components
+        Number of components.
+    noise_std
+        Noise of rewards, for the prior.
+    seed
+        Seed of scikit-learn, 32 bits.
+    covariance_type
+        "full", "tied" or "diag".
+    weights
+        "uniform", as in the paper, or "fitted".
+
+    Returns
+    -------
+    MixturePrior
+        The mixture, as a prior of linear tasks.
     """
     given = _checks.real_array(estimates, "estimates", 2)
     n = _checks.count(n_components, "n_components")
@@ -102,12 +116,97 @@ def mixture_of_estimates(
     return MixturePrior(family, fitted.weights_ / fitted.weights_.sum())
 
 
+def gaussian_of_estimates(estimates: Float[Array, "n d"], noise_std: float) -> MixturePrior:
+    """Return one Gaussian with the moments of the tasks' estimates  [paper: Sec. 6.2].
+
+    Parameters
+    ----------
+    estimates
+        Coefficients of each task.
+    noise_std
+        Noise of rewards, for the prior.
+
+    Returns
+    -------
+    MixturePrior
+        The prior of UniTS.
+    """
+    given = _checks.real_array(estimates, "estimates", 2)
+    if len(given) < 2:
+        raise ParameterError(f"a covariance needs at least two tasks, got {len(given)}")
+    _scale(given)
+    covariance = np.cov(given, rowvar=False).reshape(1, given.shape[1], given.shape[1])
+    return MixturePrior(LinearGaussian(given.mean(axis=0)[None], covariance, noise_std))
+
+
 def _scale(estimates: Float[Array, "n d"]) -> float:
-    """How much estimates differ; not at all, but for rounding, is refused."""
+    """Return the scale of differences between estimates; refuse estimates that are all equal."""
     scale = float(np.sqrt(estimates.var(axis=0).mean()))
     if scale <= 1e-9 * float(np.abs(estimates).max()):
         raise ParameterError("all estimates are equal: there is nothing to fit a mixture to")
     return scale
+
+
+# -- groups of other tasks ------------------------------------------------------------------------
+
+
+def group_tasks(points: Float[Array, "n p"], n_groups: int, seed: int) -> Int[Array, " n"]:
+    """Divide tasks into groups by a Gaussian mixture of their points. Needs scikit-learn."""
+    if len(np.unique(points, axis=0)) < max(n_groups, 2):
+        raise ParameterError(
+            f"{n_groups} groups need at least as many tasks that differ: ask for fewer components"
+        )
+    mixture = _gaussian_mixture(n_groups, "diag", seed)
+    with one_blas_thread():
+        return np.asarray(mixture.fit_predict(points), np.int64)
+
+
+class Group(NamedTuple):
+    """Moments of the tasks of one group, by column."""
+
+    mean: Array
+    seen: Array
+    """Number of observations."""
+    scatter: Array
+    """sum n_i (y_i - mean)^2."""
+    tasks: Array
+    """Number of tasks with observations."""
+    scale: Array
+    """N - sum n_i^2 / N."""
+
+    @classmethod
+    def of(
+        cls, averages: Float[Array, "n ..."], counts: Int[Array, "n ..."], inside: Array
+    ) -> Group:
+        """Compute the moments of the tasks that are inside, from averages and counts."""
+        n, y = counts[inside].astype(float), averages[inside]
+        total = n.sum(axis=0)
+        safe = np.maximum(total, 1.0)
+        mean = (n * y).sum(axis=0) / safe
+        scatter = (n * (y - mean) ** 2).sum(axis=0)
+        return cls(mean, total, scatter, (n > 0).sum(axis=0), total - (n**2).sum(axis=0) / safe)
+
+    def shrunken(self, mean: Array) -> Array:
+        """Return the mean with one more observation at ``mean``: nothing becomes impossible."""
+        return np.asarray((self.seen * self.mean + mean) / (self.seen + 1))
+
+    def variance(self, within: Array, *, shrinks: bool = False) -> Array:
+        """Estimate the variance between tasks, at least zero.
+
+        ``within`` is the variance of single observations. With n_i observations of average y_i,
+        mean m and N in all, the scatter ``sum n_i (y_i - m)^2`` has the expectation
+        ``(tasks - 1) within + variance (N - sum n_i^2 / N)``. Where observations are 0 or 1, the
+        variance within a task is ``within`` minus the variance between tasks: it ``shrinks``.
+        NaN where the data do not determine it, for example with a single task.
+        """
+        spare = np.maximum(self.tasks - 1, 0)
+        scale = self.scale - spare if shrinks else self.scale
+        excess = np.maximum(self.scatter - spare * within, 0.0)
+        some = (scale > 1e-9 * self.seen) & (self.tasks > 1)
+        return np.asarray(np.where(some, excess / np.where(some, scale, 1.0), np.nan))
+
+
+# -- scikit-learn ---------------------------------------------------------------------------------
 
 
 def _gaussian_mixture(n_components: int, covariance_type: str, seed: int) -> Any:
@@ -122,19 +221,9 @@ def _gaussian_mixture(n_components: int, covariance_type: str, seed: int) -> Any
     )
 
 
-def gaussian_of_estimates(estimates: Float[Array, "n d"], noise_std: float) -> MixturePrior:
-    """One Gaussian with the moments of the tasks' estimates: UniTS's prior  [paper: Sec. 6.2]."""
-    given = _checks.real_array(estimates, "estimates", 2)
-    if len(given) < 2:
-        raise ParameterError(f"a covariance needs at least two tasks, got {len(given)}")
-    _scale(given)
-    covariance = np.cov(given, rowvar=False).reshape(1, given.shape[1], given.shape[1])
-    return MixturePrior(LinearGaussian(given.mean(axis=0)[None], covariance, noise_std))
-
-
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Sums in one order: the same numbers however many processors there are."""
+    """Limit BLAS to one thread: sums in one order give the same numbers on any machine."""
     try:
         from threadpoolctl import threadpool_limits
     except ImportError:  # comes with scikit-learn

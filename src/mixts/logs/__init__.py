@@ -1,7 +1,6 @@
 """Past tasks from log files: rows of CSV or Parquet, streamed into statistics."""
 
 from mixts.logs.bad_rows import BadRows, Example
-from mixts.logs.read import read_logs
-from mixts.logs.task_logs import TaskLogs
+from mixts.logs.read import TaskLogs, read_logs
 
 __all__ = ["BadRows", "Example", "TaskLogs", "read_logs"]

@@ -1,4 +1,4 @@
-"""Rows that say nothing of any task: counted by reason, with a few to look at."""
+"""Bad rows of logs: counted by reason, with a few examples."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from itertools import islice
 from typing import NamedTuple
 
 N_EXAMPLES = 3
-"""Of each reason, the first ones."""
+"""Number of examples of each reason, the first ones."""
 
 _LONGEST = 40
-"""Characters of a value that are shown."""
+"""Largest number of characters of a value in an example."""
 
 RAGGED = "a line with another number of columns"
 NO_TASK = "no task"
@@ -21,7 +21,7 @@ NO_REWARD = "no reward"
 
 
 class Example(NamedTuple):
-    """A bad row: its file, its number there (rows of data from 1, no header), and what it has."""
+    """A bad row: its file, its number (rows of data from 1, no header), and its value."""
 
     file: str
     row: int
@@ -34,28 +34,28 @@ class Example(NamedTuple):
 
 @dataclass(frozen=True)
 class BadRows:
-    """How many rows were left out, and why; a row is counted once, for the first reason it has."""
+    """Number of rows that were left out, by reason; a row counts once, for its first reason."""
 
     counts: Mapping[str, int] = field(default_factory=dict)
     examples: Mapping[str, tuple[Example, ...]] = field(default_factory=dict)
 
     @property
     def total(self) -> int:
-        """Of all reasons."""
+        """Number of bad rows."""
         return sum(self.counts.values())
 
     def __bool__(self) -> bool:
         return self.total > 0
 
     def __add__(self, other: BadRows) -> BadRows:
-        """Those of both, this side's examples first."""
+        """Return the bad rows of both, with the examples of the left side first."""
         reasons = [*self.counts, *(r for r in other.counts if r not in self.counts)]
         counts = {r: self.counts.get(r, 0) + other.counts.get(r, 0) for r in reasons}
         both = {r: (*self.examples.get(r, ()), *other.examples.get(r, ())) for r in reasons}
         return BadRows(counts, {r: found[:N_EXAMPLES] for r, found in both.items()})
 
     def moved(self, rows: int) -> BadRows:
-        """The same, found so many rows further down in the file."""
+        """Return the same bad rows, found this many rows further down in the file."""
         moved = {
             reason: tuple(example._replace(row=example.row + rows) for example in found)
             for reason, found in self.examples.items()
@@ -63,7 +63,7 @@ class BadRows:
         return BadRows(self.counts, moved)
 
     def lines(self) -> list[str]:
-        """A line for each reason, the most frequent first."""
+        """Return a line for each reason, the most frequent first."""
         ordered = sorted(self.counts.items(), key=lambda entry: (-entry[1], entry[0]))
         return [
             f"{count:,}: {reason}; {'first ' if count > 1 else ''}"
@@ -76,11 +76,11 @@ class BadRows:
 
 
 def shortened(value: object) -> str:
-    """A value as an example shows it."""
+    """Return a value as examples show it."""
     text = " ".join(str(value).split())
     return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
 
 
 def of_reason(reason: str, n: int, examples: Iterable[Example]) -> BadRows:
-    """Bad rows that have one reason."""
+    """Return bad rows that have one reason."""
     return BadRows({reason: n}, {reason: tuple(islice(examples, N_EXAMPLES))})

@@ -1,4 +1,4 @@
-"""Files of decisions with their propensities: what a store exports, off-policy evaluation reads.
+"""Files of decisions with their propensities: a store exports them, off-policy evaluation reads.
 
 One row is one decision. Columns have the names of Open Bandit Pipeline where it has them:
 ``action``, ``reward``, ``pscore``, ``action_dist``, ``action_context``, ``n_actions``.
@@ -16,11 +16,11 @@ import numpy as np
 
 from mixts._typing import Array, Bool, Float, Int
 from mixts.errors import FormatError, ParameterError
-from mixts.logs.pieces import pyarrow
+from mixts.logs.files import pyarrow
 
 FORMAT = "mixts/decisions"
 VERSION = 1
-"""Of the format; a reader refuses a newer one."""
+"""Version of the format; a reader refuses a newer one."""
 
 FEATURES = "action_context"
 """The column that only files of linear priors have."""
@@ -72,7 +72,7 @@ class DecisionLog:
         self._check(columns)
         self.has_features = FEATURES in columns.names
         self.about = self._header(columns)
-        """What the file says of itself: store, family, versions of the prior, and when."""
+        """Header of the file: store, family, versions of the prior, and time."""
 
     def batches(self, columns: Sequence[str], n_rows: int = BATCH_ROWS) -> Iterator[Any]:
         """The rows in their order, a ``pyarrow.RecordBatch`` of them at a time."""
@@ -144,7 +144,7 @@ def vectors_of(column: Any) -> tuple[Float[Array, " m"], Int[Array, " n"]]:
 
 
 def check_missing(missing: Any) -> float | None:
-    """What a reward that never came stands for: a number, or None to leave the decision out."""
+    """Return the value of a missing reward: a number, or None to leave the decision out."""
     if missing is None:
         return None
     if isinstance(missing, bool) or not isinstance(missing, (int, float)) or not isfinite(missing):

@@ -1,45 +1,79 @@
-"""``read_logs``: from files to the statistics of tasks, a piece at a time, anywhere."""
+"""Read past tasks from log files, one piece at a time, here or on workers."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 
 from mixts import _checks
-from mixts.engines import Engine, ExecutorEngine, local_engine
+from mixts.engines import EngineLike, engine_of
 from mixts.errors import FormatError, ParameterError
+from mixts.families import Statistics
 from mixts.logs.bad_rows import BadRows, Example
-from mixts.logs.batches import batches_of
-from mixts.logs.pieces import Paths, Piece, delimiter_of, log_files, pieces_of
+from mixts.logs.files import Paths, Piece, batches_of, delimiter_of, log_files, pieces_of
 from mixts.logs.rows import Observations, Request, observations
 from mixts.logs.tally import Counted, Tally, binary
-from mixts.logs.task_logs import LogFamily, TaskLogs, sorted_order
 
-Where = Engine | Executor | Callable[[], Engine] | int | None
+LogFamily = Literal["bernoulli", "gaussian", "poisson", "linear"]
+
+_WHOLE = re.compile(r"-?[0-9]+")
+_DIGITS = re.compile(r"([0-9]+)")
+
+
+@dataclass(frozen=True)
+class TaskLogs:
+    """Past tasks read from logs; the result of :func:`read_logs`."""
+
+    statistics: Statistics
+    """Statistics of tasks in the order of ``tasks``, with columns as ``arms`` or ``features``."""
+    tasks: tuple[str, ...]
+    """Names of tasks, sorted; numbers in names are compared by size."""
+    arms: tuple[str, ...] | None
+    """Names of arms, as given or sorted like tasks; None for linear tasks."""
+    features: tuple[str, ...] | None
+    """Names of features of linear tasks, "intercept" first if there is one; None for arms."""
+    family: LogFamily
+    why: str
+    """Reason for this family, in words."""
+    n_rows: int
+    """Number of rows, including bad ones."""
+    bad_rows: BadRows
+    files: tuple[str, ...] = field(repr=False)
+
+
+def sorted_order(names: Sequence[str]) -> list[int]:
+    """Return the indices that sort names, numbers in them by size: "item 2" before "item 10"."""
+    if all(_WHOLE.fullmatch(name) for name in names):
+        return sorted(range(len(names)), key=lambda i: (int(names[i]), names[i]))
+    return sorted(range(len(names)), key=lambda i: (_natural(names[i]), names[i]))
+
+
+def _natural(name: str) -> list[str | int]:
+    # Text and numbers alternate, so that equal positions have equal types.
+    return [int(part) if i % 2 else part for i, part in enumerate(_DIGITS.split(name))]
+
 
 BATCH_ROWS = 1 << 17
-"""Rows in memory at a time, roughly."""
+"""Approximate number of rows in memory at a time."""
 
 FAMILIES = ("auto", "bernoulli", "gaussian", "poisson", "linear")
 
 
 @dataclass(frozen=True)
 class Part:
-    """What a piece of the logs gave."""
+    """Result of reading a piece of the logs."""
 
     counted: Counted
     bad: BadRows
     n_rows: int
     n_other: int
-    """Rewards that are neither 0 nor 1."""
+    """Number of rewards that are neither 0 nor 1."""
     other: Example | None
-    """The first of them."""
+    """First reward that is neither 0 nor 1."""
 
 
 def read_logs(
@@ -55,24 +89,50 @@ def read_logs(
     delimiter: str | None = None,
     allow_bad_rows: bool = False,
     batch_rows: int = BATCH_ROWS,
-    engine: Where = None,
+    engine: EngineLike = None,
 ) -> TaskLogs:
-    """The statistics of past tasks from CSV or Parquet files, which may be larger than memory.
+    """Read the statistics of past tasks from CSV or Parquet files, of any size.
 
-    ``paths`` is a file, a pattern such as ``"logs/*.parquet"``, a folder, or several of these.
-    ``task``, ``reward`` and either ``arm`` or ``features`` name columns. ``family="auto"`` is
-    "linear" with features; with arms it is "bernoulli" if every reward is 0 or 1, and "gaussian"
-    otherwise. ``intercept`` puts a feature that is always 1 before the others.
+    Tasks and arms are identified by their names as text: the number 1 and the text "1" are the same
+    task in all files. Both are sorted, so the result depends neither on the order of rows and files
+    nor on ``batch_rows`` (counts exactly, real numbers to rounding). Needs pyarrow (extra
+    ``logs``).
 
-    Tasks and arms go by their names as text: a number 1 and the text "1" are the same task,
-    whichever files they are in. Both are sorted, so the result depends neither on the order of
-    rows and files nor on ``batch_rows`` (counts exactly, real numbers to rounding). ``arms`` fixes
-    which arms there are, and their order.
+    Parameters
+    ----------
+    paths
+        A file, a pattern such as ``"logs/*.parquet"``, a folder, or several of these.
+    task, reward
+        Columns of the task and of the reward.
+    arm, features
+        Column of the chosen arm, or columns of the features of the choice: one of the two.
+    family
+        "bernoulli", "gaussian", "poisson" or "linear". "auto" is "linear" with features; with arms
+        it is "bernoulli" if every reward is 0 or 1, and "gaussian" otherwise.
+    intercept
+        Whether to add a first feature that is always 1.
+    arms
+        Names of the only arms, in their order; by default all arms of the logs, sorted.
+    delimiter
+        Column separator of CSV files; by default a tab for ``.tsv`` files and a comma for others.
+    allow_bad_rows
+        Whether to accept logs in which more than half of the rows are bad.
+    batch_rows
+        Approximate number of rows in memory at a time.
+    engine
+        Where files are read, as in :func:`mixts.engines.engine_of`: a number of processes, an
+        executor, an engine; None is this process. Workers must find the files at the same paths.
 
-    Rows that say nothing are counted by reason in ``bad_rows``; if they are more than half, that is
-    an error unless ``allow_bad_rows``. ``engine`` says who reads: None is this process, or a
-    number of processes, an executor, an :class:`~mixts.engines.Engine` (all of them must find the
-    files at the same paths), or a function that makes one. Needs pyarrow (extra ``logs``).
+    Returns
+    -------
+    TaskLogs
+        Statistics of the tasks, the names of tasks and arms, and bad rows by reason.
+
+    Examples
+    --------
+    >>> from mixts.logs import read_logs
+    >>> logs = read_logs("clicks.csv", task="user", arm="item", reward="clicked")  # doctest: +SKIP
+    >>> prior = mixts.learn_prior(logs.statistics, "auto", seed=1)  # doctest: +SKIP
     """
     request = _request(
         task, reward, arm, features, family, intercept, arms,
@@ -89,11 +149,12 @@ def read_logs(
     tally = Tally(request.family, request.arms, len(request.feature_names))
     found = Part(tally.counted(), BadRows(), 0, 0, None)
     path, above = "", 0
-    with _opened(engine) as where:
-        for (piece, _), part in zip(jobs, _parts(jobs, request, where), strict=True):
+    with engine_of(1 if engine is None else engine) as where:
+        parts = where.map(read_piece, ((piece, used, request) for piece, used in jobs))
+        for (piece, _), part in zip(jobs, parts, strict=True):
             above = above if piece.path == path else 0
             path = piece.path
-            tally.absorb(part.counted)
+            tally.merge(part.counted)
             found = _joined(found, part, above)
             above += part.n_rows
     return _task_logs(tally, found, request, files, allow_bad_rows)
@@ -139,7 +200,7 @@ def _check_columns(piece: Piece, request: Request, delimiter: str) -> None:
         if n == 0:
             hint = ""
             if len(piece.header) == 1 and piece.format == "csv":
-                hint = f"; perhaps columns are not separated by {delimiter!r}: say what does"
+                hint = f"; perhaps columns are not separated by {delimiter!r}: give the delimiter"
             raise ParameterError(
                 f"{piece.path} has no column {name!r}; it has: {', '.join(piece.header)}{hint}"
             )
@@ -150,32 +211,8 @@ def _check_columns(piece: Piece, request: Request, delimiter: str) -> None:
 # -- pieces ---------------------------------------------------------------------------------------
 
 
-def _opened(where: Where) -> AbstractContextManager[Engine]:
-    """Whoever made an engine or an executor closes it."""
-    if isinstance(where, Engine):
-        return nullcontext(where)
-    if isinstance(where, Executor):
-        return ExecutorEngine(where)
-    return where() if callable(where) else local_engine(1 if where is None else where)
-
-
-def _parts(jobs: Sequence[tuple[Piece, str]], request: Request, where: Engine) -> Iterator[Part]:
-    """What each piece gave, in their order; no more under way than the engine wants."""
-    waiting: deque[Future[Part]] = deque()
-    left = iter(jobs)
-    try:
-        while True:
-            while len(waiting) < where.window and (job := next(left, None)) is not None:
-                waiting.append(where.submit(read_piece, *job, request))
-            if not waiting:
-                return
-            yield waiting.popleft().result()
-    finally:
-        where.forget(waiting)
-
-
 def read_piece(piece: Piece, delimiter: str, request: Request) -> Part:
-    """Count the rows of one piece, a batch at a time."""
+    """Count the rows of one piece, one batch at a time."""
     tally = Tally(request.family, request.arms, len(request.feature_names))
     bad, n_rows = BadRows(), 0
     n_other, other = 0, None
@@ -201,7 +238,7 @@ def _example(rows: Observations, index: int, piece: Piece) -> Example:
 
 
 def _joined(found: Part, part: Part, above: int) -> Part:
-    """Both; the part begins so many rows below the top of its file."""
+    """Return both; the part begins ``above`` rows below the top of its file."""
     other = part.other and part.other._replace(row=part.other.row + above)
     return replace(
         found,

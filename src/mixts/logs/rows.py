@@ -1,15 +1,17 @@
-"""Batches to observations: what each row says, or why it says nothing."""
+"""Rows of logs: columns as names and numbers, and bad rows counted by reason."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import date, datetime
 from typing import Any
 
 import numpy as np
 
 from mixts._typing import Array, Bool, Float, Int
+from mixts.errors import ParameterError
 from mixts.families._kernels.arms import LARGEST_COUNT
 from mixts.families._kernels.roots import LARGEST
 from mixts.logs.bad_rows import (
@@ -23,13 +25,122 @@ from mixts.logs.bad_rows import (
     of_reason,
     shortened,
 )
-from mixts.logs.batches import Batch
-from mixts.logs.columns import coded_names, numbers
+from mixts.logs.files import Batch, pyarrow
+
+_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+_NOT_FINITE = r"(?i)^[+-]?(nan|inf|infinity)$"
+_TRUTH = r"(?i)^(true|false)$"
+
+
+def coded_names(column: Any, what: str) -> tuple[Int[Array, " m"], list[str]]:
+    """Return each entry as an index into names, -1 for a missing entry, and the names.
+
+    Names are text: the numbers 1 and 1.0 and the text "1" are the same name in every file, but the
+    texts "01" and "1.0" are different names. Dates are written as in ISO 8601. Null, an empty text
+    and NaN are missing.
+    """
+    arrow = pyarrow()
+    types = arrow.types
+    if types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    kind = column.type
+    simple = (
+        types.is_string(kind) or types.is_large_string(kind) or types.is_integer(kind)
+        or types.is_floating(kind) or types.is_decimal(kind) or types.is_boolean(kind)
+        or types.is_date(kind) or types.is_timestamp(kind) or types.is_null(kind)
+    )  # fmt: skip
+    if not simple:
+        raise ParameterError(
+            f"the column of the {what} must have text, numbers or dates, got {kind}"
+        )
+    if types.is_null(kind):
+        return np.full(len(column), -1), []
+    coded = column.dictionary_encode()
+    names = [_name(value) for value in coded.dictionary.to_pylist()]
+    codes = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    # Two values may have the same name (0.0 and -0.0), and some have none.
+    first: dict[str, int] = {}
+    index = [first.setdefault(name, i) if name else -1 for i, name in enumerate(names)]
+    if index != list(range(len(names))):
+        codes = np.array([*index, -1])[codes]
+    return codes, names
+
+
+def _name(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        if not np.isfinite(value):
+            return ""
+        return str(int(value)) if value.is_integer() else repr(value)
+    if isinstance(value, (date, datetime)):
+        return value.isoformat()
+    return str(value)
+
+
+def numbers(
+    column: Any, what: str
+) -> tuple[Float[Array, " m"], Bool[Array, " m"], Bool[Array, " m"]]:
+    """Return the numbers of a column, which entries are missing, and which are not numbers.
+
+    "true" and "false" are 1 and 0. Missing entries and entries that are not numbers are NaN.
+    """
+    arrow = pyarrow()
+    types = arrow.types
+    if types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    kind = column.type
+    if types.is_string(kind) or types.is_large_string(kind):
+        return _parsed(column)
+    if not (
+        types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
+        or types.is_boolean(kind) or types.is_null(kind)
+    ):  # fmt: skip
+        raise ParameterError(f"the column of the {what} must have numbers, got {kind}")
+    values = column.cast(arrow.float64(), safe=False)
+    missing = column.is_null().to_numpy(zero_copy_only=False)
+    return _array(values), missing, np.zeros(len(missing), bool)
+
+
+def _parsed(
+    column: Any,
+) -> tuple[Float[Array, " m"], Bool[Array, " m"], Bool[Array, " m"]]:
+    arrow = pyarrow()
+    compute = arrow.compute
+    if not column.null_count:
+        # The common case: all entries are numbers.
+        try:
+            values = _array(column.cast(arrow.float64()))
+        except arrow.ArrowInvalid:
+            pass
+        else:
+            none = np.zeros(len(values), bool)
+            return values, none, none
+    text = compute.utf8_trim_whitespace(column)
+    text = compute.if_else(compute.equal(text, ""), None, text)
+    truth = compute.match_substring_regex(text, _TRUTH)
+    as_number = compute.if_else(compute.equal(compute.utf8_lower(text), "true"), "1", "0")
+    text = compute.if_else(truth, as_number, text)
+    good = compute.or_(
+        compute.match_substring_regex(text, _NUMBER),
+        compute.match_substring_regex(text, _NOT_FINITE),
+    )
+    values = compute.if_else(good, text, None).cast(arrow.float64())
+    missing = text.is_null().to_numpy(zero_copy_only=False)
+    broken = ~missing & ~good.fill_null(False).to_numpy(zero_copy_only=False)
+    return _array(values), missing, broken
+
+
+def _array(values: Any) -> Float[Array, " m"]:
+    """Copy Arrow's numbers to an array, with NaN for nulls."""
+    return np.array(values.fill_null(float("nan")).to_numpy(zero_copy_only=False), order="C")
 
 
 @dataclass(frozen=True)
 class Request:
-    """Which columns hold what, and what is asked of their values."""
+    """Columns to read, and what their values must be."""
 
     task: str
     reward: str
@@ -38,39 +149,39 @@ class Request:
     intercept: bool
     family: str
     arms: tuple[str, ...] | None
-    """The only ones there are; None if any name is an arm."""
+    """Names of the only arms; None if any name is an arm."""
     batch_rows: int
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Those that are read, each once."""
+        """Columns to read, each once."""
         arm = () if self.arm is None else (self.arm,)
         return tuple(dict.fromkeys([self.task, *arm, self.reward, *self.features]))
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """With the constant one, which comes first."""
+        """Names of the features; the intercept comes first."""
         return ("intercept", *self.features) if self.intercept else self.features
 
 
 @dataclass(frozen=True)
 class Observations:
-    """The good rows of a batch: indices into names, rewards, and features of linear tasks."""
+    """Good rows of a batch: indices into names, rewards, and features of linear tasks."""
 
     tasks: Int[Array, " m"]
     task_names: list[str]
     arms: Int[Array, " a"]
-    """Of every row, or none of linear tasks."""
+    """Arm of every row; empty for linear tasks."""
     arm_names: list[str]
     rewards: Float[Array, " m"]
     features: Float[Array, "m d"]
     bad: BadRows
     rows: Int[Array, " m"]
-    """The number of each row in its piece."""
+    """Number of each row in its piece."""
 
 
 def observations(batch: Batch, request: Request, path: str) -> Observations:
-    """What the rows of a batch say; each bad one is counted for the first reason it has."""
+    """Return the observations of a batch; each bad row counts for its first reason."""
     found = _Reasons(batch, os.path.basename(path))
     tasks, task_names = coded_names(batch.columns[request.task], "task")
     found.note(NO_TASK, tasks < 0)
@@ -103,7 +214,7 @@ def observations(batch: Batch, request: Request, path: str) -> Observations:
 
 
 class _Reasons:
-    """Which rows of a batch are still good, and what was wrong with the others."""
+    """Rows of a batch that are still good, and the reasons of the others."""
 
     def __init__(self, batch: Batch, file: str) -> None:
         self._batch = batch
@@ -114,7 +225,7 @@ class _Reasons:
     def note(
         self, reason: str, wrong: Bool[Array, " m"], value: Callable[[Any], Any] = lambda i: ""
     ) -> None:
-        """Rows that were good until here are bad for a reason."""
+        """Mark rows that were good so far as bad for a reason."""
         where = np.flatnonzero(self.good & wrong)
         if len(where):
             examples = [
@@ -125,7 +236,7 @@ class _Reasons:
             self.good[where] = False
 
     def numbers(self, name: str, what: str, missing_reason: str) -> Float[Array, " m"]:
-        """A column of finite numbers; rows that have none are noted."""
+        """Return a column of finite numbers; mark rows without one."""
         column = self._batch.columns[name]
         values, missing, broken = numbers(column, what)
         self.note(missing_reason, missing)

@@ -1,4 +1,4 @@
-"""Statistics of tasks and arms that become known only while rows come."""
+"""Statistics of tasks and arms that become known only while rows are read."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ KINDS: dict[str, type[Statistics]] = {
 }
 
 MOST_NUMBERS = 1 << 31
-"""In one array of the statistics: 16 GiB. More is a mistake, as a rule: an arm for every row."""
+"""Largest size of an array: 16 GiB. A larger one is usually a mistake: an arm for every row."""
 
 
 class Names:
-    """Names in the order in which they came, each with its index."""
+    """Names in order of appearance, each with its index."""
 
     def __init__(self, names: Sequence[str] = ()) -> None:
         self._index: dict[str, int] = {}
@@ -44,14 +44,14 @@ class Names:
         return iter(self._index)
 
     def indices(self, names: Sequence[str]) -> Int[Array, " n"]:
-        """The index of each name; what is new comes last."""
+        """Return the index of each name; new names are appended."""
         index = self._index
         return np.array([index.setdefault(name, len(index)) for name in names], dtype=np.int64)
 
 
 @dataclass(frozen=True)
 class Counted:
-    """The statistics of some tasks and arms, as a piece of the logs gives them."""
+    """Statistics of the tasks and arms of a piece of the logs."""
 
     tasks: tuple[str, ...]
     arms: tuple[str, ...]
@@ -60,10 +60,10 @@ class Counted:
 
 
 class Tally:
-    """Statistics that grow by rows, or by what others have counted.
+    """Statistics that grow by rows, or by merging other counts.
 
-    ``family`` is what has been seen so far where it was not said: rewards of 0 and 1 are counted,
-    and when another comes, the counts become averages.
+    With the family "auto", rewards are counted as Bernoulli until one is neither 0 nor 1; then the
+    counts become averages, and the family "gaussian".
     """
 
     def __init__(self, family: str, arms: Sequence[str] | None, n_features: int) -> None:
@@ -90,7 +90,7 @@ class Tally:
         }
 
     def _grow(self) -> None:
-        """Room for all tasks and arms that have names; twice as much as before, or more."""
+        """Make room for all named tasks and arms; at least twice as much as before."""
         needed = (len(self.tasks), 0 if self._linear else len(self.arms))
         if all(n <= room for n, room in zip(needed, self._room, strict=True)):
             return
@@ -110,7 +110,7 @@ class Tally:
             self._arrays[name][tuple(slice(n) for n in array.shape)] = array
 
     def _become_gaussian(self) -> None:
-        """Counts of 0 and 1 as averages and squared deviations: s / n and s f / n."""
+        """Convert counts of 0 and 1 to averages s / n and squared deviations s f / n."""
         counts = BernoulliStatistics(single=False, **self._arrays)
         self.family = "gaussian"
         found = as_gaussian(counts)
@@ -135,14 +135,14 @@ class Tally:
     def _named(
         self, names: Names, found: Sequence[str], index: Int[Array, " m"]
     ) -> Int[Array, " m"]:
-        """Indices into a batch's names as indices into all names; what no good row has is not."""
+        """Convert indices into a batch's names to indices into all names; skip unused names."""
         used = np.unique(index)
         places = np.full(len(found), -1)
         places[used] = names.indices([found[i] for i in used])
         return places[index]
 
-    def absorb(self, other: Counted) -> None:
-        """Count what was counted elsewhere."""
+    def merge(self, other: Counted) -> None:
+        """Add the counts of another tally."""
         if other.family == "gaussian" and self.family == "bernoulli":
             self._become_gaussian()
         tasks = self.tasks.indices(other.tasks)
@@ -164,7 +164,7 @@ class Tally:
     def counted(
         self, tasks: Int[Array, " n"] | None = None, arms: Int[Array, " k"] | None = None
     ) -> Counted:
-        """All that was counted, in the order of appearance or in another."""
+        """Return all counts, in order of appearance or in a given order."""
         rows = np.arange(len(self.tasks)) if tasks is None else tasks
         columns = np.arange(len(self.arms)) if arms is None else arms
         where = rows if self._linear else np.ix_(rows, columns)
@@ -179,7 +179,7 @@ class Tally:
 
 
 def as_gaussian(counts: BernoulliStatistics) -> GaussianStatistics:
-    """The same rewards as numbers: n = s + f, average s / n, squared deviations s f / n."""
+    """Return the same rewards as numbers: n = s + f, average s / n, squared deviations s f / n."""
     won, lost = counts.array("successes"), counts.array("failures")
     n = won + lost
     some = np.maximum(n, 1)
@@ -187,5 +187,5 @@ def as_gaussian(counts: BernoulliStatistics) -> GaussianStatistics:
 
 
 def binary(rewards: Array) -> Array:
-    """Which rewards are 0 or 1."""
+    """Return which rewards are 0 or 1."""
     return (rewards == 0) | (rewards == 1)

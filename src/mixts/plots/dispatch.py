@@ -10,8 +10,8 @@ from mixts.diagnostics.confidence import ConfidenceSets
 from mixts.diagnostics.decomposition import Decomposition
 from mixts.diagnostics.identification import Identification
 from mixts.errors import ParameterError
+from mixts.learning import History, Learned, Selection
 from mixts.learning.check import PriorCheck
-from mixts.learning.learned import History, Learned, Selection
 from mixts.plots.check import plot_check
 from mixts.plots.diagnostics import draw_decomposition, draw_sets, plot_identification
 from mixts.plots.learning import plot_history, plot_learned, plot_selection

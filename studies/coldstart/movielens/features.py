@@ -20,8 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mixts.families import LinearGaussian, LinearStatistics
-from mixts.learning import learn
-from mixts.learning.raw import statistics_of
+from mixts.learning import learn, statistics_of
 from studies._shared import Array
 from studies.coldstart.movielens.ratings import Ratings
 

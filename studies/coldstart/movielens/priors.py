@@ -8,8 +8,7 @@ import numpy as np
 
 from mixts.families import LinearGaussian, LinearStatistics
 from mixts.learning import Learned, flat_family, learn
-from mixts.learning.models.linear import ridge_estimates
-from mixts.learning.two_stage import gaussian_of_estimates, mixture_of_estimates
+from mixts.learning.two_stage import gaussian_of_estimates, mixture_of_estimates, ridge_estimates
 from mixts.prior import MixturePrior
 from studies._shared import mixture_evidence, seed_sequence, stream
 

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 import mixts
+from mixts.learning import History, Learned, Selection
 from mixts.learning.check import PriorCheck, check_prior
-from mixts.learning.checking.calibration import Calibration
-from mixts.learning.checking.surprise import Surprise
-from mixts.learning.learned import History, Learned, Selection
+from mixts.learning.measures import Calibration, Surprise
 from mixts.plots.check import (
     calibration_curve,
     draw_calibration,
@@ -99,7 +98,7 @@ def test_plot_knows_what_learning_gives(prior: mixts.MixturePrior) -> None:
     assert len(mixts.plot(both).axes) == 4
     assert len(mixts.plot(Learned(prior, prior, "evidence", HISTORY, (HISTORY,))).axes) == 2
     assert len(mixts.plot(Learned(prior, prior, "two-stage", selection=SELECTION)).axes) == 2
-    with pytest.raises(mixts.ParameterError, match=r"method='two-stage' .* no course to draw"):
+    with pytest.raises(mixts.ParameterError, match=r"method='two-stage' .* nothing to draw"):
         mixts.plot(Learned(prior, prior, "two-stage"))
     with pytest.raises(mixts.ParameterError, match="leave ax out"):
         mixts.plot(HISTORY, new_axes())
@@ -159,7 +158,7 @@ def test_components_beside_their_weights(check: PriorCheck) -> None:
     draw_usage(ax, check)
     np.testing.assert_allclose([bar.get_width() for bar in ax.patches], check.usage.found)
     marks = np.array([segment[0, 0] for segment in ax.collections[0].get_segments()])
-    np.testing.assert_allclose(marks, check.usage.promised)
+    np.testing.assert_allclose(marks, check.usage.expected)
     assert [tick.get_text() for tick in ax.get_yticklabels()] == ["calm", "odd", "wild"]
     assert all(bar.get_facecolor()[:3] != LOOKS["TS"].color for bar in ax.patches)
 

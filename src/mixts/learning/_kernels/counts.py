@@ -1,4 +1,4 @@
-"""Compiled loops of counts: tables looked up task by task, and shares added up by what was seen."""
+"""Compiled loops of counts: sums over tasks that share a value, and probabilities of counts."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import math
 
 from mixts._compiled import compiled
 from mixts._typing import Array
+from mixts.families._kernels.arms import log_rising
 
 
 @compiled()
 def look_up(index: Array, table: Array, out: Array) -> None:
-    """out[i] += the sum of the table's rows (entries, L) that task i points to."""
+    """Add the table's rows (entries, L) that task i points to, to out[i]."""
     for i in range(len(index)):
         for c in range(index.shape[1]):
             u = index[i, c]
@@ -21,7 +22,7 @@ def look_up(index: Array, table: Array, out: Array) -> None:
 
 @compiled()
 def add_up(index: Array, share: Array, out: Array) -> None:
-    """out[u] += the shares (L,) of every task that points to the entry u."""
+    """Add the shares (L,) of every task that points to entry u, to out[u]."""
     for i in range(len(index)):
         for c in range(index.shape[1]):
             u = index[i, c]
@@ -32,7 +33,7 @@ def add_up(index: Array, share: Array, out: Array) -> None:
 
 @compiled()
 def add_up_totals(index: Array, share: Array, values: Array, out: Array) -> None:
-    """The same with each share times the task's value in that column."""
+    """Add each share times the task's value in that column, to out[u]."""
     for i in range(len(index)):
         for c in range(index.shape[1]):
             u = index[i, c]
@@ -44,12 +45,12 @@ def add_up_totals(index: Array, share: Array, values: Array, out: Array) -> None
 # -- ln G and its derivatives ---------------------------------------------------------------------
 
 _LARGE = 8.0
-"""From here on Stirling's series has all digits with the terms below."""
+"""From here on the asymptotic series below have full precision."""
 
 
 @compiled()
 def digamma(x: float) -> float:
-    """The derivative of ln G: moved up to where the asymptotic series holds."""
+    """Compute the derivative of ln G, shifted to where the asymptotic series holds."""
     shift = 0.0
     while x < _LARGE:
         shift -= 1.0 / x
@@ -63,7 +64,7 @@ def digamma(x: float) -> float:
 
 @compiled()
 def trigamma(x: float) -> float:
-    """The second derivative of ln G."""
+    """Compute the second derivative of ln G."""
     shift = 0.0
     while x < _LARGE:
         shift += 1.0 / (x * x)
@@ -77,10 +78,10 @@ def trigamma(x: float) -> float:
 def rising_sums(
     column: Array, value: Array, shares: Array, start: Array, derivatives: bool, out: Array
 ) -> None:
-    """Sums over each column's entries of share (f(a + u) - f(a)), for f = ln G, psi and psi'.
+    """Sum share (f(a + u) - f(a)) over each column's entries, for f = ln G, psi and psi'.
 
-    ``start`` (columns, L) are the a; ``out`` (3, columns, L), of which without ``derivatives``
-    only the first is filled.
+    ``start`` (columns, L) holds a. The sums are added to ``out`` (3, columns, L); without
+    ``derivatives`` only to its first entry.
     """
     for s in range(start.shape[1]):
         last = -1
@@ -100,3 +101,54 @@ def rising_sums(
             if derivatives:
                 out[1, c, s] += r * (digamma(a + value[u]) - slope)
                 out[2, c, s] += r * (trigamma(a + value[u]) - bend)
+
+
+# Rescale a sum of terms relative to the first one at this size, long before it overflows.
+_RESCALED = 1e250
+_NEGLIGIBLE = 1e-17
+
+
+@compiled()
+def _sum_below(won: int, tried: int, a: float, b: float) -> float:
+    """Compute ln of the sum of p(i) / p(won) over i < won; -inf for won = 0."""
+    term, total, shift = 1.0, 0.0, 0.0
+    concave = a >= 1.0 and b >= 1.0
+    for i in range(won - 1, -1, -1):
+        term *= (i + 1.0) / (tried - i) * (b + tried - i - 1.0) / (a + i)
+        total += term
+        if total > _RESCALED:
+            term, total, shift = term / _RESCALED, total / _RESCALED, shift + math.log(_RESCALED)
+        # Small terms of a log-concave distribution never grow again.
+        if concave and term < _NEGLIGIBLE * total:
+            break
+    return math.log(total) + shift
+
+
+@compiled()
+def predict_counts(
+    won: Array, tried: Array, alpha: Array, beta: Array, log_mass: Array, below: Array, at: Array
+) -> None:
+    """Compute beta-binomial probabilities of ``won`` out of ``tried``, (m,), for L components.
+
+    Writes ln p(won), p(less than won) and p(won), (m, L) each. A parameter of zero makes outcomes
+    of that side impossible.
+    """
+    for i in range(len(won)):
+        w, n = won[i], tried[i]
+        orders = log_rising(1.0, n) - log_rising(1.0, w) - log_rising(1.0, n - w)
+        for s in range(alpha.shape[1]):
+            a, b = alpha[i, s], beta[i, s]
+            if a == 0.0 or b == 0.0:
+                sure = (a > 0.0 and w == n) or (b > 0.0 and w == 0)
+                log_mass[i, s] = 0.0 if sure else -math.inf
+                at[i, s] = 1.0 if sure else 0.0
+                below[i, s] = 1.0 if b > 0.0 and not sure else 0.0
+                continue
+            log = orders + log_rising(a, w) + log_rising(b, n - w) - log_rising(a + b, n)
+            log_mass[i, s], at[i, s] = log, math.exp(min(log, 0.0))
+            # Sum the shorter side.
+            if 2 * w <= n:
+                below[i, s] = math.exp(log + _sum_below(w, n, a, b))
+            else:
+                above = math.exp(log + _sum_below(n - w, n, b, a))
+                below[i, s] = max(0.0, 1.0 - at[i, s] - above)

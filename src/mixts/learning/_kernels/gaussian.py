@@ -1,18 +1,58 @@
-"""Compiled loops of Gaussian arms over tasks, components and the arms that a task has seen."""
+"""Compiled loops of Gaussian arms and of linear tasks: evidence and posterior moments.
+
+Linear tasks use Cholesky factorisations of A = Sigma_s^-1 + V / sigma^2, which is fast because A is
+only a sum. Learned covariances have a floor, so they can be inverted; where squares would lose too
+many digits, learning calls the families' own loops instead.
+"""
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
+
+import numpy as np
 
 from mixts._compiled import compiled
 from mixts._typing import Array
+from mixts.families._kernels.roots import SUMS, dot
+
+
+class ArmSums(NamedTuple):
+    """Sums over tasks that tried an arm, weighted by shares, (L, K) each."""
+
+    tasks: Array
+    """Sums of 1."""
+    first: Array
+    """Sums of mu - m_s, for the posterior mean mu."""
+    second: Array
+    """Sums of (mu - m_s)^2 plus the posterior variance."""
+
+
+class LinearTasks(NamedTuple):
+    """Statistics of linear tasks."""
+
+    factor: Array
+    """Triangles [R z], (n, d + 1, d + 1)."""
+    gram: Array
+    """R'R, (n, d, d)."""
+
+
+class LinearSums(NamedTuple):
+    """Sums over tasks, weighted by shares; of matrices the lower triangles."""
+
+    first: Array
+    """Sums of mu - m_s, for the posterior mean mu, (L, d)."""
+    second: Array
+    """Sums of (mu - m_s)(mu - m_s)', (L, d, d)."""
+    within: Array
+    """Sums of posterior covariances, one matrix for each precision."""
 
 
 @compiled()
-def relative_evidence(
+def arm_evidence(
     count: Array, average: Array, mean: Array, variance: Array, noise: float, out: Array
 ) -> None:
-    """out[i, s] += -(ln(1 + n v / sigma^2) + n (y - m)^2 / (sigma^2 + n v)) / 2 over the arms."""
+    """Add -(ln(1 + n v / sigma^2) + n (y - m)^2 / (sigma^2 + n v)) / 2 of all arms to out[i, s]."""
     for i in range(len(count)):
         for k in range(count.shape[1]):
             n = count[i, k]
@@ -26,13 +66,9 @@ def relative_evidence(
 @compiled()
 def arm_moments(
     count: Array, average: Array, share: Array, mean: Array, variance: Array, noise: float,
-    tasks: Array, first: Array, second: Array,
+    sums: ArmSums,
 ) -> float:  # fmt: skip
-    """Sums over tasks that saw an arm, each with its share in component s.
-
-    ``tasks`` of 1, ``first`` of mu - m_s, ``second`` of its square and the posterior variance.
-    Returns the sum of E[n (average - theta)^2].
-    """
+    """Add posterior moments to the sums, and return the sum of E[n (average - theta)^2]."""
     misfit = 0.0
     for i in range(len(count)):
         for k in range(count.shape[1]):
@@ -45,8 +81,154 @@ def arm_moments(
                     gap = average[i, k] - mean[s, k]
                     step = trust * gap
                     rest = variance[s, k] * noise / (noise + wide)
-                    tasks[s, k] += r
-                    first[s, k] += r * step
-                    second[s, k] += r * (step * step + rest)
+                    sums.tasks[s, k] += r
+                    sums.first[s, k] += r * step
+                    sums.second[s, k] += r * (step * step + rest)
                     misfit += r * n * ((gap - step) * (gap - step) + rest)
+    return misfit
+
+
+NEGLIGIBLE = 1e-14
+"""A task's share in a component that moves nothing."""
+
+
+@compiled(fastmath=SUMS)
+def _factorise(precision: Array, gram: Array, noise: float, lower: Array) -> float:
+    """Factorise precision + gram / noise = lower lower', and return ln det of ``lower``."""
+    d = len(precision)
+    log_det = 0.0
+    for i in range(d):
+        for j in range(i):
+            rest = precision[i, j] + gram[i, j] / noise - dot(lower[i], lower[j], j)
+            lower[i, j] = rest / lower[j, j]
+        rest = precision[i, i] + gram[i, i] / noise - dot(lower[i], lower[i], i)
+        lower[i, i] = math.sqrt(rest)
+        log_det += math.log(lower[i, i])
+    return log_det
+
+
+@compiled(fastmath=SUMS)
+def _residual(factor: Array, mean: Array, noise: float, pull: Array) -> float:
+    """Return |z - R mean|^2 / noise; ``pull`` becomes R'(z - R mean) / noise."""
+    d = len(mean)
+    square = 0.0
+    pull[:] = 0.0
+    for i in range(d):
+        rest = factor[i, d] - dot(factor[i, i:d], mean[i:], d - i)
+        square += rest * rest
+        for j in range(i, d):
+            pull[j] += factor[i, j] * rest / noise
+    return square / noise
+
+
+@compiled()
+def _forward(lower: Array, x: Array) -> None:
+    """Replace x by lower^-1 x."""
+    for i in range(len(x)):
+        x[i] = (x[i] - dot(lower[i], x, i)) / lower[i, i]
+
+
+@compiled()
+def _backward(lower: Array, x: Array) -> None:
+    """Replace x by lower^-T x."""
+    for i in range(len(x) - 1, -1, -1):
+        x[i] /= lower[i, i]
+        for j in range(i):
+            x[j] -= lower[i, j] * x[i]
+
+
+@compiled()
+def linear_evidence(
+    tasks: LinearTasks, mean: Array, precision: Array, half_log_det: Array, noise: float, out: Array
+) -> None:
+    """Compute -ln det(M) / 2 - (|z - R m|^2 / sigma^2 - |L^-1 pull|^2) / 2 of tasks and components.
+
+    ``precision`` has one matrix for each component, or one for all, which is factorised once.
+    """
+    d = mean.shape[1]
+    lower, pull = np.empty((d, d)), np.empty(d)
+    log_det = 0.0
+    for i in range(len(tasks.factor)):
+        for s in range(len(mean)):
+            g = min(s, len(precision) - 1)
+            if s == g:
+                log_det = _factorise(precision[g], tasks.gram[i], noise, lower)
+            square = _residual(tasks.factor[i], mean[s], noise, pull)
+            _forward(lower, pull)
+            q = square - dot(pull, pull, d)
+            out[i, s] = half_log_det[g] - log_det - 0.5 * q
+
+
+@compiled(fastmath=SUMS)
+def _invert(lower: Array, inverse: Array, out: Array) -> None:
+    """Write the lower triangle of (lower lower')^-1 to ``out``; ``inverse`` becomes lower^-T."""
+    d = len(lower)
+    for j in range(d):
+        # Row j of the transposed inverse is column j of lower^-1.
+        inverse[j, j] = 1.0 / lower[j, j]
+        for i in range(j + 1, d):
+            inverse[j, i] = -dot(lower[i, j:], inverse[j, j:], i - j) / lower[i, i]
+    for j in range(d):
+        for i in range(j, d):
+            out[i, j] = dot(inverse[i, i:], inverse[j, i:], d - i)
+
+
+@compiled(fastmath=SUMS)
+def _misfit(factor: Array, theta: Array) -> float:
+    """Compute |z - R theta|^2."""
+    d = len(theta)
+    square = 0.0
+    for j in range(d):
+        rest = factor[j, d] - dot(factor[j, j:d], theta[j:], d - j)
+        square += rest * rest
+    return square
+
+
+@compiled(fastmath=SUMS)
+def _add_covariance(own: Array, gram: Array, share: float, within: Array) -> float:
+    """Add share own to ``within``, lower triangles, and return share trace(own gram)."""
+    trace = 0.0
+    for j in range(len(own)):
+        for k in range(j):
+            within[j, k] += share * own[j, k]
+            trace += 2.0 * own[j, k] * gram[j, k]
+        within[j, j] += share * own[j, j]
+        trace += own[j, j] * gram[j, j]
+    return share * trace
+
+
+@compiled(fastmath=SUMS)
+def posterior_moments(
+    tasks: LinearTasks, share: Array, mean: Array, precision: Array, noise: float, sums: LinearSums
+) -> float:
+    """Add posterior moments to the sums.
+
+    Returns the sum of E|y - A theta|^2 without the tasks' own residuals.
+    """
+    factor, gram = tasks.factor, tasks.gram
+    d = mean.shape[1]
+    lower, inverse, own = np.zeros((d, d)), np.zeros((d, d)), np.zeros((d, d))
+    pull, theta = np.empty(d), np.empty(d)
+    misfit = 0.0
+    for i in range(len(factor)):
+        factorised = -1
+        for s in range(len(mean)):
+            r = share[i, s]
+            if r < NEGLIGIBLE:
+                continue
+            g = min(s, len(precision) - 1)
+            if factorised != g:
+                factorised = g
+                _factorise(precision[g], gram[i], noise, lower)
+                _invert(lower, inverse, own)
+            _residual(factor[i], mean[s], noise, pull)
+            _forward(lower, pull)
+            _backward(lower, pull)
+            for j in range(d):
+                theta[j] = mean[s, j] + pull[j]
+                sums.first[s, j] += r * pull[j]
+                for k in range(j + 1):
+                    sums.second[s, j, k] += r * pull[j] * pull[k]
+            misfit += r * _misfit(factor[i], theta)
+            misfit += _add_covariance(own, gram[i], r, sums.within[g])
     return misfit

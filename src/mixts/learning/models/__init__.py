@@ -1,39 +1,18 @@
-"""One model a family: its tasks, seen from the prior that is to be learned from them."""
+"""Models of past tasks: how the prior of each family is learned from them and checked on them.
+
+A family has one file here, with its :class:`Model` and its :class:`Predictive`. Both register
+themselves when the file is imported, and all files of this folder are imported.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import importlib
+import pkgutil
 
-from mixts.errors import ParameterError
-from mixts.families import Statistics
-from mixts.learning.models.base import MODELS, Model, MomentModel
-from mixts.learning.models.counts import BernoulliModel, TabularModel
-from mixts.learning.models.gaussian import GaussianModel
-from mixts.learning.models.linear import LinearModel
-from mixts.learning.models.poisson import PoissonModel
+from mixts.learning.models.base import Model, check_options, model_of
+from mixts.learning.models.predictive import Part, Predictive, predictive_of
 
-__all__ = [
-    "BernoulliModel",
-    "GaussianModel",
-    "LinearModel",
-    "Model",
-    "MomentModel",
-    "PoissonModel",
-    "TabularModel",
-    "model_of",
-]
+__all__ = ["Model", "Part", "Predictive", "check_options", "model_of", "predictive_of"]
 
-
-def model_of(statistics: Statistics, **options: Any) -> Model:
-    """The model of these tasks; an option that their family does not have is refused.
-
-    An option that is None was not given.
-    """
-    kind = MODELS.get(type(statistics))
-    if kind is None:
-        raise ParameterError(f"no prior can be learned from {statistics!r}")
-    given = {name: value for name, value in options.items() if value is not None}
-    for name in given:
-        if name not in kind.options:
-            raise ParameterError(f"{name} has no meaning for {statistics!r}: leave it out")
-    return kind(statistics, **given)
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")

@@ -1,36 +1,41 @@
-"""What maximising the evidence needs to know of a family."""
+"""The interface of a model: what learning needs to know of a family."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from mixts._typing import Array, Float, Int
+from mixts.errors import ParameterError
 from mixts.families import Family, Statistics
+from mixts.learning.two_stage import group_tasks
+from mixts.prior import MixturePrior
 
 MODELS: dict[type[Statistics], type[Model]] = {}
-"""The model of each kind of statistics; a subclass registers itself."""
+"""Model of each type of statistics; a subclass registers itself."""
 
 
 class Model(ABC):
-    """Past tasks of one family, seen from the prior that is to be learned from them.
+    """Past tasks of one family, and what they say about a prior.
 
     The hyperprior is a number of *pseudo-tasks* for each component, ``pseudo``: tasks whose
-    parameters are drawn from ``centre``, a family of one component, and seen exactly. Up to a
-    constant that is ``-pseudo KL(centre || component)``: a component with no tasks is the centre,
-    one with many forgets it.
+    parameters are drawn from ``centre``, a family of one component, and observed exactly. Up to a
+    constant that is ``-pseudo KL(centre || component)``: a component without tasks equals the
+    centre, a component with many tasks forgets it.
     """
 
     statistics_type: ClassVar[type[Statistics]]
     options: ClassVar[tuple[str, ...]] = ()
-    """Of those that learning knows, what this family has."""
+    """Options of ``learn`` that this family has."""
 
     statistics: Statistics
     centre: Family
-    """One component: at first as broad as the data, then what all tasks have in common."""
+    """One component: at first as broad as the data, later what all tasks have in common."""
     pseudo: float
+    """Number of pseudo-tasks of each component."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -42,8 +47,13 @@ class Model(ABC):
         self.pseudo = 1.0
         self.centre = self._broad()
 
+    @classmethod
+    def check_options(cls, statistics: Statistics, options: Mapping[str, Any]) -> None:
+        """Raise an error for options that contradict the statistics."""
+        return None
+
     def about(self, centre: Family, pseudo: float) -> Self:
-        """The same tasks with another hyperprior; the tasks' arrays are shared."""
+        """Return the same tasks with another hyperprior; the tasks' arrays are shared."""
         other = type(self).__new__(type(self))
         other.__dict__.update(self.__dict__)
         other.centre, other.pseudo = centre, pseudo
@@ -51,70 +61,114 @@ class Model(ABC):
 
     @property
     def n_tasks(self) -> int:
+        """Number of tasks."""
         return len(self.statistics)
 
     @abstractmethod
     def _broad(self) -> Family:
-        """One component as broad as the data: the centre of what all tasks have in common."""
+        """Return one component as broad as the data."""
 
     @abstractmethod
     def log_evidence(self, family: Family) -> Float[Array, "n L"]:
-        """ln p(task | s), with all constants."""
+        """Compute ln p(task | s), with all constants."""
 
     @abstractmethod
     def log_hyperprior(self, family: Family) -> float:
-        """What the components' parameters lose or gain, up to a constant."""
+        """Compute the log density of the components' parameters, up to a constant."""
 
     @abstractmethod
     def improve(self, family: Family, share: Float[Array, "n L"]) -> Family:
-        """Components that explain their shares of the tasks better, hyperprior included."""
+        """Return components that explain their shares of the tasks and pseudo-tasks better."""
 
     @abstractmethod
     def pack(self, family: Family) -> Float[Array, " p"]:
-        """The parameters as numbers that may all be anything."""
+        """Return the parameters as unconstrained numbers."""
 
     @abstractmethod
     def unpack(self, numbers: Float[Array, " p"], n_components: int) -> Family | None:
-        """The family of such numbers; None where they are beyond all bounds."""
+        """Return the family of unconstrained numbers, or None where they are out of range."""
 
     @abstractmethod
     def points(self, family: Family) -> Float[Array, "n p"]:
-        """A point for each task: what is believed of it under one component, to a common scale."""
+        """Return a point for each task: its posterior under one component, on a common scale."""
 
     @abstractmethod
     def estimates(self, family: Family) -> Float[Array, "n p"]:
-        """Another view of the same: estimates in the parameters' own scale."""
+        """Return a point for each task on the parameters' own scale."""
 
     @abstractmethod
     def n_parameters(self, n_components: int) -> int:
-        """How many numbers a mixture has, its weights included."""
+        """Return how many numbers a mixture has, its weights included."""
+
+    @abstractmethod
+    def two_stage(self, n_components: int, seed: int) -> tuple[MixturePrior, MixturePrior]:
+        """Learn in two stages: estimate each task, then fit a mixture  [paper: Sec. 6.2].
+
+        Returns the mixture, and one component of all estimates: the prior of UniTS. Linear tasks:
+        least squares with a small ridge, and a Gaussian mixture of the coefficients. Others: groups
+        of tasks, and in each group the distribution with the group's moments. Needs scikit-learn.
+        """
 
 
 class MomentModel(Model):
-    """A model that also knows the prior with given moments."""
+    """A model that can match the moments of groups of tasks."""
 
     @abstractmethod
     def match(
         self, groups: Int[Array, " n"], n_groups: int, pooled: Family | None = None
     ) -> Family:
-        """The prior of each group of tasks that has its moments, for learning in two stages.
+        """Return one component for each group of tasks, with the group's moments.
 
-        What a group never saw is taken from the pooled prior, or where there is none from the
-        centre.
+        An arm or pair that no task of a group has seen gets its parameters from the pooled
+        component, or where there is none from the centre.
         """
+
+    def two_stage(self, n_components: int, seed: int) -> tuple[MixturePrior, MixturePrior]:
+        pooled = self.match(np.zeros(self.n_tasks, np.int64), 1)
+        if n_components == 1:
+            return MixturePrior(pooled), MixturePrior(pooled)
+        groups = group_tasks(self.points(pooled), n_components, seed)
+        sizes = np.bincount(groups, minlength=n_components) + 1.0 / n_components
+        family = self.match(groups, n_components, pooled)
+        return MixturePrior(family, sizes / sizes.sum()), MixturePrior(pooled)
+
+
+def model_of(statistics: Statistics, **options: Any) -> Model:
+    """Return the model of these tasks; refuse an option that their family does not have.
+
+    An option that is None was not given.
+    """
+    kind = _model_type(statistics)
+    given = {name: value for name, value in options.items() if value is not None}
+    for name in given:
+        if name not in kind.options:
+            raise ParameterError(f"{name} has no meaning for {statistics!r}: leave it out")
+    return kind(statistics, **given)
+
+
+def check_options(statistics: Statistics, options: Mapping[str, Any]) -> None:
+    """Raise an error for options that contradict these tasks."""
+    _model_type(statistics).check_options(statistics, options)
+
+
+def _model_type(statistics: Statistics) -> type[Model]:
+    kind = MODELS.get(type(statistics))
+    if kind is None:
+        raise ParameterError(f"no prior can be learned from {statistics!r}")
+    return kind
 
 
 def positive(logs: Array, largest: float = 60.0) -> Array | None:
-    """Positive numbers from their logarithms; None where those are beyond all bounds."""
+    """Return positive numbers from their logarithms, or None where those are out of range."""
     if not (np.abs(logs) < largest).all():
         return None
     return np.exp(logs)
 
 
 def spread(values: Float[Array, "n p"]) -> Float[Array, "n p"]:
-    """Columns to unit variance, those that never vary to zero."""
+    """Scale columns to unit variance, and columns that do not vary to zero."""
     scale = values.std(axis=0)
     centred = values - values.mean(axis=0)
-    # A column that only rounding moves says nothing.
+    # A column that varies only by rounding counts as constant.
     still = scale <= 1e-12 * (np.abs(values).max(axis=0, initial=0.0) + 1e-300)
     return np.asarray(np.where(still, 0.0, centred / np.where(still, 1.0, scale)))

@@ -1,28 +1,102 @@
-"""Tasks of counts: Bernoulli arms, and tabular MDPs."""
+"""Models of counts: rows of outcomes with Dirichlet priors, improved by Newton's method.
+
+A Beta distribution is a row of two outcomes. All rows of all components are improved at once.
+"""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
+from scipy import special
 
-from mixts import _checks
-from mixts._typing import Array, ArrayLike, Bool, Float, Int
-from mixts.errors import ParameterError, StatisticsError
-from mixts.families import (
-    BernoulliArms,
-    BernoulliStatistics,
-    Family,
-    Statistics,
-    TabularMDP,
-    TabularStatistics,
-)
+from mixts._typing import Array, Bool, Float, Int
+from mixts.families import Family
+from mixts.learning._kernels.counts import add_up, look_up, predict_counts, rising_sums
 from mixts.learning.models.base import MomentModel, positive, spread
-from mixts.learning.models.dirichlet import LEAST, MOST, Rows, pseudo_density
-from mixts.learning.models.moments import LEAST_TOTAL, MOST_TOTAL, Group
+from mixts.learning.two_stage import LEAST_TOTAL, MOST_TOTAL, Group
 
 Counts = Float[Array, "L rows _"]
+
+
+LEAST, MOST = 1e-6, 1e8
+"""Limits of learned counts: beyond them a row is practically certain, or practically known."""
+
+STEPS = 2
+"""Number of Newton steps in each iteration; the next iteration continues from there."""
+
+HALVINGS = 30
+
+NOTHING = 1e-14
+"""Relative gain that rounding hides."""
+
+
+@dataclass(frozen=True)
+class Levels:
+    """Distinct positive values of each column of counts: what tasks share is computed once."""
+
+    index: Int[Array, "n c"]
+    """Entry of each task and column; -1 where the value is zero."""
+    value: Float[Array, " u"]
+    column: Int[Array, " u"]
+    n_columns: int
+
+    @classmethod
+    def of(cls, columns: Int[Array, "n c"]) -> Levels:
+        """Find the entries, ordered by column, then by value."""
+        index = np.full(columns.shape, -1, np.int64)
+        values, owners = [], []
+        start = 0
+        for c in range(columns.shape[1]):
+            found, inverse = np.unique(columns[:, c], return_inverse=True)
+            zero = int(len(found) > 0 and found[0] == 0)
+            entry = inverse.reshape(-1) - zero
+            index[:, c] = np.where(entry >= 0, entry + start, -1)
+            values.append(found[zero:])
+            owners.append(np.full(len(found) - zero, c))
+            start += len(found) - zero
+        return cls(
+            index,
+            np.concatenate([np.zeros(0), *values]).astype(float),
+            np.concatenate([np.zeros(0, np.int64), *owners]).astype(np.int64),
+            columns.shape[1],
+        )
+
+    def look_up(self, table: Float[Array, "u L"], n_components: int) -> Float[Array, "n L"]:
+        """Sum the table's entries over each task's columns."""
+        out = np.zeros((len(self.index), n_components))
+        look_up(self.index, np.ascontiguousarray(table), out)
+        return out
+
+    def shares(self, share: Float[Array, "n L"]) -> Float[Array, "u L"]:
+        """Sum the shares of the tasks that have each entry."""
+        out = np.zeros((len(self.value), share.shape[1]))
+        add_up(self.index, share, out)
+        return out
+
+    def rising(
+        self, shares: Float[Array, "u L"], start: Float[Array, "c L"], *, derivatives: bool = False
+    ) -> Float[Array, "3 c L"]:
+        """Sum shares times ln G(a + u) / G(a) over each column's entries, and derivatives."""
+        out = np.zeros((3, *start.shape))
+        rising_sums(self.column, self.value, shares, np.ascontiguousarray(start), derivatives, out)
+        return out
+
+    def by_column(self, entries: Float[Array, "u L"]) -> Float[Array, "c L"]:
+        """Sum over each column's entries."""
+        out = np.zeros((self.n_columns, entries.shape[1]))
+        filled = self.starts < np.append(self.starts[1:], len(self.column))
+        if filled.any():
+            out[filled] = np.add.reduceat(entries, self.starts[filled])
+        return out
+
+    @cached_property
+    def starts(self) -> Int[Array, " c"]:
+        """First entry of each column, or where it would be."""
+        return np.searchsorted(self.column, np.arange(self.n_columns))
 
 
 class CountsModel(MomentModel):
@@ -32,15 +106,15 @@ class CountsModel(MomentModel):
 
     @abstractmethod
     def _counts(self, family: Any) -> tuple[Counts, ...]:
-        """The prior counts of a family, kind of row by kind of row."""
+        """Return the prior counts of a family, one array for each type of row."""
 
     @abstractmethod
     def _family(self, counts: tuple[Counts, ...]) -> Family:
-        """The family with these counts."""
+        """Return the family with these counts."""
 
     @abstractmethod
     def _seen(self) -> tuple[Int[Array, "n rows _"], ...]:
-        """The counts of the tasks."""
+        """Return the counts of the tasks, one array for each type of row."""
 
     def log_evidence(self, family: Family) -> Float[Array, "n L"]:
         parts = zip(self._rows, self._counts(family), strict=True)
@@ -79,19 +153,19 @@ class CountsModel(MomentModel):
         return spread(self.estimates(family))
 
     def estimates(self, family: Family) -> Float[Array, "n p"]:
-        """Posterior mean probabilities, those of rows that a task never saw at the prior's."""
+        """Return posterior mean probabilities; rows that a task never saw have the prior's."""
         columns = []
         for seen, prior in zip(self._seen(), self._counts(family), strict=True):
             total = seen + prior[0]
             mean = total / total.sum(axis=2, keepdims=True)
-            # The last outcome of a row is what the others leave.
+            # The others determine the probability of a row's last outcome.
             columns.append(mean[:, :, :-1].reshape(len(seen), -1))
         return np.concatenate(columns, axis=1)
 
     def match(
         self, groups: Int[Array, " n"], n_groups: int, pooled: Family | None = None
     ) -> Family:
-        """Each row's mean, and the total that gives its entries their variance, in sum."""
+        """Match each row's mean, and the sum of the variances of its entries."""
         parts = []
         priors = self._counts(self.centre if pooled is None else pooled)
         for seen, prior, rows in zip(self._seen(), priors, self._rows, strict=True):
@@ -115,120 +189,170 @@ def _matched_rows(
     usual = prior.sum(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         total = np.where(np.isnan(variance), usual, spread.sum(axis=1) / variance - 1)
-    # However much tasks agree, they are known no better than by what was seen of them.
+    # However similar tasks are, the total cannot exceed the number of observations.
     most = np.minimum(group.seen.max(axis=1) + usual, MOST_TOTAL)
     total = np.clip(np.nan_to_num(total, nan=MOST_TOTAL), LEAST_TOTAL, most)
     return np.where(group.seen > 0, mean * total[:, None], prior)
 
 
-class BernoulliModel(CountsModel):
-    """Arms with rewards 0 or 1 and Beta priors."""
+@dataclass(frozen=True)
+class Rows:
+    """Counts of tasks in rows of outcomes, (n, rows, k), and which outcomes are possible."""
 
-    statistics_type: ClassVar[type[Statistics]] = BernoulliStatistics
-    statistics: BernoulliStatistics
+    outcomes: Levels
+    totals: Levels
+    possible: Bool[Array, "rows k"]
 
-    def __init__(self, statistics: BernoulliStatistics) -> None:
-        self._pairs = np.stack(
-            [statistics.array("successes"), statistics.array("failures")], axis=2
-        )
-        possible = np.ones(self._pairs.shape[1:], bool)
-        self._rows = (Rows.of(self._pairs, possible),)
-        super().__init__(statistics)
+    @classmethod
+    def of(cls, counts: Int[Array, "n rows k"], possible: Bool[Array, "rows k"]) -> Rows:
+        n, rows, k = counts.shape
+        return cls(Levels.of(counts.reshape(n, rows * k)), Levels.of(counts.sum(axis=2)), possible)
 
-    def _broad(self) -> BernoulliArms:
-        return BernoulliArms.uniform(self.statistics.shape[0])
+    def log_evidence(self, counts: Float[Array, "L rows k"]) -> Float[Array, "n L"]:
+        """Sum ln G(a + c) / G(a) - ln G(A + C) / G(A) over the rows: of ordered histories."""
+        n = len(counts)
+        each, total = self._arguments(counts)
+        table = rising(each[self.outcomes.column], self.outcomes.value[:, None])
+        below = rising(total[self.totals.column], self.totals.value[:, None])
+        return self.outcomes.look_up(table, n) - self.totals.look_up(below, n)
 
-    def _seen(self) -> tuple[Array, ...]:
-        return (self._pairs,)
+    def _arguments(self, counts: Float[Array, "L rows k"]) -> tuple[Array, Array]:
+        """Return the counts by column of outcomes (rows k, L), and by row (rows, L)."""
+        each = counts.reshape(len(counts), -1).T
+        return np.where(each > 0, each, 1.0), counts.sum(axis=2).T
 
-    def _counts(self, family: BernoulliArms) -> tuple[Counts, ...]:
-        return (np.stack([family.alpha, family.beta], axis=2),)
-
-    def _family(self, counts: tuple[Counts, ...]) -> BernoulliArms:
-        return BernoulliArms(counts[0][:, :, 0], counts[0][:, :, 1])
-
-
-class TabularModel(CountsModel):
-    """MDPs: rewards of pairs of state and action, and transitions within a support."""
-
-    statistics_type: ClassVar[type[Statistics]] = TabularStatistics
-    options: ClassVar[tuple[str, ...]] = ("horizon", "initial", "support")
-    statistics: TabularStatistics
-
-    def __init__(
+    def improve(
         self,
-        statistics: TabularStatistics,
-        horizon: int | None = None,
-        initial: ArrayLike | None = None,
-        support: ArrayLike | None = None,
-    ) -> None:
-        if horizon is None:
-            raise ParameterError(
-                "horizon is needed to learn a prior of MDPs: counts do not tell how long an "
-                "episode is"
-            )
-        self._states, self._actions = statistics.shape
-        self._horizon = _checks.count(horizon, "horizon")
-        self._initial = initial
-        self._support = checked_support(support, statistics)
-        rows = self._states * self._actions
-        self._pairs = statistics.array("rewards").reshape(-1, rows, 2)
-        self._moves = statistics.array("transitions").reshape(-1, rows, self._states)
-        self._rows = (
-            Rows.of(self._pairs, np.ones((rows, 2), bool)),
-            Rows.of(self._moves, self._support.reshape(rows, self._states)),
+        counts: Float[Array, "L rows k"],
+        share: Float[Array, "n L"],
+        centre: Float[Array, "1 rows k"],
+        pseudo: float,
+    ) -> Float[Array, "L rows k"]:
+        """Return counts under which the shares of tasks and the pseudo-tasks are more likely."""
+        problem = _Problem(
+            self, self.outcomes.shares(share), self.totals.shares(share), centre, pseudo
         )
-        super().__init__(statistics)
-
-    def _broad(self) -> TabularMDP:
-        return TabularMDP.uniform(
-            self._states, self._actions, self._horizon, self._initial, self._support
-        )
-
-    def _seen(self) -> tuple[Array, ...]:
-        return self._pairs, self._moves
-
-    def _counts(self, family: TabularMDP) -> tuple[Counts, ...]:
-        n = family.n_components
-        return (
-            family.reward.reshape(n, -1, 2),
-            family.transition.reshape(n, -1, self._states),
-        )
-
-    def _family(self, counts: tuple[Counts, ...]) -> TabularMDP:
-        n = len(counts[0])
-        shape = (n, self._states, self._actions)
-        initial = self.centre.initial  # type: ignore[attr-defined]
-        return TabularMDP(
-            counts[0].reshape(*shape, 2),
-            counts[1].reshape(*shape, self._states),
-            self._horizon,
-            initial,
-        )
+        value = problem.value(counts)
+        for _ in range(STEPS):
+            counts, value = problem.step(counts, value)
+        return counts
 
 
-def checked_support(
-    support: ArrayLike | None, statistics: TabularStatistics
-) -> Bool[Array, "X A X"]:
-    """Which transitions are possible; all of them unless said otherwise."""
-    states, actions = statistics.shape
-    shape = (states, actions, states)
-    if support is None:
-        return np.ones(shape, bool)
-    given = np.asarray(support)
-    if given.shape != shape or given.dtype != np.bool_:
-        raise ParameterError(
-            f"support must be boolean of shape {shape}, true where a transition is possible, got "
-            f"type {given.dtype} and shape {given.shape}"
-        )
-    if not given.any(axis=2).all():
-        x, a = (int(i) for i in np.argwhere(~given.any(axis=2))[0])
-        raise ParameterError(f"support leaves no next state after action {a} in state {x}")
-    broken = (statistics.array("transitions") > 0) & ~given
-    if broken.any():
-        task, x, a, to = (int(i) for i in np.argwhere(broken)[0])
-        raise StatisticsError(
-            f"task {task} went from state {x} with action {a} to state {to}, which support says is "
-            "impossible"
-        )
-    return given
+@dataclass(frozen=True)
+class _Problem:
+    """Expected log density of one M step, for each component and row."""
+
+    rows: Rows
+    outcome_shares: Float[Array, "u L"]
+    total_shares: Float[Array, "v L"]
+    centre: Float[Array, "1 rows k"]
+    pseudo: float
+
+    def _sums(self, counts: Array, *, derivatives: bool = False) -> tuple[Array, Array]:
+        """Sum f(a + c) - f(a) over tasks, for f = ln G and its first two derivatives.
+
+        Returns sums by outcome (3, L, rows, k) and by row (3, L, rows).
+        """
+        each, total = self.rows._arguments(counts)
+        rise = self.rows.outcomes.rising(self.outcome_shares, each, derivatives=derivatives)
+        fall = self.rows.totals.rising(self.total_shares, total, derivatives=derivatives)
+        return np.swapaxes(rise, 1, 2).reshape(3, *counts.shape), np.swapaxes(fall, 1, 2)
+
+    def value(self, counts: Array) -> Float[Array, "L rows"]:
+        rise, fall = self._sums(counts)
+        inside = np.where(counts > 0, rise[0], 0.0).sum(axis=2) - fall[0]
+        return np.asarray(inside + self.pseudo * pseudo_density(counts, self.centre))
+
+    def step(self, counts: Array, value: Array) -> tuple[Array, Array]:
+        """Take a Newton step in ln counts, halved until it gains."""
+        direction, slope = self._direction(counts)
+        promise = (direction * slope).sum(axis=2)
+        waiting = promise > NOTHING * (1 + np.abs(value))
+        length = 1.0
+        result, reached = counts, value
+        for _ in range(HALVINGS):
+            if not waiting.any():
+                break
+            change = np.clip(length * direction, -3.0, 3.0)
+            moved = np.where(counts > 0, np.clip(counts * np.exp(change), LEAST, MOST), 0.0)
+            trial = self.value(moved)
+            accept = waiting & (trial >= value)
+            result = np.where(accept[:, :, None], moved, result)
+            reached = np.where(accept, trial, reached)
+            waiting &= ~accept
+            length /= 2
+        return result, reached
+
+    def _direction(self, counts: Array) -> tuple[Array, Array]:
+        """Return the direction and the slope in ln a.
+
+        The Hessian is a diagonal plus a rank-one matrix, which is easy to solve. Where it is not
+        negative definite, its diagonal made negative still gives a direction upwards.
+        """
+        possible = counts > 0
+        safe, total = np.where(possible, counts, 1.0), counts.sum(axis=2)
+        (_, rise, up), (_, fall, down) = self._sums(counts, derivatives=True)
+        psi_total = special.psi(total)[:, :, None]
+        slope = rise - fall[:, :, None]
+        slope += self.pseudo * (expected_logs(self.centre) + psi_total - special.psi(safe))
+        slope = np.where(possible, counts * slope, 0.0)
+        bend = counts**2 * (up - self.pseudo * trigamma(safe)) + slope
+        joint = -down + self.pseudo * trigamma(total)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            inverse = np.where(possible, 1.0 / bend, 0.0)
+            ratio = (counts * slope * inverse).sum(axis=2)
+            weight = 1.0 / joint + (counts**2 * inverse).sum(axis=2)
+            newton = inverse * (slope - counts * (ratio / weight)[:, :, None])
+            # Negative definite: the diagonal is negative, and the rank-one part is smaller.
+            good = np.where(possible, bend < 0, True).all(axis=2) & ((joint <= 0) | (weight > 0))
+            good &= np.isfinite(newton).all(axis=2)
+        plain = slope / np.maximum(np.abs(bend), 1e-12)
+        return np.where(good[:, :, None], -newton, plain), slope
+
+
+def rising(start: Array, length: Array) -> Array:
+    """Compute ln G(start + length) - ln G(start)."""
+    return np.asarray(special.gammaln(start + length) - special.gammaln(start))
+
+
+def trigamma(x: Array) -> Array:
+    """Compute the second derivative of ln G."""
+    return np.asarray(special.zeta(2.0, x))
+
+
+def expected_logs(counts: Float[Array, "... k"]) -> Float[Array, "... k"]:
+    """Compute E[ln p] under each row; 0 for impossible outcomes."""
+    safe = np.where(counts > 0, counts, 1.0)
+    logs = special.psi(safe) - special.psi(counts.sum(axis=-1, keepdims=True))
+    return np.asarray(np.where(counts > 0, logs, 0.0))
+
+
+def pseudo_density(
+    counts: Float[Array, "L rows k"], centre: Float[Array, "1 rows k"]
+) -> Float[Array, "L rows"]:
+    """Compute E[ln density of p] under the counts, with p drawn from the centre."""
+    possible = counts > 0
+    safe = np.where(possible, counts, 1.0)
+    logs = ((counts - 1) * expected_logs(centre) * possible).sum(axis=2)
+    norm = special.gammaln(counts.sum(axis=2)) - special.gammaln(safe).sum(axis=2)
+    return np.asarray(logs + norm)
+
+
+def counts_law(
+    won: Int[Array, " m"], tried: Int[Array, " m"], alpha: Array, beta: Array
+) -> tuple[Array, Array, Array]:
+    """Compute ln p(won), p(less) and p(won), (m, L), of beta-binomial distributions.
+
+    ``alpha`` and ``beta`` are (L,) or (m, L).
+    """
+    shape = (len(won), alpha.shape[-1])
+    log, less, equal = (np.empty(shape) for _ in range(3))
+    a, b = (np.array(np.broadcast_to(x, shape), order="C") for x in (alpha, beta))
+    predict_counts(won.astype(np.int64), tried.astype(np.int64), a, b, log, less, equal)
+    return log, less, equal
+
+
+def log_orders(counts: Int[Array, "... k"]) -> Float[Array, "..."]:
+    """Compute ln of the multinomial coefficients over the last axis."""
+    each = special.gammaln(counts + 1.0).sum(axis=-1)
+    return np.asarray(special.gammaln(counts.sum(axis=-1) + 1.0) - each)

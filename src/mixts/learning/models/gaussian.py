@@ -1,25 +1,28 @@
-"""Gaussian arms: each arm of each component has a mean and a variance, from posterior moments."""
+"""Gaussian arms: how their prior is learned, from posterior moments, and checked."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
+from scipy import special
 
 from mixts._typing import Array, Float, Int
 from mixts.families import Family, GaussianArms, GaussianStatistics, Statistics
-from mixts.learning._kernels.gaussian import arm_moments, relative_evidence
+from mixts.learning._kernels.gaussian import ArmSums, arm_evidence, arm_moments
 from mixts.learning.models.base import MomentModel, positive, spread
-from mixts.learning.models.moments import Group
+from mixts.learning.models.predictive import LOG_2PI, ArmPredictive, Part, chi_squared, noise_part
+from mixts.learning.two_stage import Group
 
 ALIKE = 2.0
-"""Pseudo-tasks whose arms vary as in all components; see the linear model, of one dimension."""
+"""Number of pseudo-tasks whose arms vary as in all components; see the linear model with d = 1."""
 
 
 class GaussianModel(MomentModel):
-    """Tasks with Gaussian rewards; the noise is learned where it is not given.
+    """Tasks with Gaussian rewards; the noise is learned unless it is given.
 
-    Only tasks that have seen an arm count for it, so that arms rarely seen are learned as fast as
+    Only tasks that tried an arm count for it, so that rarely tried arms are learned as fast as
     others.
     """
 
@@ -37,7 +40,7 @@ class GaussianModel(MomentModel):
         super().__init__(statistics)
 
     def _broad(self) -> GaussianArms:
-        """About the mean of all rewards, as wide as the arms' averages are in their tasks."""
+        """Return a component around the mean of all rewards, as wide as the arms' averages."""
         n = max(int(self._count.sum()), 1)
         mean = float((self._count * self._average).sum() / n)
         between = float((self._count * (self._average - mean) ** 2).sum() / n)
@@ -47,7 +50,7 @@ class GaussianModel(MomentModel):
 
     def log_evidence(self, family: GaussianArms) -> Float[Array, "n L"]:  # type: ignore[override]
         out = np.zeros((self.n_tasks, family.n_components))
-        relative_evidence(
+        arm_evidence(
             self._count, self._average, family.mean, family.variance, family.noise_std**2, out
         )
         return out + family.evidence_constant(self.statistics)[:, None]
@@ -65,10 +68,10 @@ class GaussianModel(MomentModel):
 
     def improve(self, family: GaussianArms, share: Array) -> GaussianArms:  # type: ignore[override]
         shape = family.mean.shape
-        tasks, first, second = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+        tasks, first, second = sums = ArmSums(*(np.zeros(shape) for _ in range(3)))
         misfit = arm_moments(
             self._count, self._average, share, family.mean, family.variance, family.noise_std**2,
-            tasks, first, second,
+            sums,
         )  # fmt: skip
         start = self.centre.mean - family.mean
         step = (first + self.pseudo * start) / (tasks + self.pseudo)
@@ -99,7 +102,7 @@ class GaussianModel(MomentModel):
         return spread(self.estimates(family))
 
     def estimates(self, family: GaussianArms) -> Float[Array, "n p"]:  # type: ignore[override]
-        """Posterior means, from the component's own."""
+        """Return posterior means minus the component's mean."""
         known = self._count * family.variance[0]
         trust = known / (known + family.noise_std**2)
         return np.asarray(trust * (self._average - family.mean[0]))
@@ -114,7 +117,7 @@ class GaussianModel(MomentModel):
         seen = np.stack([group.seen for group in found])
         mean = np.stack([group.mean for group in found])
         variance = np.stack([group.variance(np.asarray(noise)) for group in found])
-        # An arm of which tasks do not differ is known no better than its average.
+        # The variance of an arm is at least that of its average.
         variance = np.where(np.isnan(variance), prior.variance, variance)
         variance = np.maximum(variance, noise / np.maximum(seen, 1))
         return GaussianArms(
@@ -129,17 +132,53 @@ class GaussianModel(MomentModel):
 
 
 def typical_noise(statistics: GaussianStatistics) -> float:
-    """The standard deviation of rewards about their arm's average in their task.
+    """Estimate the standard deviation of rewards around the average of their arm and task.
 
-    Where no arm was taken twice by any task, half of the rewards' variance is taken for noise.
+    If no task tried an arm twice, half of the variance of all rewards counts as noise.
     """
     count, squares = statistics.array("count"), statistics.array("squares")
     spare = np.maximum(count - 1, 0).sum()
     n = max(int(count.sum()), 1)
     mean = (count * statistics.array("average")).sum() / n
     whole = (squares.sum() + (count * (statistics.array("average") - mean) ** 2).sum()) / n
-    # A single reward, or equal ones, have no variance: their size must do.
+    # Equal rewards have no variance: use their size instead.
     size = np.sqrt(whole or mean**2)
     noise = np.sqrt(squares.sum() / spare) if spare else np.sqrt(0.5) * size
-    # Rewards without any noise would leave nothing to divide by.
+    # Noise of zero would mean a division by zero.
     return float(max(noise, 1e-3 * size)) or 1.0
+
+
+class GaussianPredictive(ArmPredictive):
+    """Predictions of normal averages; the deviations from them are chi-squared noise."""
+
+    family_type: ClassVar[type[Family]] = GaussianArms
+
+    def parts(self) -> Iterator[Part]:
+        yield from super().parts()
+        family = self.prior.family
+        assert isinstance(family, GaussianArms)
+        spare = np.maximum(self.pulls - 1, 0).sum(axis=1)
+        squares = self.statistics.array("squares").sum(axis=1)
+        yield noise_part(spare, squares / family.noise_std**2)
+
+    def _predict(self, arm: int, tasks: Int[Array, " m"]) -> tuple[Array, Array, Array]:
+        family = self.prior.family
+        assert isinstance(family, GaussianArms)
+        noise = family.noise_std**2 / self.pulls[tasks, arm, None]
+        variance = family.variance[:, arm] + noise
+        gap = self.statistics.array("average")[tasks, arm, None] - family.mean[:, arm]
+        score = gap / np.sqrt(variance)
+        log = -0.5 * (LOG_2PI + np.log(variance) + score**2)
+        return log, special.ndtr(score), np.zeros_like(log)
+
+    def _orders(self, statistics: Statistics) -> Float[Array, " n"]:
+        return np.zeros(len(statistics))
+
+    def _draw(self, rng: np.random.Generator, pulls: Array, means: Array) -> Statistics:
+        family = self.prior.family
+        assert isinstance(family, GaussianArms)
+        sigma, n = family.noise_std, np.maximum(pulls, 1)
+        average = means + sigma / np.sqrt(n) * rng.standard_normal(means.shape)
+        squares = sigma**2 * chi_squared(rng, n - 1)
+        tried = pulls > 0
+        return type(self.statistics)(count=pulls, average=average * tried, squares=squares * tried)

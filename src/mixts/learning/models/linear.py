@@ -1,39 +1,51 @@
-"""Linear tasks: the evidence in closed form, maximised by the moments of their posteriors."""
+"""Linear tasks: how their prior is learned, from posterior moments, and checked."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from scipy import special
 
-from mixts._typing import Array, Float
+from mixts._typing import Array, Bool, Float, Int
 from mixts.errors import ParameterError, StatisticsError
-from mixts.families import LinearGaussian, LinearStatistics, Statistics
-from mixts.families._kernels.triangles import fold_block
+from mixts.families import Family, LinearGaussian, LinearStatistics, Statistics
+from mixts.families._kernels.triangles import fold_block, triangle
 from mixts.families.linear import CovarianceType
-from mixts.learning._kernels.linear import posterior_moments, relative_evidence
+from mixts.learning._kernels.gaussian import (
+    LinearSums,
+    LinearTasks,
+    linear_evidence,
+    posterior_moments,
+)
 from mixts.learning.models.base import Model, positive
+from mixts.learning.models.predictive import LOG_2PI, Part, Predictive, chi_squared, noise_part
+from mixts.learning.two_stage import gaussian_of_estimates, mixture_of_estimates, ridge_estimates
 from mixts.prior import MixturePrior
 
-RIDGE = 1e-3
-"""Of the linear models, relative to the features' mean square: the fit hardly notices it, but with
-few observations and features that nearly depend on each other there is none without."""
-
 DEPENDENT = 1e-5
-"""Features depend on each other where a direction of theirs is shorter than this, of unit ones."""
+"""Singular values of unit features below this mean that features depend on each other."""
 
 LARGE_SQUARES = 1e10
-"""Squared residuals beside the noise beyond which the quick loops lose too many digits."""
+"""Ratio of squared residuals to the noise beyond which the fast loops lose too many digits."""
+
+BLOCK = 1 << 21
+"""Size of factors at a time: tasks times components times the square of the features."""
+
+LARGE = 1e8
+"""Beyond this ratio to the squared noise, squares would lose more than half of the digits."""
 
 
 class LinearModel(Model):
-    """Tasks with rewards a'theta + noise; the noise is learned where it is not given.
+    """Tasks with rewards a'theta + noise; the noise is learned unless it is given.
 
-    Beside the pseudo-tasks there is a preference for components that vary alike. With L
-    covariances of d dimensions, and W the inverse of their inverses' mean, it is
+    Besides the pseudo-tasks, the hyperprior prefers components with similar covariances. With L
+    covariances of d dimensions, and W the inverse of the mean of their inverses, it is
     ``-(d + 1) / 2 sum_s (ln det Sigma_s - ln det W)``, zero where all are equal: as if each
-    component had d + 1 more tasks about its own mean that vary as all components do, which is how
-    many a covariance needs to be regular at all.
+    component had d + 1 more tasks around its own mean that vary as all components do. That is how
+    many tasks a covariance needs to be regular.
     """
 
     statistics_type: ClassVar[type[Statistics]] = LinearStatistics
@@ -57,6 +69,7 @@ class LinearModel(Model):
         self._factor: Array = statistics.array("factor")
         upper = self._factor[:, :-1, :-1]
         self._gram = np.ascontiguousarray(np.swapaxes(upper, 1, 2) @ upper)
+        self._tasks = LinearTasks(self._factor, self._gram)
         self._rest: Array = self._factor[:, -1, -1] ** 2
         self._noise = typical_noise(statistics) if noise_std is None else noise_std
         super().__init__(statistics)
@@ -67,11 +80,11 @@ class LinearModel(Model):
 
     @property
     def alike(self) -> float:
-        """Pseudo-tasks that vary as all components do."""
+        """Number of pseudo-tasks that vary as all components do."""
         return self.n_features + 1.0 if self.covariance_type == "full" else 2.0
 
     def _broad(self) -> LinearGaussian:
-        """About the coefficients that serve all tasks best: where rewards lie must not matter."""
+        """Return a component around the common coefficients: a shift of rewards must not matter."""
         scale = coefficient_variance(self.statistics, self._noise)
         mean = common_coefficients(self.statistics)
         return self._family(mean[None], np.diag(scale)[None], self._noise)
@@ -87,7 +100,7 @@ class LinearModel(Model):
             symmetric = np.diagonal(symmetric, axis1=1, axis2=2)
         return LinearGaussian(mean, symmetric, noise, kind)
 
-    # -- what is maximised --------------------------------------------------------------------
+    # -- the objective ------------------------------------------------------------------------
 
     def log_evidence(self, family: LinearGaussian) -> Float[Array, "n L"]:  # type: ignore[override]
         noise = family.noise_std**2
@@ -95,9 +108,7 @@ class LinearModel(Model):
             return MixturePrior(family).condition(self.statistics).log_evidence
         precision, log_det = _inverses(self._distinct(family))
         out = np.empty((self.n_tasks, family.n_components))
-        relative_evidence(
-            self._factor, self._gram, family.mean, precision, -log_det / 2, noise, out
-        )
+        linear_evidence(self._tasks, family.mean, precision, -log_det / 2, noise, out)
         shared = self._count * np.log(2 * np.pi * noise) + self._rest / noise
         return out - shared[:, None] / 2
 
@@ -126,15 +137,15 @@ class LinearModel(Model):
             raise self._too_far_apart()
         n, d = family.mean.shape
         precision, _ = _inverses(self._distinct(family))
-        first, second, within = np.zeros((n, d)), np.zeros((n, d, d)), np.zeros(precision.shape)
+        sums = LinearSums(np.zeros((n, d)), np.zeros((n, d, d)), np.zeros(precision.shape))
         misfit = posterior_moments(
-            self._factor, self._gram, share, family.mean, precision, family.noise_std**2,
-            first, second, within,
-        )  # fmt: skip
+            self._tasks, share, family.mean, precision, family.noise_std**2, sums
+        )
+        first, second, within = sums
         tasks = share.sum(axis=0)
         start = self.centre.mean - family.mean
         step = (first + self.pseudo * start) / (tasks + self.pseudo)[:, None]
-        # About the new mean m + step: of (x - step)(x - step)' with x from the old mean.
+        # Scatter around the new mean m + step: sum of (x - step)(x - step)', x from the old mean.
         scatter = _whole(second) - _outer(first, step) - _outer(step, first)
         scatter += tasks[:, None, None] * _outer(step, step)
         gap = start - step
@@ -164,7 +175,7 @@ class LinearModel(Model):
         return (scatter + within + self.alike * shared) / (tasks + self.alike)[:, None, None]
 
     def _distinct(self, family: LinearGaussian) -> Float[Array, "G d d"]:
-        """The covariances as matrices; one where all components share it."""
+        """Return the covariances as matrices; one if all components share it."""
         if self.covariance_type == "tied":
             return family.covariance[None]
         return family.full_covariances()
@@ -176,7 +187,7 @@ class LinearModel(Model):
         return float(np.sqrt(total / (self._count.sum() + self.pseudo)))
 
     def pack(self, family: LinearGaussian) -> Float[Array, " p"]:  # type: ignore[override]
-        """Means, then lower roots of the covariances with their diagonals' logarithms."""
+        """Return means, then lower roots of the covariances with logarithms on the diagonals."""
         roots = np.linalg.cholesky(self._distinct(family))
         diagonal = np.arange(self.n_features)
         roots[:, diagonal, diagonal] = np.log(roots[:, diagonal, diagonal])
@@ -202,10 +213,10 @@ class LinearModel(Model):
     def _triangle(self) -> tuple[Array, Array]:
         return np.tril_indices(self.n_features)
 
-    # -- around it ----------------------------------------------------------------------------
+    # -- points and two stages ----------------------------------------------------------------
 
     def points(self, family: LinearGaussian) -> Float[Array, "n p"]:  # type: ignore[override]
-        """The posterior means, in units of the component's own spread."""
+        """Return posterior means, in units of the component's own spread."""
         noise = family.noise_std**2
         precision, _ = _inverses(family.full_covariances())
         gap = self._factor[:, :-1, -1] - self._factor[:, :-1, :-1] @ family.mean[0]
@@ -214,8 +225,15 @@ class LinearModel(Model):
         return np.asarray(shift @ np.linalg.cholesky(precision[0]))
 
     def estimates(self, family: LinearGaussian) -> Float[Array, "n p"]:  # type: ignore[override]
-        """Least squares with a small ridge, which believe nothing but the task's own data."""
+        """Return least squares with a small ridge, from each task's own data."""
         return ridge_estimates(self.statistics)
+
+    def two_stage(self, n_components: int, seed: int) -> tuple[MixturePrior, MixturePrior]:
+        estimates, noise = ridge_estimates(self.statistics), self.centre.noise_std
+        mixture = mixture_of_estimates(
+            estimates, n_components, noise, seed, self.covariance_type, weights="fitted"
+        )
+        return mixture, gaussian_of_estimates(estimates, noise)
 
     def n_parameters(self, n_components: int) -> int:
         d = self.n_features
@@ -226,7 +244,7 @@ class LinearModel(Model):
 
 
 def _inverses(covariance: Float[Array, "L d d"]) -> tuple[Array, Array]:
-    """Inverses and logarithms of determinants."""
+    """Return inverses and logarithms of determinants."""
     lower = np.linalg.cholesky(covariance)
     inverse = np.linalg.inv(lower)
     log_det = 2 * np.log(np.diagonal(lower, axis1=1, axis2=2)).sum(axis=1)
@@ -234,7 +252,7 @@ def _inverses(covariance: Float[Array, "L d d"]) -> tuple[Array, Array]:
 
 
 def _whole(lower: Float[Array, "L d d"]) -> Array:
-    """Symmetric matrices from their lower triangles."""
+    """Return symmetric matrices from their lower triangles."""
     triangle = np.tril(lower, -1)
     return np.tril(lower) + np.swapaxes(triangle, 1, 2)
 
@@ -243,21 +261,10 @@ def _outer(x: Float[Array, "L d"], y: Float[Array, "L d"]) -> Array:
     return x[:, :, None] * y[:, None, :]
 
 
-def ridge_estimates(statistics: LinearStatistics, ridge: float = RIDGE) -> Float[Array, "n d"]:
-    """argmin |y - A x|^2 + r m |x|^2 of every task, m the mean of its features' sums of squares."""
-    gram, moment = np.array(statistics.gram), np.asarray(statistics.moment)
-    d = gram.shape[1]
-    added = ridge * np.trace(gram, axis1=1, axis2=2) / d
-    # A task whose features are all zero says nothing: its coefficients are zero.
-    added = np.where(added > 0, added, 1.0)
-    gram[:, np.arange(d), np.arange(d)] += added[:, None]
-    return np.asarray(np.linalg.solve(gram, moment[:, :, None])[:, :, 0])
-
-
 def common_coefficients(statistics: LinearStatistics) -> Float[Array, " d"]:
-    """Least squares of all tasks together; the shortest where features depend on each other.
+    """Return least squares of all tasks together; the shortest if features depend on each other.
 
-    From the triangles, not from sums of squares: rewards far from zero keep all their digits.
+    Computed from the triangles, not from sums of squares: rewards far from zero keep their digits.
     """
     d = statistics.shape[0]
     rows = statistics.array("factor").reshape(-1, d + 1)
@@ -268,24 +275,24 @@ def common_coefficients(statistics: LinearStatistics) -> Float[Array, " d"]:
 
 
 def unexplained(statistics: LinearStatistics) -> float:
-    """The mean square of what the common coefficients leave of the rewards.
+    """Return the mean square of residuals of the common coefficients.
 
-    Where they leave nothing, as of a single reward, the mean square of the rewards themselves.
+    If there are no residuals, as of a single reward, it is the mean square of the rewards.
     """
     factor = statistics.array("factor")
     n = max(int(statistics.array("count").sum()), 1)
     gap = factor[:, :-1, -1] - factor[:, :-1, :-1] @ common_coefficients(statistics)
     rest = float((gap**2).sum() + (factor[:, -1, -1] ** 2).sum()) / n
     squares = float((factor[:, :, -1] ** 2).sum()) / n
-    # What only rounding leaves is nothing.
+    # Residuals of the size of rounding count as none.
     return rest if rest > 1e-20 * squares else squares
 
 
 def typical_noise(statistics: LinearStatistics) -> float:
-    """The standard deviation of what least squares, task by task, cannot explain.
+    """Estimate the standard deviation of residuals of least squares, task by task.
 
-    Where no task has more observations than its features explain, half of what the tasks' common
-    coefficients leave is taken for noise.
+    If no task has more observations than features, half of the residual variance of the common
+    coefficients counts as noise.
     """
     factor, count = statistics.array("factor"), statistics.array("count")
     diagonal = np.abs(np.diagonal(factor[:, :-1, :-1], axis1=1, axis2=2))
@@ -294,15 +301,164 @@ def typical_noise(statistics: LinearStatistics) -> float:
     rest = (factor[spare > 0, -1, -1] ** 2).sum()
     size = np.sqrt(unexplained(statistics))
     noise = np.sqrt(rest / spare.sum()) if spare.sum() else np.sqrt(0.5) * size
-    # Rewards without any noise would leave nothing to divide by.
+    # Noise of zero would mean a division by zero.
     return float(max(noise, 1e-3 * size)) or 1.0
 
 
 def coefficient_variance(statistics: LinearStatistics, noise_std: float) -> Float[Array, " d"]:
-    """Variances of coefficients with which every feature explains its part of the rewards."""
+    """Return variances of coefficients with which every feature explains its part of rewards."""
     factor, count = statistics.array("factor"), statistics.array("count")
     n = max(int(count.sum()), 1)
     sizes = (factor[:, :-1, :-1] ** 2).sum(axis=(0, 1)) / n
-    # A feature that is always zero has no scale of its own.
+    # A feature that is always zero gets the scale of the largest.
     sizes = np.where(sizes > 0, sizes, sizes.max(initial=0.0) or 1.0)
     return np.asarray(max(unexplained(statistics), noise_std**2) / (len(sizes) * sizes))
+
+
+@dataclass(frozen=True)
+class Rotated:
+    """Rotated rewards of tasks, and their distributions."""
+
+    tasks: Int[Array, " m"]
+    features: Float[Array, "m r d"]
+    """R."""
+    rewards: Float[Array, "m r"]
+    """z."""
+    real: Bool[Array, "m r"]
+    """Rows that hold an observation; a task with few observations has few."""
+    location: Float[Array, "m L r"]
+    """R m_s."""
+    inverse: Float[Array, "m L r r"]
+    """H_s^-1."""
+    log_scale: Float[Array, "m L r"]
+    """ln of the diagonal of H_s."""
+
+    def innovations(self, rewards: Float[Array, "m r b"]) -> Float[Array, "m L r b"]:
+        """Compute H_s^-1 (z - R m_s) for b rotated rewards of each task."""
+        return self.inverse @ (rewards[:, None] - self.location[..., None])
+
+
+class LinearPredictive(Predictive):
+    """Predictions of rotated rewards one after the other, then of the residual noise.
+
+    With the factor ``[A y] = Q [[R, z], [0, sqrt(rss)]]`` a task is d rewards ``z_j = R_j theta +
+    noise``, and the residual noise, rss. Under component s the rewards are normal with mean
+    ``R m_s`` and covariance ``H_s H_s' = R C C' R' + sigma^2 I``, where ``C C'`` is the component's
+    covariance. The entries of ``H_s^-1 (z - R m_s)`` are what each reward adds to the earlier ones,
+    in standard deviations, and the diagonal of H_s is those deviations.
+    """
+
+    family_type: ClassVar[type[Family]] = LinearGaussian
+
+    def __init__(self, prior: MixturePrior, statistics: Statistics) -> None:
+        assert isinstance(prior.family, LinearGaussian)
+        assert isinstance(statistics, LinearStatistics)
+        self.prior, self.family = prior, prior.family
+        factor = statistics.array("factor")
+        d = factor.shape[1] - 1
+        self.count: Int[Array, " n"] = statistics.array("count")
+        self.residual: Float[Array, " n"] = factor[:, d, d] ** 2
+        self.real = _real_rows(factor[:, :d], self.count)
+        self.spare: Int[Array, " n"] = np.maximum(self.count - self.real.sum(axis=1), 0)
+        self.factor: Float[Array, "n d p"] = factor[:, :d] * self.real[..., None]
+
+    def parts(self) -> Iterator[Part]:
+        for rotated in self._blocks(np.arange(len(self.count))):
+            innovation = rotated.innovations(rotated.rewards[..., None])[..., 0]
+            for j in range(rotated.real.shape[1]):
+                rows = np.flatnonzero(rotated.real[:, j])
+                e, log_scale = innovation[rows, :, j], rotated.log_scale[rows, :, j]
+                log = -0.5 * (LOG_2PI + e**2) - log_scale
+                yield Part("rewards", rotated.tasks[rows], log, special.ndtr(e), np.zeros_like(e))
+        yield noise_part(self.spare, self.residual / self.family.noise_std**2)
+
+    def scores(self) -> Float[Array, " n"]:
+        out = np.empty(len(self.count))
+        for rotated in self._blocks(np.arange(len(out))):
+            residual = self.residual[rotated.tasks, None]
+            out[rotated.tasks] = self._score(rotated, rotated.rewards[..., None], residual)[:, 0]
+        return out
+
+    def replicate(
+        self, rng: np.random.Generator, tasks: Int[Array, " m"], n: int
+    ) -> Float[Array, "m n"]:
+        sigma, out, start = self.family.noise_std, np.empty((len(tasks), n)), 0
+        for rotated in self._blocks(tasks):
+            m, d = len(rotated.tasks), self.family.n_features
+            step = max(1, BLOCK // rotated.location.size)
+            for first in range(0, n, step):
+                b = min(step, n - first)
+                _, theta = self.prior.draw(rng, m * b)
+                rewards = rotated.features @ np.swapaxes(theta.reshape(m, b, d), 1, 2)
+                rewards += sigma * rng.standard_normal(rewards.shape)
+                spare = np.repeat(self.spare[rotated.tasks, None], b, axis=1)
+                residual = sigma**2 * chi_squared(rng, spare)
+                score = self._score(rotated, rewards, residual)
+                out[start : start + m, first : first + b] = score
+            start += m
+        return out
+
+    def _score(
+        self, rotated: Rotated, rewards: Float[Array, "m r b"], residual: Float[Array, "m b"]
+    ) -> Float[Array, "m b"]:
+        """Compute the log evidence of rotated rewards and residuals."""
+        real = rotated.real[:, None, :, None]
+        log = -0.5 * (LOG_2PI + rotated.innovations(rewards) ** 2) - rotated.log_scale[..., None]
+        given = (log * real).sum(axis=2)
+        mixed = special.logsumexp(self.prior.log_weights[:, None] + given, axis=1)
+        noise = self.family.noise_std**2
+        rest = self.spare[rotated.tasks, None] * (LOG_2PI + np.log(noise)) + residual / noise
+        return np.asarray(mixed - 0.5 * rest)
+
+    def _blocks(self, tasks: Int[Array, " m"]) -> Iterator[Rotated]:
+        n_components, d = self.family.mean.shape
+        size = max(1, BLOCK // (n_components * d * d))
+        root, group = _roots(self.family), self.family.roots.group_of
+        for start in range(0, len(tasks), size):
+            part = tasks[start : start + size]
+            # Skip rows that none of these tasks has.
+            rows = np.flatnonzero(self.real[part].any(axis=0))
+            factor = self.factor[part][:, rows]
+            features = factor[..., :d]
+            lower = _lower(features[:, None] @ root, self.family.noise_std)
+            yield Rotated(
+                part,
+                features,
+                factor[..., d],
+                self.real[part][:, rows],
+                np.einsum("mij,sj->msi", features, self.family.mean),
+                np.linalg.inv(lower)[:, group],
+                np.log(np.diagonal(lower, axis1=2, axis2=3))[:, group],
+            )
+
+
+def _lower(scaled: Float[Array, "m G r d"], noise_std: float) -> Float[Array, "m G r r"]:
+    """Return H with H H' = B B' + sigma^2 I, for B = R C."""
+    m, n_groups, r, d = scaled.shape
+    noise = noise_std * np.eye(r)
+    if (scaled**2).sum(axis=3).max(initial=0.0) < LARGE * noise_std**2:
+        return np.linalg.cholesky(scaled @ np.swapaxes(scaled, 2, 3) + noise**2)
+    below = np.broadcast_to(noise, (m, n_groups, r, r))
+    stacked = np.concatenate([np.swapaxes(scaled, 2, 3), below], axis=2)
+    upper = triangle(stacked.reshape(m * n_groups, d + r, r))
+    return np.swapaxes(upper, 1, 2).reshape(m, n_groups, r, r)
+
+
+def _real_rows(factor: Float[Array, "n d p"], count: Int[Array, " n"]) -> Bool[Array, "n d"]:
+    """Return which rows of a factor hold an observation: non-zero ones, at most ``count``.
+
+    Rounding may leave small numbers in other rows, so the largest rows count.
+    """
+    size = np.linalg.norm(factor, axis=2)
+    rank = np.argsort(np.argsort(-size, axis=1, kind="stable"), axis=1)
+    return np.asarray((size > 0) & (rank < count[:, None]))
+
+
+def _roots(family: LinearGaussian) -> Float[Array, "G d d"]:
+    """Return square roots of covariances, one for each group of components that share one."""
+    d, values = family.n_features, family.roots.values
+    if values.shape[1] == d and d > 1:
+        return values[:, :, None] * np.eye(d)
+    upper = np.zeros((len(values), d, d))
+    upper[:, *np.triu_indices(d)] = values
+    return np.swapaxes(upper, 1, 2)

@@ -1,4 +1,4 @@
-"""Poisson arms: Gamma parameters of each arm and component, found by Newton's method."""
+"""Poisson arms: how their Gamma prior is learned, by Newton's method, and checked."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from scipy import special
 
 from mixts._typing import Array, Float, Int
 from mixts.families import Family, PoissonArms, PoissonStatistics, Statistics
+from mixts.families._kernels.arms import LARGEST_TOTAL
 from mixts.learning._kernels.counts import add_up_totals
 from mixts.learning.models.base import MomentModel, positive, spread
-from mixts.learning.models.dirichlet import HALVINGS, NOTHING, STEPS, rising, trigamma
-from mixts.learning.models.levels import Levels
-from mixts.learning.models.moments import LEAST_TOTAL, MOST_TOTAL, Group
+from mixts.learning.models.counts import HALVINGS, NOTHING, STEPS, Levels, rising, trigamma
+from mixts.learning.models.predictive import ArmPredictive
+from mixts.learning.two_stage import LEAST_TOTAL, MOST_TOTAL, Group
 
 LEAST, MOST = 1e-6, 1e8
-"""Of learned shapes and rates, the latter relative to the mean reward."""
+"""Limits of learned shapes, and of learned rates relative to the mean reward."""
 
 
 class PoissonModel(MomentModel):
-    """Tasks with counts as rewards and Gamma priors of the arms' means."""
+    """Tasks with counts as rewards and Gamma priors on the arms' means."""
 
     statistics_type: ClassVar[type[Statistics]] = PoissonStatistics
     statistics: PoissonStatistics
@@ -34,7 +35,7 @@ class PoissonModel(MomentModel):
         super().__init__(statistics)
 
     def _broad(self) -> PoissonArms:
-        """Shape 1 about the mean of all rewards: anything from nothing to several times as much."""
+        """Return a component with shape 1 and the mean of all rewards."""
         n = max(int(self._count.sum()), 1)
         mean = max(float(self._total.sum() / n), 0.5 / n)
         shape = (1, self._count.shape[1])
@@ -47,7 +48,7 @@ class PoissonModel(MomentModel):
         later = np.log(rate[self._counts.column] + self._counts.value[:, None])
         prior = shape[self._counts.column] * (np.log(rate[self._counts.column]) - later)
         out = self._totals.look_up(table, n) + self._counts.look_up(prior, n)
-        # -y ln(b + n), which a table of n alone does not have.
+        # -y ln(b + n) depends on both y and n, and is not in the tables.
         flat = np.concatenate([later, np.zeros((1, n))])
         out -= np.einsum("nk,nkl->nl", self._total, flat[self._counts.index])
         return out - self.statistics.array("log_factorials").sum(axis=1)[:, None]
@@ -56,7 +57,7 @@ class PoissonModel(MomentModel):
         return float(self.pseudo * self._pseudo_density(family.shape, family.rate).sum())
 
     def _pseudo_density(self, shape: Array, rate: Array) -> Array:
-        """E[ln density of theta] under each component, with theta drawn from the centre."""
+        """Compute E[ln density of theta] of each component, with theta drawn from the centre."""
         a, b = self.centre.shape, self.centre.rate
         logs, mean = special.psi(a) - np.log(b), a / b
         norm = shape * np.log(rate) - special.gammaln(shape)
@@ -85,7 +86,7 @@ class PoissonModel(MomentModel):
         return spread(self.estimates(family))
 
     def estimates(self, family: PoissonArms) -> Float[Array, "n p"]:  # type: ignore[override]
-        """The logarithms of posterior means."""
+        """Return the logarithms of posterior means."""
         mean = (self._total + family.shape[0]) / (self._count + family.rate[0])
         return np.log(mean)
 
@@ -100,7 +101,7 @@ class PoissonModel(MomentModel):
         mean = np.stack([group.shrunken(prior.shape[0] / prior.rate[0]) for group in found])
         variance = np.stack([group.variance(each) for group, each in zip(found, mean, strict=True)])
         variance = np.where(np.isnan(variance), mean * (mean / prior.shape), variance)
-        # However much tasks agree, they are known no better than by what was seen of them.
+        # However similar tasks are, the shape cannot exceed the number of counted events.
         most = np.clip(seen * mean + prior.shape, LEAST_TOTAL, MOST_TOTAL)
         shape = np.clip(
             mean * (mean / np.maximum(variance, mean * (mean / most))), LEAST_TOTAL, most
@@ -114,9 +115,9 @@ class PoissonModel(MomentModel):
 
 
 class _Sums:
-    """The expected log density of one M step, for each component and arm (L, K).
+    """Expected log density of one M step, for each component and arm (L, K).
 
-    With R the shares by total y, and S, T the shares and their totals by count n:
+    With R the shares by total y, and S, T the shares and their totals by count n, it is
     ``sum R ln G(a + y) / G(a) + a (S ln b - S ln(b + n)) - T ln(b + n)``, and the pseudo-tasks.
     """
 
@@ -131,7 +132,7 @@ class _Sums:
         self._least_rate, self._most_rate = LEAST / self._mean, MOST / self._mean
 
     def _of_totals(self, shape: Array, *, derivatives: bool = False) -> Array:
-        """Of ln G(a + y) / G(a), and derivatives, (3, L, K)."""
+        """Sum ln G(a + y) / G(a), and derivatives, (3, L, K)."""
         rising = self._model._totals.rising(self._by_total, shape.T, derivatives=derivatives)
         return np.swapaxes(rising, 1, 2)
 
@@ -148,7 +149,7 @@ class _Sums:
         return np.asarray(inside + self._model.pseudo * self._model._pseudo_density(shape, rate))
 
     def step(self, shape: Array, rate: Array, value: Array) -> tuple[Array, Array, Array]:
-        """One step of Newton's method in the logarithms, halved where it does not gain."""
+        """Take a Newton step in the logarithms, halved until it gains."""
         by_shape, by_rate, promise = self._direction(shape, rate)
         waiting = promise > NOTHING * (1 + np.abs(value))
         best, length = (shape, rate, value), 1.0
@@ -170,7 +171,7 @@ class _Sums:
         return best
 
     def _direction(self, a: Array, b: Array) -> tuple[Array, Array, Array]:
-        """Where to go in the logarithms, and the slope in that direction."""
+        """Return the direction in the logarithms, and the slope in that direction."""
         levels, pseudo = self._model._counts, self._model.pseudo
         rate = b.T[levels.column]
         after = rate + levels.value[:, None]
@@ -185,7 +186,7 @@ class _Sums:
         bend_b = a * self._of_counts(self._by_count, 1 / after**2 - 1 / rate**2)
         bend_b += self._of_counts(self._totals, 1 / after**2) - pseudo * a / b**2
         mixed = gain + pseudo / b
-        # In logarithms: x d/dx, and once more.
+        # First and second derivatives in the logarithms.
         g1, g2 = a * slope_a, b * slope_b
         h11, h22, h12 = a * a * bend_a + g1, b * b * bend_b + g2, a * b * mixed
         det = h11 * h22 - h12 * h12
@@ -194,3 +195,31 @@ class _Sums:
         one = np.where(good, -(h22 * g1 - h12 * g2) / safe, g1 / np.maximum(np.abs(h11), 1e-12))
         two = np.where(good, -(h11 * g2 - h12 * g1) / safe, g2 / np.maximum(np.abs(h22), 1e-12))
         return one, two, one * g1 + two * g2
+
+
+class PoissonPredictive(ArmPredictive):
+    """Predictions of negative binomial totals."""
+
+    family_type: ClassVar[type[Family]] = PoissonArms
+
+    def _predict(self, arm: int, tasks: Int[Array, " m"]) -> tuple[Array, Array, Array]:
+        family = self.prior.family
+        assert isinstance(family, PoissonArms)
+        y = self.statistics.array("total")[tasks, arm, None].astype(float)
+        n = self.pulls[tasks, arm, None].astype(float)
+        a, b = family.shape[:, arm], family.rate[:, arm]
+        # Gamma(a + y) / (Gamma(a) y!) = 1 / ((a + y) B(a, y + 1))
+        log = -special.betaln(a, y + 1) - np.log(a + y) - a * np.log1p(n / b)
+        log = log - special.xlogy(y, 1 + b / n)
+        least = np.where(y > 0, special.betainc(a, np.maximum(y, 1), b / (b + n)), 0.0)
+        return log, least, np.exp(np.minimum(log, 0.0))
+
+    def _orders(self, statistics: Statistics) -> Float[Array, " n"]:
+        """Compute ln n^y / y!, and add back ln y! of each reward."""
+        n, y = statistics.array("count"), statistics.array("total")
+        log = special.xlogy(y, np.maximum(n, 1)) - special.gammaln(y + 1.0)
+        return np.asarray((log + statistics.array("log_factorials")).sum(axis=1))
+
+    def _draw(self, rng: np.random.Generator, pulls: Array, means: Array) -> Statistics:
+        total = rng.poisson(np.minimum(pulls * means, LARGEST_TOTAL / 2))
+        return type(self.statistics)(count=pulls, total=total, log_factorials=np.zeros(total.shape))

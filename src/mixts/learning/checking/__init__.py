@@ -1,1 +1,0 @@
-"""Parts of a prior's check: evidence, calibration, surprises and the use of components."""

@@ -1,0 +1,243 @@
+"""Learn a prior from logs and check it: read, hold tasks out, select, learn, name, check.
+
+This is what ``mixts fit`` does; the command only parses options and prints a :class:`Fit`.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from mixts import _checks, _random
+from mixts._typing import Array, Int, Seed
+from mixts.engines import EngineLike
+from mixts.errors import ConvergenceWarning, ParameterError
+from mixts.families import Statistics
+from mixts.families.linear import CovarianceType
+from mixts.learning.check import PriorCheck, check_prior
+from mixts.learning.learn import Learned, Method, learn, robust_prior, seed_number
+from mixts.logs import TaskLogs, read_logs
+from mixts.logs.files import Paths
+from mixts.prior import MixturePrior
+
+SELECT_FROM = 1000
+"""Default number of tasks on which numbers of components are compared."""
+MOST_HELD_OUT = 1000
+"""Largest number of held-out tasks: more would not make the check more certain."""
+
+
+@dataclass(frozen=True)
+class FitSettings:
+    """How to learn a prior from logs and to check it; see :func:`fit_logs`."""
+
+    n_components: int | Literal["auto"] = "auto"
+    method: Method = "evidence"
+    noise_std: float | None = None
+    covariance_type: CovarianceType | None = None
+    robust: float = 0.0
+    held_out: float = 0.2
+    select_from: int = SELECT_FROM
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.held_out < 1:
+            raise ParameterError(
+                f"held_out must be a fraction from 0 to below 1, got {self.held_out:g}"
+            )
+        if not 0 <= self.robust < 1:
+            raise ParameterError(f"robust must be a weight from 0 to below 1, got {self.robust:g}")
+        _checks.count(self.select_from, "select_from")
+        if self.n_components != "auto":
+            _checks.count(self.n_components, "n_components")
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A prior learned from logs, its check, and how both came about."""
+
+    logs: TaskLogs
+    """Tasks that were read: statistics, names, bad rows."""
+    settings: FitSettings
+    """How the prior was learned and checked."""
+    learned: Learned
+    """Course of learning, and the comparison of numbers of components."""
+    prior: MixturePrior
+    """Learned prior with names, and with the broad component if ``robust`` asked for one."""
+    training: Int[Array, " n"]
+    """Indices of the tasks that the prior was learned from."""
+    held_out: Int[Array, " m"]
+    """Indices of the tasks that the prior was checked on."""
+    check: PriorCheck | None
+    """Check on the held-out tasks; None if no tasks were held out."""
+    n_compared: int
+    """Number of tasks on which numbers of components were compared; 0 if the number was given."""
+
+    @property
+    def n_components(self) -> int:
+        """Number of learned components, without the broad one."""
+        return self.learned.prior.n_components
+
+    @property
+    def converged(self) -> bool:
+        """Whether learning ended because the objective stopped improving."""
+        return self.learned.history is None or self.learned.history.converged
+
+    @property
+    def training_tasks(self) -> Statistics:
+        """Statistics of the tasks that the prior was learned from."""
+        return self.logs.statistics[self.training]
+
+    @property
+    def items(self) -> tuple[str, ...]:
+        """Names of the arms, or of the features."""
+        return self.logs.arms or self.logs.features or ()
+
+    @property
+    def outcome(self) -> str:
+        """Number of kinds, the comparison and the convergence, in a line."""
+        n = self.n_components
+        number = "1 kind" if n == 1 else f"{n} kinds"
+        parts = [f"{number} of task, learned from {len(self.training):,} tasks"]
+        if self.learned.selection is not None:
+            last = self.learned.selection.candidates[-1]
+            on = "" if self.n_compared == len(self.training) else f" on {self.n_compared:,} tasks"
+            parts.append(f"1 to {last} kinds compared{on}")
+        if self.learned.history is not None:
+            n_iterations = self.learned.history.n_iterations
+            word = "converged after" if self.converged else "NOT CONVERGED after"
+            parts.append(f"{word} {n_iterations} iteration{'s' * (n_iterations != 1)}")
+        return "; ".join(parts)
+
+
+def fit_logs(
+    logs: TaskLogs | Paths,
+    columns: Mapping[str, Any] | None = None,
+    *,
+    n_components: int | Literal["auto"] = "auto",
+    method: Method = "evidence",
+    noise_std: float | None = None,
+    covariance_type: CovarianceType | None = None,
+    robust: float = 0.0,
+    held_out: float = 0.2,
+    select_from: int = SELECT_FROM,
+    seed: Seed = None,
+    engine: EngineLike = None,
+    progress: Callable[[str], None] | None = None,
+) -> Fit:
+    """Learn a prior from logs of past tasks, and check it on tasks that were held out.
+
+    Parameters
+    ----------
+    logs
+        CSV or Parquet files (a path, a pattern, a folder, or several of these), or the result of
+        :func:`mixts.logs.read_logs`.
+    columns
+        Arguments of :func:`mixts.logs.read_logs`, needed for files: ``task``, ``reward``, ``arm``
+        or ``features``, and options such as ``family`` or ``delimiter``.
+    n_components, method, noise_std, covariance_type
+        As in :func:`mixts.learn_prior`.
+    robust
+        Weight of an additional broad component; 0 adds none.
+    held_out
+        Fraction of tasks to check on, at most 1,000 tasks; 0 learns from all tasks and skips the
+        check.
+    select_from
+        With "auto": largest number of tasks on which numbers of components are compared. The chosen
+        number is then learned from all tasks.
+    seed
+        Seed of all that is random.
+    engine
+        Where files are read and restarts run, as in :func:`mixts.learn_prior`.
+    progress
+        Function that is called with a line of text when a step begins.
+
+    Returns
+    -------
+    Fit
+        The prior, the check, how the number of components was chosen, and the log's summary.
+        Components are named "kind 1", "kind 2" ... by weight; arms have the names of the logs.
+
+    Examples
+    --------
+    >>> from mixts.learning import fit_logs
+    >>> columns = {"task": "user", "arm": "item", "reward": "clicked"}
+    >>> fit = fit_logs("clicks.csv", columns, seed=1)  # doctest: +SKIP
+    >>> fit.prior.save("prior.json")  # doctest: +SKIP
+    >>> print(fit.check)  # doctest: +SKIP
+    """
+    settings = FitSettings(
+        n_components, method, noise_std, covariance_type, robust, held_out, select_from,
+        seed_number(seed),
+    )  # fmt: skip
+    report = progress or (lambda line: None)
+    tasks = _read(logs, columns, engine, report)
+    report(f"learning from {len(tasks.tasks):,} tasks")
+    training, checked = _split(len(tasks.tasks), settings)
+    learned, n_compared = _learned(tasks.statistics[training], settings, engine)
+    names = [f"kind {s + 1}" for s in range(learned.prior.n_components)]
+    prior = _named(learned.prior, names, tasks)
+    if robust:
+        prior = robust_prior(prior, robust)
+    check = None
+    if len(checked):
+        check = check_prior(
+            prior,
+            tasks.statistics[checked],
+            unimodal=_named(learned.unimodal, None, tasks),
+            seed=settings.seed,
+        )
+    return Fit(tasks, settings, learned, prior, training, checked, check, n_compared)
+
+
+def _read(
+    logs: TaskLogs | Paths,
+    columns: Mapping[str, Any] | None,
+    engine: EngineLike,
+    report: Callable[[str], None],
+) -> TaskLogs:
+    if isinstance(logs, TaskLogs):
+        if columns is not None:
+            raise ParameterError("columns are for files: leave them out for logs that were read")
+        return logs
+    if columns is None:
+        raise ParameterError(
+            "columns are needed to read files: {'task': ..., 'reward': ..., 'arm': ...}"
+        )
+    paths = [logs] if isinstance(logs, (str, os.PathLike)) else logs
+    report(f"reading {', '.join(os.fspath(path) for path in paths)}")
+    return read_logs(logs, **columns, engine=engine)
+
+
+def _split(n_tasks: int, settings: FitSettings) -> tuple[Array, Array]:
+    """Divide tasks at random into tasks to learn from and tasks to check on."""
+    n = min(int(settings.held_out * n_tasks), MOST_HELD_OUT)
+    order = _random.stream(settings.seed, "fit", "held out").permutation(n_tasks)
+    return np.sort(order[n:]), np.sort(order[:n])
+
+
+def _learned(tasks: Statistics, settings: FitSettings, engine: EngineLike) -> tuple[Learned, int]:
+    """Learn from tasks; also return the number of tasks on which candidates were compared."""
+    options: dict[str, Any] = {
+        "method": settings.method, "seed": settings.seed, "noise_std": settings.noise_std,
+        "covariance_type": settings.covariance_type, "engine": engine,
+    }  # fmt: skip
+    with warnings.catch_warnings():
+        # `Fit.converged` and `Fit.outcome` report it.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        if settings.n_components != "auto":
+            return learn(tasks, settings.n_components, **options), 0
+        if len(tasks) <= settings.select_from:
+            return learn(tasks, "auto", **options), len(tasks)
+        some = _random.stream(settings.seed, "fit", "selection").permutation(len(tasks))
+        compared = learn(tasks[np.sort(some[: settings.select_from])], "auto", **options)
+        learned = learn(tasks, compared.prior.n_components, **options)
+        return replace(learned, selection=compared.selection), settings.select_from
+
+
+def _named(prior: MixturePrior, names: list[str] | None, logs: TaskLogs) -> MixturePrior:
+    return MixturePrior(prior.family, prior.weights, names, logs.arms)

@@ -1,0 +1,255 @@
+"""Measures of a prior check: calibration, surprising tasks and the use of components."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from scipy import special
+
+from mixts._typing import Array, Bool, Float, Int
+from mixts.learning.models.predictive import Predictive
+
+LEVELS = (0.5, 0.8, 0.95)
+"""Levels of the central intervals whose coverage is counted."""
+
+SIGNIFICANCE = 0.01
+"""Probability that a right prior is called wrong; the three tests of a verdict share it."""
+
+SLIGHT = 0.03
+"""A smaller deviation is called slight: every probability is right to within 0.03."""
+
+FEWEST = 10
+"""Least number of predictions for a verdict."""
+
+_WORDS = {
+    "narrow": "predictions are {}too narrow",
+    "wide": "predictions are {}too wide",
+    "high": "outcomes are {}above the predictions",
+    "low": "outcomes are {}below the predictions",
+    "shape": "predictions have {}the wrong shape",
+}
+_NOISE_WORDS = {
+    "high": "the noise is {}larger than noise_std",
+    "low": "the noise is {}smaller than noise_std",
+    "narrow": "the noise varies {}more than predicted",
+    "wide": "the noise varies {}less than predicted",
+    "shape": "the noise has {}another distribution",
+}
+
+
+class Coverage(NamedTuple):
+    """Share of outcomes in central intervals of a level; the error is that of a right prior."""
+
+    level: float
+    found: float
+    error: float
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Probability integral transforms of a group of predictions; uniform if the prior is right."""
+
+    group: str
+    """What is predicted: "rewards", "transitions" or "noise"."""
+    transforms: Float[Array, " k"]
+    """P(less than the outcome), ties broken at random; 0.5 is the median of the prediction."""
+    tasks: Int[Array, " k"]
+    """Task of each transform."""
+
+    @property
+    def n_predictions(self) -> int:
+        """Number of predictions."""
+        return len(self.transforms)
+
+    def coverage(self) -> list[Coverage]:
+        """Count the coverage of the central 50, 80 and 95 % intervals, with binomial errors."""
+        out = np.abs(2 * self.transforms - 1)
+        n = max(self.n_predictions, 1)
+        return [
+            Coverage(level, float((out <= level).mean()) if len(out) else np.nan,
+                     float(np.sqrt(level * (1 - level) / n)))
+            for level in LEVELS
+        ]  # fmt: skip
+
+    def deviation_curve(self) -> tuple[Float[Array, " k"], Float[Array, " k"]]:
+        """Return the sorted transforms, and their empirical distribution minus the uniform one.
+
+        Both have two entries for each transform: just below it, and at it.
+        """
+        u, n = np.sort(self.transforms), max(self.n_predictions, 1)
+        rank = np.arange(len(u)) / n
+        after = np.stack([rank - u, rank + 1 / n - u], axis=1)
+        return np.repeat(u, 2), after.reshape(-1)
+
+    @property
+    def deviation(self) -> float:
+        """Largest error of any predicted probability: the Kolmogorov-Smirnov distance."""
+        return float(np.abs(self.deviation_curve()[1]).max(initial=0.0))
+
+    @property
+    def p_value(self) -> float:
+        """Probability that a right prior has as large a deviation, by Stephens's approximation."""
+        root = np.sqrt(self.n_predictions)
+        if not root:
+            return 1.0
+        return float(special.kolmogorov((root + 0.12 + 0.11 / root) * self.deviation))
+
+    @property
+    def location(self) -> float:
+        """Mean of u - 1/2 in standard errors: positive if outcomes are larger than predicted."""
+        return float((self.transforms - 0.5).sum() * np.sqrt(12 / max(self.n_predictions, 1)))
+
+    @property
+    def spread(self) -> float:
+        """Mean of |2 u - 1| - 1/2 in standard errors: positive if predictions are too narrow."""
+        out = np.abs(2 * self.transforms - 1) - 0.5
+        return float(out.sum() * np.sqrt(12 / max(self.n_predictions, 1)))
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """What is wrong: "narrow" or "wide", "high" or "low"; if none of these, perhaps "shape".
+
+        The spread, the location and the deviation are each tested at a third of 1 %.
+        """
+        if self.n_predictions < FEWEST:
+            return ()
+        limit = float(special.ndtri(1 - SIGNIFICANCE / 6))
+        found = []
+        if abs(self.spread) > limit:
+            found.append("narrow" if self.spread > 0 else "wide")
+        if abs(self.location) > limit:
+            found.append("high" if self.location > 0 else "low")
+        if not found and self.p_value < SIGNIFICANCE / 3:
+            found.append("shape")
+        if self.group == "noise" and {"high", "low"} & set(found):
+            # A wrong size of the noise also changes the spread.
+            found = [name for name in found if name in ("high", "low")]
+        return tuple(found)
+
+    @property
+    def verdict(self) -> str:
+        """Findings in words."""
+        if self.n_predictions < FEWEST:
+            return "too few to tell"
+        if not self.findings:
+            return "calibrated"
+        words = _NOISE_WORDS if self.group == "noise" else _WORDS
+        degree = "slightly " if self.deviation < SLIGHT else ""
+        return ", and ".join(words[name].format(degree) for name in self.findings)
+
+
+LEVEL = 0.01
+"""Largest p-value of a surprising task."""
+
+SCREENED = 99
+"""Number of draws for every task; the rest only for tasks above at most a tenth of them."""
+
+
+@dataclass(frozen=True)
+class Surprise:
+    """Probability of each task beside tasks drawn from the prior, with the same things tried."""
+
+    score: Float[Array, " n"]
+    """ln of the probability (of real numbers: density) of the task's statistics."""
+    expected: Float[Array, " n"]
+    """Mean score of tasks drawn from the prior."""
+    spread: Float[Array, " n"]
+    """Standard deviation of their scores."""
+    p_value: Float[Array, " n"]
+    """Probability that the prior draws a task that is no more probable; 0 for impossible tasks, 1
+    for tasks without observations."""
+    log_factor: Float[Array, " n"]
+    """ln of the factor by which the flat prior makes the task more probable. For a right prior at
+    most 1 % of tasks exceed ln 100, however actions were chosen, if the flat prior does not depend
+    on the tasks: a given one, or that of Bernoulli arms and MDPs. Other flat priors take their
+    scale from these tasks; for them it holds approximately, the better the more tasks there are."""
+    n_observations: Int[Array, " n"]
+
+    @property
+    def impossible(self) -> Int[Array, " k"]:
+        """Tasks that are impossible under every component."""
+        return np.flatnonzero(np.isneginf(self.score))
+
+    @property
+    def surprising(self) -> Bool[Array, " n"]:
+        """Whether the p-value of each task is at most 0.01."""
+        return np.asarray(self.p_value <= LEVEL)
+
+    @property
+    def n_expected(self) -> float:
+        """Largest expected number of surprising tasks if the prior is right."""
+        return LEVEL * int((self.n_observations > 0).sum())
+
+    @property
+    def n_unlike(self) -> int:
+        """Number of tasks that the flat prior makes more than 100 times as probable."""
+        return int((self.log_factor > -np.log(LEVEL)).sum())
+
+    def ranked(self) -> Int[Array, " n"]:
+        """Return the tasks, the most surprising first; ties by the distance from the mean score."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            distance = np.where(self.spread > 0, (self.score - self.expected) / self.spread, 0.0)
+        distance = np.where(np.isneginf(self.score), -np.inf, distance)
+        return np.lexsort((np.arange(len(distance)), distance, self.p_value))
+
+
+def scores_beside(
+    predictive: Predictive, observed: Float[Array, " n"], n_draws: int, rng: np.random.Generator
+) -> tuple[Array, Array, Array]:
+    """Return means and deviations of replicated scores, and Monte Carlo p-values, (n,) each.
+
+    A p-value is ``(1 + draws that score no more) / (1 + draws)``. A task with 10 such draws among
+    the first 99 gets no more draws: its p-value is above 0.1 and needs no more digits.
+    """
+    every = np.arange(len(observed))
+    first = min(n_draws, SCREENED)
+    drawn = predictive.replicate(rng, every, first)
+    # Scores of equal counts may differ by rounding.
+    tie = observed + 1e-9 * (1 + np.where(np.isfinite(observed), np.abs(observed), 0.0))
+    below = (drawn <= tie[:, None]).sum(axis=1)
+    p_value = (1 + below) / (1 + first)
+    mean, deviation = drawn.mean(axis=1), drawn.std(axis=1)
+    closer = np.flatnonzero(below <= SCREENED // 10)
+    if n_draws > first and len(closer):
+        more = predictive.replicate(rng, closer, n_draws - first)
+        below[closer] += (more <= tie[closer, None]).sum(axis=1)
+        p_value[closer] = (1 + below[closer]) / (1 + n_draws)
+    return mean, deviation, p_value
+
+
+LEAST_EXPECTED = 3.0
+"""Least number of tasks, expected from a component's weight, for a verdict on its use: under a
+right prior none of 3 expected tasks comes with probability exp(-3) = 5 %."""
+UNUSED_SHARE = 0.1
+"""A component with less than this share of its expected tasks is unused."""
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Number of tasks of each component, among tasks with observations."""
+
+    names: tuple[str, ...]
+    weights: Float[Array, " L"]
+    n_tasks: int
+    """Number of tasks with observations that some component can explain."""
+    found: Float[Array, " L"]
+    """Expected number of tasks given the data: the sum of P(s | task)."""
+    largest: Float[Array, " L"]
+    """Largest P(s | task) of any task."""
+
+    @property
+    def expected(self) -> Float[Array, " L"]:
+        """Expected number of tasks given the component's weight."""
+        return np.asarray(self.weights * self.n_tasks)
+
+    @property
+    def judged(self) -> Bool[Array, " L"]:
+        """Whether there are enough tasks for a verdict: at least 3 expected."""
+        return np.asarray(self.expected >= LEAST_EXPECTED)
+
+    @property
+    def unused(self) -> Bool[Array, " L"]:
+        """Whether the component has less than a tenth of its expected tasks, if judged."""
+        return np.asarray(self.judged & (self.found < UNUSED_SHARE * self.expected))

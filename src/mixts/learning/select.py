@@ -1,0 +1,220 @@
+"""The number of components: compare mixtures on tasks that they were not learned from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import special
+
+from mixts import _random
+from mixts._typing import Array, Float, Int
+from mixts.engines import Engine
+from mixts.families import Statistics
+from mixts.learning.em import Job, Patience, Restart, best, pooled_restart, run_all
+from mixts.learning.models import Model
+from mixts.learning.starts import digests
+from mixts.prior import MixturePrior
+
+ENOUGH = 2
+"""Stop after this many candidates in a row that do not predict better than the best one."""
+LEAST_TASKS = 3
+"""Least number of tasks for each component of a candidate, on average."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Candidate numbers of components, compared on tasks that they were not learned from."""
+
+    candidates: tuple[int, ...]
+    """Numbers of components that were compared."""
+    held_out: Float[Array, "c n"]
+    """Held-out log evidence of every task under each candidate."""
+    bic: Float[Array, " c"]
+    """-2 log evidence + parameters times ln(tasks), of the fit to all tasks; smaller is better."""
+    chosen: int
+    """Number of components that was chosen."""
+    n_folds: int
+    """Number of parts that the tasks were divided into."""
+
+    @property
+    def mean(self) -> Float[Array, " c"]:
+        """Mean held-out log evidence of a task under each candidate."""
+        return np.asarray(self.held_out.mean(axis=1))
+
+    @property
+    def best(self) -> int:
+        """Index of the candidate with the largest mean."""
+        return int(np.argmax(self.mean))
+
+    @property
+    def gap(self) -> Float[Array, " c"]:
+        """Difference between the best candidate's mean and each candidate's mean."""
+        return np.asarray(self.mean[self.best] - self.mean)
+
+    @property
+    def standard_error(self) -> Float[Array, " c"]:
+        """Standard error of the gap; see :func:`gap_error`."""
+        return gap_error(self.held_out, self.n_folds)
+
+    @property
+    def sentence(self) -> str:
+        """Reason for the choice, in a sentence."""
+        best = self.candidates[self.best]
+        if best == self.chosen:
+            return f"{_kinds(best)} {'predicts' if best == 1 else 'predict'} best."
+        verb = "is" if self.chosen == 1 else "are"
+        was = "was" if self.chosen == 1 else "were"
+        return (
+            f"{_kinds(best)} {'predicts' if best == 1 else 'predict'} best; "
+            f"{_kinds(self.chosen)} {verb} within one standard error, so {self.chosen} {was} "
+            "chosen."
+        )
+
+
+def _kinds(n: int) -> str:
+    return "1 kind" if n == 1 else f"{n} kinds"
+
+
+def gap_error(held_out: Float[Array, "c n"], n_folds: int) -> Float[Array, " c"]:
+    """Compute the standard error of each candidate's mean difference from the best candidate.
+
+    Differences are taken task by task. Folds share most of their training tasks, so their errors
+    are correlated: Nadeau and Bengio's correction (2003) multiplies the standard error of
+    independent differences by sqrt(1 + k / (k - 1)).
+    """
+    n = held_out.shape[1]
+    if n < 2:
+        return np.zeros(len(held_out))
+    difference = held_out[np.argmax(held_out.mean(axis=1))] - held_out
+    plain = difference.std(axis=1, ddof=1) / np.sqrt(n)
+    return np.asarray(plain * np.sqrt(1 + n_folds / (n_folds - 1)))
+
+
+def one_standard_error(held_out: Float[Array, "c n"], n_folds: int) -> int:
+    """Return the first candidate whose mean is within one standard error of the best mean."""
+    mean = held_out.mean(axis=1)
+    return int(np.argmax(mean.max() - mean <= gap_error(held_out, n_folds)))
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Tasks to learn from, and how to learn."""
+
+    statistics: Statistics
+    make: Callable[[Statistics], Model]
+    seed: int
+    patience: Patience
+    n_restarts: int
+    n_fold_restarts: int
+    """Restarts for the tasks outside one fold; fewer, because there are many folds."""
+    max_components: int
+    n_folds: int
+
+    def restart_jobs(self, model: Model, pooled: Restart, n_components: int) -> list[Job]:
+        """Return the restarts of a mixture of all tasks."""
+        return [
+            Job(model, pooled, n_components, self.seed, "all", r, self.patience)
+            for r in range(self.n_restarts)
+        ]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Result of :func:`compare`."""
+
+    selection: Selection
+    restarts: tuple[Restart, ...]
+    """Restarts with the chosen number of components, on all tasks."""
+    pooled: Restart
+    """One component, learned from all tasks."""
+
+
+def compare(problem: Problem, where: Engine) -> Comparison:
+    """Compare mixtures from one component upwards.
+
+    The chosen candidate is the smallest whose held-out evidence is within one standard error of the
+    best; the standard error is that of their difference, task by task.
+    """
+    n = len(problem.statistics)
+    n_folds = max(2, min(problem.n_folds, n))
+    parts = folds(n, n_folds, problem.seed)
+    whole = problem.make(problem.statistics)
+    pooled = pooled_restart(whole, problem.patience)
+    training = [_Fold.of(problem, parts == k) for k in range(int(parts.max()) + 1)]
+    held_out, bic, found = [], [], []
+    # Equal tasks cannot belong to two components, and their differences have no standard error.
+    n_distinct = len(set(digests(problem.statistics)))
+    limit = max(1, min(problem.max_components, n // LEAST_TASKS, n_distinct))
+    for candidate in range(1, limit + 1):
+        scores = np.empty(n)
+        by_fold, restarts = _restarts(problem, candidate, whole, pooled, training, where)
+        for part, restart in zip(training, by_fold, strict=True):
+            scores[part.inside] = task_evidence(restart.prior, part.test)
+        held_out.append(scores)
+        found.append(restarts)
+        bic.append(_bic(best(restarts), whole, candidate))
+        means = np.array([one.mean() for one in held_out])
+        if candidate - 1 - int(np.argmax(means)) >= ENOUGH:
+            break
+    chosen = one_standard_error(np.array(held_out), n_folds)
+    selection = Selection(
+        tuple(range(1, len(found) + 1)), np.array(held_out), np.array(bic), chosen + 1, n_folds
+    )
+    return Comparison(selection, found[chosen], pooled)
+
+
+def task_evidence(prior: MixturePrior, model: Model) -> Float[Array, " n"]:
+    """Compute ln p(task) under the mixture for each task of the model."""
+    joint = prior.log_weights + model.log_evidence(prior.family)
+    return np.asarray(special.logsumexp(joint, axis=1))
+
+
+def folds(n_tasks: int, n_folds: int, seed: int) -> Int[Array, " n"]:
+    """Assign tasks to folds at random; the sizes of folds differ by at most one."""
+    order = _random.stream(seed, "learn", "folds").permutation(n_tasks)
+    return np.asarray(order % n_folds)
+
+
+@dataclass(frozen=True)
+class _Fold:
+    """Tasks of one fold, all other tasks, and one component learned from the others."""
+
+    inside: Array
+    test: Model
+    train: Model
+    pooled: Restart
+
+    @classmethod
+    def of(cls, problem: Problem, inside: Array) -> _Fold:
+        test, train = (problem.make(problem.statistics[part]) for part in (inside, ~inside))
+        return cls(inside, test, train, pooled_restart(train, problem.patience))
+
+
+def _restarts(
+    problem: Problem,
+    n_components: int,
+    whole: Model,
+    pooled: Restart,
+    training: list[_Fold],
+    where: Engine,
+) -> tuple[list[Restart], tuple[Restart, ...]]:
+    """Return the best restart without each fold, and all restarts on all tasks."""
+    if n_components == 1:
+        return [part.pooled for part in training], (pooled,)
+    n = problem.n_fold_restarts
+    jobs = [
+        Job(part.train, part.pooled, n_components, problem.seed, f"fold {k}", r, problem.patience)
+        for k, part in enumerate(training)
+        for r in range(n)
+    ]
+    jobs += problem.restart_jobs(whole, pooled, n_components)
+    restarts = run_all(jobs, where)
+    by_fold = [best(restarts[k * n : (k + 1) * n]) for k in range(len(training))]
+    return by_fold, tuple(restarts[len(training) * n :])
+
+
+def _bic(restart: Restart, model: Model, n_components: int) -> float:
+    evidence = float(restart.history.log_evidence[-1])
+    return -2 * evidence + model.n_parameters(n_components) * float(np.log(model.n_tasks))

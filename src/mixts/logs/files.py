@@ -1,0 +1,316 @@
+"""Files of logs: the pieces that are read independently of each other, and their record batches.
+
+A piece is a run of row groups of a Parquet file, or of whole lines of a CSV file. Pieces depend on
+the files alone, not on the workers that read them, so the numbers do not depend on them either.
+"""
+
+from __future__ import annotations
+
+import csv
+import glob
+import io
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from mixts._typing import Array, Int
+from mixts.errors import FormatError, MissingExtraError, ParameterError
+from mixts.logs.bad_rows import RAGGED, BadRows, Example, of_reason, shortened
+
+PIECE_BYTES = 1 << 26
+"""Size of a piece of a CSV file: some million rows, about a second of work."""
+PIECE_ROWS = 1 << 21
+"""Largest number of rows of a piece of a Parquet file, unless one row group has more."""
+
+_SCAN_BYTES = 1 << 24
+_SUFFIXES = (".parquet", ".csv", ".tsv", ".csv.gz", ".tsv.gz")
+
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Bytes of a CSV file, or row groups of a Parquet file, from ``start`` up to ``stop``."""
+
+    path: str
+    format: Literal["csv", "parquet"]
+    start: int
+    stop: int | None
+    """None means the end of the file."""
+    header: tuple[str, ...]
+    """Names of the columns of the file."""
+
+
+def pyarrow() -> Any:
+    """Import pyarrow, which reads the files, or say how to install it."""
+    try:
+        import pyarrow
+        import pyarrow.compute
+        import pyarrow.csv
+        import pyarrow.parquet
+    except ImportError as error:
+        raise MissingExtraError("reading logs needs pyarrow: pip install 'mixts[logs]'") from error
+    return pyarrow
+
+
+def log_files(paths: Paths) -> tuple[str, ...]:
+    """Return the files of a path, a pattern (``logs/*.csv``), a folder, or several of these."""
+    given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    found: dict[str, None] = {}
+    for entry in given:
+        name = os.fspath(entry)
+        if os.path.isdir(name):
+            files = sorted(str(p) for p in Path(name).rglob("*") if _is_log(p, Path(name)))
+            if not files:
+                raise ParameterError(f"the folder {name} has no files {', '.join(_SUFFIXES)}")
+        elif os.path.isfile(name):
+            files = [name]
+        else:
+            files = sorted(file for file in glob.glob(name, recursive=True) if os.path.isfile(file))
+            if not files:
+                raise ParameterError(f"there is no file {name}, and none that this pattern matches")
+        found |= dict.fromkeys(files)
+    if not found:
+        raise ParameterError("paths must name at least one file, got none")
+    return tuple(found)
+
+
+def _is_log(path: Path, folder: Path) -> bool:
+    """Return whether a file of a folder has the suffix of a log and is not hidden."""
+    hidden = any(part.startswith((".", "_")) for part in path.relative_to(folder).parts)
+    return path.is_file() and not hidden and path.name.lower().endswith(_SUFFIXES)
+
+
+def pieces_of(path: str, delimiter: str) -> list[Piece]:
+    """Return the pieces of one file, in its order."""
+    with open(path, "rb") as stream:
+        if stream.read(4) == b"PAR1":
+            return _row_groups(path)
+    header = _csv_header(path, delimiter)
+    ends = [*_line_ends(path), None]
+    starts = [0, *(end for end in ends if end is not None)]
+    return [Piece(path, "csv", a, b, header) for a, b in zip(starts, ends, strict=True)]
+
+
+def delimiter_of(path: str, given: str | None) -> str:
+    """Return the given delimiter, by default a tab for ``.tsv`` files and a comma for others."""
+    if given is not None:
+        if len(given) != 1:
+            raise ParameterError(f"delimiter must be one character, got {given!r}")
+        return given
+    return "\t" if path.lower().removesuffix(".gz").endswith(".tsv") else ","
+
+
+def _row_groups(path: str) -> list[Piece]:
+    try:
+        file = pyarrow().parquet.ParquetFile(path)
+    except (pyarrow().ArrowException, OSError) as error:
+        raise FormatError(f"{path} is not a Parquet file, or is damaged: {error}") from error
+    with file:
+        rows = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
+        header = tuple(file.schema_arrow.names)
+    starts, in_piece = [0], 0
+    for i, n in enumerate(rows):
+        if in_piece and in_piece + n > PIECE_ROWS:
+            starts.append(i)
+            in_piece = 0
+        in_piece += n
+    stops = [*starts[1:], len(rows)]
+    return [Piece(path, "parquet", a, b, header) for a, b in zip(starts, stops, strict=True)]
+
+
+def _csv_header(path: str, delimiter: str) -> tuple[str, ...]:
+    stream = pyarrow().input_stream(path, compression="detect")
+    with stream, io.TextIOWrapper(stream, "utf-8-sig", newline="") as text:
+        try:
+            names = next((row for row in csv.reader(text, delimiter=delimiter) if row), None)
+        except (UnicodeDecodeError, csv.Error, OSError) as error:
+            raise FormatError(f"{path} is neither Parquet nor CSV in UTF-8: {error}") from error
+    if names is None:
+        raise FormatError(f"{path} is empty: a CSV file begins with the names of its columns")
+    return tuple(names)
+
+
+def _line_ends(path: str) -> list[int]:
+    """Return where to cut a large CSV file: after line ends, if no value contains one.
+
+    A value with a line end is quoted, and one of its lines has an odd number of quotes. A file with
+    such a value is read in one piece, and so is a compressed file.
+    """
+    size = os.path.getsize(path)
+    if size <= PIECE_BYTES or path.lower().endswith((".gz", ".bz2", ".zst", ".lz4")):
+        return []
+    cuts: list[int] = []
+    for position, line_ends, odd in _scanned(path):
+        if odd:
+            return []
+        wanted = PIECE_BYTES * (len(cuts) + 1)
+        index = int(np.searchsorted(line_ends, wanted - position))
+        if index < len(line_ends):
+            end = position + int(line_ends[index]) + 1
+            cuts += [end] if end < size else []
+    return cuts
+
+
+def _scanned(path: str) -> Iterator[tuple[int, Any, bool]]:
+    """Yield each block's position, its line ends, and whether a line has an odd quote count."""
+    n_quotes = 0
+    with open(path, "rb") as stream:
+        position = 0
+        while block := stream.read(_SCAN_BYTES):
+            characters = np.frombuffer(block, np.uint8)
+            line_ends = np.flatnonzero(characters == ord("\n"))
+            quotes = np.flatnonzero(characters == ord('"'))
+            before = n_quotes + np.searchsorted(quotes, line_ends)
+            yield position, line_ends, bool((before % 2).any())
+            n_quotes += len(quotes)
+            position += len(block)
+
+
+_BYTES_PER_ROW = 64
+"""Approximate size of a row of CSV: pyarrow measures blocks in bytes."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows of a piece: columns by name, the number of each row (from 1), and ragged lines."""
+
+    columns: dict[str, Any]
+    rows: Int[Array, " m"]
+    ragged: BadRows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+def batches_of(
+    piece: Piece, columns: Sequence[str], delimiter: str, batch_rows: int
+) -> Iterator[Batch]:
+    """Yield the rows of a piece in its order, one batch at a time."""
+    read = _parquet_batches if piece.format == "parquet" else _csv_batches
+    try:
+        yield from read(piece, list(columns), delimiter, batch_rows)
+    except (pyarrow().ArrowException, OSError) as error:
+        encoding = "; files must be in UTF-8" if "UTF8" in str(error) else ""
+        raise FormatError(f"{piece.path} cannot be read: {error}{encoding}") from error
+
+
+def _parquet_batches(
+    piece: Piece, columns: list[str], delimiter: str, batch_rows: int
+) -> Iterator[Batch]:
+    groups = range(piece.start, piece.stop or 0)
+    done = 0
+    with pyarrow().parquet.ParquetFile(piece.path) as file:
+        found = file.iter_batches(batch_rows, list(groups), columns, use_threads=False)
+        for batch in found:
+            rows = np.arange(done + 1, done + 1 + batch.num_rows)
+            done += batch.num_rows
+            yield Batch({name: batch.column(name) for name in columns}, rows, BadRows())
+
+
+def _csv_batches(
+    piece: Piece, columns: list[str], delimiter: str, batch_rows: int
+) -> Iterator[Batch]:
+    arrow = pyarrow()
+    lines = _RaggedLines(piece)
+
+    def skip(row: Any) -> str:
+        lines.add(row)
+        return "skip"
+
+    # Every column is read as text, so that a value that is no number makes a bad row, and "007"
+    # stays "007". One thread numbers the rows, and is as fast.
+    first = piece.start == 0
+    with _stream(piece) as stream:
+        reader = arrow.csv.open_csv(
+            stream,
+            read_options=arrow.csv.ReadOptions(
+                use_threads=False,
+                block_size=max(_BYTES_PER_ROW * batch_rows, 1 << 10),
+                column_names=None if first else list(piece.header),
+            ),
+            parse_options=arrow.csv.ParseOptions(
+                delimiter=delimiter, newlines_in_values=True, invalid_row_handler=skip
+            ),
+            convert_options=arrow.csv.ConvertOptions(
+                include_columns=columns,
+                column_types=dict.fromkeys(columns, arrow.string()),
+                strings_can_be_null=True,
+                null_values=[""],
+            ),
+        )
+        with reader:
+            for batch in reader:
+                rows, ragged = lines.between(batch.num_rows)
+                yield Batch({name: batch.column(name) for name in columns}, rows, ragged)
+    yield Batch({}, np.arange(0), lines.rest())
+
+
+def _stream(piece: Piece) -> Any:
+    arrow = pyarrow()
+    if piece.start == 0 and piece.stop is None:
+        return arrow.input_stream(piece.path, compression="detect")
+    return arrow.PythonFile(io.BufferedReader(_Range(piece), 1 << 20), mode="r")
+
+
+class _Range(io.RawIOBase):
+    """Bytes of a file from one position to another, as a stream."""
+
+    def __init__(self, piece: Piece) -> None:
+        self._file = open(piece.path, "rb", buffering=0)  # noqa: SIM115 - closed with this
+        self._file.seek(piece.start)
+        stop = os.path.getsize(piece.path) if piece.stop is None else piece.stop
+        self._left = stop - piece.start
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        n = self._file.readinto(memoryview(buffer)[: self._left]) or 0
+        self._left -= n
+        return n
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+class _RaggedLines:
+    """Lines that pyarrow skipped; they determine the numbers of the other rows."""
+
+    def __init__(self, piece: Piece) -> None:
+        self._file = os.path.basename(piece.path)
+        self._header = 1 if piece.start == 0 else 0
+        self._next = 1
+        self._waiting: list[tuple[int, str]] = []
+
+    def add(self, row: Any) -> None:
+        columns = f"{row.actual_columns} instead of {row.expected_columns}: "
+        self._waiting.append((row.number - self._header, columns + shortened(row.text)))
+
+    def between(self, n_rows: int) -> tuple[Int[Array, " n_rows"], BadRows]:
+        """Return the numbers of the next rows, and the lines skipped between them."""
+        end, n_skipped = self._next + n_rows, 0
+        # Skipped lines come in order; each one before the end moves the end by one.
+        while n_skipped < len(self._waiting) and self._waiting[n_skipped][0] < end:
+            end += 1
+            n_skipped += 1
+        passed, self._waiting = self._waiting[:n_skipped], self._waiting[n_skipped:]
+        numbers = np.arange(self._next, end)
+        self._next = end
+        skipped = np.array([number for number, _ in passed], dtype=np.int64)
+        return np.setdiff1d(numbers, skipped, assume_unique=True), self._found(passed)
+
+    def rest(self) -> BadRows:
+        """Return the lines skipped after the last row."""
+        return self._found(self._waiting)
+
+    def _found(self, lines: list[tuple[int, str]]) -> BadRows:
+        if not lines:
+            return BadRows()
+        examples = (Example(self._file, number, text) for number, text in lines)
+        return of_reason(RAGGED, len(lines), examples)

@@ -1,0 +1,297 @@
+"""The page of ``mixts fit``: kinds of task, how they were learned and checked, and the logs."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from mixts._version import __version__
+from mixts.learning import Fit, PriorCheck, Selection
+from mixts.pages.document import Figure, Report, Section, Table
+from mixts.pages.formats import literal, plural, signed
+from mixts.pages.kinds import MOST_ITEMS, Kind, kinds_of
+from mixts.pages.page import PriorPage, write_prior_page
+from mixts.plots import plot, save_figure
+
+_MOST_TASKS = 5
+"""Largest number of surprising tasks in the table."""
+
+
+@dataclass(frozen=True)
+class FitRun:
+    """How a fit was made, for its page."""
+
+    prior_file: Path
+    """File that holds the prior."""
+    reward: str
+    """Name of the column of rewards."""
+    command: str
+    """Command that makes the same fit again."""
+    seconds: float
+    """Time that it took."""
+
+
+def fit_kinds(fit: Fit) -> tuple[Kind, ...]:
+    """Describe the components of a fitted prior in words."""
+    return kinds_of(fit.prior, fit.training_tasks, fit.items, fit.n_components)
+
+
+def write_fit_page(fit: Fit, path: str | os.PathLike[str], run: FitRun) -> None:
+    """Write the page of a fit.
+
+    Parameters
+    ----------
+    fit
+        Result of :func:`mixts.learning.fit_logs`.
+    path
+        File to write.
+    run
+        How the fit was made.
+    """
+    sections = [_selection_section(fit), _check_section(fit), _logs_section(fit)]
+    kinds, n = fit_kinds(fit), fit.n_components
+    report = Report(
+        title="There is one kind of task" if n == 1 else f"There are {n} kinds of task",
+        paragraphs=(),
+        sections=tuple(section for section in sections if section is not None),
+        versions=_versions(),
+        settings=_settings(fit),
+        command=run.command,
+        made=datetime.now(UTC).isoformat(timespec="seconds"),
+        seconds=run.seconds,
+        summary=_summary(fit, kinds),
+    )
+    linear = fit.logs.arms is None
+    page = PriorPage(
+        report,
+        kinds,
+        "Feature" if linear else "Arm",
+        "coefficient" if linear else "mean",
+        (plural(len(fit.logs.tasks), "task"), _items(fit), plural(fit.logs.n_rows, "row")),
+        _legend(fit, run.reward),
+        _code(fit, run.prior_file),
+    )
+    write_prior_page(page, path)
+
+
+# -- above the kinds ------------------------------------------------------------------------------
+
+
+def _items(fit: Fit) -> str:
+    return plural(len(fit.items), "arm" if fit.logs.arms is not None else "feature")
+
+
+def _summary(fit: Fit, kinds: tuple[Kind, ...]) -> tuple[str, ...]:
+    lines = [f"{kind}" for kind in kinds[: fit.n_components][:3]]
+    left = fit.n_components - 3
+    lines += [f"And {plural(left, 'more kind')}, below."] if left > 0 else []
+    if not fit.converged:
+        lines.append("Learning stopped before it converged: the numbers are provisional.")
+    lines.append(
+        "Not checked: no tasks were held out."
+        if fit.check is None
+        else f"Checked on {plural(fit.check.n_tasks, 'task')}. {fit.check.findings[0]}"
+    )
+    bad, n = fit.logs.bad_rows.total, fit.logs.n_rows
+    if bad:
+        lines.append(f"{bad:,} of {n:,} rows of the logs were bad and left out; see below why.")
+    return tuple(lines)
+
+
+def _legend(fit: Fit, reward: str) -> str:
+    linear = fit.logs.arms is None
+    numbers = "Coefficients of features" if linear else f"Means of `{reward}`"
+    scaled = ", scaled so that features with different units can be compared" if linear else ""
+    few = ""
+    if len(fit.items) > MOST_ITEMS:
+        few = f" Of {_items(fit)} the page shows those in which kinds differ most."
+    return (
+        f"{numbers}{scaled}: the dot is the mean of a kind, the band holds 80 % of its tasks, and "
+        f"the vertical line is the mean of all tasks.{few}"
+    )
+
+
+def _code(fit: Fit, prior_file: Path) -> str:
+    """Return Python code that starts an agent from the prior."""
+    lines = [
+        "import mixts", "",
+        f"prior = mixts.MixturePrior.load({str(prior_file)!r})",
+        "agent = mixts.MixTS(prior)",
+    ]  # fmt: skip
+    if fit.logs.features is not None:
+        lines += [
+            f"# a row of features for each choice: {', '.join(fit.logs.features)}",
+            "row = agent.act(actions)",
+            "agent.update(actions[row], reward)",
+        ]
+    else:
+        lines += [
+            "arm = agent.act()  # prior.arm_names[arm] is its name",
+            "agent.update(arm, reward)",
+        ]
+    return "\n".join(lines)
+
+
+# -- sections -------------------------------------------------------------------------------------
+
+
+def _selection_section(fit: Fit) -> Section | None:
+    selection = fit.learned.selection
+    if selection is None or len(selection.candidates) < 2:
+        return None
+    text = (
+        f"{fit.n_compared:,} tasks were divided into {selection.n_folds} parts. For each part, "
+        f"mixtures of 1 to {selection.candidates[-1]} kinds were learned from the other parts, and "
+        f"predicted its tasks. {selection.sentence}"
+    )
+    rows = tuple(
+        (
+            f"{candidate}{' (chosen)' if candidate == selection.chosen else ''}",
+            signed(f"{mean:.3f}"),
+            "–" if i == selection.best else f"{gap:.3f} ± {error:.3f}",
+            f"{bic:,.1f}",
+        )
+        for i, (candidate, mean, gap, error, bic) in enumerate(
+            zip(
+                selection.candidates, selection.mean, selection.gap, selection.standard_error,
+                selection.bic, strict=True,
+            )
+        )
+    )  # fmt: skip
+    caption = "Held-out log evidence per task, how much it is below the best, and BIC"
+    columns = ("kinds", "per task", "below the best", "BIC")
+    table = Table(columns, rows, f"{caption} (smaller is better).")
+    values = ", ".join(
+        f"{mean:.3f} with {candidate}"
+        for candidate, mean in zip(selection.candidates, selection.mean, strict=True)
+    )
+    alt = f"Held-out log evidence per task by the number of kinds: {values}"
+    figure = Figure(_svg(selection), alt, f"{caption}.")
+    return Section("selection", "How many kinds", "", (text,), (figure,), (table,))
+
+
+def _check_section(fit: Fit) -> Section | None:
+    check = fit.check
+    if check is None:
+        return None
+    tables = [_evidence_table(check)]
+    surprising = [t for t in check.surprise.ranked()[:_MOST_TASKS] if check.surprise.surprising[t]]
+    if surprising:
+        tables.append(_surprise_table(fit, check, surprising))
+    figure = Figure(
+        _svg(check), " ".join(check.findings),
+        "Evidence beside other priors; calibration of predictions; surprising tasks; number of "
+        "tasks of each kind beside the number expected from its weight.",
+    )  # fmt: skip
+    text = (
+        f"{plural(check.n_tasks, 'task')} {'was' if check.n_tasks == 1 else 'were'} held out: the "
+        f"prior was not learned from them. {' '.join(check.findings)}"
+    )
+    return Section("check", "Is it any good?", "", (text,), (figure,), tuple(tables))
+
+
+def _evidence_table(check: PriorCheck) -> Table:
+    evidence = check.evidence
+    rows = []
+    for i, name in enumerate(evidence.names):
+        gain = evidence.gain(name)
+        rows.append(
+            (
+                name,
+                signed(f"{evidence.a_task(name).mean:.3f}"),
+                signed(f"{evidence.an_observation(name).mean:.4f}"),
+                signed(f"{gain.mean:+.3f} ± {gain.error:.3f}") if i else "–",
+            )
+        )
+    columns = ("prior", "per task", "per observation", "this prior's gain per task")
+    caption = (
+        "Held-out log evidence. UniTS has one kind; the flat prior of TS knows only the scale of "
+        "rewards."
+    )
+    return Table(columns, tuple(rows), caption)
+
+
+def _surprise_table(fit: Fit, check: PriorCheck, tasks: list[int]) -> Table:
+    names = [fit.logs.tasks[i] for i in fit.held_out]
+    rows = tuple(
+        (
+            literal(names[t]),
+            f"{check.n_observations[t]:,}",
+            f"{check.surprise.p_value[t]:.3f}",
+            check.usage.names[check.component[t]] if check.component[t] >= 0 else "none",
+        )
+        for t in tasks
+    )
+    caption = (
+        "The most surprising tasks: p is the probability that a task of this prior is as "
+        "improbable."
+    )
+    columns = ("task", "observations", "p", "likely kind")
+    return Table(columns, rows, caption, (False, True, True, False))
+
+
+def _logs_section(fit: Fit) -> Section:
+    logs = fit.logs
+    n = np.asarray(logs.statistics.n_observations)
+    low, middle, high = (f"{value:,.0f}" for value in (n.min(), np.median(n), n.max()))
+    text = (
+        f"{plural(logs.n_rows, 'row')} of {plural(len(logs.files), 'file')}, of "
+        f"{plural(len(logs.tasks), 'task')} with {low} to {high} observations each (median "
+        f"{middle}). Family of rewards: {logs.family}, because {logs.why}."
+    )
+    tables: tuple[Table, ...] = ()
+    if logs.bad_rows:
+        rows = tuple(
+            (
+                reason,
+                f"{count:,}",
+                "; ".join(literal(str(e)) for e in logs.bad_rows.examples[reason]),
+            )
+            for reason, count in sorted(logs.bad_rows.counts.items(), key=lambda e: (-e[1], e[0]))
+        )
+        caption = f"{logs.bad_rows.total:,} bad rows were left out: the reasons and first examples."
+        tables = (Table(("reason", "rows", "first"), rows, caption, (False, True, False)),)
+    return Section("logs", "The logs", "", (text,), (), tables)
+
+
+# -- how it was made ------------------------------------------------------------------------------
+
+
+def _settings(fit: Fit) -> Mapping[str, str]:
+    settings, family = fit.settings, fit.prior.family
+    found = {
+        "family": type(family).__name__,
+        "method": settings.method,
+        "components": str(settings.n_components),
+        "tasks learned from": f"{len(fit.training):,}",
+        "tasks held out": f"{len(fit.held_out):,}",
+        "seed": str(settings.seed),
+    }
+    known = family.settings()
+    if "noise_std" in known:
+        origin = "learned" if settings.noise_std is None else "given"
+        found["noise"] = f"{known['noise_std']:.4g}, {origin}"
+    if "covariance_type" in known:
+        found["covariance"] = str(known["covariance_type"])
+    if settings.robust:
+        found["weight of the broad component"] = f"{settings.robust:g}"
+    return found
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version(), "mixts": __version__}
+    return found | {name: metadata.version(name) for name in ("numpy", "scipy", "numba", "pyarrow")}
+
+
+def _svg(result: Selection | PriorCheck) -> bytes:
+    with TemporaryDirectory() as folder:
+        svg, _ = save_figure(plot(result), Path(folder) / "figure")
+        return svg.read_bytes()

@@ -1,0 +1,222 @@
+"""``mixts fit``, on logs of a few tasks."""
+
+from __future__ import annotations
+
+import contextlib
+import html
+import io
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mixts
+from mixts.cli import main
+from mixts.cli.fit import command_of
+from mixts.cli.main import parser
+from mixts.learning import Learned, Selection, fit, learn
+from mixts.logs import read_logs
+
+COLUMNS = ["--task", "user", "--arm", "item", "--reward", "clicked"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Clicks of users of two kinds with four bad rows, and what they spent."""
+    folder = tmp_path_factory.mktemp("fit")
+    rng = np.random.default_rng(1)
+    rates = np.array([[0.8, 0.1, 0.1], [0.1, 0.2, 0.7]])
+    items = ["books", "hats", "<b>shoes`"]
+    clicks, spent = ["user,item,clicked"], ["user;age;spent"]
+    for user in range(40):
+        kind = user % 2
+        for item in rng.integers(3, size=25):
+            clicks.append(f"u{user},{items[item]},{int(rng.random() < rates[kind, item])}")
+        for age in rng.standard_normal(8):
+            spent.append(f"{user};{age:.3f};{(4 * kind - 2) * age + 0.1 * rng.random():.3f}")
+    clicks += ["u1,hats,often", "u1,hats", ",hats,1", "u1,hats,maybe"]
+    (folder / "clicks.csv").write_text("\n".join(clicks) + "\n")
+    (folder / "spent.csv").write_text("\n".join(spent) + "\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def fitted(folder: Path) -> tuple[str, Path]:
+    """What the command printed, and the prior's file."""
+    out = folder / "my prior.json"
+    stream = io.StringIO()
+    files = ["--out", str(out), "--statistics", str(folder / "tasks.npz")]
+    with contextlib.redirect_stdout(stream), contextlib.redirect_stderr(io.StringIO()):
+        logs = str(folder / "clicks.csv")
+        assert main(["fit", logs, *COLUMNS, "--components", "2", "--robust", *files]) == 0
+    return stream.getvalue(), out
+
+
+def test_it_says_what_it_did(fitted: tuple[str, Path], folder: Path) -> None:
+    printed, out = fitted
+    lines = printed.splitlines()
+    number = "clicks.csv row 1,001 (often), clicks.csv row 1,004 (maybe)"
+    ragged = "clicks.csv row 1,002 (2 instead of 3: u1,hats)"
+    assert lines[:5] == [
+        "1,004 rows, 40 tasks, 3 arms, 4 bad rows",
+        f"  2: reward is not a number; first {number}",
+        f"  1: a line with another number of columns; {ragged}",
+        "  1: no task; clicks.csv row 1,003",
+        "bernoulli: every reward is 0 or 1",
+    ]
+    assert lines[5].startswith("2 kinds of task, learned from 32 tasks; converged after ")
+    assert "books has the highest mean (0." in printed
+    assert "Other, 1 % of tasks: A broad kind" in printed
+    assert "on 8 held-out tasks\n  Held-out evidence: " in printed
+    page = out.with_suffix(".html")
+    assert lines[-2] == f"wrote the prior to {out}, and the page about it to {page}; start with"
+    assert lines[-1] == f"  agent = mixts.MixTS(mixts.MixturePrior.load({str(out)!r}))"
+
+
+def test_the_prior_is_named_and_ready(fitted: tuple[str, Path], folder: Path) -> None:
+    prior = mixts.MixturePrior.load(fitted[1])
+    assert prior.names == ("kind 1", "kind 2", "other")
+    assert prior.arm_names == ("<b>shoes`", "books", "hats")
+    assert prior.weights[2] == pytest.approx(0.01)
+    agent = mixts.MixTS(prior, seed=1)
+    for _ in range(30):
+        arm = agent.act()
+        agent.update(arm, int(prior.arm_names[arm] == "books"))
+    assert prior.arm_names[agent.act()] == "books"
+    saved = mixts.Statistics.load(folder / "tasks.npz")
+    columns = {"task": "user", "arm": "item", "reward": "clicked"}
+    assert saved == read_logs(folder / "clicks.csv", **columns).statistics
+
+
+def test_the_page_tells_of_kinds_check_and_bad_rows(fitted: tuple[str, Path]) -> None:
+    source = fitted[1].with_suffix(".html").read_text(encoding="utf-8")
+    assert "<b>shoes" not in source  # the name of an arm is text
+    text = html.unescape(source)
+    assert "There are 2 kinds of task" in text
+    assert "<b>shoes'" in text
+    for words in (
+        " of 32 past tasks are of this kind",
+        "8 tasks were held out: the prior was not learned from them.",
+        "4 bad rows were left out",
+        "clicks.csv row 1,001 (often)",
+        "weight of the broad component",
+        "<span>--robust</span> <span>0.01</span> <span>--seed</span> <span>1</span>",
+        "mixts.MixturePrior.load(",
+    ):
+        assert words in text, words
+    assert "How many kinds" not in text  # nothing was compared
+    assert "<script" not in source
+    assert "http://" not in source.replace("http://www.w3.org", "")
+
+
+def test_what_exists_is_not_overwritten(
+    fitted: tuple[str, Path], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = fitted[1].read_bytes()
+    command = ["fit", str(folder / "clicks.csv"), *COLUMNS, "--out", str(fitted[1])]
+    assert main(command) == 2
+    assert "my prior.json exists: choose another --out, or say --force" in capsys.readouterr().err
+    assert main([*command[:-1], str(folder / "other.json"), "--report", str(fitted[1])]) == 2
+    assert "choose another --report" in capsys.readouterr().err
+    assert fitted[1].read_bytes() == before
+    options = ["--components", "1", "--held-out", "0", "--no-report", "--quiet", "--force"]
+    assert main([*command, *options]) == 0
+    assert capsys.readouterr() == ("", "")
+    assert mixts.MixturePrior.load(fitted[1]).n_components == 1
+    fitted[1].write_bytes(before)
+
+
+def test_features_in_place_of_arms(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs, out = str(folder / "spent.csv"), tmp_path / "prior.npz"
+    columns = ["--task", "user", "--features", "age", "--reward", "spent", "--delimiter", ";"]
+    options = ["--intercept", "--components", "2", "--covariance", "diag", "--held-out", "0"]
+    assert main(["fit", logs, *columns, *options, "--out", str(out)]) == 0
+    printed = capsys.readouterr().out
+    assert "320 rows, 40 tasks, 2 features, no bad rows" in printed
+    assert "linear: features were given" in printed
+    assert "age matters most (" in printed
+    assert "not checked: no tasks were held out" in printed
+    prior = mixts.MixturePrior.load(out)
+    assert isinstance(prior.family, mixts.LinearGaussian)
+    assert prior.family.covariance_type == "diag"
+    # The truth is -2 and 2, each of 20 tasks; the hyperprior, worth about one task, pulls to 0.
+    assert sorted(prior.family.mean[:, 1].tolist()) == pytest.approx([-2, 2], abs=2 / 20)
+    page = html.unescape((tmp_path / "prior.html").read_text(encoding="utf-8"))
+    assert "# a row of features for each choice: intercept, age" in page
+    assert "The base level is " in page
+
+
+def test_auto_compares_on_some_tasks_and_learns_from_all(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    calls = []
+
+    def spy(tasks: mixts.Statistics, number: int | str, **options: Any) -> Learned:
+        """One kind, as if two had been compared."""
+        calls.append((len(tasks), number))
+        compared = Selection((1, 2), np.array([[1.0, 2.0], [0.0, 1.0]]), np.zeros(2), 1, 5)
+        return replace(learn(tasks, 1, **options), selection=compared if number == "auto" else None)
+
+    monkeypatch.setattr(fit, "learn", spy)
+    command = ["fit", str(folder / "clicks.csv"), *COLUMNS, "--select-from", "8"]
+    assert main([*command, "--held-out", "0", "--out", str(tmp_path / "prior.json")]) == 0
+    assert calls == [(8, "auto"), (40, 1)]
+    printed = capsys.readouterr().out
+    assert (
+        "1 kind of task, learned from 40 tasks; 1 to 2 kinds compared on 8 tasks; conv" in printed
+    )
+    page = html.unescape((tmp_path / "prior.html").read_text(encoding="utf-8"))
+    assert "There is one kind of task" in page
+    assert "evidence per task by the number of kinds: 1.500 with 1, 0.500 with 2" in page
+    assert "1 kind predicts best." in page
+    assert "1 (chosen)" in page
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--held-out", "1"], "--held-out must be a fraction from 0 to below 1"),
+        (["--robust", "2"], "--robust must be a weight"),
+        (["--components", "0"], "--components must be a whole number, at least 1"),
+        (["--select-from", "0"], "--select-from must be"),
+        (["--scheduler", "tcp://x:1"], "add --engine dask"),
+        (["--workers", "0"], "workers"),
+        (["--out", "nowhere/prior.json"], "nowhere is not a folder that can be written to"),
+        (["--report", "prior.json"], "must be different files"),
+        (["--arm", "thing"], "has no column 'thing'; it has: user, item, clicked"),
+        (["--features", "item"], "either arm"),
+        (["--family", "poisson", "--reward", "item"], "none of 1,004 rows"),
+    ],
+)
+def test_mistakes_get_a_message_and_status_2(
+    folder: Path, options: list[str], message: str, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    assert main(["fit", str(folder / "clicks.csv"), *COLUMNS, *options]) == 2
+    printed = capsys.readouterr()
+    assert message in printed.err
+    assert printed.out == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_number_of_components_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["fit", "clicks.csv", *COLUMNS, "--components", "some"])
+    assert ended.value.code == 2
+    assert "expected auto or a number, got 'some'" in capsys.readouterr().err
+
+
+def test_the_command_can_be_repeated() -> None:
+    words = ["a b.csv", *COLUMNS, "--arms", "x,y", "--allow-bad-rows", "--components", "3"]
+    options = parser().parse_args(["fit", *words, "--noise-std", "0.5"])
+    again = command_of(options)
+    assert again == (
+        "mixts fit 'a b.csv' --task user --arm item --reward clicked --arms x,y --allow-bad-rows "
+        "--components 3 --noise-std 0.5 --seed 1 --out prior.json"
+    )
