@@ -11,8 +11,8 @@ import numpy as np
 
 import mixts
 from mixts.experiments import (
+    Analysis,
     Experiment,
-    Findings,
     Measured,
     Part,
     Scale,
@@ -55,6 +55,7 @@ class SlowExperiment(Experiment):
     title = "A slow one"
     place = "nowhere"
     scale = quick = Scale(12, 30)
+    template = "A paragraph."
 
     def __init__(self, marks: Path, seconds: float) -> None:
         self.marks, self.seconds = marks, seconds
@@ -70,8 +71,8 @@ class SlowExperiment(Experiment):
             for name, prior in priors.items()
         }
 
-    def analyse(self, measured: Measured) -> Findings:
-        return Findings()
+    def analyse(self, measured: Measured) -> Analysis:
+        return Analysis()
 
 
 # -- single jobs ----------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ SECTION_6 = [
     ("paper/images", "MixTS also outperforms CorralExp4"),
     ("paper/images", "against CorralExp4 tuned by hand"),
     ("paper/riverswim", "MixTS greatly outperforms PSRL, which has a uniform prior"),
-    ("paper/riverswim", "told which states are neighbours"),
+    ("paper/riverswim", "knows which states are neighbours"),
     ("paper/riverswim", "identifies the direction of the current"),
     ("paper/riverswim", "The optimal policy swims against the current"),
 ]

@@ -9,6 +9,7 @@ import pytest
 
 from mixts.experiments import Measured, Setting
 from mixts.experiments.base import Arrays
+from mixts.experiments.report import render_text
 from mixts.pages import Claim
 from studies.coldstart.known_truth import (
     AUTO,
@@ -18,9 +19,7 @@ from studies.coldstart.known_truth import (
     sweep,
 )
 from studies.coldstart.known_truth import parts as agents
-from studies.coldstart.known_truth.analysis import analyse
-from studies.coldstart.known_truth.claims import claims_of
-from studies.coldstart.known_truth.comparison import LEARNED, Compared
+from studies.coldstart.known_truth.analysis import LEARNED, analyse
 from studies.coldstart.known_truth.parts import KnownPart, LearnedPart, Point
 from studies.coldstart.known_truth.truths import TRUTHS, Truth
 
@@ -149,8 +148,8 @@ def made_up(value: Callable[[str, Point, str], float]) -> Measured:
 
 
 def claims(value: Callable[[str, Point, str], float]) -> tuple[Claim, ...]:
-    measured = made_up(value)
-    return claims_of([Compared(truth, measured, sweep(10)) for truth in TRUTHS])
+    analysis = analyse(made_up(value), sweep(10), TRUTHS)
+    return render_text(EXPERIMENT, analysis).claims
 
 
 def ideal(quantity: str, point: Point, agent: str) -> float:
@@ -167,10 +166,11 @@ def ideal(quantity: str, point: Point, agent: str) -> float:
 
 
 def test_all_claims_hold_of_ideal_numbers() -> None:
-    findings = analyse(made_up(ideal), sweep(10), TRUTHS)
-    assert [claim.verdict for claim in findings.claims] == ["holds"] * 10
-    assert len(findings.drawings) == 4
-    assert len(findings.tables) == 9
+    analysis = analyse(made_up(ideal), sweep(10), TRUTHS)
+    text = render_text(EXPERIMENT, analysis)
+    assert [claim.verdict for claim in text.claims] == ["holds"] * 10
+    assert len(analysis.figures) == 4
+    assert len(text.tables) == 9
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,7 @@ import pytest
 from mixts.experiments import reproduce
 from mixts.experiments.base import Measured, Setting
 from mixts.experiments.features import ImageFeatures
-from studies.coldstart.images import priors
-from studies.coldstart.images.analysis import analyse
+from studies.coldstart import images as study
 
 
 @pytest.fixture(scope="module")
@@ -29,9 +28,9 @@ def images() -> ImageFeatures:
 
 
 def test_logs_of_rewards_are_noisy_and_those_of_labels_are_not(images: ImageFeatures) -> None:
-    given = (images.train_features, images.train_labels, 30)
-    noisy = priors.past_tasks(*given, "rewards", 1, "past")
-    exact = priors.past_tasks(*given, "labels", 1, "past")
+    given = (images.train_features, images.train_labels)
+    noisy = study.past_tasks(given, 30, "rewards", 1, "past")
+    exact = study.past_tasks(given, 30, "labels", 1, "past")
     # A label is 1 for a third of the images; a reward is 0.9 / 3 + 0.1 * 2 / 3 on average.
     assert np.allclose(exact.squares / exact.n_observations, 1 / 3, atol=1e-9)
     mean = (noisy.squares / noisy.n_observations).mean()
@@ -44,16 +43,16 @@ def test_logs_of_rewards_are_noisy_and_those_of_labels_are_not(images: ImageFeat
 
 
 def test_one_covariance_where_there_are_few_tasks() -> None:
-    assert priors.covariance_type(1000, 10, 64) == "full"
-    assert priors.covariance_type(1000, 100, 100) == "tied"
+    assert study.covariance_type(1000, 10, 64) == "full"
+    assert study.covariance_type(1000, 100, 100) == "tied"
 
 
 def test_the_whole_experiment(
     images: ImageFeatures, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(priors, "N_TASKS", 60)
-    monkeypatch.setattr(priors, "N_HELD_OUT", 20)
-    monkeypatch.setattr(priors, "N_IMAGES", 40)
+    monkeypatch.setattr(study, "N_TASKS", 60)
+    monkeypatch.setattr(study, "N_HELD_OUT", 20)
+    monkeypatch.setattr(study, "N_IMAGES", 40)
     images.save(tmp_path / "images.npz")
     done = reproduce(
         ["studies.coldstart.images"], tmp_path / "out", n_runs=4, n_rounds=6, engine=1,
@@ -72,15 +71,15 @@ def test_the_whole_experiment(
 def test_a_mixture_that_is_worse_is_said_to_be(images: ImageFeatures) -> None:
     setting = Setting(3, 4, 1)
     latent = np.zeros(3, np.int64)
-    names = (priors.MIXTURE, priors.TWO_STAGE, priors.ONE, priors.UNI, priors.FLAT)
+    names = study.AGENTS
     part = {"latent": latent}
     for i, name in enumerate(names):
         part |= {f"regret/{name}": np.zeros((3, 4)), f"reward/{name}": np.full((3, 4), 0.1 * i)}
         part[f"reward/{name}"] += 0.01 * np.arange(3)[:, None] * (i + 1)
     kept = {}
-    for logs in priors.LOGS:
+    for logs in study.LOGS:
         kept[f"scores-{logs}"] = {name: np.linspace(0, 0.1, 5) + i for i, name in enumerate(names)}
         kept[f"priors-{logs}"] = {f"{name}/noise": np.array(0.5) for name in names}
-        kept[f"priors-{logs}"][f"{priors.MIXTURE}/mean"] = np.zeros((3, 5))
-    found = analyse(Measured(setting, dict.fromkeys(priors.LOGS, part), kept))
-    assert {claim.verdict for claim in found.claims} == {"does not hold"}
+        kept[f"priors-{logs}"][f"{study.MIXTURE}/mean"] = np.zeros((3, 5))
+    found = study.EXPERIMENT.analyse(Measured(setting, dict.fromkeys(study.LOGS, part), kept))
+    assert set(found.verdicts.values()) == {"does not hold"}

@@ -17,14 +17,14 @@ from mixts.errors import FormatError, ParameterError
 from mixts.experiments import Reproduction, Setting, reproduce
 from studies._download import DownloadError, PublishedFile
 from studies._shared import stream
-from studies.coldstart.movielens import EXPERIMENT, kinds, priors, ratings, splits
+from studies.coldstart.movielens import EXPERIMENT, priors, ratings, splits
+from studies.coldstart.movielens.analysis import clustered
 from studies.coldstart.movielens.features import (
     FILM_SHRINKAGE,
     _film_means,
     learn_features,
     task_statistics,
 )
-from studies.coldstart.movielens.paired import clustered
 from studies.coldstart.movielens.ratings import Ratings
 
 GENRES = ("Comedy", "Drama", "Horror", "War")
@@ -327,7 +327,7 @@ def test_a_weighted_mean_is_a_quotient() -> None:
 
 def lessen(patch: pytest.MonkeyPatch) -> None:
     """The same with less to choose from."""
-    for module in (priors, splits, kinds):
+    for module in (priors, splits):
         patch.setattr(module, "MAX_COMPONENTS", 2)
     patch.setattr(priors, "N_RESTARTS", 1)
     patch.setattr(priors, "N_FOLDS", 2)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,8 +19,12 @@ from mixts.errors import ParameterError
 from mixts.experiments import Reproduction, reproduce
 
 _DESCRIPTION = """\
-Run experiments, draw their figures and write report.html. Results are kept block by block: an
-interrupted command is simply repeated. The numbers depend on the seed, never on who plays."""
+Run experiments, draw their figures and write report.html. Finished blocks of runs are kept: to
+continue after an interruption, run the same command again. The numbers depend on the seed, and not
+on where or on how many processes the blocks run."""
+
+OLD_RESULTS = 3
+"""Exit status: the report has numbers of other code than the present one."""
 
 
 def register(commands: Any) -> None:
@@ -29,42 +35,70 @@ def register(commands: Any) -> None:
         description=_DESCRIPTION,
     )
     add = parser.add_argument
-    add("ids", nargs="*", metavar="ID", help="experiments, or a group of them (default: paper)")
-    add("--runs", type=int, help="of each simulation (default: the paper's)")
-    add("--rounds", type=int, help="of each run (default: the paper's)")
-    add("--seed", type=int, default=1, help="of everything random (default 1)")
-    add("--quick", action="store_true", help="few runs and rounds: see that it works")
-    add("--out", type=Path, help="the output folder (default reproduction, or reproduction-quick)")
+    add("ids", nargs="*", metavar="ID",
+        help="experiments (paper/width), a group of them (paper), or modules with experiments "
+        "(studies.coldstart); default: paper")  # fmt: skip
+    add("--runs", type=int, help="runs of each simulation (default: the paper's)")
+    add("--rounds", type=int, help="rounds of each run (default: the paper's)")
+    add("--seed", type=int, default=1, help="seed of all random numbers (default 1)")
+    add("--quick", action="store_true", help="few runs and rounds, to see that it works")
+    add("--out", type=Path, help="output folder (default reproduction, or reproduction-quick)")
     add("--workers", type=int, help="processes (default: one for each processor)")
-    add("--engine", choices=("local", "dask"), default="local", help="where blocks are played")
-    add("--scheduler", metavar="ADDRESS", help="of a Dask cluster, tcp://host:8786")
+    add("--engine", choices=("local", "dask"), default="local", help="where the blocks run")
+    add("--scheduler", metavar="ADDRESS", help="address of a Dask cluster, tcp://host:8786")
     add("--features", type=Path, metavar="FILE", help="image features for paper/images (npz)")
     add("--option", action="append", default=[], metavar="NAME=VALUE",
-        help="an option of an experiment's own; may be repeated")  # fmt: skip
-    add("--quiet", action="store_true", help="no progress, only errors")
+        help="another option of an experiment; may be repeated")  # fmt: skip
+    add("--allow-old-results", action="store_true",
+        help="exit with status 0 even if the report has numbers of other code")  # fmt: skip
+    add("--quiet", action="store_true", help="print errors only")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Reproduce, and say where the report is."""
+    """Run the experiments, print a summary and return the exit status."""
     out = options.out or Path("reproduction-quick" if options.quick else "reproduction")
-    choices = _choices(options)
-    say = _silent if options.quiet else _say
     try:
-        done = reproduce(
-            options.ids, out,
-            n_runs=options.runs, n_rounds=options.rounds, seed=options.seed, quick=options.quick,
-            engine=_engine(options), progress=False if options.quiet else None, say=say, **choices,
-        )  # fmt: skip
+        with _messages(options.quiet):
+            done = reproduce(
+                options.ids, out,
+                n_runs=options.runs, n_rounds=options.rounds, seed=options.seed,
+                quick=options.quick, engine=_engine(options),
+                progress=False if options.quiet else None, **_choices(options),
+            )  # fmt: skip
     except KeyboardInterrupt:
         print(
-            f"\nmixts: stopped. Finished blocks are in {out}: the same command goes on from there.",
+            f"\nmixts: stopped. Finished blocks are in {out}: to continue, run the same command "
+            "again.",
             file=sys.stderr,
         )
         return INTERRUPTED
     if not options.quiet:
         print(summary(done))
-    return 0
+    if done.stale:
+        print(
+            f"mixts: the numbers of {', '.join(done.stale)} come from other code or libraries than "
+            f"the present ones. To compute them again, remove these folders in {out}; to accept "
+            "them, add --allow-old-results",
+            file=sys.stderr,
+        )
+    return OLD_RESULTS if done.stale and not options.allow_old_results else 0
+
+
+@contextmanager
+def _messages(quiet: bool) -> Iterator[None]:
+    """Print messages about the progress to standard error, unless quiet."""
+    log = logging.getLogger("mixts.experiments")
+    handler = logging.StreamHandler(sys.stderr)
+    level = log.level
+    if not quiet:
+        log.addHandler(handler)
+        log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(level)
 
 
 def _choices(options: argparse.Namespace) -> dict[str, Any]:
@@ -78,19 +112,11 @@ def _choices(options: argparse.Namespace) -> dict[str, Any]:
     return choices
 
 
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
-def _silent(line: str) -> None:
-    return None
-
-
 def _engine(options: argparse.Namespace) -> Callable[[], Engine] | int | None:
     if options.engine == "dask":
         from mixts.engines.dask import DaskEngine
 
-        # A cluster is asked for only if there is something to play.
+        # Called only if a block is missing: otherwise no cluster is needed.
         return partial(DaskEngine, options.scheduler, options.workers)
     if options.scheduler is not None:
         raise ParameterError("--scheduler is the address of a Dask cluster: add --engine dask")
@@ -99,17 +125,18 @@ def _engine(options: argparse.Namespace) -> Callable[[], Engine] | int | None:
 
 
 def summary(done: Reproduction) -> str:
-    """Every claim with its verdict, and where to read more."""
+    """Return every claim with its verdict, and the path of the report."""
     width = min(100, shutil.get_terminal_size().columns)
     lines = []
     for section in done.sections:
-        lines.append(f"\n{section.id}  {section.title} ({section.place})")
+        old = " [OLD RESULTS]" if section.id in done.stale else ""
+        lines.append(f"\n{section.id}  {section.title} ({section.place}){old}")
         for claim in section.claims:
             head = f"  {claim.verdict.upper()}: "
             text = f"{claim.claim} Measured: {claim.measured}."
             lines += textwrap.wrap(
                 text, width, initial_indent=head, subsequent_indent="    ", break_on_hyphens=False
             )
-    played = f"{done.n_blocks} blocks played" if done.n_blocks else "nothing was left to play"
-    lines.append(f"\n{played}, {done.seconds:.0f} s. Report: {done.report}")
+    blocks = f"{done.n_blocks} blocks simulated" if done.n_blocks else "no block was missing"
+    lines.append(f"\n{blocks}, {done.seconds:.0f} s. Report: {done.report}")
     return "\n".join(lines)

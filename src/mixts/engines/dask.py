@@ -8,7 +8,6 @@ connects, and every job checks its worker, because workers may join at any time.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 import platform
 import time
@@ -18,11 +17,11 @@ from concurrent.futures import CancelledError, Future
 from contextlib import ExitStack, suppress
 from functools import cache
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from mixts import _checks
+from mixts._sources import numerical_sources, sources_hash
 from mixts._version import __version__
 from mixts.engines.base import JOBS_PER_WORKER, Engine
 from mixts.engines.local import ONE_THREAD, environment_variables, n_processors
@@ -45,9 +44,6 @@ _SHOWN_MACHINES = 3
 
 _IGNORE_INTERRUPT = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
 """Ctrl-C reaches every process of a terminal, but the engine stops its workers itself."""
-
-_COMPUTES_NOTHING = ("bridges", "cli", "plots", "report", "service")
-"""Packages of mixts that no worker needs."""
 
 
 class DaskEngine(Engine):
@@ -285,13 +281,8 @@ def versions() -> Versions:
     """Return the versions of all that determines numbers to the bit, in this process."""
     found = {"Python": platform.python_version(), "mixts": __version__}
     found |= {name: metadata.version(name) for name in ("numpy", "scipy", "numba")}
-    root = Path(__file__).parents[1]
-    digest = hashlib.sha256()
-    for name in sorted(path.relative_to(root).as_posix() for path in root.rglob("*.py")):
-        if name.partition("/")[0] not in _COMPUTES_NOTHING:
-            digest.update(name.encode() + b"\0" + (root / name).read_bytes() + b"\0")
     # During development the code changes while the version stays.
-    found["mixts' code"] = digest.hexdigest()[:12]
+    found["mixts' code"] = sources_hash(numerical_sources())
     return found
 
 

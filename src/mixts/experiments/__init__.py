@@ -1,9 +1,8 @@
-"""The paper's experiments: each is a problem, a sweep and an analysis, in a folder of its own."""
+"""Experiments: each is a problem, a sweep and an analysis, with a template for its report."""
 
 from mixts.experiments.base import (
-    Drawing,
+    Analysis,
     Experiment,
-    Findings,
     Measured,
     Part,
     Scale,
@@ -11,12 +10,11 @@ from mixts.experiments.base import (
     SimulationPart,
 )
 from mixts.experiments.registry import all_experiments
-from mixts.experiments.reproduction import Reproduction, reproduce
+from mixts.experiments.runner import Reproduction, reproduce
 
 __all__ = [
-    "Drawing",
+    "Analysis",
     "Experiment",
-    "Findings",
     "Measured",
     "Part",
     "Reproduction",

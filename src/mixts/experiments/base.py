@@ -1,32 +1,35 @@
-"""What an experiment is: a problem, a sweep over it, and an analysis.
+"""The parts of an experiment: a problem, a sweep over it, and an analysis.
 
-The sweep is a dictionary of *parts*, each a simulation that is played block by block, anywhere. The
-analysis reads what was measured and says what it means: it plays nothing itself, so that it can be
-repeated, and improved, without playing again.
+The sweep is a dictionary of *parts*, each a simulation that runs block by block on any worker. The
+analysis turns the measured arrays into numbers, verdicts and figures; a template beside the
+experiment's module turns these into sentences and tables. Neither simulates anything, so a report
+can be written again, and improved, without running the simulations again.
 """
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
 from mixts._typing import Array
+from mixts.bounds import Verdict
 from mixts.errors import ParameterError
-from mixts.pages import Claim, Table
 from mixts.simulation import Results, Simulation
 
 Arrays = dict[str, Array]
 Once = Callable[[str, Callable[[], Arrays]], Arrays]
-"""``once(name, make)``: what ``make`` gave the first time, kept with the results."""
+"""``once(name, make)`` returns the arrays that ``make`` made the first time, kept on disk."""
 
 
 @dataclass(frozen=True)
 class Scale:
-    """How much is played."""
+    """Number of runs, and of rounds (or episodes) in each."""
 
     n_runs: int
     n_rounds: int
@@ -34,35 +37,38 @@ class Scale:
 
 @dataclass(frozen=True)
 class Setting:
-    """All that determines the numbers of one experiment, besides its code."""
+    """Everything that determines the numbers of one experiment, apart from the code."""
 
     n_runs: int
     n_rounds: int
     seed: int
     choices: Mapping[str, str] = field(default_factory=dict)
-    """What only this experiment has, by option: ``{"features": "logits.npz, sha256 9f86d0"}``."""
+    """The experiment's own options by name: ``{"features": "logits.npz, sha256 9f86d0"}``."""
     sources: Mapping[str, str] = field(default_factory=dict)
-    """Where the choices are to be read from; a file that moves stays the same choice."""
+    """Paths of the files that the choices describe; a file that moves is the same choice."""
+
+
+# -- parts ----------------------------------------------------------------------------------------
 
 
 class Part(ABC):
-    """A simulation of an experiment; goes to workers as it is."""
+    """A simulation of an experiment, split into blocks; workers receive it pickled."""
 
     cost: float = 1.0
-    """About how long a block takes, in seconds: for the order of work and the remaining time."""
+    """Approximate seconds for one block: they decide the order of work and the remaining time."""
 
     @property
     @abstractmethod
     def n_blocks(self) -> int:
-        """Blocks can be played in any order, by anybody: the numbers stay the same."""
+        """Number of blocks; they may run in any order on any worker, with the same numbers."""
 
     @abstractmethod
     def play(self, block: int) -> Arrays:
-        """The results of one block; the first axis of every array is its runs."""
+        """Run one block and return its arrays; the first axis of each is the runs."""
 
 
 class SimulationPart(Part):
-    """Agents on an environment: regret (and reward) of each, round by round."""
+    """Agents on an environment: regret, reward and observations of each, round by round."""
 
     def __init__(
         self, simulation: Simulation, *, microseconds: float = 10.0, rewards: bool = True
@@ -87,29 +93,34 @@ class SimulationPart(Part):
         return arrays
 
 
+# -- results ------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class Measured:
-    """What an experiment's parts gave, all blocks together."""
+    """The arrays of an experiment's parts, all blocks together."""
 
     setting: Setting
     parts: Mapping[str, Arrays]
     """By part: arrays whose first axis is the runs."""
     kept: Mapping[str, Arrays] = field(default_factory=dict)
-    """What the preparation made once."""
+    """By name: arrays that the preparation made once."""
 
     def results(self, part: str) -> Results:
-        """A part of agents on an environment, as :func:`mixts.simulate` would have given it."""
+        """Return a part with agents on an environment as :func:`mixts.simulate` returns it."""
         arrays = self.parts[part]
-        regret = _named(arrays, "regret/")
-        reward = _named(arrays, "reward/") or {name: _unknown(a) for name, a in regret.items()}
+        regret = _with_prefix(arrays, "regret/")
+        reward = _with_prefix(arrays, "reward/") or {
+            name: np.broadcast_to(np.nan, array.shape) for name, array in regret.items()
+        }
         n_runs, n_rounds = next(iter(regret.values())).shape
         settings = {"n_runs": n_runs, "n_rounds": n_rounds, "seed": self.setting.seed}
-        observed = {name: _named(arrays, f"observed/{name}/") for name in regret}
+        observed = {name: _with_prefix(arrays, f"observed/{name}/") for name in regret}
         observed = {name: kept for name, kept in observed.items() if kept}
         return Results(regret, reward, arrays["latent"], settings, observed)
 
 
-def _named(arrays: Arrays, prefix: str) -> Arrays:
+def _with_prefix(arrays: Arrays, prefix: str) -> Arrays:
     return {
         name.removeprefix(prefix): array
         for name, array in arrays.items()
@@ -117,30 +128,19 @@ def _named(arrays: Arrays, prefix: str) -> Arrays:
     }
 
 
-def _unknown(array: Array) -> Array:
-    return np.broadcast_to(np.nan, array.shape)
-
-
 @dataclass(frozen=True)
-class Drawing:
-    """A matplotlib figure, what it shows for who cannot see it, and its caption."""
+class Analysis:
+    """The numbers of an experiment; its template turns them into sentences."""
 
-    name: str
-    figure: Any
-    alt: str
-    caption: str
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+    """Variables of the template."""
+    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
+    """By the name of the claim in the template."""
+    figures: Mapping[str, Any] = field(default_factory=dict)
+    """Matplotlib figures, by the name of the figure in the template."""
 
 
-@dataclass(frozen=True)
-class Findings:
-    """What an analysis says."""
-
-    paragraphs: tuple[str, ...] = ()
-    claims: tuple[Claim, ...] = ()
-    tables: tuple[Table, ...] = ()
-    drawings: tuple[Drawing, ...] = ()
-    headline: str = ""
-    """The finding in one sentence, for the top of a report."""
+# -- experiments ----------------------------------------------------------------------------------
 
 
 class Experiment(ABC):
@@ -149,32 +149,71 @@ class Experiment(ABC):
     id: str = ""
     """Group and name, set by the registry."""
     address: str = ""
-    """What `mixts reproduce` is to be called with, set by the registry; the id unless given."""
+    """Name for ``mixts reproduce``, set by the registry; the id unless given."""
     title: ClassVar[str]
     place: ClassVar[str]
-    """Where in the paper: "Sec. 6.1, Fig. 1 left"."""
+    """Place in the paper: "Sec. 6.1, Fig. 1 left"."""
     scale: ClassVar[Scale]
-    """The paper's own."""
+    """Scale of the paper."""
     quick: ClassVar[Scale]
-    """Enough to see that it works."""
+    """Scale of ``--quick``: enough to see that everything works."""
     options: ClassVar[tuple[str, ...]] = ()
-    """Choices of the command line that this experiment understands."""
+    """Names of the experiment's own options."""
+    template: ClassVar[str] = ""
+    """Text of the report's template; empty: the file beside the module, see `template_path`."""
 
     def choices(self, **given: Any) -> dict[str, str]:
-        """By option, what determines the numbers: of a file its content, not its path."""
+        """Return what determines the numbers for each option: a file's content, not its path."""
         return {}
 
     @abstractmethod
     def parts(self, setting: Setting, once: Once) -> dict[str, Part]:
-        """The sweep; what is slow to make is kept by ``once(name, make)``."""
+        """Return the sweep; ``once(name, make)`` keeps arrays that are slow to make."""
 
     @abstractmethod
-    def analyse(self, measured: Measured) -> Findings:
-        """What it means."""
+    def analyse(self, measured: Measured) -> Analysis:
+        """Return the numbers, verdicts and figures of the measured arrays."""
+
+    def sources(self) -> list[Path]:
+        """Return the experiment's own source files, which determine its numbers.
+
+        These are its module, or all modules of its package if it is one, and the shared modules of
+        the packages around it, whose names begin with an underscore. An experiment defined at a
+        prompt has none.
+        """
+        file = self._module_file()
+        if file is None:
+            return []
+        found, folder = [file], file.parent
+        if file.name == "__init__.py":
+            found, folder = sorted(folder.rglob("*.py")), folder.parent
+        while (folder / "__init__.py").exists():
+            found += sorted(folder.glob("_*.py"))
+            folder = folder.parent
+        return found
+
+    def template_path(self) -> Path:
+        """Return the path of the template: ``width.md.jinja``, or a package's ``report.md.jinja``.
+
+        Raises
+        ------
+        ParameterError
+            If the experiment has no file: then set ``template``.
+        """
+        file = self._module_file()
+        if file is None:
+            raise ParameterError(f"{self.id} has no module with a file: set its template")
+        if file.name == "__init__.py":
+            return file.with_name("report.md.jinja")
+        return file.with_suffix(".md.jinja")
+
+    def _module_file(self) -> Path | None:
+        file = getattr(sys.modules.get(type(self).__module__), "__file__", None)
+        return None if file is None else Path(file)
 
 
 def checked_id(id: str) -> str:
-    """An id is a group and a name: ``paper/width``."""
+    """Return the id; raise an error unless it is a group and a name: ``paper/width``."""
     group, _, name = id.partition("/")
     if not (group.isidentifier() and name.replace("-", "_").isidentifier()):
         raise ParameterError(f"an experiment's id must look like paper/width, got {id!r}")

@@ -1,27 +1,185 @@
-"""Play the blocks that are missing, on any engine, and keep each as soon as it is there."""
+"""Run experiments: simulate the missing blocks, keep each one, and write the report."""
 
 from __future__ import annotations
 
+import logging
+import shlex
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from mixts import _checks, _random
 from mixts._progress import progress_bars
-from mixts.engines import Engine
-from mixts.experiments.base import Arrays, Part
-from mixts.experiments.store import Store
+from mixts.engines import Engine, EngineLike, engine_of, n_processors
+from mixts.errors import ParameterError
+from mixts.experiments.base import Arrays, Experiment, Part, Setting, checked_id
+from mixts.experiments.registry import all_experiments, chosen
+from mixts.experiments.report import option_words, report_of, write_sections
+from mixts.experiments.store import Store, open_folder
+from mixts.pages import Claim, Section, check_installed, write_report
+from mixts.plots import new_axes
+
+log = logging.getLogger("mixts.experiments")
+"""Messages about the progress, at level INFO; the command line prints them."""
+
+Played = tuple[int, Arrays, float]
+"""A block, its arrays and the seconds that it took."""
 
 _JOB_SECONDS = 1.0
-"""Blocks that take less are sent together: a job costs milliseconds of its own."""
+"""Blocks that take less are sent together: a job has a cost of some milliseconds."""
 
-Played = list[tuple[int, Arrays, float]]
-"""Blocks with their arrays and seconds."""
-Advance = Callable[[str, float], None]
-"""Called with an experiment's id and the cost of each block of it that was kept."""
+
+@dataclass(frozen=True)
+class Reproduction:
+    """The result of :func:`reproduce`."""
+
+    folder: Path
+    report: Path
+    sections: tuple[Section, ...]
+    n_blocks: int
+    """Number of blocks that this call simulated; the others were in the folder."""
+    seconds: float
+    stale: tuple[str, ...] = ()
+    """Ids of experiments whose numbers come from other code or libraries than the present ones."""
+
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        """Claims of all sections."""
+        return tuple(claim for section in self.sections for claim in section.claims)
+
+
+@dataclass(frozen=True)
+class Request:
+    """The arguments of one call, as the command line has them."""
+
+    n_runs: int | None = None
+    n_rounds: int | None = None
+    seed: int = 1
+    quick: bool = False
+    choices: Mapping[str, Any] = field(default_factory=dict)
+
+    def command(self, names: Sequence[str]) -> str:
+        """Return the command line; without names it is that of the paper."""
+        words = ["mixts", "reproduce", *names, *(["--quick"] if self.quick else [])]
+        given = {"runs": self.n_runs, "rounds": self.n_rounds, "seed": self.seed}
+        for name, value in given.items():
+            words += [] if value is None else [f"--{name}", str(value)]
+        for name, value in self.choices.items():
+            words += option_words(name, str(value))
+        return shlex.join(words)
+
+    def setting(self, experiment: Experiment) -> Setting:
+        """Return the setting of one experiment."""
+        scale = experiment.quick if self.quick else experiment.scale
+        given = {name: self.choices[name] for name in experiment.options if name in self.choices}
+        return Setting(
+            scale.n_runs if self.n_runs is None else self.n_runs,
+            scale.n_rounds if self.n_rounds is None else self.n_rounds,
+            self.seed,
+            experiment.choices(**given),
+            {name: str(value) for name, value in given.items()},
+        )
+
+
+def reproduce(
+    experiments: Sequence[str | Experiment] = (),
+    out: str | Path = "reproduction",
+    *,
+    n_runs: int | None = None,
+    n_rounds: int | None = None,
+    seed: int = 1,
+    quick: bool = False,
+    engine: EngineLike = None,
+    progress: bool | None = None,
+    **choices: Any,
+) -> Reproduction:
+    """Run experiments and write their figures and a report.
+
+    Blocks that are in the folder already, with the same settings, are not simulated again: to
+    continue after an interruption, repeat the call; the numbers are the same.
+
+    Parameters
+    ----------
+    experiments
+        Ids, groups, modules, or experiments; empty: those of the paper.
+    out
+        Output folder. The report covers every experiment that is complete in it.
+    n_runs, n_rounds
+        Runs of each simulation and rounds of each run; None: those of the paper.
+    seed
+        Seed of all random numbers.
+    quick
+        Few runs and rounds, to see that everything works.
+    engine
+        Where blocks run: a number of processes (by default one for each processor), an executor of
+        ``concurrent.futures``, the address of a Dask scheduler, an
+        :class:`~mixts.engines.Engine`, or a function that makes one, called only if a block is
+        missing. The numbers do not depend on it.
+    progress
+        Whether to show progress bars; None: on a terminal.
+    choices
+        Options of single experiments: ``features`` is the file of image features for
+        ``paper/images``.
+
+    Returns
+    -------
+    The folder, the report, and its sections with all claims. ``stale`` names experiments whose
+    numbers in the folder come from other code than the present one: the report says so at the top.
+    """
+    started = time.perf_counter()
+    check_installed()
+    new_axes()  # raises an error if matplotlib is missing
+    wanted = _chosen(experiments)
+    _check_choices(wanted, choices)
+    _random.seed_sequence(seed)  # raises an error if it is not a seed
+    if isinstance(engine, int):
+        _checks.count(engine, "workers")
+    request = Request(
+        None if n_runs is None else _checks.count(n_runs, "runs", least=2),
+        None if n_rounds is None else _checks.count(n_rounds, "rounds", least=2),
+        seed, quick, choices,
+    )  # fmt: skip
+    settings = {id: request.setting(experiment) for id, experiment in wanted.items()}
+    folder = open_folder(Path(out))
+    stores = {id: Store(folder, wanted[id], settings[id]) for id in wanted}
+    for store in stores.values():
+        store.check()
+    jobs = _prepare(wanted, stores)
+    if jobs:
+        with ExitStack() as stack:
+            where = stack.enter_context(engine_of(n_processors() if engine is None else engine))
+            log.info("simulating %d blocks on %s", _n_blocks(jobs), where.name)
+            run(jobs, where, stack.enter_context(job_bars(jobs, progress)))
+    known = {**all_experiments(), **wanted}
+    written, left_out = write_sections(folder, known, wanted.keys(), log.info)
+    seconds = time.perf_counter() - started
+    is_default = wanted.keys() == chosen(()).keys()
+    command = request.command([] if is_default else [e.address or e.id for e in wanted.values()])
+    page = folder / "report.html"
+    write_report(report_of(written, left_out, command, seconds), page)
+    return Reproduction(
+        folder, page, tuple(one.section for one in written), _n_blocks(jobs), seconds,
+        tuple(one.section.id for one in written if one.stale),
+    )  # fmt: skip
+
+
+def _chosen(experiments: Sequence[str | Experiment]) -> dict[str, Experiment]:
+    own = {checked_id(e.id): e for e in experiments if isinstance(e, Experiment)}
+    names = [e for e in experiments if isinstance(e, str)]
+    return {**(chosen(names) if names or not own else {}), **own}
+
+
+def _check_choices(wanted: Mapping[str, Experiment], choices: Mapping[str, Any]) -> None:
+    for name in choices:
+        if not any(name in experiment.options for experiment in wanted.values()):
+            raise ParameterError(f"none of {', '.join(wanted)} has an option {name!r}")
+
+
+# -- jobs -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -35,25 +193,40 @@ class Job:
 
     @property
     def cost(self) -> float:
+        """Approximate seconds."""
         return self.part.cost * len(self.blocks)
 
 
-def play(part: Part, blocks: Iterable[int]) -> Played:
-    """What a worker is asked to do."""
-    played = []
-    for block in blocks:
-        started = time.perf_counter()
-        try:
-            arrays = part.play(block)
-        except Exception as error:
-            error.add_note(f"(block {block})")
-            raise
-        played.append((block, arrays, time.perf_counter() - started))
-    return played
+def _n_blocks(jobs: Iterable[Job]) -> int:
+    return sum(len(job.blocks) for job in jobs)
 
 
-def jobs_of(store: Store, parts: dict[str, Part]) -> list[Job]:
-    """What is still to be done of an experiment."""
+def _prepare(wanted: Mapping[str, Experiment], stores: Mapping[str, Store]) -> list[Job]:
+    """Return the jobs for all missing blocks."""
+    jobs: list[Job] = []
+    all_parts = {}
+    for id, experiment in wanted.items():
+        store = stores[id]
+        store.begin()
+        parts: dict[str, Part] = experiment.parts(store.setting, store.once)
+        missing = jobs_of(store, parts)
+        if missing:
+            store.check_code()
+        n_blocks = sum(part.n_blocks for part in parts.values())
+        there = n_blocks - _n_blocks(missing)
+        log.info(
+            "%s: %d blocks%s", id, n_blocks, f", {there} of them there already" if there else ""
+        )
+        jobs += missing
+        all_parts[id] = parts
+    # Written only when no experiment was refused: a refused folder stays as it was.
+    for id, parts in all_parts.items():
+        stores[id].note_parts(parts)
+    return jobs
+
+
+def jobs_of(store: Store, parts: Mapping[str, Part]) -> list[Job]:
+    """Return the jobs for the missing blocks of an experiment."""
     jobs = []
     for name, part in parts.items():
         missing = store.missing(name, part.n_blocks)
@@ -64,63 +237,67 @@ def jobs_of(store: Store, parts: dict[str, Part]) -> list[Job]:
 
 
 @contextmanager
-def job_bars(jobs: Sequence[Job], show: bool | None) -> Iterator[Advance]:
-    """Show a progress bar for each experiment and one for all of them; give what advances both."""
+def job_bars(jobs: Sequence[Job], show: bool | None) -> Iterator[Callable[[Job], None]]:
+    """Show a progress bar for each experiment and one for all; give a function to advance them."""
     costs: dict[str, float] = {}
     for job in jobs:
         costs[job.store.id] = costs.get(job.store.id, 0.0) + job.cost
     with progress_bars(show) as bars:
         total = bars.add("all", sum(costs.values()))
-        # Only the whole has a remaining time: experiments are played in no fixed order.
+        # Only the whole has a remaining time: experiments run in no fixed order.
         each = {id: bars.add(f"  {id}", cost, remaining=False) for id, cost in costs.items()}
 
-        def advance(id: str, cost: float) -> None:
-            total.advance(cost)
-            each[id].advance(cost)
+        def advance(job: Job) -> None:
+            total.advance(job.cost)
+            each[job.store.id].advance(job.cost)
 
         yield advance
 
 
-def run(jobs: Sequence[Job], engine: Engine, advance: Advance = lambda id, cost: None) -> None:
-    """Play all jobs; whatever was finished stays on disk, also when this is interrupted."""
+def play(part: Part, blocks: Iterable[int], job: tuple[int, str]) -> list[Played]:
+    """Run blocks on a worker; ``job`` is the job's index and a label for error messages."""
+    played = []
+    for block in blocks:
+        started = time.perf_counter()
+        try:
+            arrays = part.play(block)
+        except Exception as error:
+            error.add_note(f"({job[1]}, block {block})")
+            raise
+        played.append((block, arrays, time.perf_counter() - started))
+    return played
+
+
+def run(
+    jobs: Sequence[Job], engine: Engine, advance: Callable[[Job], None] = lambda job: None
+) -> None:
+    """Run all jobs and keep each block as soon as it is finished."""
+    jobs = list(_in_order(jobs))
     shared: dict[int, Any] = {}
-    under_way: dict[Future[Played], Job] = {}
-    waiting = _in_order(jobs)
+
+    def arguments() -> Iterator[tuple[Any, ...]]:
+        for index, job in enumerate(jobs):
+            if id(job.part) not in shared:
+                shared[id(job.part)] = engine.share(job.part)
+            label = f"{job.store.id}, part {job.name!r}"
+            yield shared[id(job.part)], job.blocks, (index, label)
+
     try:
-        while True:
-            while len(under_way) < engine.window and (job := next(waiting, None)) is not None:
-                if id(job.part) not in shared:
-                    shared[id(job.part)] = engine.share(job.part)
-                under_way[engine.submit(play, shared[id(job.part)], job.blocks)] = job
-            if not under_way:
-                return
-            finished, _ = wait(under_way, return_when=FIRST_COMPLETED)
-            # Those that failed last: what the others gave is kept first.
-            for future in sorted(finished, key=lambda one: one.exception() is not None):
-                job = under_way.pop(future)
-                for block, arrays, seconds in _result(future, job):
-                    job.store.write(job.name, block, arrays, seconds)
-                    advance(job.store.id, job.part.cost)
+        for (_, _, (index, _)), played in engine.as_completed(play, arguments()):
+            job = jobs[index]
+            for block, arrays, seconds in played:
+                job.store.write(job.name, block, arrays, seconds)
+            advance(job)
     except BrokenProcessPool as error:
         error.add_note(
-            "A worker process died, perhaps for lack of memory. What was finished is kept: the "
-            "same command goes on from there; --workers 1 needs least memory."
+            "Finished blocks are kept: repeat the command to continue; --workers 1 needs least "
+            "memory."
         )
-        raise
-    finally:
-        engine.forget(under_way)
-
-
-def _result(future: Future[Played], job: Job) -> Played:
-    try:
-        return future.result()
-    except Exception as error:
-        error.add_note(f"({job.store.id}, part {job.name!r})")
         raise
 
 
 def _in_order(jobs: Sequence[Job]) -> Iterator[Job]:
-    """The longest first, but to begin with one of each experiment.
+    """Yield the longest jobs first, but to begin with one of each experiment.
 
     Experiments of different families make workers compile different loops, at the same time.
     """
@@ -132,5 +309,5 @@ def _in_order(jobs: Sequence[Job]) -> Iterator[Job]:
             begun.add(id(job.store))
             first.append(job)
     yield from first
-    chosen = {id(job) for job in first}
-    yield from (job for job in longest if id(job) not in chosen)
+    chosen_first = {id(job) for job in first}
+    yield from (job for job in longest if id(job) not in chosen_first)

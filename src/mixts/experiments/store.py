@@ -1,34 +1,38 @@
-"""Results on disk, block by block: an interrupted run loses nothing that was finished.
+"""Results on disk, block by block: an interrupted run keeps every finished block.
 
 ::
 
-    OUT/mixts.json                       says that the folder is ours
+    OUT/mixts.json                       marks the folder as one of `mixts reproduce`
     OUT/report.html
     OUT/paper/width/manifest.json        settings, parts, code and versions of one experiment
     OUT/paper/width/blocks/PART/0003.npz one block of one part
-    OUT/paper/width/kept/NAME.npz        what its preparation made once
+    OUT/paper/width/kept/NAME.npz        arrays that its preparation made once
     OUT/paper/width/regret.svg, .png     its figures
 
-Every file is written whole or not at all, and none is ever written over by other numbers: a folder
-that is not ours, is damaged, or was made with other settings is refused with a message.
+Every file is written whole or not at all, and no file is overwritten with other numbers: a folder
+of something else, a damaged folder or one with other settings is refused with a message.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import platform
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import cache
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from mixts import _sources
 from mixts._files import read_bundle, replacing, write_bundle
+from mixts._version import __version__
 from mixts.errors import FormatError, OutputError
-from mixts.experiments import provenance
 from mixts.experiments.base import Arrays, Experiment, Part, Setting
 
 _MARK = "mixts.json"
@@ -37,14 +41,45 @@ _MANIFEST_NAME = "manifest.json"
 _MANIFEST = {"format": "mixts/experiment", "version": 1}
 
 
+_LIBRARIES = ("numpy", "scipy", "numba", "scikit-learn")
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Return the versions of Python, of mixts and of the libraries that compute."""
+    found = {"python": platform.python_version(), "mixts": __version__}
+    for name in _LIBRARIES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def code_hash(experiment: Experiment) -> str:
+    """Return a hash of all sources that determine an experiment's numbers.
+
+    Other experiments of the same group do not count: an edit of one leaves the results of the
+    others valid.
+    """
+    group = _sources.ROOT / "experiments" / "paper"
+    common = [path for path in _sources.numerical_sources() if group not in path.parents]
+    own = [
+        path
+        for path in experiment.sources()
+        if not (path.is_relative_to(_sources.ROOT) and _sources.is_presentation(path))
+    ]
+    return _sources.sources_hash(dict.fromkeys([*common, *own]))
+
+
 def open_folder(path: Path) -> Path:
-    """The output folder, made if need be; refuses one that holds anything of somebody else's."""
+    """Return the output folder, created if it is missing; refuse one with files of others."""
     if not str(path).strip() or (path.exists() and not path.is_dir()):
         raise OutputError(f"{str(path)!r} is not a folder: choose another --out")
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OutputError(f"{path} cannot be made ({error}): choose another --out") from error
+        raise OutputError(f"{path} cannot be created ({error}): choose another --out") from error
     mark = path / _MARK
     if mark.exists():
         if _read_json(mark) != _KIND:
@@ -63,7 +98,7 @@ def open_folder(path: Path) -> Path:
 
 @dataclass(frozen=True)
 class Block:
-    """One block of one part, as it was read."""
+    """One block of one part."""
 
     arrays: Arrays
     seconds: float
@@ -80,21 +115,21 @@ class Store:
         self._sources = settings.pop("sources")
         self._asked: dict[str, Any] = {
             "settings": settings,
-            "code": provenance.code_of(type(experiment)),
-            "versions": provenance.versions(),
+            "code": code_hash(experiment),
+            "versions": versions(),
         }
-        # Blocks carry it: one that was copied here from elsewhere is found out.
+        # Blocks carry this key, so that one copied from elsewhere is noticed.
         self._key = _digest([experiment.id, self._asked["settings"]])
 
     # -- the manifest -------------------------------------------------------------------------
 
     @property
     def _has_results(self) -> bool:
-        """Whether there is anything that took time to make."""
+        """Whether any block or prepared array is there."""
         return any(self.folder.glob("blocks/*/*.npz")) or any(self.folder.glob("kept/*.npz"))
 
     def check(self) -> None:
-        """Refuse a folder that is damaged or has results of another setting; changes nothing."""
+        """Raise an error for a damaged folder or one with results of other settings."""
         if not (self.folder / _MANIFEST_NAME).exists():
             if self.folder.exists() and not _is_empty(self.folder):
                 raise OutputError(
@@ -110,7 +145,7 @@ class Store:
             )
 
     def begin(self) -> None:
-        """A manifest, where there is none, or where there is nothing else yet."""
+        """Write a manifest unless the folder has one with results."""
         path = self.folder / _MANIFEST_NAME
         new = {**_MANIFEST, "id": self.id, "made": now(), "sources": self._sources, **self._asked}
         if not path.exists() or not self._has_results:
@@ -121,23 +156,23 @@ class Store:
 
     @property
     def is_of_this_code(self) -> bool:
-        """Whether the results come from the code and the libraries that run now."""
+        """Whether the results come from the present code and libraries."""
         there = read_manifest(self.folder)
         return all(there[key] == self._asked[key] for key in ("code", "versions"))
 
     def check_code(self) -> None:
-        """Results that are to be added to must come from the same code and libraries."""
+        """Raise an error if new blocks would be added to those of other code or libraries."""
         there = read_manifest(self.folder)
         if there["code"] != self._asked["code"]:
             raise OutputError(
-                f"{self.folder} was begun by another version of mixts' code: its missing blocks "
-                "would not fit to those that are there. Choose another --out, or remove that folder"
+                f"{self.folder} has blocks of another version of the code, and new blocks would "
+                "not fit them. Choose another --out, or remove that folder"
             )
         if there["versions"] != self._asked["versions"]:
             changed = _differences(there["versions"], self._asked["versions"])
             raise OutputError(
-                f"{self.folder} was begun with other libraries ({changed}): install those, choose "
-                "another --out, or remove that folder"
+                f"{self.folder} has blocks computed with other libraries ({changed}): install "
+                "those, choose another --out, or remove that folder"
             )
 
     # -- blocks -------------------------------------------------------------------------------
@@ -146,7 +181,7 @@ class Store:
         return self.folder / "blocks" / slug(part) / f"{block:04d}.npz"
 
     def missing(self, part: str, n_blocks: int) -> list[int]:
-        """The blocks that are not there; those that are must be readable and of this setting."""
+        """Return the blocks that are missing; check those that are there."""
         absent = []
         for block in range(n_blocks):
             if self._path(part, block).exists():
@@ -156,7 +191,7 @@ class Store:
         return absent
 
     def write(self, part: str, block: int, arrays: Mapping[str, Any], seconds: float) -> None:
-        """Keep a block; one that is there already stays."""
+        """Write a block, unless it is there already."""
         path = self._path(part, block)
         if path.exists():
             return
@@ -165,17 +200,19 @@ class Store:
         write_bundle(path, "block", header, arrays)
 
     def read(self, part: str, block: int) -> Block:
-        """A block that is there."""
+        """Read a block."""
         path = self._path(part, block)
         header, arrays = self._bundle(path, "block")
         if (header.get("key"), header.get("part"), header.get("block")) != (self._key, part, block):
             raise OutputError(
                 f"{path} belongs to another experiment or setting: remove it, and the same command "
-                "plays this block again"
+                "computes this block again"
             )
         seconds = header.get("seconds")
         if not isinstance(seconds, (int, float)) or not arrays:
-            raise OutputError(f"{path} is damaged: remove it, and the same command makes it again")
+            raise OutputError(
+                f"{path} is damaged: remove it, and the same command computes it again"
+            )
         return Block(arrays, float(seconds))
 
     def _bundle(self, path: Path, kind: str) -> tuple[dict[str, Any], Arrays]:
@@ -183,28 +220,28 @@ class Store:
             return read_bundle(path, kind)
         except (FormatError, OSError) as error:
             raise OutputError(
-                f"{path} is damaged: remove it, and the same command makes it again ({error})"
+                f"{path} is damaged: remove it, and the same command computes it again ({error})"
             ) from error
 
     def part(self, name: str, n_blocks: int) -> tuple[Arrays, float]:
-        """All blocks of a part together, and the seconds they took."""
+        """Return all blocks of a part together, and the seconds that they took."""
         blocks = [self.read(name, block) for block in range(n_blocks)]
         for i, block in enumerate(blocks):
             shapes = [{k: a.shape[1:] for k, a in one.arrays.items()} for one in (block, blocks[0])]
             if shapes[0] != shapes[1]:
                 raise OutputError(
-                    f"{self._path(name, i)} does not fit to the other blocks: remove it, and the "
-                    "same command makes it again"
+                    f"{self._path(name, i)} does not fit the other blocks: remove it, and the "
+                    "same command computes it again"
                 )
         arrays = {
             key: np.concatenate([block.arrays[key] for block in blocks]) for key in blocks[0].arrays
         }
         return arrays, sum(block.seconds for block in blocks)
 
-    # -- what is made once --------------------------------------------------------------------
+    # -- arrays made once --------------------------------------------------------------------
 
     def once(self, name: str, make: Callable[[], Arrays]) -> Arrays:
-        """What ``make`` gave when it was first asked for."""
+        """Return the arrays of this name; make and keep them if they are not there."""
         path = self.folder / "kept" / f"{slug(name)}.npz"
         if not path.exists():
             self.check_code()
@@ -216,7 +253,7 @@ class Store:
         return arrays
 
     def kept(self) -> dict[str, Arrays]:
-        """All that was made once, by name."""
+        """Return all arrays that were made once, by name."""
         return {
             path.stem: self._bundle(path, "kept")[1]
             for path in sorted((self.folder / "kept").glob("*.npz"))
@@ -225,11 +262,11 @@ class Store:
     # -- the sizes of the parts ----------------------------------------------------------------
 
     def has_parts(self, parts: Mapping[str, Part]) -> bool:
-        """Whether the manifest knows these parts, and no others."""
+        """Return whether the manifest lists exactly these parts."""
         return read_manifest(self.folder).get("parts") == _sizes(parts)
 
     def note_parts(self, parts: Mapping[str, Part]) -> None:
-        """Say in the manifest how many blocks there are to be."""
+        """Write the number of blocks of each part to the manifest."""
         if not self.has_parts(parts):
             there = read_manifest(self.folder)
             _write_json(self.folder / _MANIFEST_NAME, {**there, "parts": _sizes(parts)})
@@ -240,7 +277,7 @@ def _sizes(parts: Mapping[str, Part]) -> dict[str, int]:
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """The manifest of an experiment's folder."""
+    """Read the manifest of an experiment's folder."""
     path = folder / _MANIFEST_NAME
     there = _read_json(path)
     good = {key: there.get(key) for key in _MANIFEST} == _MANIFEST
@@ -256,7 +293,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def is_complete(folder: Path) -> bool:
-    """Whether every block of every part is there."""
+    """Return whether every block of every part is there."""
     sizes = read_manifest(folder).get("parts")
     return sizes is not None and all(
         (folder / "blocks" / slug(part) / f"{block:04d}.npz").exists()
@@ -266,19 +303,19 @@ def is_complete(folder: Path) -> bool:
 
 
 def _is_empty(folder: Path) -> bool:
-    """But for what is left of writing a file when the program was killed."""
+    """Return whether a folder has no files, apart from unfinished ones of a killed program."""
     ours = re.compile(r"\..+\.\d+\.part")
     return all(ours.fullmatch(entry.name) for entry in folder.iterdir())
 
 
 def slug(name: str) -> str:
-    """A name as a file's; different names stay different."""
+    """Return a name for a file; different names stay different."""
     plain = re.sub(r"[^A-Za-z0-9._=-]+", "-", name).strip("-.") or "part"
     return plain if plain == name else f"{plain}-{_digest(name)[:6]}"
 
 
 def now() -> str:
-    """The time in UTC, to the second, as ISO has it."""
+    """Return the time in UTC, to the second, in ISO format."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 

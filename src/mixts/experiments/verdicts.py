@@ -1,41 +1,79 @@
-"""How claims are judged: the rules, and the words in which a report prints them."""
+"""The rules that judge claims, and the text in which a report states them."""
 
 from __future__ import annotations
 
-from mixts.bounds import RULE
-from mixts.pages import Verdict
-from mixts.simulation import Estimate
+from mixts._numbers import Estimate
+from mixts.bounds import RULE, Verdict
 
-N_BETTER = 2.0
-"""Agents differ if their paired difference is more than so many of its standard errors."""
+N_ERRORS = 2.0
+"""An estimate this many standard errors from a threshold, or fewer, decides nothing."""
 N_EQUAL = 3.0
-"""Two sides of an identity agree if they differ by fewer standard errors."""
+"""Two sides of an identity agree if they differ by at most this many standard errors."""
 
-ORDER: tuple[Verdict, ...] = ("does not hold", "direction only", "holds")
+ORDER: tuple[Verdict, ...] = ("does not hold", "undecided", "direction only", "holds")
+"""From weakest to strongest."""
 
 RULES = (
-    "Every verdict follows from the numbers by one of these rules, or by what its row says.",
-    f"Better than: more than {N_BETTER:g} standard errors of the paired difference, run by run, on "
-    "the same problems; within that it is the direction only.",
-    f"Equal to: within {N_EQUAL:g} standard errors of the paired difference.",
+    "Every verdict follows from the numbers by one of these rules, or by the rule in its row.",
+    "Better than, more than, at most: an estimate is compared with a threshold. The claim holds if "
+    f"the estimate is on the right side by more than {N_ERRORS:g} standard errors, does not hold "
+    f"if it is on the wrong side by more than {N_ERRORS:g}, and is undecided in between. "
+    "Differences between agents are paired: run by run, on the same problems.",
+    f"Equal to: the paired difference is within {N_EQUAL:g} standard errors of 0.",
+    "Greatly: the claim has a threshold that its row names. Direction only: the agent is better, "
+    "but by less than the threshold.",
     *f"The shape of a bound. {RULE}".split("\n"),
 )
-"""For a report: a paragraph each."""
+"""Paragraphs for a report."""
 
 
-def better(difference: Estimate) -> Verdict:
-    """Whether a difference that should be above 0 is, beyond its errors."""
-    if difference.mean > N_BETTER * difference.error:
+def exceeds(value: Estimate, threshold: float = 0.0) -> Verdict:
+    """Judge whether a value is above a threshold.
+
+    Parameters
+    ----------
+    value
+        Mean and standard error; with an error of 0 the mean alone decides.
+    threshold
+        Number to compare with.
+
+    Returns
+    -------
+    "holds" or "does not hold" beyond two standard errors, otherwise "undecided".
+    """
+    distance = value.mean - threshold
+    if distance > N_ERRORS * value.error:
         return "holds"
-    return "direction only" if difference.mean > 0 else "does not hold"
+    if distance < -N_ERRORS * value.error or value.error == 0:
+        return "does not hold"
+    return "undecided"
+
+
+def at_most(value: Estimate, threshold: float) -> Verdict:
+    """Judge whether a value is at most a threshold; see :func:`exceeds`."""
+    if value.error == 0:
+        return "holds" if value.mean <= threshold else "does not hold"
+    return exceeds(Estimate(-value.mean, value.error), -threshold)
+
+
+def not_worse(difference: Estimate) -> Verdict:
+    """Judge that a difference is not below 0 by more than two standard errors."""
+    near = difference.mean >= -N_ERRORS * difference.error
+    return "holds" if near else "does not hold"
+
+
+def greatly(value: Estimate, threshold: float) -> Verdict:
+    """Judge "greatly" by a threshold; less than that is the direction only."""
+    verdict = exceeds(value, threshold)
+    return "direction only" if verdict == "does not hold" else verdict
 
 
 def equal(difference: Estimate, rounding: float = 1e-9) -> Verdict:
-    """Whether a difference that should be 0 is, within its errors."""
+    """Judge whether a difference is 0 within three standard errors, or up to rounding."""
     near = abs(difference.mean) <= max(N_EQUAL * difference.error, rounding)
     return "holds" if near else "does not hold"
 
 
-def weaker(*verdicts: Verdict) -> Verdict:
-    """The weakest of several that must all hold."""
+def weakest(*verdicts: Verdict) -> Verdict:
+    """Return the weakest of several verdicts that must all hold."""
     return min(verdicts, key=ORDER.index)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from mixts.experiments.base import Experiment, Findings, Measured, Once, Part, Scale, Setting
+from mixts.experiments import Analysis, Experiment, Measured, Part, Scale, Setting
+from mixts.experiments.base import Once
 from studies.coldstart.known_truth.analysis import analyse
 from studies.coldstart.known_truth.parts import KnownPart, LearnedPart, Point
 from studies.coldstart.known_truth.truths import TRUTHS
@@ -53,7 +54,7 @@ class KnownTruthExperiment(Experiment):
                 )
         return parts
 
-    def analyse(self, measured: Measured) -> Findings:
+    def analyse(self, measured: Measured) -> Analysis:
         return analyse(measured, sweep(measured.setting.n_runs), TRUTHS)
 
 

@@ -1,4 +1,4 @@
-"""Real people: films for users whom nobody knows yet, with priors learned from other users."""
+"""Films for new users of MovieLens, with priors learned from other users."""
 
 from __future__ import annotations
 
@@ -9,18 +9,9 @@ from typing import Any
 import numpy as np
 
 from mixts.errors import FormatError, ParameterError
-from mixts.experiments.base import (
-    Arrays,
-    Experiment,
-    Findings,
-    Measured,
-    Once,
-    Part,
-    Scale,
-    Setting,
-)
+from mixts.experiments import Analysis, Experiment, Measured, Part, Scale, Setting
+from mixts.experiments.base import Arrays, Once
 from studies.coldstart.movielens.analysis import analyse
-from studies.coldstart.movielens.kinds import well_known
 from studies.coldstart.movielens.ratings import (
     CONTENT,
     Ratings,
@@ -28,11 +19,11 @@ from studies.coldstart.movielens.ratings import (
     parse,
     read_files,
 )
-from studies.coldstart.movielens.splits import LEAST_RATINGS, SplitsPart
+from studies.coldstart.movielens.splits import LEAST_RATINGS, SplitsPart, well_known
 
 
 class MovieLensExperiment(Experiment):
-    """A run is a split of the users: priors from some, who play no part, for the others."""
+    """A run is a split of the users: priors are learned from some and used for the others."""
 
     title = "Cold start with real people"
     place = "not in the paper"
@@ -41,11 +32,11 @@ class MovieLensExperiment(Experiment):
     options = ("ratings",)
 
     def choices(self, ratings: str | Path | None = None, **_: Any) -> dict[str, str]:
-        """The data are known by their content, however they are packed, and before they come."""
+        """Return the hash of the data, which are known by their content and before the download."""
         if ratings is None:
             return {"ratings": described(CONTENT)}
         files = read_files(ratings)
-        parse(files)  # refuses what is none
+        parse(files)  # raises an error for other files
         return {"ratings": described(digests(files))}
 
     def parts(self, setting: Setting, once: Once) -> dict[str, Part]:
@@ -58,19 +49,19 @@ class MovieLensExperiment(Experiment):
         once("names", partial(_names, ratings))
         return {"splits": SplitsPart(ratings, setting.n_runs, setting.n_rounds, setting.seed)}
 
-    def analyse(self, measured: Measured) -> Findings:
+    def analyse(self, measured: Measured) -> Analysis:
         published = measured.setting.choices["ratings"] == described(CONTENT)
         return analyse(measured, published=published)
 
 
 def described(sums: dict[str, str]) -> str:
-    """The data in a report's settings."""
+    """Return the text that names the data in a report's settings."""
     name = "ml-latest-small, " if sums == CONTENT else ""
     return f"{name}sha256 " + ", ".join(one[:16] for one in sums.values())
 
 
 def ratings_of(setting: Setting) -> Ratings:
-    """Those of the user's path, or the published ones."""
+    """Return the ratings of the user's path, or the published ones."""
     files = read_files(setting.sources.get("ratings"))
     if described(digests(files)) != setting.choices["ratings"]:
         raise FormatError(
@@ -81,7 +72,7 @@ def ratings_of(setting: Setting) -> Ratings:
 
 
 def _names(ratings: Ratings) -> Arrays:
-    """Genres and the titles of well-known films, as UTF-8: results are arrays of numbers."""
+    """Return genres and the titles of well-known films as UTF-8: results must be numbers."""
     titles = [ratings.titles[film] for film in well_known(ratings)]
     return {
         name: np.frombuffer("\n".join(words).encode(), np.uint8)

@@ -1,4 +1,4 @@
-"""One split of the users: who is held out, what is learned from the others, and who plays."""
+"""One split of the users: some are held out, priors are learned from the others, agents play."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import numpy as np
 from mixts.environments import ReplayBandit
 from mixts.errors import ParameterError
 from mixts.experiments.base import Arrays, Part
+from mixts.families import LinearGaussian
 from mixts.learning.two_stage import one_blas_thread
+from mixts.prior import MixturePrior
 from mixts.simulation import Results, simulate
 from studies._shared import Array, mixture_evidence, stream
 from studies.coldstart.movielens.features import (
@@ -15,7 +17,6 @@ from studies.coldstart.movielens.features import (
     learn_features,
     task_statistics,
 )
-from studies.coldstart.movielens.kinds import kinds_of
 from studies.coldstart.movielens.priors import (
     AGENTS,
     MAX_COMPONENTS,
@@ -27,16 +28,18 @@ from studies.coldstart.movielens.ratings import Ratings
 NAME = "coldstart/movielens"
 N_HELD_OUT = 180
 LARGEST_SHARE = 0.6
-"""Of the users who may be held out, at most so many are: where there are few of them."""
+"""Largest share of the eligible users that is held out, where there are few of them."""
 LEAST_RATINGS = 60
 N_OFFERED = 10
 N_PLAYS = 4
-"""Of each held-out user by each agent, of which the mean is kept: an agent's luck is not the
-user's, and costs little to average out."""
+"""Times that each agent plays each held-out user; the mean is kept, to average out its luck."""
+N_KNOWN = 300
+"""Films with the most ratings, of which some are named."""
+N_NAMED = 3
 
 
 def held_out_users(ratings: Ratings, split: int, seed: int) -> Array:
-    """Drawn from those with enough ratings; all others train."""
+    """Draw users from those with enough ratings; all others train."""
     enough = np.flatnonzero(np.bincount(ratings.users) >= LEAST_RATINGS)
     n = min(N_HELD_OUT, int(LARGEST_SHARE * len(enough)))
     if n < 2:
@@ -48,7 +51,7 @@ def held_out_users(ratings: Ratings, split: int, seed: int) -> Array:
 
 
 class SplitsPart(Part):
-    """A block is a split; the arrays of a block have its held-out users first, or just one row."""
+    """Splits of the users, one in each block; arrays have held-out users first, or just one row."""
 
     cost = 40.0
 
@@ -65,7 +68,6 @@ class SplitsPart(Part):
         held_out = held_out_users(ratings, block, self._seed)
         training = np.ones(ratings.n_users, bool)
         training[held_out] = False
-        # Streams by name, which the simulation and the learning have of their own.
         seed = int(stream(self._seed, NAME, block, "seed").integers(2**62))
         with one_blas_thread():
             features = learn_features(ratings, training)
@@ -83,7 +85,7 @@ class SplitsPart(Part):
 
 
 def _evidence(ratings: Ratings, features: FilmFeatures, priors: Priors, test: Array) -> Arrays:
-    """What each prior says of all ratings of each held-out user."""
+    """Return the log evidence of each held-out user's ratings under each prior."""
     films, values, users = ratings.films[test], ratings.ratings[test], ratings.users[test]
     tasks = task_statistics(features.films[films], values, users)
     arrays: Arrays = {"n_ratings": np.array(tasks.n_observations)}
@@ -103,7 +105,7 @@ def _played(
     n_rounds: int,
     seed: int,
 ) -> Arrays:
-    """Reward and regret of each agent with each held-out user, means over plays."""
+    """Return the reward and regret of each agent with each held-out user, means over plays."""
     films, values = ratings.films[test], ratings.ratings[test]
     users, tasks = np.unique(ratings.users[test], return_inverse=True)
     environment = ReplayBandit(features.films[films], values, tasks, N_OFFERED)
@@ -120,13 +122,13 @@ def _played(
 
 
 def _by_task(results: Results, values: Array, n_tasks: int) -> Array:
-    """Means over the plays of each task."""
+    """Return means over the plays of each task."""
     order = np.argsort(results.latent, kind="stable")
     return values[order].reshape(n_tasks, -1, values.shape[1]).mean(axis=1)
 
 
 def _found(priors: Priors) -> Arrays:
-    """One row: what was chosen, the held-out evidence by which, and the noise of each agent."""
+    """Return one row: the choices, the evidence that decided them, and the noise of each agent."""
     selection = priors.learned.selection
     assert selection is not None
     gap, error = np.full((1, MAX_COMPONENTS), np.nan), np.full((1, MAX_COMPONENTS), np.nan)
@@ -142,3 +144,50 @@ def _found(priors: Priors) -> Arrays:
         "two_stage/components": np.array([components]),
         "noise": np.array([noise]),
     }
+
+
+# -- kinds of people -----------------------------------------------------------------------------
+
+
+def well_known(ratings: Ratings) -> Array:
+    """Return the films with the most ratings, in decreasing order."""
+    counts = np.bincount(ratings.films, minlength=ratings.n_films)
+    return np.argsort(-counts, kind="stable")[:N_KNOWN]
+
+
+def kinds_of(ratings: Ratings, features: FilmFeatures, prior: MixturePrior, seen: Array) -> Arrays:
+    """Return the kinds of people of a prior, one row of each, padded with NaN.
+
+    Means are over the films of training ratings, each as often as it was rated. ``spread`` is how
+    much members of a kind differ in what they think of a film: the root of the mean of x' S x, and
+    ``taste`` is the same of the prediction itself, how much a typical one likes some films more
+    than others. ``named`` are the well-known films that a kind likes most, compared with others.
+    """
+    family = prior.family
+    assert isinstance(family, LinearGaussian)
+    n = prior.n_components
+    films = ratings.films[seen]
+    rows = features.films[films]
+    predicted = rows @ family.mean.T
+    gram = rows.T @ rows / len(rows)
+    spread = np.sqrt([np.sum(gram * one) for one in family.full_covariances()])
+    genre = ratings.genres[films].astype(float)
+    by_genre = (predicted.T @ genre) / np.maximum(genre.sum(axis=0), 1)
+    known = features.films[well_known(ratings)] @ family.mean.T
+    liking = known - known.mean(axis=0)
+    liking = liking - (liking @ prior.weights)[:, None]
+    order = np.argsort(-liking, axis=0, kind="stable")[:N_NAMED].T
+    return {
+        "kinds/weight": _padded(prior.weights),
+        "kinds/mean": _padded(predicted.mean(axis=0)),
+        "kinds/spread": _padded(spread),
+        "kinds/taste": _padded(predicted.std(axis=0)),
+        "kinds/genre": _padded(by_genre),
+        "kinds/named": _padded(order.astype(float).reshape(n, -1)),
+    }
+
+
+def _padded(values: Array) -> Array:
+    whole = np.full((1, MAX_COMPONENTS, *values.shape[1:]), np.nan)
+    whole[0, : len(values)] = values
+    return whole

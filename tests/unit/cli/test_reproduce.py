@@ -139,7 +139,7 @@ def test_an_interrupted_command_goes_on_from_there(tmp_path: Path) -> None:
     os.killpg(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "the same command goes on from there" in err
+    assert "to continue, run the same command" in err
     blocks = out / "paper" / "latent-prior" / "blocks"
     kept = {path: path.read_bytes() for path in blocks.rglob("*.npz")}
     assert kept

@@ -10,8 +10,8 @@ import numpy as np
 
 import mixts
 from mixts.experiments import (
+    Analysis,
     Experiment,
-    Findings,
     Measured,
     Part,
     Scale,
@@ -19,7 +19,6 @@ from mixts.experiments import (
     SimulationPart,
 )
 from mixts.experiments.base import Arrays, Once
-from mixts.pages import Claim, Table
 from mixts.simulation import prepare
 
 
@@ -58,6 +57,25 @@ class FailingPart(Part):
         raise RuntimeError("always")
 
 
+TEMPLATE = """\
+A paragraph.
+
+## claim sum (nowhere)
+Numbers add up.
+
+measured: {{ total|fmt("g") }}, kept {{ kept|fmt("g") }}
+
+## table agents
+Agents.
+
+| agent |
+|---|
+{% for agent in agents %}
+| {{ agent }} |
+{% endfor %}
+"""
+
+
 class SmallExperiment(Experiment):
     """Two parts, one of them a simulation; ``marks`` is where played blocks leave a mark."""
 
@@ -67,6 +85,7 @@ class SmallExperiment(Experiment):
     scale = Scale(6, 20)
     quick = Scale(4, 5)
     options = ("flavour",)
+    template = TEMPLATE
 
     def __init__(self, marks: Path | None = None) -> None:
         self.marks = marks
@@ -84,10 +103,12 @@ class SmallExperiment(Experiment):
         )  # fmt: skip
         return {"counted": CountingPart(self.marks), "agents": SimulationPart(simulation)}
 
-    def analyse(self, measured: Measured) -> Findings:
-        results = measured.results("agents")
-        total = measured.parts["counted"]["number"].sum()
-        kept = measured.kept["made"]["number"][0]
-        claim = Claim("nowhere", "Numbers add up.", f"{total:g}, kept {kept:g}", "holds")
-        table = Table(("agent",), tuple((name,) for name in results.agents), "Agents.")
-        return Findings(("A paragraph.",), (claim,), (table,))
+    def analyse(self, measured: Measured) -> Analysis:
+        return Analysis(
+            {
+                "agents": measured.results("agents").agents,
+                "total": measured.parts["counted"]["number"].sum(),
+                "kept": measured.kept["made"]["number"][0],
+            },
+            {"sum": "holds"},
+        )

@@ -19,14 +19,11 @@ from mixts.experiments.paper._synthetic import (
     bound_terms,
     synthetic_prior,
 )
-from mixts.experiments.paper.images import TUNED, agents_of
-from mixts.experiments.paper.images.past import prior_of
-from mixts.experiments.paper.latent_prior import latent_weights
-from mixts.experiments.paper.latent_prior.analysis import expected_regret
+from mixts.experiments.paper.images import TUNED, agents_of, priors_of
+from mixts.experiments.paper.latent_prior import expected_regret, latent_weights
 from mixts.experiments.paper.riverswim import agents_of as riverswim_agents
-from mixts.experiments.parts import TruthPart
 from mixts.experiments.registry import chosen
-from mixts.experiments.verdicts import better, equal, weaker
+from mixts.experiments.verdicts import at_most, equal, exceeds, greatly, not_worse, weakest
 from mixts.simulation import Estimate
 
 PAPER = {
@@ -130,16 +127,6 @@ def test_riverswim_compares_with_psrl_of_both_kinds() -> None:
         assert not (allowed[:, action] & ~near).any()
 
 
-def test_the_truth_is_followed_in_the_runs_of_the_simulation() -> None:
-    river = RiverSwim(4, horizon=5)
-    part = TruthPart(river.prior, river, 6, 5, 3, block_size=3)
-    blocks = [part.play(block)["truth"] for block in range(part.n_blocks)]
-    assert [block.shape for block in blocks] == [(3, 6), (2, 6)]
-    truth = np.concatenate(blocks)
-    assert ((truth >= 0) & (truth <= 1 + 1e-12)).all()
-    assert truth[:, -1].mean() > truth[:, 0].mean()
-
-
 def test_the_image_agents_are_the_papers() -> None:
     rng = np.random.default_rng(0)
     covariance = np.broadcast_to(0.01 * np.eye(3), (4, 3, 3))
@@ -147,7 +134,7 @@ def test_the_image_agents_are_the_papers() -> None:
         "mean": rng.normal(size=(4, 3)), "covariance": covariance,
         "unimodal_mean": rng.normal(size=(1, 3)), "unimodal_covariance": covariance[:1],
     }  # fmt: skip
-    prior, one = prior_of(arrays, 0.5)
+    prior, one = priors_of(arrays)
     agents = agents_of(prior, one)
     assert list(agents)[:5] == ["MixTS", "UniTS", "TS", "Exp4", "CorralExp4"]
     assert list(agents)[5:] == [*TUNED["Exp4"], *TUNED["CorralExp4"]]
@@ -162,11 +149,31 @@ def test_the_image_agents_are_the_papers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("difference", "verdict"),
-    [((1.0, 0.4), "holds"), ((1.0, 0.6), "direction only"), ((-1.0, 0.1), "does not hold")],
+    ("mean", "error", "verdict"),
+    [
+        (1.0, 0.4, "holds"),
+        (1.0, 0.6, "undecided"),
+        (-1.0, 0.6, "undecided"),
+        (-1.0, 0.1, "does not hold"),
+        (0.0, 0.0, "does not hold"),
+        (1e-9, 0.0, "holds"),
+        (1.0, np.nan, "undecided"),
+    ],
 )
-def test_differences_are_judged_by_their_errors(difference: tuple, verdict: str) -> None:
-    assert better(Estimate(*difference)) == verdict
+def test_near_a_threshold_nothing_is_decided(mean: float, error: float, verdict: str) -> None:
+    assert exceeds(Estimate(mean, error)) == verdict
+    assert exceeds(Estimate(mean + 7, error), 7.0) == verdict
+    direction = "direction only" if verdict == "does not hold" else verdict
+    assert greatly(Estimate(mean + 7, error), 7.0) == direction
+    if error:
+        assert at_most(Estimate(-mean, error), 0.0) == verdict
+
+
+def test_at_most_and_not_worse() -> None:
+    assert at_most(Estimate(1.0, 0.0), 1.0) == "holds"
+    assert at_most(Estimate(1.1, 0.0), 1.0) == "does not hold"
+    assert not_worse(Estimate(-0.1, 0.06)) == "holds"
+    assert not_worse(Estimate(-0.1, 0.04)) == "does not hold"
 
 
 def test_equal_is_within_three_errors() -> None:
@@ -177,9 +184,10 @@ def test_equal_is_within_three_errors() -> None:
 
 
 def test_the_weakest_verdict_counts() -> None:
-    assert weaker("holds", "direction only") == "direction only"
-    assert weaker("does not hold", "holds", "direction only") == "does not hold"
-    assert weaker("holds") == "holds"
+    assert weakest("holds", "direction only") == "direction only"
+    assert weakest("holds", "undecided", "direction only") == "undecided"
+    assert weakest("does not hold", "holds", "undecided") == "does not hold"
+    assert weakest("holds") == "holds"
 
 
 def test_states_are_tried_in_the_order_of_their_weights() -> None:

@@ -12,14 +12,15 @@ import pytest
 
 import mixts
 from mixts._files import read_bundle, write_bundle
+from mixts.cli import main
 from mixts.engines import ExecutorEngine
 from mixts.engines.local import InlineEngine
 from mixts.errors import MissingExtraError, OutputError, ParameterError
 from mixts.experiments import Setting, reproduce
+from mixts.experiments.report import report_of, write_sections
 from mixts.experiments.runner import Job
 from mixts.experiments.runner import run as play_jobs
 from mixts.experiments.store import Store, slug
-from mixts.experiments.telling import report_of, tell
 from mixts.pages import render
 from tests.unit.experiments.small_experiment import (
     CountingPart,
@@ -208,7 +209,7 @@ def test_a_damaged_mark_is_refused(finished: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "match"), [("code", "another version of mixts' code"), ("versions", "libraries")]
+    ("key", "match"), [("code", "another version of the code"), ("versions", "libraries")]
 )
 def test_missing_blocks_must_come_from_the_same_code(finished: Path, key: str, match: str) -> None:
     path = finished / "test" / "small" / "manifest.json"
@@ -230,7 +231,7 @@ def test_a_refused_command_forgets_no_part(finished: Path, monkeypatch: pytest.M
     path = finished / "test" / "small" / "manifest.json"
     manifest = json.loads(path.read_text())
     path.write_text(json.dumps({**manifest, "code": "older"}))
-    assert "another version of mixts' code" in refused(finished)
+    assert "another version of the code" in refused(finished)
     path.write_text(json.dumps(manifest))
     assert run(finished).n_blocks == 3
 
@@ -258,22 +259,54 @@ def test_what_was_not_asked_for_is_left_out_if_it_cannot_be_told(finished: Path)
     block.write_bytes(b"damage")
     said: list[str] = []
     known = {"test/small": SmallExperiment()}
-    told, left_out = tell(finished, known, (), said.append)
-    assert told == ()
+    written, left_out = write_sections(finished, known, (), said.append)
+    assert written == ()
     assert "0001.npz is damaged" in left_out["test/small"]
     block.unlink()
-    assert tell(finished, known, (), said.append)[1] == {"test/small": "not finished"}
+    left_out = write_sections(finished, known, (), said.append)[1]
+    assert left_out == {"test/small": "not finished"}
     page = render(report_of((), {"test/small": "not finished"}, "mixts reproduce", 1.0))
     assert "Not in this report" in page
 
 
-def test_results_of_other_code_are_said_to_be(finished: Path) -> None:
+def test_results_of_other_code_are_marked(finished: Path) -> None:
+    """The report of edited code over old numbers has a banner, and the caller is told."""
+    fresh = run(finished)
+    assert fresh.stale == ()
+    assert "computed by other code" not in fresh.report.read_text()
     path = finished / "test" / "small" / "manifest.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "code": "older"}))
-    said: list[str] = []
-    done = run(finished, say=said.append)
-    assert any("results of other code" in line for line in said)
+    done = run(finished)
+    assert done.stale == ("test/small",)
     assert done.sections[0].settings["hash of the source"] == "older (not the present code)"
+    page = done.report.read_text()
+    assert page.index("were computed by other code") < page.index("Numbers add up")
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_an_edited_experiment_is_not_reported_as_if_nothing_happened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From the command line: a banner, a line in the summary, and exit status 3 unless allowed."""
+    package = tmp_path / "edited"
+    package.mkdir()
+    source = (Path(__file__).parent / "small_experiment.py").read_text()
+    (package / "__init__.py").touch()
+    module = package / "small.py"
+    module.write_text(f"{source}\n\nEXPERIMENT = SmallExperiment()\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    command = ["reproduce", "edited.small", "--out", "out", "--quick", "--workers", "1"]
+    assert main(command) == 0
+    assert main(command) == 0
+    capsys.readouterr()
+    module.write_text(module.read_text().replace('return {"number"', 'return {  "number"'))
+    assert main(command) == 3
+    printed = capsys.readouterr()
+    assert "edited/small  A small one (nowhere) [OLD RESULTS]" in printed.out
+    assert "the numbers of edited/small come from other code" in printed.err
+    assert "were computed by other code" in Path("out/report.html").read_text()
+    assert main([*command, "--allow-old-results"]) == 0
 
 
 @pytest.mark.parametrize("change", ["seconds", "array", "shape", "folder"])
@@ -358,7 +391,7 @@ def test_an_error_says_where_it_happened(tmp_path: Path, marks: Path) -> None:
     (marks / "stop").write_text("not a number")
     with pytest.raises(ValueError, match="invalid literal") as failed:
         run(tmp_path / "out", marks)
-    assert failed.value.__notes__ == ["(block 0)", "(test/small, part 'counted')"]
+    assert failed.value.__notes__ == ["(test/small, part 'counted', block 0)"]
 
 
 @pytest.mark.parametrize("missing", ["jinja2", "matplotlib"])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mixts.errors import ParameterError
-from mixts.experiments.paper.images.past import N_TASKS, past_coefficients, prior_arrays, prior_of
+from mixts.experiments.paper.images import N_TASKS, past_coefficients, prior_arrays, priors_of
 from mixts.learning.two_stage import (
     RIDGE,
     gaussian_of_estimates,
@@ -74,6 +74,6 @@ def test_past_tasks_predict_their_class() -> None:
     np.testing.assert_array_equal(past["coefficients"].argmax(axis=1), past["tasks"])
     again = past_coefficients(features, labels, seed=4)
     np.testing.assert_array_equal(past["coefficients"], again["coefficients"])
-    prior, one = prior_of(prior_arrays(past["coefficients"], 3, 0.5, 4), 0.5)
+    prior, one = priors_of(prior_arrays(past["coefficients"], 3, 4))
     assert (prior.n_components, one.n_components) == (3, 1)
     assert sorted(prior.family.mean.argmax(axis=1)) == [0, 1, 2]

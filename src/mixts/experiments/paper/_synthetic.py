@@ -1,30 +1,35 @@
-"""The synthetic linear bandit: unit vectors, and a latent state that says which one is good."""
+"""The synthetic linear bandit of Sec. 6.1, and sweeps over it beside the bounds of Theorem 1."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from mixts._typing import ArrayLike
+from mixts._numbers import Estimate, estimate
+from mixts._typing import Array, ArrayLike
 from mixts.agents import Oracle
-from mixts.bounds import BoundTerms, theorem1_terms
+from mixts.bounds import BoundTerms, ShapeComparison, compare_shapes, theorem1_terms
 from mixts.environments import BanditEnvironment
 from mixts.experiments.base import Setting, SimulationPart
 from mixts.families import GaussianArms, LinearGaussian
 from mixts.prior import MixturePrior
 from mixts.simulation import prepare
+from mixts.simulation.sweep import Sweep
 
 N_FEATURES = 30
 N_COMPONENTS = 30
 NOISE = 0.1
 GOOD, OTHER = 0.9, 0.1
-"""The mean reward of the action that a latent state is about, and of the others."""
+"""Mean reward of the action that belongs to the latent state, and of the others."""
 WIDTH = 0.05
-"""Of the prior, where it is not what is varied."""
+"""Width of the prior where the sweep varies something else."""
 DRAWN_SCALE = 1 / 30
-"""What the paper multiplies the bound by in its figures."""
+"""Factor by which the paper multiplies the bound in its figures."""
+STATEMENT, APPENDIX = "Theorem 1, statement", "Theorem 1, appendix"
+"""The two forms of the bound."""
 
 
 def synthetic_prior(
@@ -39,7 +44,7 @@ def synthetic_prior(
 
 
 def arms_prior(n_components: int = N_COMPONENTS, width: float = WIDTH) -> MixturePrior:
-    """The same as Gaussian arms: unit vectors make the linear bandit one."""
+    """Return the same prior for Gaussian arms: with unit vectors the two bandits are equal."""
     family = synthetic_prior(n_components, width).family
     assert isinstance(family, LinearGaussian)
     return MixturePrior(
@@ -50,7 +55,7 @@ def arms_prior(n_components: int = N_COMPONENTS, width: float = WIDTH) -> Mixtur
 def synthetic_part(
     setting: Setting, n_components: int, width: float, weights: ArrayLike | None = None
 ) -> SimulationPart:
-    """MixTS, and beside it who is told the latent state: the difference is its price."""
+    """Return the simulation of MixTS and of the oracle, which knows the latent state."""
     prior = synthetic_prior(n_components, width, weights)
     simulation = prepare(
         {"MixTS": prior, "Oracle": partial(Oracle, prior)},
@@ -61,7 +66,7 @@ def synthetic_part(
 
 
 def bound_terms(n_rounds: int, n_components: int, width: float, form: str) -> BoundTerms:
-    """Theorem 1 for this problem: kappa = 1, and lambda_0,max is the width's square."""
+    """Return Theorem 1 for this problem: kappa = 1, and lambda_0,max is the width's square."""
     return theorem1_terms(
         n_rounds,
         N_FEATURES,
@@ -74,6 +79,55 @@ def bound_terms(n_rounds: int, n_components: int, width: float, form: str) -> Bo
 
 
 def terms_over(n_rounds: int, points: Iterable[tuple[int, float]], form: str) -> BoundTerms:
-    """The same over a sweep of numbers of components and widths: every term is an array."""
+    """Return Theorem 1 over a sweep of numbers of components and widths, as arrays."""
     terms = [bound_terms(n_rounds, n_components, width, form) for n_components, width in points]
     return BoundTerms(*(np.array(column) for column in zip(*terms, strict=True)))
+
+
+# -- analysis of a sweep --------------------------------------------------------------------------
+
+
+class Point(NamedTuple):
+    """One point of a sweep: a row of its table."""
+
+    value: float
+    mixts: Estimate
+    mixts_median: float
+    oracle: Estimate
+    oracle_median: float
+    price: Estimate
+    """MixTS minus the oracle, paired: the cost of not knowing the latent state."""
+    bounds: list[float]
+
+
+def points_of(sweep: Sweep, bounds: Sequence[Array]) -> list[Point]:
+    """Return the rows of a sweep's table, with the bounds at each point."""
+    columns = [
+        [Estimate(float(m), float(e)) for m, e in zip(*sweep.regret(name), strict=True)]
+        for name in ("MixTS", "Oracle")
+    ]
+    prices = [estimate(row) for row in sweep.totals["MixTS"] - sweep.totals["Oracle"]]
+    return [
+        Point(
+            float(value), columns[0][i], float(sweep.median("MixTS")[i]),
+            columns[1][i], float(sweep.median("Oracle")[i]), prices[i],
+            [float(bound[i]) for bound in bounds],
+        )
+        for i, value in enumerate(sweep.values)
+    ]  # fmt: skip
+
+
+def shapes(
+    sweep: Sweep, bounds: Mapping[str, Array], agent: str = "MixTS"
+) -> dict[str, ShapeComparison]:
+    """Compare the regret of an agent with each bound."""
+    mean, error = sweep.regret(agent)
+    return {name: compare_shapes(mean, bound, error) for name, bound in bounds.items()}
+
+
+def problem_numbers(n_rounds: int) -> dict[str, Any]:
+    """Return the constants of the problem for a template."""
+    return {
+        "n": n_rounds, "n_features": N_FEATURES, "n_components": N_COMPONENTS, "noise": NOISE,
+        "good": GOOD, "other": OTHER, "narrow": WIDTH,
+    }  # fmt: skip

@@ -1,0 +1,274 @@
+"""Image classification as a bandit, from past tasks to decisions."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mixts import _random
+from mixts._numbers import Estimate, estimate
+from mixts._typing import Array, Float, Int
+from mixts.agents import CorralExp4, Exp4
+from mixts.bounds import Verdict
+from mixts.environments import ClassificationBandit
+from mixts.experiments.base import (
+    Analysis,
+    Arrays,
+    Experiment,
+    Measured,
+    Once,
+    Part,
+    Scale,
+    Setting,
+    SimulationPart,
+)
+from mixts.experiments.features import ImageFeatures
+from mixts.experiments.verdicts import exceeds, greatly, weakest
+from mixts.families import LinearGaussian
+from mixts.learning.two_stage import (
+    gaussian_of_estimates,
+    mixture_of_estimates,
+    one_blas_thread,
+    ridge_coefficients,
+)
+from mixts.plots import new_axes, plot
+from mixts.prior import MixturePrior
+from mixts.simulation import Results, prepare
+
+NOISE = 0.5
+"""Noise of the model; rewards are 0 or 1, so the model is wrong on purpose."""
+BLOCK = 10
+"""Runs in a block: ten blocks of the paper's 100."""
+N_TASKS, N_IMAGES = 1000, 500
+"""Past tasks, and training images of each, drawn without replacement."""
+EARLY = 100
+"""Rounds of the cold start."""
+GREAT = 0.08
+"""Mean reward that counts as "greatly": a tenth of what images of the right class earn more."""
+
+TUNED: dict[str, dict[str, dict[str, Any]]] = {
+    "Exp4": {
+        "Exp4, losses 0.1": {"gamma": 0.0, "eta": 0.1, "estimates": "losses"},
+        "Exp4, losses 0.2": {"gamma": 0.0, "eta": 0.2, "estimates": "losses"},
+        "Exp4, losses 0.5": {"gamma": 0.0, "eta": 0.5, "estimates": "losses"},
+        "Exp4, losses 1": {"gamma": 0.0, "eta": 1.0, "estimates": "losses"},
+        "Exp4, rewards 0.1": {"gamma": 0.1, "eta": 0.1, "estimates": "rewards"},
+    },
+    # Every expert learns in every round, which takes long: only the setting that suits Exp4 best.
+    "CorralExp4": {
+        "CorralExp4, losses 0.5": {"gamma": 0.0, "eta": 0.5, "estimates": "losses"},
+    },
+}
+"""Variants tuned by hand: the name gives the form of the estimates, and eta."""
+
+
+class ImagesExperiment(Experiment):
+    """Ten images a round, one of them surely of the task's class  [paper: Sec. 6.2]."""
+
+    title = "Image classification as a bandit"
+    place = "Sec. 6.2, Fig. 1 right"
+    scale = Scale(100, 500)
+    quick = Scale(10, 100)
+    options = ("features",)
+
+    def choices(self, features: str | Path | None = None, **_: Any) -> dict[str, str]:
+        """Return the hash of the file of features: its content counts, not its path."""
+        if features is None:
+            return {}
+        ImageFeatures.load(features)  # raises an error for another kind of file
+        return {"features": f"sha256 {_hash(Path(features))}"}
+
+    def parts(self, setting: Setting, once: Once) -> dict[str, Part]:
+        images = features_of(setting)
+        coefficients = once(
+            "coefficients",
+            partial(past_coefficients, images.train_features, images.train_labels, setting.seed),
+        )
+        fitted = once(
+            "prior",
+            partial(prior_arrays, coefficients["coefficients"], images.n_classes, setting.seed),
+        )
+        simulation = prepare(
+            agents_of(*priors_of(fitted)),
+            ClassificationBandit(images.test_features, images.test_labels),
+            setting.n_rounds, setting.n_runs, setting.seed, block_size=BLOCK,
+        )  # fmt: skip
+        microseconds = 20 + 0.003 * images.n_classes * images.n_features
+        return {"agents": SimulationPart(simulation, microseconds=microseconds)}
+
+    def analyse(self, measured: Measured) -> Analysis:
+        results = measured.results("agents")
+        leads = {name: lead_of(results, name) for name in results.agents if name != "MixTS"}
+        best = {kind: _best(results, tuple(names)) for kind, names in TUNED.items()}
+        early = {kind: _best(results, tuple(names), EARLY) for kind, names in TUNED.items()}
+        n_classes, n_features = measured.kept["prior"]["mean"].shape
+        path = measured.setting.sources.get("features")
+        verdicts = {f"great/{name}": _great(leads[name]) for name in ("UniTS", "TS")}
+        for kind in TUNED:
+            verdicts[f"better/{kind}"] = exceeds(leads[kind].whole)
+            verdicts[f"tuned/{kind}"] = exceeds(leads[best[kind]].whole)
+        return Analysis(
+            {
+                "source": "scikit-learn's digits" if path is None else Path(path).name,
+                "n_classes": n_classes,
+                "n_features": n_features,
+                "n_rounds": measured.setting.n_rounds,
+                "n_runs": measured.setting.n_runs,
+                "n_early": min(EARLY, measured.setting.n_rounds),
+                "great": GREAT,
+                "rewards": {name: _rewards(results, name) for name in results.agents},
+                "leads": leads,
+                "best": best,
+                "best_early": early,
+                "clusters": _clusters(measured),
+            },
+            verdicts,
+            {"reward": _figure(results, best["Exp4"])},
+        )
+
+
+def features_of(setting: Setting) -> ImageFeatures:
+    """Return the images of this setting: the digits, or those of a file."""
+    path = setting.sources.get("features")
+    return ImageFeatures.digits() if path is None else ImageFeatures.load(path)
+
+
+def _hash(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+
+
+# -- the prior, from past tasks ------------------------------------------------------------------
+
+
+def past_coefficients(features: Float[Array, "n d"], labels: Int[Array, " n"], seed: int) -> Arrays:
+    """Fit a linear model to each past task: reward 1 for its class, 0 otherwise  [paper: Sec. 6.2].
+
+    Returns
+    -------
+    ``coefficients`` (n_tasks, d), and ``tasks``, the class of each.
+    """
+    rng = _random.stream(seed, "paper/images", "past")
+    n_images = min(N_IMAGES, len(labels))
+    n_classes = int(labels.max()) + 1
+    tasks = rng.integers(n_classes, size=N_TASKS)
+    coefficients = np.empty((N_TASKS, features.shape[1]))
+    with one_blas_thread():
+        for i, task in enumerate(tasks):
+            shown = rng.choice(len(labels), n_images, replace=False)
+            rewards = (labels[shown] == task).astype(float)
+            coefficients[i] = ridge_coefficients(features[shown], rewards)
+    return {"coefficients": coefficients, "tasks": tasks}
+
+
+def prior_arrays(coefficients: Float[Array, "n d"], n_classes: int, seed: int) -> Arrays:
+    """Fit a mixture, and one Gaussian, to the coefficients of the past tasks."""
+    # scikit-learn takes 32 bits.
+    state = int(_random.seed_sequence(seed, "paper/images", "mixture").generate_state(1)[0])
+    mixture = mixture_of_estimates(coefficients, n_classes, NOISE, state)
+    one = gaussian_of_estimates(coefficients, NOISE)
+    assert isinstance(mixture.family, LinearGaussian)
+    assert isinstance(one.family, LinearGaussian)
+    return {
+        "mean": mixture.family.mean,
+        "covariance": mixture.family.covariance,
+        "unimodal_mean": one.family.mean,
+        "unimodal_covariance": one.family.covariance,
+    }
+
+
+def priors_of(arrays: Arrays) -> tuple[MixturePrior, MixturePrior]:
+    """Return MixTS's prior, with equally likely latent states, and UniTS's."""
+    mixture = LinearGaussian(arrays["mean"], arrays["covariance"], NOISE)
+    one = LinearGaussian(arrays["unimodal_mean"], arrays["unimodal_covariance"], NOISE)
+    return MixturePrior(mixture), MixturePrior(one)
+
+
+def agents_of(prior: MixturePrior, unimodal: MixturePrior) -> dict[str, Any]:
+    """Return MixTS, the paper's four baselines, and Exp4 tuned by hand."""
+    family = prior.family
+    assert isinstance(family, LinearGaussian)
+    flat = MixturePrior(LinearGaussian.standard(family.n_features, NOISE))
+    kinds: dict[str, Any] = {
+        "Exp4": partial(Exp4, family.mean),
+        "CorralExp4": partial(CorralExp4, prior),
+    }
+    tuned = {
+        name: partial(kinds[kind], **options)
+        for kind, variants in TUNED.items()
+        for name, options in variants.items()
+    }
+    return {"MixTS": prior, "UniTS": unimodal, "TS": flat, **kinds, **tuned}
+
+
+# -- analysis -----------------------------------------------------------------------------------
+
+
+class Lead(NamedTuple):
+    """Reward that MixTS earns more than another agent in a round, on the same images."""
+
+    early: Estimate
+    later: Estimate
+    whole: Estimate
+    fading: Estimate | None
+    """Early minus later, run by run; None where there are no later rounds."""
+
+
+def lead_of(results: Results, name: str) -> Lead:
+    """Return the lead of MixTS over an agent."""
+    gap = results.reward["MixTS"] - results.reward[name]
+    early, whole = gap[:, :EARLY].mean(axis=1), estimate(gap.mean(axis=1))
+    if gap.shape[1] <= EARLY:
+        return Lead(estimate(early), estimate(early), whole, None)
+    later = gap[:, EARLY:].mean(axis=1)
+    return Lead(estimate(early), estimate(later), whole, estimate(early - later))
+
+
+def _great(lead: Lead) -> Verdict:
+    """Judge "greatly outperforms, especially during the cold start"."""
+    fading = "direction only" if lead.fading is None else exceeds(lead.fading)
+    return weakest(exceeds(lead.whole), fading, greatly(lead.early, GREAT))
+
+
+def _best(results: Results, names: Sequence[str], n_rounds: int | None = None) -> str:
+    return max(names, key=lambda name: float(results.reward[name][:, :n_rounds].mean()))
+
+
+def _rewards(results: Results, name: str) -> dict[str, Estimate]:
+    reward = results.reward[name]
+    return {
+        "early": estimate(reward[:, :EARLY].mean(axis=1)),
+        "whole": estimate(reward.mean(axis=1)),
+    }
+
+
+def _clusters(measured: Measured) -> Mapping[str, float]:
+    """Return how well the mixture found the classes, by the nearest mean of each past task."""
+    kept, mean = measured.kept["coefficients"], measured.kept["prior"]["mean"]
+    square = (mean**2).sum(axis=1) - 2 * kept["coefficients"] @ mean.T
+    nearest = square.argmin(axis=1)
+    n_classes = len(mean)
+    counts = np.zeros((n_classes, n_classes), int)
+    np.add.at(counts, (nearest, kept["tasks"]), 1)
+    owned = np.unique(counts.argmax(axis=1)[counts.sum(axis=1) > 0])
+    pure = float(counts.max(axis=1).sum() / len(nearest))
+    return {"n_tasks": len(nearest), "pure": pure, "owned": len(owned)}
+
+
+def _figure(results: Results, best: str) -> Any:
+    shown = {"MixTS": "MixTS", "UniTS": "UniTS", best: "Exp4, tuned", "TS": "TS"}
+    shown |= {"CorralExp4": "CorralExp4", "Exp4": "Exp4"}
+    named = Results(
+        {shown[name]: results.regret[name] for name in shown},
+        {shown[name]: results.reward[name] for name in shown},
+        results.latent,
+        results.settings,
+    )
+    return plot(named, new_axes(), quantity="reward")
+
+
+EXPERIMENT = ImagesExperiment()
