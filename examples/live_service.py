@@ -1,12 +1,12 @@
-"""Films for people whom nobody knows, by a service that is killed half-way.
+"""Recommend films to new people, with a service that is killed half-way.
 
-Starts `mixts serve`, and plays its client: in every round each person is offered ten films, the
-service picks one, and what the person thinks of it is told late and in any order. Half-way the
-service is killed (SIGKILL) while it works, and started again; the client just goes on. At the end
-nothing is missing and nothing was counted twice. The page is at the address that is printed.
+Start `mixts serve` and simulate its client: in every round each person is offered ten films, the
+service picks one, and the rating is reported late and in any order. Half-way the service is killed
+(SIGKILL) during its work and started again, and the client continues. At the end nothing is missing
+and nothing was counted twice. The dashboard is at the printed address.
 
-    python examples/live_service.py                              # people who are made up
-    python examples/live_service.py --ratings ml-latest-small    # real ones, of MovieLens
+    python examples/live_service.py                              # simulated people
+    python examples/live_service.py --ratings ml-latest-small    # real people, of MovieLens
 
 With --ratings (a folder or zip with ratings.csv and movies.csv), 90 users are held out, and films'
 features and the prior are learned from the others, as in studies/coldstart/movielens.
@@ -41,7 +41,7 @@ from mixts.service.store.rebuild import rebuild
 N_PEOPLE = 90
 N_OFFERED = 10
 DELAY = 3.0
-"""Rounds after which a reward comes, on average."""
+"""Mean delay of a reward, in rounds."""
 KINDS = 2
 COMMAND = "import sys; from mixts.cli import main; sys.exit(main(sys.argv[1:]))"
 
@@ -49,36 +49,36 @@ Numbers = NDArray[Any]
 
 
 class Problem(NamedTuple):
-    """People to decide for, and what was learned from others."""
+    """People to decide for, and the prior learned from others."""
 
     prior: mixts.MixturePrior
     features: Numbers
-    """Of each film that a person has rated, (n, d)."""
+    """Features of the film of each rating, (n, d)."""
     ratings: Numbers
     people: Numbers
-    """Whose rating it is, numbered from 0."""
+    """Person of each rating, numbered from 0."""
     names: list[str]
 
 
 def main() -> None:
-    """Serve, play, kill, start again, finish, count."""
+    """Start the service, play with a kill half-way, and check the store."""
     options = read_options()
-    problem = from_movielens(options.ratings) if options.ratings else made_up()
+    problem = from_movielens(options.ratings) if options.ratings else simulated()
     with tempfile.TemporaryDirectory() as folder:
         problem.prior.save(Path(folder) / "prior.json")
         with served(Path(folder), options.port) as service:
-            print(f"look at {service.address}", flush=True)
+            print(f"the dashboard is at {service.address}", flush=True)
             play(problem, service, options.rounds, options.pause, options.screenshot)
             if options.wait:
                 input("press Enter to end ")
-        count(Path(folder) / "decisions.db")
+        check_store(Path(folder) / "decisions.db")
 
 
 # -- people ---------------------------------------------------------------------------------------
 
 
 def from_movielens(path: Path) -> Problem:
-    """Held-out users of MovieLens; everything else is learned from the other users."""
+    """Return held-out users of MovieLens, and a prior learned from the other users."""
     sys.path.insert(0, str(Path(__file__).parents[1]))  # where the folder studies is
     from studies.coldstart.movielens.features import learn_features, task_statistics
     from studies.coldstart.movielens.ratings import parse, read_files
@@ -99,8 +99,8 @@ def from_movielens(path: Path) -> Problem:
     return Problem(named(learned), films, ratings.ratings[~seen], people, names)
 
 
-def made_up(n_films: int = 60) -> Problem:
-    """People of two kinds; the prior is learned from others like them."""
+def simulated(n_films: int = 60) -> Problem:
+    """Return simulated people of two kinds, and a prior learned from others like them."""
     rng = np.random.default_rng(1)
     tastes = np.array([[3.5, 0.8, -0.4, 0.3], [3.2, -0.5, 0.9, 0.3]])
     family = mixts.LinearGaussian(tastes, np.full((2, 4), 0.1), 0.7, "diag")
@@ -123,7 +123,7 @@ def made_up(n_films: int = 60) -> Problem:
 
 
 def named(prior: mixts.MixturePrior) -> mixts.MixturePrior:
-    """With names for the kinds, as the page shows them."""
+    """Return the prior with names for its kinds, which the dashboard shows."""
     names = [f"kind {chr(ord('A') + s)}" for s in range(prior.n_components)]
     return mixts.MixturePrior(prior.family, prior.weights, names)
 
@@ -134,7 +134,7 @@ def named(prior: mixts.MixturePrior) -> mixts.MixturePrior:
 def play(
     problem: Problem, service: Service, n_rounds: int, pause: float, screenshot: Path | None
 ) -> None:
-    """Offer films, take what is picked, tell the ratings late."""
+    """Offer films, ask the service which to show, and report the ratings late."""
     rng = np.random.default_rng(2)
     bandit = ReplayBandit(problem.features, problem.ratings, problem.people, N_OFFERED)
     run = bandit.start(lambda _: rng, len(problem.names))
@@ -157,7 +157,7 @@ def play(
                 Reward(decision.id, float(value))
                 for decision, value in zip(decisions, outcome.rewards, strict=True)
             ]
-            waiting = tell_some(client, waiting, rng)
+            waiting = report_some(client, waiting, rng)
             time.sleep(pause)
         if screenshot is not None:
             photograph(service.address, screenshot)
@@ -170,7 +170,7 @@ def play(
     usual = np.mean(np.bincount(problem.people, problem.ratings) / counts)
     print(
         f"mean rating of films picked: {np.mean(means[:5]):.2f} in the first 5 rounds, "
-        f"{np.mean(means):.2f} in all; of all that these people know: {usual:.2f}"
+        f"{np.mean(means):.2f} in all; of all films they rated: {usual:.2f}"
     )
     shares = ", ".join(
         f"{share:.0%} {name}" for name, share in zip(problem.prior.names or (), kinds, strict=True)
@@ -178,25 +178,25 @@ def play(
     print(f"the people are {shares}")
 
 
-def tell_some(client: Client, waiting: list[Reward], rng: np.random.Generator) -> list[Reward]:
-    """Tell some of the rewards, in any order, a few of them twice; return the others."""
+def report_some(client: Client, waiting: list[Reward], rng: np.random.Generator) -> list[Reward]:
+    """Report some rewards, in any order, a few of them twice; return the others."""
     order = rng.permutation(len(waiting))
-    n_told = rng.binomial(len(waiting), 1 / DELAY)
-    told = [waiting[i] for i in order[:n_told]]
-    for result in client.reward_many(told + told[: n_told // 20]):
+    n_reported = rng.binomial(len(waiting), 1 / DELAY)
+    reported = [waiting[i] for i in order[:n_reported]]
+    for result in client.reward_many(reported + reported[: n_reported // 20]):
         good(result)
-    return [waiting[i] for i in order[n_told:]]
+    return [waiting[i] for i in order[n_reported:]]
 
 
 def good(result: Any) -> Any:
-    """An answer, or what was wrong."""
+    """Return a result; raise it if it is an exception."""
     if isinstance(result, mixts.MixtsError):
         raise result
     return result
 
 
-def count(store: Path) -> None:
-    """Compare the log with the statistics; the service is gone."""
+def check_store(store: Path) -> None:
+    """Compare the statistics with the log, after the service has ended."""
     with mixts.DecisionStore(store) as decisions:
         found = rebuild(decisions, write=False)
     print(
@@ -229,7 +229,7 @@ class Service:
         )  # fmt: skip
 
     def kill_soon(self) -> None:
-        """Kill it while it works, and start it again a moment later."""
+        """Kill the service during its work, and start it again."""
 
         def kill() -> None:
             time.sleep(0.01)
@@ -245,7 +245,7 @@ class Service:
         self._killer.start()
 
     def stop(self) -> None:
-        """End it as an operator does."""
+        """Stop the service with SIGTERM."""
         if self._killer.ident is not None:
             self._killer.join()
         self._process.terminate()
@@ -254,7 +254,7 @@ class Service:
 
 @contextmanager
 def served(folder: Path, port: int) -> Iterator[Service]:
-    """A service, ended with the block."""
+    """Run a service inside the ``with`` block."""
     service = Service(folder, port)
     try:
         yield service
@@ -263,7 +263,7 @@ def served(folder: Path, port: int) -> Iterator[Service]:
 
 
 def photograph(address: str, path: Path) -> None:
-    """A picture of the page."""
+    """Save a picture of the dashboard."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -277,14 +277,14 @@ def photograph(address: str, path: Path) -> None:
 
 
 def read_options() -> argparse.Namespace:
-    """From the command line."""
+    """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--ratings", type=Path, help="MovieLens; made up without it")
+    parser.add_argument("--ratings", type=Path, help="MovieLens (default: simulated people)")
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--pause", type=float, default=0.5, help="seconds between rounds")
-    parser.add_argument("--port", type=int, default=0, help="(default: any that is free)")
-    parser.add_argument("--screenshot", type=Path, metavar="PNG", help="of the page, at the end")
-    parser.add_argument("--wait", action="store_true", help="keep the page up at the end")
+    parser.add_argument("--port", type=int, default=0, help="(default: any free port)")
+    parser.add_argument("--screenshot", type=Path, metavar="PNG", help="picture of the dashboard")
+    parser.add_argument("--wait", action="store_true", help="keep the service running at the end")
     return parser.parse_args()
 
 

@@ -1,4 +1,4 @@
-"""Whether a store has exactly what its clients were told: nothing lost, nothing counted twice."""
+"""Audit of a store against the acknowledgements of its clients: nothing lost, nothing twice."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TASKS = "SELECT name, decisions, rewards, statistics FROM tasks"
 
 
 def audit(store: mixts.DecisionStore, traffic: Traffic) -> Counter[str]:
-    """How often each thing is wrong; empty where all is well.
+    """Count each kind of error; empty if there is none.
 
     Every operation was repeated until it was acknowledged, so that the store must have exactly
     those, no more and no fewer.
@@ -47,7 +47,7 @@ def audit(store: mixts.DecisionStore, traffic: Traffic) -> Counter[str]:
 
 
 def summary(wrong: Counter[str]) -> str:
-    """One sentence."""
+    """Return the audit as one sentence."""
     if not wrong:
         return (
             "Nothing was lost, nothing was counted twice, and the statistics are those of the log."
@@ -73,7 +73,7 @@ def _compare_log(log: list[tuple], traffic: Traffic, wrong: Counter[str]) -> Non
 
 
 def _compare_statistics(store: mixts.DecisionStore, log: list[tuple], wrong: Counter[str]) -> None:
-    """Counts of every task, once as the store keeps them and once from its log, by hand."""
+    """Return the counts of every task as stored, and as recounted from the log."""
     names, decisions, rewards, statistics = zip(*store.backend.query(TASKS), strict=True)
     place = {name: i for i, name in enumerate(names)}
     counted = np.zeros((len(names), 2), int)

@@ -1,4 +1,4 @@
-"""Whether a ``kill -9`` at any moment loses or doubles anything that was acknowledged.
+"""Check that ``kill -9`` at any moment neither loses nor doubles an acknowledged operation.
 
     python benchmarks/service/crash.py [--kills 200] [--operations 100000] [--seed 1]
 
@@ -27,9 +27,9 @@ from traffic import Traffic
 import mixts
 
 TARGET = 2.0
-"""Seconds until a server that was killed answers again."""
+"""Seconds in which a killed server must respond again."""
 LONGEST_PAUSE = 0.02
-"""Of a random moment after the last operation that was waited for, in seconds."""
+"""Largest random delay of a kill, in seconds."""
 
 
 def main() -> None:
@@ -88,7 +88,7 @@ def met(good: bool) -> str:
 
 
 def run_until(generator: Generator, n: int) -> None:
-    """So many more acknowledged operations."""
+    """Run until this many more operations are acknowledged."""
     end = generator.traffic.n_acknowledged + n
     started = time.perf_counter()
     generator.run_while(lambda now: generator.traffic.n_acknowledged < end and now - started < 60)

@@ -20,16 +20,16 @@ from traffic import Operation, Traffic
 RECONNECT = 0.02
 """Seconds between attempts to connect."""
 PAUSE = 0.1
-"""Seconds until what was refused for a while is asked for again."""
+"""Seconds until a refused operation is sent again."""
 PATIENCE = 0.05
-"""The longest wait for anything, in seconds: so often is looked whether to end."""
+"""Longest wait for sockets, in seconds, and so the interval of checks for the end."""
 LENGTH = b"content-length:"
 
 Address = tuple[str, int]
 
 
 class Connection:
-    """A socket, and the operation that it waits for."""
+    """A socket, and the operation whose response it waits for."""
 
     __slots__ = ("buffer", "operation", "retry_at", "sent_at", "server", "socket")
 
@@ -43,16 +43,16 @@ class Connection:
 
 
 class Generator:
-    """Sends a traffic's operations to one or several servers and measures what comes back."""
+    """Sends operations to one or several servers and measures their responses."""
 
     def __init__(self, servers: Sequence[Address], n_connections: int, traffic: Traffic) -> None:
         self.servers = list(servers)
         self.traffic = traffic
         self.latencies: dict[str, array[float]] = {}
         self.lateness = array("d")
-        """How much later than due operations were sent for want of a connection or of CPU."""
+        """Delays of operations that were sent late, for lack of a connection or of CPU."""
         self.failures: Counter[str] = Counter()
-        """What was answered instead of an acknowledgement, and broken connections."""
+        """Counts of refusals and of broken connections."""
         self.answers: Counter[int] = Counter()
         """By server."""
         self._poll = select.epoll()
@@ -67,12 +67,12 @@ class Generator:
     # -- loops --------------------------------------------------------------------------------
 
     def run_closed(self, seconds: float) -> None:
-        """As fast as the answers come."""
+        """Send operations for some seconds, each as soon as a connection is free."""
         end = time.perf_counter() + seconds
         self.run_while(lambda now: now < end)
 
     def run_while(self, goes_on: Callable[[float], bool]) -> None:
-        """As fast as the answers come, while ``goes_on(now)``."""
+        """Send operations while ``goes_on(now)``, each as soon as a connection is free."""
         now = time.perf_counter()
         while goes_on(now):
             self._connect(now)
@@ -85,7 +85,7 @@ class Generator:
             now = time.perf_counter()
 
     def run_open(self, rate: float, seconds: float, rng: np.random.Generator) -> None:
-        """A Poisson process of so many operations a second; ends when all are answered."""
+        """Send a Poisson process of operations at a rate; return when all have a response."""
         n = rng.poisson(rate * seconds)
         start = time.perf_counter() + 0.01
         arrivals = (start + np.sort(rng.uniform(0, seconds, n))).tolist()
@@ -103,13 +103,13 @@ class Generator:
         self.finish()
 
     def forget(self) -> None:
-        """Begin to measure anew."""
+        """Discard all measurements."""
         self.latencies.clear()
         self.failures.clear()
         self.lateness = array("d")
 
     def finish(self, seconds: float = 30.0) -> None:
-        """Wait until everything that was begun is acknowledged."""
+        """Wait until every operation that was sent is acknowledged."""
         end = time.perf_counter() + seconds
         while unanswered := self._busy + len(self._waiting) + len(self._later):
             now = time.perf_counter()
@@ -120,7 +120,7 @@ class Generator:
             self._receive(PATIENCE)
 
     def hear_out(self, server: int) -> None:
-        """Read what a server that is gone had still sent; what it had not is to be sent again."""
+        """Read the last responses of a dead server; send operations without a response again."""
         for connection in list(self._by_number.values()):
             if connection.server == server:
                 connection.socket.settimeout(5)
@@ -232,7 +232,7 @@ class Generator:
             raise RuntimeError(f"{operation.kind} was answered with {status}: {body[:300]!r}")
 
     def _lost(self, connection: Connection) -> None:
-        """The connection broke; what it waited for is sent again."""
+        """Handle a broken connection: send its operation again."""
         self._poll.unregister(connection.socket)
         del self._by_number[connection.socket.fileno()]
         connection.socket.close()

@@ -1,4 +1,4 @@
-"""How long decisions and rewards take at a given rate, whether or not the service keeps up.
+"""Measure the latency of decisions and rewards at a given rate.
 
     python benchmarks/service/latency.py [--rate 1000] [--seconds 60] [--connections 64]
 

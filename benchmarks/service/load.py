@@ -1,4 +1,4 @@
-"""How many operations a second the service does, decisions and rewards one to one.
+"""Measure the operations a second that the service handles, decisions and rewards one to one.
 
     python benchmarks/service/load.py [--seconds 60] [--connections 64] [--folder DIR]
 
@@ -18,7 +18,7 @@ from traffic import Traffic
 
 TARGET = 2_000
 WARM_UP = 3.0
-"""Seconds before the clock runs: tasks are made, code is loaded."""
+"""Seconds before the measurement: tasks are created, code is loaded."""
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""How long a decision takes when the store has a million tasks, against a thousand.
+"""Measure the time of a decision in a store of a million tasks, and in one of a thousand.
 
     python benchmarks/service/many_tasks.py [--tasks 1000 1000000] [--seconds 20] [--rounds 3]
 
@@ -39,7 +39,7 @@ N_FIRST = {"tasks": 2, "decisions": 3, "rewards": 2}
 
 
 def fill(path: Path, n_tasks: int) -> None:
-    """A store with so many tasks."""
+    """Create a store with this many tasks."""
     with mixts.DecisionStore(path) as store, mixts.Decider(make_prior(), store) as decider:
         decider.reward(decider.decide(Traffic.task_name(0), key="first").id, 1.0)
     connection = apsw.Connection(str(path))
@@ -55,7 +55,7 @@ def fill(path: Path, n_tasks: int) -> None:
 
 
 def measure(path: Path, n_tasks: int, rate: float, seconds: float) -> np.ndarray:
-    """Seconds that each decision took."""
+    """Return the seconds that each decision took."""
     server = new_server(path.parent, str(path), f"server-{n_tasks}")
     traffic = Traffic(np.empty((n_tasks, N_ARMS)), seed=time.time_ns(), rewards=False)
     server.start()

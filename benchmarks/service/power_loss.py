@@ -1,4 +1,4 @@
-"""Whether a loss of power at any moment loses anything that was acknowledged.
+"""Check that a power loss at any moment loses no acknowledged operation.
 
     python benchmarks/service/power_loss.py [--seeds 500] [--failing 0.1]
 
@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def line(synchronous: str, failing: float, n_seeds: int) -> str:
-    """What became of so many stores, as a line of the table."""
+    """Return the outcome of this many stores as a line of the table."""
     began = time.perf_counter()
     told, lost, losing, wrong = 0, 0, 0, Counter[str]()
     for seed in range(n_seeds):

@@ -1,4 +1,4 @@
-"""What the service decides about in these benchmarks: 10 Bernoulli arms, 5 kinds of tasks."""
+"""The problem of these benchmarks: 10 Bernoulli arms, 5 components."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SEED = 1
 
 
 def make_prior() -> mixts.MixturePrior:
-    """Each kind of task likes other arms."""
+    """Return a prior whose components prefer different arms."""
     rng = np.random.default_rng(SEED)
     mean = rng.uniform(0.05, 0.6, (N_COMPONENTS, N_ARMS))
     family = mixts.BernoulliArms(STRENGTH * mean, STRENGTH * (1 - mean))
@@ -22,6 +22,6 @@ def make_prior() -> mixts.MixturePrior:
 
 
 def true_means(prior: mixts.MixturePrior, n_tasks: int) -> npt.NDArray[np.float64]:
-    """Of tasks from the prior, shape (n_tasks, N_ARMS)."""
+    """Draw the mean rewards of tasks from the prior, (n_tasks, N_ARMS)."""
     _, means = prior.draw(np.random.default_rng(SEED + 1), n_tasks)
     return means

@@ -1,4 +1,4 @@
-"""Whether replicas that share one PostgreSQL keep one truth while they are killed.
+"""Check that replicas of one PostgreSQL database stay consistent while they are killed.
 
     python benchmarks/service/replicas.py [--replicas 4] [--operations 100000] [--every 5]
 
@@ -31,7 +31,7 @@ TWICE = 0.05
 
 
 class Killer:
-    """Kills one replica after another and starts it again at once, if it was up."""
+    """Kills one replica after another, and restarts each at once."""
 
     def __init__(self, servers: list[Server], generator: Generator, every: float) -> None:
         self._servers, self._generator, self._every = servers, generator, every
@@ -96,7 +96,7 @@ def main() -> None:
 def run(
     servers: list[Server], generator: Generator, options: argparse.Namespace
 ) -> tuple[float, int]:
-    """Seconds under load, and how many kills there were."""
+    """Return the seconds under load, and the number of kills."""
     for server in servers:
         server.start()
     for server in servers:

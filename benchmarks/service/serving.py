@@ -1,4 +1,4 @@
-"""``mixts serve`` as a process of its own, as users run it: started, watched, killed."""
+"""``mixts serve`` as a separate process, as users run it: start, watch and kill it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ HOST = "127.0.0.1"
 PATIENCE = 120.0
 """Seconds that a server may take to be ready."""
 GLANCE = 0.005
-"""Seconds between looks whether it is ready."""
+"""Seconds between checks whether a server is ready."""
 
 
 def clean_up_when_terminated() -> None:
-    """SIGTERM ends a benchmark as Ctrl-C does: servers are stopped, folders are removed."""
+    """Make SIGTERM end a benchmark as Ctrl-C does: stop servers, remove folders."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
@@ -35,7 +35,7 @@ def free_port() -> int:
 
 
 class Server:
-    """One ``mixts serve`` on a store; it keeps its port when it is started again."""
+    """A process of ``mixts serve`` on a store; it keeps its port when it is restarted."""
 
     def __init__(self, store: str, prior: Path, log: Path, options: Sequence[str] = ()) -> None:
         self.address = (HOST, free_port())
@@ -46,7 +46,7 @@ class Server:
         self._started = 0.0
 
     def start(self) -> None:
-        """Begin to start it."""
+        """Start the process, without waiting until it is ready."""
         self._started = time.perf_counter()
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -54,7 +54,7 @@ class Server:
             )
 
     def is_ready(self) -> bool:
-        """Whether it takes requests; asked once, over a connection of its own."""
+        """Return whether the server accepts requests."""
         try:
             with socket.create_connection(self.address, timeout=5) as connection:
                 connection.sendall(b"GET /readyz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
@@ -63,7 +63,7 @@ class Server:
             return False
 
     def wait(self) -> float:
-        """Wait until it takes requests; how long that took since its start, in seconds."""
+        """Wait until the server accepts requests; return the seconds since its start."""
         while not self.is_ready():
             if self._process.poll() is not None or self.age > PATIENCE:
                 raise RuntimeError(f"mixts serve did not start:\n{self._log.read_text()[-3000:]}")
@@ -72,16 +72,16 @@ class Server:
 
     @property
     def age(self) -> float:
-        """Seconds since it was started."""
+        """Seconds since the start."""
         return time.perf_counter() - self._started
 
     def kill(self) -> None:
-        """End it at once: it cannot finish, flush or say anything."""
+        """Kill the process: it cannot finish or flush anything."""
         self._process.kill()
         self._process.wait()
 
     def stop(self) -> None:
-        """End it as an operator does."""
+        """Stop the process with SIGTERM, as an operator does."""
         if self._process is None or self._process.poll() is not None:
             return
         self._process.terminate()
@@ -94,14 +94,14 @@ class Server:
             raise RuntimeError(f"mixts serve ended with {code}:\n{self._log.read_text()[-3000:]}")
 
     def cpu_seconds(self) -> float:
-        """Of all its threads so far."""
+        """Return the CPU time of all threads so far."""
         fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager
 def serving(options: Sequence[str] = (), folder: str | None = None) -> Iterator[Server]:
-    """A server on a new SQLite store in a temporary folder, ready; stopped at the end."""
+    """Run a server on a new SQLite store in a temporary folder, and stop it at the end."""
     with tempfile.TemporaryDirectory(prefix="mixts-bench-", dir=folder) as name:
         server = new_server(Path(name), str(Path(name) / "decisions.db"), options=options)
         server.start()
@@ -115,7 +115,7 @@ def serving(options: Sequence[str] = (), folder: str | None = None) -> Iterator[
 def new_server(
     folder: Path, store: str, name: str = "server", options: Sequence[str] = ()
 ) -> Server:
-    """A server that is not started yet; its prior and its log are in the folder."""
+    """Return a server that is not started yet; its prior and its log are in the folder."""
     prior = folder / "prior.json"
     if not prior.exists():
         make_prior().save(prior)

@@ -1,4 +1,4 @@
-"""What is asked of the service, and what it acknowledged: decisions and rewards, one to one."""
+"""The operations that are sent, and those acknowledged: decisions and rewards, one to one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def written(path: str, body: bytes) -> bytes:
 
 
 class Operation:
-    """A decision or a reward that is asked for until it is acknowledged."""
+    """A decision or a reward that is sent until it is acknowledged."""
 
     __slots__ = ("about", "avoid", "due", "kind", "name", "request", "tries", "twice")
 
@@ -33,10 +33,10 @@ class Operation:
         """The task's index, or the reward."""
         self.request = request
         self.due = 0.0
-        """When it was to be sent; its latency counts from here."""
+        """Due time; the latency counts from here."""
         self.tries = 0
         self.twice = False
-        """Whether it is also sent to another server, as a client does that gave up waiting."""
+        """Whether it is also sent to another server, as by a client that timed out."""
         self.avoid: int | None = None
         """The server that has it already."""
 
@@ -56,7 +56,7 @@ class Decided:
         self.reward: float | None = None
         """The acknowledged reward."""
         self.fresh = 0
-        """How often it was acknowledged as the first; never more than once."""
+        """Times that it was acknowledged as not a duplicate; at most once."""
 
 
 class Traffic:
@@ -95,7 +95,7 @@ class Traffic:
         return f"task {index}"
 
     def next(self, now: float) -> Operation:
-        """The next thing to ask for."""
+        """Return the next operation to send."""
         self._reward_next = not self._reward_next and self._rewards
         if self._reward_next and self._to_reward and self._to_reward[0].at + self._delay <= now:
             operation = self._reward(self._to_reward.popleft())
@@ -124,7 +124,7 @@ class Traffic:
         return self._uniforms.pop()
 
     def acknowledged(self, operation: Operation, body: bytes, now: float) -> None:
-        """A 2xx came; what contradicts an earlier answer is noted."""
+        """Note an acknowledgement, and any contradiction to an earlier one."""
         answer = decode(body)
         self.n_acknowledged += 1
         if operation.kind is DECIDE:

@@ -1,7 +1,7 @@
 """Calls of the decision service without any network: requests, responses, errors, retries.
 
-A call is a generator of steps: it yields a request to send or a pause to make, receives what came
-of it, and returns the result. The two clients differ only in how they perform a step.
+A call is a generator of steps: it yields a request to send or a pause to make, receives the
+outcome, and returns the result. The two clients differ only in how they perform a step.
 """
 
 from __future__ import annotations

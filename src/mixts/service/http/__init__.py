@@ -1,4 +1,4 @@
-"""The decision service over HTTP: a thin face on ``Decider``, in JSON."""
+"""The decision service over HTTP, in JSON: a layer over ``Decider``."""
 
 from mixts.errors import MissingExtraError
 

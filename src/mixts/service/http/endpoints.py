@@ -219,7 +219,7 @@ class Endpoints:
         health = self._decider.health()
         batches, operations = self._decider.batches
         gauges: dict[str, tuple[str, float]] = {
-            "writable": ("Whether the store accepts writes", int(health.writable)),
+            "writable": ("1 if the store accepts writes, else 0", int(health.writable)),
             "pending_operations": ("Operations that wait for the writer", health.pending),
             "groups": ("Committed batches", batches),
             "group_operations": ("Operations in all committed batches", operations),

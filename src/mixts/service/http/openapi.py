@@ -63,7 +63,7 @@ class Endpoint:
     """Status codes beyond those that every endpoint may return."""
     parameters: tuple[dict[str, Any], ...] = ()
     is_batch: bool = False
-    """Whether request and response are lists; a refused item is its error."""
+    """True if request and response are lists; a refused item is its error."""
 
 
 def document(endpoints: Sequence[Endpoint], limits: Limits, tokens: bool) -> dict[str, Any]:
