@@ -100,7 +100,7 @@ _LAZY = {
     "theorem1_bound": "mixts.bounds",
     "theorem2_bound": "mixts.bounds",
 }
-"""Names whose modules are imported on first use, so that a program that only decides starts fast."""
+"""Names whose modules are imported on first use: a program that only decides starts fast."""
 
 _MOVED = {
     "BernoulliStatistics": "mixts.families",

@@ -1,7 +1,7 @@
 """Inject a fault into an imported function of mixts: replace the function, or edit its code.
 
-A path names a function: ``"mixts.belief:Belief.update"``. An edit names code inside the function, not
-lines of the file: formatting, comments and line breaks do not matter.
+A path names a function: ``"mixts.belief:Belief.update"``. An edit names code inside the function,
+not lines of the file: formatting, comments and line breaks do not matter.
 """
 
 from __future__ import annotations
