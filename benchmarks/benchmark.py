@@ -1,39 +1,113 @@
-"""What a benchmark is: two sides that play one problem, and what is asked of the ratio."""
+"""Benchmarks: two sides play the same problem, and the table shows the ratio of their times."""
 
 from __future__ import annotations
 
+import gc
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+from problems import N_ROUNDS, Array, Problem, Task, regret, uniform_regret
 
 
 @dataclass(frozen=True, kw_only=True)
 class Benchmark(ABC):
-    """One problem and the two sides that play it. Each imports its library only when it is asked
-    to play: no process has both."""
+    """One problem and the two sides that play it. A side imports its library only when it plays:
+    no process has both."""
 
     name: str
     title: str
     peer_name: str
     target: float | None
-    """How many times as fast as the peer; None: for information."""
+    """Required ratio of the peer's time to ours; None: for information."""
     target_time: float | None = None
-    """Seconds that a round or an episode of ours may take; None: no matter."""
+    """Most seconds that our round or episode may take; None: no limit."""
     our_threads: int | None = None
-    """None leaves every library at its own default."""
+    """None leaves every library at its default."""
     peer_threads: tuple[int, ...] = (1, 2)
-    """The settings to try; the fastest is compared with."""
+    """Settings to try for the peer; the fastest counts."""
 
     @property
     @abstractmethod
     def labels(self) -> tuple[str, ...]:
-        """What is timed, a row of the table each."""
+        """Names of the timings, one row of the table each."""
 
     @abstractmethod
     def chunk(self, side: str, index: int) -> dict[str, Any]:
-        """Play chunk ``index`` as ``"ours"`` or ``"peer"``: ``seconds`` by label, and ``regret``
-        late in the chunk relative to uniform play."""
+        """Play chunk ``index`` as ``"ours"`` or ``"peer"``. Return ``seconds`` by label, and
+        ``regret`` late in the chunk, relative to uniform play."""
 
     @abstractmethod
     def fingerprint(self) -> list[float]:
-        """A few numbers that differ if anything in the problem differs."""
+        """Return a few numbers that differ if anything in the problem differs."""
+
+
+# -- bandits: a round is one decision for one task, act and update --------------------------------
+
+N_LAST = 100
+N_WARM = 40
+
+
+class Player(NamedTuple):
+    """One fresh agent: ``act(actions) -> index`` and ``update(actions, index, reward)``."""
+
+    act: Callable[[Any], int]
+    update: Callable[[Any, int, float], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BanditBenchmark(Benchmark):
+    """A benchmark of single decisions. ``ours`` and ``peer`` make a fresh player from a seed, the
+    number of the task."""
+
+    problem: Problem
+    ours: Callable[[int], Player]
+    peer: Callable[[int], Player]
+    windows: tuple[tuple[str, int], ...] = (
+        ("first 20 rounds", 20),
+        (f"mean of {N_ROUNDS} rounds", N_ROUNDS),
+    )
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return tuple(label for label, _ in self.windows)
+
+    def chunk(self, side: str, index: int) -> dict[str, Any]:
+        """Play a task with a fresh agent, after another agent has warmed the caches."""
+        make = self.ours if side == "ours" else self.peer
+        task = self.problem.task(index)
+        play(make(index + 1), task, N_WARM)
+        player = make(index)
+        gc.collect()
+        seconds, choices = play(player, task, N_ROUNDS)
+        return {
+            "seconds": {label: float(seconds[:n].mean()) for label, n in self.windows},
+            "regret": float(regret(task, choices)[-N_LAST:].mean()) / uniform_regret(task),
+        }
+
+    def fingerprint(self) -> list[float]:
+        return self.problem.fingerprint()
+
+
+WHOLE_RUN = ((f"mean of {N_ROUNDS} rounds", N_ROUNDS),)
+
+
+def play(player: Player, task: Task, n_rounds: int) -> tuple[Array, Any]:
+    """Return the seconds of act and update in every round (not of rewards), and the choices."""
+    act, update = player
+    seconds = np.empty(n_rounds)
+    choices = np.empty(n_rounds, dtype=np.int64)
+    for round_ in range(n_rounds):
+        actions = task.actions(round_)
+        started = perf_counter()
+        choice = act(actions)
+        acted = perf_counter()
+        reward = task.reward(round_, choice)
+        rewarded = perf_counter()
+        update(actions, choice, reward)
+        seconds[round_] = perf_counter() - rewarded + acted - started
+        choices[round_] = choice
+    return seconds, choices

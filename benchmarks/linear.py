@@ -6,8 +6,8 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from benchmark import BanditBenchmark, Player
 from problems import LinearProblem
-from rounds import BanditBenchmark, Player
 
 PEER = "bayesianbandits LipschitzContextualAgent, NormalRegressor, ThompsonSampling (L = 1)"
 
@@ -36,10 +36,10 @@ def our_player(problem: LinearProblem, seed: int) -> Player:
 
 @cache
 def row_featurizer() -> Any:
-    """The context is the action set itself, (1, K, d): arm k's features are its row k.
+    """Return a featurizer for which the context is the action set itself, (1, K, d).
 
-    This is the least the peer's interface asks of a featurizer, and quicker than its
-    ready-made ones, which build the rows from a context and a token.
+    It does the least that the peer's interface requires, and is faster than the peer's own
+    featurizers, which build the rows from a context and a token.
     """
     from bayesianbandits import ArmFeaturizer
 
@@ -52,7 +52,7 @@ def row_featurizer() -> Any:
 
 
 def peer_player(n_actions: int, variance: float, noise_std: float, seed: int) -> Player:
-    """N(0, variance I), the only kind of prior the peer offers, as wide as the mixture."""
+    """Return the peer with the prior N(0, variance I), as wide as the mixture: it has no other."""
     from bayesianbandits import Arm, LipschitzContextualAgent, NormalRegressor, ThompsonSampling
 
     agent = LipschitzContextualAgent(
@@ -87,3 +87,37 @@ def linear_benchmark(
         peer_name=PEER,
         target=target,
     )
+
+
+PAPER_NOISE = 0.1
+
+# L = 30, d = 30, 30 fixed actions: the sizes and the noise of the paper's synthetic bandit. "close"
+# is the hardest case for us: with so much noise no component becomes dormant.
+BENCHMARKS = [
+    *(
+        linear_benchmark(
+            f"linear-30-{kind}",
+            f"linear, L = 30, d = 30, 30 actions, {description}",
+            LinearProblem(
+                n_components=30,
+                n_features=30,
+                n_actions=30,
+                tied=kind == "tied",
+                changing=False,
+                noise_std=noise_std,
+            ),
+            target=10.0,
+        )
+        for kind, noise_std, description in (
+            ("full", PAPER_NOISE, "a full covariance for each component"),
+            ("tied", PAPER_NOISE, "one full covariance, tied"),
+            ("close", 0.5, "a full covariance for each, too close to tell apart"),
+        )
+    ),
+    linear_benchmark(
+        "linear-100-full",
+        "linear, L = 100, d = 100, 10 changing actions, a full covariance for each component",
+        LinearProblem(n_components=100, n_features=100, n_actions=10, tied=False, changing=True),
+        target=1.5,
+    ),
+]

@@ -31,7 +31,7 @@ class Task(Protocol):
         """The features offered in a round, or None where actions are plain arms."""
 
     def reward(self, round_: int, action: int) -> float:
-        """The reward of an action, the same for whoever asks in that round."""
+        """Return the reward of an action; both sides get the same reward in a round."""
 
 
 class Problem(Protocol):

@@ -23,7 +23,7 @@ from alternation import THREAD_VARIABLES
 os.environ |= dict.fromkeys(THREAD_VARIABLES, "1")
 
 import numpy as np
-import river_ours
+import river_swim
 from problems import Array
 from river import drawn_tables
 from table import cpu_model, markdown
@@ -92,10 +92,10 @@ def profile(prior: Callable[[], Any], n_runs: int, n_episodes: int, index: int) 
     agent = mixts.MixTS(
         prior(), n_tasks=n_runs, seed=TimedGenerator(index, clock, "standard_gamma", GAMMAS)
     )
-    problem = river_ours.start(tables, TimedGenerator(index, clock, "random", UNIFORMS))
+    problem = river_swim.start(tables, TimedGenerator(index, clock, "random", UNIFORMS))
     with timed_loops(clock):
         clock.clear()
-        seconds, _ = river_ours.play(agent, problem, n_episodes)
+        seconds, _ = river_swim.play(agent, problem, n_episodes)
     clock[REST] = seconds - sum(clock.values())
     return {part: 1e6 * taken / (n_runs * n_episodes) for part, taken in clock.items()}
 
@@ -126,10 +126,10 @@ def main() -> None:
     options = parser.parse_args()
     names = {"PSRL": "L = 1", "MixTS": "L = 2"}
     chunks: dict[str, list[Clock]] = {name: [] for name in names.values()}
-    for prior in river_ours.PRIORS.values():
+    for prior in river_swim.PRIORS.values():
         profile(prior, options.runs, 20, 0)
     for index in range(1, options.chunks + 1):
-        for name, prior in river_ours.PRIORS.items():
+        for name, prior in river_swim.PRIORS.items():
             chunks[names[name]].append(profile(prior, options.runs, options.episodes, index))
     text = f"{table(chunks)}\n\n- CPU: {cpu_model()}\n"
     print(text, end="")

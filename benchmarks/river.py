@@ -1,4 +1,4 @@
-"""RiverSwim as the paper has it, made from numpy alone: 10 states, horizon 20, Bernoulli rewards.
+"""RiverSwim as in the paper, from numpy alone: 10 states, horizon 20, Bernoulli rewards.
 
 A run's MDP is drawn from the paper's prior, whose means are its figure's tables for either
 current and whose strength is 30 pseudo-counts for each state and action.
@@ -6,10 +6,13 @@ current and whose strength is 30 pseudo-counts for each state and action.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
+import gc
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
+from benchmark import Benchmark
 from problems import Array, task_generator
 
 N_STATES = 10
@@ -88,3 +91,49 @@ def fingerprint() -> list[float]:
     """Sums with weights, so that no two states or actions can be exchanged unnoticed."""
     parts = (*mean_tables(), *drawn_tables(range(2)))
     return [float(np.sum(part * np.arange(part.size).reshape(part.shape))) for part in parts]
+
+
+# -- the benchmark --------------------------------------------------------------------------------
+
+N_EPISODES = 500
+N_LAST = 100
+N_WARM = 20
+
+
+class Played(NamedTuple):
+    """Results of a chunk of runs."""
+
+    seconds: float
+    """Per episode of one run."""
+    returns: Array
+    """(runs,), mean over the last episodes."""
+    tables: Tables
+    """The MDPs of the runs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpisodeBenchmark(Benchmark):
+    """A benchmark of episodes: sample, plan, play and update. ``ours`` and ``peer`` play a number
+    of episodes of a chunk, with fresh agents in MDPs of their own, on one core."""
+
+    ours: Callable[[int, int], Played]
+    peer: Callable[[int, int], Played]
+    our_threads: int | None = 1
+    peer_threads: tuple[int, ...] = (1,)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return (f"mean of {N_EPISODES} episodes",)
+
+    def chunk(self, side: str, index: int) -> dict[str, Any]:
+        play = self.ours if side == "ours" else self.peer
+        play(index + 1, N_WARM)
+        gc.collect()
+        played = play(index, N_EPISODES)
+        return {
+            "seconds": dict.fromkeys(self.labels, played.seconds),
+            "regret": relative_regret(played.tables, played.returns),
+        }
+
+    def fingerprint(self) -> list[float]:
+        return fingerprint()

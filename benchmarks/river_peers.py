@@ -15,8 +15,7 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from episodes import N_LAST, Played
-from river import HORIZON, START, Tables, drawn_tables
+from river import HORIZON, N_LAST, START, Played, Tables, drawn_tables
 
 
 @cache

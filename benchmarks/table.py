@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 from alternation import Measurement
 from benchmark import Benchmark
-from episodes import N_EPISODES
 from problems import N_ROUNDS, Array
+from river import N_EPISODES
 
 HEADER = (
     "problem",

@@ -1,15 +1,15 @@
 """Cross the frozen lake: is it the map you know, or its mirror image?
 
 gymnasium's slippery FrozenLake, 4x4, with horizon 50. In every run the holes are those of
-gymnasium's own map or, with equal probability, of its mirror image along the diagonal; nobody is
-told which. The best policy for one map never reaches the goal on the other.
+gymnasium's own map or, with equal probability, of its mirror image along the diagonal; the
+agents do not know which. The best policy for one map never reaches the goal on the other.
 
     python examples/frozen_lake.py --runs 20 --episodes 300
 
 All agents are MixTS and differ in their prior. "MixTS" knows the two kinds of map: each map's MDP
 is the mean of one component, worth STRENGTH observations of every pair of state and action. "UniTS"
 has the same knowledge collapsed to one component. "neighbours" and "flat" are PSRL, which knows
-neither map: the first is told which states are next to each other and that any may be a hole, the
+neither map: the first knows which states are next to each other and that any may be a hole, the
 second believes that any step may lead anywhere. All play the same maps, run by run.
 """
 

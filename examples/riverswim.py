@@ -21,11 +21,11 @@ import numpy as np
 import mixts
 
 KNOWN = 0.99
-"""The current is known when its probability stays above this."""
+"""The current counts as known when its probability stays above this."""
 
 
 def main() -> None:
-    """Simulate, print one line for each agent, and draw if asked to."""
+    """Simulate, print one line for each agent, and draw a figure on request."""
     options = read_options()
     river = mixts.RiverSwim(
         options.states,
@@ -36,7 +36,7 @@ def main() -> None:
     size = (options.states, 2, options.horizon, river.start_state)
     neighbours = (river.prior.family.transition > 0).any(axis=0)
     agents = {
-        "Oracle": partial(mixts.Oracle, river.prior),  # is told the current
+        "Oracle": partial(mixts.Oracle, river.prior),  # knows the current
         "MixTS": river.prior,
         "UniTS": river.prior.collapse(),  # one river with the mixture's moments
         "PSRL, neighbours": mixts.MixturePrior(mixts.TabularMDP.uniform(*size, neighbours)),
@@ -49,7 +49,7 @@ def main() -> None:
         n_rounds=options.episodes,
         n_runs=options.runs,
         seed=options.seed,
-        executor=options.workers,
+        engine=options.workers,
         progress=sys.stderr.isatty() and find_spec("rich") is not None,
     )
     seconds = time.perf_counter() - started
@@ -78,7 +78,7 @@ def follow(river: mixts.RiverSwim, options: argparse.Namespace) -> Any:
     n_episodes = min(options.episodes, 20)
     mixts.simulate(
         {"MixTS": Followed}, river, n_episodes, options.runs, options.seed,
-        executor=1, block_size=options.runs,
+        engine=1, block_size=options.runs,
     )  # fmt: skip
     return np.stack(followed, axis=1)
 

@@ -1,7 +1,7 @@
 """Compare agents on the synthetic linear bandit: 30 latent states, 30 unit-vector actions.
 
 Under latent state s action s is worth about 0.9 and all others about 0.1; each task differs a
-little from its state. Who knows this structure only has to find the state.
+little from its state. An agent that knows this structure only has to find the state.
 
     python examples/synthetic_bandit.py --runs 200 --rounds 1000 --width 0.1
 """
@@ -31,7 +31,7 @@ def main() -> None:
     )
     prior = mixts.MixturePrior(family)
     agents = {
-        "Oracle": partial(mixts.Oracle, prior),  # is told the latent state
+        "Oracle": partial(mixts.Oracle, prior),  # knows the latent state
         "MixTS": prior,
         "UniTS": prior.collapse(),  # one Gaussian with the mixture's mean and covariance
         "TS": mixts.MixturePrior(mixts.LinearGaussian.standard(N, NOISE)),  # knows nothing
@@ -45,7 +45,7 @@ def main() -> None:
         n_rounds=options.rounds,
         n_runs=options.runs,
         seed=options.seed,
-        executor=options.workers,
+        engine=options.workers,
         progress=sys.stderr.isatty() and find_spec("rich") is not None,
     )
     print(results)

@@ -14,10 +14,10 @@ class Bar:
     """A progress bar that shows nothing."""
 
     def advance(self, amount: float) -> None:
-        """Add an amount to what is done."""
+        """Add an amount of finished work."""
 
     def set(self, done: float) -> None:
-        """Replace the amount that is done."""
+        """Set the amount of finished work."""
 
 
 class Bars:

@@ -11,14 +11,26 @@ def spread(
     low: float = -float("inf"),
     high: float = float("inf"),
 ) -> list[float]:
-    """Middles of labels moved apart, as little as needed so that none touch, between two bounds.
+    """Move labels apart, as little as needed so that none touch.
 
-    The sum of squared moves is least, in the order of the positions. What does not fit between the
-    bounds is centred on them.
+    Minimises the sum of squared moves, keeping the order of the positions.
+
+    Parameters
+    ----------
+    positions
+        Wanted middles of the labels.
+    sizes
+        Sizes of the labels.
+    low, high
+        Bounds of the labels; labels that do not fit between them are centred.
+
+    Returns
+    -------
+    The middles of the labels.
     """
     order = sorted(range(len(positions)), key=lambda i: positions[i])
-    # Less what all those before it take up, each position may not be below the one before it:
-    # isotonic regression, by pooling neighbours that violate it.
+    # Minus the sizes of all labels before it, each position must be at least the one before it.
+    # This is isotonic regression: pool neighbours that violate the order.
     offsets, offset = [], 0.0
     for i in order:
         offsets.append(offset + sizes[i] / 2)

@@ -25,8 +25,7 @@ from mixts.experiments.features import ImageFeatures
 from mixts.experiments.verdicts import exceeds, not_worse, weakest
 from mixts.families import LinearGaussian, LinearStatistics
 from mixts.families.linear import CovarianceType
-from mixts.learning import learn
-from mixts.learning.histories import statistics_of
+from mixts.learning import learn, statistics_of
 from mixts.learning.two_stage import one_blas_thread
 from mixts.plots import new_axes, plot
 from mixts.prior import MixturePrior

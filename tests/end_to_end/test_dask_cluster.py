@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import wait
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,22 @@ def test_a_worker_killed_half_way_changes_no_number(
     assert players > {victim}, "the block was not played again by another process"
     assert len(alone) == N_BLOCKS * 5
     assert arrays(tmp_path) == alone
+
+
+def test_simulations_run_on_the_cluster_by_address_client_and_engine(
+    engine: DaskEngine, threads: Any
+) -> None:
+    prior = mixts.MixturePrior(mixts.GaussianArms([[1.0, 0.0]], [[1.0, 1.0]], 0.5))
+    simulate = partial(
+        mixts.simulate, {"MixTS": prior}, mixts.BanditEnvironment(prior), 5, 12, 3, block_size=3
+    )
+    here = simulate(engine=1).regret["MixTS"]
+    np.testing.assert_array_equal(here, simulate(engine=engine).regret["MixTS"])
+    address = threads.scheduler_address
+    np.testing.assert_array_equal(here, simulate(engine=address).regret["MixTS"])
+    with distributed.Client(address, set_as_default=False) as client:
+        np.testing.assert_array_equal(here, simulate(engine=client).regret["MixTS"])
+        assert client.submit(abs, -1).result() == 1  # the client stays open
 
 
 # -- ends ---------------------------------------------------------------------------------------

@@ -27,10 +27,10 @@ N_READ = 500
 
 @dataclass
 class Record:
-    """Deviations of every round, by identity; and how many components slept and woke."""
+    """Deviations of every round, by identity; and how many components were dormant and woke."""
 
     deviations: dict[str, list[Any]] = field(default_factory=lambda: defaultdict(list))
-    n_asleep: int = 0
+    n_dormant: int = 0
     n_woken: int = 0
 
     def __getitem__(self, name: str) -> Any:
@@ -45,7 +45,7 @@ def play(setting: Setting, n_tasks: int, n_rounds: int, seed: int) -> Record:
     latent = truth.choice(len(WEIGHTS), size=n_tasks, p=WEIGHTS)
     theta = setting.draw(truth, latent)
     agent = mixts.MixTS(setting.prior, n_tasks=n_tasks, seed=agent_seed)
-    record, asleep = Record(), np.zeros((n_tasks, len(WEIGHTS)), bool)
+    record, dormant = Record(), np.zeros((n_tasks, len(WEIGHTS)), bool)
     for _ in range(n_rounds):
         sets = setting.action_sets(world, n_tasks)
         means = setting.mean_rewards(theta, sets)
@@ -59,9 +59,9 @@ def play(setting: Setting, n_tasks: int, n_rounds: int, seed: int) -> Record:
         taken = chosen if sets is None else sets[rows, chosen]
         agent.update(taken, setting.reward(world, means[rows, chosen]))
         now = agent.belief.working_weights(rows) == 0
-        record.n_asleep += int(now.sum())
-        record.n_woken += int((asleep & ~now).sum())
-        asleep = now
+        record.n_dormant += int(now.sum())
+        record.n_woken += int((dormant & ~now).sum())
+        dormant = now
     return record
 
 

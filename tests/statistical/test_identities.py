@@ -23,16 +23,16 @@ RUNS: dict[str, Callable[[], Record]] = {
     "gaussian": lambda: play(settings.gaussian(), N_TASKS, 20, seed=102),
     "poisson": lambda: play(settings.poisson(), N_TASKS, 20, seed=103),
     "linear": lambda: play(settings.linear(0.3, noise_std=1.5), N_TASKS, 20, seed=104),
-    "linear, falling asleep": lambda: play(settings.linear(0.7), N_TASKS, 20, seed=105),
-    "linear, waking": lambda: drowsy(settings.linear(0.3, scale=0.3), seed=106),
+    "linear, dormant": lambda: play(settings.linear(0.7), N_TASKS, 20, seed=105),
+    "linear, waking": lambda: often_dormant(settings.linear(0.3, scale=0.3), seed=106),
 }
 
 
-def drowsy(setting: settings.Setting, seed: int) -> Record:
-    """Components sleep below a weight of 1e-4 already, and so wake now and then.
+def often_dormant(setting: settings.Setting, seed: int) -> Record:
+    """Components are dormant below a weight of 1e-4 already, and so wake now and then.
 
-    Decisions ignore what sleeps: that moves probabilities by 1e-4 at most, an eightieth of the
-    standard error that 4,000 tasks give a probability of 1/2.
+    Decisions ignore dormant components: that moves probabilities by 1e-4 at most, an eightieth of
+    the standard error that 4,000 tasks give a probability of 1/2.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_linear_posterior, "DORMANT_LIMIT", 9.2)
@@ -41,7 +41,7 @@ def drowsy(setting: settings.Setting, seed: int) -> Record:
 
 
 # The run that wakes has everything that the other two linear ones have.
-SLOW = ("linear", "linear, falling asleep")
+SLOW = ("linear", "linear, dormant")
 PARAMS = [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in RUNS]
 
 
@@ -55,10 +55,10 @@ def test_identity(run: tuple[str, Record], identity: str) -> None:
     assert_within(run[1][identity])
 
 
-def test_components_sleep_and_wake(run: tuple[str, Record]) -> None:
+def test_components_are_dormant_and_wake(run: tuple[str, Record]) -> None:
     """The last two runs are what they are called."""
     name, record = run
-    if name in ("linear, falling asleep", "linear, waking"):
-        assert record.n_asleep > 20_000
+    if name in ("linear, dormant", "linear, waking"):
+        assert record.n_dormant > 20_000
     if name == "linear, waking":
         assert record.n_woken > 100

@@ -417,9 +417,12 @@ class BeliefAgent(Agent):
     def _available(
         self, mask: ArrayLike | None, n_rows: int, n_actions: int
     ) -> Bool[Array, "m K"] | None:
-        if mask is not None and self.prior.family.plans:
+        prior = self.belief.prior
+        if mask is None and not prior.has_retired:
+            return None
+        if prior.family.plans:
             raise MaskError("a policy is planned over all actions: leave mask out")
-        mask = without_retired(self.prior, mask, n_rows, n_actions)
+        mask = without_retired(prior, mask, n_rows, n_actions)
         return super()._available(mask, n_rows, n_actions)
 
     def _action_sets(self, actions: ArrayLike | None, n_rows: int) -> tuple[Array | None, int]:

@@ -1,8 +1,8 @@
-"""scikit-learn's convention: learn a prior with ``fit``, compare priors with ``GridSearchCV``.
+"""scikit-learn estimator: learn a prior with ``fit``, compare priors with ``GridSearchCV``.
 
-What scikit-learn calls samples are tasks. Statistics have a ``shape`` of their own (the arms, or
-the features), which scikit-learn would take for the number of samples: give :func:`tasks_of` to
-what splits tasks, and statistics or that to the estimator itself. Needs the extra ``paper``.
+Samples of scikit-learn are tasks. Statistics have a ``shape`` of their own (the arms, or the
+features), which scikit-learn would mistake for the number of samples: pass ``tasks_of(statistics)``
+to functions that split tasks. The estimator takes both. Needs the extra ``paper``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ except ImportError as error:
 
 
 class Tasks:
-    """Statistics whose ``shape`` is (number of tasks,), as scikit-learn reads shapes."""
+    """Statistics whose ``shape`` is (n_tasks,), as scikit-learn expects it."""
 
     def __init__(self, statistics: Statistics) -> None:
         self.statistics = statistics
@@ -43,8 +43,8 @@ class Tasks:
         return len(self.statistics)
 
     def __getitem__(self, index: Any) -> Statistics | Tasks:
-        """One task's statistics by a number; by anything else, tasks."""
-        # scikit-learn asks for tasks[index, ...].
+        """Return one task's statistics for an integer, and tasks for any other index."""
+        # scikit-learn indexes tasks[index, ...].
         if isinstance(index, tuple) and len(index) == 2 and index[1] is Ellipsis:
             index = index[0]
         chosen = self.statistics[index]
@@ -55,20 +55,52 @@ class Tasks:
 
 
 def tasks_of(statistics: Any) -> Tasks:
-    """Statistics, or raw histories, as ``GridSearchCV`` and others can split them."""
+    """Wrap statistics, so that ``GridSearchCV`` and others can split them.
+
+    Parameters
+    ----------
+    statistics
+        Statistics of tasks, or histories as :func:`mixts.learn_prior` takes them.
+
+    Returns
+    -------
+    Tasks
+        The tasks, for scikit-learn.
+    """
     return Tasks(_statistics(statistics))
 
 
 class MixturePriorEstimator(DensityMixin, BaseEstimator):  # type: ignore[misc]
     """A mixture prior learned from past tasks, as a scikit-learn estimator.
 
-    The parameters are those of :func:`mixts.learn_prior`; ``random_state`` is its ``seed``. After
-    ``fit``, ``prior_`` is the prior, ``learned_`` how it was found and ``n_components_`` how many
-    components it has (a safety component of ``robust`` included). ``score`` is the mean log
-    evidence of a task: on tasks that were held out, what ``GridSearchCV`` should maximise.
+    ``score`` is the mean log evidence of a task; on held-out tasks ``GridSearchCV`` maximises it.
 
-    In searches ``engine`` must be None or a number, because executors and engines cannot be cloned;
-    where the search itself uses several processes, ``engine=1`` keeps each fit in its own.
+    Parameters
+    ----------
+    n_components, method, noise_std, ...
+        As in :func:`mixts.learn_prior`.
+    engine
+        As in :func:`mixts.learn_prior`. In searches it must be None or a number, because executors
+        and engines cannot be cloned. If the search itself uses several processes, ``engine=1``
+        keeps each fit in its process.
+    random_state
+        The ``seed`` of :func:`mixts.learn_prior`.
+
+    Attributes
+    ----------
+    prior_
+        The learned prior.
+    learned_
+        How the prior was learned, a :class:`mixts.learning.Learned`.
+    n_components_
+        Number of components, with the broad one if ``robust`` asked for it.
+
+    Examples
+    --------
+    >>> from mixts.bridges.sklearn import MixturePriorEstimator, tasks_of
+    >>> from sklearn.model_selection import GridSearchCV
+    >>> search = GridSearchCV(MixturePriorEstimator(random_state=1), {"n_components": [1, 2, 3]})
+    >>> search.fit(tasks_of(statistics))  # doctest: +SKIP
     """
 
     def __init__(
@@ -107,7 +139,7 @@ class MixturePriorEstimator(DensityMixin, BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
 
     def fit(self, tasks: Any, y: None = None) -> Self:
-        """Learn the prior of these tasks: statistics, ``tasks_of`` them, or raw histories."""
+        """Learn the prior of these tasks: statistics, ``tasks_of(statistics)``, or histories."""
         given = self.get_params(deep=False)
         seed = _seed(given.pop("random_state"))
         n_components, method = given.pop("n_components"), given.pop("method")
@@ -117,21 +149,21 @@ class MixturePriorEstimator(DensityMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def score(self, tasks: Any, y: None = None) -> float:
-        """The mean log evidence of a task, ln sum_s w_s p(task | s)."""
+        """Return the mean log evidence of a task, ln sum_s w_s p(task | s)."""
         return float(self.score_samples(tasks).mean())
 
     def score_samples(self, tasks: Any) -> Float[Array, " n"]:
-        """The log evidence of each task; -inf for one that is impossible."""
+        """Return the log evidence of each task; -inf for an impossible task."""
         statistics = self._checked(tasks)
         return mixture_evidence(self.prior_, statistics)
 
     def predict_proba(self, tasks: Any) -> Float[Array, "n L"]:
-        """P(component | task)."""
+        """Return P(component | task)."""
         statistics = self._checked(tasks)
         return self.prior_.condition(statistics).weights
 
     def predict(self, tasks: Any) -> Int[Array, " n"]:
-        """The most likely component of each task."""
+        """Return the most likely component of each task."""
         return np.asarray(self.predict_proba(tasks).argmax(axis=1))
 
     def _checked(self, tasks: Any) -> Statistics:
@@ -142,7 +174,7 @@ class MixturePriorEstimator(DensityMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def _statistics(tasks: Any, family: Family | None = None) -> Statistics:
-    """Statistics with the task axis, from whatever scikit-learn hands on."""
+    """Return statistics with the task axis from any form of tasks."""
     if isinstance(tasks, Tasks):
         return tasks.statistics
     statistics = statistics_of(tasks, family)
@@ -152,7 +184,7 @@ def _statistics(tasks: Any, family: Family | None = None) -> Statistics:
 
 
 def _seed(random_state: Any) -> Any:
-    """A number or nothing as it is; a RandomState is asked for a number."""
+    """Return the seed as it is; draw a number from a RandomState."""
     if isinstance(random_state, np.random.RandomState):
         return int(random_state.randint(np.iinfo(np.int32).max))
     return random_state

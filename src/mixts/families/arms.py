@@ -183,11 +183,12 @@ class ArmFamily(Family):
         """Return the distributions of the arms' means for tasks and components, which broadcast."""
         if tasks.shape != latent.shape:
             tasks, latent = (x.copy() for x in np.broadcast_arrays(tasks, latent))
-        parameters = np.empty((2, latent.size, self.n_arms))
+        parameters = np.empty((2, *latent.shape, self.n_arms))
+        flat = parameters.reshape(2, -1, self.n_arms) if latent.ndim != 1 else parameters
         self.gather_loop(
-            tasks.ravel(), latent.ravel(), statistics.stored, self.loop_parameters, parameters
+            tasks.reshape(-1), latent.reshape(-1), statistics.stored, self.loop_parameters, flat
         )
-        return self.marginal(parameters.reshape(2, *latent.shape, self.n_arms))
+        return self.marginal(parameters)
 
     def prior_marginal(self, latent: Array) -> Marginal:
         """Return the prior distributions of the arms' means under components."""
@@ -282,7 +283,7 @@ class ArmPosterior(Posterior):
     def update(self, tasks: Int[Array, " m"], observed: tuple[Array, ...]) -> None:
         """Count observations and update the evidence in one compiled pass, all or none."""
         relative = self.relative
-        if len(observed[0]) > _RECOMPUTE_COST * self.prior.n_arms * len(self.statistics):
+        if len(observed[0]) > _RECOMPUTE_COST * self.prior.n_arms * len(relative):
             # A long batch is counted first and its evidence computed once for each task.
             self.statistics._observe(tasks, observed)
             self._recompute(np.unique(tasks))

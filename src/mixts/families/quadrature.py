@@ -1,7 +1,4 @@
-"""The probability that an arm is the best of independent ones, by quadrature.
-
-The distributions of arms' means, and the compiled loop over decisions (``_kernels.quadrature``).
-"""
+"""The probability that an arm is the best of independent ones, by quadrature."""
 
 from __future__ import annotations
 
@@ -12,9 +9,8 @@ from typing import ClassVar
 import numpy as np
 
 from mixts._typing import Array, Bool, Float
-from mixts.families._kernels.cells import N_COLUMNS, N_LANES, N_NODES, N_ROWS
-from mixts.families._kernels.marginals import LOG_GAMMA, LOGIT_BETA, MINUS_LOG_GAMMA, NORMAL
-from mixts.families._kernels.quadrature import best_arms
+from mixts.families._kernels.densities import LOG_GAMMA, LOGIT_BETA, MINUS_LOG_GAMMA, NORMAL
+from mixts.families._kernels.quadrature import N_NODES, best_arms
 
 __all__ = [
     "LOGIT_BETA",
@@ -33,20 +29,20 @@ class Marginal(ABC):
     parameters: Array
 
     form: ClassVar[int]
-    """What the means are, mapped to the whole line by an increasing function, and the parameters:
+    """Form of the density after an increasing map to the whole line, with these parameters:
     ``NORMAL``, ``LOGIT_BETA``, ``LOG_GAMMA`` or ``MINUS_LOG_GAMMA``."""
 
     @abstractmethod
     def sample(self, rng: np.random.Generator) -> Array:
-        """One independent draw of each."""
+        """Draw each mean once, independently."""
 
     @abstractmethod
     def mean(self) -> Array:
-        """The expectations."""
+        """Return the expectations."""
 
     @abstractmethod
     def variance(self) -> Array:
-        """The variances; 0 is a certain mean."""
+        """Return the variances; 0 is a certain mean."""
 
     @abstractmethod
     def quantile(self, probability: float) -> Array:
@@ -56,16 +52,24 @@ class Marginal(ABC):
 def best_arm_probabilities(
     marginal: Marginal, weights: Float[Array, "m L"], mask: Bool[Array, "m K"]
 ) -> tuple[Float[Array, "m K"], Float[Array, " m"]]:
-    """P(arm is best) under each mixture, among the arms of its mask, and how far off at most.
+    """Compute P(arm is best) under each mixture, among the arms of its mask.
 
-    The error is 0 where every arm's mass and every component's sum of probabilities is one, as far
-    as the densities of very sharp marginals can be trusted.
+    Parameters
+    ----------
+    marginal
+        Distributions of the arms' means, with parameters (2, m, L, K).
+    weights
+        Weights of the components for each of m decisions.
+    mask
+        Available arms of each decision.
+
+    Returns
+    -------
+    probabilities, errors
+        The errors are 0 where every arm's mass and every component's sum of probabilities is one,
+        as far as the densities of very sharp marginals can be trusted.
     """
     n_rows, n_arms = mask.shape
     result, errors = np.zeros((n_rows, n_arms)), np.zeros(n_rows)
-    scratch = (
-        np.empty((N_ROWS, n_arms)), np.empty(n_arms, np.int64), np.empty((3, N_COLUMNS)),
-        np.empty((3, n_arms, N_NODES)), np.empty((n_arms, N_LANES)),
-    )  # fmt: skip
-    best_arms(marginal.form, marginal.parameters, weights, mask, *scratch, result, errors)
+    best_arms(marginal.form, marginal.parameters, weights, mask, result, errors, N_NODES)
     return result, errors

@@ -104,7 +104,7 @@ def time_label(at: float, step: float) -> str:
 
 
 def count_scale(first: int, last: int, most: int = 5) -> Scale:
-    """Return a scale of whole numbers, each of which has a slot of equal width."""
+    """Return a scale of whole numbers with slots of equal width."""
     width = last - first + 1
     step = max(1, round(_round_step(width / most)))
     bare = Scale(first, last + 1)
@@ -132,7 +132,7 @@ def _label(value: float, step: float) -> str:
     return formats.signed(text)
 
 
-# -- what is drawn --------------------------------------------------------------------------------
+# -- lines, bands and labels ----------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A learned prior in words: the kinds of task, and what is special about each.
+"""A learned prior in words: the kinds of task, and how each differs from the others.
 
 Readers see "kind" where code says component.
 """
@@ -74,7 +74,7 @@ def kinds_of(
     prior
         A prior of arms or of features.
     tasks
-        Past tasks, of which each kind counts its own.
+        Past tasks, to count those of each kind.
     items
         Names of the arms or features.
     n_kinds
@@ -203,7 +203,7 @@ def _short_name(name: str) -> str:
 
 
 def _items(numbers: _Numbers, s: int, shown: Int[Array, " k"]) -> tuple[Item, ...]:
-    """Return what is drawn of a kind, on a scale that all kinds share."""
+    """Return the items of a kind, on a scale that all kinds share."""
     sizes = numbers.scale[shown]
     bottom = min(0.0, float((numbers.low[:, shown] * sizes).min()))
     top = max(0.0, float((numbers.high[:, shown] * sizes).max()))

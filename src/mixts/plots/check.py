@@ -1,4 +1,4 @@
-"""What held-out tasks say of a prior: four panels."""
+"""The check of a prior on held-out tasks: four panels."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ _COLORS = {
     "noise": LOOKS["CorralExp4"].color,
 }
 _BAND = 1.358
-"""Over sqrt(n): a right prior's largest deviation is beyond it in 5 of 100 checks."""
+"""Divided by sqrt(n), the largest deviation of a right prior in 95 of 100 checks."""
 _N_POINTS = 400
 _MOST_BARS = 12
 _DISTANT = 15.0
-"""Gains of which one is so many times another are drawn on a scale that bends."""
+"""Gains that differ by more than this factor are drawn on a symmetric logarithmic scale."""
 
 
 def plot_check(check: PriorCheck, width: float = PAGE, height: float = 4.4) -> Any:
-    """A figure: evidence, calibration, surprising tasks and the use of components."""
+    """Draw evidence, calibration, surprising tasks and the use of components."""
     figure = new_figure(width, height)
     figure.get_layout_engine().set(wspace=0.05, hspace=0.06)
     (evidence, calibration), (surprise, usage) = figure.subplots(2, 2)
@@ -51,10 +51,10 @@ def plot_check(check: PriorCheck, width: float = PAGE, height: float = 4.4) -> A
 
 
 def calibration_curve(calibration: Calibration) -> tuple[Float[Array, " k"], Float[Array, " k"]]:
-    """The deviation over probabilities, from (0, 0) to (1, 0), thinned where there are many."""
+    """Return the deviation over probabilities, from (0, 0) to (1, 0), at about 400 points."""
     u, deviation = calibration.deviation_curve()
     step = max(1, len(u) // _N_POINTS)
-    # The largest deviation stays, whatever is left out.
+    # Keep the largest deviation, whatever is left out.
     kept = np.union1d(np.arange(0, len(u), step), [int(np.argmax(np.abs(deviation)))])
     return (
         np.concatenate([[0.0], u[kept], [1.0]]),
@@ -63,10 +63,10 @@ def calibration_curve(calibration: Calibration) -> tuple[Float[Array, " k"], Flo
 
 
 def surprise_points(surprise: Surprise) -> tuple[Float[Array, " k"], Float[Array, " k"]]:
-    """Expected and found p-values of the tasks with observations, in order.
+    """Return expected and found p-values of the tasks with observations, in order.
 
-    Of n p-values that are uniform the i-th is about i / (n + 1). What is impossible has none that a
-    logarithm could show: half of the least one that is found, or expected.
+    Of n uniform p-values the i-th is about i / (n + 1). Impossible tasks have the p-value 0, which
+    no logarithm can show: they are drawn at half of the smallest p-value, found or expected.
     """
     found = np.sort(surprise.p_value[surprise.n_observations > 0])
     expected = np.arange(1, len(found) + 1) / (len(found) + 1)
@@ -75,7 +75,7 @@ def surprise_points(surprise: Surprise) -> tuple[Float[Array, " k"], Float[Array
 
 
 def draw_gains(ax: Any, check: PriorCheck) -> None:
-    """How much more the prior says of a task than the others do, with two standard errors."""
+    """Draw the prior's gains of log evidence over other priors, with two standard errors."""
     dress(ax)
     evidence = check.evidence
     names = evidence.names[1:]
@@ -101,12 +101,12 @@ def draw_gains(ax: Any, check: PriorCheck) -> None:
     ax.set_yticks([])
     ax.grid(visible=False)
     ax.margins(x=0.15)
-    ax.set_xlabel("gain of log evidence a task, ± 2 standard errors")
+    ax.set_xlabel("gain of log evidence per task, ± 2 standard errors")
     _title(ax, "evidence")
 
 
 def draw_calibration(ax: Any, check: PriorCheck) -> None:
-    """By how much more is below each predicted probability than should be, within 95 % bands."""
+    """Draw the share of outcomes below each predicted probability, minus it, and 95 % bands."""
     dress(ax)
     ax.axhline(0, color=INK, linewidth=0.6)
     ends = []
@@ -124,7 +124,7 @@ def draw_calibration(ax: Any, check: PriorCheck) -> None:
 
 
 def draw_surprise(ax: Any, check: PriorCheck) -> None:
-    """p-values in order beside those of a right prior: below the line is surprising."""
+    """Draw p-values in order beside those of a right prior; those below the line are surprising."""
     dress(ax)
     expected, found = surprise_points(check.surprise)
     low = 0.7 * float(min(expected.min(initial=1.0), found.min(initial=1.0)))
@@ -146,7 +146,7 @@ def draw_surprise(ax: Any, check: PriorCheck) -> None:
 
 
 def draw_usage(ax: Any, check: PriorCheck) -> None:
-    """How many tasks come from each component, beside how many its weight says."""
+    """Draw the number of tasks of each component, beside the number that its weight predicts."""
     dress(ax)
     usage = check.usage
     shown = np.sort(np.argsort(-usage.weights, kind="stable")[:_MOST_BARS])
@@ -160,7 +160,7 @@ def draw_usage(ax: Any, check: PriorCheck) -> None:
     ax.grid(axis="y", visible=False)
     ax.set_xlabel("tasks")
     some = f" ({len(shown)} of {len(usage.names)})" if len(shown) < len(usage.names) else ""
-    _title(ax, f"components{some}: found, and | by weight")
+    _title(ax, f"components{some}: found, and | expected")
 
 
 def _short(name: str) -> str:

@@ -1,4 +1,4 @@
-"""How a prior was learned: the course of the objective, and how many components there are."""
+"""Learning of a prior: the objective over iterations, and the number of components."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ _PARTS = {
 
 
 def history_gains(history: History) -> dict[str, Float[Array, " t"]]:
-    """By how much the objective and its two parts are above their start, after each iteration."""
+    """Return the gains of the objective and of its two parts after each iteration."""
     values = {name: np.asarray(getattr(history, name)) for name in _PARTS}
     return {name: value - value[0] for name, value in values.items()}
 
 
 def plot_history(history: History, width: float = COLUMN, height: float = 3.0) -> Any:
-    """A figure: the evidence and the sum above, the hyperprior below on a scale of its own."""
+    """Draw the evidence and the sum above, the hyperprior below on its own scale."""
     figure = new_figure(width, height)
     grid = figure.add_gridspec(2, 1, height_ratios=(1.7, 1.0))
     above, below = figure.add_subplot(grid[0]), figure.add_subplot(grid[1])
@@ -49,7 +49,7 @@ def plot_history(history: History, width: float = COLUMN, height: float = 3.0) -
 
 
 def plot_selection(selection: Selection, width: float = PAGE, height: float = 2.4) -> Any:
-    """A figure: held-out evidence over the number of components, and BIC beside it."""
+    """Draw the held-out evidence over the number of components, and BIC beside it."""
     figure = new_figure(width, height)
     left, right = figure.subplots(1, 2)
     draw_held_out(left, selection)
@@ -58,12 +58,12 @@ def plot_selection(selection: Selection, width: float = PAGE, height: float = 2.
 
 
 def plot_learned(learned: Learned, width: float = PAGE, height: float = 2.8) -> Any:
-    """A figure of what is known: the choice of the number, the course of all restarts, or both."""
+    """Draw the choice of the number of components, the objective of all restarts, or both."""
     selection, history = learned.selection, learned.history
     if selection is None and history is None:
         raise ParameterError(
             f"a prior learned with method={learned.method!r} and a given number of components has "
-            "no course to draw: use 'auto', or method='evidence'"
+            "nothing to draw: use 'auto', or method='evidence'"
         )
     if history is None:
         assert selection is not None
@@ -83,9 +83,9 @@ def plot_learned(learned: Learned, width: float = PAGE, height: float = 2.8) -> 
 def draw_history(
     above: Any, below: Any, history: History, restarts: Sequence[History] = ()
 ) -> None:
-    """Gains since the start of the best restart; the sums of the others in grey.
+    """Draw gains since the start of the best restart; the sums of the others in grey.
 
-    Most is gained in the first iterations: they are drawn as log(1 + t).
+    Most is gained in the first iterations: time is drawn as log(1 + t).
     """
     iterations, start = np.arange(history.n_iterations + 1), float(history.objective[0])
     longest = max(one.n_iterations for one in (history, *restarts))
@@ -111,7 +111,7 @@ def draw_history(
 
 
 def draw_held_out(ax: Any, selection: Selection) -> None:
-    """The mean held-out log evidence of a task; errors are those of the gap to the best."""
+    """Draw the mean held-out log evidence per task; errors are those of the gap to the best."""
     dress(ax)
     x, mean, error = np.array(selection.candidates), selection.mean, selection.standard_error
     best = float(mean[selection.best])
@@ -129,12 +129,12 @@ def draw_held_out(ax: Any, selection: Selection) -> None:
         f"\N{LARGE CIRCLE} chosen: {selection.chosen}", loc="left", size=FONT, pad=3,
         color=legible(LOOKS["TS"].color),
     )  # fmt: skip
-    ax.set_ylabel("held-out log evidence a task")
+    ax.set_ylabel("held-out log evidence per task")
     _number_components(ax, x)
 
 
 def draw_bic(ax: Any, selection: Selection) -> None:
-    """BIC over the number of components, its least one marked."""
+    """Draw BIC over the number of components, its minimum marked."""
     dress(ax)
     x, least = np.array(selection.candidates), int(np.argmin(selection.bic))
     ax.plot(

@@ -126,7 +126,7 @@ def plot_belief(
     width: float = PAGE,
     height: float | None = None,
 ) -> Any:
-    """Draw what is believed of one task, or the weights of many tasks."""
+    """Draw the belief about one task, or the weights of many tasks."""
     if belief.n_tasks is not None and task is None:
         figure = new_figure(width, 2.4 if height is None else height)
         draw_tasks(figure.subplots(), belief)

@@ -51,17 +51,16 @@ LOOKS = {
     "MixTS": Look("#0072B2", DASHES[0]),
     "UniTS": Look("#009E73", DASHES[1]),
     "TS": Look("#D55E00", DASHES[2]),
-    # TS where an action is a policy: the same colour, and never in the same figure.
+    # PSRL is TS for MDPs: the same colour, and never in the same figure.
     "PSRL": Look("#D55E00", DASHES[4]),
     "CorralExp4": Look("#CC79A7", DASHES[4]),
     "Exp4": Look("#E69F00", DASHES[5]),
     "Oracle": Look("#000000", DASHES[3]),
 }
-"""The paper's agents look the same in every figure. Colours are Okabe and Ito's."""
+"""Looks of the paper's agents, the same in every figure. Colours are Okabe and Ito's."""
 
 PALETTE = ("#882255", "#332288", "#56B4E9")
-"""For agents of any other name: two of Tol's, and what is left of Okabe and Ito's but the yellow,
-which is too pale for lines."""
+"""Colours of agents with other names: two of Tol's, and one more of Okabe and Ito's."""
 
 COMPONENTS = (
     "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#332288", "#882255",
@@ -87,7 +86,7 @@ def looks(names: Sequence[str], shown: Sequence[str] | None = None) -> dict[str,
             result[name] = _variant(LOOKS[original], n_variants)
             n_variants += shown is None or name in shown
         else:
-            # Both change from one to the next, and no pair comes twice among the first 18.
+            # Colour and dashes change from agent to agent; the first 18 pairs all differ.
             dashes = DASHES[(n_others + n_others // len(DASHES)) % len(DASHES)]
             result[name] = Look(PALETTE[n_others % len(PALETTE)], dashes)
             n_others += 1
@@ -99,7 +98,7 @@ def _variant(original: Look, rank: int) -> Look:
     shade = VARIANT_SHADES[row % len(VARIANT_SHADES)]
     channels = [int(original.color[i : i + 2], 16) for i in (1, 3, 5)]
     if not any(channels):
-        # There is nothing darker than black: its variants are shades of a grey.
+        # Nothing is darker than black: its variants are shades of grey.
         channels = [0x99] * 3
     color = "#" + "".join(f"{int(shade * channel):02X}" for channel in channels)
     return Look(color, VARIANT_DASHES[column])

@@ -90,6 +90,7 @@ def test_auto_says_how_many_tasks_it_compared(logs: TaskLogs) -> None:
         ({"columns": COLUMNS}, "columns are for files"),
     ],
 )
+@pytest.mark.usefixtures("unchecked")
 def test_bad_arguments_are_refused(logs: TaskLogs, options: dict, message: str) -> None:
     with pytest.raises(ParameterError, match=message):
         fit_logs(logs, **options)

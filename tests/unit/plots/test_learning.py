@@ -98,7 +98,7 @@ def test_plot_knows_what_learning_gives(prior: mixts.MixturePrior) -> None:
     assert len(mixts.plot(both).axes) == 4
     assert len(mixts.plot(Learned(prior, prior, "evidence", HISTORY, (HISTORY,))).axes) == 2
     assert len(mixts.plot(Learned(prior, prior, "two-stage", selection=SELECTION)).axes) == 2
-    with pytest.raises(mixts.ParameterError, match=r"method='two-stage' .* no course to draw"):
+    with pytest.raises(mixts.ParameterError, match=r"method='two-stage' .* nothing to draw"):
         mixts.plot(Learned(prior, prior, "two-stage"))
     with pytest.raises(mixts.ParameterError, match="leave ax out"):
         mixts.plot(HISTORY, new_axes())

@@ -96,7 +96,8 @@ def _observe(
             elif same and slots.waiting[p, g] != NO_RUN:
                 repeat_action(prior, slots, p, g, row.y, relative)
             else:
-                catch_up(prior, slots, p, g, last, scratch)
+                if slots.waiting[p, g] > 0:
+                    catch_up(prior, slots, p, g, last, scratch)
                 change_action(prior, slots, p, g, row, relative, scratch)
         last[:] = row.a
     fold_rows(batch.tasks, batch.features, batch.outcomes, histories.counts, histories.factor)

@@ -38,7 +38,7 @@ _DATED = 600
 
 @dataclass(frozen=True)
 class Span:
-    """How far back a chart goes, and the length of its bins."""
+    """Period that a chart covers, and the length of its bins."""
 
     seconds: int
     bin_seconds: int
@@ -104,7 +104,7 @@ class KindShare:
 
 @dataclass(frozen=True)
 class Split:
-    """How the tasks split over the components."""
+    """Split of the tasks over the components."""
 
     kinds: tuple[KindShare, ...]
     decided: int
@@ -177,7 +177,7 @@ def overview_page(
     )
 
 
-# -- what is shown --------------------------------------------------------------------------------
+# -- contents -------------------------------------------------------------------------------------
 
 
 def read_overview(

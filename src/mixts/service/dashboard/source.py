@@ -1,4 +1,4 @@
-"""What pages read of a decider and its store, and the facts of a prior that they show."""
+"""The interfaces through which pages read, and the facts of a prior that pages show."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ def task_page(
     )
 
 
-# -- what is shown --------------------------------------------------------------------------------
+# -- contents -------------------------------------------------------------------------------------
 
 
 def read_task(decider: DeciderReader, store: StoreReader, task: str, now: float) -> TaskView:

@@ -1,10 +1,10 @@
-// Brings the parts of the page that are marked data-live up to date in place, every two seconds, or
-// less often where the answer takes long.
+// Updates the elements marked data-live in place, every two seconds, or less often if the service
+// responds slowly.
 "use strict";
 
 const EVERY = 2000;
 const LONGEST = 15000;
-const REST = 8; // Times as long as an answer took: looking shall not keep the service busy.
+const REST = 8; // Wait this many response times: viewers must not keep the service busy.
 const PATIENCE = 10000;
 const here = location.origin + location.pathname + location.search;
 const live = document.getElementById("live");
@@ -14,13 +14,13 @@ let paused = false;
 let timer = 0;
 let busy = false;
 
-// Said aloud by screen readers, so only when it changes.
+// Screen readers announce every change: change the text only if it differs.
 function say(name, words) {
   live.dataset.state = name;
   if (state.textContent !== words) state.textContent = words;
 }
 
-// What the reader is using must not change under the pointer, the focus or the selection.
+// An element in use must not change under the pointer, the focus or the selection.
 function inUse(part) {
   const selection = getSelection();
   if (selection && !selection.isCollapsed && selection.containsNode(part, true)) return true;
@@ -32,8 +32,8 @@ function inUse(part) {
 const key = (node) => (node.nodeType === Node.ELEMENT_NODE ? node.dataset.key : undefined);
 const alike = (one, other) => one.nodeName === other.nodeName && key(one) === key(other);
 
-// Makes the old node equal to the new one with as few changes as possible: focus and scrolling stay
-// as they are. Rows with a key are found again wherever they are now.
+// Makes the old node equal to the new one with as few changes as possible, to keep focus and
+// scrolling. Rows with a key keep their elements when they move.
 function patch(old, fresh) {
   if (old.nodeType !== Node.ELEMENT_NODE) {
     if (old.data !== fresh.data) old.data = fresh.data;
@@ -82,13 +82,13 @@ async function refresh() {
   busy = true;
   const started = performance.now();
   try {
-    const answer = await fetch(here, {
+    const response = await fetch(here, {
       cache: "no-store",
       headers: { Accept: "text/html" },
       signal: AbortSignal.timeout(PATIENCE),
     });
-    if (!answer.ok) throw new Error(`answered ${answer.status}`);
-    const text = await answer.text();
+    if (!response.ok) throw new Error(`status ${response.status}`);
+    const text = await response.text();
     if (!paused) {
       update(text);
       say("live", "live");

@@ -1,7 +1,7 @@
-"""Components that fall asleep, and wake, are never stale: the belief is still its statistics'.
+"""Components that become dormant, and wake, are never stale: the belief still fits its statistics.
 
 The histories come in phases, each with an outcome that some components find absurd: log evidences
-differ by hundreds or thousands, far beyond where a component may sleep (a weight of 1e-16 is 37
+differ by hundreds or thousands, far beyond where a component is dormant (a weight of 1e-16 is 37
 nats), and the next phase may turn it all round.
 """
 
@@ -49,7 +49,7 @@ def phased(kind: str, opinions: Any, phases: list[tuple[int, int, int]]) -> Prob
     if kind == "gaussian":
         variance = np.full(opinions.shape, 0.01)
         return Problem(kind, opinions + 0.0, variance, noise_std, weights, actions, outcomes)
-    # Every component has a covariance of its own: those that share one may share their sleep.
+    # Every component has a covariance of its own: those that share one are dormant together.
     scale = 0.01 * (1 + 0.1 * np.arange(n_components))
     covariance = {
         "full": scale[:, None, None] * (np.eye(SIZE) + 0.5),
@@ -105,7 +105,7 @@ def test_batches_between_single_updates(problem: Problem, size: int) -> None:
 
 
 @given(phased_problems(), phased_problems())
-def test_tasks_sleep_apart(problem: Problem, other: Problem) -> None:
+def test_tasks_are_dormant_apart(problem: Problem, other: Problem) -> None:
     """Two tasks under one prior: what one finds absurd the other may live by."""
     if other.kind != problem.kind:
         return
@@ -175,20 +175,20 @@ def test_a_dead_component_comes_back(kind: str, read: bool) -> None:
 
 
 @pytest.mark.parametrize("kind", ["full", "diag", "spherical"])
-def test_the_history_does_put_it_to_sleep(kind: str) -> None:
-    """Looks inside, because everything above would also hold if nobody ever slept."""
-    problem, asleep = phased(kind, **AWAKE_AGAIN), []
+def test_the_history_does_make_it_dormant(kind: str) -> None:
+    """Looks inside, because everything above would also hold if no component were ever dormant."""
+    problem, dormant = phased(kind, **AWAKE_AGAIN), []
     belief = problem.prior.belief()
     for action, outcome in zip(problem.actions, problem.outcomes, strict=True):
         belief.update(action, outcome)
-        asleep.append(bool(np.isneginf(belief.posterior.relative[0, 1])))
-    assert asleep[49]
-    assert not asleep[-1]
+        dormant.append(bool(np.isneginf(belief.posterior.relative[0, 1])))
+    assert dormant[49]
+    assert not dormant[-1]
 
 
 @pytest.mark.parametrize("kind", [*COVARIANCE_TYPES, *ARMS])
 def test_it_is_sampled_with_its_whole_history(kind: str) -> None:
-    """Nothing is read before the first sample: what woke must know what it slept through."""
+    """Nothing is read before the first sample: what woke must know what it missed."""
     problem = phased(kind, **AWAKE_AGAIN)
     belief, rng = problem.prior.belief(50), np.random.default_rng(3)
     for action, outcome in zip(problem.actions, problem.outcomes, strict=True):
@@ -216,7 +216,7 @@ def test_mean_rewards_after_waking(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [*COVARIANCE_TYPES, *ARMS])
-def test_sleeping_and_waking_in_turns(kind: str) -> None:
+def test_dormant_in_turns(kind: str) -> None:
     """Ten turns of fortune between two components."""
     opinions = np.array([[3, -3, 0], [-3, 3, 0], [0, 0, 0]])
     phases = [(turn % 2, 3, 15 * (turn + 1)) for turn in range(10)]
