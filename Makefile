@@ -32,9 +32,9 @@ check: $(INSTALLED) ## Lint, format, types, layers, and the documents' examples
 test: $(INSTALLED) ## Every test that is not slow (the documents' examples are in check)
 	$(PYTEST) -q -n $(WORKERS) --dist loadfile -m "not slow" --ignore tests/end_to_end/test_documents.py
 
-slow: $(INSTALLED) ## The tests that take minutes, and whether tests notice broken code
+slow: $(INSTALLED) ## The tests that take minutes, and whether tests notice deliberate faults
 	$(PYTEST) -q -n $(WORKERS) -m slow
-	$(BIN)/python tests/mutations.py
+	$(BIN)/python -m tests.faults
 
 coverage: $(INSTALLED) ## Every test that is not slow, and the lines that none of them runs
 	$(PYTEST) -q -n $(WORKERS) -m "not slow" --cov

@@ -4,8 +4,8 @@
     python -m tests.faults sampler    the faults whose name contains a word
 
 A test that cannot fail is a defect. Each fault runs the tests that should notice it, and stops at
-the first failure. The table shows which test noticed which fault; the exit status is 1 if a fault
-goes unnoticed, or if the code that it should change is not there. The tests must pass without a
+the first failure. The table shows which test noticed which fault, and why; the exit status is 1 if
+a fault goes unnoticed, or if the code that it should change is not there. The tests must pass without a
 fault first. pytest does not collect these modules: ``make slow`` runs them.
 """
 
@@ -19,58 +19,70 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.faults import FAULTS
+from tests.faults import FAULTS, Fault
 
 ROOT = Path(__file__).parents[2]
 
+MOST_SECONDS = 1200
+"""Time for the tests of one fault; a fault that makes them wait forever is not noticed."""
 
-def run(tests: tuple[str, ...], fault: str | None) -> subprocess.CompletedProcess[str]:
-    """Run tests with a fault, compiling all loops anew: numba would not notice that a loop that
-    another loop calls has changed."""
+
+def run(tests: tuple[str, ...], fault: Fault | None = None) -> tuple[int | None, str]:
+    """Run tests with a fault; return pytest's exit status, None if time ran out, and its output.
+
+    A fault in a compiled loop has a cache of its own: numba would not notice that the loop, or a
+    loop that calls it, differs from what was compiled before.
+    """
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "--tb=no", "-p", "no:cacheprovider"]
+    # pytest cuts the reasons of failures at this width.
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "400"}
     with tempfile.TemporaryDirectory() as cache:
-        environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
-        command = [sys.executable, "-m", "pytest", "-q", "-x", "--tb=no", "-p", "no:cacheprovider"]
         if fault is not None:
-            environment |= {"MIXTS_FAULT": fault, "NUMBA_CACHE_DIR": cache}
+            environment["MIXTS_FAULT"] = fault.name
             command += ["-p", "tests.faults.plugin"]
-        return subprocess.run(
-            [*command, *tests],
-            cwd=ROOT,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+            if fault.compiles:
+                environment["NUMBA_CACHE_DIR"] = cache
+        try:
+            done = subprocess.run(
+                [*command, *tests],
+                cwd=ROOT,
+                env=environment,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=MOST_SECONDS,
+            )
+        except subprocess.TimeoutExpired:
+            return None, f"no result after {MOST_SECONDS} seconds"
+    return done.returncode, done.stdout + done.stderr
 
 
-def first_failure(output: str) -> str:
-    """Return the first test that failed, from pytest's summary."""
-    failed = re.search(r"^(?:FAILED|ERROR) tests/(.+?)(?: - .*)?$", output, re.MULTILINE)
-    return failed.group(1) if failed else ""
+def first_failure(output: str) -> tuple[str, str]:
+    """Return the first test that failed and the reason, from pytest's summary."""
+    failed = re.search(r"^(?:FAILED|ERROR) tests/(.+?)(?: - (.*))?$", output, re.MULTILINE)
+    return (failed.group(1), failed.group(2) or "") if failed else ("NOTHING", "")
 
 
 def main(words: list[str]) -> int:
+    """Print the table of the chosen faults; return 1 if one of them goes unnoticed."""
     chosen = [fault for fault in FAULTS.values() if all(word in fault.name for word in words)]
     if not chosen:
         print(f"no fault has {' '.join(words)!r} in its name")
         return 1
     tests = tuple(sorted({test for fault in chosen for test in fault.tests}))
-    whole = run(tests, None)
-    if whole.returncode != 0:
-        print(f"the tests fail without a fault:\n{whole.stdout[-2000:]}")
+    status, output = run(tests)
+    if status != 0:
+        print(f"the tests fail without a fault:\n{output[-2000:]}")
         return 1
     width, unnoticed = max(len(fault.name) for fault in chosen), 0
     print(f"{'fault':{width}} | seconds | noticed by")
     for fault in chosen:
         start = time.monotonic()
-        result = run(fault.tests, fault.name)
-        test = first_failure(result.stdout)
-        if result.returncode not in (0, 1):
-            test = ""
-            print(f"{fault.name}: {(result.stdout + result.stderr)[-1000:]}")
-        unnoticed += not test
+        status, output = run(fault.tests, fault)
+        test, reason = first_failure(output) if status == 1 else ("NOTHING", output[-1000:])
+        unnoticed += test == "NOTHING"
         seconds = time.monotonic() - start
-        print(f"{fault.name:{width}} | {seconds:7.0f} | {test or 'NOTHING'}", flush=True)
+        print(f"{fault.name:{width}} | {seconds:7.0f} | {test}: {reason}", flush=True)
     print(f"{len(chosen) - unnoticed} of {len(chosen)} noticed")
     return int(unnoticed > 0)
 

@@ -1,7 +1,10 @@
-"""Inject a fault into an imported function of mixts: replace the function, or edit its code.
+"""Two ways to inject a fault into a function of mixts: replace the function, or edit its code.
 
 A path names a function: ``"mixts.belief:Belief.update"``. An edit names code inside the function,
 not lines of the file: formatting, comments and line breaks do not matter.
+
+Nothing here imports mixts before ``check`` or ``inject`` is called: the tests' run-time checks must
+be installed first.
 """
 
 from __future__ import annotations
@@ -10,8 +13,10 @@ import ast
 import inspect
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 
@@ -19,51 +24,135 @@ class MissingCodeError(LookupError):
     """The code that a fault should change is not there: the fault must follow the source."""
 
 
-def replace(path: str, make: Callable[[Any], Any]) -> None:
-    """Replace a function by ``make(function)``, also where other modules imported it by name."""
-    holder, name, original = _find(path)
-    raw = vars(holder)[name]
-    made = make(original)
-    setattr(holder, name, type(raw)(made) if isinstance(raw, (staticmethod, classmethod)) else made)
-    for module in [m for key, m in sys.modules.items() if key.split(".")[0] == "mixts"]:
-        for key, value in list(vars(module).items()):
-            if value is raw:
-                setattr(module, key, made)
+@dataclass(frozen=True)
+class Replacement:
+    """Replaces a function by ``make(function)``."""
+
+    path: str
+    make: Callable[[Any], Any]
+
+    compiles: bool = False
+    """Whether loops are compiled from other code than their source files."""
+
+    def check(self) -> None:
+        """Raise ``MissingCodeError`` if there is no such function."""
+        _find(self.path)
+
+    def inject(self) -> None:
+        """Replace the function, also where other modules imported it, or classes hold it."""
+        holder, name = _find(self.path)
+        _install(holder, name, self.make(_function(vars(holder)[name])))
 
 
-def edit(path: str, old: str, new: str, count: int = 1) -> None:
-    """Replace an expression, or statements, in a function's code; ``count`` must be found."""
-    _, _, original = _find(path)
-    function = getattr(original, "py_func", inspect.unwrap(original))
-    lines, first = inspect.getsourcelines(function)
-    tree = ast.parse(textwrap.dedent("".join(lines)))
-    ast.increment_lineno(tree, first - 1)
-    editor = _Editor(old, new)
-    changed = ast.fix_missing_locations(editor.visit(tree))
-    if editor.found != count:
-        raise MissingCodeError(f"{path}: expected {count} of {old!r}, found {editor.found}")
-    space = dict(function.__globals__)
-    exec(compile(changed, inspect.getsourcefile(function) or path, "exec"), space)
-    made = space[function.__name__]
-    made = made if hasattr(made, "py_func") else inspect.unwrap(made)
-    if not hasattr(made, "py_func"):
-        # Plain functions see later faults and fixtures through their module, like the original.
-        made = type(made)(made.__code__, function.__globals__, made.__name__, made.__defaults__)
-        made.__kwdefaults__ = function.__kwdefaults__
-    replace(path, lambda _: made)
+@dataclass(frozen=True)
+class Edit:
+    """Replaces an expression, or statements, in a function's code."""
+
+    path: str
+    old: str
+    new: str
+    count: int = 1
+    """Number of times that the old code must be there."""
+
+    @property
+    def compiles(self) -> bool:
+        """Whether loops are compiled from other code than their source files."""
+        return "_kernels" in self.path
+
+    def check(self) -> None:
+        """Raise ``MissingCodeError`` if the code is not there."""
+        self._changed_code()
+
+    def inject(self) -> None:
+        """Replace the function by the edited one."""
+        changed, function = self._changed_code()
+        made: dict[str, Any] = {}
+        # The function sees its own module, so that later changes of other functions count.
+        source = inspect.getsourcefile(function) or self.path
+        exec(compile(changed, source, "exec"), function.__globals__, made)
+        holder, name = _find(self.path)
+        _install(holder, name, _function(made[function.__name__]))
+
+    def _changed_code(self) -> tuple[ast.Module, Any]:
+        holder, name = _find(self.path)
+        function = _source(_function(vars(holder)[name]))
+        lines, first = inspect.getsourcelines(function)
+        editor = _Editor(self.old, self.new)
+        tree = editor.visit(ast.parse(textwrap.dedent("".join(lines))))
+        if editor.found != self.count:
+            raise MissingCodeError(
+                f"{self.path}: expected {self.count} of {self.old!r}, found {editor.found}"
+            )
+        return ast.increment_lineno(ast.fix_missing_locations(tree), first - 1), function
 
 
-def _find(path: str) -> tuple[Any, str, Any]:
-    """Return the module or class that holds a function, the function's name, and the function."""
+Change = Replacement | Edit
+
+
+def replace(path: str, make: Callable[[Any], Any]) -> Replacement:
+    """Return the replacement of a function by ``make(function)``: it behaves differently."""
+    return Replacement(path, make)
+
+
+def edit(path: str, old: str, new: str, count: int = 1) -> Edit:
+    """Return an edit of a function; ``new`` is empty where the old code is only removed."""
+    return Edit(path, old, new, count)
+
+
+# -- finding and installing functions -------------------------------------------------------------
+
+
+def _find(path: str) -> tuple[Any, str]:
+    """Return the module or class that holds a function, and the function's name there."""
     module, _, inside = path.partition(":")
-    holder: Any = import_module(module)
+    try:
+        holder: Any = import_module(module)
+    except ModuleNotFoundError as error:
+        raise MissingCodeError(f"{path}: there is no module {module}") from error
     *classes, name = inside.split(".")
     for part in classes:
-        holder = getattr(holder, part)
+        if part not in vars(holder):
+            raise MissingCodeError(f"{path}: {holder!r} has no {part!r} of its own")
+        holder = vars(holder)[part]
     if name not in vars(holder):
         raise MissingCodeError(f"{path}: {holder!r} has no {name!r} of its own")
-    value = vars(holder)[name]
-    return holder, name, getattr(value, "__func__", value)
+    return holder, name
+
+
+def _function(held: Any) -> Any:
+    """Return the function of a static method or class method, and anything else as it is."""
+    return held.__func__ if isinstance(held, (staticmethod, classmethod)) else held
+
+
+def _source(function: Any) -> Any:
+    """Return the function that was written down: without checks, and not compiled."""
+    return function.py_func if hasattr(function, "py_func") else inspect.unwrap(function)
+
+
+def _install(holder: Any, name: str, made: Any) -> None:
+    old = vars(holder)[name]
+    function = _function(old)
+    for place in _places(holder):
+        for key, held in list(vars(place).items()):
+            if held is old or (isinstance(held, staticmethod) and held.__func__ is function):
+                is_method = isinstance(held, (staticmethod, classmethod))
+                setattr(place, key, type(held)(made) if is_method else made)
+
+
+def _places(holder: Any) -> Iterator[Any]:
+    """Yield the holder, and the modules and classes of mixts if it is a module."""
+    yield holder
+    if not isinstance(holder, ModuleType):
+        return
+    for name, module in list(sys.modules.items()):
+        if name.split(".")[0] == "mixts":
+            yield module
+            for value in list(vars(module).values()):
+                if isinstance(value, type) and value.__module__ == name:
+                    yield value
+
+
+# -- editing code ---------------------------------------------------------------------------------
 
 
 class _Editor(ast.NodeTransformer):
@@ -71,21 +160,25 @@ class _Editor(ast.NodeTransformer):
 
     def __init__(self, old: str, new: str) -> None:
         self.found = 0
-        statements = ast.parse(textwrap.dedent(old)).body
-        self._is_expression = len(statements) == 1 and isinstance(statements[0], ast.Expr)
-        self._old = [ast.unparse(node) for node in statements]
-        self._new = textwrap.dedent(new)
+        before, self._new = (ast.parse(textwrap.dedent(code)).body for code in (old, new))
+        self._is_expression = all(
+            len(part) == 1 and isinstance(part[0], ast.Expr) for part in (before, self._new)
+        )
+        self._old = [ast.unparse(node) for node in before]
 
     def visit(self, node: ast.AST) -> Any:
-        if self._is_expression and isinstance(node, ast.expr) and ast.unparse(node) == self._old[0]:
-            self.found += 1
-            return ast.copy_location(ast.parse(self._new, mode="eval").body, node)
+        if self._is_expression:
+            if isinstance(node, ast.expr) and ast.unparse(node) == self._old[0]:
+                self.found += 1
+                (statement,) = self._new
+                assert isinstance(statement, ast.Expr)
+                return ast.copy_location(statement.value, node)
+            return self.generic_visit(node)
         node = self.generic_visit(node)
-        if not self._is_expression:
-            for field in ("body", "orelse", "finalbody"):
-                body = getattr(node, field, None)
-                if isinstance(body, list):
-                    setattr(node, field, self._statements(body))
+        for field in ("body", "orelse", "finalbody"):
+            body = getattr(node, field, None)
+            if isinstance(body, list):
+                setattr(node, field, self._statements(body))
         return node
 
     def _statements(self, body: list[ast.stmt]) -> list[ast.stmt]:
@@ -93,8 +186,7 @@ class _Editor(ast.NodeTransformer):
         while i < len(body):
             if [ast.unparse(node) for node in body[i : i + n]] == self._old:
                 self.found += 1
-                made = ast.parse(self._new).body or [ast.Pass()]
-                result.extend(ast.copy_location(node, body[i]) for node in made)
+                result += [ast.copy_location(node, body[i]) for node in self._new or [ast.Pass()]]
                 i += n
             else:
                 result.append(body[i])

@@ -6,13 +6,15 @@ import os
 
 import pytest
 
+from tests.faults import FAULTS
 from tests.faults.inject import MissingCodeError
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    from tests.faults import FAULTS
-
+def pytest_configure() -> None:
+    fault = FAULTS[os.environ["MIXTS_FAULT"]]
+    if fault.compiles and not os.environ.get("NUMBA_CACHE_DIR"):
+        raise pytest.UsageError("a fault in a compiled loop needs a cache of its own")
     try:
-        FAULTS[os.environ["MIXTS_FAULT"]].inject()
+        fault.inject()
     except MissingCodeError as error:
         raise pytest.UsageError(str(error)) from error

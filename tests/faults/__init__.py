@@ -1,0 +1,8 @@
+"""Deliberate faults, and the tests that must notice each of them: see ``tests.faults.__main__``."""
+
+from __future__ import annotations
+
+from tests.faults import families, learning, linear, mdp, service
+from tests.faults.catalogue import FAULTS, Fault
+
+__all__ = ["FAULTS", "Fault", "families", "learning", "linear", "mdp", "service"]

@@ -1,0 +1,183 @@
+"""Faults of beliefs, of agents and of families of arms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tests.faults.catalogue import fault
+from tests.faults.inject import edit, replace
+
+FAMILIES = "tests/contracts/test_families.py"
+INCREMENTAL = f"{FAMILIES}::test_condition_is_incremental"
+SNAPSHOT = f"{FAMILIES}::test_statistics_are_a_snapshot"
+JOINT_LAW = "tests/statistical/test_joint_law.py"
+
+
+def identity(run: str, *names: str) -> tuple[str, ...]:
+    """Return the ids of tests of the identities of Algorithm 1, in one run."""
+    return tuple(f"tests/statistical/test_identities.py::test_identity[{run}-{n}]" for n in names)
+
+
+# -- one latent state for each decision -----------------------------------------------------------
+
+
+def component_for_each_arm(act: Any) -> Any:
+    """The distribution of every single arm stays right."""
+
+    def wrong(self: Any, actions: Any = None, tasks: Any = None, mask: Any = None) -> Any:
+        posterior = self.belief.posterior
+        sample = posterior.sample
+
+        def mixed(rng: Any, index: Any, latent: Any) -> Any:
+            theta = sample(rng, index, latent)
+            for arm in range(1, theta.shape[1]):
+                theta[:, arm] = sample(rng, index, self._draw_latent(index))[:, arm]
+            return theta
+
+        posterior.sample = mixed
+        try:
+            return act(self, actions, tasks, mask)
+        finally:
+            del posterior.sample
+
+    return wrong
+
+
+fault(
+    "a decision draws a component for each arm",
+    f"{JOINT_LAW}::test_no_decision_mixes_components",
+    replace("mixts.agents.mixts:MixTS.act", component_for_each_arm),
+)
+fault(
+    "a decision draws a component for each arm (by identities)",
+    identity("bernoulli", "actions are as often taken as best", "latent state and action together"),
+    replace("mixts.agents.mixts:MixTS.act", component_for_each_arm),
+)
+
+
+def prior_draw_for_each_arm(draw: Any) -> Any:
+    def wrong(self: Any, rng: Any, latent: Any) -> Any:
+        draws = [draw(self, rng, rng.permutation(latent)) for _ in range(self.n_arms)]
+        return np.stack([theta[:, arm] for arm, theta in enumerate(draws)], axis=1)
+
+    return wrong
+
+
+fault(
+    "the prior draws a component for each arm",
+    f"{JOINT_LAW}::test_no_decision_mixes_components",
+    replace("mixts.families.arms:ArmFamily.draw", prior_draw_for_each_arm),
+)
+
+
+# -- weights and evidence -------------------------------------------------------------------------
+
+
+def counts_first(observe: Any) -> Any:
+    """The prediction of a reward already knows the reward."""
+
+    def wrong(tasks: Any, arms: Any, outcomes: Any, counts: Any, prior: Any, relative: Any) -> int:
+        from mixts.families._kernels.arms import count_bernoulli
+
+        bad = count_bernoulli(tasks, arms, outcomes, counts)
+        if bad < 0:
+            observe(tasks, arms, outcomes, tuple(a.copy() for a in counts), prior, relative)
+        return int(bad)
+
+    return wrong
+
+
+fault(
+    "the weights are updated after the counts (Bernoulli arms)",
+    identity("bernoulli", "weights are calibrated", "surprise is entropy"),
+    replace("mixts.families.bernoulli:BernoulliArms.observe_loop", counts_first),
+)
+
+
+def no_log_determinant(observe: Any) -> Any:
+    def wrong(tasks: Any, arms: Any, outcomes: Any, counts: Any, prior: Any, relative: Any) -> int:
+        n, (_, variance, noise) = counts[0][tasks, arms][:, None], prior
+        bad = observe(tasks, arms, outcomes, counts, prior, relative)
+        if bad < 0:
+            v = variance[arms]
+            np.add.at(relative, tasks, 0.5 * np.log1p(v / (noise + n * v)))
+        return int(bad)
+
+    return wrong
+
+
+fault(
+    "the evidence lacks the log determinant (Gaussian arms)",
+    identity("gaussian", "weights average to the prior's", "weights are calibrated"),
+    replace("mixts.families.gaussian:GaussianArms.observe_loop", no_log_determinant),
+)
+
+
+# -- statistics -----------------------------------------------------------------------------------
+
+
+def failures_not_counted(observe: Any) -> Any:
+    def wrong(tasks: Any, arms: Any, outcomes: Any, counts: Any, prior: Any, relative: Any) -> int:
+        failures = counts[1].copy()
+        bad = observe(tasks, arms, outcomes, counts, prior, relative)
+        counts[1][...] = failures
+        return int(bad)
+
+    return wrong
+
+
+fault(
+    "failures are not counted (Bernoulli arms)",
+    INCREMENTAL,
+    replace("mixts.families.bernoulli:BernoulliArms.observe_loop", failures_not_counted),
+)
+fault(
+    "the evidence of a long batch is not computed (arms)",
+    INCREMENTAL,
+    edit("mixts.families.arms:ArmPosterior.update", "self._recompute(np.unique(tasks))", ""),
+)
+fault(
+    "statistics that a belief returned change with later updates",
+    SNAPSHOT,
+    replace(
+        "mixts.belief:Belief.statistics",
+        lambda _: property(lambda self: self.posterior.statistics),
+    ),
+)
+
+
+# -- variance and standard deviation --------------------------------------------------------------
+
+
+def variance_as_deviation(_: Any) -> Any:
+    def wrong(self: Any, rng: Any) -> Any:
+        return self.location + self.spread * rng.standard_normal(self.location.shape)
+
+    return wrong
+
+
+fault(
+    "the sampler of Gaussian arms uses the variance as standard deviation",
+    (
+        f"{JOINT_LAW}::test_prior_draws_have_the_moments[gaussian]",
+        f"{JOINT_LAW}::test_posterior_draws_have_the_moments[dense-gaussian]",
+    ),
+    replace("mixts.families.gaussian:NormalMarginal.sample", variance_as_deviation),
+)
+fault(
+    "the sampler of Gaussian arms uses the variance as standard deviation (by identities)",
+    identity("gaussian", "draws cover", "samples spread as truths"),
+    replace("mixts.families.gaussian:NormalMarginal.sample", variance_as_deviation),
+)
+fault(
+    "Gaussian rewards have the variance as standard deviation",
+    f"{JOINT_LAW}::test_rewards_have_their_moments",
+    replace(
+        "mixts.families.gaussian:GaussianArms.outcomes",
+        lambda _: (
+            lambda self, rng, means: means + self.noise_std**2 * rng.standard_normal(means.shape)
+        ),
+    ),
+)

@@ -1,0 +1,188 @@
+"""Faults of the decision service: rewards, keys, propensities, priors, writing and syncing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.faults.catalogue import fault
+from tests.faults.inject import edit, replace
+
+DECISIONS = "tests/contracts/test_store_decisions.py"
+REWARDS = "tests/contracts/test_store_rewards.py"
+PRIORS = "tests/contracts/test_store_priors.py"
+WRITER = "tests/unit/service/test_writer.py"
+POWER_LOSS = "tests/unit/service/store/test_power_loss.py"
+
+# -- rewards --------------------------------------------------------------------------------------
+
+fault(
+    "a reward that comes twice in one batch counts twice",
+    f"{REWARDS}::test_a_reward_twice_in_one_batch[sqlite]",
+    replace(
+        "mixts.service.batch:Batch._learn",
+        lambda learn: (
+            lambda self, rewards, tasks: [
+                row for reward in rewards for row in learn(self, [reward], tasks)
+            ]
+        ),
+    ),
+)
+fault(
+    "another value for the same decision is taken for a duplicate",
+    f"{REWARDS}::test_a_reward_counts_once[sqlite]",
+    replace(
+        "mixts.service.batch:_duplicate",
+        lambda duplicate: (
+            lambda decision, value, known, late: duplicate(decision, known, known, late)
+        ),
+    ),
+)
+
+
+def late_rewards_learned(observe: Any) -> Any:
+    def wrong(self: Any, decision: Any, features: Any, value: float, now: int, late: bool) -> None:
+        observe(self, decision, features, value, now, False)
+        self._entries[self._by_number[decision.task]].late += late
+
+    return wrong
+
+
+fault(
+    "late rewards are learned from",
+    f"{REWARDS}::test_late_rewards_are_logged_and_not_learned[sqlite]",
+    replace("mixts.service.batch:LockedTasks.observe", late_rewards_learned),
+)
+fault(
+    "a reward changes the statistics of another task",
+    f"{REWARDS}::test_a_rebuild_finds_the_same_bits[sqlite-bernoulli]",
+    edit(
+        "mixts.service.batch:LockedTasks.observe",
+        "self._statistics.observe(np.array([row]), observed)",
+        "self._statistics.observe(np.array([0]), observed)",
+    ),
+)
+
+# -- decisions ------------------------------------------------------------------------------------
+
+fault(
+    "a request whose key has a decision is decided again",
+    f"{DECISIONS}::test_a_key_stands_for_one_decision[sqlite]",
+    replace(
+        "mixts.service.batch:_without_repeats",
+        lambda without: lambda requests, answered: without(requests, {}),
+    ),
+)
+fault(
+    "a decision has the propensity of another action",
+    f"{DECISIONS}::test_the_action_is_drawn_from_the_logged_law[sqlite]",
+    edit("mixts.service.batch:Batch._decide_alike", "float(law[action])", "float(law.max())"),
+)
+fault(
+    "a refused request creates its task",
+    f"{DECISIONS}::test_what_is_refused_leaves_no_trace[sqlite]",
+    edit(
+        "mixts.service.batch:Batch._check_requests",
+        "requests[place] = checked_request(operation, self._active.prior, self._rules)",
+        """
+        requests[place] = operation
+        checked_request(operation, self._active.prior, self._rules)
+        """,
+    ),
+)
+fault(
+    "decisions are made from damaged statistics",
+    f"{DECISIONS}::test_damaged_statistics_are_not_decided_on[sqlite-counts0]",
+    edit("mixts.service.versions:StatisticsCodec.decode", "decoded.check()", ""),
+)
+
+# -- priors ---------------------------------------------------------------------------------------
+
+
+def activate_always(_: Any) -> Any:
+    def wrong(self: Any, transaction: Any, prior: Any) -> None:
+        version, _ = self._store(transaction, prior)
+        self._activate(transaction, version, prior)
+
+    return wrong
+
+
+fault(
+    "a prior that the store knows is activated again",
+    f"{PRIORS}::test_the_store_remembers_its_prior[sqlite]",
+    replace("mixts.service.decider:Decider._begin_with", activate_always),
+)
+fault(
+    "a new prior is stored in one transaction and activated in another",
+    f"{PRIORS}::test_a_start_that_fails_leaves_no_prior_behind[sqlite-0]",
+    edit(
+        "mixts.service.decider:Decider._begin",
+        "self._transact(lambda transaction: self._begin_with(transaction, prior))",
+        """
+        version, is_new = self._transact(lambda transaction: self._store(transaction, prior))
+        if is_new or self.store.active_version() is None:
+            self._transact(lambda transaction: self._activate(transaction, version, prior))
+        """,
+    ),
+)
+
+# -- the writer of batches ------------------------------------------------------------------------
+
+fault(
+    "an event loop that may not write does not wake the writer's thread",
+    f"{WRITER}::test_a_loop_that_is_turned_away_leaves_it_to_the_thread",
+    edit("mixts.service.writer:BatchWriter._write_in_loop", "self._wake()", "pass"),
+)
+fault(
+    "the writer's thread does not probe the store after a failure in the event loop",
+    f"{WRITER}::test_a_failure_in_the_loop_is_followed_by_the_thread",
+    edit("mixts.service.writer:BatchWriter._note", "self._changed.notify()", "pass"),
+)
+fault(
+    "a batch that would wait is lost",
+    f"{WRITER}::test_what_would_wait_is_put_back",
+    replace(
+        "mixts.service.writer:BatchWriter._put_back",
+        lambda put_back: lambda self, batch: put_back(self, []),
+    ),
+)
+fault(
+    "the event loop writes large batches",
+    f"{WRITER}::test_what_is_large_is_the_threads",
+    edit(
+        "mixts.service.writer:BatchWriter.submit",
+        "call_soon if submission.is_small else None",
+        "call_soon",
+    ),
+)
+
+# -- files ----------------------------------------------------------------------------------------
+
+fault(
+    "a decision is acknowledged before it is synced",
+    f"{POWER_LOSS}::test_nothing_acknowledged_is_lost",
+    replace(
+        "mixts.service.store._sqlite_log:Connections.__init__",
+        lambda init: lambda self, path, vfs, synchronous: init(self, path, vfs, "NORMAL"),
+    ),
+)
+fault(
+    "a new file has its name before it is synced",
+    f"{POWER_LOSS}::test_nothing_acknowledged_is_lost",
+    edit(
+        "mixts.service.store._sqlite_file:create",
+        "use_log(connection, path)",
+        """
+        use_log(connection, path)
+        connection.pragma("synchronous", "OFF")
+        """,
+    ),
+)
+fault(
+    "a file that this process has open is inspected",
+    "tests/unit/service/store/test_locks.py::test_locks_are_held_until_the_last_store_is_closed",
+    edit(
+        "mixts.service.store._sqlite_log:Connections.__init__",
+        "_identity(path) not in _OPEN and not _sqlite_file.inspect(path)",
+        "not _sqlite_file.inspect(path)",
+    ),
+)
