@@ -4,9 +4,9 @@
     python -m tests.faults sampler    the faults whose name contains a word
 
 A test that cannot fail is a defect. Each fault runs the tests that should notice it, and stops at
-the first failure. The table shows which test noticed which fault, and why; the exit status is 1 if
-a fault goes unnoticed, or if the code that it should change is not there. The tests must pass without a
-fault first. pytest does not collect these modules: ``make slow`` runs them.
+the first failure. The table shows which test noticed which fault, and why. The exit status is 1 if
+a fault goes unnoticed, or if the code that it should change is not there. The tests must pass
+without a fault first. pytest does not collect these modules: ``make slow`` runs them.
 """
 
 from __future__ import annotations

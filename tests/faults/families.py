@@ -11,7 +11,6 @@ from tests.faults.inject import edit, replace
 
 FAMILIES = "tests/contracts/test_families.py"
 INCREMENTAL = f"{FAMILIES}::test_condition_is_incremental"
-SNAPSHOT = f"{FAMILIES}::test_statistics_are_a_snapshot"
 JOINT_LAW = "tests/statistical/test_joint_law.py"
 
 
@@ -130,17 +129,17 @@ def failures_not_counted(observe: Any) -> Any:
 
 fault(
     "failures are not counted (Bernoulli arms)",
-    INCREMENTAL,
+    f"{INCREMENTAL}[60-bernoulli]",
     replace("mixts.families.bernoulli:BernoulliArms.observe_loop", failures_not_counted),
 )
 fault(
     "the evidence of a long batch is not computed (arms)",
-    INCREMENTAL,
+    f"{INCREMENTAL}[60-bernoulli]",
     edit("mixts.families.arms:ArmPosterior.update", "self._recompute(np.unique(tasks))", ""),
 )
 fault(
     "statistics that a belief returned change with later updates",
-    SNAPSHOT,
+    f"{FAMILIES}::test_statistics_are_a_snapshot[bernoulli]",
     replace(
         "mixts.belief:Belief.statistics",
         lambda _: property(lambda self: self.posterior.statistics),
@@ -162,7 +161,7 @@ fault(
     "the sampler of Gaussian arms uses the variance as standard deviation",
     (
         f"{JOINT_LAW}::test_prior_draws_have_the_moments[gaussian]",
-        f"{JOINT_LAW}::test_posterior_draws_have_the_moments[dense-gaussian]",
+        f"{JOINT_LAW}::test_posterior_draws_have_the_moments[many-gaussian]",
     ),
     replace("mixts.families.gaussian:NormalMarginal.sample", variance_as_deviation),
 )
@@ -173,7 +172,7 @@ fault(
 )
 fault(
     "Gaussian rewards have the variance as standard deviation",
-    f"{JOINT_LAW}::test_rewards_have_their_moments",
+    f"{JOINT_LAW}::test_rewards_have_their_moments[gaussian]",
     replace(
         "mixts.families.gaussian:GaussianArms.outcomes",
         lambda _: (

@@ -49,7 +49,7 @@ def update_without_log_determinant(observe: Any) -> Any:
 
 fault(
     "an update leaves the log determinant out of the evidence (linear)",
-    INCREMENTAL,
+    f"{INCREMENTAL}[1-full]",
     replace(f"{POSTERIOR}._observe", update_without_log_determinant),
 )
 fault(
@@ -69,7 +69,7 @@ def evidence_without_log_determinant(evidence: Any) -> Any:
 
 fault(
     "the evidence from statistics lacks the log determinant (linear)",
-    INCREMENTAL,
+    f"{INCREMENTAL}[1-full]",
     replace(f"{POSTERIOR}._evidence", evidence_without_log_determinant),
 )
 
@@ -90,11 +90,11 @@ def first_task_only(observe: Any) -> Any:
 
 fault(
     "a batch updates only the statistics of its first task (linear)",
-    "tests/contracts/test_families.py::test_new_tasks_leave_the_old_ones_alone",
+    "tests/contracts/test_families.py::test_new_tasks_leave_the_old_ones_alone[full]",
     replace("mixts.families._kernels.linear:observe", first_task_only),
 )
 fault(
-    "a component that wakes has missed the rewards of its sleep (linear)",
+    "a component that wakes lacks the rewards from while it was dormant (linear)",
     f"{POOL}::test_dormant_components_wake",
     edit(
         f"{POSTERIOR}._wake",
@@ -137,6 +137,6 @@ def root_applied_twice(sample: Any) -> Any:
 
 fault(
     "the sampler uses the covariance as its root (linear)",
-    f"{JOINT_LAW}::test_posterior_draws_have_the_moments",
+    f"{JOINT_LAW}::test_posterior_draws_have_the_moments[many-linear]",
     replace("mixts.families._kernels.linear:sample", root_applied_twice),
 )

@@ -108,9 +108,9 @@ def test_prior_draws_have_the_moments(kind: str) -> None:
 
 
 @kinds
-@pytest.mark.parametrize("n", [2, 7], ids=["young", "dense"])
+@pytest.mark.parametrize("n", [2, 7], ids=["few", "many"])
 def test_posterior_draws_have_the_moments(kind: str, n: int) -> None:
-    """Fewer observations than dimensions, and more: linear posteriors are kept in two forms."""
+    """After fewer observations than dimensions, and after more."""
     prior = SETTINGS[kind].prior
     actions, outcomes = history(kind, n)
     one, many = prior.belief(), prior.belief(2)
