@@ -33,6 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import mixts
+from mixts import errors
 from mixts.environments import ReplayBandit
 from mixts.service import Decide, Reward
 from mixts.service.client import Client
@@ -190,7 +191,7 @@ def report_some(client: Client, waiting: list[Reward], rng: np.random.Generator)
 
 def good(result: Any) -> Any:
     """Return a result; raise it if it is an exception."""
-    if isinstance(result, mixts.MixtsError):
+    if isinstance(result, errors.MixtsError):
         raise result
     return result
 

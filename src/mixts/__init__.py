@@ -1,9 +1,15 @@
-"""Decision making under a mixture prior: Thompson sampling that learns its kind of task."""
+"""Decision making under a mixture prior: exact beliefs about the kind of each task.
+
+The names below are for users. Errors are in :mod:`mixts.errors`, the analysis of regret in
+:mod:`mixts.diagnostics`, further bounds in :mod:`mixts.bounds`.
+"""
 
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
+from warnings import warn
 
+from mixts import errors
 from mixts._version import __version__ as __version__
 from mixts.agents import Agent, CorralExp4, Exp4, MixTS, Oracle
 from mixts.belief import Belief
@@ -14,131 +20,61 @@ from mixts.environments import (
     ReplayBandit,
     RiverSwim,
 )
-from mixts.errors import (
-    ActionError,
-    ClusterError,
-    ConflictError,
-    ConvergenceWarning,
-    CovarianceError,
-    FeedbackError,
-    FormatError,
-    MaskError,
-    MissingExtraError,
-    MixtsError,
-    ObservationError,
-    OutcomeError,
-    OutputError,
-    OverloadedError,
-    ParameterError,
-    StatisticsError,
-    StoreError,
-    StoreUnavailableError,
-    TaskError,
-    TrajectoryError,
-    UnknownDecisionError,
-    UnknownTaskError,
-    WeightsError,
-)
 from mixts.families import (
     BernoulliArms,
-    BernoulliStatistics,
     Family,
     GaussianArms,
-    GaussianStatistics,
     LinearGaussian,
-    LinearStatistics,
     PoissonArms,
-    PoissonStatistics,
     Statistics,
     TabularMDP,
-    TabularStatistics,
     Trajectory,
 )
-from mixts.planning import MDP, Plan
+from mixts.planning import MDP
 from mixts.prior import MixturePrior
 
 if TYPE_CHECKING:
     from mixts.bounds import theorem1_bound, theorem2_bound
     from mixts.bridges.sklearn import MixturePriorEstimator
-    from mixts.diagnostics.confidence import ConfidenceSets, follow_confidence_sets
-    from mixts.diagnostics.decomposition import Decomposition, decompose_regret
-    from mixts.diagnostics.identification import Identification, identify
-    from mixts.learning import learn_prior
-    from mixts.learning.check import PriorCheck, check_prior
+    from mixts.learning import PriorCheck, check_prior, fit_logs, learn_prior
     from mixts.plots import plot
     from mixts.service import Decider, Decision, DecisionStore
     from mixts.service.client import AsyncClient, Client
-    from mixts.simulation.results import Results
-    from mixts.simulation.simulate import simulate
-    from mixts.simulation.sweep import Sweep
+    from mixts.simulation import Results, Sweep, simulate
 
 __all__ = [
     "MDP",
-    "ActionError",
     "Agent",
     "AsyncClient",
     "BanditEnvironment",
     "Belief",
     "BernoulliArms",
-    "BernoulliStatistics",
     "ClassificationBandit",
     "Client",
-    "ClusterError",
-    "ConfidenceSets",
-    "ConflictError",
-    "ConvergenceWarning",
     "CorralExp4",
-    "CovarianceError",
     "Decider",
     "Decision",
     "DecisionStore",
-    "Decomposition",
     "Exp4",
     "Family",
-    "FeedbackError",
-    "FormatError",
     "GaussianArms",
-    "GaussianStatistics",
-    "Identification",
     "LinearGaussian",
-    "LinearStatistics",
     "MDPEnvironment",
-    "MaskError",
-    "MissingExtraError",
     "MixTS",
-    "MixtsError",
     "MixturePrior",
     "MixturePriorEstimator",
-    "ObservationError",
     "Oracle",
-    "OutcomeError",
-    "OutputError",
-    "OverloadedError",
-    "ParameterError",
-    "Plan",
     "PoissonArms",
-    "PoissonStatistics",
     "PriorCheck",
     "ReplayBandit",
     "Results",
     "RiverSwim",
     "Statistics",
-    "StatisticsError",
-    "StoreError",
-    "StoreUnavailableError",
     "Sweep",
     "TabularMDP",
-    "TabularStatistics",
-    "TaskError",
     "Trajectory",
-    "TrajectoryError",
-    "UnknownDecisionError",
-    "UnknownTaskError",
-    "WeightsError",
     "check_prior",
-    "decompose_regret",
-    "follow_confidence_sets",
-    "identify",
+    "fit_logs",
     "learn_prior",
     "plot",
     "simulate",
@@ -146,38 +82,52 @@ __all__ = [
     "theorem2_bound",
 ]
 
-
 _LAZY = {
     "AsyncClient": "mixts.service.client",
     "Client": "mixts.service.client",
-    "ConfidenceSets": "mixts.diagnostics.confidence",
     "Decider": "mixts.service",
     "Decision": "mixts.service",
     "DecisionStore": "mixts.service",
-    "Decomposition": "mixts.diagnostics.decomposition",
-    "Identification": "mixts.diagnostics.identification",
     "MixturePriorEstimator": "mixts.bridges.sklearn",
-    "PriorCheck": "mixts.learning.check",
+    "PriorCheck": "mixts.learning",
     "Results": "mixts.simulation",
-    "Sweep": "mixts.simulation.sweep",
-    "check_prior": "mixts.learning.check",
-    "decompose_regret": "mixts.diagnostics.decomposition",
-    "follow_confidence_sets": "mixts.diagnostics.confidence",
-    "identify": "mixts.diagnostics.identification",
+    "Sweep": "mixts.simulation",
+    "check_prior": "mixts.learning",
+    "fit_logs": "mixts.learning",
     "learn_prior": "mixts.learning",
     "plot": "mixts.plots",
     "simulate": "mixts.simulation",
     "theorem1_bound": "mixts.bounds",
     "theorem2_bound": "mixts.bounds",
 }
-"""Names whose modules are imported when they are asked for: whoever decides, and a service that is
-started again, need not wait for what learns, simulates and draws."""
+"""Names whose modules are imported on first use: a program that only decides starts fast."""
+
+_MOVED = {
+    "BernoulliStatistics": "mixts.families",
+    "ConfidenceSets": "mixts.diagnostics",
+    "Decomposition": "mixts.diagnostics",
+    "GaussianStatistics": "mixts.families",
+    "Identification": "mixts.diagnostics",
+    "LinearStatistics": "mixts.families",
+    "Plan": "mixts.planning",
+    "PoissonStatistics": "mixts.families",
+    "TabularStatistics": "mixts.families",
+    "decompose_regret": "mixts.diagnostics",
+    "follow_confidence_sets": "mixts.diagnostics",
+    "identify": "mixts.diagnostics",
+    **{name: "mixts.errors" for name in vars(errors) if name.endswith(("Error", "Warning"))},
+}
+"""Names that were here, and where they are now; they still work, with a DeprecationWarning."""
 
 
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
         value = globals()[name] = getattr(import_module(_LAZY[name]), name)
         return value
+    if name in _MOVED:
+        home = _MOVED[name]
+        warn(f"mixts.{name} is now {home}.{name}", DeprecationWarning, stacklevel=2)
+        return getattr(import_module(home), name)
     if not name.startswith("_") and find_spec(f"mixts.{name}") is not None:
         return import_module(f"mixts.{name}")
     raise AttributeError(f"module 'mixts' has no attribute {name!r}")

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import mixts
+from mixts import errors
 from tests.contracts.agents import CASES, AgentCase, assert_unchanged, readings
 from tests.contracts.problems import N_STATES
 
@@ -129,7 +130,7 @@ def test_repeated_feedback(case: AgentCase) -> None:
     chosen = agent.act(offered, tasks=tasks)
     update = case.feedback(rng, offered, chosen)
     if case.traits.step_by_step:
-        with pytest.raises(mixts.FeedbackError, match="twice"):
+        with pytest.raises(errors.FeedbackError, match="twice"):
             agent.update(*update, tasks=tasks)
         assert_unchanged(agent, before)
     else:
@@ -145,10 +146,10 @@ def test_unknown_tasks_are_refused(case: AgentCase, wrong: Any) -> None:
     case.play(agent, 2)
     offered, before = case.offer(rng), readings(agent)
     for verb in (agent.act, agent.action_probabilities, agent.act_with_probabilities):
-        with pytest.raises(mixts.TaskError):
+        with pytest.raises(errors.TaskError):
             verb(offered, tasks=wrong)
     one = np.zeros((1, *case.decision_shape), int)
-    with pytest.raises(mixts.TaskError):
+    with pytest.raises(errors.TaskError):
         agent.update(*case.feedback(rng, offered, one), tasks=wrong)
     assert_unchanged(agent, before)
 
@@ -157,7 +158,7 @@ def test_one_task_is_not_to_be_named(case: AgentCase) -> None:
     agent, rng = case.build(None), np.random.default_rng(3)
     offered = case.offer(rng)
     for verb in (agent.act, agent.action_probabilities, agent.act_with_probabilities):
-        with pytest.raises(mixts.TaskError, match="one task"):
+        with pytest.raises(errors.TaskError, match="one task"):
             verb(offered, tasks=[0])
 
 
@@ -216,11 +217,11 @@ def test_a_refused_update_changes_nothing(case: AgentCase) -> None:
     good, before = case.feedback(rng, offered, chosen), readings(agent)
     spoiled = spoiled_episodes(*good) if case.kind == "mdp" else spoiled_rounds(*good)
     for update in spoiled:
-        with pytest.raises(mixts.ObservationError):
+        with pytest.raises(errors.ObservationError):
             agent.update(*update)
         assert_unchanged(agent, before)
     for tasks in ([0, 1], [0, 1, 3], [[0, 1, 2]]):
-        with pytest.raises((mixts.ObservationError, mixts.TaskError)):
+        with pytest.raises((errors.ObservationError, errors.TaskError)):
             agent.update(*good, tasks=tasks)
         assert_unchanged(agent, before)
     for who in (agent, twin):
@@ -250,7 +251,7 @@ def test_action_sets_that_do_not_fit_are_refused(case: AgentCase) -> None:
         refused.append(None)
     for verb in (agent.act, agent.action_probabilities, agent.act_with_probabilities):
         for actions in refused:
-            with pytest.raises(mixts.ActionError):
+            with pytest.raises(errors.ActionError):
                 verb(actions)
     assert_unchanged(agent, before)
 
@@ -303,7 +304,7 @@ def test_damaged_files_are_refused(case: AgentCase, tmp_path: Path) -> None:
                {**header, "version": 99}]  # fmt: skip
     for wrong in spoiled:
         path.write_text(json.dumps(wrong))
-        with pytest.raises(mixts.FormatError):
+        with pytest.raises(errors.FormatError):
             mixts.Agent.load(path)
 
 

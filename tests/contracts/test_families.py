@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import mixts
+from mixts import errors
 from tests.contracts.problems import (
     ALL_CASES,
     ARMS,
@@ -109,9 +110,9 @@ def test_a_posterior_of_one_of_many_tasks_is_a_prior(case: FamilyCase) -> None:
     np.testing.assert_allclose(fresh.weights, belief.weights[1], rtol=ROUNDING)
     np.testing.assert_allclose(fresh.mean, belief.mean[1], rtol=ROUNDING, atol=ROUNDING)
     for wrong in (None, 3, -1):
-        with pytest.raises(mixts.TaskError):
+        with pytest.raises(errors.TaskError):
             belief.as_prior(wrong)
-    with pytest.raises(mixts.TaskError):
+    with pytest.raises(errors.TaskError):
         case.prior.belief().as_prior(0)
 
 
@@ -213,7 +214,7 @@ def test_concatenation_and_indexing_undo_each_other(case: FamilyCase) -> None:
     assert both[[5, 0, 5]] == b[[2]].concatenate(a[[0]], b[[2]])
     assert_same_belief(case.prior.condition(both[4]), case.prior.condition(b[1]))
     assert case.prior.condition(both[4]).weights.shape == (N_COMPONENTS,)
-    with pytest.raises(mixts.TaskError):
+    with pytest.raises(errors.TaskError):
         both[6]
 
 
@@ -235,13 +236,13 @@ def test_statistics_that_do_not_fit_are_refused(case: FamilyCase) -> None:
     others = [prior for prior in priors if type(prior.belief(2).statistics) is not type(ours)]
     assert len(others) >= 5
     for other in others:
-        with pytest.raises(mixts.StatisticsError):
+        with pytest.raises(errors.StatisticsError):
             ours + other.belief(2).statistics
-        with pytest.raises(mixts.StatisticsError):
+        with pytest.raises(errors.StatisticsError):
             ours.concatenate(other.belief(2).statistics)
-        with pytest.raises(mixts.StatisticsError):
+        with pytest.raises(errors.StatisticsError):
             case.prior.condition(other.belief(2).statistics)
-    with pytest.raises(mixts.StatisticsError, match="concatenate"):
+    with pytest.raises(errors.StatisticsError, match="concatenate"):
         ours + case.prior.belief(3).statistics
 
 

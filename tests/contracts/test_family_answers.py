@@ -43,12 +43,12 @@ def test_a_refused_observation_counts_nothing(case: FamilyCase) -> None:
     given = (*history, None) if len(history) == 1 else history
     good = statistics.observations(*given)
     for tasks in ([0, 1, 0, 2], [0, 1, 0, -1], [0, 1]):
-        with pytest.raises((mixts.TaskError, mixts.ObservationError)):
+        with pytest.raises((mixts.errors.TaskError, mixts.errors.ObservationError)):
             statistics.observe(tasks, good)
     bad = [array.copy() for array in good]
     outcomes = bad[2] if case.mdp else bad[1]
     outcomes[-1] = np.nan
-    with pytest.raises(mixts.OutcomeError):
+    with pytest.raises(mixts.errors.OutcomeError):
         statistics.observe([0, 1, 0, 1], tuple(bad))
     assert statistics == before
 
@@ -104,7 +104,7 @@ def test_a_broad_component_is_broad(case: FamilyCase) -> None:
 def test_reward_moments_are_those_of_the_posterior(case: FamilyCase) -> None:
     family, belief = case.prior.family, case.tasks(3, 3, 20)
     if family.plans:
-        with pytest.raises(mixts.ParameterError):
+        with pytest.raises(mixts.errors.ParameterError):
             family.reward_moments(belief.statistics, np.zeros((3, 1), int))
         return
     rng = np.random.default_rng(0)
@@ -126,7 +126,7 @@ def test_linear_bandits_have_a_linear_form(case: FamilyCase) -> None:
     family, statistics = case.prior.family, case.tasks(3, 2, 15).statistics
     if family.noise_std is None:
         for call in (family.to_linear, lambda: family.log_determinant_ratios(statistics)):
-            with pytest.raises(mixts.ParameterError, match="not a linear bandit"):
+            with pytest.raises(mixts.errors.ParameterError, match="not a linear bandit"):
                 call()
         return
     linear = family.to_linear()
@@ -151,5 +151,5 @@ def test_readings_of_some_tasks(case: FamilyCase) -> None:
     latent, theta = belief.sample(np.random.default_rng(0), tasks)
     assert (latent.shape, theta.shape) == ((3,), (3, case.size))
     for call in (belief.component_means, belief.component_covariances):
-        with pytest.raises(mixts.TaskError):
+        with pytest.raises(mixts.errors.TaskError):
             call([3])

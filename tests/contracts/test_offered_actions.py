@@ -128,9 +128,9 @@ def test_a_mask_must_leave_something(case: AgentCase, verb: str) -> None:
     offered, before = some(rng, agent, case), readings(agent)
     mask = np.ones((3, case.n_actions), bool)
     mask[1] = False
-    with pytest.raises(mixts.MaskError, match="decision 1"):
+    with pytest.raises(mixts.errors.MaskError, match="decision 1"):
         getattr(agent, verb)(offered, mask=mask)
-    with pytest.raises(mixts.MaskError, match="at least one must be true"):
+    with pytest.raises(mixts.errors.MaskError, match="at least one must be true"):
         getattr(agent, verb)(offered, mask=np.zeros(case.n_actions, bool))
     assert_unchanged(agent, before)
 
@@ -141,9 +141,9 @@ def test_masks_of_other_shapes_are_refused(case: AgentCase, verb: str) -> None:
     agent, rng = case.build(3), np.random.default_rng(3)
     offered, k = some(rng, agent, case), case.n_actions
     for wrong in (np.ones(k + 1, bool), np.ones((2, k), bool), np.ones((3, k, 1), bool), True):
-        with pytest.raises(mixts.MaskError, match="shape"):
+        with pytest.raises(mixts.errors.MaskError, match="shape"):
             getattr(agent, verb)(offered, mask=wrong)
-    with pytest.raises(mixts.MaskError, match="boolean"):
+    with pytest.raises(mixts.errors.MaskError, match="boolean"):
         getattr(agent, verb)(offered, mask=np.ones(k))
 
 
@@ -175,9 +175,9 @@ def test_a_floor_has_an_upper_bound(case: AgentCase) -> None:
     offered, before = some(rng, agent, case), readings(agent)
     two = np.arange(case.n_actions) < 2
     for floor in (1 / case.n_actions + 1e-9, 1.0, -1e-9, np.nan, np.inf, "0.1", None, True):
-        with pytest.raises(mixts.ParameterError, match=r"floor .* 1 / "):
+        with pytest.raises(mixts.errors.ParameterError, match=r"floor .* 1 / "):
             agent.act_with_probabilities(offered, floor=floor)
-    with pytest.raises(mixts.ParameterError, match="1 / 2 "):
+    with pytest.raises(mixts.errors.ParameterError, match="1 / 2 "):
         agent.act_with_probabilities(offered, mask=two, floor=0.51)
     agent.act_with_probabilities(offered, mask=two, floor=0.5)
     assert_unchanged(agent, before)

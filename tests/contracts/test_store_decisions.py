@@ -52,16 +52,16 @@ def test_a_key_in_one_batch_is_answered_once(store: mixts.DecisionStore) -> None
         )
     assert isinstance(results[0], Decision)
     assert results[1] == replace(results[0], repeated=True)
-    assert isinstance(results[2], mixts.ConflictError)
+    assert isinstance(results[2], mixts.errors.ConflictError)
     assert store.totals().decisions == 1
 
 
 def test_a_key_for_another_request_is_a_conflict(store: mixts.DecisionStore) -> None:
     with Decider(linear(), store) as decider:
         decider.decide("u", ACTIONS, key="k")
-        with pytest.raises(mixts.ConflictError, match="take a new key"):
+        with pytest.raises(mixts.errors.ConflictError, match="take a new key"):
             decider.decide("u", ACTIONS[:2], key="k")
-        with pytest.raises(mixts.ConflictError, match="take a new key"):
+        with pytest.raises(mixts.errors.ConflictError, match="take a new key"):
             decider.decide("u", ACTIONS, [True, True, False], key="k")
         again = decider.decide("u", np.array(ACTIONS), key="k")
     assert again.repeated
@@ -76,7 +76,7 @@ def test_a_retry_is_answered_although_the_arm_was_retired_since(
         first = decider.decide("u", mask=only, key="k")
         decider.activate_prior(decider.upload_prior(arms().retire_arms([0])))
         again = decider.decide("u", mask=only, key="k")
-        with pytest.raises(mixts.MaskError, match="retired"):
+        with pytest.raises(mixts.errors.MaskError, match="retired"):
             decider.decide("u", mask=only, key="another")
     assert again == replace(first, repeated=True)
 
@@ -109,7 +109,7 @@ def test_what_is_refused_leaves_no_trace(store: mixts.DecisionStore) -> None:
         ]  # fmt: skip
         results = decider.decide_many(wrong)
         good = decider.decide_many([wrong[0], Decide("fine"), wrong[5]])
-    assert all(isinstance(result, mixts.MixtsError) for result in results)
+    assert all(isinstance(result, mixts.errors.MixtsError) for result in results)
     assert [isinstance(result, Decision) for result in good] == [False, True, False]
     assert [row.task for row in store.tasks()] == ["fine"]
 
@@ -154,19 +154,22 @@ def test_many_threads_on_two_replicas_lose_and_double_nothing(opened: Opener) ->
 
 
 def test_one_decider_a_store(store: mixts.DecisionStore) -> None:
-    with Decider(arms(), store), pytest.raises(mixts.StoreError, match="close that one first"):
+    with (
+        Decider(arms(), store),
+        pytest.raises(mixts.errors.StoreError, match="close that one first"),
+    ):
         Decider(arms(), store)
 
 
 def test_overload_is_refused_and_leaves_nothing(store: mixts.DecisionStore) -> None:
     with Decider(arms(), store, max_pending=3) as decider:
-        with pytest.raises(mixts.ParameterError, match="at most 3 operations"):
+        with pytest.raises(mixts.errors.ParameterError, match="at most 3 operations"):
             decider.decide_many([Decide("u")] * 4)
         gate, told = threading.Event(), threading.Event()
         busy = threading.Thread(target=decider._writer.run, args=(gate.wait,))
         busy.start()
         decider.submit([Decide("u")] * 2, lambda _: told.set())
-        with pytest.raises(mixts.OverloadedError, match="try again later"):
+        with pytest.raises(mixts.errors.OverloadedError, match="try again later"):
             decider.decide_many([Decide("u")] * 2)
         gate.set()
         busy.join()
@@ -182,12 +185,12 @@ def test_a_closed_decider_finishes_what_it_accepted(store: mixts.DecisionStore) 
     decider.close()
     assert len(told) == 20
     assert store.totals().decisions == 20
-    with pytest.raises(mixts.StoreError, match="closed"):
+    with pytest.raises(mixts.errors.StoreError, match="closed"):
         decider.decide("u")
 
 
 def test_a_closed_decider_makes_room_for_another(store: mixts.DecisionStore) -> None:
-    with pytest.raises(mixts.ParameterError, match="floor must be at most"):
+    with pytest.raises(mixts.errors.ParameterError, match="floor must be at most"):
         Decider(arms(), store, floor=0.5)
     with Decider(arms(), store) as decider:
         decider.decide("u")
@@ -200,14 +203,14 @@ def test_names_that_are_no_names(store: mixts.DecisionStore) -> None:
     with Decider(arms(), store) as decider:
         results = decider.decide_many([Decide(["x"], key="k"), Decide("u", key=["k"]), Decide("u")])
     assert [type(result) for result in results] == [
-        mixts.ParameterError, mixts.ParameterError, Decision,
+        mixts.errors.ParameterError, mixts.errors.ParameterError, Decision,
     ]  # fmt: skip
 
 
 def test_the_largest_floor(store: mixts.DecisionStore) -> None:
     with Decider(arms(), store, floor=1 / 3) as decider:
         assert decider.decide("u").propensity == pytest.approx(1 / 3, abs=1e-15)
-    with pytest.raises(mixts.ParameterError, match="floor must be at most"):
+    with pytest.raises(mixts.errors.ParameterError, match="floor must be at most"):
         Decider(arms(), store, floor=np.nextafter(1 / 3, 1))
 
 
@@ -247,6 +250,6 @@ def test_damaged_statistics_are_not_decided_on(
             assert told.acquire(timeout=10)
         busy.join()
     (damaged,), (sound,) = results
-    assert isinstance(damaged, mixts.StoreError)
+    assert isinstance(damaged, mixts.errors.StoreError)
     assert "statistics" in str(damaged)
     assert isinstance(sound, Decision)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import mixts
+from mixts import errors
 from mixts.service import Decide, Decider, Reward
 from mixts.service.records import PriorVersion
 from mixts.service.store.export import Exported, export
@@ -99,6 +100,6 @@ def test_a_moment_is_a_number_of_seconds(
 ) -> None:
     with Decider(arms(), store, seed=1) as decider:
         decider.decide("a")
-    with pytest.raises(mixts.ParameterError, match="since must be seconds since 1970"):
+    with pytest.raises(errors.ParameterError, match="since must be seconds since 1970"):
         export(store, tmp_path / "log.parquet", since=moment)
     assert list(tmp_path.glob("*.parquet")) == []

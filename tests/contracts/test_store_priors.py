@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import mixts
+from mixts import errors
 from mixts.service import Decider
 from mixts.service.records import ActionRow
 from mixts.service.store.rebuild import rebuild
@@ -36,7 +37,7 @@ def test_a_prior_with_more_arms_goes_on(store: mixts.DecisionStore) -> None:
         decider.activate_prior(decider.upload_prior(arms().with_arms(more)))
         state = decider.task("u")
         actions = {decider.decide("u").action for _ in range(10)}
-        with pytest.raises(mixts.ParameterError, match="no fewer arms"):
+        with pytest.raises(errors.ParameterError, match="no fewer arms"):
             decider.activate_prior(1)
     assert len(state.mean_rewards) == 5
     assert actions <= {3, 4}
@@ -48,9 +49,9 @@ def test_a_prior_that_does_not_fit_is_refused(store: mixts.DecisionStore) -> Non
     gaussian = mixts.MixturePrior(mixts.GaussianArms(np.zeros((1, 3)), np.ones((1, 3)), 1.0))
     with Decider(arms(), store) as decider:
         for wrong in (mdp, gaussian, arms(2), linear()):
-            with pytest.raises(mixts.ParameterError):
+            with pytest.raises(errors.ParameterError):
                 decider.upload_prior(wrong)
-        with pytest.raises(mixts.ParameterError, match="known: \\[1\\]"):
+        with pytest.raises(errors.ParameterError, match="known: \\[1\\]"):
             decider.activate_prior(7)
         assert [row.version for row in decider.priors()] == [1]
 
@@ -61,7 +62,7 @@ def test_an_arm_keeps_its_place_and_its_name(store: mixts.DecisionStore) -> None
 
     with Decider(named("a", "b"), store) as decider:
         for wrong in (named("a", "aa", "b"), named("b", "a")):
-            with pytest.raises(mixts.ParameterError, match="must come first and in their order"):
+            with pytest.raises(errors.ParameterError, match="must come first and in their order"):
                 decider.upload_prior(wrong)
         assert decider.upload_prior(named("a", "b", "aa")) == 2
 
@@ -69,7 +70,7 @@ def test_an_arm_keeps_its_place_and_its_name(store: mixts.DecisionStore) -> None
 def test_a_prior_that_cannot_be_computed_with(store: mixts.DecisionStore) -> None:
     huge = mixts.MixturePrior(mixts.BernoulliArms(np.full((1, 3), 1e308), np.full((1, 3), 1e308)))
     with Decider(arms(), store) as decider:
-        with pytest.raises(mixts.ParameterError, match="too large, or too small"):
+        with pytest.raises(errors.ParameterError, match="too large, or too small"):
             decider.upload_prior(huge)
         assert decider.decide("u").prior_version == 1
 
@@ -117,11 +118,11 @@ def test_a_start_that_fails_leaves_no_prior_behind(
         kind = type(transaction)
 
     def fails(*arguments: object) -> None:
-        raise mixts.StoreUnavailableError("the disk is full")
+        raise errors.StoreUnavailableError("the disk is full")
 
     with monkeypatch.context() as patch:
         patch.setattr(kind, "activate", fails)
-        with pytest.raises(mixts.StoreUnavailableError, match="the disk is full"):
+        with pytest.raises(errors.StoreUnavailableError, match="the disk is full"):
             Decider(arms(scale=2.0), store)
     assert store.priors() == before
     with Decider(arms(scale=2.0), store) as decider:
@@ -131,7 +132,7 @@ def test_a_start_that_fails_leaves_no_prior_behind(
 
 
 def test_a_store_without_a_prior_needs_one(store: mixts.DecisionStore) -> None:
-    with pytest.raises(mixts.StoreError, match="has no prior: give one"):
+    with pytest.raises(errors.StoreError, match="has no prior: give one"):
         Decider(None, store)
 
 
@@ -190,7 +191,7 @@ def test_actions_are_counted(store: mixts.DecisionStore) -> None:
 def test_unknown_tasks(store: mixts.DecisionStore) -> None:
     with Decider(arms(), store) as decider:
         for look in (decider.state, decider.posterior):
-            with pytest.raises(mixts.UnknownTaskError):
+            with pytest.raises(errors.UnknownTaskError):
                 look("nobody")
 
 

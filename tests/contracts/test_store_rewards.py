@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import mixts
+from mixts import errors
 from mixts.service import Decide, Decider, Receipt, Reward
 from mixts.service.store.rebuild import rebuild
 from tests.contracts.stores import ACTIONS, Opener, arms, decide_and_reward, linear
@@ -15,7 +16,7 @@ def test_a_reward_counts_once(store: mixts.DecisionStore) -> None:
     with Decider(arms(), store) as decider:
         decision = decider.decide("u")
         receipts = [decider.reward(decision.id, 1.0) for _ in range(3)]
-        with pytest.raises(mixts.ConflictError, match=r"has the reward 1\.0, which stays"):
+        with pytest.raises(errors.ConflictError, match=r"has the reward 1\.0, which stays"):
             decider.reward(decision.id, 0.0)
         state = decider.task("u")
     assert receipts == [Receipt(False), Receipt(True), Receipt(True)]
@@ -33,7 +34,7 @@ def test_a_reward_twice_in_one_batch(store: mixts.DecisionStore) -> None:
             [Reward(decision.id, 1.0), Reward(decision.id, 1.0), Reward(decision.id, 0.0)]
         )
     assert (first, second) == (Receipt(False), Receipt(True))
-    assert isinstance(third, mixts.ConflictError)
+    assert isinstance(third, errors.ConflictError)
     assert store.totals().rewards == 1
 
 
@@ -51,7 +52,7 @@ def test_whatever_counts_as_a_number_is_the_same_again(
 
 @pytest.mark.parametrize("id", ["0" * 32, "", "zz", "٣" * 32, "0" * 31 + " "])
 def test_an_unknown_decision(store: mixts.DecisionStore, id: str) -> None:
-    with Decider(arms(), store) as decider, pytest.raises(mixts.UnknownDecisionError):
+    with Decider(arms(), store) as decider, pytest.raises(errors.UnknownDecisionError):
         decider.reward(id, 1.0)
     assert store.totals().tasks == 0
 
@@ -61,7 +62,7 @@ def test_an_unknown_decision(store: mixts.DecisionStore, id: str) -> None:
 def test_an_impossible_reward_changes_nothing(store: mixts.DecisionStore, value: float) -> None:
     with Decider(arms(), store) as decider:
         decision = decider.decide("u")
-        with pytest.raises(mixts.OutcomeError):
+        with pytest.raises(errors.OutcomeError):
             decider.reward(decision.id, value)
         assert decider.reward(decision.id, 1.0) == Receipt(False)
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import mixts
+from mixts import errors
 from tests.contracts.problems import (
     ALL_CASES,
     N_COMPONENTS,
@@ -91,7 +91,7 @@ def test_mean_rewards_are_those_of_the_mean(case: FamilyCase, n_tasks: int | Non
     expected = np.einsum("tkd,td->tk", sets, belief.mean.reshape(-1, SIZE))
     ours = belief.mean_rewards(sets[0] if n_tasks is None else sets)
     np.testing.assert_allclose(ours.reshape(-1, 5), expected, rtol=1e-12)
-    with pytest.raises(mixts.ActionError):
+    with pytest.raises(errors.ActionError):
         belief.mean_rewards()
 
 
@@ -102,7 +102,7 @@ def test_one_task_takes_one_observation_or_several(case: FamilyCase) -> None:
         by_number.update(*some(history, t))
         by_array.update(*some(history, slice(t, t + 1)))
     np.testing.assert_array_equal(by_number.log_evidence, by_array.log_evidence)
-    with pytest.raises(mixts.TaskError, match="one task"):
+    with pytest.raises(errors.TaskError, match="one task"):
         by_number.update(*history, tasks=np.zeros(3, int))
 
 
@@ -135,7 +135,7 @@ def test_without_tasks_there_is_one_observation_for_each(case: FamilyCase) -> No
     belief.update(*history)
     expected = each_alone(case, history, np.arange(3), 3)
     np.testing.assert_allclose(belief.log_evidence, expected, rtol=1e-10, atol=1e-10)
-    with pytest.raises(mixts.ObservationError, match="each of the 3 tasks"):
+    with pytest.raises(errors.ObservationError, match="each of the 3 tasks"):
         belief.update(*some(history, slice(2)))
-    with pytest.raises(mixts.ObservationError, match="as many observations as tasks"):
+    with pytest.raises(errors.ObservationError, match="as many observations as tasks"):
         belief.update(*history, tasks=[0, 1])

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 import mixts
+from mixts import errors
 from mixts.experiments import (
     Analysis,
     Experiment,
@@ -97,6 +98,6 @@ def kill_worker(array: np.ndarray) -> None:
 
 
 def fail() -> None:
-    error = mixts.OutcomeError("enough")
+    error = errors.OutcomeError("enough")
     error.add_note("(in block 7)")
     raise error

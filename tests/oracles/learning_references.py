@@ -16,6 +16,7 @@ import numpy as np
 from scipy import special, stats
 
 import mixts
+from mixts.families import TabularStatistics
 
 COVARIANCE_TYPES = ("full", "tied", "diag")
 MDPS = ("tabular", "support")
@@ -92,7 +93,7 @@ def statistics_of(tasks: list[Task], like: mixts.MixturePrior) -> Any:
         for i, (x, a, r, to) in enumerate(tasks):
             np.add.at(rewards[i], (x, a, np.where(r > 0, 0, 1)), 1)
             np.add.at(transitions[i], (x, a, to), 1)
-        return mixts.TabularStatistics(rewards=rewards, transitions=transitions)
+        return TabularStatistics(rewards=rewards, transitions=transitions)
     belief = like.belief(len(tasks))
     owners = np.repeat(np.arange(len(tasks)), [len(task[1]) for task in tasks])
     actions, outcomes = (np.concatenate([task[i] for task in tasks]) for i in (0, 1))

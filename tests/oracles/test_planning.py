@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import mixts
+from mixts import errors
 from tests.oracles.tabular_references import ExactMDP, linear_program
 
 ROUNDING = 1e-13
@@ -147,7 +148,7 @@ def test_one_policy_serves_many_mdps_and_one_mdp_many_policies() -> None:
     for index in np.ndindex(2, 3):
         np.testing.assert_array_equal(many[index], mdps[2].evaluate(policies[index]))
     for wrong in (policies, policies[0], policies[:, 0]):
-        with pytest.raises(mixts.ParameterError, match=r"one for each of \(6,\) MDPs"):
+        with pytest.raises(errors.ParameterError, match=r"one for each of \(6,\) MDPs"):
             mdps.evaluate(wrong)
 
 

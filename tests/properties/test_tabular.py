@@ -12,6 +12,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import mixts
+from mixts import errors
+from mixts.families import TabularStatistics
 from tests.properties.agreement import assert_same
 from tests.properties.strategies import batches
 
@@ -195,7 +197,7 @@ def test_a_history_is_refused_exactly_if_nothing_explains_it(
             belief.update(problem.trajectory([episode]), tasks=[task])
             absorbed[task].append(episode)
         else:
-            with pytest.raises(mixts.TrajectoryError, match=rf"left for task {task}: state \d"):
+            with pytest.raises(errors.TrajectoryError, match=rf"left for task {task}: state \d"):
                 belief.update(problem.trajectory([episode]), tasks=[task])
             np.testing.assert_array_equal(belief.log_evidence, before[0])
             assert belief.statistics == before[1]
@@ -218,7 +220,7 @@ def test_a_batch_is_refused_whole(problem: Problem, owners: list[int]) -> None:
     explained = [problem.possible(np.flatnonzero(tasks == task)).any() for task in range(2)]
     belief = problem.prior.belief(2)
     rows = [counted(problem, np.flatnonzero(tasks == task)) for task in range(2)]
-    counts = mixts.TabularStatistics(
+    counts = TabularStatistics(
         rewards=np.array([row[0] for row in rows]), transitions=np.array([row[1] for row in rows])
     )
     if all(explained):
@@ -226,11 +228,11 @@ def test_a_batch_is_refused_whole(problem: Problem, owners: list[int]) -> None:
         assert belief.statistics == counts
         problem.prior.condition(counts)
     else:
-        with pytest.raises(mixts.TrajectoryError, match="impossible"):
+        with pytest.raises(errors.TrajectoryError, match="impossible"):
             belief.update(problem.trajectory(), tasks=tasks)
         assert belief.statistics == problem.prior.belief(2).statistics
         assert np.all(belief.log_evidence == 0)
-        with pytest.raises(mixts.StatisticsError, match=f"task {explained.index(False)} "):
+        with pytest.raises(errors.StatisticsError, match=f"task {explained.index(False)} "):
             problem.prior.condition(counts)
 
 

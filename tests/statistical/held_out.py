@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-import mixts
+from mixts.families import TabularStatistics
 from tests.contracts.problems import SIZE, FamilyCase
 
 
@@ -42,4 +42,4 @@ def visited(rng: np.random.Generator, family: Any, theta: Any, lengths: Any) -> 
     mdp = family.mdp(theta)
     won = rng.binomial(visits, mdp.rewards)
     went = rng.multinomial(visits, mdp.transitions)
-    return mixts.TabularStatistics(rewards=np.stack([won, visits - won], axis=-1), transitions=went)
+    return TabularStatistics(rewards=np.stack([won, visits - won], axis=-1), transitions=went)

@@ -180,7 +180,7 @@ def test_a_constant_feature_counts_nothing() -> None:
 
 
 def test_one_image_a_class_leaves_nothing_to_hold_out() -> None:
-    with pytest.raises(mixts.ParameterError, match="at least two images"):
+    with pytest.raises(mixts.errors.ParameterError, match="at least two images"):
         learn_probe(np.eye(3, dtype=np.float32), np.arange(3))
 
 
@@ -227,7 +227,7 @@ def test_every_class_needs_images(tmp_path: Path) -> None:
         (coloured(99, 100), "a training image; 1 have none, the first is class 99"),
         (coloured(200, 98), "a test image; 2 have none, the first is class 98"),
     ):
-        with pytest.raises(mixts.FormatError, match=message):
+        with pytest.raises(mixts.errors.FormatError, match=message):
             probed_features(images, means, tmp_path)
     assert means.n_images == 0
 
@@ -237,7 +237,7 @@ def test_every_class_needs_images(tmp_path: Path) -> None:
 
 def test_the_network_needs_its_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(mixts.MissingExtraError, match=r"pip install 'mixts\[images\]'"):
+    with pytest.raises(mixts.errors.MissingExtraError, match=r"pip install 'mixts\[images\]'"):
         EfficientNetLite()
 
 
@@ -250,7 +250,7 @@ def test_the_network_needs_its_packages(monkeypatch: pytest.MonkeyPatch) -> None
     ],
 )
 def test_what_the_network_refuses(name: str, resolution: int | None, message: str) -> None:
-    with pytest.raises(mixts.ParameterError, match=message):
+    with pytest.raises(mixts.errors.ParameterError, match=message):
         EfficientNetLite(name, resolution)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import mixts
+from mixts import errors
 from studies.cifar100 import Cifar100, dataset
 from tests.studies.cifar100_archives import CLASSES, DIALECTS, dumps, members, pack, part, unpack
 
@@ -46,7 +46,7 @@ def test_unpacked(tmp_path: Path) -> None:
 
 
 def test_nothing_there(tmp_path: Path) -> None:
-    with pytest.raises(mixts.ParameterError, match=r"nothing does not exist: give the data set's"):
+    with pytest.raises(errors.ParameterError, match=r"nothing does not exist: give the data set's"):
         Cifar100.read(tmp_path / "nothing")
 
 
@@ -55,9 +55,11 @@ def test_a_missing_member(missing: str, tmp_path: Path) -> None:
     files = members()
     del files[missing]
     for path in (pack(files, tmp_path / "packed"), unpack(files, tmp_path / "folder")):
-        with pytest.raises(mixts.FormatError, match=f"has no cifar-100-python/{missing}; expected"):
+        with pytest.raises(
+            errors.FormatError, match=f"has no cifar-100-python/{missing}; expected"
+        ):
             Cifar100.read(path)
-    with pytest.raises(mixts.FormatError, match="has no cifar-100-python/train, "):
+    with pytest.raises(errors.FormatError, match="has no cifar-100-python/train, "):
         Cifar100.read(pack(members(), tmp_path / "cifar 10", folder="cifar-10-batches-py/"))
 
 
@@ -67,7 +69,7 @@ def test_a_truncated_archive(tmp_path: Path) -> None:
     lengths = [0, 1, 5, 20, 200, *range(1000, len(content), len(content) // 12), len(content) - 1]
     for length in lengths:
         path.write_bytes(content[:length])
-        with pytest.raises(mixts.FormatError, match="is not a whole tar"):
+        with pytest.raises(errors.FormatError, match="is not a whole tar"):
             Cifar100.read(path)
 
 
@@ -78,7 +80,7 @@ def test_an_archive_is_read_to_its_end(tmp_path: Path) -> None:
     path.write_bytes(content)
     check(Cifar100.read(path))
     path.write_bytes(content[:-5])
-    with pytest.raises(mixts.FormatError, match="is not a whole tar"):
+    with pytest.raises(errors.FormatError, match="is not a whole tar"):
         Cifar100.read(path)
 
 
@@ -87,7 +89,7 @@ def test_a_turned_byte_in_an_archive(tmp_path: Path) -> None:
     content = path.read_bytes()
     for place in range(50, len(content), len(content) // 10):  # after the name in its header
         path.write_bytes(content[:place] + bytes([content[place] ^ 0x10]) + content[place + 1 :])
-        with pytest.raises(mixts.FormatError):
+        with pytest.raises(errors.FormatError):
             Cifar100.read(path)
 
 
@@ -95,7 +97,7 @@ def test_foreign_files(tmp_path: Path) -> None:
     path = tmp_path / "file"
     for content in (b"text", bytes(5000), gzip.compress(b"text"), members()["train"]):
         path.write_bytes(content)
-        with pytest.raises(mixts.FormatError, match="file"):
+        with pytest.raises(errors.FormatError, match="file"):
             Cifar100.read(path)
 
 
@@ -117,7 +119,7 @@ def add(path: Path, name: str, kind: bytes, content: bytes = b"", target: str = 
 )
 def test_links_and_second_files(name: str, kind: bytes, tmp_path: Path) -> None:
     add(tmp_path / "packed", name, kind, target="/etc/passwd")
-    with pytest.raises(mixts.FormatError, match=f"{name} must be one plain file"):
+    with pytest.raises(errors.FormatError, match=f"{name} must be one plain file"):
         Cifar100.read(tmp_path / "packed")
 
 
@@ -130,11 +132,11 @@ def test_other_entries_are_not_looked_at(tmp_path: Path) -> None:
 def test_sizes_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = members() | {"meta": bytes((1 << 20) + 1)}
     for path in (pack(files, tmp_path / "packed"), unpack(files, tmp_path / "folder")):
-        with pytest.raises(mixts.FormatError, match="meta has more than 1 MiB"):
+        with pytest.raises(errors.FormatError, match="meta has more than 1 MiB"):
             Cifar100.read(path)
     monkeypatch.setattr(dataset, "TOTAL", 2 << 20)
     add(tmp_path / "bomb", "other", tarfile.REGTYPE, bytes(3 << 20))
-    with pytest.raises(mixts.FormatError, match="unpacks to more than 2 MiB"):
+    with pytest.raises(errors.FormatError, match="unpacks to more than 2 MiB"):
         Cifar100.read(tmp_path / "bomb")
 
 
@@ -160,14 +162,16 @@ def changed(name: str, value: Any, tmp_path: Path) -> Path:
 )
 def test_wrong_images(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
     path = changed("train", part(300, 1, **changes), tmp_path)
-    with pytest.raises(mixts.FormatError, match=f"train.*{message}"):
+    with pytest.raises(errors.FormatError, match=f"train.*{message}"):
         Cifar100.read(path)
 
 
 def test_cifar_10_is_not_cifar_100(tmp_path: Path) -> None:
     entries = part(300, 1)
     entries[b"labels"] = entries.pop(b"fine_labels")
-    with pytest.raises(mixts.FormatError, match="train has no 'fine_labels', it has batch_label, "):
+    with pytest.raises(
+        errors.FormatError, match="train has no 'fine_labels', it has batch_label, "
+    ):
         Cifar100.read(changed("train", entries, tmp_path))
 
 
@@ -182,5 +186,5 @@ def test_cifar_10_is_not_cifar_100(tmp_path: Path) -> None:
 )
 def test_wrong_class_names(names: Any, message: str, tmp_path: Path) -> None:
     path = changed("meta", {b"fine_label_names": names}, tmp_path)
-    with pytest.raises(mixts.FormatError, match=message):
+    with pytest.raises(errors.FormatError, match=message):
         Cifar100.read(path)

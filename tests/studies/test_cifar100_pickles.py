@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import mixts
+from mixts import errors
 from studies.cifar100.pickles import read_pickle
 from tests.studies.cifar100_archives import DIALECTS, dumps
 
@@ -54,7 +54,7 @@ def test_a_pickle_runs_nothing(dialect: str, tmp_path: Path) -> None:
         Calls(open, str(trace), "w"),
     ):
         content = dumps({b"data": hostile}, dialect)
-        with pytest.raises(mixts.FormatError, match=r"train: the pickle asks for \w+"):
+        with pytest.raises(errors.FormatError, match=r"train: the pickle asks for \w+"):
             read_pickle(content, "train")
     assert not trace.exists()
     assert not trace.with_suffix(".npy").exists()
@@ -73,7 +73,7 @@ def test_a_pickle_runs_nothing(dialect: str, tmp_path: Path) -> None:
     ],
 )
 def test_arrays_of_bytes_only(dialect: str, array: Any, message: str) -> None:
-    with pytest.raises(mixts.FormatError, match=message):
+    with pytest.raises(errors.FormatError, match=message):
         read_pickle(dumps({b"data": array}, dialect), "train")
 
 
@@ -105,7 +105,7 @@ class Plain:
     ],
 )
 def test_what_such_a_file_does_not_need(content: bytes, message: str) -> None:
-    with pytest.raises(mixts.FormatError, match=message):
+    with pytest.raises(errors.FormatError, match=message):
         read_pickle(content, "train")
 
 
@@ -116,7 +116,7 @@ def test_a_shape_that_does_not_fit_the_bytes(shape: str) -> None:
             function, arguments, state = PIXELS.__reduce__()
             return function, arguments, (state[0], eval(shape), *state[2:])
 
-    with pytest.raises(mixts.FormatError, match="it is damaged"):
+    with pytest.raises(errors.FormatError, match="it is damaged"):
         read_pickle(dumps({b"data": Lies()}), "train")
 
 
@@ -124,7 +124,7 @@ def test_a_shape_that_does_not_fit_the_bytes(shape: str) -> None:
 def test_half_a_file_is_no_file(dialect: str) -> None:
     content = dumps({b"data": PIXELS, b"fine_labels": [1, 2, 3]}, dialect)
     for length in range(len(content)):
-        with pytest.raises(mixts.FormatError, match="train"):
+        with pytest.raises(errors.FormatError, match="train"):
             read_pickle(content[:length], "train")
 
 
@@ -136,6 +136,6 @@ def test_turned_bytes_are_refused_or_read_as_other_values(tmp_path: Path) -> Non
             broken = content[:place] + bytes([content[place] ^ turn]) + content[place + 1 :]
             try:
                 found = read_pickle(broken, "train")
-            except mixts.FormatError:
+            except errors.FormatError:
                 continue
             assert all(isinstance(key, str) for key in found)

@@ -113,7 +113,7 @@ def test_no_server(tmp_path: Path, server: Server) -> None:
 def test_another_file_in_its_place_is_refused(server: Server, tmp_path: Path) -> None:
     server.content = b"<html>Please log in</html>"
     file = replace(server.file(), option="--ratings")
-    with pytest.raises(mixts.FormatError, match="give another copy with --ratings"):
+    with pytest.raises(mixts.errors.FormatError, match="give another copy with --ratings"):
         fetch(file, tmp_path)
     assert not list(tmp_path.iterdir())
 
@@ -135,10 +135,10 @@ def test_the_users_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
     monkeypatch.setenv("HOME", str(tmp_path))
     assert cache_folder("pictures") == tmp_path / ".cache" / "mixts" / "pictures"
     (tmp_path / "file").touch()
-    with pytest.raises(mixts.ParameterError, match=r"cannot be created .* with --cache"):
+    with pytest.raises(mixts.errors.ParameterError, match=r"cannot be created .* with --cache"):
         cache_folder("pictures", tmp_path / "file")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    with pytest.raises(mixts.ParameterError, match="by setting XDG_CACHE_HOME"):
+    with pytest.raises(mixts.errors.ParameterError, match="by setting XDG_CACHE_HOME"):
         cache_folder("pictures")
 
 
@@ -147,7 +147,7 @@ def test_the_users_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
     ["file:///etc/passwd", "ftp://host/file", "/etc/passwd", "", "https://", "http://[", "data:,x"],
 )
 def test_addresses_of_the_web_only(server: Server, url: str) -> None:
-    with pytest.raises(mixts.ParameterError, match="begins with https:// or http://"):
+    with pytest.raises(mixts.errors.ParameterError, match="begins with https:// or http://"):
         server.file(url=url)
 
 
@@ -161,7 +161,7 @@ def test_redirects_to_the_web_only(server: Server, target: str, tmp_path: Path) 
 
 def test_without_pooch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pooch", None)
-    with pytest.raises(mixts.MissingExtraError, match=r"mixts\[studies\]"):
+    with pytest.raises(mixts.errors.MissingExtraError, match=r"mixts\[studies\]"):
         fetch(CIFAR100, tmp_path)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import mixts
+from mixts import errors
 from tests.contracts.problems import CASES, FamilyCase
 
 # -- what it holds ---------------------------------------------------------------------------------
@@ -65,7 +66,7 @@ def test_arms_have_names() -> None:
     prior = mixts.MixturePrior(family, arm_names=["w", "x", "y", "z"])
     assert [prior.arm_index(arm) for arm in ("w", "z", 2, np.int64(1))] == [0, 3, 2, 1]
     for wrong in ("v", 4, -1):
-        with pytest.raises(mixts.ParameterError):
+        with pytest.raises(errors.ParameterError):
             prior.arm_index(wrong)
 
 
@@ -272,5 +273,5 @@ DAMAGED = {
 def test_everything_in_a_file_is_checked_again(name: str, tmp_path: Path) -> None:
     path = tmp_path / "damaged.json"
     path.write_text(json.dumps(DAMAGED[name]))
-    with pytest.raises(mixts.FormatError, match=r"damaged\.json"):
+    with pytest.raises(errors.FormatError, match=r"damaged\.json"):
         mixts.MixturePrior.load(path)

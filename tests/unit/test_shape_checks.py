@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import mixts
+from mixts import errors
 from mixts._random import stream
 from mixts._typing import Array, ArrayLike, Float
 from tests.shape_checks import CheckedModule, checked
@@ -103,7 +104,7 @@ def test_what_is_right_is_left_alone() -> None:
 
 @pytest.mark.usefixtures("unchecked")
 def test_unchecked_leaves_it_to_the_library() -> None:
-    with pytest.raises(mixts.ParameterError, match="seed"):
+    with pytest.raises(errors.ParameterError, match="seed"):
         stream("seven")
 
 

@@ -2,7 +2,7 @@
 
 The writer has a thread of its own. An event loop that submits operations also writes small batches
 itself, as long as that is quick: two threads that both compute hand the interpreter to each other
-at every SQL statement, which made a decision take a third longer. The event loop cannot serve other
+at every SQL statement (docs/decisions.md has the measurements). The event loop cannot serve other
 requests meanwhile, so the thread writes large batches, batches that would have to wait for another
 process or a server, and for a while everything that follows slow batches.
 """

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import mixts
+from mixts import errors
 from tests.contracts.problems import ARMS, SIZE, FamilyCase
 
 kinds = pytest.mark.parametrize("name", ARMS)
@@ -78,9 +79,9 @@ def test_a_mask_is_on_top_of_retirement(name: str) -> None:
     agent.retire_arms([0])
     mask = np.array([True, True, False, False])
     assert set(agent.act(tasks=np.zeros(100, int), mask=mask)) == {1}
-    with pytest.raises(mixts.MaskError, match="at least one"):
+    with pytest.raises(errors.MaskError, match="at least one"):
         agent.act(mask=np.array([True, False, False, False]))
-    with pytest.raises(mixts.ParameterError, match="1 / 3"):
+    with pytest.raises(errors.ParameterError, match="1 / 3"):
         agent.act_with_probabilities(floor=0.34)
 
 
@@ -134,12 +135,12 @@ def test_arms_that_cannot_be_retired() -> None:
     agent = live_agent("bernoulli")
     before = agent.prior
     for wrong in ([4], [-1], ["oak"], [0.0], [True]):
-        with pytest.raises(mixts.ParameterError):
+        with pytest.raises(errors.ParameterError):
             agent.retire_arms(wrong)
-    with pytest.raises(mixts.ParameterError, match="at least one must remain"):
+    with pytest.raises(errors.ParameterError, match="at least one must remain"):
         agent.retire_arms([0, 1, 2, 3])
     assert agent.prior is before
-    with pytest.raises(mixts.ParameterError, match="has no arms"):
+    with pytest.raises(errors.ParameterError, match="has no arms"):
         FamilyCase("full").prior.retire_arms([0])
 
 
@@ -196,15 +197,15 @@ def test_new_arms_that_do_not_fit() -> None:
         (other, "kind and settings"),
         (two, "each of the 3 components, got 2"),
     ]:
-        with pytest.raises(mixts.ParameterError, match=message):
+        with pytest.raises(errors.ParameterError, match=message):
             prior.with_arms(wrong, arm_names=["elm"])
-    with pytest.raises(mixts.ParameterError, match="has arm names"):
+    with pytest.raises(errors.ParameterError, match="has arm names"):
         prior.with_arms(new_arms("gaussian"))
-    with pytest.raises(mixts.ParameterError, match="distinct"):
+    with pytest.raises(errors.ParameterError, match="distinct"):
         prior.with_arms(new_arms("gaussian"), arm_names=["elm", "ash"])
-    with pytest.raises(mixts.ParameterError, match="has no arm names"):
+    with pytest.raises(errors.ParameterError, match="has no arm names"):
         FamilyCase("gaussian").prior.with_arms(new_arms("gaussian"), arm_names=["elm", "fir"])
-    with pytest.raises(mixts.ParameterError, match="only arm families"):
+    with pytest.raises(errors.ParameterError, match="only arm families"):
         FamilyCase("full").prior.with_arms(new_arms("gaussian"))
 
 
@@ -219,5 +220,5 @@ def test_retired_arms_stay_retired_under_another_prior() -> None:
 
 def test_a_ragged_mask_beside_retired_arms_is_refused() -> None:
     agent = mixts.MixTS(mixts.MixturePrior(mixts.BernoulliArms.uniform(2)).retire_arms([0]))
-    with pytest.raises(mixts.MaskError):
+    with pytest.raises(errors.MaskError):
         agent.act(mask=[[True], [True, False]])

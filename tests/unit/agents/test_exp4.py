@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import mixts
+from mixts import errors
 
 EXPERTS = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 1.0]])
 
@@ -50,7 +51,7 @@ def test_each_task_waits_for_its_own_kind_of_feedback() -> None:
     arm = agent.act(tasks=[1])
     agent.update(actions[row], [1.0], tasks=[0])
     agent.update(arm, [1.0], tasks=[1])
-    with pytest.raises(mixts.FeedbackError, match="act first"):
+    with pytest.raises(errors.FeedbackError, match="act first"):
         agent.update(arm, [1.0], tasks=[1])
 
 
@@ -60,5 +61,5 @@ def test_weights_stay_numbers() -> None:
         agent.update(agent.act(), 1e70)
         assert np.isfinite(agent.weights).all()
     chosen = agent.act()
-    with pytest.raises(mixts.OutcomeError, match="finite numbers"):
+    with pytest.raises(errors.OutcomeError, match="finite numbers"):
         agent.update(chosen, 1e100)

@@ -55,9 +55,9 @@ def test_an_oracle_is_told_each_tasks_state() -> None:
     assert oracle.last_latent.tolist() == [2, 0, 1]
     oracle.act(tasks=[1, 1, 0])
     assert oracle.last_latent.tolist() == [0, 0, 2]
-    with pytest.raises(mixts.ParameterError, match="make a new one"):
+    with pytest.raises(mixts.errors.ParameterError, match="make a new one"):
         oracle.add_tasks(1)
-    with pytest.raises(mixts.ParameterError):
+    with pytest.raises(mixts.errors.ParameterError):
         oracle.use_prior(prior.select([0, 1]))
     assert oracle.act().shape == (3,)
 
@@ -146,7 +146,7 @@ def test_a_prior_that_does_not_fit_is_refused() -> None:
     before = agent.prior
     fewer = mixts.MixturePrior(mixts.BernoulliArms.uniform(SIZE - 1))
     for wrong in (fewer, FamilyCase("poisson").prior, FamilyCase("full").prior):
-        with pytest.raises(mixts.StatisticsError):
+        with pytest.raises(mixts.errors.StatisticsError):
             agent.use_prior(wrong)
     assert agent.prior is before
 
@@ -158,7 +158,7 @@ def test_live_tasks_keep_arriving(case: FamilyCase) -> None:
     assert agent.n_tasks == 3
     assert agent.act(case.actions).shape == (3,)
     agent.update(*case.history(5, 3))
-    with pytest.raises(mixts.ParameterError, match="n_tasks"):
+    with pytest.raises(mixts.errors.ParameterError, match="n_tasks"):
         mixts.MixTS(case.prior, seed=0).add_tasks(1)
 
 
@@ -208,7 +208,7 @@ def test_losses_are_what_an_action_fails_to_earn() -> None:
 
 
 def test_unknown_estimates_are_refused(unchecked: None) -> None:
-    with pytest.raises(mixts.ParameterError, match="'rewards' or 'losses', got 'regrets'"):
+    with pytest.raises(mixts.errors.ParameterError, match="'rewards' or 'losses', got 'regrets'"):
         mixts.Exp4(EXPERTS, gamma=0.1, estimates="regrets")
 
 
@@ -245,17 +245,17 @@ def test_gamma_zero_takes_only_votes() -> None:
 
 def test_feedback_goes_step_by_step() -> None:
     agent = mixts.Exp4(EXPERTS, gamma=0.3, n_tasks=2, seed=0)
-    with pytest.raises(mixts.FeedbackError, match="act first"):
+    with pytest.raises(mixts.errors.FeedbackError, match="act first"):
         agent.update([0, 0], [1.0, 1.0])
     chosen = agent.act()
     other = (chosen + 1) % 3
-    with pytest.raises(mixts.FeedbackError, match="must name the actions that were taken"):
+    with pytest.raises(mixts.errors.FeedbackError, match="must name the actions that were taken"):
         agent.update(other, [1.0, 1.0])
     agent.update(chosen, [1.0, 1.0])
-    with pytest.raises(mixts.FeedbackError, match="act first"):
+    with pytest.raises(mixts.errors.FeedbackError, match="act first"):
         agent.update(chosen, [1.0, 1.0])
     agent.act(tasks=[1])
-    with pytest.raises(mixts.FeedbackError, match="task 0"):
+    with pytest.raises(mixts.errors.FeedbackError, match="task 0"):
         agent.update(chosen, [1.0, 1.0])
 
 
@@ -293,7 +293,7 @@ def test_experts_follow_their_posterior_means(name: str) -> None:
 def test_components_may_refuse_an_outcome() -> None:
     agent = mixts.CorralExp4(FamilyCase("bernoulli").prior, gamma=0.3, seed=0)
     chosen = agent.act()
-    with pytest.raises(mixts.OutcomeError, match=r"0 or 1, got 0\.5"):
+    with pytest.raises(mixts.errors.OutcomeError, match=r"0 or 1, got 0\.5"):
         agent.update(chosen, 0.5)
     np.testing.assert_allclose(agent.weights, 1 / 3)
     assert agent.belief.statistics.n_observations == 0

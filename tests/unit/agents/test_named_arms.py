@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import mixts
+from mixts import errors
 
 NAMES = ["mail", "call", "visit"]
 FAMILY = mixts.BernoulliArms([[8.0, 2.0, 1.0], [2.0, 8.0, 1.0]], [[2.0, 8.0, 1.0], [8.0, 2.0, 1.0]])
@@ -38,7 +39,7 @@ def test_agents_take_names() -> None:
 @pytest.mark.parametrize("wrong", ["post", ["mail", "post"]])
 def test_unknown_names_are_refused_with_the_known_ones(wrong: Any) -> None:
     belief = NAMED.belief()
-    with pytest.raises(mixts.ActionError, match="'post'; known arms: 'mail', 'call', 'visit'"):
+    with pytest.raises(errors.ActionError, match="'post'; known arms: 'mail', 'call', 'visit'"):
         belief.update(wrong, [1] * len(wrong) if isinstance(wrong, list) else 1)
     assert belief.statistics.n_observations == 0
 
@@ -47,15 +48,15 @@ def test_a_message_does_not_list_hundreds_of_names() -> None:
     many = mixts.MixturePrior(
         mixts.BernoulliArms.uniform(100), arm_names=[f"arm {k}" for k in range(100)]
     )
-    with pytest.raises(mixts.ActionError, match="'arm 19' and 80 more"):
+    with pytest.raises(errors.ActionError, match="'arm 19' and 80 more"):
         many.belief().update("arm 100", 1)
 
 
 def test_without_names_names_are_refused() -> None:
-    with pytest.raises(mixts.ActionError, match="arm indices"):
+    with pytest.raises(errors.ActionError, match="arm indices"):
         mixts.MixturePrior(FAMILY).belief().update("mail", 1)
 
 
 def test_mixed_lists_are_refused() -> None:
-    with pytest.raises(mixts.ActionError):
+    with pytest.raises(errors.ActionError):
         NAMED.belief().update(["mail", 1], [1, 1])

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import mixts
+from mixts import errors
 from mixts._typing import Array
 from mixts.bridges.obp import bandit_feedback
 from mixts.bridges.vw import Written, dsjson_lines, write_dsjson
@@ -107,7 +107,7 @@ def test_features_are_shared_only_where_they_are_the_same(folder: Path) -> None:
 
 
 def test_a_number_of_actions_that_changes_is_refused(folder: Path) -> None:
-    with pytest.raises(mixts.ParameterError, match=r"have 3, 4: .*\('n_actions', '==', 4\)"):
+    with pytest.raises(errors.ParameterError, match=r"have 3, 4: .*\('n_actions', '==', 4\)"):
         bandit_feedback(folder / "arms.parquet")
     filtered = parquet.read_table(folder / "arms.parquet", filters=[("n_actions", "==", 4)])
     assert bandit_feedback(filtered)["n_rounds"] == 2
@@ -116,19 +116,19 @@ def test_a_number_of_actions_that_changes_is_refused(folder: Path) -> None:
 def test_what_cannot_be_evaluated_is_refused(folder: Path, tmp_path: Path) -> None:
     table = first_version(folder)
     no_rewards = table.filter(pa.compute.is_null(table["reward"]))
-    with pytest.raises(mixts.ParameterError, match="1 decisions and no rewards"):
+    with pytest.raises(errors.ParameterError, match="1 decisions and no rewards"):
         bandit_feedback(no_rewards)
-    with pytest.raises(mixts.FormatError, match="has no column pscore, weights: expected a file"):
+    with pytest.raises(errors.FormatError, match="has no column pscore, weights: expected a file"):
         bandit_feedback(table.drop_columns(["pscore", "weights"]))
-    with pytest.raises(mixts.ParameterError, match="there is no file"):
+    with pytest.raises(errors.ParameterError, match="there is no file"):
         bandit_feedback(tmp_path / "none.parquet")
     (tmp_path / "text.parquet").write_text("not at all")
-    with pytest.raises(mixts.FormatError, match="is not a Parquet file, or is damaged"):
+    with pytest.raises(errors.FormatError, match="is not a Parquet file, or is damaged"):
         bandit_feedback(tmp_path / "text.parquet")
     newer = table.replace_schema_metadata({"mixts": json.dumps({"version": 2})})
-    with pytest.raises(mixts.FormatError, match="has format version 2; this mixts reads up to 1"):
+    with pytest.raises(errors.FormatError, match="has format version 2; this mixts reads up to 1"):
         bandit_feedback(newer)
-    with pytest.raises(mixts.ParameterError, match="missing_reward must be a number"):
+    with pytest.raises(errors.ParameterError, match="missing_reward must be a number"):
         bandit_feedback(table, missing_reward=float("nan"))
 
 
@@ -221,7 +221,7 @@ def test_a_file_of_events(folder: Path, tmp_path: Path) -> None:
     costs = [json.loads(line)["_label_cost"] for line in out.read_text().splitlines()]
     assert costs == [-1, 0, 0, -1, 0, -1, 0]
     before = out.read_bytes()
-    with pytest.raises(mixts.FormatError):
+    with pytest.raises(errors.FormatError):
         write_dsjson(out, out)
     assert out.read_bytes() == before
     assert list(tmp_path.iterdir()) == [out]

@@ -15,7 +15,9 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score, train_test_split
 
 import mixts
+from mixts import errors
 from mixts.bridges.sklearn import MixturePriorEstimator, Tasks, tasks_of
+from mixts.families import BernoulliStatistics
 from mixts.learning import learn
 
 MEANS = np.array([[0.9, 0.1, 0.5], [0.1, 0.9, 0.5]])
@@ -114,7 +116,7 @@ def test_tasks_are_indexed_as_samples_are(tasks: Any) -> None:
     given = tasks_of(tasks)
     assert (len(given), given.shape) == (N, (N,))
     one = given[4]
-    assert isinstance(one, mixts.BernoulliStatistics)
+    assert isinstance(one, BernoulliStatistics)
     assert one == tasks[4]
     some = given[np.array([3, 1]), ...]
     assert isinstance(some, Tasks)
@@ -129,11 +131,11 @@ def test_tasks_are_indexed_as_samples_are(tasks: Any) -> None:
 def test_refusals(fitted: MixturePriorEstimator, tasks: Any, unchecked: None) -> None:
     with pytest.raises(NotFittedError):
         estimator().score(tasks)
-    with pytest.raises(mixts.StatisticsError, match=r"needs BernoulliStatistics of shape \(3,\)"):
+    with pytest.raises(errors.StatisticsError, match=r"needs BernoulliStatistics of shape \(3,\)"):
         fitted.score(tasks.with_arms(1))
-    with pytest.raises(mixts.StatisticsError, match="there are no tasks"):
+    with pytest.raises(errors.StatisticsError, match="there are no tasks"):
         fitted.predict(tasks[:0])
-    with pytest.raises(mixts.ParameterError, match="method must be one of"):
+    with pytest.raises(errors.ParameterError, match="method must be one of"):
         estimator(method="guess").fit(tasks)
 
 
@@ -147,5 +149,5 @@ def test_without_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.delitem(sys.modules, "mixts.bridges.sklearn")
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(mixts.MissingExtraError, match=r"mixts\[paper\]"):
+    with pytest.raises(errors.MissingExtraError, match=r"mixts\[paper\]"):
         importlib.import_module("mixts.bridges.sklearn")

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import mixts
+from mixts import errors
 from mixts.diagnostics.identification import Identification, identify
 from tests.unit.simulation.simulated_agents import ACTIONS, changing, prior
 
@@ -89,23 +90,23 @@ def test_when_the_state_is_known_for_good(by_hand: Identification) -> None:
 def test_what_cannot_be_followed() -> None:
     linear = prior("linear")
     moving = mixts.BanditEnvironment(linear, changing)
-    with pytest.raises(mixts.ParameterError, match="one constant action set"):
+    with pytest.raises(errors.ParameterError, match="one constant action set"):
         identify(linear, moving, 3, seed=0)
-    with pytest.raises(mixts.ParameterError, match="of the environment's actions"):
+    with pytest.raises(errors.ParameterError, match="of the environment's actions"):
         identify(linear, environment("gaussian"), 3, seed=0)
-    with pytest.raises(mixts.ParameterError, match="run must be a whole number, at least 0"):
+    with pytest.raises(errors.ParameterError, match="run must be a whole number, at least 0"):
         identify(linear, environment("linear"), 3, seed=0, run=-1)
     one = mixts.MixturePrior(mixts.GaussianArms(np.zeros((1, 4)), np.ones((1, 4)), 0.5))
     whole = prior("gaussian"), environment("gaussian")
     run = next(run for run in range(20) if identify(*whole, 1, seed=0, run=run).latent == 1)
-    with pytest.raises(mixts.ParameterError, match="components, 0 to 0, got 1"):
+    with pytest.raises(errors.ParameterError, match="components, 0 to 0, got 1"):
         identify(one, environment("gaussian"), 1, seed=0, run=run)
 
 
 @pytest.mark.usefixtures("unchecked")
 def test_arguments_of_the_wrong_kind() -> None:
     river = mixts.RiverSwim(4, horizon=4)
-    with pytest.raises(mixts.ParameterError, match="must be a BanditEnvironment"):
+    with pytest.raises(errors.ParameterError, match="must be a BanditEnvironment"):
         identify(river.prior, river, 3, seed=0)  # type: ignore[arg-type]
-    with pytest.raises(mixts.ParameterError, match="must be a MixturePrior"):
+    with pytest.raises(errors.ParameterError, match="must be a MixturePrior"):
         identify(prior("gaussian").family, environment("gaussian"), 3, seed=0)  # type: ignore[arg-type]

@@ -203,7 +203,7 @@ def test_values_are_exact() -> None:
 @pytest.mark.usefixtures("unchecked")
 def test_choices_that_are_none_are_refused_before_luck_is_spent(chosen: Any) -> None:
     tasks, untouched = start(ENVIRONMENT, 6), start(ENVIRONMENT, 6)
-    with pytest.raises(mixts.ActionError, match=r"policies of shape \(6, 6, 4\)"):
+    with pytest.raises(mixts.errors.ActionError, match=r"policies of shape \(6, 6, 4\)"):
         tasks.play(chosen)
     good = random_policies(6)
     ours, theirs = tasks.play(good).feedback[0], untouched.play(good).feedback[0]
@@ -214,9 +214,9 @@ def test_choices_that_are_none_are_refused_before_luck_is_spent(chosen: Any) -> 
 @pytest.mark.usefixtures("unchecked")
 def test_environments_take_priors_of_their_own_kind() -> None:
     for wrong in (PRIOR.family, bandit_prior("bernoulli"), None):
-        with pytest.raises(mixts.ParameterError, match="MixturePrior of a TabularMDP"):
+        with pytest.raises(mixts.errors.ParameterError, match="MixturePrior of a TabularMDP"):
             mixts.MDPEnvironment(wrong)
-    with pytest.raises(mixts.ParameterError, match="MDP"):
+    with pytest.raises(mixts.errors.ParameterError, match="MDP"):
         mixts.BanditEnvironment(PRIOR)
     assert "4 states" in repr(ENVIRONMENT)
 
@@ -348,6 +348,6 @@ def test_riverswim_is_learned() -> None:
 @pytest.mark.usefixtures("unchecked")
 def test_agents_of_bandits_are_refused_with_a_note() -> None:
     spec = partial(mixts.MixTS, bandit_prior("bernoulli"))
-    with pytest.raises(mixts.ActionError, match="policies of shape") as caught:
+    with pytest.raises(mixts.errors.ActionError, match="policies of shape") as caught:
         mixts.simulate({"arms": spec}, ENVIRONMENT, 2, 3, seed=0, executor=1)
     assert "agent 'arms'" in caught.value.__notes__[0]

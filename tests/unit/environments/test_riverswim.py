@@ -185,11 +185,11 @@ def test_tasks_lie_around_the_figure() -> None:
     ],
 )
 def test_rivers_that_are_none_are_refused(how: dict[str, Any], message: str) -> None:
-    with pytest.raises(mixts.ParameterError, match=message):
+    with pytest.raises(mixts.errors.ParameterError, match=message):
         mixts.RiverSwim(**how)
 
 
 @pytest.mark.usefixtures("unchecked")
 def test_there_are_two_currents() -> None:
-    with pytest.raises(mixts.ParameterError, match="'left' or 'right', got 'up'"):
+    with pytest.raises(mixts.errors.ParameterError, match="'left' or 'right', got 'up'"):
         mixts.RiverSwim(4).mean_mdp("up")

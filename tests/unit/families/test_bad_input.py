@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import mixts
+from mixts import errors
 from tests.contracts.problems import CASES, SIZE, FamilyCase
 
 pytestmark = pytest.mark.usefixtures("unchecked")
@@ -57,7 +58,7 @@ def test_rewards_outside_the_support(case: FamilyCase) -> None:
         expected = SUPPORT.get(case.name, "must be numbers between .* and .*")
         message = rf"{expected}, got {outcome} \(observation 1\)"
         message = message.replace("+", r"\+")
-        assert_refused(belief, (actions, [1.0, outcome]), mixts.OutcomeError, message)
+        assert_refused(belief, (actions, [1.0, outcome]), errors.OutcomeError, message)
 
 
 @families
@@ -65,7 +66,7 @@ def test_rewards_outside_the_support(case: FamilyCase) -> None:
                                       np.ones(2, complex)], ids=str)  # fmt: skip
 def test_rewards_that_are_not_numbers(case: FamilyCase, outcomes: Any) -> None:
     actions, _ = case.history(2, 2)
-    assert_refused(case.tasks(1, 2, 9), (actions, outcomes), mixts.OutcomeError)
+    assert_refused(case.tasks(1, 2, 9), (actions, outcomes), errors.OutcomeError)
 
 
 @families
@@ -73,10 +74,10 @@ def test_shapes_that_do_not_fit(case: FamilyCase) -> None:
     belief = case.tasks(1, 2, 9)
     actions, outcomes = case.history(2, 2)
     for wrong in (outcomes[:1], outcomes[None], outcomes[0], np.ones(3)):
-        assert_refused(belief, (actions, wrong), mixts.ActionError, "got shapes")
-    assert_refused(belief, (actions[:1], outcomes[:1]), mixts.ObservationError, "2 tasks, got 1")
+        assert_refused(belief, (actions, wrong), errors.ActionError, "got shapes")
+    assert_refused(belief, (actions[:1], outcomes[:1]), errors.ObservationError, "2 tasks, got 1")
     assert_refused(
-        belief, (actions, outcomes, [0, 1, 1]), mixts.ObservationError, r"as tasks \(3\), got 2"
+        belief, (actions, outcomes, [0, 1, 1]), errors.ObservationError, r"as tasks \(3\), got 2"
     )
 
 
@@ -94,9 +95,9 @@ def test_tasks_that_do_not_exist(case: FamilyCase) -> None:
         (["a", "b"], "integers"),
         (1, "one-dimensional"),
     ]:
-        assert_refused(belief, (*update, tasks), mixts.TaskError, message)
+        assert_refused(belief, (*update, tasks), errors.TaskError, message)
     single = case.belief(1, 3)
-    assert_refused(single, (*update, [0, 0]), mixts.TaskError, "leave tasks out")
+    assert_refused(single, (*update, [0, 0]), errors.TaskError, "leave tasks out")
 
 
 @pytest.mark.parametrize("name", ["bernoulli", "gaussian", "poisson"])
@@ -112,7 +113,7 @@ def test_arms_that_do_not_exist(name: str) -> None:
         ([[0], [1, 1]], "arm indices"),
         ([None, 0], "arm indices"),
     ]:
-        assert_refused(belief, (arms, ones), mixts.ActionError, message)
+        assert_refused(belief, (arms, ones), errors.ActionError, message)
 
 
 @pytest.mark.parametrize("name", ["full", "tied", "diag", "spherical"])
@@ -135,7 +136,7 @@ def test_features_that_do_not_fit(name: str) -> None:
         (["a", "b"], f"feature vectors of {SIZE} numbers"),
         ([[1.0], [1.0, 2.0]], f"feature vectors of {SIZE} numbers"),
     ]:
-        assert_refused(belief, (actions, ones), mixts.ActionError, message)
+        assert_refused(belief, (actions, ones), errors.ActionError, message)
 
 
 BATCHES = {"few": 3, "beyond 2 d": 2 * SIZE + 2, "long": 200}
@@ -153,9 +154,9 @@ def test_only_the_last_of_a_batch_is_bad(case: FamilyCase, length: str, n_tasks:
     # Twice: before and after the statistics were handed out.
     for _ in range(2):
         bad = (actions, at(outcomes, -1, NAN), *tasks)
-        assert_refused(belief, bad, mixts.OutcomeError, rf"\(observation {n - 1}\)")
+        assert_refused(belief, bad, errors.OutcomeError, rf"\(observation {n - 1}\)")
         wrong = at(actions, (-1, 0), NAN) if case.linear else np.append(actions[:-1], SIZE)
-        assert_refused(belief, (wrong, outcomes, *tasks), mixts.ActionError)
+        assert_refused(belief, (wrong, outcomes, *tasks), errors.ActionError)
     belief.update(actions, outcomes, *tasks)
     fresh = case.prior.condition(belief.statistics)
     np.testing.assert_allclose(belief.log_evidence, fresh.log_evidence, rtol=1e-9)
@@ -170,7 +171,7 @@ def test_a_belief_survives_huge_rewards(case: FamilyCase) -> None:
         belief = case.belief(1, 5)
         try:
             belief.update(case.history(2, 1)[0], [outcome])
-        except mixts.OutcomeError:
+        except errors.OutcomeError:
             continue
         assert np.isfinite(belief.weights).all()
         assert belief.weights.sum() == pytest.approx(1.0)

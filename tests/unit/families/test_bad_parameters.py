@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import mixts
+from mixts import errors
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 
@@ -38,158 +39,160 @@ Bad = tuple[Callable[[], Any], type[Exception], str]
 FAMILIES: dict[str, Bad] = {
     "alpha zero": (
         lambda: mixts.BernoulliArms(at(TWO, (1, 2), 0.0), TWO),
-        mixts.ParameterError, r"alpha must be above 0, got 0\.0 at index \(1, 2\)",
+        errors.ParameterError, r"alpha must be above 0, got 0\.0 at index \(1, 2\)",
     ),
     "beta negative": (
         lambda: mixts.BernoulliArms(TWO, at(TWO, (0, 1), -1.0)),
-        mixts.ParameterError, r"beta must be above 0, got -1\.0 at index \(0, 1\)",
+        errors.ParameterError, r"beta must be above 0, got -1\.0 at index \(0, 1\)",
     ),
     "alpha nan": (
         lambda: mixts.BernoulliArms(at(TWO, (1, 0), NAN), TWO),
-        mixts.ParameterError, r"alpha must be finite, got nan at index \(1, 0\)",
+        errors.ParameterError, r"alpha must be finite, got nan at index \(1, 0\)",
     ),
     "beta infinite": (
         lambda: mixts.BernoulliArms(TWO, at(TWO, (0, 0), INF)),
-        mixts.ParameterError, "beta must be finite, got inf",
+        errors.ParameterError, "beta must be finite, got inf",
     ),
     "shapes differ": (
         lambda: mixts.BernoulliArms(TWO, TWO[:1]),
-        mixts.ParameterError, r"same shape, got \(2, 3\) and \(1, 3\)",
+        errors.ParameterError, r"same shape, got \(2, 3\) and \(1, 3\)",
     ),
     "no component axis": (
         lambda: mixts.BernoulliArms(TWO[0], TWO[0]),
-        mixts.ParameterError, r"alpha must have 2 axes .* got shape \(3,\)",
+        errors.ParameterError, r"alpha must have 2 axes .* got shape \(3,\)",
     ),
     "no arms": (
         lambda: mixts.BernoulliArms(TWO[:, :0], TWO[:, :0]),
-        mixts.ParameterError, "alpha is empty",
+        errors.ParameterError, "alpha is empty",
     ),
     "ragged": (
         lambda: mixts.BernoulliArms([[1.0], [1.0, 2.0]], TWO),
-        mixts.ParameterError, "alpha must be an array of numbers",
+        errors.ParameterError, "alpha must be an array of numbers",
     ),
     "words": (
         lambda: mixts.BernoulliArms([["one", "two"]], TWO),
-        mixts.ParameterError, "alpha must be an array of numbers",
+        errors.ParameterError, "alpha must be an array of numbers",
     ),
     "numbers as words": (
         lambda: mixts.BernoulliArms([["1", "2"]], [[1.0, 2.0]]),
-        mixts.ParameterError, "alpha must be an array of numbers",
+        errors.ParameterError, "alpha must be an array of numbers",
     ),
     "complex": (
         lambda: mixts.BernoulliArms(np.ones((1, 2), complex), np.ones((1, 2))),
-        mixts.ParameterError, "alpha must be an array of numbers",
+        errors.ParameterError, "alpha must be an array of numbers",
     ),
     "no arms to count": (
-        lambda: mixts.BernoulliArms.uniform(0), mixts.ParameterError, "n_arms .* at least 1, got 0"
+        lambda: mixts.BernoulliArms.uniform(0), errors.ParameterError, "n_arms .* at least 1, got 0"
     ),
     "variance negative": (
         lambda: mixts.GaussianArms(TWO, at(TWO, (1, 1), -0.5), 1.0),
-        mixts.ParameterError, r"variance must be at least 0, got -0\.5 at index \(1, 1\)",
+        errors.ParameterError, r"variance must be at least 0, got -0\.5 at index \(1, 1\)",
     ),
     "mean nan": (
         lambda: mixts.GaussianArms(at(TWO, (0, 0), NAN), TWO, 1.0),
-        mixts.ParameterError, "mean must be finite, got nan",
+        errors.ParameterError, "mean must be finite, got nan",
     ),
     "noise zero": (
         lambda: mixts.GaussianArms(TWO, TWO, 0.0),
-        mixts.ParameterError, r"noise_std must be a number between .*, got 0\.0",
+        errors.ParameterError, r"noise_std must be a number between .*, got 0\.0",
     ),
     "noise negative": (
-        lambda: linear(TWO, EYE, -1.0), mixts.ParameterError, r"noise_std .* got -1\.0"
+        lambda: linear(TWO, EYE, -1.0), errors.ParameterError, r"noise_std .* got -1\.0"
     ),
-    "noise nan": (lambda: linear(TWO, EYE, NAN), mixts.ParameterError, "noise_std .* got nan"),
-    "noise infinite": (lambda: linear(TWO, EYE, INF), mixts.ParameterError, "noise_std .* got inf"),
+    "noise nan": (lambda: linear(TWO, EYE, NAN), errors.ParameterError, "noise_std .* got nan"),
+    "noise infinite": (
+        lambda: linear(TWO, EYE, INF), errors.ParameterError, "noise_std .* got inf"
+    ),
     "noise array": (
         lambda: mixts.GaussianArms(TWO, TWO, [1.0, 2.0]),
-        mixts.ParameterError, r"noise_std must be a number above 0, got \[1\.0, 2\.0\]",
+        errors.ParameterError, r"noise_std must be a number above 0, got \[1\.0, 2\.0\]",
     ),
     "shape zero": (
         lambda: mixts.PoissonArms(at(TWO, (0, 2), 0.0), TWO),
-        mixts.ParameterError, r"shape must be above 0, got 0\.0",
+        errors.ParameterError, r"shape must be above 0, got 0\.0",
     ),
     "rate negative": (
         lambda: mixts.PoissonArms(TWO, -TWO),
-        mixts.ParameterError, r"rate must be above 0, got -1\.0",
+        errors.ParameterError, r"rate must be above 0, got -1\.0",
     ),
     "not symmetric": (
         lambda: linear(TWO, SKEW),
-        mixts.CovarianceError, r"covariance\[0\] must be symmetric, .* its transpose by 0\.1",
+        errors.CovarianceError, r"covariance\[0\] must be symmetric, .* its transpose by 0\.1",
     ),
     "not PSD": (
         lambda: linear(TWO, INDEFINITE),
-        mixts.CovarianceError, r"covariance\[0\] .* smallest eigenvalue is -0\.25",
+        errors.CovarianceError, r"covariance\[0\] .* smallest eigenvalue is -0\.25",
     ),
     "tied not PSD": (
         lambda: linear(TWO, -np.eye(3), kind="tied"),
-        mixts.CovarianceError, "smallest eigenvalue is -1",
+        errors.CovarianceError, "smallest eigenvalue is -1",
     ),
     "variance of a diagonal": (
         lambda: linear(TWO, at(TWO, (1, 1), -0.5), kind="diag"),
-        mixts.ParameterError, r"covariance must be at least 0, got -0\.5",
+        errors.ParameterError, r"covariance must be at least 0, got -0\.5",
     ),
     "spherical nan": (
         lambda: linear(TWO, [1.0, NAN], kind="spherical"),
-        mixts.ParameterError, "covariance must be finite",
+        errors.ParameterError, "covariance must be finite",
     ),
     "covariance of another type": (
         lambda: linear(TWO, np.eye(3)),
-        mixts.ParameterError, r"covariance must have 3 axes .* got shape \(3, 3\)",
+        errors.ParameterError, r"covariance must have 3 axes .* got shape \(3, 3\)",
     ),
     "covariance of another size": (
         lambda: linear(TWO, EYE[:, :2, :2]),
-        mixts.ParameterError, r"must have shape \(2, 3, 3\) .* got \(2, 2, 2\)",
+        errors.ParameterError, r"must have shape \(2, 3, 3\) .* got \(2, 2, 2\)",
     ),
     "unknown type": (
         lambda: linear(TWO, EYE, kind="banded"),
-        mixts.ParameterError, "covariance_type must be one of .*'full'.* got 'banded'",
+        errors.ParameterError, "covariance_type must be one of .*'full'.* got 'banded'",
     ),
     "weights too large": (
         lambda: mixts.MixturePrior(ARMS, weights=[0.5, 0.6]),
-        mixts.WeightsError, r"sum to 1 within 1e-09, got 1\.1; divide",
+        errors.WeightsError, r"sum to 1 within 1e-09, got 1\.1; divide",
     ),
     "weights a little off": (
         lambda: mixts.MixturePrior(ARMS, weights=[0.5, 0.5 + 2e-9]),
-        mixts.WeightsError, "sum to 1",
+        errors.WeightsError, "sum to 1",
     ),
     "weights negative": (
         lambda: mixts.MixturePrior(ARMS, weights=[1.5, -0.5]),
-        mixts.WeightsError, "at least 0, got",
+        errors.WeightsError, "at least 0, got",
     ),
     "weights nan": (
         lambda: mixts.MixturePrior(ARMS, weights=[NAN, 1.0]),
-        mixts.WeightsError, "finite",
+        errors.WeightsError, "finite",
     ),
     "weights of other length": (
         lambda: mixts.MixturePrior(ARMS, weights=[1.0]),
-        mixts.WeightsError, r"shape \(2,\), one for each component, got \(1,\)",
+        errors.WeightsError, r"shape \(2,\), one for each component, got \(1,\)",
     ),
     "weights ragged": (
         lambda: mixts.MixturePrior(ARMS, weights=[[1.0], [0.5, 0.5]]),
-        mixts.WeightsError, "must be numbers",
+        errors.WeightsError, "must be numbers",
     ),
     "not a family": (
-        lambda: mixts.MixturePrior(TWO), mixts.ParameterError, "family must be .* got ndarray"
+        lambda: mixts.MixturePrior(TWO), errors.ParameterError, "family must be .* got ndarray"
     ),
     "names missing": (
         lambda: mixts.MixturePrior(ARMS, names=["one"]),
-        mixts.ParameterError, "names must have 2 entries, got 1",
+        errors.ParameterError, "names must have 2 entries, got 1",
     ),
     "names twice": (
         lambda: mixts.MixturePrior(ARMS, names=["one", "one"]),
-        mixts.ParameterError, "names must be distinct",
+        errors.ParameterError, "names must be distinct",
     ),
     "names of numbers": (
         lambda: mixts.MixturePrior(ARMS, names=[1, 2]),
-        mixts.ParameterError, "names must be a sequence of strings",
+        errors.ParameterError, "names must be a sequence of strings",
     ),
     "names is a number": (
         lambda: mixts.MixturePrior(ARMS, names=2),
-        mixts.ParameterError, "names must be a sequence of strings",
+        errors.ParameterError, "names must be a sequence of strings",
     ),
     "arm names of a linear family": (
         lambda: mixts.MixturePrior(linear(TWO, EYE), arm_names=["a", "b", "c"]),
-        mixts.ParameterError, "arm_names need a family with arms",
+        errors.ParameterError, "arm_names need a family with arms",
     ),
 }  # fmt: skip
 
@@ -222,85 +225,87 @@ RNG = np.random.default_rng(0)
 CALLS: dict[str, Bad] = {
     "statistics of another kind": (
         lambda: PRIOR.condition(LINEAR.belief().statistics),
-        mixts.StatisticsError, "BernoulliStatistics of shape \\(3,\\), got LinearStatistics",
+        errors.StatisticsError, "BernoulliStatistics of shape \\(3,\\), got LinearStatistics",
     ),
     "statistics of more arms": (
         lambda: PRIOR.condition(MORE.belief().statistics),
-        mixts.StatisticsError, "shape \\(3,\\), got",
+        errors.StatisticsError, "shape \\(3,\\), got",
     ),
-    "no statistics": (lambda: PRIOR.condition(None), mixts.StatisticsError, "got None"),
-    "tasks below zero": (lambda: PRIOR.belief(-1), mixts.ParameterError, "n_tasks .* got -1"),
-    "tasks of a fraction": (lambda: LINEAR.belief(2.5), mixts.ParameterError, "n_tasks .* got 2.5"),
-    "draws below zero": (lambda: PRIOR.draw(RNG, -1), mixts.ParameterError, "n must be .* got -1"),
+    "no statistics": (lambda: PRIOR.condition(None), errors.StatisticsError, "got None"),
+    "tasks below zero": (lambda: PRIOR.belief(-1), errors.ParameterError, "n_tasks .* got -1"),
+    "tasks of a fraction": (
+        lambda: LINEAR.belief(2.5), errors.ParameterError, "n_tasks .* got 2.5"
+    ),
+    "draws below zero": (lambda: PRIOR.draw(RNG, -1), errors.ParameterError, "n must be .* got -1"),
     "components unknown": (
-        lambda: PRIOR.select([2]), mixts.ParameterError, r"numbered 0 to 1, got \[2\]"
+        lambda: PRIOR.select([2]), errors.ParameterError, r"numbered 0 to 1, got \[2\]"
     ),
     "components ragged": (
-        lambda: PRIOR.select([[0], [1, 1]]), mixts.ParameterError, "list of component indices"
+        lambda: PRIOR.select([[0], [1, 1]]), errors.ParameterError, "list of component indices"
     ),
     "components without weight": (
         lambda: mixts.MixturePrior(PRIOR.family, weights=[0.0, 1.0]).select([0]),
-        mixts.ParameterError, "no weight",
+        errors.ParameterError, "no weight",
     ),
     "latent unknown": (
-        lambda: PRIOR.belief().sample_parameters(RNG, 2), mixts.MixtsError, "latent .* below 2"
+        lambda: PRIOR.belief().sample_parameters(RNG, 2), errors.MixtsError, "latent .* below 2"
     ),
     "new tasks below zero": (
-        lambda: PRIOR.belief(2).add_tasks(-1), mixts.ParameterError, "n must be .* got -1"
+        lambda: PRIOR.belief(2).add_tasks(-1), errors.ParameterError, "n must be .* got -1"
     ),
     "new tasks of one": (
-        lambda: PRIOR.belief().add_tasks(1), mixts.ParameterError, "make it with n_tasks"
+        lambda: PRIOR.belief().add_tasks(1), errors.ParameterError, "make it with n_tasks"
     ),
     "features of arms": (
-        lambda: PRIOR.belief().mean_rewards(np.eye(3)), mixts.ActionError, "3 fixed arms"
+        lambda: PRIOR.belief().mean_rewards(np.eye(3)), errors.ActionError, "3 fixed arms"
     ),
     "features missing": (
-        lambda: LINEAR.belief().mean_rewards(), mixts.ActionError, r"shape \(K, 3\).* got None"
+        lambda: LINEAR.belief().mean_rewards(), errors.ActionError, r"shape \(K, 3\).* got None"
     ),
     "agent without a prior": (
-        lambda: mixts.MixTS(PRIOR.family), mixts.ParameterError, "MixturePrior, got BernoulliArms"
+        lambda: mixts.MixTS(PRIOR.family), errors.ParameterError, "MixturePrior, got BernoulliArms"
     ),
     "agent with half a sample": (
-        lambda: mixts.MixTS(PRIOR, n_samples=0.5), mixts.ParameterError, "n_samples .* got 0.5"
+        lambda: mixts.MixTS(PRIOR, n_samples=0.5), errors.ParameterError, "n_samples .* got 0.5"
     ),
-    "seed below zero": (lambda: mixts.MixTS(PRIOR, seed=-1), mixts.ParameterError, "seed .* -1"),
-    "seed of words": (lambda: mixts.MixTS(PRIOR, seed="x"), mixts.ParameterError, "seed .* 'x'"),
+    "seed below zero": (lambda: mixts.MixTS(PRIOR, seed=-1), errors.ParameterError, "seed .* -1"),
+    "seed of words": (lambda: mixts.MixTS(PRIOR, seed="x"), errors.ParameterError, "seed .* 'x'"),
     "oracle of an unknown state": (
-        lambda: mixts.Oracle(PRIOR, 2), mixts.ParameterError, r"\(0 to 1\).* got 2"
+        lambda: mixts.Oracle(PRIOR, 2), errors.ParameterError, r"\(0 to 1\).* got 2"
     ),
     "oracle of some tasks": (
-        lambda: mixts.Oracle(PRIOR, [0, 1], n_tasks=3), mixts.ParameterError, "each of the 3 tasks"
+        lambda: mixts.Oracle(PRIOR, [0, 1], n_tasks=3), errors.ParameterError, "each of the 3 tasks"
     ),
     "oracle of ragged states": (
-        lambda: mixts.Oracle(PRIOR, [[0], [1, 1]], n_tasks=2), mixts.ParameterError, "latent must"
+        lambda: mixts.Oracle(PRIOR, [[0], [1, 1]], n_tasks=2), errors.ParameterError, "latent must"
     ),
     "another prior that is none": (
-        lambda: mixts.MixTS(PRIOR).use_prior(None), mixts.ParameterError, "MixturePrior, got None"
+        lambda: mixts.MixTS(PRIOR).use_prior(None), errors.ParameterError, "MixturePrior, got None"
     ),
     "Exp4 without gamma": (
-        lambda: mixts.Exp4(TWO), mixts.ParameterError, "give gamma, or n_rounds"
+        lambda: mixts.Exp4(TWO), errors.ParameterError, "give gamma, or n_rounds"
     ),
     "CorralExp4 without gamma": (
-        lambda: mixts.CorralExp4(PRIOR), mixts.ParameterError, "give gamma, or n_rounds"
+        lambda: mixts.CorralExp4(PRIOR), errors.ParameterError, "give gamma, or n_rounds"
     ),
     "gamma above one": (
-        lambda: mixts.Exp4(TWO, gamma=1.5), mixts.ParameterError, "gamma .* 0 and 1, got 1.5"
+        lambda: mixts.Exp4(TWO, gamma=1.5), errors.ParameterError, "gamma .* 0 and 1, got 1.5"
     ),
     "gamma of words": (
-        lambda: mixts.Exp4(TWO, gamma="much"), mixts.ParameterError, "gamma .* got 'much'"
+        lambda: mixts.Exp4(TWO, gamma="much"), errors.ParameterError, "gamma .* got 'much'"
     ),
     "gamma zero without eta": (
-        lambda: mixts.Exp4(TWO, gamma=0.0), mixts.ParameterError, "give eta with gamma = 0"
+        lambda: mixts.Exp4(TWO, gamma=0.0), errors.ParameterError, "give eta with gamma = 0"
     ),
     "eta zero": (
-        lambda: mixts.Exp4(TWO, gamma=0.1, eta=0.0), mixts.ParameterError, r"eta .* got 0\.0"
+        lambda: mixts.Exp4(TWO, gamma=0.1, eta=0.0), errors.ParameterError, r"eta .* got 0\.0"
     ),
-    "no rounds": (lambda: mixts.Exp4(TWO, 0), mixts.ParameterError, "n_rounds .* 1, got 0"),
+    "no rounds": (lambda: mixts.Exp4(TWO, 0), errors.ParameterError, "n_rounds .* 1, got 0"),
     "experts nan": (
-        lambda: mixts.Exp4(at(TWO, (0, 0), NAN), 10), mixts.ParameterError, "experts must be finite"
+        lambda: mixts.Exp4(at(TWO, (0, 0), NAN), 10), errors.ParameterError, "must be finite"
     ),
     "experts of one axis": (
-        lambda: mixts.Exp4(TWO[0], 10), mixts.ParameterError, "experts must have 2 axes"
+        lambda: mixts.Exp4(TWO[0], 10), errors.ParameterError, "experts must have 2 axes"
     ),
 }  # fmt: skip
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import mixts
+from mixts import errors
 
 
 def sure(weights: Any = None) -> mixts.MixturePrior:
@@ -94,7 +95,7 @@ def test_an_impossible_update_is_refused_whole(name: str) -> None:
     update = trajectory(FINE, bad, FINE, lengths=lengths)
     for tasks in ([0, 1, 2], [2, 1, 1], [0, 1, 0]):
         before = bits(belief)
-        with pytest.raises(mixts.TrajectoryError, match=message) as caught:
+        with pytest.raises(errors.TrajectoryError, match=message) as caught:
             belief.update(update, tasks=tasks)
         assert "Nothing was learned" in str(caught.value)
         assert bits(belief) == before
@@ -108,7 +109,7 @@ def test_the_third_time_is_one_too_many_for_a_repeated_task() -> None:
     belief = sure([0.5, 0.5, 0.0]).belief(2)
     to_one, to_two = FINE, ([0, 2, 2], [0, 0, 0], [0.0, 0.0, 0.0])
     before = bits(belief)
-    with pytest.raises(mixts.TrajectoryError, match=r"task 1: .* led to state 2 \(episode 2"):
+    with pytest.raises(errors.TrajectoryError, match=r"task 1: .* led to state 2 \(episode 2"):
         belief.update(trajectory(to_one, to_one, to_two, to_one), tasks=[0, 1, 1, 0])
     assert bits(belief) == before
     belief.update(trajectory(to_one, to_two), tasks=[0, 1])
@@ -121,9 +122,9 @@ def test_impossible_statistics_are_refused() -> None:
     agent = mixts.MixTS(flat, 3, seed=0)
     agent.update(trajectory(FINE, ([2, 0, 0], [0, 0, 0], [0.0, 0.0, 0.0]), FINE))
     before = bits(agent.belief)
-    with pytest.raises(mixts.StatisticsError, match=r"task 1 has seen what is impossible"):
+    with pytest.raises(errors.StatisticsError, match=r"task 1 has seen what is impossible"):
         sure().condition(agent.belief.statistics)
-    with pytest.raises(mixts.StatisticsError, match="task 1 "):
+    with pytest.raises(errors.StatisticsError, match="task 1 "):
         agent.use_prior(sure())
     assert agent.prior is flat
     assert bits(agent.belief) == before
@@ -134,10 +135,10 @@ def test_impossible_statistics_are_refused() -> None:
 def test_what_only_a_component_of_no_weight_explains_is_impossible() -> None:
     prior = sure([1.0, 0.0, 0.0])
     belief, before = prior.belief(), bits(prior.belief())
-    with pytest.raises(mixts.TrajectoryError, match="led to state 1"):
+    with pytest.raises(errors.TrajectoryError, match="led to state 1"):
         belief.update(trajectory(FINE))
     assert bits(belief) == before
     seen = sure().belief()
     seen.update(trajectory(FINE))
-    with pytest.raises(mixts.StatisticsError, match="impossible"):
+    with pytest.raises(errors.StatisticsError, match="impossible"):
         prior.condition(seen.statistics)

@@ -13,7 +13,13 @@ import numpy as np
 import pytest
 
 import mixts
-from mixts.families import BernoulliStatistics, GaussianStatistics, PoissonStatistics
+from mixts import errors
+from mixts.families import (
+    BernoulliStatistics,
+    GaussianStatistics,
+    LinearStatistics,
+    PoissonStatistics,
+)
 from tests.contracts.problems import FamilyCase
 
 CASE = FamilyCase("gaussian")
@@ -40,7 +46,7 @@ def test_truncated(kind: str, suffix: str, tmp_path: Path) -> None:
     whole = len(content) - (suffix == ".json")  # a last newline is not missed
     for length in range(whole):
         path.write_bytes(content[:length])
-        with pytest.raises(mixts.FormatError, match="file"):
+        with pytest.raises(errors.FormatError, match="file"):
             LOADERS[kind](path)
 
 
@@ -55,7 +61,7 @@ def test_damaged(kind: str, tmp_path: Path) -> None:
         path.write_bytes(content[:place] + bytes([content[place] ^ 0x55]) + content[place + 1 :])
         try:
             assert same(LOADERS[kind](path), good), place
-        except mixts.FormatError:
+        except errors.FormatError:
             refused += 1
     assert refused > len(content) / 3
 
@@ -89,7 +95,7 @@ def test_foreign(kind: str, name: str, tmp_path: Path) -> None:
         path = path.with_suffix(".npz")
     else:
         path.write_bytes(content)
-    with pytest.raises(mixts.FormatError, match="foreign"):
+    with pytest.raises(errors.FormatError, match="foreign"):
         LOADERS[kind](path)
 
 
@@ -99,7 +105,7 @@ def test_the_other_kind_of_file(kind: str, suffix: str, tmp_path: Path) -> None:
     path = tmp_path / f"file{suffix}"
     write(kind, path)
     (other,) = set(LOADERS) - {kind}
-    with pytest.raises(mixts.FormatError, match=rf"'mixts/{other}', got 'mixts/{kind}'"):
+    with pytest.raises(errors.FormatError, match=rf"'mixts/{other}', got 'mixts/{kind}'"):
         LOADERS[other](path)
 
 
@@ -122,11 +128,11 @@ def test_newer(kind: str, suffix: str, tmp_path: Path) -> None:
     path = tmp_path / f"file{suffix}"
     write(kind, path)
     rewritten(path, {"version": 2})
-    with pytest.raises(mixts.FormatError, match="version 2; this mixts reads up to 1: upgrade"):
+    with pytest.raises(errors.FormatError, match="version 2; this mixts reads up to 1: upgrade"):
         LOADERS[kind](path)
     for version in (0, "1", None, True, 1.0):
         rewritten(path, {"version": version})
-        with pytest.raises(mixts.FormatError, match="version"):
+        with pytest.raises(errors.FormatError, match="version"):
             LOADERS[kind](path)
     rewritten(path, {"version": 1})
     LOADERS[kind](path)
@@ -151,10 +157,10 @@ def test_pickles_are_never_opened(kind: str, tmp_path: Path) -> None:
     with zipfile.ZipFile(path, "w") as archive:
         for key, content in {**members, name: buffer.getvalue()}.items():
             archive.writestr(key, content)
-    with pytest.raises(mixts.FormatError):
+    with pytest.raises(errors.FormatError):
         LOADERS[kind](path)
     path.write_bytes(pickle.dumps(Bomb()))
-    with pytest.raises(mixts.FormatError):
+    with pytest.raises(errors.FormatError):
         LOADERS[kind](path)
 
 
@@ -225,7 +231,7 @@ HELD: dict[str, tuple[Any, dict[str, Any]]] = {
 @pytest.mark.parametrize("name", HELD)
 def test_impossible_statistics(name: str) -> None:
     kind, arrays = HELD[name]
-    with pytest.raises(mixts.StatisticsError):
+    with pytest.raises(errors.StatisticsError):
         kind(**arrays)
 
 
@@ -252,7 +258,7 @@ def test_a_file_of_impossible_statistics_is_refused(tmp_path: Path) -> None:
             "dtype": dtype, "shape": list(np.shape(values)), "values": values
         }  # fmt: skip
         path.write_text(json.dumps(content))
-        with pytest.raises(mixts.FormatError, match="damaged"):
+        with pytest.raises(errors.FormatError, match="damaged"):
             mixts.Statistics.load(path)
 
 
@@ -270,7 +276,7 @@ def test_linear_sums_where_only_those_exist() -> None:
     np.testing.assert_allclose(belief.statistics.gram, actions.T @ actions, rtol=1e-9)
     np.testing.assert_allclose(belief.statistics.moment, actions.T @ outcomes, rtol=1e-9)
     np.testing.assert_allclose(belief.statistics.squares, outcomes @ outcomes, rtol=1e-9)
-    with pytest.raises(mixts.StatisticsError, match="real data"):
+    with pytest.raises(errors.StatisticsError, match="real data"):
         mixts.families.LinearStatistics.from_sums([2], [[[1.0]]], [[5.0]], [1.0])
 
 
@@ -280,20 +286,20 @@ def test_a_count_that_is_no_whole_number_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "counts.json"
     belief.statistics.save(path)
     path.write_text(path.read_text().replace("[[1]]", "[[1.7]]"))
-    with pytest.raises(mixts.FormatError, match="not of type int64"):
+    with pytest.raises(errors.FormatError, match="not of type int64"):
         mixts.Statistics.load(path)
 
 
 def test_a_kind_of_statistics_loads_only_its_own(tmp_path: Path) -> None:
     path = tmp_path / "counts"
     mixts.BernoulliArms.uniform(1).empty_statistics(2).save(path)
-    assert len(mixts.BernoulliStatistics.load(path)) == 2
-    with pytest.raises(mixts.FormatError, match="BernoulliStatistics, not LinearStatistics"):
-        mixts.LinearStatistics.load(path)
+    assert len(BernoulliStatistics.load(path)) == 2
+    with pytest.raises(errors.FormatError, match="BernoulliStatistics, not LinearStatistics"):
+        LinearStatistics.load(path)
 
 
 def test_totals_that_would_overflow_are_refused() -> None:
     belief = mixts.MixturePrior(mixts.PoissonArms([[1.0]], [[1.0]])).belief()
-    with pytest.raises(mixts.OutcomeError, match=r"2\^62 in all"):
+    with pytest.raises(errors.OutcomeError, match=r"2\^62 in all"):
         belief.update(np.zeros(1500, int), np.full(1500, 2.0**53))
     assert belief.statistics.total.tolist() == [0]

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import mixts
-from mixts.families import tabular_posterior
+from mixts import errors
+from mixts.families import TabularStatistics, tabular_posterior
 
 NAN, INF = np.nan, np.inf
 REWARD = np.full((2, 3, 2, 2), [1.0, 3.0])
@@ -47,7 +48,7 @@ def test_parameters_are_rewards_then_transitions() -> None:
     assert (mdps.shape, mdps.horizon) == ((2,), 4)
     np.testing.assert_array_equal(ours.mean_rewards(means), mdps.rewards)
     assert ours.mdp(means[0]).shape == ()
-    with pytest.raises(mixts.ParameterError, match=r"24 numbers for each MDP, got \(2, 23\)"):
+    with pytest.raises(errors.ParameterError, match=r"24 numbers for each MDP, got \(2, 23\)"):
         ours.mdp(means[:, 1:])
     assert repr(ours) == "TabularMDP(2 components, 3 states, 2 actions, horizon 4)"
 
@@ -155,7 +156,7 @@ IMPOSSIBLE: dict[str, Bad] = {
 @pytest.mark.parametrize("name", IMPOSSIBLE)
 def test_impossible_parameters_are_refused(name: str) -> None:
     make, message = IMPOSSIBLE[name]
-    with pytest.raises(mixts.ParameterError, match=message):
+    with pytest.raises(errors.ParameterError, match=message):
         make()
 
 
@@ -179,14 +180,14 @@ def test_impossible_parameters_are_refused(name: str) -> None:
 )  # fmt: skip
 def test_counts_that_no_episodes_give_are_refused(change: dict[str, Any], message: str) -> None:
     good = {"rewards": np.zeros((1, 3, 2, 2), int), "transitions": np.zeros((1, 3, 2, 3), int)}
-    with pytest.raises(mixts.StatisticsError, match=message):
-        mixts.TabularStatistics(**{**good, **change})
+    with pytest.raises(errors.StatisticsError, match=message):
+        TabularStatistics(**{**good, **change})
 
 
 def test_statistics_of_other_mdps_are_refused() -> None:
     prior = mixts.MixturePrior(family())
     for other in (mixts.TabularMDP.uniform(2, 2, 3), mixts.TabularMDP.uniform(3, 3, 3)):
-        with pytest.raises(mixts.StatisticsError, match=r"TabularStatistics of shape \(3, 2\)"):
+        with pytest.raises(errors.StatisticsError, match=r"TabularStatistics of shape \(3, 2\)"):
             prior.condition(mixts.MixturePrior(other).belief().statistics)
 
 
@@ -217,7 +218,7 @@ def test_damaged_files_are_refused(tmp_path: Path) -> None:
                      ("[1.0, 0.0, 0.0]", "[0.9, 0.0, 0.0]")]:  # fmt: skip
         assert old in text
         path.write_text(text.replace(old, new), encoding="utf-8")
-        with pytest.raises(mixts.FormatError):
+        with pytest.raises(errors.FormatError):
             mixts.MixturePrior.load(path)
 
 
@@ -257,14 +258,14 @@ def test_what_a_policy_cannot_be_asked_is_refused() -> None:
     agent, twin = river_agent(2), river_agent(2)
     before = agent.belief.log_evidence, agent.belief.statistics.copy()
     for verb in (agent.act, agent.action_probabilities, agent.act_with_probabilities):
-        with pytest.raises(mixts.ActionError, match="leave actions out"):
+        with pytest.raises(errors.ActionError, match="leave actions out"):
             verb(np.eye(2))
-        with pytest.raises(mixts.ObservationError):
+        with pytest.raises(errors.ObservationError):
             verb(mask=np.ones(2, bool))
     for verb in (agent.action_probabilities, agent.act_with_probabilities):
-        with pytest.raises(mixts.ActionError, match="policy"):
+        with pytest.raises(errors.ActionError, match="policy"):
             verb()
-    with pytest.raises(mixts.MaskError, match="leave mask out"):
+    with pytest.raises(errors.MaskError, match="leave mask out"):
         agent.act(mask=np.ones((2, 2), bool))
     np.testing.assert_array_equal(agent.belief.log_evidence, before[0])
     assert agent.belief.statistics == before[1]
@@ -281,7 +282,7 @@ def test_an_oracle_is_told_the_current() -> None:
 
 
 def test_other_agents_refuse_mdps() -> None:
-    with pytest.raises(mixts.ParameterError, match="MDP"):
+    with pytest.raises(errors.ParameterError, match="MDP"):
         mixts.CorralExp4(mixts.MixturePrior(family()), 10)
 
 
@@ -320,9 +321,9 @@ def test_parameters_are_read_with_care() -> None:
     np.testing.assert_array_equal(mdps.rewards, before)
     with pytest.raises(ValueError, match="read-only"):
         mdps.rewards[0, 0, 0] = 1.0
-    with pytest.raises(mixts.ParameterError, match="transitions must be at least 0"):
+    with pytest.raises(errors.ParameterError, match="transitions must be at least 0"):
         prior.family.mdp(parameters)
-    with pytest.raises(mixts.ParameterError, match="40 numbers for each MDP"):
+    with pytest.raises(errors.ParameterError, match="40 numbers for each MDP"):
         prior.family.mdp(parameters[:, 1:])
 
 

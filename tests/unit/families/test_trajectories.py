@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import mixts
+from mixts import errors
 
 STATES = np.array([[0, 1, 2, 1], [2, 2, 0, 0], [1, 1, 1, 1]])
 ACTIONS = np.array([[0, 1, 1], [1, 0, 0], [0, 0, 0]])
@@ -117,7 +118,7 @@ def test_any_whole_numbers_will_do() -> None:
     ],
 )
 def test_what_has_no_steps_is_no_trajectory(given: Any, message: str) -> None:
-    with pytest.raises(mixts.TrajectoryError, match=message):
+    with pytest.raises(errors.TrajectoryError, match=message):
         mixts.Trajectory(*given)
 
 
@@ -126,13 +127,13 @@ def test_what_has_no_steps_is_no_trajectory(given: Any, message: str) -> None:
     "lengths", [2, [3, 3], [1, 2, 4], [-1, 0, 0], [1.0, 2.0, 3.0], [[1, 2, 3]], "abc", [True] * 3]
 )
 def test_lengths_that_do_not_fit_are_refused(lengths: Any) -> None:
-    with pytest.raises(mixts.TrajectoryError, match=r"whole numbers from 0 to 3, of shape \(3,\)"):
+    with pytest.raises(errors.TrajectoryError, match=r"whole numbers from 0 to 3, of shape \(3,\)"):
         mixts.Trajectory(STATES, ACTIONS, REWARDS, lengths)
 
 
 def test_the_length_of_one_episode_is_a_number() -> None:
     for wrong in ([2], 4, -1):
-        with pytest.raises(mixts.TrajectoryError, match=r"of shape \(\)"):
+        with pytest.raises(errors.TrajectoryError, match=r"of shape \(\)"):
             mixts.Trajectory(STATES[0], ACTIONS[0], REWARDS[0], lengths=wrong)
 
 
@@ -156,29 +157,29 @@ def assert_refused(
 
 
 WRONG: dict[str, tuple[Any, Any, Any, type[Exception], str]] = {
-    "state above": (at(STATES, (2, 1), 3), ACTIONS, REWARDS, mixts.TrajectoryError,
+    "state above": (at(STATES, (2, 1), 3), ACTIONS, REWARDS, errors.TrajectoryError,
                     r"states are 0 to 2, got 3 \(episode 2, step 1\)"),
-    "state below": (at(STATES, (1, 0), -1), ACTIONS, REWARDS, mixts.TrajectoryError,
+    "state below": (at(STATES, (1, 0), -1), ACTIONS, REWARDS, errors.TrajectoryError,
                     r"states are 0 to 2, got -1 \(episode 1, step 0\)"),
-    "last state": (at(STATES, (2, 3), 9), ACTIONS, REWARDS, mixts.TrajectoryError,
+    "last state": (at(STATES, (2, 3), 9), ACTIONS, REWARDS, errors.TrajectoryError,
                    r"states are 0 to 2, got 9 \(episode 2, step 3\)"),
-    "action above": (STATES, at(ACTIONS, (2, 2), 2), REWARDS, mixts.ActionError,
+    "action above": (STATES, at(ACTIONS, (2, 2), 2), REWARDS, errors.ActionError,
                      r"actions are 0 to 1, got 2 \(episode 2, step 2\)"),
-    "action below": (STATES, at(ACTIONS, (0, 0), -5), REWARDS, mixts.ActionError,
+    "action below": (STATES, at(ACTIONS, (0, 0), -5), REWARDS, errors.ActionError,
                      r"actions are 0 to 1, got -5 \(episode 0, step 0\)"),
-    "half a reward": (STATES, ACTIONS, at(REWARDS, (2, 2), 0.5), mixts.OutcomeError,
+    "half a reward": (STATES, ACTIONS, at(REWARDS, (2, 2), 0.5), errors.OutcomeError,
                       r"0 or 1, got 0\.5 \(episode 2, step 2\)"),
-    "two rewards": (STATES, ACTIONS, at(REWARDS, (1, 2), 2.0), mixts.OutcomeError,
+    "two rewards": (STATES, ACTIONS, at(REWARDS, (1, 2), 2.0), errors.OutcomeError,
                     r"0 or 1, got 2\.0 \(episode 1, step 2\)"),
-    "no number": (STATES, ACTIONS, at(REWARDS, (0, 1), NAN), mixts.OutcomeError,
+    "no number": (STATES, ACTIONS, at(REWARDS, (0, 1), NAN), errors.OutcomeError,
                   r"0 or 1, got nan \(episode 0, step 1\)"),
-    "endless": (STATES, ACTIONS, at(REWARDS, (0, 1), INF), mixts.OutcomeError, "got inf"),
-    "nearly one": (STATES, ACTIONS, at(REWARDS, (0, 1), 1 - 1e-16), mixts.OutcomeError,
+    "endless": (STATES, ACTIONS, at(REWARDS, (0, 1), INF), errors.OutcomeError, "got inf"),
+    "nearly one": (STATES, ACTIONS, at(REWARDS, (0, 1), 1 - 1e-16), errors.OutcomeError,
                    r"got 0\.99"),
-    "too short": (STATES[:, 1:], ACTIONS[:, 1:], REWARDS[:, 1:], mixts.TrajectoryError,
+    "too short": (STATES[:, 1:], ACTIONS[:, 1:], REWARDS[:, 1:], errors.TrajectoryError,
                   r"an episode has 3 steps, got 2; say with lengths="),
     "too long": (np.zeros((3, 4), int), np.zeros((3, 4), int), np.zeros((3, 4)),
-                 mixts.TrajectoryError, "an episode has 3 steps, got 4"),
+                 errors.TrajectoryError, "an episode has 3 steps, got 4"),
 }  # fmt: skip
 
 
@@ -199,7 +200,7 @@ def test_too_long_is_too_long_whatever_counts() -> None:
     longer = mixts.Trajectory(
         np.zeros((1, 4), int), np.zeros((1, 4), int), np.zeros((1, 4)), lengths=[2]
     )
-    assert_refused(PRIOR.belief(), mixts.TrajectoryError, "has 3 steps, got 4", longer)
+    assert_refused(PRIOR.belief(), errors.TrajectoryError, "has 3 steps, got 4", longer)
 
 
 def test_shorter_arrays_need_lengths() -> None:
@@ -221,7 +222,7 @@ def test_what_is_no_trajectory_is_refused() -> None:
         ((None,), "got NoneType"),
         ((one, REWARDS[0], [0]), "got Trajectory and ndarray"),
     ]:
-        assert_refused(belief, mixts.TrajectoryError, f"mixts.Trajectory.*{came}", *update)
+        assert_refused(belief, errors.TrajectoryError, f"mixts.Trajectory.*{came}", *update)
 
 
 def test_tasks_of_trajectories() -> None:
@@ -236,13 +237,13 @@ def test_tasks_of_trajectories() -> None:
     by_name.update(one, tasks=[2])
     assert by_name.statistics.n_observations.tolist() == [0, 3, 3, 6]
     for tasks, kind, message in [
-        ([0, 1], mixts.ObservationError, r"as many observations as tasks \(2\), got 3"),
-        (None, mixts.ObservationError, "each of the 4 tasks, got 3"),
-        ([0, 1, 4], mixts.TaskError, "between 0 and 3, got 4"),
-        ([0.0, 1.0, 2.0], mixts.TaskError, "integers"),
+        ([0, 1], errors.ObservationError, r"as many observations as tasks \(2\), got 3"),
+        (None, errors.ObservationError, "each of the 4 tasks, got 3"),
+        ([0, 1, 4], errors.TaskError, "between 0 and 3, got 4"),
+        ([0.0, 1.0, 2.0], errors.TaskError, "integers"),
     ]:
         assert_refused(by_name, kind, message, many, tasks=tasks)
-    assert_refused(PRIOR.belief(), mixts.TaskError, "leave tasks out", many, tasks=[0, 0, 0])
+    assert_refused(PRIOR.belief(), errors.TaskError, "leave tasks out", many, tasks=[0, 0, 0])
 
 
 @pytest.mark.usefixtures("unchecked")
@@ -250,8 +251,8 @@ def test_bandits_refuse_trajectories() -> None:
     one = mixts.Trajectory(STATES[0], ACTIONS[0], REWARDS[0])
     for family in (mixts.BernoulliArms.uniform(3), mixts.LinearGaussian.standard(3, noise_std=1)):
         belief = mixts.MixturePrior(family).belief()
-        with pytest.raises(mixts.ActionError):
+        with pytest.raises(errors.ActionError):
             belief.update(one)
-        with pytest.raises(mixts.ObservationError):
+        with pytest.raises(errors.ObservationError):
             belief.update(0)  # and bandits need an outcome
         assert belief.statistics.n_observations == 0

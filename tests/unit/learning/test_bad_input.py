@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import mixts
+from mixts import errors
 from mixts.learning import flat_family, learn
 from tests.oracles.learning_references import (
     COVARIANCE_TYPES,
@@ -79,7 +80,7 @@ def test_a_single_task(kind: str, length: int) -> None:
     case = case_of(kind, n_tasks=1, lengths=length)
     assert usable(case, 1).prior.n_components == 1
     assert usable(case, "auto").prior.n_components == 1
-    with pytest.raises(mixts.ParameterError, match=r"2 components need at least .* got 1"):
+    with pytest.raises(errors.ParameterError, match=r"2 components need at least .* got 1"):
         learn(case.statistics, 2, seed=0, **case.options)
 
 
@@ -87,7 +88,7 @@ def test_a_single_task(kind: str, length: int) -> None:
 def test_a_single_task_in_two_stages(kind: str) -> None:
     case = case_of(kind, n_tasks=1, lengths=5)
     if kind in COVARIANCE_TYPES:
-        with pytest.raises(mixts.ParameterError, match="at least 2 tasks, got 1"):
+        with pytest.raises(errors.ParameterError, match="at least 2 tasks, got 1"):
             usable(case, 1, "two-stage")
     else:
         assert usable(case, 1, "two-stage").prior.n_components == 1
@@ -97,7 +98,7 @@ def test_a_single_task_in_two_stages(kind: str) -> None:
 def test_identical_tasks_are_of_one_kind(kind: str) -> None:
     case = of(kind, 12 * case_of(kind, n_tasks=1, lengths=8).tasks)
     assert usable(case, "auto").prior.n_components == 1
-    with pytest.raises(mixts.ParameterError, match=r"tasks that differ|are equal"):
+    with pytest.raises(errors.ParameterError, match=r"tasks that differ|are equal"):
         usable(case, 2, "two-stage")
     if kind not in COVARIANCE_TYPES:
         usable(case, 1, "two-stage")
@@ -129,10 +130,10 @@ def test_tasks_without_observations_say_nothing(kind: str) -> None:
         np.testing.assert_array_equal(array, others.prior.family.arrays()[name])
     nothing = of(kind, drawn(prior, 3, 0, seed=4))
     for method in METHODS:
-        with pytest.raises(mixts.StatisticsError, match="observed, but none of 3 was"):
+        with pytest.raises(errors.StatisticsError, match="observed, but none of 3 was"):
             usable(nothing, 1, method)
     options = {k: v for k, v in nothing.options.items() if k != "covariance_type"}
-    with pytest.raises(mixts.StatisticsError, match="none of 3"):
+    with pytest.raises(errors.StatisticsError, match="none of 3"):
         flat_family(nothing.statistics, **options)
 
 
@@ -260,7 +261,7 @@ def test_a_support_that_tasks_contradict_is_refused() -> None:
         x, a, r, to = tasks[task]
         tasks[task] = (np.append(x, 2), np.append(a, 0), np.append(r, 1.0), np.append(to, 0))
         message = f"task {task} went from state 2 with action 0 to state 0"
-        with pytest.raises(mixts.StatisticsError, match=message):
+        with pytest.raises(errors.StatisticsError, match=message):
             learn(of("support", tasks).statistics, 1, horizon=HORIZON, support=SUPPORT)
 
 
@@ -312,7 +313,7 @@ BAD: dict[str, tuple[Any, dict[str, Any], str]] = {
 @pytest.mark.parametrize("name", BAD)
 def test_arguments_that_make_no_sense(name: str) -> None:
     statistics, arguments, message = BAD[name]
-    with pytest.raises(mixts.ParameterError, match=message):
+    with pytest.raises(errors.ParameterError, match=message):
         learn(statistics, **{"n_components": 2, "seed": 0, **arguments})
 
 
@@ -326,12 +327,12 @@ def test_arguments_that_make_no_sense(name: str) -> None:
     ],
 )  # fmt: skip
 def test_tasks_that_are_none(tasks: Any) -> None:
-    with pytest.raises(mixts.StatisticsError):
+    with pytest.raises(errors.StatisticsError):
         learn(tasks, 1)
 
 
 def test_stopping_too_early_is_said() -> None:
-    with pytest.warns(mixts.ConvergenceWarning, match="after 2 iterations .* max_iterations"):
+    with pytest.warns(errors.ConvergenceWarning, match="after 2 iterations .* max_iterations"):
         learned = learn(BERNOULLI, 2, seed=0, max_iterations=2, tolerance=1e-12)
     assert not learned.history.converged  # type: ignore[union-attr]
     assert learned.history.n_iterations == 2  # type: ignore[union-attr]

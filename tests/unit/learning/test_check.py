@@ -9,6 +9,8 @@ import pytest
 from scipy import special, stats
 
 import mixts
+from mixts import errors
+from mixts.families import LinearStatistics, TabularStatistics
 from mixts.learning.check import PriorCheck, check_prior
 from mixts.learning.measures import Calibration, Surprise, Usage, scores_beside
 from mixts.learning.models.counts import counts_law
@@ -166,7 +168,7 @@ def test_a_task_has_no_more_parts_than_observations() -> None:
     gram = np.stack([rows[owners == t].T @ rows[owners == t] for t in range(6)])
     moment = np.stack([rows[owners == t].T @ rewards[owners == t] for t in range(6)])
     squares = np.array([(rewards[owners == t] ** 2).sum() for t in range(6)])
-    sums = mixts.LinearStatistics.from_sums(lengths, gram, moment, squares)
+    sums = LinearStatistics.from_sums(lengths, gram, moment, squares)
     crumbs = LinearPredictive(prior, sums)
     assert (crumbs.real.sum(axis=1) <= lengths).all()
     assert np.isfinite(crumbs.scores()).all()
@@ -239,7 +241,7 @@ def test_impossible_tasks_are_reported() -> None:
         belief.update(random_episodes(rng, family.mdp(parameters), 3), tasks=[t] * 3)
     rewards, transitions = (part.copy() for part in belief.statistics.stored)
     rewards[4, 0, 1, 0] += 1  # no component thinks that this pair ever pays
-    tasks = mixts.TabularStatistics(rewards=rewards, transitions=transitions)
+    tasks = TabularStatistics(rewards=rewards, transitions=transitions)
     check = check_prior(case.prior, tasks, seed=0, n_draws=19)
     assert check.surprise.impossible.tolist() == [4]
     assert check.surprise.ranked()[0] == 4
@@ -374,24 +376,24 @@ def test_the_summary_fits_a_terminal(name: str) -> None:
 def test_what_cannot_be_checked(unchecked: None) -> None:
     bernoulli, gaussian = FamilyCase("bernoulli"), FamilyCase("gaussian")
     tasks = held_out(bernoulli, seed=0, n_tasks=4)
-    with pytest.raises(mixts.StatisticsError, match="needs GaussianStatistics of shape"):
+    with pytest.raises(errors.StatisticsError, match="needs GaussianStatistics of shape"):
         check_prior(gaussian.prior, tasks)
-    with pytest.raises(mixts.StatisticsError, match=r"of shape \(4,\), got .*shape=\(5,\)"):
+    with pytest.raises(errors.StatisticsError, match=r"of shape \(4,\), got .*shape=\(5,\)"):
         check_prior(bernoulli.prior, tasks.with_arms(1))
-    with pytest.raises(mixts.StatisticsError, match="got 0 tasks with none"):
+    with pytest.raises(errors.StatisticsError, match="got 0 tasks with none"):
         check_prior(bernoulli.prior, tasks[:0])
-    with pytest.raises(mixts.StatisticsError, match="got 3 tasks with none"):
+    with pytest.raises(errors.StatisticsError, match="got 3 tasks with none"):
         check_prior(bernoulli.prior, bernoulli.prior.belief(3).statistics)
-    with pytest.raises(mixts.StatisticsError, match="tasks must be the statistics"):
+    with pytest.raises(errors.StatisticsError, match="tasks must be the statistics"):
         check_prior(bernoulli.prior, 3)
-    with pytest.raises(mixts.ParameterError, match="prior must be a MixturePrior, got Bern"):
+    with pytest.raises(errors.ParameterError, match="prior must be a MixturePrior, got Bern"):
         check_prior(bernoulli.prior.family, tasks)  # type: ignore[arg-type]
-    with pytest.raises(mixts.ParameterError, match="prior of UniTS must be a MixturePrior"):
+    with pytest.raises(errors.ParameterError, match="prior of UniTS must be a MixturePrior"):
         check_prior(bernoulli.prior, tasks, unimodal=3)  # type: ignore[arg-type]
-    with pytest.raises(mixts.StatisticsError, match="GaussianArms"):
+    with pytest.raises(errors.StatisticsError, match="GaussianArms"):
         check_prior(bernoulli.prior, tasks, flat=gaussian.prior)
-    with pytest.raises(mixts.ParameterError, match="n_draws must be a whole number"):
+    with pytest.raises(errors.ParameterError, match="n_draws must be a whole number"):
         check_prior(bernoulli.prior, tasks, n_draws=0)
     strange = type("StrangeArms", (mixts.BernoulliArms,), {})(np.ones((1, 4)), np.ones((1, 4)))
-    with pytest.raises(mixts.ParameterError, match="check_prior knows what BernoulliArms,"):
+    with pytest.raises(errors.ParameterError, match="check_prior knows what BernoulliArms,"):
         check_prior(mixts.MixturePrior(strange), tasks, seed=0)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import mixts
+from mixts import errors
 from mixts.learning import learn
 from mixts.learning.histories import statistics_of as reduced
 from tests.oracles.learning_references import HORIZON, case_of, statistics_of, true_prior
@@ -63,7 +64,7 @@ def test_a_list_of_statistics_is_all_their_tasks() -> None:
     assert reduced(parts) == whole
     one, other = (mixts.learn_prior(given, 1).family for given in (parts, whole))
     np.testing.assert_array_equal(one.alpha, other.alpha)
-    with pytest.raises(mixts.StatisticsError, match="expected BernoulliStatistics"):
+    with pytest.raises(errors.StatisticsError, match="expected BernoulliStatistics"):
         reduced([whole, case_of("gaussian", n_tasks=3).statistics])
 
 
@@ -137,5 +138,5 @@ def test_a_check_and_an_estimator_read_histories_alike() -> None:
     ],
 )
 def test_what_does_not_fit_the_prior(name: str, tasks: Any, message: str) -> None:
-    with pytest.raises(mixts.MixtsError, match=message):
+    with pytest.raises(errors.MixtsError, match=message):
         reduced(tasks, FAMILIES[name])

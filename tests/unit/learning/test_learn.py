@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 import mixts
+from mixts import errors
 from mixts.engines import local_engine
+from mixts.families import BernoulliStatistics
 from mixts.learning import learn
 from mixts.learning.select import gap_error, one_standard_error
 from tests.oracles.learning_references import (
@@ -267,7 +269,7 @@ def test_rewards_near_a_hundred_million_keep_their_digits(noise_std: float | Non
 
 def test_numbers_that_are_too_far_apart_are_named() -> None:
     tasks = [(np.column_stack([x, 1e6 * x[:, 1:]]), y) for x, y in offset_histories(1e8)]
-    with pytest.raises(mixts.StatisticsError, match=r"rewards are about 1e\+08.*Divide features"):
+    with pytest.raises(errors.StatisticsError, match=r"rewards are about 1e\+08.*Divide features"):
         mixts.learn_prior(tasks, 1, noise_std=1e-9)
 
 
@@ -276,7 +278,7 @@ def test_two_stages_know_how_much_tasks_differ(n: int) -> None:
     """Of Beta(2, 2) tasks with n observations each, also where n is small."""
     rng = np.random.default_rng(0)
     successes = rng.binomial(n, rng.beta(2, 2, size=(5000, 1)))
-    tasks = mixts.BernoulliStatistics(successes=successes, failures=n - successes)
+    tasks = BernoulliStatistics(successes=successes, failures=n - successes)
     family = mixts.learn_prior(tasks, 1, "two-stage", seed=0).family
     assert isinstance(family, mixts.BernoulliArms)
     # The standard error of the total is about 0.3 at n = 2: 1 / sqrt(5000) in the variance.
@@ -288,7 +290,7 @@ def test_one_task_makes_two_stages_no_surer() -> None:
     failures = np.zeros((40, 2), int)
     successes[:, 0], failures[:, 0] = 3, 2
     successes[0, 1] = 1  # the only observation of the second arm
-    tasks = mixts.BernoulliStatistics(successes=successes, failures=failures)
+    tasks = BernoulliStatistics(successes=successes, failures=failures)
     family = mixts.learn_prior(tasks, 1, "two-stage", seed=0).family
     assert isinstance(family, mixts.BernoulliArms)
     assert (family.alpha + family.beta)[0, 1] < 4

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import mixts
+from mixts import errors
 from mixts.learning import learn, robust_prior
 from mixts.learning.learn import BROADER
 from tests.contracts.problems import FAMILIES, FamilyCase
@@ -92,7 +93,7 @@ def test_retired_arms_stay_retired_and_arms_keep_their_names() -> None:
 @pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("weight", [0.0, 1.0, -0.5, np.nan, "much"])
 def test_weights_that_are_none(weight: Any) -> None:
-    with pytest.raises(mixts.ParameterError, match="weight must be"):
+    with pytest.raises(errors.ParameterError, match="weight must be"):
         robust_prior(mixts.MixturePrior(mixts.BernoulliArms.uniform(2)), weight)
 
 

@@ -11,7 +11,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-import mixts
+from mixts import errors
 from mixts.logs import files, read_logs
 from tests.unit.logs import sample_logs
 from tests.unit.logs.sample_logs import ARMS, LINEAR, write
@@ -98,7 +98,7 @@ def test_bad_rows_of_linear_tasks(tmp_path: Path) -> None:
         }
     )
     pyarrow.parquet.write_table(rows, tmp_path / "t.parquet")
-    with pytest.raises(mixts.FormatError) as refused:
+    with pytest.raises(errors.FormatError) as refused:
         read_logs(tmp_path / "t.parquet", **LINEAR)
     assert "4 of 6 rows are bad, which is more than half" in str(refused.value)
     assert "feature 'price' is not a number; t.parquet row 4 (cheap)" in str(refused.value)
@@ -112,9 +112,9 @@ def test_bad_rows_of_linear_tasks(tmp_path: Path) -> None:
 
 def test_rows_without_any_good_one_are_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "t.csv", "user,item,clicked\nu,a,x\n")
-    with pytest.raises(mixts.FormatError, match=r"none of 1 rows .*\n  1: reward is not a number"):
+    with pytest.raises(errors.FormatError, match=r"none of 1 rows .*\n  1: reward is not a number"):
         read_logs(path, **ARMS, allow_bad_rows=True)
-    with pytest.raises(mixts.FormatError, match="none of 0 rows"):
+    with pytest.raises(errors.FormatError, match="none of 0 rows"):
         read_logs(write(tmp_path / "t.csv", "user,item,clicked\n"), **ARMS)
 
 
@@ -135,7 +135,7 @@ def test_other_delimiters(tmp_path: Path) -> None:
     rows = "user;item;clicked\nu;a;1\n"
     assert read_logs(write(tmp_path / "t.csv", rows), **ARMS, delimiter=";").n_rows == 1
     assert read_logs(write(tmp_path / "t.tsv", rows.replace(";", "\t")), **ARMS).n_rows == 1
-    with pytest.raises(mixts.ParameterError, match=r"perhaps columns are not separated by ','"):
+    with pytest.raises(errors.ParameterError, match=r"perhaps columns are not separated by ','"):
         read_logs(tmp_path / "t.csv", **ARMS)
 
 
@@ -167,7 +167,7 @@ def _file(content: bytes) -> Callable[[Path], dict[str, Any]]:
 def test_files_that_cannot_be_read(
     make: Callable[[Path], dict[str, Any]], message: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(mixts.MixtsError, match=message):
+    with pytest.raises(errors.MixtsError, match=message):
         read_logs(**make(tmp_path))
 
 
@@ -191,7 +191,7 @@ def test_files_that_cannot_be_read(
     ],
 )
 def test_requests_that_make_no_sense(folder: Path, options: dict[str, Any], message: str) -> None:
-    with pytest.raises(mixts.MixtsError, match=message):
+    with pytest.raises(errors.MixtsError, match=message):
         read_logs(folder / "all.csv", **{**ARMS, **options})
 
 
@@ -199,11 +199,11 @@ def test_requests_that_make_no_sense(folder: Path, options: dict[str, Any], mess
 def test_columns_of_lists_are_refused(column: str, tmp_path: Path) -> None:
     values: dict[str, Any] = {"user": ["u"], "item": ["a"], "clicked": [1]}
     pyarrow.parquet.write_table(pyarrow.table({**values, column: [[1]]}), tmp_path / "t.parquet")
-    with pytest.raises(mixts.ParameterError, match=r"must have .*numbers.*, got list"):
+    with pytest.raises(errors.ParameterError, match=r"must have .*numbers.*, got list"):
         read_logs(tmp_path / "t.parquet", **ARMS)
 
 
 def test_pyarrow_is_asked_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pyarrow.csv", None)
-    with pytest.raises(mixts.MissingExtraError, match=r"mixts\[logs\]"):
+    with pytest.raises(errors.MissingExtraError, match=r"mixts\[logs\]"):
         read_logs(folder / "all.csv", **ARMS)

@@ -15,7 +15,14 @@ import pyarrow.parquet
 import pytest
 
 import mixts
+from mixts import errors
 from mixts.engines import local_engine
+from mixts.families import (
+    BernoulliStatistics,
+    GaussianStatistics,
+    LinearStatistics,
+    PoissonStatistics,
+)
 from mixts.logs import TaskLogs, files, read_logs, tally
 from tests.unit.logs import sample_logs
 from tests.unit.logs.sample_logs import ARMS, LINEAR, N, write
@@ -52,7 +59,7 @@ def test_clicks_are_counted(folder: Path, table: pyarrow.Table) -> None:
     assert logs.arms == ("books", "item 2", "item 10", "shoes")
     assert logs.features is None
     assert (logs.n_rows, logs.bad_rows.total, str(logs.bad_rows)) == (N, 0, "none")
-    assert isinstance(logs.statistics, mixts.BernoulliStatistics)
+    assert isinstance(logs.statistics, BernoulliStatistics)
     for (user, item), rewards in cells(table, "clicked").items():
         where = logs.tasks.index(str(user)), logs.arms.index(item)
         assert logs.statistics.successes[where] == sum(rewards)
@@ -64,7 +71,7 @@ def test_amounts_keep_their_digits(folder: Path, table: pyarrow.Table) -> None:
     assert logs.family == "gaussian"
     assert logs.arms is not None
     assert logs.why.startswith(f"{N} of {N} rewards are neither 0 nor 1, the first in all.parquet")
-    assert isinstance(logs.statistics, mixts.GaussianStatistics)
+    assert isinstance(logs.statistics, GaussianStatistics)
     for (user, item), rewards in cells(table, "spent").items():
         where = logs.tasks.index(str(user)), logs.arms.index(item)
         exact = [Fraction(y) for y in rewards]
@@ -83,7 +90,7 @@ def test_amounts_keep_their_digits(folder: Path, table: pyarrow.Table) -> None:
 def test_counts_of_events(folder: Path, table: pyarrow.Table) -> None:
     logs = read_logs(folder / "all.csv", task="user", arm="item", reward="visits", family="poisson")
     assert logs.why == "it was asked for"
-    assert isinstance(logs.statistics, mixts.PoissonStatistics)
+    assert isinstance(logs.statistics, PoissonStatistics)
     assert logs.arms is not None
     for (user, item), rewards in cells(table, "visits").items():
         where = logs.tasks.index(str(user)), logs.arms.index(item)
@@ -100,7 +107,7 @@ def test_linear_tasks_have_the_triangle_of_their_rows(
     assert logs.family == "linear"
     assert logs.arms is None
     assert logs.features == (("intercept", "age", "price") if intercept else ("age", "price"))
-    assert isinstance(logs.statistics, mixts.LinearStatistics)
+    assert isinstance(logs.statistics, LinearStatistics)
     user = np.asarray(table["user"])
     rows = np.stack([np.asarray(table[name]) for name in ("age", "price", "spent")], axis=1)
     if intercept:
@@ -210,7 +217,7 @@ def test_arrays_that_would_not_fit_are_refused(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tally, "MOST_NUMBERS", 47)
-    with pytest.raises(mixts.ParameterError, match="12 tasks with 4 arms are more than fit"):
+    with pytest.raises(errors.ParameterError, match="12 tasks with 4 arms are more than fit"):
         read_logs(folder / "all.csv", **ARMS)
 
 

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import mixts
+from mixts import errors
+from mixts.families import BernoulliStatistics, LinearStatistics
 from mixts.pages.kinds import MOST_ITEMS, distinctive_items, kinds_of
 
 
@@ -68,7 +70,7 @@ def test_one_kind_is_compared_with_nothing() -> None:
 def test_tasks_are_counted_where_they_belong() -> None:
     prior = bernoulli([[0.9, 0.1], [0.1, 0.9]], [0.5, 0.5])
     counts = np.array([[30, 0], [30, 0], [0, 30], [0, 0]])
-    tasks = mixts.BernoulliStatistics(successes=counts, failures=np.zeros((4, 2), int))
+    tasks = BernoulliStatistics(successes=counts, failures=np.zeros((4, 2), int))
     first, second = kinds_of(prior, tasks, ["a", "b"])
     assert "About 2 of 4 past tasks are of this kind, 2 with" in first.sentences[-1]
     assert "About 2 of 4 past tasks are of this kind, 1 with" in second.sentences[-1]
@@ -105,7 +107,7 @@ def test_features_count_by_their_size() -> None:
     prior = mixts.MixturePrior(mixts.LinearGaussian(mean, [np.eye(3) * 1e-4] * 2, 1.0))
     factor = np.zeros((2, 4, 4))
     factor[:, 0] = [[1, 100, 1, 1], [1, -100, 1, 1]]  # one row a task
-    tasks = mixts.LinearStatistics(count=[1, 1], factor=factor)
+    tasks = LinearStatistics(count=[1, 1], factor=factor)
     first, second = kinds_of(prior, tasks, ["intercept", "income", "age"])
     assert (
         first.headline
@@ -134,12 +136,12 @@ def test_of_many_arms_the_distinctive_ones_are_drawn() -> None:
 
 def test_names_must_fit() -> None:
     prior = bernoulli([[0.3, 0.2]], [1.0])
-    with pytest.raises(mixts.ParameterError, match="a name for each of 2, got 1"):
+    with pytest.raises(errors.ParameterError, match="a name for each of 2, got 1"):
         kinds_of(prior, no_tasks(prior), ["a"])
 
 
 def test_a_prior_of_mdps_has_no_kinds() -> None:
     counts = np.ones((1, 2, 2, 2))
     prior = mixts.MixturePrior(mixts.TabularMDP(counts, counts, 3, [1.0, 0.0]))
-    with pytest.raises(mixts.ParameterError, match="only priors of arms or features"):
+    with pytest.raises(errors.ParameterError, match="only priors of arms or features"):
         kinds_of(prior, no_tasks(prior), ["a", "b"])

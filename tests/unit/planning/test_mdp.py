@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import mixts
+from mixts import errors
 
 REWARDS = np.array([[0.1, 0.9], [0.5, 0.0], [1.0, 0.25]])
 ROWS = np.array(
@@ -160,7 +161,7 @@ IMPOSSIBLE: dict[str, Bad] = {
 @pytest.mark.parametrize("name", IMPOSSIBLE)
 def test_impossible_mdps_are_refused(name: str) -> None:
     make, message = IMPOSSIBLE[name]
-    with pytest.raises(mixts.ParameterError, match=message):
+    with pytest.raises(errors.ParameterError, match=message):
         make()
 
 
@@ -181,7 +182,7 @@ def test_policies_that_do_not_fit_are_refused(verb: str) -> None:
         ([[0], [0, 1]], "a policy is actions"),
         (None, "a policy is actions"),
     ]:
-        with pytest.raises(mixts.ParameterError, match=message):
+        with pytest.raises(errors.ParameterError, match=message):
             getattr(mdp(), verb)(wrong)
 
 
@@ -206,11 +207,11 @@ def test_a_batch_of_several(unchecked: None) -> None:
     longer = mixts.RiverSwim(5, horizon=3).mean_mdp("left")
     elsewhere = mixts.RiverSwim(4, horizon=3, start=0).mean_mdp("left")
     for others in ([], [left, 3], [left, longer], [left, elsewhere], [left, both]):
-        with pytest.raises(mixts.ParameterError, match="MDPs"):
+        with pytest.raises(errors.ParameterError, match="MDPs"):
             mixts.MDP.stack(others)
 
 
 @pytest.mark.usefixtures("unchecked")
 def test_a_generator_or_none() -> None:
-    with pytest.raises(mixts.ParameterError, match=r"rng must be a numpy\.random\.Generator"):
+    with pytest.raises(errors.ParameterError, match=r"rng must be a numpy\.random\.Generator"):
         mixts.RiverSwim(4).mean_mdp("left").plan(3)

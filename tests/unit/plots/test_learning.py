@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import mixts
+from mixts import errors
 from mixts.learning import History, Learned, Selection
 from mixts.learning.check import PriorCheck, check_prior
 from mixts.learning.measures import Calibration, Surprise
@@ -98,9 +99,9 @@ def test_plot_knows_what_learning_gives(prior: mixts.MixturePrior) -> None:
     assert len(mixts.plot(both).axes) == 4
     assert len(mixts.plot(Learned(prior, prior, "evidence", HISTORY, (HISTORY,))).axes) == 2
     assert len(mixts.plot(Learned(prior, prior, "two-stage", selection=SELECTION)).axes) == 2
-    with pytest.raises(mixts.ParameterError, match=r"method='two-stage' .* nothing to draw"):
+    with pytest.raises(errors.ParameterError, match=r"method='two-stage' .* nothing to draw"):
         mixts.plot(Learned(prior, prior, "two-stage"))
-    with pytest.raises(mixts.ParameterError, match="leave ax out"):
+    with pytest.raises(errors.ParameterError, match="leave ax out"):
         mixts.plot(HISTORY, new_axes())
 
 
@@ -167,5 +168,5 @@ def test_the_figure_of_a_check(check: PriorCheck) -> None:
     figure = mixts.plot(check, height=4.0)
     assert len(figure.axes) == 4
     assert figure.get_size_inches().tolist() == [7.0, 4.0]
-    with pytest.raises(mixts.ParameterError, match="PriorCheck has a figure of several panels"):
+    with pytest.raises(errors.ParameterError, match="PriorCheck has a figure of several panels"):
         mixts.plot(check, new_axes())

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 import mixts
+from mixts import errors
+from mixts.diagnostics import decompose_regret, follow_confidence_sets
 from mixts.diagnostics.decomposition import Decomposition
 from mixts.diagnostics.identification import Identification, identify
 from mixts.plots.diagnostics import draw_actions, draw_beliefs, draw_weights
@@ -186,7 +188,7 @@ def test_beliefs_at_a_moment(identification: Identification) -> None:
     np.testing.assert_array_equal(bars[:, :, 1], np.stack([mean - deviation, mean + deviation], 1))
     np.testing.assert_array_equal(truth[:, 0, 1], identification.truth)
     assert ax.get_title(loc="left") == "after 7 rounds"
-    with pytest.raises(mixts.ParameterError, match="at most 40 rounds, got 41"):
+    with pytest.raises(errors.ParameterError, match="at most 40 rounds, got 41"):
         draw_beliefs(new_axes(), identification, 41)
 
 
@@ -231,7 +233,7 @@ def test_the_figure_of_an_identification(identification: Identification) -> None
     assert high > max(everything[[0, known, 40]].max(), identification.truth.max())
     assert all(ax.get_ylim() == (low, high) for ax in strips)
     assert len(mixts.plot(identification, moments=[0, 1, 5, 40], log=False).axes) == 6
-    with pytest.raises(mixts.ParameterError, match="several panels: leave ax out"):
+    with pytest.raises(errors.ParameterError, match="several panels: leave ax out"):
         mixts.plot(identification, new_axes())
 
 
@@ -261,7 +263,7 @@ def test_lines_for_comparison_differ_by_dashes_and_by_grey() -> None:
 @pytest.fixture(scope="module")
 def decomposition() -> Decomposition:
     prior = mixts.MixturePrior(mixts.GaussianArms(np.eye(2), np.full((2, 2), 0.1), 0.5))
-    return mixts.decompose_regret(prior, mixts.BanditEnvironment(prior), 12, 3, seed=0)
+    return decompose_regret(prior, mixts.BanditEnvironment(prior), 12, 3, seed=0)
 
 
 def test_the_regret_and_its_parts(decomposition: Decomposition) -> None:
@@ -279,13 +281,13 @@ def test_the_regret_and_its_parts(decomposition: Decomposition) -> None:
     assert (whole.get_title(loc="left"), first.get_title(loc="left")) == ("", "width 0.1")
     # There is nothing after the last round.
     assert mixts.plot(decomposition, rounds=99).axes[0].get_xlim() == (0, 12)
-    with pytest.raises(mixts.ParameterError, match="rounds must be a whole number, at least 1"):
+    with pytest.raises(errors.ParameterError, match="rounds must be a whole number, at least 1"):
         mixts.plot(decomposition, rounds=0)
 
 
 def test_sets_over_eta() -> None:
     river = mixts.RiverSwim(4, horizon=4)
-    sets = mixts.follow_confidence_sets(river.prior, river, 6, 5, seed=0, n_samples=2)
+    sets = follow_confidence_sets(river.prior, river, 6, 5, seed=0, n_samples=2)
     etas = np.array([-1.0, 0.0, 1.0])
     figure = mixts.plot(sets, etas=etas)
     table = sets.sweep(etas)
@@ -301,16 +303,16 @@ def test_sets_over_eta() -> None:
 
 def test_what_cannot_be_drawn(results: mixts.Results, sweep: Sweep) -> None:
     kinds = "plot draws Results, Sweep, .* and Identification, got int"
-    with pytest.raises(mixts.ParameterError, match=kinds):
+    with pytest.raises(errors.ParameterError, match=kinds):
         mixts.plot(3)
     for drawn in (results, sweep):
-        with pytest.raises(mixts.ParameterError, match="no agent 'Exp4'"):
+        with pytest.raises(errors.ParameterError, match="no agent 'Exp4'"):
             mixts.plot(drawn, agents=["Exp4"])
-        with pytest.raises(mixts.ParameterError, match="got none"):
+        with pytest.raises(errors.ParameterError, match="got none"):
             mixts.plot(drawn, agents=[])
-    with pytest.raises(mixts.ParameterError, match=r"'B' must have a number for each of the 3"):
+    with pytest.raises(errors.ParameterError, match=r"'B' must have a number for each of the 3"):
         mixts.plot(sweep, bounds={"B": [1.0, 2.0]})
-    with pytest.raises(mixts.ParameterError, match="above 0, got 0: leave log_x out"):
+    with pytest.raises(errors.ParameterError, match="above 0, got 0: leave log_x out"):
         mixts.plot(Sweep("w", np.arange(2.0), {"x": np.ones((2, 2))}), log_x=True)
 
 
@@ -326,5 +328,5 @@ def test_without_matplotlib(
 
     monkeypatch.setattr(builtins, "__import__", without)
     for drawn in (results, identification):
-        with pytest.raises(mixts.MissingExtraError, match=r"mixts\[plots\]"):
+        with pytest.raises(errors.MissingExtraError, match=r"mixts\[plots\]"):
             mixts.plot(drawn)

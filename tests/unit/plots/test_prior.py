@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 
 import mixts
+from mixts import errors
 from mixts.plots.prior import (
     MOST_COMPONENTS,
     MOST_ITEMS,
@@ -66,7 +67,7 @@ def test_of_an_mdp_rewards_are_drawn() -> None:
 
 @pytest.mark.parametrize("level", [0.0, 1.0, 80.0])
 def test_a_level_is_a_probability(level: float) -> None:
-    with pytest.raises(mixts.ParameterError, match="level must be a probability"):
+    with pytest.raises(errors.ParameterError, match="level must be a probability"):
         mixts.plot(arm_prior(), level=level)
 
 
@@ -165,7 +166,7 @@ def test_subclasses_are_drawn_as_their_base() -> None:
 
 
 def test_what_cannot_be_drawn_is_named() -> None:
-    with pytest.raises(mixts.ParameterError, match=r"plot draws Results, .* got ndarray"):
+    with pytest.raises(errors.ParameterError, match=r"plot draws Results, .* got ndarray"):
         mixts.plot(np.zeros(3))
-    with pytest.raises(mixts.ParameterError, match="leave ax out"):
+    with pytest.raises(errors.ParameterError, match="leave ax out"):
         mixts.plot(arm_prior(), new_axes())

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import mixts
+from mixts import errors
 from mixts.diagnostics.identification import Identification
 from mixts.plots import new_panels, save_figure
 from mixts.plots.lines import End, draw_lines, label_ends, spread
@@ -361,7 +362,7 @@ def test_panels() -> None:
     assert [ax.get_title(loc="left") for ax in panels] == ["a", "b", "c"]
     assert {id(ax.figure) for ax in panels} == {id(panels[0].figure)}
     assert panels[0].figure.get_size_inches().tolist() == [6.0, 2.0]
-    with pytest.raises(mixts.ParameterError, match=r"each of 2 panels, got \['a'\]"):
+    with pytest.raises(errors.ParameterError, match=r"each of 2 panels, got \['a'\]"):
         new_panels(2, titles=["a"])
 
 

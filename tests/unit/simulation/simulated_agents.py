@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import mixts
+from mixts import errors
 
 N_ARMS, N_FEATURES = 4, 3
 ACTIONS = np.random.default_rng(1).normal(size=(5, N_FEATURES))
@@ -59,4 +60,4 @@ class Failing(FixedArm):
     def update(self, actions: Any, outcomes: Any, tasks: Any = None) -> None:
         super().update(actions, outcomes)
         if len(self.history) == 3:
-            raise mixts.OutcomeError("enough")
+            raise errors.OutcomeError("enough")

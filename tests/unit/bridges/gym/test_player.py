@@ -256,5 +256,5 @@ def test_a_prior_of_our_own_environment_gets_the_absorbing_state() -> None:
     plain.update(trajectory)
     np.testing.assert_array_equal(agent.belief.weights, plain.weights)
     assert (prior.family.transition[:, :5, :, 5] == 0).all()
-    with pytest.raises(mixts.ParameterError, match="5 states, 2 actions and horizon 8, got"):
+    with pytest.raises(mixts.errors.ParameterError, match="5 states, 2 actions and horizon 8, got"):
         player.with_absorbing(mixts.RiverSwim(4, horizon=8).prior)

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import mixts
+from mixts import errors
 from mixts.service import Decider, DecisionStore
 from mixts.service.dashboard import ASSETS
 from mixts.service.http import openapi
@@ -387,7 +388,7 @@ def test_a_store_that_cannot_be_read_gives_a_page_that_says_so(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def away(*arguments: object) -> None:
-        raise mixts.StoreUnavailableError("the database is away")
+        raise errors.StoreUnavailableError("the database is away")
 
     monkeypatch.setattr(running.store, "totals", away)
     answer = get(running.service, "/")

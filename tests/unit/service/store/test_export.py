@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import mixts
+from mixts import errors
 from mixts.logs import read_logs
 from mixts.logs.decisions import DecisionLog
 from mixts.service import Decider, Decision, DecisionStore
@@ -153,7 +154,7 @@ def test_nobody_waits_for_anybody(exported: tuple[Exported, Path], folder: Path)
 
 def test_no_decisions_yet(tmp_path: Path) -> None:
     with DecisionStore(tmp_path / "new.db") as store:
-        with pytest.raises(mixts.StoreError, match="has no prior yet, and so no decisions"):
+        with pytest.raises(errors.StoreError, match="has no prior yet, and so no decisions"):
             export(store, tmp_path / "new.parquet")
         with Decider(arms(), store):
             done = export(store, tmp_path / "new.parquet")
@@ -183,6 +184,6 @@ def test_pyarrow_is_asked_for(
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with (
         DecisionStore(folder / "arms.db") as store,
-        pytest.raises(mixts.MissingExtraError, match=r"mixts\[table\]"),
+        pytest.raises(errors.MissingExtraError, match=r"mixts\[table\]"),
     ):
         export(store, folder / "none.parquet")

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-import mixts
+from mixts import errors
 from mixts.service import DecisionStore
 from mixts.service.store import _sqlite_file as sqlite_file
 
@@ -63,7 +63,7 @@ def test_a_file_is_looked_at_again_when_no_store_has_it_open(tmp_path: Path) -> 
         with DecisionStore(path), DecisionStore(path):
             pass
     path.write_bytes(b"something else")
-    with pytest.raises(mixts.StoreError, match="is not a store"):
+    with pytest.raises(errors.StoreError, match="is not a store"):
         DecisionStore(path)
 
 

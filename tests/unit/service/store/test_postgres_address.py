@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-import mixts
+from mixts import errors
 from mixts.service.store.postgres import shown
 
 
@@ -22,7 +22,7 @@ def test_no_password_is_shown(url: str) -> None:
 
 
 def test_an_address_that_cannot_be_read_is_not_quoted() -> None:
-    with pytest.raises(mixts.StoreError, match="percent-encoded") as refused:
+    with pytest.raises(errors.StoreError, match="percent-encoded") as refused:
         shown("postgresql://u:s3cret%zz@h/db")
     assert "s3cret" not in str(refused.value)
     assert refused.value.__cause__ is None

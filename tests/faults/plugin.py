@@ -1,0 +1,18 @@
+"""A pytest plugin that injects the fault named by MIXTS_FAULT before the tests are collected."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.faults.inject import MissingCodeError
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    from tests.faults import FAULTS
+
+    try:
+        FAULTS[os.environ["MIXTS_FAULT"]].inject()
+    except MissingCodeError as error:
+        raise pytest.UsageError(str(error)) from error
