@@ -205,7 +205,7 @@ def test_what_has_no_shape_is_refused(case: str) -> None:
 
 @pytest.mark.parametrize("error", [0.145, 0.155])
 def test_near_its_limit_the_relative_error_decides_nothing(error: float) -> None:
-    """On either side of 15 %: decided with small errors of the regret, undecided with large ones."""
+    """On either side of 15 %: small errors of the regret decide, large ones do not."""
     regret = np.linspace(1.0, 4.0, 8)
     wave = np.where(np.arange(8) % 2, 1.0, -1.0)
     bound = regret + error * np.sqrt(np.mean(regret**2)) * wave
