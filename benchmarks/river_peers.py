@@ -76,8 +76,8 @@ def ucbvi(environment: Any, seed: int) -> Any:
 def scool_ucbvi(environment: Any, seed: int) -> Any:
     """Return UCBVI of rlberry-scool.
 
-    rlberry-scool imports a module by the name that it had in earlier releases of rlberry; UCBVI does
-    not use the module.
+    rlberry-scool imports a module by the name that it had in earlier releases of rlberry. UCBVI
+    does not use that module.
     """
     from rlberry.envs.finite import finite_mdp
 
