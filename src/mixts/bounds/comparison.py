@@ -78,6 +78,8 @@ Holds: the relative error is at most {TOLERANCE:.0%}, and either it is also at m
 {FLAT_SHARE:g} times that of the best constant, with a rank correlation of at least \
 {SAME_ORDER:g}, or there is nothing to be seen: neither moves, and the root mean square of regret \
 - c bound is at most {N_ERRORS:g} times that of the standard errors.
+Undecided: the rank correlation is at least {SAME_ORDER:g}, and the relative error is within \
+{N_ERRORS:g} standard errors of its limit.
 Direction only: otherwise, if the regret moves, the bound differs between the ends in the same \
 direction, and the rank correlation is at least {SAME_DIRECTION:g}.
 Does not hold: otherwise."""
@@ -170,6 +172,8 @@ def compare_shapes(
     - "holds": the relative error is at most 15 %; besides, it is at most half of that of the best
       constant and the rank correlation is at least 0.9, or neither moves and the
       difference is at most twice the root mean square of the errors.
+    - "undecided": the rank correlation is at least 0.9, and the relative error is within 2 standard
+      errors of its limit.
     - "direction only": otherwise, if the regret moves, the bound's ends differ in the same
       direction, and the rank correlation is at least 0.5.
     - "does not hold": otherwise.
@@ -191,8 +195,13 @@ def compare_shapes(
     relative_error, flat_error = _rms(y - scale * x) / level, _rms(y - y.mean()) / level
     rank, linear = _correlations(y, x)
     noise = np.zeros_like(y) if e is None else e / r_unit
+    margin, margin_error = _margin(y, x), _margin_error(y, x, noise)
     verdict: Verdict = "does not hold"
-    if _same_shape(relative_error, flat_error, rank) or _nothing_to_see(y, scale * x, noise):
+    if _nothing_to_see(y, scale * x, noise):
+        verdict = "holds"
+    elif rank >= SAME_ORDER and abs(margin) < N_ERRORS * margin_error:
+        verdict = "undecided"
+    elif rank >= SAME_ORDER and margin <= 0:
         verdict = "holds"
     elif _same_direction(y, x, noise) and rank >= SAME_DIRECTION:
         verdict = "direction only"
@@ -201,9 +210,19 @@ def compare_shapes(
     )
 
 
-def _same_shape(relative_error: float, flat_error: float, rank: float) -> bool:
-    near = relative_error <= min(TOLERANCE, FLAT_SHARE * flat_error)
-    return near and rank >= SAME_ORDER
+def _margin(y: Float[Array, " p"], x: Float[Array, " p"]) -> float:
+    """Return the relative error minus the largest one that has the shape."""
+    level, scale = _rms(y), float(x @ y / (x @ x))
+    flat_error = _rms(y - y.mean()) / level
+    return _rms(y - scale * x) / level - min(TOLERANCE, FLAT_SHARE * flat_error)
+
+
+def _margin_error(y: Float[Array, " p"], x: Float[Array, " p"], noise: Float[Array, " p"]) -> float:
+    """Return the standard error of the margin, to first order in the errors of the regret."""
+    changes = [
+        (_margin(y + step, x) - _margin(y - step, x)) / 2 for step in np.diag(noise) if step.any()
+    ]
+    return math.hypot(*changes)
 
 
 def _nothing_to_see(

@@ -185,7 +185,7 @@ def test_tasks_of_an_older_prior_are_told_apart(service: tuple[FakeDecider, Fake
     page = overview(decider, store)
     n_old = sum(row.version == 1 for row in store.rows)
     assert n_old > 0
-    assert f"{n_old} more tasks had no decision under prior version 2 yet." in page.text
+    assert f"{n_old} more tasks have no decision under prior version 2 yet." in page.text
     assert re.search(r"kind \d of version 1", page.text)
 
 
