@@ -116,7 +116,7 @@ def test_the_published_file_comes_from_the_cache(
     assert ratings.read_files(None) == ratings.read_files(folder)
     # But these are not what was announced.
     setting = Setting(2, 5, 1, EXPERIMENT.choices())
-    with pytest.raises(FormatError, match=r"expected ml-latest-small, sha256 80da.* have changed"):
+    with pytest.raises(FormatError, match=r"expected ml-latest-small, sha256 80da.* files changed"):
         EXPERIMENT.parts(setting, lambda name, make: make())
     path.write_bytes(content[:-1])
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
@@ -163,7 +163,7 @@ def test_what_is_no_data_set(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(FormatError, match=r"ratings.csv is not there: a folder of MovieLens has"):
         ratings.read_files(tmp_path)
     (tmp_path / "page.zip").write_text("<html>")
-    with pytest.raises(FormatError, match="is not a zip that can be read"):
+    with pytest.raises(FormatError, match="cannot be read as a zip"):
         ratings.read_files(tmp_path / "page.zip")
     with zipfile.ZipFile(tmp_path / "half.zip", "w") as archive:
         archive.write(folder / "ratings.csv", "ratings.csv")

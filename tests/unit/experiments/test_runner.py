@@ -17,7 +17,7 @@ from mixts.engines import ExecutorEngine
 from mixts.engines.local import InlineEngine
 from mixts.errors import MissingExtraError, OutputError, ParameterError
 from mixts.experiments import Setting, reproduce
-from mixts.experiments.report import report_of, write_sections
+from mixts.experiments.report import analyse_folder, report_of
 from mixts.experiments.runner import Job
 from mixts.experiments.runner import run as play_jobs
 from mixts.experiments.store import Store, slug
@@ -259,11 +259,11 @@ def test_what_was_not_asked_for_is_left_out_if_it_cannot_be_told(finished: Path)
     block.write_bytes(b"damage")
     said: list[str] = []
     known = {"test/small": SmallExperiment()}
-    written, left_out = write_sections(finished, known, (), said.append)
+    written, left_out = analyse_folder(finished, known, (), said.append)
     assert written == ()
     assert "0001.npz is damaged" in left_out["test/small"]
     block.unlink()
-    left_out = write_sections(finished, known, (), said.append)[1]
+    left_out = analyse_folder(finished, known, (), said.append)[1]
     assert left_out == {"test/small": "not finished"}
     page = render(report_of((), {"test/small": "not finished"}, "mixts reproduce", 1.0))
     assert "Not in this report" in page

@@ -337,6 +337,8 @@ def test_p_values_count_draws() -> None:
     asked = []
 
     class Counting(Predictive):
+        def __init__(self) -> None: ...
+
         def parts(self) -> Any:
             return iter(())
 
@@ -365,7 +367,7 @@ def test_the_summary_fits_a_terminal(name: str) -> None:
     check = check_prior(case.prior, held_out(case, seed=6, n_tasks=20), seed=0, n_draws=19)
     text = str(check)
     assert max(map(len, text.splitlines())) <= 100
-    for words in ("Held-out log evidence", "Predictions", "Surprising tasks", "Component", "calm"):
+    for words in ("Held-out log evidence", "Predictions", "Surprising tasks", "Kind", "calm"):
         assert words in text
     assert text.count("- ") >= len(check.findings)
 
