@@ -206,7 +206,7 @@ class Belief:
         """Return the posterior of one task as a prior; ``task`` is None if there is only one."""
         if self._axis.single != (task is None):
             raise TaskError(
-                "name the task: this belief is about several"
+                "this belief is about several tasks: give the index of one"
                 if task is None
                 else "this belief is about one task: leave task out"
             )

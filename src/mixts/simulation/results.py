@@ -46,9 +46,9 @@ class AgentResults:
     reward: Float[Array, "n_runs n_rounds"]
     """Rewards received."""
     latent: Int[Array, " n_runs"]
-    """True latent state of each run; -1 where there is none."""
+    """True latent state of each run; -1 for a run without one."""
     observed: Mapping[str, Array]
-    """What the agent's observer recorded, by name; the first axis is the runs."""
+    """Arrays of the agent's observer, by name; the first axis is the runs."""
 
     @property
     def summary(self) -> Summary:
@@ -74,7 +74,7 @@ class Results:
     reward: Mapping[str, Float[Array, "n_runs n_rounds"]]
     """By agent: rewards received."""
     latent: Int[Array, " n_runs"]
-    """True latent state of each run; -1 where there is none."""
+    """True latent state of each run; -1 for a run without one."""
     settings: Mapping[str, Any]
     """Everything but the agents that determines the numbers: seed, sizes, environment."""
     observed: Mapping[str, Mapping[str, Array]] = field(default_factory=dict)
