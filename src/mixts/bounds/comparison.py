@@ -316,18 +316,8 @@ def linear_bound(
 
     Parameters
     ----------
-    n
-        Number of rounds, or an array of them.
-    d
-        Number of features.
-    n_components
-        Number of components, L.
-    noise_std
-        Standard deviation of the reward noise, sigma.
-    kappa
-        Largest norm of an action.
-    max_prior_variance
-        Largest eigenvalue of any component's covariance, lambda.
+    n, d, n_components, noise_std, kappa, max_prior_variance
+        As for :func:`theorem1_bound`.
     form
         Constants of the "statement" or of the "appendix"; or "width".
 
@@ -351,10 +341,8 @@ def lints_order(n: ArrayLike, d: int) -> Any:
 
     Parameters
     ----------
-    n
-        Number of rounds, or an array of them.
-    d
-        Number of features.
+    n, d
+        As for :func:`theorem1_bound`.
 
     Returns
     -------
@@ -374,14 +362,8 @@ def crossing(d: int, noise_std: float, kappa: float, max_prior_variance: float) 
 
     Parameters
     ----------
-    d
-        Number of features.
-    noise_std
-        Standard deviation of the reward noise, sigma.
-    kappa
-        Largest norm of an action.
-    max_prior_variance
-        Largest eigenvalue of any component's covariance, lambda.
+    d, noise_std, kappa, max_prior_variance
+        As for :func:`theorem1_bound`.
 
     Returns
     -------

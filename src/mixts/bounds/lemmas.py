@@ -107,10 +107,8 @@ def norm_series_bound(
     ----------
     log_determinant_ratio
         Log ratio of the determinants, or an array of them.
-    noise_std
-        Standard deviation of the reward noise, sigma.
-    kappa
-        Largest norm of an action.
+    noise_std, kappa
+        As for :func:`theorem1_bound`.
     prior_variance
         Largest eigenvalue of the state's covariance, lambda_s, or an array of them.
 
@@ -133,16 +131,8 @@ def log_determinant_bound(
 
     Parameters
     ----------
-    n
-        Number of rounds, or an array of them.
-    d
-        Number of features.
-    noise_std
-        Standard deviation of the reward noise, sigma.
-    kappa
-        Largest norm of an action.
-    max_prior_variance
-        Largest eigenvalue of any component's covariance, lambda.
+    n, d, noise_std, kappa, max_prior_variance
+        As for :func:`theorem1_bound`.
 
     Returns
     -------
@@ -163,14 +153,8 @@ def trace_bound(
 
     Parameters
     ----------
-    n
-        Number of rounds, or an array of them.
-    d
-        Number of features.
-    noise_std
-        Standard deviation of the reward noise, sigma.
-    kappa
-        Largest norm of an action.
+    n, d, noise_std, kappa
+        As for :func:`theorem1_bound`.
     precision_trace
         Trace of the inverse prior covariance of a state, or an array of them.
 
@@ -197,16 +181,8 @@ def norm_sum_bound(
 
     Parameters
     ----------
-    n
-        Number of rounds, or an array of them.
-    d
-        Number of features.
-    noise_std
-        Standard deviation of the reward noise, sigma.
-    kappa
-        Largest norm of an action.
-    max_prior_variance
-        Largest eigenvalue of any component's covariance, lambda.
+    n, d, noise_std, kappa, max_prior_variance
+        As for :func:`theorem1_bound`.
 
     Returns
     -------
@@ -227,16 +203,8 @@ def width_sum_bound(
 
     Parameters
     ----------
-    n
-        Number of rounds, or an array of them.
-    d
-        Number of features.
-    noise_std
-        Standard deviation of the reward noise, sigma.
-    kappa
-        Largest norm of an action.
-    max_prior_variance
-        Largest eigenvalue of any component's covariance, lambda.
+    n, d, noise_std, kappa, max_prior_variance
+        As for :func:`theorem1_bound`.
 
     Returns
     -------
@@ -252,14 +220,8 @@ def prior_width(n: ArrayLike, d: int, kappa: float, max_prior_variance: float) -
 
     Parameters
     ----------
-    n
-        Number of rounds, or an array of them.
-    d
-        Number of features.
-    kappa
-        Largest norm of an action.
-    max_prior_variance
-        Largest eigenvalue of any component's covariance, lambda.
+    n, d, kappa, max_prior_variance
+        As for :func:`theorem1_bound`.
 
     Returns
     -------
@@ -280,14 +242,8 @@ def round_bound(n: ArrayLike, d: int, kappa: float, max_prior_variance: float) -
 
     Parameters
     ----------
-    n
-        Number of rounds, or an array of them.
-    d
-        Number of features.
-    kappa
-        Largest norm of an action.
-    max_prior_variance
-        Largest eigenvalue of any component's covariance, lambda.
+    n, d, kappa, max_prior_variance
+        As for :func:`theorem1_bound`.
 
     Returns
     -------
@@ -310,12 +266,8 @@ def first_part_bound(
     ----------
     best_width_sum
         Expected sum of the widths sigma_t(A_t*, S_*), or an array of them.
-    d
-        Number of features.
-    kappa
-        Largest norm of an action.
-    max_prior_variance
-        Largest eigenvalue of any component's covariance, lambda.
+    d, kappa, max_prior_variance
+        As for :func:`theorem1_bound`.
 
     Returns
     -------
@@ -349,16 +301,8 @@ def second_part_bound(
         Expected sum of the widths sigma_t(A_t, S_t), or an array of them.
     n
         Number of rounds.
-    d
-        Number of features.
-    n_components
-        Number of components, L.
-    noise_std
-        Standard deviation of the reward noise, sigma.
-    kappa
-        Largest norm of an action.
-    max_prior_variance
-        Largest eigenvalue of any component's covariance, lambda.
+    d, n_components, noise_std, kappa, max_prior_variance
+        As for :func:`theorem1_bound`.
 
     Returns
     -------
@@ -452,18 +396,8 @@ def episode_width_sum_bound(
 
     Parameters
     ----------
-    n
-        Number of episodes, or an array of them.
-    n_states
-        Number of states, |X|.
-    n_actions
-        Number of actions, |A|.
-    horizon
-        Length of an episode, h.
-    min_pseudo_count
-        Least total pseudo-count of a reward or transition prior.
-    form
-        Constants of the "statement" or of the "appendix".
+    n, n_states, n_actions, horizon, min_pseudo_count, form
+        As for :func:`theorem2_bound`.
 
     Returns
     -------

@@ -237,18 +237,12 @@ def feature_width(norm: Float[Array, "..."], n_features: int, n: int) -> Any:
 def reward_width(total: Float[Array, "..."], n_states: int, n_actions: int, n: int) -> Any:
     """Return c_t(x, a, s) = sqrt(2 log(2 |X||A| n) / (total + 1))  [paper: Eq. 7].
 
-    ``total`` is |alpha^R_{t,s}(x, a)|, the pseudo-counts and counts of the pair's rewards.
-
     Parameters
     ----------
     total
-        Pseudo-counts plus counts of each pair of state and action.
-    n_states
-        Number of states, |X|.
-    n_actions
-        Number of actions, |A|.
-    n
-        Number of episodes.
+        |alpha^R_{t,s}(x, a)|, the pseudo-counts and counts of the pair's rewards.
+    n_states, n_actions, n
+        Numbers of states, actions and episodes.
 
     Returns
     -------
@@ -261,19 +255,14 @@ def reward_width(total: Float[Array, "..."], n_states: int, n_actions: int, n: i
 def transition_width(total: Float[Array, "..."], n_states: int, n_actions: int, n: int) -> Any:
     """Return phi_t(x, a, s) = sqrt(4 |X| log(4 |X||A| n) / (total + 1))  [paper: Eq. 8].
 
-    It is a width in the 1-norm. ``total`` is |alpha^T_{t,s}(x, a)|, the pseudo-counts and counts of
-    the pair's transitions.
+    It is a width in the 1-norm.
 
     Parameters
     ----------
     total
-        Pseudo-counts plus counts of each pair of state and action.
-    n_states
-        Number of states, |X|.
-    n_actions
-        Number of actions, |A|.
-    n
-        Number of episodes.
+        |alpha^T_{t,s}(x, a)|, the pseudo-counts and counts of the pair's transitions.
+    n_states, n_actions, n
+        As for :func:`reward_width`.
 
     Returns
     -------

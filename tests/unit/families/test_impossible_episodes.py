@@ -51,7 +51,7 @@ def test_one_impossible_step_rules_a_component_out_for_good() -> None:
     assert np.isfinite(belief.mean).all()
     assert np.isfinite(belief.covariance).all()
     assert belief.as_prior().weights.tolist() == [0.0, 0.0, 1.0]
-    assert "2: 1.0000" in repr(belief)
+    assert "2: weight 1.0000" in repr(belief)
 
 
 Refused = tuple[Any, Any, str]
