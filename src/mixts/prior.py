@@ -112,7 +112,20 @@ class MixturePrior:
         return Belief(self, statistics, shared=True)
 
     def draw(self, rng: np.random.Generator, n: int) -> tuple[Int[Array, " n"], Array]:
-        """Draw ``n`` tasks: latent states (n,) and parameters (n, p)  [paper: Sec. 2]."""
+        """Draw latent states and parameters of tasks  [paper: Sec. 2].
+
+        Parameters
+        ----------
+        rng
+            Random generator.
+        n
+            Number of tasks.
+
+        Returns
+        -------
+        tuple of arrays
+            Latent states, (n,), and parameters, (n, p).
+        """
         if not isinstance(rng, np.random.Generator):
             raise ParameterError(f"rng must be a numpy.random.Generator, got {rng!r}")
         latent = rng.choice(self.n_components, size=_checks.count(n, "n", least=0), p=self.weights)

@@ -155,8 +155,20 @@ class Results:
     def difference(self, agent: str, other: str) -> Estimate:
         """Return the cumulative regret of the first agent minus that of the second.
 
-        The difference is taken run by run: both agents met the same problems with the same luck,
-        which makes its standard error small.
+        The difference is taken run by run. Both agents played the same problems with the same
+        random numbers, so its standard error is small.
+
+        Parameters
+        ----------
+        agent
+            Name of the first agent.
+        other
+            Name of the second agent.
+
+        Returns
+        -------
+        Estimate
+            Mean over runs and its standard error.
         """
         gap = self._of(agent, "regret").sum(axis=1) - self._of(other, "regret").sum(axis=1)
         return estimate(gap)
