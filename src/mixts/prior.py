@@ -176,8 +176,11 @@ class MixturePrior:
         """
         joined = self.family.with_arms(family)
         if (arm_names is None) != (self.arm_names is None):
-            has = "has" if self.arm_names else "has no"
-            raise ParameterError(f"the prior {has} arm names: give names for new arms accordingly")
+            raise ParameterError(
+                "the prior has arm names: give names for the new arms, too"
+                if self.arm_names
+                else "the prior has no arm names: leave out the names of new arms"
+            )
         names = [*(self.arm_names or ()), *arm_names] if arm_names is not None else None
         prior = MixturePrior(joined, self.weights, self.names, names)
         return prior._retire(self._retired)

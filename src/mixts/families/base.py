@@ -126,7 +126,7 @@ class Family(ABC):
 
     def with_arms(self, other: Family) -> Family:
         """Return these arms followed by the other family's, component by component."""
-        raise ParameterError(f"only arm families have arms to append to, this is {self!r}")
+        raise ParameterError(f"only families of arms accept new arms, got {self!r}")
 
     @abstractmethod
     def collapse(self, weights: Float[Array, " L"]) -> Family:

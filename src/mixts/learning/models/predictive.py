@@ -88,7 +88,7 @@ def predictive_of(prior: MixturePrior, statistics: Statistics) -> Predictive:
     if kind is None:
         *names, last = sorted(known.__name__ for known in PREDICTIVES)
         raise ParameterError(
-            f"check_prior knows what {', '.join(names)} and {last} predict, got {prior.family!r}"
+            f"check_prior checks priors of {', '.join(names)} and {last}, got {prior.family!r}"
         )
     return kind(prior, statistics)
 
