@@ -19,7 +19,7 @@ This module has the steps as printed. Remarks:
 - The widest step is the third: a sum of maxima is not below the maximum of sums. It holds where one
   component is the widest in every direction, as in the paper's own experiment, whose components
   share one covariance, and fails where each is wide in a direction of its own. The conclusion
-  is true all the same: no posterior is wider than that of the prior N(., lambda I), for which the
+  is true nevertheless: no posterior is wider than that of the prior N(., lambda I), for which the
   other steps hold.
 - The determinant is compared with the trace on both sides of a ratio, and below the line that is
   the wrong way round: det(Sigma_0,s^-1) is at most (tr(Sigma_0,s^-1) / d)^d. The bound with the

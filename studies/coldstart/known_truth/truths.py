@@ -33,7 +33,7 @@ class Truth:
 
     @property
     def noise_std(self) -> float | None:
-        """Noise of the rewards, which learners are given; None where there is none."""
+        """Noise of the rewards, which learners know; None for rewards without Gaussian noise."""
         return self.prior.family.noise_std
 
     def histories(self, rng: np.random.Generator, n_tasks: int, length: int) -> Histories:
