@@ -168,14 +168,12 @@ def learned(images: ImageFeatures, logs: str, seed: int) -> Arrays:
     }
     arrays: Arrays = {}
     for name, prior in found.items():
-        family = prior.family
-        assert isinstance(family, LinearGaussian)
-        tied = family.covariance_type == "tied"
+        parameters, settings = prior.family.arrays(), prior.family.settings()
         arrays |= {
             f"{name}/weights": prior.weights,
-            f"{name}/mean": family.mean,
-            f"{name}/{'tied' if tied else 'full'}": family.covariance,
-            f"{name}/noise": np.array(family.noise_std),
+            f"{name}/mean": parameters["mean"],
+            f"{name}/{settings['covariance_type']}": parameters["covariance"],
+            f"{name}/noise": np.array(settings["noise_std"]),
         }
     return arrays
 

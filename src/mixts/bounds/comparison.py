@@ -309,10 +309,22 @@ def linear_bound(
 ) -> Any:
     """Return c' n + 2 sigma sqrt(L n log n), for posteriors that never sharpen  [paper: Sec. 4.3].
 
-    The parameters are those of :func:`theorem1_bound`; ``form`` is the version to compare with:
-    c' is 3 sqrt(2) times the prior's width, kappa sqrt(2 lambda d log(dn)), in
-    the statement and 2 sqrt(2) times in the appendix. With ``form="width"`` it is that width once.
-    The module derives the constants, which are not the earlier paper's.
+    Compare it with :func:`theorem1_bound` of the same ``form``: c' is 3 sqrt(2) times the prior's
+    width, kappa sqrt(2 lambda d log(dn)), in the statement, and 2 sqrt(2) times that width in the
+    appendix. With ``form="width"`` c' is the width itself. The module derives these constants; they
+    are not those of the earlier paper.
+
+    Parameters
+    ----------
+    n, d, n_components, noise_std, kappa, max_prior_variance
+        As for :func:`theorem1_bound`.
+    form
+        Constants of the "statement" or of the "appendix"; or "width".
+
+    Returns
+    -------
+    float or array
+        The bound.
     """
     stated: Form = "statement" if form == "width" else _arguments.form(form)
     terms = theorem1_terms(n, d, n_components, noise_std, kappa, max_prior_variance, stated)
@@ -326,6 +338,16 @@ def lints_order(n: ArrayLike, d: int) -> Any:
 
     It has neither constant nor logarithms: compare shapes, not levels. Theorem 1 is of a smaller
     order where c_1 < d and sqrt(L) < d^(3/2).
+
+    Parameters
+    ----------
+    n, d
+        As for :func:`theorem1_bound`.
+
+    Returns
+    -------
+    float or array
+        The order.
     """
     return _arguments.plain(_checks.count(d, "d") ** 1.5 * np.sqrt(_arguments.rounds(n)))
 
@@ -335,8 +357,18 @@ def crossing(d: int, noise_std: float, kappa: float, max_prior_variance: float) 
 
     The first terms are equal where c_1 d = kappa^2 lambda n / sigma^2, that is, with
     r = kappa^2 lambda / sigma^2 and x = r n / d, where (1 + r) log(1 + x) = x. That is at n = 2 d
-    for a tight prior, and grows like d log r with a wide one. NaN if there is nothing to
-    learn: both bounds are then Term 2.
+    for a tight prior, and grows like d log r with a wide one. Without prior variance there is
+    nothing to learn, and both bounds are Term 2.
+
+    Parameters
+    ----------
+    d, noise_std, kappa, max_prior_variance
+        As for :func:`theorem1_bound`.
+
+    Returns
+    -------
+    float
+        The number of rounds; NaN if ``max_prior_variance`` is 0.
     """
     d = _checks.count(d, "d")
     sigma = _checks.positive_number(noise_std, "noise_std")

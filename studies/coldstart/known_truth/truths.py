@@ -24,36 +24,26 @@ class Truth:
     name: str
     title: str
     environment: BanditEnvironment
+    surer: MixturePrior
+    """Overconfident prior: the true one with half the variance (arms: twice the counts)."""
 
     @property
     def prior(self) -> MixturePrior:
         return self.environment.prior
 
     @property
-    def surer(self) -> MixturePrior:
-        """Overconfident prior: the true one with half the variance."""
-        family = self.prior.family
-        if isinstance(family, LinearGaussian):
-            half = LinearGaussian(family.mean, family.covariance / 2, family.noise_std)
-            return MixturePrior(half, self.prior.weights)
-        assert isinstance(family, BernoulliArms)
-        twice = BernoulliArms(2 * family.alpha, 2 * family.beta)
-        return MixturePrior(twice, self.prior.weights)
-
-    @property
     def noise_std(self) -> float | None:
-        """Noise of the rewards, which learners are given; None where there is none."""
+        """Noise of the rewards, which learners know; None for rewards without Gaussian noise."""
         return self.prior.family.noise_std
 
     def histories(self, rng: np.random.Generator, n_tasks: int, length: int) -> Histories:
         """Draw tasks from the prior, and for each a history of uniformly random actions."""
         family = self.prior.family
         _, parameters = self.prior.draw(rng, n_tasks)
-        if isinstance(family, LinearGaussian):
+        if family.n_arms is None:
             actions: Array = unit_vectors(rng, n_tasks, length)
             means = np.einsum("nmd,nd->nm", actions, parameters)
         else:
-            assert isinstance(family, BernoulliArms)
             actions = rng.integers(family.n_arms, size=(n_tasks, length))
             means = np.take_along_axis(parameters, actions, axis=1)
         rewards = family.outcomes(rng, means.ravel()).reshape(means.shape)
@@ -89,9 +79,10 @@ def linear_truth() -> Truth:
     directions = np.array([[1, 1, 1, 1], [1, -1, 1, -1], [1, 1, -1, -1], [1, -1, -1, 1]]) / 2
     towards = np.roll(directions, -1, axis=0)
     covariance = 0.15**2 * np.eye(N_FEATURES) + 0.5**2 * towards[:, :, None] * towards[:, None, :]
-    family = LinearGaussian(1.2 * directions, covariance, NOISE)
-    prior = MixturePrior(family, [0.4, 0.3, 0.2, 0.1])
-    return Truth("linear", "Linear rewards", BanditEnvironment(prior, unit_vectors))
+    mean, weights = 1.2 * directions, [0.4, 0.3, 0.2, 0.1]
+    prior = MixturePrior(LinearGaussian(mean, covariance, NOISE), weights)
+    surer = MixturePrior(LinearGaussian(mean, covariance / 2, NOISE), weights)
+    return Truth("linear", "Linear rewards", BanditEnvironment(prior, unit_vectors), surer)
 
 
 def arms_truth() -> Truth:
@@ -103,8 +94,10 @@ def arms_truth() -> Truth:
             [0.3, 0.1, 0.7, 0.2, 0.4, 0.8],
         ]
     )
-    prior = MixturePrior(BernoulliArms(12 * mean, 12 * (1 - mean)), [0.5, 0.3, 0.2])
-    return Truth("arms", "Bernoulli arms", BanditEnvironment(prior))
+    weights = [0.5, 0.3, 0.2]
+    prior = MixturePrior(BernoulliArms(12 * mean, 12 * (1 - mean)), weights)
+    surer = MixturePrior(BernoulliArms(24 * mean, 24 * (1 - mean)), weights)
+    return Truth("arms", "Bernoulli arms", BanditEnvironment(prior), surer)
 
 
 TRUTHS = (linear_truth(), arms_truth())

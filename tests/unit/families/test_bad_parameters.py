@@ -254,7 +254,7 @@ CALLS: dict[str, Bad] = {
         lambda: PRIOR.belief(2).add_tasks(-1), errors.ParameterError, "n must be .* got -1"
     ),
     "new tasks of one": (
-        lambda: PRIOR.belief().add_tasks(1), errors.ParameterError, "make it with n_tasks"
+        lambda: PRIOR.belief().add_tasks(1), errors.ParameterError, "create it with n_tasks"
     ),
     "features of arms": (
         lambda: PRIOR.belief().mean_rewards(np.eye(3)), errors.ActionError, "3 fixed arms"

@@ -122,7 +122,7 @@ def test_impossible_statistics_are_refused() -> None:
     agent = mixts.MixTS(flat, 3, seed=0)
     agent.update(trajectory(FINE, ([2, 0, 0], [0, 0, 0], [0.0, 0.0, 0.0]), FINE))
     before = bits(agent.belief)
-    with pytest.raises(errors.StatisticsError, match=r"task 1 has seen what is impossible"):
+    with pytest.raises(errors.StatisticsError, match=r"observations of task 1 are impossible"):
         sure().condition(agent.belief.statistics)
     with pytest.raises(errors.StatisticsError, match="task 1 "):
         agent.use_prior(sure())

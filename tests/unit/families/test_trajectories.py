@@ -100,7 +100,7 @@ def test_any_whole_numbers_will_do() -> None:
         ((STATES, ACTIONS, REWARDS[:2]), "got shapes"),
         ((STATES, ACTIONS[0], REWARDS[0]), "got shapes"),
         ((STATES[0], ACTIONS, REWARDS), "got shapes"),
-        ((STATES[None], ACTIONS[None], REWARDS[None]), "one more axis first; got shapes"),
+        ((STATES[None], ACTIONS[None], REWARDS[None]), "one more axis, first; got shapes"),
         ((0, 0, 1.0), r"got shapes \(\), \(\) and \(\)"),
         ((0, [0], [1.0]), r"got shapes \(\), \(1,\) and \(1,\)"),
         (([], [], []), "got shapes"),

@@ -397,5 +397,5 @@ def test_what_cannot_be_checked(unchecked: None) -> None:
     with pytest.raises(errors.ParameterError, match="n_draws must be a whole number"):
         check_prior(bernoulli.prior, tasks, n_draws=0)
     strange = type("StrangeArms", (mixts.BernoulliArms,), {})(np.ones((1, 4)), np.ones((1, 4)))
-    with pytest.raises(errors.ParameterError, match="check_prior knows what BernoulliArms,"):
+    with pytest.raises(errors.ParameterError, match="check_prior checks priors of BernoulliArms,"):
         check_prior(mixts.MixturePrior(strange), tasks, seed=0)

@@ -48,11 +48,8 @@ def synthetic_prior(
 
 def arms_prior(n_components: int = N_COMPONENTS, width: float = WIDTH) -> MixturePrior:
     """Return the same prior for Gaussian arms: with unit vectors the two bandits are equal."""
-    family = synthetic_prior(n_components, width).family
-    assert isinstance(family, LinearGaussian)
-    return MixturePrior(
-        GaussianArms(family.mean, np.full_like(family.mean, width**2), family.noise_std)
-    )
+    mean = synthetic_prior(n_components, width).family.parameter_means()
+    return MixturePrior(GaussianArms(mean, np.full_like(mean, width**2), NOISE))
 
 
 def synthetic_part(

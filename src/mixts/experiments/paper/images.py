@@ -173,16 +173,9 @@ def prior_arrays(coefficients: Float[Array, "n d"], n_classes: int, seed: int) -
     """Fit a mixture, and one Gaussian, to the coefficients of the past tasks."""
     # scikit-learn accepts seeds of 32 bits.
     state = int(_random.seed_sequence(seed, "paper/images", "mixture").generate_state(1)[0])
-    mixture = mixture_of_estimates(coefficients, n_classes, NOISE, state)
-    one = gaussian_of_estimates(coefficients, NOISE)
-    assert isinstance(mixture.family, LinearGaussian)
-    assert isinstance(one.family, LinearGaussian)
-    return {
-        "mean": mixture.family.mean,
-        "covariance": mixture.family.covariance,
-        "unimodal_mean": one.family.mean,
-        "unimodal_covariance": one.family.covariance,
-    }
+    mixture = mixture_of_estimates(coefficients, n_classes, NOISE, state).family.arrays()
+    one = gaussian_of_estimates(coefficients, NOISE).family.arrays()
+    return {**mixture, **{f"unimodal_{name}": array for name, array in one.items()}}
 
 
 def priors_of(arrays: Arrays) -> tuple[MixturePrior, MixturePrior]:
@@ -194,11 +187,10 @@ def priors_of(arrays: Arrays) -> tuple[MixturePrior, MixturePrior]:
 
 def agents_of(prior: MixturePrior, unimodal: MixturePrior) -> dict[str, Any]:
     """Return MixTS, the paper's four baselines, and the variants tuned by hand."""
-    family = prior.family
-    assert isinstance(family, LinearGaussian)
-    flat = MixturePrior(LinearGaussian.standard(family.n_features, NOISE))
+    means = prior.family.parameter_means()
+    flat = MixturePrior(LinearGaussian.standard(means.shape[1], NOISE))
     kinds: dict[str, Any] = {
-        "Exp4": partial(Exp4, family.mean),
+        "Exp4": partial(Exp4, means),
         "CorralExp4": partial(CorralExp4, prior),
     }
     tuned = {
