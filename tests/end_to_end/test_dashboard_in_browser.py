@@ -41,7 +41,7 @@ class Site:
         self.n += len(tasks)
 
     def window(self, path: str = "/", **settings: Any) -> Any:
-        """A window whose timers only run when it is told; what it complains of stays with it."""
+        """Open a window whose timers run only on demand, and whose errors are recorded."""
         page = self.browser.new_page(**settings)
         page.set_default_timeout(10_000)
         page.asked, page.complaints = [], []
@@ -72,7 +72,7 @@ def next_look(page: Any) -> None:
 
 
 def in_total(page: Any) -> str:
-    """What the first number says, of all decisions."""
+    """Return the total number of decisions that the first tile shows."""
     return str(page.locator("#tiles small").first.inner_text())
 
 

@@ -102,7 +102,7 @@ def test_a_zip_is_the_same_data(folder: Path, tmp_path: Path) -> None:
 def test_the_published_file_comes_from_the_cache(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is there is checked, and nothing is asked for."""
+    """Files that exist are checked, and nothing is downloaded."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     home = tmp_path / "mixts" / "movielens"
     home.mkdir(parents=True)

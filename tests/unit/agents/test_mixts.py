@@ -1,4 +1,4 @@
-"""What is particular to each agent: special cases, hand-checkable numbers, live changes."""
+"""Properties of single agents: special cases, numbers checked by hand, changes of live tasks."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def assert_sampled_exactly(belief: mixts.Belief, rng: np.random.Generator) -> No
 
 
 def test_an_oracle_never_sleeps() -> None:
-    """The state it was told may look impossible to the weights."""
+    """The true state may have weight zero."""
     oracle, rng = mixts.Oracle(FAR, 1, seed=0), np.random.default_rng(1)
     for row in rng.normal(size=(30, 2)):
         oracle.update(row, 0.0)
@@ -86,7 +86,7 @@ def test_an_oracle_never_sleeps() -> None:
 
 
 def test_a_sleeping_component_is_sampled_as_it_is_now() -> None:
-    """Who asks for the parameters of a component gets its posterior, asleep or not."""
+    """The parameters of a dormant component are also drawn from its posterior."""
     belief, rng = FAR.belief(), np.random.default_rng(1)
     for row in rng.normal(size=(30, 2)):
         belief.update(row, 0.0)
@@ -213,7 +213,7 @@ def test_unknown_estimates_are_refused(unchecked: None) -> None:
 
 
 def test_a_floor_is_part_of_the_propensity() -> None:
-    """What divides the reward is the probability with which the action was really taken."""
+    """The reward is divided by the probability with which the action was taken."""
     agent = mixts.Exp4(EXPERTS, gamma=0.3, seed=0)
     chosen, logged, _ = agent.act_with_probabilities(floor=0.3)
     agent.update(chosen, 1.0)

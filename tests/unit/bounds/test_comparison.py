@@ -176,7 +176,7 @@ def test_what_is_printed() -> None:
     assert compare_shapes([1.0, 2.0], [3.0, 4.0]).lines[0] == "first point: regret 1, bound 3"
 
 
-# -- what is refused -------------------------------------------------------------------------------
+# -- errors ----------------------------------------------------------------------------------------
 
 BAD: dict[str, tuple[Any, str]] = {
     "one point": (([1.0], [1.0]), r"regret must have at least 2 points .* got \[1\.\]"),

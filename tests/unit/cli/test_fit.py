@@ -44,7 +44,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def fitted(folder: Path) -> tuple[str, Path]:
-    """What the command printed, and the prior's file."""
+    """Return the command's output, and the prior's file."""
     out = folder / "my prior.json"
     stream = io.StringIO()
     files = ["--out", str(out), "--statistics", str(folder / "tasks.npz")]

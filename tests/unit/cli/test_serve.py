@@ -32,7 +32,7 @@ def save_prior(folder: Path) -> Path:
     return folder / "prior.json"
 
 
-# -- what is refused ------------------------------------------------------------------------------
+# -- errors ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "service.example"])
@@ -205,7 +205,7 @@ def test_it_serves_until_a_signal_and_loses_nothing(tmp_path: Path) -> None:
             thread.join(30)
     assert process.returncode == 0
     assert (out, err) == ("", "")
-    # Whoever was not answered was not let in: nobody was sent away with an error of ours.
+    # Requests without a response were never accepted: the service sent no errors.
     assert not any(isinstance(error, urllib.error.HTTPError) for error in errors)
     with DecisionStore(store) as reopened:
         kept = {row.id for name in ("u17", "busy") for row in reopened.history(name, 100_000)}

@@ -1,4 +1,4 @@
-"""Where jobs run: what every engine promises, and which clusters are refused."""
+"""Engines: guarantees of every engine, and clusters that are refused."""
 
 from __future__ import annotations
 

@@ -225,7 +225,7 @@ def test_environments_take_priors_of_their_own_kind() -> None:
 
 
 class Recorder:
-    """MixTS that keeps its policies and what it was told."""
+    """MixTS that records its policies and updates."""
 
     def __init__(self, n_tasks: int, seed: Any, kept: list[Any]) -> None:
         self.agent = mixts.MixTS(PRIOR, n_tasks, seed)

@@ -149,7 +149,7 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 def refused(out: Path, **options) -> str:
-    """What the refusal says; it leaves the folder as it was."""
+    """Return the message of a refusal, which must leave the folder unchanged."""
     before = content(out) if out.is_dir() else None
     with pytest.raises(OutputError) as refusal:
         run(out, **options)
@@ -270,7 +270,7 @@ def test_what_was_not_asked_for_is_left_out_if_it_cannot_be_told(finished: Path)
 
 
 def test_results_of_other_code_are_marked(finished: Path) -> None:
-    """The report of edited code over old numbers has a banner, and the caller is told."""
+    """If the code has changed since the results, the report has a banner, and ``stale`` says so."""
     fresh = run(finished)
     assert fresh.stale == ()
     assert "computed by other code" not in fresh.report.read_text()

@@ -206,7 +206,7 @@ def test_impossible_parameters(name: str) -> None:
 
 
 def test_a_component_may_be_singular_or_certain() -> None:
-    """What looks like bad input but is not."""
+    """Some unusual input is valid."""
     mixts.GaussianArms(TWO, 0 * TWO, 1.0)
     linear(TWO, 0 * EYE)
     linear(TWO, np.ones((3, 3)), kind="tied")

@@ -82,7 +82,7 @@ REFUSED: dict[str, Refused] = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_an_impossible_update_is_refused_whole(name: str) -> None:
-    """Episodes of other tasks and of the same one are taken back; the message says what came.
+    """All episodes of the update are undone, and the message describes the impossible step.
 
     The last one is impossible only with what the task has seen: 0 to 2, with the third component
     known to be wrong.
@@ -105,7 +105,7 @@ def test_an_impossible_update_is_refused_whole(name: str) -> None:
 
 
 def test_the_third_time_is_one_too_many_for_a_repeated_task() -> None:
-    """What an earlier episode of the same batch ruled out counts, and is forgotten again."""
+    """An earlier episode of the batch may rule components out; the refusal undoes this."""
     belief = sure([0.5, 0.5, 0.0]).belief(2)
     to_one, to_two = FINE, ([0, 2, 2], [0, 0, 0], [0.0, 0.0, 0.0])
     before = bits(belief)

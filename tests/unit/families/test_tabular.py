@@ -1,4 +1,4 @@
-"""TabularMDP: what it takes, what is impossible under it, and agents that plan."""
+"""TabularMDP: valid parameters, impossible outcomes, and agents that plan."""
 
 from __future__ import annotations
 
@@ -312,7 +312,7 @@ def test_the_least_and_largest_counts_are_drawn_from(size: float) -> None:
 
 
 def test_parameters_are_read_with_care() -> None:
-    """What is no MDP is refused, and what is one can no longer be changed."""
+    """Arrays that are not an MDP are refused, and an MDP cannot be changed."""
     prior = mixts.RiverSwim(4).prior
     _, parameters = prior.draw(np.random.default_rng(0), 2)
     mdps = prior.family.mdp(parameters)

@@ -1,4 +1,4 @@
-"""Trajectories: malformed ones are refused whole, with an error that names what came."""
+"""Trajectories: a malformed one is refused completely, with an error that describes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a check says of a prior: laws beside scipy's, parts that add up, and what is refused."""
+"""Checks of priors: distributions compared with scipy's, parts that add up, bad arguments."""
 
 from __future__ import annotations
 

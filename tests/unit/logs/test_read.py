@@ -1,4 +1,4 @@
-"""Logs to statistics: exact counts, whoever reads which part of them in which order."""
+"""Logs to statistics: the counts are exact, however workers divide the files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a real connection does before the application sees a request, over a real socket."""
+"""Real connections over a socket: behaviour before the application sees a request."""
 
 from __future__ import annotations
 
@@ -255,7 +255,7 @@ def test_too_many_connections_are_refused(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 class Wire:
-    """A transport that notes what is sent, and when."""
+    """Transport that records each write."""
 
     def __init__(self) -> None:
         self.sent: list[bytes] = []

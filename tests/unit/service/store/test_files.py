@@ -29,7 +29,7 @@ NOBODY = 65534
 
 @dataclass(frozen=True)
 class Files:
-    """What a store has on the disk: its file, and the log of one that was killed."""
+    """Files of a store: its database, and the log that a killed process left."""
 
     file: bytes | None
     log: bytes | None = None

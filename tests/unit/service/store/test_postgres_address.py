@@ -1,4 +1,4 @@
-"""Addresses of databases are shown without what is secret in them."""
+"""Addresses of databases are shown without passwords."""
 
 from __future__ import annotations
 
