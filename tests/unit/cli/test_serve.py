@@ -81,9 +81,7 @@ def test_a_store_without_a_prior_needs_one(
     assert "no prior" in capsys.readouterr().err
 
 
-def test_files_that_are_none_are_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wrong_files_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     prior, other = save_prior(tmp_path), tmp_path / "other"
     other.write_text("a letter")
     for options, status in (
@@ -168,7 +166,7 @@ def ask(url: str, content: Any = None, token: str = TOKEN) -> Any:
         return json.loads(answer.read())
 
 
-def test_it_serves_until_told_to_stop_and_loses_nothing(tmp_path: Path) -> None:
+def test_it_serves_until_a_signal_and_loses_nothing(tmp_path: Path) -> None:
     tokens = tmp_path / "tokens"
     tokens.write_text(f"{TOKEN}\n")
     tokens.chmod(0o600)

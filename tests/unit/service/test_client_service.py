@@ -218,11 +218,11 @@ def test_the_asyncio_client_does_the_same(tmp_path: Path) -> None:
         service.close()
 
 
-def test_every_error_that_is_told_comes_back_as_itself() -> None:
+def test_the_client_raises_the_error_that_the_service_sent() -> None:
     for kind in refusals._RESPONSES:
-        told = refusals.refusal_for(kind("why"))
-        error = {"code": told.code, "message": told.message, "field": told.field}
-        back = _calls._error(error, told.status)
+        refusal = refusals.refusal_for(kind("why"))
+        error = {"code": refusal.code, "message": refusal.message, "field": refusal.field}
+        back = _calls._error(error, refusal.status)
         others = {
             errors.TaskError: errors.ParameterError,
             errors.StoreError: errors.StoreUnavailableError,

@@ -157,7 +157,7 @@ def test_a_connection_serves_many_requests(running: Server) -> None:
         assert _answer(connection.recv(65536))[0] == 200
 
 
-def test_a_body_that_is_too_large_is_told_so_to_who_sends_all_of_it(running: Server) -> None:
+def test_a_client_that_sends_a_whole_large_body_gets_the_refusal(running: Server) -> None:
     n = 3 * LIMITS.body
     status, body = running.exchange(POST + b"content-length: %d\r\n\r\n" % n, b" " * n)
     assert status == 413

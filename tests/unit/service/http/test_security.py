@@ -155,7 +155,7 @@ def test_other_methods_need_admin(method: str) -> None:
     assert security.required_scope(method, "/v1/tasks/u17") == "admin"
 
 
-def test_a_token_without_the_scope_is_told_which(tokens: Tokens) -> None:
+def test_the_refusal_names_the_missing_scope(tokens: Tokens) -> None:
     answer = post(service(tokens=tokens), "/v1/decide", {"task": "t"}, headers=bearer(READ))
     assert answer.error["code"] == "forbidden"
     assert "write" in answer.error["message"]
