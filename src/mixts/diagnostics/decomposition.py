@@ -163,7 +163,7 @@ class Decomposition:
 
     @property
     def width_deviation(self) -> float:
-        """The same for the widths of (A_t, S_t) minus those of (A_t*, S_*)."""
+        """Widths of (A_t, S_t) minus those of (A_t*, S_*), in standard errors."""
         gap = estimate((self.width - self.best_width).sum(axis=1))
         return _deviation(gap, self.width.sum(axis=1).mean())
 

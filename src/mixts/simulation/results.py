@@ -82,7 +82,7 @@ class Results:
 
     @property
     def agents(self) -> list[str]:
-        """The agents' names, as they were given."""
+        """Names of the agents, in the given order."""
         return list(self.regret)
 
     def __getitem__(self, agent: str) -> AgentResults:
