@@ -232,7 +232,7 @@ def test_it_can_be_paused(site: Site, page: Any) -> None:
     assert in_total(page) == f"{site.n} in total"
 
 
-def test_it_rests_while_nobody_looks(page: Any) -> None:
+def test_a_hidden_page_is_not_updated(page: Any) -> None:
     hide = """hidden => {
         Object.defineProperty(document, 'hidden', {value: hidden, configurable: true});
         document.dispatchEvent(new Event('visibilitychange'));
@@ -338,7 +338,7 @@ def test_the_keyboard_reaches_the_content_first(site: Site, spare: Any) -> None:
     assert outline == "solid"
 
 
-def test_nothing_moves_for_those_who_asked_for_that(page: Any) -> None:
+def test_reduced_motion_stops_all_animation(page: Any) -> None:
     animation = "getComputedStyle(document.querySelector('.live .dot')).animationName"
     for motion, expected in (("reduce", "none"), ("no-preference", "beat")):
         page.emulate_media(reduced_motion=motion)

@@ -288,7 +288,7 @@ def test_errors_of_independent_pairs_are_the_usual_ones() -> None:
     assert error == pytest.approx(values.std(ddof=1) / np.sqrt(200), rel=3e-3)
 
 
-def test_to_repeat_somebody_tells_nothing_new() -> None:
+def test_repeating_a_person_adds_no_information() -> None:
     values = np.random.default_rng(1).standard_normal(50)
     once = clustered(values, np.arange(50), np.zeros(50, int))
     twice = clustered(np.tile(values, 4), np.tile(np.arange(50), 4), np.repeat(range(4), 50))

@@ -48,7 +48,7 @@ def test_an_oracle_is_ts_with_its_component(case: FamilyCase) -> None:
     assert oracle.last_latent == 2
 
 
-def test_an_oracle_is_told_each_tasks_state() -> None:
+def test_an_oracle_knows_each_tasks_state() -> None:
     prior = FamilyCase("gaussian").prior
     oracle = mixts.Oracle(prior, [2, 0, 1], n_tasks=3, seed=7)
     oracle.act()
@@ -76,7 +76,7 @@ def assert_sampled_exactly(belief: mixts.Belief, rng: np.random.Generator) -> No
     assert np.all(abs(sample.mean(axis=0) - fresh.component_mean[1]) < 5 * error)
 
 
-def test_an_oracle_never_sleeps() -> None:
+def test_the_true_component_of_an_oracle_is_never_dormant() -> None:
     """The true state may have weight zero."""
     oracle, rng = mixts.Oracle(FAR, 1, seed=0), np.random.default_rng(1)
     for row in rng.normal(size=(30, 2)):
@@ -85,7 +85,7 @@ def test_an_oracle_never_sleeps() -> None:
     assert_sampled_exactly(oracle.belief, rng)
 
 
-def test_a_sleeping_component_is_sampled_as_it_is_now() -> None:
+def test_a_dormant_component_is_sampled_from_its_posterior() -> None:
     """The parameters of a dormant component are also drawn from its posterior."""
     belief, rng = FAR.belief(), np.random.default_rng(1)
     for row in rng.normal(size=(30, 2)):
@@ -301,7 +301,7 @@ def test_components_may_refuse_an_outcome() -> None:
     assert agent.belief.statistics.n_observations == 1
 
 
-def test_no_expert_sleeps() -> None:
+def test_no_expert_is_dormant() -> None:
     """A component that is as good as excluded still votes with its up-to-date mean."""
     agent, actions = mixts.CorralExp4(FAR, gamma=0.5, seed=0), np.eye(2)
     for _ in range(40):

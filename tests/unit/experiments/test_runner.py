@@ -112,7 +112,7 @@ def test_an_interrupted_run_goes_on_and_gives_the_same(
 
 
 @pytest.mark.parametrize("engine", [2, "threads"])
-def test_the_numbers_do_not_depend_on_who_plays(
+def test_the_numbers_do_not_depend_on_the_engine(
     played: Path, tmp_path: Path, engine: int | str
 ) -> None:
     if engine == "threads":
@@ -158,7 +158,7 @@ def refused(out: Path, **options) -> str:
     return str(refusal.value)
 
 
-def test_somebody_elses_folder_is_left_alone(tmp_path: Path) -> None:
+def test_a_folder_of_another_program_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
     assert "not made by" in refused(tmp_path)
     file = tmp_path / "file"
@@ -245,7 +245,7 @@ def test_nothing_is_begun_where_one_of_several_is_refused(finished: Path) -> Non
     assert content(finished) == before
 
 
-def test_without_results_a_folder_is_begun_anew(finished: Path) -> None:
+def test_a_folder_without_results_is_started_again(finished: Path) -> None:
     """A command that failed before its first block leaves nothing to protect."""
     folder = finished / "test" / "small"
     shutil.rmtree(folder / "blocks")
@@ -254,7 +254,7 @@ def test_without_results_a_folder_is_begun_anew(finished: Path) -> None:
     assert run(finished, seed=2).claims[0].measured == "18, kept 2"
 
 
-def test_what_was_not_asked_for_is_left_out_if_it_cannot_be_told(finished: Path) -> None:
+def test_damaged_results_of_other_experiments_are_left_out(finished: Path) -> None:
     block = finished / "test" / "small" / "blocks" / "agents" / "0001.npz"
     block.write_bytes(b"damage")
     said: list[str] = []

@@ -212,7 +212,7 @@ def test_shorter_arrays_need_lengths() -> None:
 
 
 @pytest.mark.usefixtures("unchecked")
-def test_what_is_no_trajectory_is_refused() -> None:
+def test_invalid_trajectories_are_refused() -> None:
     one = mixts.Trajectory(STATES[0], ACTIONS[0], REWARDS[0])
     belief = PRIOR.belief()
     for update, came in [

@@ -310,7 +310,7 @@ def test_coverage_and_deviation() -> None:
     np.testing.assert_allclose(of_transforms(v).p_value, exact, atol=0.01)
 
 
-def test_components_that_nobody_uses() -> None:
+def test_unused_components() -> None:
     usage = Usage(
         ("a", "b", "c", "d"), np.array([0.5, 0.3, 0.19, 0.01]), 100,
         np.array([70.0, 28.5, 1.5, 0.0]), np.array([1.0, 1.0, 0.6, 0.0]),

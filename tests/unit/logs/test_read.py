@@ -180,7 +180,7 @@ def test_the_order_of_files_and_the_size_of_batches_do_not_matter(
 
 
 @pytest.mark.parametrize("family", ["gaussian", "linear"])
-def test_the_same_numbers_whoever_reads(
+def test_the_numbers_do_not_depend_on_the_engine(
     folder: Path, family: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(files, "PIECE_BYTES", 3000)

@@ -180,7 +180,9 @@ def test_of_many_kinds_the_largest_are_shown_and_nothing_is_lost() -> None:
     assert sum(kind.prior for kind in split.kinds) == pytest.approx(1)
 
 
-def test_tasks_of_an_older_prior_are_told_apart(service: tuple[FakeDecider, FakeStore]) -> None:
+def test_tasks_of_an_older_prior_are_counted_separately(
+    service: tuple[FakeDecider, FakeStore],
+) -> None:
     decider, store = service
     page = overview(decider, store)
     n_old = sum(row.version == 1 for row in store.rows)

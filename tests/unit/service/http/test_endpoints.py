@@ -118,9 +118,7 @@ def test_any_name_is_found_again(running: Running, task: str) -> None:
         ("/nowhere", 404), ("//", 404),
     ],
 )  # fmt: skip
-def test_names_that_cannot_be_and_addresses_that_are_none(
-    running: Running, path: str, status: int
-) -> None:
+def test_impossible_names_and_unknown_addresses(running: Running, path: str, status: int) -> None:
     answer = get(running.service, path)
     assert answer.status == status
     assert answer.error["message"]

@@ -309,7 +309,7 @@ def test_a_batch_that_is_not_a_list_is_refused(body: bytes, status: int) -> None
     assert decider.submitted == []
 
 
-def test_a_number_that_is_none_in_a_batch_is_found() -> None:
+def test_nan_in_a_batch_is_found() -> None:
     answer = post(service(), "/v1/reward:batch", b'[{"id": "x", "value": NaN}]')
     assert (answer.status, answer.error["field"]) == (422, "[0].value")
 

@@ -219,7 +219,7 @@ def asked(gate: Gate, token: str | None, address: str, now: float) -> int:
     return 200
 
 
-def test_who_guesses_tokens_is_slowed_down_by_address(tokens: Tokens) -> None:
+def test_an_address_that_guesses_tokens_is_slowed_down(tokens: Tokens) -> None:
     gate = Gate(tokens, guesses=3)
     guesses = [asked(gate, guess, "10.0.0.1", 5.0) for guess in ("a", None, "b", "c", "d", None)]
     assert guesses == [401, 401, 401, 401, 429, 401], "none is no guess"

@@ -25,7 +25,7 @@ def survivors(content: Content, n: int = 200) -> set[bytes]:
     return {content.survivor(np.random.default_rng(seed)) for seed in range(n)}
 
 
-def test_what_was_synced_survives() -> None:
+def test_synced_writes_survive() -> None:
     content = Content()
     content.write(b"a" * 1000, 0)
     content.truncate(700)
@@ -33,7 +33,7 @@ def test_what_was_synced_survives() -> None:
     assert survivors(content) == {b"a" * 700}
 
 
-def test_what_was_not_synced_survives_in_part() -> None:
+def test_unsynced_writes_survive_in_part() -> None:
     content = Content(b"a" * 3 * SECTOR)
     content.write(b"b" * 2 * SECTOR, SECTOR // 2)
     written = b"a" * (SECTOR // 2) + b"b" * 2 * SECTOR + b"a" * (SECTOR // 2)
@@ -108,7 +108,9 @@ def assert_survives(disk: PowerLossDisk, folder: Path, *acknowledged: mixts.Deci
 
 
 @pytest.mark.parametrize("acts", range(10, 24))
-def test_what_is_told_after_a_kill_survives_a_loss_of_power(acts: int, tmp_path: Path) -> None:
+def test_acknowledged_operations_after_a_kill_survive_a_power_loss(
+    acts: int, tmp_path: Path
+) -> None:
     # A process is killed at any act of a commit. The next one finds what the first one wrote, and
     # tells it: then it must be on the disk, whether or not the first one had synced it.
     path, after = tmp_path / "decisions.db", tmp_path / "after"
@@ -124,7 +126,7 @@ def test_what_is_told_after_a_kill_survives_a_loss_of_power(acts: int, tmp_path:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_what_follows_a_failed_sync_survives_a_loss_of_power(seed: int, tmp_path: Path) -> None:
+def test_operations_after_a_failed_sync_survive_a_power_loss(seed: int, tmp_path: Path) -> None:
     # The log is whole in the system's memory, from where the next process reads it, and not on the
     # disk, where no later sync brings it.
     path, after = tmp_path / "decisions.db", tmp_path / "after"
