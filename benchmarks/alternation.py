@@ -1,7 +1,7 @@
-"""Both sides in turn: a chunk of ours, a chunk of the peer at each thread setting, and again.
+"""Alternating measurements: a chunk of ours, a chunk of the peer at each thread setting, and again.
 
 A machine's speed drifts by a factor of two within minutes. Ratios are therefore taken between
-chunks that ran one after the other, and their median and quartiles reported.
+chunks that ran one after the other; the table has their median and quartiles.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ THREAD_VARIABLES = (
 
 
 class Side:
-    """A process that plays one side of a benchmark, a chunk at a time."""
+    """Process that plays one side of a benchmark, a chunk at a time."""
 
     def __init__(self, python: str, side: str, benchmark: Benchmark, n_threads: int | None) -> None:
-        """``n_threads=None`` leaves every library at its own default."""
+        """Start the process; ``n_threads=None`` leaves every library at its own default."""
         environment = {k: v for k, v in os.environ.items() if k not in THREAD_VARIABLES}
         if n_threads is not None:
             environment |= dict.fromkeys(THREAD_VARIABLES, str(n_threads))
@@ -89,7 +89,10 @@ class Measurement:
 
 
 def measure(benchmark: Benchmark, ours: str, peer: str | None, n_chunks: int) -> Measurement:
-    """Chunk k is the same for every side; ``ours`` and ``peer`` are interpreters."""
+    """Play all chunks of a benchmark; ``ours`` and ``peer`` are interpreters.
+
+    Chunk k is the same problem for every side.
+    """
     with ExitStack() as stack:
         our_side = stack.enter_context(Side(ours, "ours", benchmark, benchmark.our_threads))
         peer_sides: dict[int, Side] = {}
@@ -126,7 +129,10 @@ def mean_regret(chunks: list[dict[str, Any]]) -> float:
 
 
 def check_same_problem(ours: Side, peer: Side) -> None:
-    """The sums differ by rounding at most: BLAS versions may add in another order."""
+    """Exit if the two sides have different problems.
+
+    Their fingerprints may differ by rounding, because BLAS versions add in different orders.
+    """
     ours_print, peer_print = ours.hello["fingerprint"], peer.hello["fingerprint"]
     if not np.allclose(ours_print, peer_print, rtol=1e-9, atol=0.0):
         raise SystemExit(f"the {ours.name} and the {peer.name} were given different problems")

@@ -62,8 +62,11 @@ def bernoulli_ours(seed: int) -> Player:
 
 
 def bernoulli_peer(seed: int) -> Player:
-    """Beta(1, 1) arms. The peer must be fitted once before it acts: a success and a failure
-    for every arm, outside the timing."""
+    """Return MABWiser's agent with Beta(1, 1) arms.
+
+    The peer must be fitted once before it acts: it gets a success and a failure of every arm,
+    outside the timing.
+    """
     from mabwiser.mab import MAB, LearningPolicy
 
     arms = list(range(BERNOULLI_PROBLEM.n_arms))
@@ -85,7 +88,7 @@ class GaussianProblem:
     noise_std: float = 0.5
 
     def parameters(self) -> tuple[Array, Array]:
-        """Means and variances, (L, K) each."""
+        """Return the means and variances, (L, K) each."""
         rng = np.random.default_rng(PRIOR_SEED)
         shape = (self.n_components, self.n_arms)
         return self.spread * rng.standard_normal(shape), rng.uniform(0.01, 0.09, shape)

@@ -1,10 +1,10 @@
-"""How fast logs become statistics and a prior, and in how much memory: prints one table.
+"""Measure the time and memory in which logs become statistics and a prior; print one table.
 
     python benchmarks/logs.py [--rows 1000000 4000000] [--tasks 10000] [--learn]
 
-Each measurement is a process of its own: it imports, reads a small file (so that nothing is
-compiled while the clock runs), then the large one. Memory is the peak of the whole process, and
-beside it what was there after the imports. ``--learn`` also learns a prior of three kinds.
+Each measurement runs in its own process, which imports the library, reads a small file (so that
+nothing is compiled while the clock runs), and then the large file. Memory is the peak of the whole
+process, beside the peak after the imports. ``--learn`` also learns a prior of three components.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ COLUMNS: dict[str, dict[str, Any]] = {
 
 
 def write_logs(folder: Path, family: str, n_rows: int, n_tasks: int) -> None:
-    """Rows of tasks of three kinds in random order, as CSV and Parquet."""
+    """Write rows of tasks of three components in random order, as CSV and Parquet."""
     import pyarrow
     from pyarrow import csv, parquet
 
@@ -62,12 +62,12 @@ def write_logs(folder: Path, family: str, n_rows: int, n_tasks: int) -> None:
 
 
 def peak() -> float:
-    """Of this process so far, in MB."""
+    """Return the peak memory of this process so far, in MB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def measure(path: Path, warm: Path, family: str, learns: bool) -> None:
-    """What a process of its own does: prints its measurements as JSON."""
+    """Measure one file in this process and print the measurements as JSON."""
     from mixts.learning import learn
     from mixts.logs import read_logs
 
@@ -107,7 +107,7 @@ def main() -> None:
     print("|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as name:
         for family in COLUMNS:
-            # In processes of their own: a child begins with its parent's peak of memory.
+            # A forked child would begin with its parent's peak of memory: start a new process.
             for n_rows in (N_WARM, *options.rows):
                 words = ["--write", name, family, str(n_rows), "--tasks", str(options.tasks)]
                 subprocess.run([sys.executable, __file__, *words], check=True)
@@ -117,7 +117,7 @@ def main() -> None:
 
 
 def row(folder: Path, family: str, n_rows: int, suffix: str, learns: bool) -> str:
-    """A line of the table."""
+    """Return a line of the table."""
     files = [str(folder / f"{family}-{n}.{suffix}") for n in (n_rows, N_WARM)]
     command = [sys.executable, __file__, "--measure", *files, family]
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""The problems both sides play, made from numpy alone.
+"""Problems that both sides play, made with numpy alone.
 
 Our environment and the peers' are different interpreters, so the prior, the action sets, the
 rewards and the noise are made here, from seeds, on each side. A fingerprint of the numbers
@@ -21,42 +21,42 @@ TASK_SEED = 20211
 
 
 class Task(Protocol):
-    """One task of a problem: what is offered, what a decision earns, what it costs."""
+    """One task of a problem: its actions, rewards and regret."""
 
     @property
     def mean_rewards(self) -> Array:
         """(actions,), or (rounds, actions) where the action sets change."""
 
     def actions(self, round_: int) -> Array | None:
-        """The features offered in a round, or None where actions are plain arms."""
+        """Return the features offered in a round, or None where actions are plain arms."""
 
     def reward(self, round_: int, action: int) -> float:
         """Return the reward of an action; both sides get the same reward in a round."""
 
 
 class Problem(Protocol):
-    """A prior and the tasks drawn from it."""
+    """Prior, and the tasks drawn from it."""
 
     def task(self, index: int) -> Task:
-        """Task number ``index``, its latent state and parameters drawn from the prior."""
+        """Draw task number ``index``, its latent state and parameters, from the prior."""
 
     def fingerprint(self) -> list[float]:
-        """A few numbers that differ if anything in the problem differs."""
+        """Return a few numbers that differ if anything in the problem differs."""
 
 
 def task_generator(index: int) -> np.random.Generator:
-    """The stream of one task."""
+    """Return the random stream of one task."""
     return np.random.default_rng(np.random.SeedSequence(TASK_SEED, spawn_key=(index,)))
 
 
 def regret(task: Task, choices: NDArray[np.int64]) -> Array:
-    """Regret of each round."""
+    """Return the regret of each round."""
     means = np.broadcast_to(task.mean_rewards, (len(choices), task.mean_rewards.shape[-1]))
     return np.asarray(means.max(axis=1) - means[np.arange(len(choices)), choices])
 
 
 def uniform_regret(task: Task) -> float:
-    """Mean regret of choosing uniformly at random."""
+    """Return the mean regret of choosing uniformly at random."""
     return float(np.mean(task.mean_rewards.max(axis=-1) - task.mean_rewards.mean(axis=-1)))
 
 
@@ -116,7 +116,7 @@ class LinearProblem:
         return self.spread * rng.standard_normal(shape)
 
     def covariance(self) -> Array:
-        """(L, d, d), every one different and full; (d, d) if tied."""
+        """Return full covariances (L, d, d), all different; one (d, d) if tied."""
         rng = np.random.default_rng(PRIOR_SEED + 1)
         d = self.n_features
         n_roots = 1 if self.tied else self.n_components

@@ -1,9 +1,10 @@
-"""Where the time of an episode goes: RiverSwim, 500 runs at once, on one core.
+"""Profile an episode of RiverSwim by part: 500 runs at once, on one core.
 
     python benchmarks/profile_rl.py [--runs 500] [--episodes 500] [--chunks 5] [--out FILE]
 
-Every compiled loop and every large draw of random numbers is timed inside an ordinary run; what is
-left is Python: checks, arrays made, calls. With hundreds of runs in a call the clock costs nothing.
+The profile times every compiled loop and every large draw of random numbers inside an ordinary run.
+The rest is Python: checks, new arrays, calls. A call serves hundreds of runs, so that the time of
+the clock itself is negligible.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ LOOPS = (
     ("mixts.families.tabular_posterior", "observe", "update: counts and evidence"),
     ("mixts.planning.mdp", "evaluate", "evaluate the policies, for regret"),
 )
-"""The compiled loops by where they are called from, in any order."""
+"""Compiled loops, by the module that calls them."""
 
 GAMMAS, UNIFORMS, REST = "sample: gamma draws", "play: uniform draws", "the rest: Python"
 ORDER = (
@@ -62,7 +63,7 @@ def timed(clock: Clock, label: str, function: Callable[..., Any]) -> Callable[..
 
 @contextmanager
 def timed_loops(clock: Clock) -> Iterator[None]:
-    """Every loop replaced by itself with a clock, until the end."""
+    """Replace every loop by a timed version, until the end of the context."""
     originals = []
     for module_name, name, label in LOOPS:
         module = importlib.import_module(module_name)
@@ -76,7 +77,7 @@ def timed_loops(clock: Clock) -> Iterator[None]:
 
 
 class TimedGenerator(np.random.Generator):
-    """A generator that clocks one of its methods."""
+    """Generator that times one of its methods."""
 
     def __init__(self, seed: int, clock: Clock, method: str, label: str) -> None:
         super().__init__(np.random.PCG64(seed))
@@ -84,7 +85,7 @@ class TimedGenerator(np.random.Generator):
 
 
 def profile(prior: Callable[[], Any], n_runs: int, n_episodes: int, index: int) -> Clock:
-    """Microseconds an episode by part, of one chunk."""
+    """Return the microseconds per episode of each part, for one chunk."""
     import mixts
 
     clock: Clock = {}
@@ -101,7 +102,7 @@ def profile(prior: Callable[[], Any], n_runs: int, n_episodes: int, index: int) 
 
 
 def table(chunks: dict[str, list[Clock]]) -> str:
-    """A row for each part: the median over chunks, and its share of the sum of medians."""
+    """Return a row for each part: its median over chunks, and its share of the sum of medians."""
     medians: dict[str, Array] = {
         name: np.array([np.median([clock.get(part, 0.0) for clock in clocks]) for part in ORDER])
         for name, clocks in chunks.items()

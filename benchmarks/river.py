@@ -1,7 +1,7 @@
-"""RiverSwim as in the paper, from numpy alone: 10 states, horizon 20, Bernoulli rewards.
+"""RiverSwim as in the paper, made with numpy alone: 10 states, horizon 20, Bernoulli rewards.
 
-A run's MDP is drawn from the paper's prior, whose means are its figure's tables for either
-current and whose strength is 30 pseudo-counts for each state and action.
+The MDP of each run is drawn from the paper's prior. Its means are the tables of the paper's figure
+for either current; its strength is 30 pseudo-counts for each state and action.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Tables(NamedTuple):
 
 
 def mean_tables() -> Tables:
-    """The prior means with the current to the left, then mirrored: (2, X, A), (2, X, A, X)."""
+    """Return the prior means, current to the left, then mirrored: (2, X, A) and (2, X, A, X)."""
     rewards = np.zeros((N_STATES, 2))
     rewards[0, LEFT], rewards[-1, RIGHT] = 0.005, 0.9
     transitions = np.zeros((N_STATES, 2, N_STATES))
@@ -45,13 +45,13 @@ def mean_tables() -> Tables:
 
 
 def drawn_tables(indices: Iterable[int]) -> Tables:
-    """The MDPs of these runs, on the first axis."""
+    """Return the MDPs of these runs; runs are the first axis."""
     drawn = [_draw(index) for index in indices]
     return Tables(*(np.stack(parts) for parts in zip(*drawn, strict=True)))
 
 
 def _draw(index: int) -> Tables:
-    """Gamma variables, normalised: a count of exactly zero draws exactly zero."""
+    """Draw MDPs by normalising gamma variables, for which a count of zero gives exactly zero."""
     rng = task_generator(index)
     means = mean_tables()
     current = int(rng.integers(2))
@@ -62,7 +62,7 @@ def _draw(index: int) -> Tables:
 
 
 def best_value(tables: Tables) -> Array:
-    """The optimal value from the start, for any batch of MDPs."""
+    """Return the optimal value from the start, for any batch of MDPs."""
     values = np.zeros(tables.rewards.shape[:-1])
     for _ in range(HORIZON):
         values = _look_ahead(tables, values).max(axis=-1)
@@ -70,7 +70,7 @@ def best_value(tables: Tables) -> Array:
 
 
 def uniform_value(tables: Tables) -> Array:
-    """The value from the start of choosing uniformly at random."""
+    """Return the value from the start of choosing uniformly at random."""
     values = np.zeros(tables.rewards.shape[:-1])
     for _ in range(HORIZON):
         values = _look_ahead(tables, values).mean(axis=-1)
@@ -82,13 +82,13 @@ def _look_ahead(tables: Tables, values: Array) -> Array:
 
 
 def relative_regret(tables: Tables, returns: Array) -> float:
-    """Of the mean returns (runs,) in these MDPs, uniform play being 1."""
+    """Return the regret of mean returns (runs,) in these MDPs, divided by that of uniform play."""
     best = best_value(tables)
     return float(np.sum(best - returns) / np.sum(best - uniform_value(tables)))
 
 
 def fingerprint() -> list[float]:
-    """Sums with weights, so that no two states or actions can be exchanged unnoticed."""
+    """Return weighted sums of all tables; the weights differ, so that exchanged entries show."""
     parts = (*mean_tables(), *drawn_tables(range(2)))
     return [float(np.sum(part * np.arange(part.size).reshape(part.shape))) for part in parts]
 
@@ -104,17 +104,20 @@ class Played(NamedTuple):
     """Results of a chunk of runs."""
 
     seconds: float
-    """Per episode of one run."""
+    """Seconds per episode of one run."""
     returns: Array
-    """(runs,), mean over the last episodes."""
+    """Mean returns over the last episodes, (runs,)."""
     tables: Tables
-    """The MDPs of the runs."""
+    """MDPs of the runs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EpisodeBenchmark(Benchmark):
-    """A benchmark of episodes: sample, plan, play and update. ``ours`` and ``peer`` play a number
-    of episodes of a chunk, with fresh agents in MDPs of their own, on one core."""
+    """Benchmark of episodes: sample, plan, play and update.
+
+    ``ours`` and ``peer`` play a number of episodes of a chunk, with new agents and MDPs, on one
+    core.
+    """
 
     ours: Callable[[int, int], Played]
     peer: Callable[[int, int], Played]

@@ -1,7 +1,7 @@
-"""RiverSwim played by rlberry, one run at a time, each library at its leanest.
+"""RiverSwim played by rlberry, one run at a time, in its fastest configuration.
 
-Rewards are 0 or 1 as they come, so PSRL need not draw them anew, and nothing is logged. The
-environment is plain Python on lists: quicker here than any that works on small arrays.
+Rewards are 0 or 1, so that PSRL need not binarise them by another draw, and nothing is logged. The
+environment is plain Python on lists, which is faster here than small arrays.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def swim_class() -> Any:
     from rlberry.spaces import Discrete
 
     class Swim(gymnasium.Env):  # type: ignore[misc, unused-ignore]
-        """One MDP; it keeps the sum of its rewards."""
+        """One MDP, with the sum of its rewards so far."""
 
         reward_range = (0.0, 1.0)
 
@@ -33,7 +33,7 @@ def swim_class() -> Any:
             self.observation_space = Discrete(n_states)
             self.action_space = Discrete(n_actions)
             self.means = tables.rewards.tolist()
-            # Without its last entry a cumulated row leads to no state beyond the last.
+            # Without the last entry of the cumulative sums, rounding cannot give a state too large.
             self.rows = np.cumsum(tables.transitions, axis=-1)[..., :-1].tolist()
             self.random = random.Random(seed).random
             self.total = 0.0
@@ -53,7 +53,7 @@ def swim_class() -> Any:
 
 
 def psrl(environment: Any, seed: int) -> Any:
-    """Our prior: Beta(1, 1) rewards and Dirichlet(1, ..., 1) transitions."""
+    """Return PSRL with our prior: Beta(1, 1) rewards and Dirichlet(1, ..., 1) transitions."""
     from rlberry.agents.psrl import PSRLAgent
 
     return PSRLAgent(
@@ -74,8 +74,11 @@ def ucbvi(environment: Any, seed: int) -> Any:
 
 
 def scool_ucbvi(environment: Any, seed: int) -> Any:
-    """rlberry-scool looks for a module where later releases of rlberry have it; none of its
-    content is used by UCBVI."""
+    """Return UCBVI of rlberry-scool.
+
+    rlberry-scool imports a module by the name that it had in earlier releases of rlberry. UCBVI
+    does not use that module.
+    """
     from rlberry.envs.finite import finite_mdp
 
     sys.modules.setdefault("rlberry.envs.finite_mdp", finite_mdp)
@@ -85,7 +88,7 @@ def scool_ucbvi(environment: Any, seed: int) -> Any:
 
 
 def player(make: Callable[[Any, int], Any], n_runs: int) -> Callable[[int, int], Played]:
-    """Some runs, one after the other, an agent and an MDP of its own for each."""
+    """Return a function that plays runs one after the other, each with its own agent and MDP."""
 
     def play(index: int, n_episodes: int) -> Played:
         tables = drawn_tables(range(index * n_runs, (index + 1) * n_runs))

@@ -1,7 +1,7 @@
 """RiverSwim: PSRL and MixTS, 500 runs at once and one at a time, against rlberry.
 
-Our environment plays an episode of every run in one call. It also evaluates the policies exactly,
-for the regret, which no peer does: that is part of our time.
+Our environment plays an episode of every run in one call. Our time includes the exact evaluation of
+the policies, for the regret, which no peer does.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from river import (
 
 @cache
 def psrl_prior() -> Any:
-    """One component: Beta(1, 1) rewards and Dirichlet(1, ..., 1) transitions."""
+    """Return a prior of one component: Beta(1, 1) rewards, Dirichlet(1, ..., 1) transitions."""
     import mixts
 
     return mixts.MixturePrior(mixts.TabularMDP.uniform(N_STATES, 2, HORIZON, START))
@@ -38,7 +38,7 @@ def psrl_prior() -> Any:
 
 @cache
 def mixture_prior() -> Any:
-    """Two components, from which the MDPs are drawn."""
+    """Return the prior of two components from which the MDPs are drawn."""
     import mixts
 
     means = mixts.MDP(*mean_tables(), HORIZON, START)
@@ -49,7 +49,7 @@ PRIORS: dict[str, Callable[[], Any]] = {"PSRL": psrl_prior, "MixTS": mixture_pri
 
 
 def start(tables: Tables, rng: np.random.Generator) -> Any:
-    """The MDPs as a problem; as for the peer, trajectories have the state after the last step."""
+    """Return the MDPs as a problem; trajectories include the last state, as for the peer."""
     import mixts
     from mixts.environments.mdp import MDPProblem
 
@@ -59,7 +59,7 @@ def start(tables: Tables, rng: np.random.Generator) -> Any:
 
 
 def play(agent: Any, problem: Any, n_episodes: int) -> tuple[float, Array]:
-    """Seconds of all episodes, and the mean return of each run in the last of them."""
+    """Play; return the seconds of all episodes, and each run's mean return in the last ones."""
     seconds, returns, n_last = 0.0, np.zeros(len(problem.mdps)), min(N_LAST, n_episodes)
     for episode in range(n_episodes):
         started = perf_counter()
@@ -72,7 +72,7 @@ def play(agent: Any, problem: Any, n_episodes: int) -> tuple[float, Array]:
 
 
 def together(prior: Callable[[], Any], n_runs: int) -> Callable[[int, int], Played]:
-    """All runs in lockstep."""
+    """Return a function that plays all runs of a chunk at once."""
 
     def play_chunk(index: int, n_episodes: int) -> Played:
         import mixts
@@ -86,7 +86,7 @@ def together(prior: Callable[[], Any], n_runs: int) -> Callable[[int, int], Play
 
 
 def one_by_one(prior: Callable[[], Any], n_runs: int) -> Callable[[int, int], Played]:
-    """An agent for one task and a problem of one run, for each of some runs."""
+    """Return a function that plays the runs of a chunk one by one, with an agent for each."""
 
     def play_chunk(index: int, n_episodes: int) -> Played:
         import mixts

@@ -1,4 +1,4 @@
-"""How fast a decision or an episode is, against the peers: prints one table of ratios.
+"""Measure decisions and episodes of mixts and of its peers; print one table of ratios.
 
     python benchmarks/run.py --peers PEERS_PYTHON [--quick] [--only NAME] [--out FILE]
 

@@ -1,4 +1,4 @@
-"""The table of ratios, as markdown."""
+"""Table of ratios, as Markdown."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ def microseconds(seconds: Array) -> str:
 
 
 def targets(benchmark: Benchmark) -> str:
-    """What is asked, as a cell."""
-    asked = []
+    """Return the cell that states the targets."""
+    stated = []
     if benchmark.target is not None:
-        asked.append(f">= {benchmark.target:g}")
+        stated.append(f">= {benchmark.target:g}")
     if benchmark.target_time is not None:
-        asked.append(f"<= {1e6 * benchmark.target_time:g} us")
-    return ", ".join(asked) or "none"
+        stated.append(f"<= {1e6 * benchmark.target_time:g} us")
+    return ", ".join(stated) or "none"
 
 
 def verdict(benchmark: Benchmark, ours: Array, ratio: float) -> str:
-    """Whether the medians are what is asked."""
+    """Return the cell that says whether the medians meet the targets."""
     met = []
     if benchmark.target is not None:
         met.append(ratio >= benchmark.target)
@@ -47,7 +47,7 @@ def verdict(benchmark: Benchmark, ours: Array, ratio: float) -> str:
 
 
 def rows(measurement: Measurement) -> list[list[str]]:
-    """A row for each label; the peer at the thread setting with the smaller median."""
+    """Return a row for each label; the peer has the thread setting with the smaller median."""
     benchmark = measurement.benchmark
     table = []
     for label in benchmark.labels:
@@ -83,7 +83,7 @@ def markdown(header: tuple[str, ...], body: list[list[str]]) -> str:
 
 
 def regret_table(measurements: list[Measurement]) -> str:
-    """That both sides do the work: their regret late in the run, uniform play being 1."""
+    """Return a table of the regret late in the run, relative to uniform play: both sides learn."""
     body = [
         [
             m.benchmark.title,
@@ -106,11 +106,11 @@ def cpu_model() -> str:
 
 
 def summary(measurements: list[Measurement]) -> str:
-    """One sentence that names every missed target."""
+    """Return one sentence that names every missed target."""
     if any(not m.peer for m in measurements):
         return "The peers were not run: no ratios."
     missed = [
-        f"{m.benchmark.name}, {row[1]}: {row[2]} us, {row[4]} where {row[5]} is asked"
+        f"{m.benchmark.name}, {row[1]}: {row[2]} us, ratio {row[4]}, target {row[5]}"
         for m in measurements
         for row in rows(m)
         if "MISSED" in row[-1]

@@ -36,14 +36,14 @@ Numbers = NDArray[Any]
 
 
 class Run(NamedTuple):
-    """What one agent did on one map, episode by episode."""
+    """Results of one agent on one map, episode by episode."""
 
     crossed: Numbers
-    """1 where it reached the goal."""
+    """1 where the agent reached the goal, else 0."""
     values: Numbers
-    """The exact probability of its policy to do so."""
+    """Exact probability that its policy reaches the goal."""
     weights: Numbers
-    """Its belief in the true kind of map afterwards."""
+    """Weight of the true kind of map after the episode."""
 
 
 def main() -> None:
@@ -70,17 +70,17 @@ def main() -> None:
 
 
 def lake(kind: int) -> gymnasium.Env[Any, Any]:
-    """A slippery lake with one of the maps."""
+    """Return a slippery lake with one of the maps."""
     return gymnasium.make("FrozenLake-v1", desc=list(MAPS.values())[kind], is_slippery=True)
 
 
 def map_models() -> mixts.MDP:
-    """The MDPs of the maps, each with a state for the end of the episode, in one batch."""
+    """Return the MDPs of the maps as one batch, each with a state for the end of the episode."""
     return mixts.MDP.stack([tabular_model(lake(kind), HORIZON) for kind in range(len(MAPS))])
 
 
 def priors(maps: mixts.MDP) -> dict[str, mixts.MixturePrior]:
-    """What each agent believes before its first episode."""
+    """Return the prior of each agent."""
     kinds = mixts.MixturePrior(mixts.TabularMDP.from_means(maps, STRENGTH), names=list(MAPS))
     flat = EpisodePlayer(lake(0), HORIZON).uniform_prior()
     near = (maps.transitions > 0).any(axis=0)
@@ -96,7 +96,7 @@ def priors(maps: mixts.MDP) -> dict[str, mixts.MixturePrior]:
 
 
 def play(prior: mixts.MixturePrior, truth: mixts.MDP, kind: int, seed: int, n_episodes: int) -> Run:
-    """One agent on one map."""
+    """Play one agent on one map."""
     player = EpisodePlayer(lake(kind), HORIZON, seed=seed)
     agent = mixts.MixTS(prior, seed=seed)
     policies, crossed, weights = [], [], []
@@ -109,7 +109,7 @@ def play(prior: mixts.MixturePrior, truth: mixts.MDP, kind: int, seed: int, n_ep
 
 
 def print_maps(maps: mixts.MDP) -> None:
-    """The maps, and what the best policy for each is worth on both."""
+    """Print the maps, and the value of the best policy for each map on both maps."""
     for rows in zip(*MAPS.values(), strict=True):
         print("   ".join(f"{row:8}" for row in rows))
     for name, policy in zip(MAPS, maps.plan().policy, strict=True):
@@ -119,7 +119,7 @@ def print_maps(maps: mixts.MDP) -> None:
 
 
 def print_table(runs: dict[str, list[Run]], best: Numbers) -> None:
-    """Means over runs ± their standard errors; the last column compares run by run."""
+    """Print means over runs ± their standard errors; the last column compares run by run."""
     print(f"\n{'agent':12}{'crossed':>16}{'regret':>16}{'at the end':>16}{'worse by':>16}")
     regrets = {
         name: best * len(played[0].values) - [run.values.sum() for run in played]
@@ -135,13 +135,13 @@ def print_table(runs: dict[str, list[Run]], best: Numbers) -> None:
 
 
 def estimate(runs: Numbers) -> str:
-    """A mean and its standard error, which a single run does not have."""
+    """Return a mean and its standard error; a single run has no standard error."""
     error = runs.std(ddof=1) / len(runs) ** 0.5 if len(runs) > 1 else np.nan
     return f"{runs.mean():.1f} ± {error:.1f}"
 
 
 def print_recognition(played: list[Run]) -> None:
-    """After which episode the weight of the true kind of map was first CERTAIN."""
+    """Print after which episode the weight of the true kind of map first reached CERTAIN."""
     found = [run.weights >= CERTAIN for run in played]
     after = [int(certain.argmax()) + 1 for certain in found if certain.any()]
     when = f", after {np.median(after):g} (median) to {max(after)} episodes" if after else ""
@@ -151,7 +151,7 @@ def print_recognition(played: list[Run]) -> None:
 
 
 def read_options() -> argparse.Namespace:
-    """The command line."""
+    """Return the options of the command line."""
     assert __doc__ is not None
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=20, help="maps to play (default 20)")

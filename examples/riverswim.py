@@ -63,7 +63,7 @@ def main() -> None:
 
 
 def follow(river: mixts.RiverSwim, options: argparse.Namespace) -> Any:
-    """The probability that MixTS gives the true current after each episode, (runs, episodes)."""
+    """Return the weight of the true current in MixTS after each episode, (runs, episodes)."""
     followed: list[Any] = []
 
     class Followed(mixts.MixTS):
@@ -84,7 +84,7 @@ def follow(river: mixts.RiverSwim, options: argparse.Namespace) -> Any:
 
 
 def recognition(weights: Any) -> str:
-    """In words: how soon the current is known."""
+    """Return a sentence on how soon the current is known."""
     doubtful = weights <= KNOWN
     last = np.where(doubtful.any(axis=1), weights.shape[1] - doubtful[:, ::-1].argmax(axis=1), 0)
     return (
@@ -94,7 +94,7 @@ def recognition(weights: Any) -> str:
 
 
 def draw(results: mixts.Results) -> Any:
-    """Regret as in the paper, and on a logarithmic axis, to see all of it."""
+    """Draw the regret as in the paper, and on a logarithmic axis, which shows all of it."""
     from matplotlib.figure import Figure
 
     from mixts.plots.style import dress
@@ -109,7 +109,7 @@ def draw(results: mixts.Results) -> Any:
 
 
 def read_options() -> argparse.Namespace:
-    """The command line."""
+    """Return the options of the command line."""
     assert __doc__ is not None
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=100, help="rivers to swim in (default 100)")

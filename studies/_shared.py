@@ -1,4 +1,4 @@
-"""What the studies share: random streams by name, and the evidence of tasks under a prior."""
+"""Random streams by name, for all studies."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp
-
-import mixts
 
 Array = NDArray[Any]
 
@@ -30,10 +27,3 @@ def _number(name: str | int) -> int:
         return name
     # A stable hash: Python's own differs from process to process.
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")
-
-
-def mixture_evidence(prior: mixts.MixturePrior, tasks: mixts.Statistics) -> Array:
-    """Return the log evidence of each task under the prior, all components together."""
-    with np.errstate(divide="ignore"):  # the logarithm of a weight of 0
-        logs = prior.condition(tasks).log_evidence + np.log(prior.weights)
-    return np.asarray(logsumexp(logs, axis=1))

@@ -1,4 +1,4 @@
-"""What every test runs under: checked shapes, and examples that are the same on every run."""
+"""Settings of all tests: run-time checks of shapes, and Hypothesis examples that never change."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ hypothesis.settings.load_profile("fixed")
 
 @pytest.fixture
 def unchecked() -> Iterator[None]:
-    """Run-time checks off: an argument of the wrong type meets the library's own error."""
+    """Turn run-time checks off, so that wrong types reach the library's own checks."""
     before = jaxtyping.config.jaxtyping_disable
     jaxtyping.config.update("jaxtyping_disable", True)
     yield

@@ -1,11 +1,11 @@
-"""Disks that do as they are told, for SQLite: a VFS whose writes and syncs can be made to fail.
+"""Disks that fail on demand, for SQLite: a VFS whose operations a test can make fail.
 
     with FaultyDisk() as disk, SQLiteBackend(path, vfs=disk.name) as ...:
         disk.fail("write", apsw.FullError, "-wal")
         ...
         disk.mend()
 
-Everything else is the system's: reads, locks, shared memory.
+Locks and shared memory are those of the system.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _numbers = itertools.count()
 
 
 class WatchedDisk(apsw.VFS):
-    """Tells ``before`` of everything that is done to a file, which may raise instead."""
+    """Calls ``before`` for each operation on a file; ``before`` may raise to make it fail."""
 
     def __init__(self) -> None:
         self.name = f"{type(self).__name__}-{next(_numbers)}"
@@ -35,14 +35,14 @@ class WatchedDisk(apsw.VFS):
         super().__init__(self.name, "")
 
     def before(self, act: Act, path: str) -> None:
-        """What is about to be done to a file."""
+        """Run before an operation on a file."""
 
     def open_file(self, name: Any, flags: list[int]) -> apsw.VFSFile:
-        """A file of this disk."""
+        """Open a file of this disk."""
         return WatchedFile(self, name, flags)
 
     def xOpen(self, name: Any, flags: list[int]) -> apsw.VFSFile:  # noqa: N802
-        if name is None:  # a temporary file, which nobody expects to find again
+        if name is None:  # a temporary file
             return apsw.VFSFile("", name, flags)
         with self.lock:
             self.before("open", path_of(name))
@@ -54,11 +54,11 @@ class WatchedDisk(apsw.VFS):
             super().xDelete(path, sync_folder)
 
     def excepthook(self, *_: object) -> bool:
-        """A failure that SQLite does not hand on, as of a file that cannot be removed."""
+        """Ignore a failure that SQLite ignores, such as that of a file that cannot be removed."""
         return True
 
     def store(self, path: Path, synchronous: str = "FULL") -> DecisionStore:
-        """A store on this disk."""
+        """Open a store on this disk."""
         return DecisionStore.on(SQLiteBackend(path, vfs=self.name, synchronous=synchronous))
 
     def __enter__(self) -> Self:
@@ -85,7 +85,7 @@ class WatchedFile(apsw.VFSFile):
             super().xWrite(data, offset)
 
     def xSync(self, flags: int) -> None:  # noqa: N802
-        # Nothing but the model of a disk decides here what is durable: the real one is not asked.
+        # Do not sync the real disk: the model of a disk decides which data are durable.
         with self.disk.lock:
             self.disk.before("sync", self.path)
 
@@ -100,13 +100,13 @@ class Fault:
     act: Act
     error: type[apsw.Error]
     end: str
-    """How the names of the files end that it strikes."""
+    """Last part of the names of the files that fail."""
     after: int
-    """How many times it lets pass."""
+    """Number of operations that still succeed."""
 
 
 class FaultyDisk(WatchedDisk):
-    """Fails as it is told, until it is mended."""
+    """Disk that fails on demand, until it is mended."""
 
     def __init__(self) -> None:
         self._faults: list[Fault] = []
@@ -114,7 +114,7 @@ class FaultyDisk(WatchedDisk):
         super().__init__()
 
     def fail(self, act: Act, error: type[apsw.Error], end: str = "", after: int = 0) -> None:
-        """From now on, or after so many that succeed."""
+        """Make an operation fail, after the first ``after`` calls."""
         self._faults.append(Fault(act, error, end, after))
 
     def mend(self) -> None:
@@ -126,7 +126,7 @@ class FaultyDisk(WatchedDisk):
                 fault.after -= 1
                 if fault.after < 0:
                     self.n_failures += 1
-                    raise fault.error(f"{act}: told to fail")
+                    raise fault.error(f"{act} fails, as the test demands")
 
 
 def path_of(name: Any) -> str:

@@ -1,4 +1,4 @@
-"""A PostgreSQL server of our own: in a temporary folder, on a Unix socket, gone afterwards.
+"""A temporary PostgreSQL server for tests: in a temporary folder, on a Unix socket.
 
     with postgres_server.running(fsync=False) as url:
         store = mixts.DecisionStore(postgres_server.database(url, "one"))
@@ -44,7 +44,7 @@ full_page_writes = off
 
 
 def find() -> Path | None:
-    """The folder of the server's programs, the newest version first, or None."""
+    """Return the folder of the newest version of the server's programs, or None."""
     folders = sorted(
         Path("/usr/lib/postgresql").glob("*/bin"),
         key=lambda folder: (len(folder.parent.name), folder.parent.name),
@@ -58,7 +58,7 @@ def find() -> Path | None:
 
 @contextmanager
 def running(*, fsync: bool = True) -> Iterator[str]:
-    """The address of a new server's database ``postgres``; stopped and removed at the end."""
+    """Start a server, yield the address of its database ``postgres``, and remove the server."""
     # A socket's path is short, and another user must reach it: not below pytest's own folders.
     parent = "/tmp" if os.path.isdir("/tmp") else None
     folder = Path(tempfile.mkdtemp(prefix="mixts-pg-", dir=parent))
@@ -73,7 +73,7 @@ def running(*, fsync: bool = True) -> Iterator[str]:
 
 
 def start(folder: Path, *, fsync: bool = True) -> str:
-    """Start a server in an empty folder, or again in one that was stopped; its address."""
+    """Start a server in an empty folder, or in that of a stopped server; return its address."""
     socket = folder / f".s.PGSQL.{PORT}"
     if len(os.fsencode(socket)) > LONGEST_SOCKET:
         raise ValueError(f"a socket's path has at most {LONGEST_SOCKET} bytes, got {socket}")
@@ -96,7 +96,7 @@ def stop(folder: Path, mode: Literal["smart", "fast", "immediate"] = "fast") -> 
 
 
 def database(url: str, name: str) -> str:
-    """Make an empty database on the server; its address."""
+    """Create an empty database on the server, and return its address."""
     import psycopg
     from psycopg import sql
 
@@ -106,12 +106,12 @@ def database(url: str, name: str) -> str:
 
 
 def folder_of(url: str) -> Path:
-    """Where the server of an address lives, to stop and start it."""
+    """Return the folder of the server at an address, to stop and start it."""
     return Path(parse_qs(urlsplit(url).query)["host"][0])
 
 
 def _account() -> pwd.struct_passwd | None:
-    """Whom the server runs as where we are root, else None: as ourselves."""
+    """Return the user that runs the server if this process is root, otherwise None."""
     if os.geteuid() != 0:
         return None
     for name in ("postgres", "nobody"):
@@ -130,7 +130,7 @@ def _own(folder: Path) -> None:
 
 
 def _run(folder: Path, program: str, *words: str) -> None:
-    """One of the server's programs, as the user and with the settings it needs."""
+    """Run one of the server's programs, as the right user and with the settings that it needs."""
     programs = find()
     if programs is None:
         raise FileNotFoundError("no PostgreSQL server is installed: initdb was not found")

@@ -1,13 +1,13 @@
-"""A disk that can lose its power: what was not synced is then there in part, or not at all.
+"""A disk that can lose its power: data that were not synced are then lost, or there in part.
 
     disk = PowerLossDisk(np.random.default_rng(seed))
-    disk.begin(100)                     # everything from the 100th act on is refused
-    disk.lose_power(folder)             # what is found when the power is back
+    disk.begin(100)                     # fail from the 100th file operation on
+    disk.lose_power(folder)             # write the files as they are after a power loss
 
-Bytes reach the disk in sectors, in any order. Names are a journaling file system's: made and
-removed in order, all of them durable with the next sync of any file. A sync that fails is the worst
-kind: the system has forgotten what it could not write and will not try again. It says so once to
-everybody who has the file open, as Linux does since 4.13.
+Bytes reach the disk in sectors, in any order. Names behave as in a journaling file system: files
+are created and removed in order, and the next sync of any file makes all of these changes durable.
+After a failed sync, the system forgets the data that it could not write and does not try again. It
+reports the failure once for each open file, as Linux does since 4.13.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ import numpy as np
 from tests.faulty_disk import Act, WatchedDisk, WatchedFile, path_of
 
 SECTOR = 512
-"""Bytes that are written whole or not at all."""
+"""Bytes that the disk writes completely or not at all."""
 PAGE = 4096
-"""Bytes that the system keeps, and syncs, together."""
+"""Bytes that the system caches and syncs together."""
 
 
 @dataclass(frozen=True)
 class Write:
-    """What a write made of the sectors it touched, and how long the file was then."""
+    """Content of the sectors after a write, and the length of the file."""
 
     sectors: dict[int, bytes]
     length: int
 
 
 class Content:
-    """A file's bytes: as programs read them, as a disk without power has them, and in between."""
+    """A file's bytes: as programs read them, as they are on the disk, and the writes in between."""
 
     def __init__(self, durable: bytes = b"") -> None:
         self.cached = bytearray(durable)
         self.durable = durable
         self.writes: list[Write] = []
         self.n_failures = 0
-        """Syncs that failed."""
+        """Number of failed syncs."""
 
     def write(self, data: bytes, offset: int) -> None:
         end = offset + len(data)
@@ -69,14 +69,14 @@ class Content:
         self.writes = []
 
     def forget(self, rng: np.random.Generator) -> None:
-        """Fail to sync: some of it is written, and the rest will not be."""
+        """Fail to sync: write some of the data, and forget the rest."""
         self.durable = self.survivor(rng)
         self.writes = []
         self.n_failures += 1
 
     def survivor(self, rng: np.random.Generator) -> bytes:
-        """What is on the disk if the power is lost now."""
-        # Nothing, everything, the writes in order with the last one torn, or any sectors of any.
+        """Return the content of the disk if the power is lost now."""
+        # No writes, all writes, the first ones with the last one torn, or any sectors of any write.
         n = len(self.writes)
         some = int(rng.integers(n + 1))
         ways = [(0, 0), (n, n), (some, min(some + 1, n)), (0, n)]
@@ -103,16 +103,16 @@ class PowerLossDisk(WatchedDisk):
         self.failing = failing
         self._left = 0
         self.dead = True
-        """Whether whoever used the disk, or the disk itself, is no more."""
+        """True after the process has ended, or the power is lost."""
         self._names: dict[str, Content] = {}
         self._durable_names: dict[str, Content] = {}
         self._renamed: list[tuple[str, Content | None]] = []
-        """Names that were given or (None) taken away since the last sync."""
+        """Files that were created or (None) removed since the last sync."""
         self._inodes: dict[int, Content] = {}
         super().__init__()
 
     def begin(self, acts: int) -> None:
-        """A process that will end with so many acts; what it did not sync, the system still has."""
+        """Begin a process that ends after so many operations; the system keeps unsynced data."""
         self._left = acts
         self.dead = False
 
@@ -157,7 +157,7 @@ class PowerLossDisk(WatchedDisk):
             self.sync_names()
         if file.n_failures < file.content.n_failures:
             file.n_failures = file.content.n_failures
-            raise apsw.IOError("told to fail")
+            raise apsw.IOError("the sync fails, as the test demands")
 
     def sync_names(self) -> None:
         for path, content in self._renamed:
@@ -165,14 +165,14 @@ class PowerLossDisk(WatchedDisk):
         self._renamed = []
 
     def lose_power(self, folder: Path) -> None:
-        """Refuse everything from now on, and put what a disk would have into a folder."""
+        """Fail from now on, and write the content of the disk into a folder."""
         with self.lock:
             self.dead = True
             del self._renamed[int(self._rng.integers(len(self._renamed) + 1)) :]
             self.sync_names()
             for path, content in self._durable_names.items():
                 (folder / Path(path).name).write_bytes(content.survivor(self._rng))
-                if path.endswith("-wal"):  # memory that was shared is worth nothing now
+                if path.endswith("-wal"):  # the content of shared memory is lost
                     garbage = self._rng.bytes(int(self._rng.integers(40_000)))
                     (folder / Path(path).name.replace("-wal", "-shm")).write_bytes(garbage)
 
@@ -185,7 +185,7 @@ class PowerLossFile(WatchedFile):
     disk: PowerLossDisk
     content: Content
     n_failures: int
-    """Syncs that failed and that it was told of."""
+    """Number of failed syncs that were reported for this file."""
 
     def xWrite(self, data: bytes, offset: int) -> None:  # noqa: N802
         with self.disk.lock:
@@ -211,5 +211,5 @@ def _rename(names: dict[str, Content], path: str, content: Content | None) -> No
 
 
 def _unwritten(n: int, rng: np.random.Generator) -> bytes:
-    """What a file has where it grew and nothing was written: zeros, or what was there before."""
+    """Return content for a part of a file that was never written: zeros, or old data."""
     return rng.bytes(max(n, 0)) if rng.random() < 0.5 else bytes(max(n, 0))

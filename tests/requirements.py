@@ -1,4 +1,4 @@
-"""What tests need of the system: skipped without it, unless the environment says it must be there.
+"""Programs that tests need: without them a test is skipped, or fails if the environment says so.
 
 ``MIXTS_REQUIRE=postgres,chromium`` turns the skips of these into failures, so that a test cannot
 stop running in CI unnoticed.
@@ -16,7 +16,7 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stab
 
 
 def require(name: str, found: bool, reason: str) -> None:
-    """Go on if it was found; otherwise skip, or fail where ``MIXTS_REQUIRE`` names it."""
+    """Skip the test if a program is missing, or fail if ``MIXTS_REQUIRE`` names the program."""
     if found:
         return
     names = [entry.strip() for entry in os.environ.get(VARIABLE, "").split(",")]
@@ -26,5 +26,5 @@ def require(name: str, found: bool, reason: str) -> None:
 
 
 def find_chromium() -> str | None:
-    """The path of a Chromium or Chrome, or None."""
+    """Return the path of Chromium or Chrome, or None."""
     return next((path for path in map(shutil.which, BROWSERS) if path), None)

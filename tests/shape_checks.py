@@ -46,7 +46,7 @@ class _LikeAnArray(type):
 
 
 class SomeArrayLike(metaclass=_LikeAnArray):
-    """Stands for ArrayLike, whose protocols are slow to ask: nearly always it is one of these."""
+    """Replacement for ArrayLike, whose protocols are slow to check."""
 
 
 # A number from numpy is as good as Python's, and as type checkers have it an int is a float.
@@ -68,7 +68,7 @@ MARK = "_checked_while_tests_run"
 
 
 def checked(thing: Any) -> Any:
-    """A function whose calls are checked, or a dataclass whose construction is."""
+    """Return a function whose calls are checked, or a dataclass whose construction is checked."""
     if isinstance(thing, FunctionType):
         return _checked_calls(thing)
     if isinstance(thing, type) and is_dataclass(thing) and "__init__" in vars(thing):
@@ -78,7 +78,7 @@ def checked(thing: Any) -> Any:
 
 
 def _checked_calls(function: FunctionType) -> Any:
-    """Annotations are looked at in the first call, when what they name is there."""
+    """Resolve annotations in the first call, when the names in them are defined."""
     if inspect.isgeneratorfunction(function):
         # beartype would look at arguments when the first item is asked for, in another call.
         return jaxtyping.jaxtyped(typechecker=beartype(conf=CONFIGURATION))(function)
@@ -102,7 +102,7 @@ def _checked_calls(function: FunctionType) -> Any:
 
 
 def _hint(annotation: Any, function: FunctionType) -> Any:
-    """What an annotation means; anything where it names what only type checkers import."""
+    """Return the value of an annotation; ``Any`` if only type checkers import its names."""
 
     def holder(value: Any) -> None: ...
 

@@ -26,10 +26,10 @@ TASKS = "SELECT name, decisions, rewards, statistics FROM tasks"
 
 
 def audit(store: mixts.DecisionStore, traffic: Traffic) -> Counter[str]:
-    """Count each kind of error; empty if there is none.
+    """Count the errors of each kind.
 
-    Every operation was repeated until it was acknowledged, so that the store must have exactly
-    those, no more and no fewer.
+    Clients repeat every operation until it is acknowledged, so the store must have exactly the
+    acknowledged operations.
     """
     wrong: Counter[str] = Counter()
     wrong["contradictory answers"] = len(traffic.contradictions)
@@ -57,19 +57,20 @@ def summary(wrong: Counter[str]) -> str:
 
 def _compare_log(log: list[tuple], traffic: Traffic, wrong: Counter[str]) -> None:
     found = {row[1]: row for row in log}
-    for key, told in traffic.decided.items():
+    for key, decided in traffic.decided.items():
         row = found.get(key)
         if row is None:
             wrong["acknowledged decisions lost"] += 1
             continue
         id, _, task, action, propensity, value = row
-        name = traffic.task_name(told.task)
         logged = (bytes(id).hex(), task, action, propensity)
-        wrong["decisions changed"] += logged != (told.id, name, told.action, told.propensity)
-        wrong["acknowledged rewards lost"] += told.reward is not None and value is None
-        wrong["rewards changed"] += None not in (told.reward, value) and told.reward != value
-        wrong["rewards nobody acknowledged"] += told.reward is None and value is not None
-    wrong["decisions nobody acknowledged"] += len(found.keys() - traffic.decided.keys())
+        name, reward = traffic.task_name(decided.task), decided.reward
+        acknowledged = (decided.id, name, decided.action, decided.propensity)
+        wrong["decisions changed"] += logged != acknowledged
+        wrong["acknowledged rewards lost"] += reward is not None and value is None
+        wrong["rewards changed"] += None not in (reward, value) and reward != value
+        wrong["unacknowledged rewards"] += reward is None and value is not None
+    wrong["unacknowledged decisions"] += len(found.keys() - traffic.decided.keys())
 
 
 def _compare_statistics(store: mixts.DecisionStore, log: list[tuple], wrong: Counter[str]) -> None:

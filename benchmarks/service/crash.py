@@ -2,11 +2,10 @@
 
     python benchmarks/service/crash.py [--kills 200] [--operations 100000] [--seed 1]
 
-One server under load is killed again and again, each time after a random number of operations and
-a random pause of a few milliseconds, and started anew. What was not acknowledged is asked for
-again with the same key, as a client does. In the end the store must have every acknowledged
-decision and reward with the values that were told, each once, and statistics that equal a count of
-its log.
+The benchmark kills one server under load many times, each time after a random number of operations
+and a random pause of a few milliseconds, and restarts it. It repeats unacknowledged requests with
+the same key, as a client does. At the end the store must have every acknowledged decision and
+reward once, with the acknowledged values, and statistics that equal a count of its log.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ def main() -> None:
                 server.start()
                 restarts.append(server.wait())
                 left = options.operations - traffic.n_acknowledged
-                if kill == options.kills:  # nobody kills the last one
+                if kill == options.kills:  # the last server finishes the work
                     run_until(generator, max(left, 1))
                     break
                 share = max(left, 1) / (options.kills - kill)
@@ -69,7 +68,7 @@ def main() -> None:
             server.stop()
         with mixts.DecisionStore(store) as opened:
             wrong = audit(opened, traffic)
-    rewarded = sum(told.reward is not None for told in traffic.decided.values())
+    rewarded = sum(decided.reward is not None for decided in traffic.decided.values())
     slowest = max(restarts)
     print(
         "| kills | acknowledged | decisions | rewards | asked for again | restart, s: median, max |"

@@ -33,9 +33,9 @@ COPY = {
     "rewards": "INSERT INTO rewards SELECT NULL, d.seq, {rewards} "
     "FROM rewards r, decisions d WHERE r.seq = 1 AND d.seq > 1",
 }
-"""How each table's first row becomes that of every task; the columns that follow are filled in."""
+"""Statements that copy the first row of each table for every task."""
 N_FIRST = {"tasks": 2, "decisions": 3, "rewards": 2}
-"""The columns that are not copied."""
+"""Number of first columns of each table that the statements set instead of copying."""
 
 
 def fill(path: Path, n_tasks: int) -> None:

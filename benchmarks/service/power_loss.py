@@ -42,19 +42,19 @@ def main() -> None:
 def line(synchronous: str, failing: float, n_seeds: int) -> str:
     """Return the outcome of this many stores as a line of the table."""
     began = time.perf_counter()
-    told, lost, losing, wrong = 0, 0, 0, Counter[str]()
+    acknowledged, lost, losing, wrong = 0, 0, 0, Counter[str]()
     for seed in range(n_seeds):
         with tempfile.TemporaryDirectory(prefix="mixts-power-") as folder:
             outcome = run(seed, Path(folder), synchronous, failing)
-        told += outcome.told
+        acknowledged += outcome.acknowledged
         lost += outcome.lost
         losing += outcome.lost > 0
         wrong += outcome.wrong
     others = ", ".join(f"{n} {what}" for what, n in wrong.items()) or "nothing"
     seconds = time.perf_counter() - began
     return (
-        f"| {synchronous} | {failing:.0%} | {n_seeds} | {told:,} | {lost:,} | {losing} | {others} "
-        f"| {seconds:.0f} |"
+        f"| {synchronous} | {failing:.0%} | {n_seeds} | {acknowledged:,} "
+        f"| {lost:,} | {losing} | {others} | {seconds:.0f} |"
     )
 
 

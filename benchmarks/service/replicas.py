@@ -2,9 +2,9 @@
 
     python benchmarks/service/replicas.py [--replicas 4] [--operations 100000] [--every 5]
 
-Starts a PostgreSQL server of its own. One operation of twenty is sent to two replicas at once, a
-replica is killed every few seconds and started anew, and what was not acknowledged is asked for
-again, of whoever is there. In the end log, statistics and what clients were told must agree.
+The benchmark starts its own PostgreSQL server. It sends one operation of twenty to two replicas at
+once, kills and restarts a replica every few seconds, and repeats unacknowledged requests at any
+replica that runs. At the end the log, the statistics and the responses to clients must agree.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def main() -> None:
         with mixts.DecisionStore(url) as store:
             wrong = audit(store, traffic)
     n = traffic.n_acknowledged
-    rewarded = sum(told.reward is not None for told in traffic.decided.values())
+    rewarded = sum(decided.reward is not None for decided in traffic.decided.values())
     print(
         "| replicas | kills | acknowledged | a second | decisions | rewards | sent twice | again |"
     )

@@ -1,4 +1,4 @@
-"""The operations that are sent, and those acknowledged: decisions and rewards, one to one."""
+"""Operations that clients send, and their acknowledgements: a reward for each decision."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import numpy.typing as npt
 from msgspec.json import decode
 
 CHUNK = 1 << 14
-"""Random numbers are drawn so many at a time."""
+"""Number of random numbers to draw at a time."""
 
 DECIDE, REWARD = "decide", "reward"
 
 
-def written(path: str, body: bytes) -> bytes:
-    """A request, as it goes over the wire."""
+def http_request(path: str, body: bytes) -> bytes:
+    """Return the bytes of an HTTP request."""
     head = f"POST /v1/{path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
     return b"%bContent-Length: %d\r\n\r\n%b" % (head.encode(), len(body), body)
 
 
 class Operation:
-    """A decision or a reward that is sent until it is acknowledged."""
+    """Request for a decision, or report of a reward, repeated until it is acknowledged."""
 
     __slots__ = ("about", "avoid", "due", "kind", "name", "request", "tries", "twice")
 
@@ -38,7 +38,7 @@ class Operation:
         self.twice = False
         """Whether it is also sent to another server, as by a client that timed out."""
         self.avoid: int | None = None
-        """The server that has it already."""
+        """Server that already has the operation."""
 
     def copy(self, avoid: int) -> Operation:
         twin = Operation(self.kind, self.name, self.about, self.request)
@@ -56,14 +56,14 @@ class Decided:
         self.reward: float | None = None
         """The acknowledged reward."""
         self.fresh = 0
-        """Times that it was acknowledged as not a duplicate; at most once."""
+        """Number of acknowledgements that did not mark a duplicate; at most 1."""
 
 
 class Traffic:
     """Decisions for tasks at random, and their rewards ``delay`` seconds later.
 
-    Whatever was acknowledged is kept, so that it can be looked for in the store. ``twice`` is the
-    share of operations that are sent to two servers.
+    It keeps all acknowledged operations, for comparison with the store. ``twice`` is the share of
+    operations that are sent to two servers.
     """
 
     def __init__(
@@ -111,12 +111,12 @@ class Traffic:
         self._n_asked += 1
         key = f"{self._prefix}{self._n_asked}"
         body = f'{{"task":"{self.task_name(task)}","key":"{key}"}}'.encode()
-        return Operation(DECIDE, key, task, written("decide", body))
+        return Operation(DECIDE, key, task, http_request("decide", body))
 
     def _reward(self, decided: Decided) -> Operation:
         value = float(self._uniform() < self._means[decided.task, decided.action])
         body = f'{{"id":"{decided.id}","value":{value}}}'.encode()
-        return Operation(REWARD, decided.id, value, written("reward", body))
+        return Operation(REWARD, decided.id, value, http_request("reward", body))
 
     def _uniform(self) -> float:
         if not self._uniforms:

@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     from mixts.plots import plot
     from mixts.service import Decider, Decision, DecisionStore
     from mixts.service.client import AsyncClient, Client
-    from mixts.simulation import Results, Sweep, simulate
+    from mixts.simulation import Results, Sweep
+    from mixts.simulation.simulate import simulate
 
 __all__ = [
     "MDP",

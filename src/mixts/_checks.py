@@ -1,4 +1,7 @@
-"""Checks of arguments, with messages that say what was expected, what came and what to do."""
+"""Checks of arguments. Messages name what was expected, the value received, and a remedy.
+
+Functions that return an array or a number convert the argument; the others only raise.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,8 @@ SUM_TOLERANCE = 1e-9
 """Largest allowed distance of a sum of weights from one."""
 
 PSD_TOLERANCE = 1e-10
-"""Most negative eigenvalue relative to the largest: rounding of a singular matrix."""
+"""Largest asymmetry, and largest negative eigenvalue, that count as rounding errors, relative to
+the largest entry of the matrix."""
 
 
 def real_array(value: ArrayLike, name: str, n_dims: int) -> Array:
@@ -41,9 +45,9 @@ def real_array(value: ArrayLike, name: str, n_dims: int) -> Array:
 
 
 def numbers(value: Any, expected: str, error: type[MixtsError]) -> Array:
-    """Return the value as a float array, or raise an error that begins with ``expected``.
+    """Return the value as a float array, or raise an error whose message begins with ``expected``.
 
-    The array is writable and contiguous: numba would compile loops again for others.
+    The array is writable and contiguous, because numba compiles a loop again for any other layout.
     """
     array = _array(value, expected, error)
     if array.dtype == np.float64:
@@ -54,7 +58,7 @@ def numbers(value: Any, expected: str, error: type[MixtsError]) -> Array:
 
 
 def integers(value: Any, expected: str, error: type[MixtsError]) -> Array:
-    """Return the value as an array of 64-bit integers, writable and contiguous."""
+    """Return the value as an array of 64-bit integers, otherwise like :func:`numbers`."""
     array = _array(value, expected, error)
     if array.dtype == np.int64:
         return array if array.flags.carray else array.copy()
@@ -124,7 +128,7 @@ def covariance_stack(covariance: Array, name: str) -> None:
 
 
 def weight_vector(weights: ArrayLike | None, n_components: int) -> Array:
-    """Return the given weights, rescaled to sum to one exactly, or uniform weights."""
+    """Return weights that sum to one: the given ones, rescaled, or uniform weights for None."""
     if weights is None:
         array = np.full(n_components, 1.0 / n_components)
         array.flags.writeable = False
@@ -142,7 +146,7 @@ def weight_vector(weights: ArrayLike | None, n_components: int) -> Array:
             f"weights must sum to 1 within {SUM_TOLERANCE:g}, got {total!r}; "
             "divide them by their sum"
         )
-    # Weights that already sum to one, as far as rounding can tell, keep their bits.
+    # Weights that already sum to one, up to rounding, stay exactly as they are.
     if abs(total - 1) > 1e-15 * n_components:
         array /= total
     array.flags.writeable = False
@@ -164,7 +168,7 @@ def distribution(array: Array, name: str) -> None:
 
 
 def name_list(names: Sequence[str] | None, length: int, what: str) -> tuple[str, ...] | None:
-    """Return names of components or arms: distinct strings, one for each."""
+    """Return the names of components or arms, which must be distinct strings; None stays None."""
     if names is None:
         return None
     plain = isinstance(names, Sequence) and not isinstance(names, str)
@@ -186,8 +190,7 @@ def task_indices(tasks: ArrayLike, n_tasks: int) -> Array:
     if array.size and (array.min() < 0 or array.max() >= n_tasks):
         bad = int(array[(array < 0) | (array >= n_tasks)][0])
         raise TaskError(
-            f"tasks must be between 0 and {n_tasks - 1}, got {bad}; "
-            "new tasks are made with add_tasks"
+            f"tasks must be between 0 and {n_tasks - 1}, got {bad}; add_tasks makes new tasks"
         )
     return np.ascontiguousarray(array)
 

@@ -1,8 +1,8 @@
 """Files of named arrays and a small header, in an open format without pickle.
 
-A bundle has two encodings: JSON, for people and other languages, and a zip of ``.npy`` arrays
-(numpy's ``npz``), for size and speed. ``write_bundle`` chooses by the path's suffix (``.json`` is
-JSON, anything else the zip); ``read_bundle`` recognises the encoding by the content.
+Such a file, a bundle, has one of two encodings: JSON, for people and other languages, or a zip of
+``.npy`` arrays (numpy's ``npz``), for size and speed. ``write_bundle`` writes JSON if the path ends
+in ``.json``, else the zip; ``read_bundle`` recognises the encoding by the content.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _DAMAGE = (
 def write_bundle(
     path: str | os.PathLike[str], kind: str, header: Mapping[str, Any], arrays: Mapping[str, Array]
 ) -> None:
-    """Write a file atomically: readers see the old file or the whole new one."""
+    """Write a bundle atomically: readers see the old file or the whole new file."""
     target = Path(path)
     content = pack_bundle(kind, header, arrays, as_json=target.suffix == ".json")
     with replacing(target) as part:
@@ -47,35 +47,35 @@ def write_bundle(
 def pack_bundle(
     kind: str, header: Mapping[str, Any], arrays: Mapping[str, Array], *, as_json: bool
 ) -> bytes:
-    """Return the content of a file."""
+    """Return a bundle as bytes."""
     top = {"format": f"mixts/{kind}", "version": VERSION, **header}
     return _to_json(top, arrays) if as_json else _to_zip(top, arrays)
 
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a temporary path beside the target; on success it replaces the target."""
+    """Yield a temporary path in the target's folder; on success, move that file to the target."""
     target = Path(path)
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
-        yield part
-        with part.open("rb") as stream:
+        yield temporary
+        with temporary.open("rb") as stream:
             os.fsync(stream.fileno())
-        os.replace(part, target)
+        os.replace(temporary, target)
     except BaseException:
-        part.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
 def read_bundle(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Return the header and the arrays of a file that ``write_bundle`` wrote with this kind."""
+    """Return the header and the arrays of a bundle of this kind."""
     return unpack_bundle(Path(path).read_bytes(), kind, str(path))
 
 
 def unpack_bundle(
     content: bytes, kind: str, source: str
 ) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Return the header and the arrays of a file's content; messages name ``source``."""
+    """Return the header and the arrays of a bundle's bytes; error messages name ``source``."""
     try:
         header, arrays = _from_zip(content) if content[:2] == b"PK" else _from_json(content)
     except _DAMAGE as error:
@@ -112,8 +112,9 @@ def _from_json(content: bytes) -> tuple[dict[str, Any], dict[str, Array]]:
         return header, {}
     arrays = {}
     for name, entry in header.pop("arrays").items():
-        dtype = _plain(np.dtype(entry["dtype"]), name)
-        # The shape must fit the values; it is needed only if a dimension is zero.
+        dtype = np.dtype(entry["dtype"])
+        _check_numeric(dtype, name)
+        # Nested lists show their shape unless a dimension is zero; a wrong shape raises here.
         values = np.array(entry["values"]).reshape(entry["shape"])
         array = values.astype(dtype)
         if values.dtype.kind not in "biuf" or not np.array_equal(array, values):
@@ -125,15 +126,15 @@ def _from_json(content: bytes) -> tuple[dict[str, Any], dict[str, Array]]:
 def _to_zip(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        _member(archive, _HEADER, json.dumps(dict(header), ensure_ascii=False).encode())
+        _add_member(archive, _HEADER, json.dumps(dict(header), ensure_ascii=False).encode())
         for name, array in arrays.items():
             member = io.BytesIO()
             np.save(member, array, allow_pickle=False)
-            _member(archive, f"{name}.npy", member.getvalue())
+            _add_member(archive, f"{name}.npy", member.getvalue())
     return buffer.getvalue()
 
 
-def _member(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
+def _add_member(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
     # A fixed date, so that the same bundle gives the same bytes.
     info = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
     info.compress_type = zipfile.ZIP_DEFLATED
@@ -150,12 +151,11 @@ def _from_zip(content: bytes) -> tuple[dict[str, Any], dict[str, Array]]:
             if member != _HEADER:
                 name = member.removesuffix(".npy")
                 array = np.load(io.BytesIO(archive.read(member)), allow_pickle=False)
-                _plain(array.dtype, name)
+                _check_numeric(array.dtype, name)
                 arrays[name] = array
     return header, arrays
 
 
-def _plain(dtype: np.dtype[Any], name: str) -> np.dtype[Any]:
+def _check_numeric(dtype: np.dtype[Any], name: str) -> None:
     if dtype.kind not in "biuf":
-        raise ValueError(f"array {name!r} has type {dtype}; only numbers are stored")
-    return dtype
+        raise ValueError(f"array {name!r} has type {dtype}; a bundle holds only numbers")

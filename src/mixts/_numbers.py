@@ -17,7 +17,18 @@ class Estimate(NamedTuple):
 
 
 def estimate(values: Float[Array, "n ..."]) -> Estimate:
-    """Return the mean over the first axis (runs or tasks) and its standard error."""
+    """Return the mean over the first axis (runs or tasks) and its standard error.
+
+    Parameters
+    ----------
+    values
+        One value for each run or task, on the first axis.
+
+    Returns
+    -------
+    Estimate
+        Mean and standard error; the error of a single value is NaN.
+    """
     n = len(values)
     mean = values.mean(axis=0) if n else np.full(values.shape[1:], np.nan)
     error = values.std(axis=0, ddof=1) / np.sqrt(n) if n > 1 else np.full(mean.shape, np.nan)

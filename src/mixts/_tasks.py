@@ -52,7 +52,9 @@ class TaskAxis:
                 if tasks is None
                 else f"as many observations as tasks ({len(index)})"
             )
-            raise ObservationError(f"expected {expected}, got {n}; say which with tasks=")
+            raise ObservationError(
+                f"expected {expected}, got {n}: give the task of each observation as tasks="
+            )
         return index
 
     def squeeze(self, array: Array) -> Any:
@@ -65,11 +67,15 @@ class TaskAxis:
     def grow(self, n: int) -> Int[Array, " n"]:
         """Add n tasks and return their indices."""
         if self.single:
-            raise ParameterError("this is about one task: make it with n_tasks to add more")
+            raise ParameterError(
+                "this has one task and no task axis: create it with n_tasks=... to add tasks"
+            )
         n = _checks.count(n, "n", least=0)
         self.size += n
         return np.arange(self.size - n, self.size)
 
     def _refuse_tasks(self, tasks: ArrayLike | None) -> None:
         if tasks is not None:
-            raise TaskError("this is about one task: leave tasks out, or make it with n_tasks")
+            raise TaskError(
+                "this has one task and no task axis: leave tasks out, or create it with n_tasks=..."
+            )

@@ -206,7 +206,7 @@ class Belief:
         """Return the posterior of one task as a prior; ``task`` is None if there is only one."""
         if self._axis.single != (task is None):
             raise TaskError(
-                "name the task: this belief is about several"
+                "this belief is about several tasks: give the index of one"
                 if task is None
                 else "this belief is about one task: leave task out"
             )
@@ -227,13 +227,40 @@ class Belief:
 
         With one component the draw is always 0, and MixTS is plain Thompson sampling
         [paper: Sec. 4.3].
+
+        Parameters
+        ----------
+        rng
+            Random generator.
+        tasks
+            Indices of the tasks; None: all tasks.
+
+        Returns
+        -------
+        array
+            Latent states, (m,); a number for a belief about one task.
         """
         return self._axis.squeeze(self.draw_latent(rng, self._axis.decisions(tasks)))
 
     def sample_parameters(
         self, rng: np.random.Generator, latent: ArrayLike, tasks: ArrayLike | None = None
     ) -> Any:
-        """Draw theta_t ~ P_t(. | S_t) for given latent states  [paper: Alg. 1]."""
+        """Draw theta_t ~ P_t(. | S_t) for given latent states  [paper: Alg. 1].
+
+        Parameters
+        ----------
+        rng
+            Random generator.
+        latent
+            Latent state for each task.
+        tasks
+            Indices of the tasks; None: all tasks.
+
+        Returns
+        -------
+        array
+            Parameters, (m, p); (p,) for a belief about one task.
+        """
         index = self._axis.decisions(tasks)
         n = self.prior.n_components
         expected = f"latent must be {len(index)} component indices below {n}"
@@ -244,7 +271,21 @@ class Belief:
         return self._axis.squeeze(self.posterior.sample(rng, index, states))
 
     def sample(self, rng: np.random.Generator, tasks: ArrayLike | None = None) -> tuple[Any, Any]:
-        """Draw (latent, parameters) for each task, all parameters given the one latent state."""
+        """Draw a latent state for each task, and all its parameters given that state.
+
+        Parameters
+        ----------
+        rng
+            Random generator.
+        tasks
+            Indices of the tasks; None: all tasks.
+
+        Returns
+        -------
+        tuple of arrays
+            Latent states, as from :meth:`sample_latent`, and parameters, as from
+            :meth:`sample_parameters`.
+        """
         index = self._axis.decisions(tasks)
         latent = self.draw_latent(rng, index)
         parameters = self.posterior.sample(rng, index, latent)

@@ -27,7 +27,8 @@
 
     ConvergenceWarning (UserWarning)     learning stopped before it converged
 
-Every message says what was expected, what came, and what to do. A call that raises changes nothing.
+Every message names what was expected, the value received, and a remedy. A call that raises changes
+nothing.
 """
 
 from __future__ import annotations

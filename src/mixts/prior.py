@@ -112,7 +112,20 @@ class MixturePrior:
         return Belief(self, statistics, shared=True)
 
     def draw(self, rng: np.random.Generator, n: int) -> tuple[Int[Array, " n"], Array]:
-        """Draw ``n`` tasks: latent states (n,) and parameters (n, p)  [paper: Sec. 2]."""
+        """Draw latent states and parameters of tasks  [paper: Sec. 2].
+
+        Parameters
+        ----------
+        rng
+            Random generator.
+        n
+            Number of tasks.
+
+        Returns
+        -------
+        tuple of arrays
+            Latent states, (n,), and parameters, (n, p).
+        """
         if not isinstance(rng, np.random.Generator):
             raise ParameterError(f"rng must be a numpy.random.Generator, got {rng!r}")
         latent = rng.choice(self.n_components, size=_checks.count(n, "n", least=0), p=self.weights)
@@ -163,8 +176,11 @@ class MixturePrior:
         """
         joined = self.family.with_arms(family)
         if (arm_names is None) != (self.arm_names is None):
-            has = "has" if self.arm_names else "has no"
-            raise ParameterError(f"the prior {has} arm names: give names for new arms accordingly")
+            raise ParameterError(
+                "the prior has arm names: give names for the new arms, too"
+                if self.arm_names
+                else "the prior has no arm names: leave out the names of new arms"
+            )
         names = [*(self.arm_names or ()), *arm_names] if arm_names is not None else None
         prior = MixturePrior(joined, self.weights, self.names, names)
         return prior._retire(self._retired)

@@ -1,10 +1,10 @@
-"""Python pickles of plain values and byte arrays, read without running anything they say.
+"""Safe reader of Python pickles that hold plain values and byte arrays.
 
-A pickle is a program. These files need very little of its language: dictionaries, lists, tuples,
-numbers, strings, and arrays of bytes as numpy writes them. Two gates let no more through. First
-every instruction is looked at before any is executed, and one that such a file does not need is
-refused. Then the few names that a file may call stand for functions of this module: no module is
-imported on its behalf, and numpy never sees its arguments.
+A pickle is a program. The files of CIFAR-100 need very little of its language: dictionaries, lists,
+tuples, numbers, strings, and arrays of bytes as numpy writes them. The reader allows nothing else,
+by two checks. First it lists all instructions before it executes any, and refuses instructions that
+such a file does not need. Then it replaces the few functions that a file may call by functions of
+this module: a file imports no module, and numpy never gets its arguments.
 """
 
 from __future__ import annotations
@@ -29,29 +29,31 @@ INSTRUCTIONS = frozenset({
     "BINPUT", "LONG_BINPUT", "MEMOIZE", "BINGET", "LONG_BINGET",
     "GLOBAL", "STACK_GLOBAL", "REDUCE", "BUILD",
 })  # fmt: skip
-"""What dictionaries, lists, numbers, strings and arrays take in pickle protocols 2 to 4."""
+"""Instructions for dictionaries, lists, numbers, strings and arrays in pickle protocols 2 to 4."""
 
 
 def read_pickle(content: bytes, name: str) -> dict[str, Any]:
-    """The dictionary in a pickle; Python 2's strings are bytes, and keys are text.
+    """Return the dictionary in a pickle; keys become text, other strings of Python 2 stay bytes.
 
-    ``name`` says in messages which file is meant.
+    ``name`` is the file's name for error messages.
     """
     try:
         _check_instructions(content)
         top = _Reader(io.BytesIO(content), encoding="bytes").load()
     except FormatError as error:
         raise FormatError(f"{name}: {error}") from error
-    # A broken pickle may raise anything, and so may the stand-ins when they are misused.
+    # A broken pickle may raise any exception, and so may the functions below if it misuses them.
     except Exception as error:
-        raise FormatError(f"{name} is no pickle of plain values, or damaged: {error}") from error
+        raise FormatError(
+            f"{name} is not a pickle of plain values, or is damaged: {error}"
+        ) from error
     if not isinstance(top, dict) or not all(isinstance(key, (str, bytes)) for key in top):
         raise FormatError(f"{name} must hold a dictionary with names as keys")
     return {text(key): _plain(value) for key, value in top.items()}
 
 
 def text(value: str | bytes) -> str:
-    """Python 2's strings, which come as bytes, and Python 3's alike."""
+    """Return a string of Python 3, or of Python 2, which is read as bytes, as text."""
     return value.decode("latin1") if isinstance(value, bytes) else value
 
 
@@ -59,9 +61,10 @@ def _check_instructions(content: bytes) -> None:
     for opcode, argument, position in pickletools.genops(content):
         if opcode.name not in INSTRUCTIONS:
             raise FormatError(f"the pickle uses {opcode.name}, which images and labels do not need")
-        # Entries of the memo are numbered one by one; memory is reserved up to the largest.
+        # The unpickler allocates memory up to the largest memo index. Honest indices count up from
+        # 0, one per instruction, so they are never larger than the position in the file.
         if opcode.name == "LONG_BINPUT" and (argument or 0) > (position or 0):
-            raise FormatError(f"the pickle numbers entry {argument} where fewer can be")
+            raise FormatError(f"the pickle uses memo index {argument}, expected at most {position}")
 
 
 class _Reader(pickle.Unpickler):
@@ -70,13 +73,13 @@ class _Reader(pickle.Unpickler):
             return _NAMES[module, name]
         except KeyError:
             raise FormatError(
-                f"the pickle asks for {module}.{name}; only arrays of bytes are read, and nothing "
-                "that a file names is run. Download the data set again"
+                f"the pickle asks for {module}.{name}, but this reader reads only arrays of bytes "
+                "and runs nothing that a file names: download the data set again"
             ) from None
 
 
 class _Function:
-    """What a name in a pickle stands for; a pickle can call it, and cannot change it."""
+    """Function of this module that a pickle may call but not change."""
 
     __slots__ = ("_function",)
 
@@ -91,7 +94,7 @@ class _Function:
 
 
 class _ByteType:
-    """Stands for numpy's type of unsigned bytes; what else numpy writes about it is known."""
+    """Replacement of numpy's type of unsigned bytes; it ignores the details that numpy adds."""
 
     __slots__ = ()
 
@@ -100,7 +103,7 @@ class _ByteType:
 
 
 class _ByteArray:
-    """Stands for an array until its shape and bytes are known."""
+    """Replacement of a numpy array, until the pickle gives its shape and bytes."""
 
     __slots__ = ("values",)
 
@@ -117,7 +120,7 @@ class _ByteArray:
 
 
 def _encode(value: Any, encoding: Any) -> bytes:
-    # Python 3 writes bytes so that Python 2 can read them.
+    # Python 3 writes bytes as encoded text, for readers in Python 2.
     if not isinstance(value, str) or text(encoding) not in ("latin1", "latin-1"):
         raise FormatError(f"the pickle encodes something as {encoding!r}, expected latin1")
     return value.encode("latin1")

@@ -1,4 +1,4 @@
-"""Images as tasks: priors learned in two stages and by the evidence, from the same logs."""
+"""Image classification: priors learned in two stages and by the evidence, from the same logs."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from mixts.experiments.features import ImageFeatures
 from mixts.experiments.verdicts import exceeds, not_worse, weakest
 from mixts.families import LinearGaussian, LinearStatistics
 from mixts.families.linear import CovarianceType
-from mixts.learning import learn, statistics_of
+from mixts.learning import learn, mixture_evidence, statistics_of
 from mixts.learning.two_stage import one_blas_thread
 from mixts.plots import new_axes, plot
 from mixts.prior import MixturePrior
 from mixts.simulation import Estimate, estimate, prepare
-from studies._shared import Array, mixture_evidence, stream
+from studies._shared import Array, stream
 
 NOISE = 0.5
 """Noise of the model where the logs are labels, as in the paper."""
@@ -40,18 +40,19 @@ N_TASKS, N_HELD_OUT = 1000, 200
 N_IMAGES = 500
 """Images of each past task, drawn without replacement."""
 EARLY = 100
-"""Rounds of the cold start."""
+"""Number of rounds that count as the cold start."""
 
 LOGS = ("rewards", "labels")
-"""What the logs of past tasks hold: rewards as agents get them, 0 or 1 by chance, with the noise
-learned; or, as in the paper, whether the image is of the class, with the paper's noise."""
+"""Two forms of logs of past tasks. "rewards": random rewards of 0 or 1, as agents get them; the
+noise is learned. "labels", as in the paper: 1 for images of the class, 0 for others, with the
+paper's noise."""
 
 MIXTURE, TWO_STAGE, ONE, UNI, FLAT = "MixTS", "MixTS, two-stage", "TS, learned", "UniTS", "TS"
 """The mixture learned by the evidence, and the priors that it is compared with."""
 AGENTS = (MIXTURE, TWO_STAGE, ONE, UNI, FLAT)
 
 _TOLERANCE = 3e-3
-"""Gain of the evidence for each task, of 500 observations, at which learning stops."""
+"""Least gain of evidence per task, of 500 observations, in an iteration of learning."""
 
 
 class LearnedImagesExperiment(Experiment):
@@ -64,10 +65,10 @@ class LearnedImagesExperiment(Experiment):
     options = ("features",)
 
     def choices(self, features: str | Path | None = None, **_: Any) -> dict[str, str]:
-        """Return the hash of the file of features: its content counts, not its path."""
+        """Return the hash of the file of features: results depend on its content, not its path."""
         if features is None:
             return {}
-        ImageFeatures.load(features)  # raises an error for another kind of file
+        ImageFeatures.load(features)  # raises an error if this is not a file of features
         digest = hashlib.sha256(Path(features).read_bytes()).hexdigest()
         return {"features": f"sha256 {digest[:16]}"}
 
@@ -167,20 +168,18 @@ def learned(images: ImageFeatures, logs: str, seed: int) -> Arrays:
     }
     arrays: Arrays = {}
     for name, prior in found.items():
-        family = prior.family
-        assert isinstance(family, LinearGaussian)
-        tied = family.covariance_type == "tied"
+        parameters, settings = prior.family.arrays(), prior.family.settings()
         arrays |= {
             f"{name}/weights": prior.weights,
-            f"{name}/mean": family.mean,
-            f"{name}/{'tied' if tied else 'full'}": family.covariance,
-            f"{name}/noise": np.array(family.noise_std),
+            f"{name}/mean": parameters["mean"],
+            f"{name}/{settings['covariance_type']}": parameters["covariance"],
+            f"{name}/noise": np.array(settings["noise_std"]),
         }
     return arrays
 
 
 def priors_of(arrays: Arrays) -> dict[str, MixturePrior]:
-    """Return the learned priors, and the paper's uninformative one with the two stages' noise."""
+    """Return the learned priors, and the paper's uninformative prior with the two-stage noise."""
     priors = {}
     for name in (MIXTURE, TWO_STAGE, ONE, UNI):
         kind: CovarianceType = "tied" if f"{name}/tied" in arrays else "full"

@@ -1,4 +1,4 @@
-"""Write a store of each kind as this version of mixts does, and what its clients were told.
+"""Write a store of each kind with this version of mixts, and the responses to its clients.
 
     python -m tests.assets.make_decisions
 

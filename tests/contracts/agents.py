@@ -25,7 +25,7 @@ Build = Callable[[FamilyCase, int | None, int], Any]
 
 @dataclass(frozen=True)
 class AgentRecord:
-    """How to build an agent, and its traits."""
+    """Function that builds an agent, and the agent's traits."""
 
     build: Build
     """Takes the family, ``n_tasks`` and ``seed``."""
@@ -91,7 +91,7 @@ class AgentCase:
 
     @property
     def decision_shape(self) -> tuple[int, ...]:
-        """Of the decision of one task."""
+        """Shape of the decision of one task."""
         return (HORIZON, N_STATES) if self.kind == "mdp" else ()
 
     @property
@@ -114,7 +114,7 @@ class AgentCase:
         return rng.normal(size=shape if n_rows is None else (n_rows, *shape))
 
     def taken(self, offered: Any, chosen: Any) -> Any:
-        """What ``update`` is told: the arm, or the features of the row."""
+        """Return the argument of ``update`` for a decision: the arm, or the features of the row."""
         if offered is None:
             return chosen
         if offered.ndim == 2:
@@ -169,7 +169,7 @@ def assert_unchanged(agent: Any, before: list[Any]) -> None:
 
 
 OFFERED_CASES = [AgentCase(agent, kind) for kind in ("arms", "linear") for agent in AGENTS]
-"""Those that choose among actions, some of which may be masked, with probabilities."""
+"""Agents that choose among actions, which may be masked, and that have action probabilities."""
 CASES = [
     *OFFERED_CASES,
     *(AgentCase(agent, "mdp") for agent, record in AGENTS.items() if record.plans),

@@ -1,4 +1,4 @@
-"""What the contracts run over: every family and every agent, with histories to feed them."""
+"""Problems for the contract suites: every family and every agent, with histories."""
 
 from __future__ import annotations
 
@@ -111,17 +111,17 @@ class FamilyCase:
 
     @property
     def size(self) -> int:
-        """How many parameters there are."""
+        """Number of parameters."""
         return N_STATES * N_MOVES * (1 + N_STATES) if self.mdp else SIZE
 
     @property
     def n_steps(self) -> int:
-        """How many observations a round counts as."""
+        """Number of observations in a round."""
         return HORIZON if self.mdp else 1
 
     @property
     def actions(self) -> Any:
-        """What ``mean_rewards`` and ``act`` are given."""
+        """Action sets for ``mean_rewards`` and ``act``."""
         return np.random.default_rng(8).normal(size=(5, SIZE)) if self.linear else None
 
     @property
@@ -130,7 +130,7 @@ class FamilyCase:
 
     @property
     def means_shape(self) -> tuple[int, ...]:
-        """Of the mean rewards of one task."""
+        """Shape of the mean rewards of one task."""
         return (N_STATES, N_MOVES) if self.mdp else (self.n_actions,)
 
     def history(self, seed: int, n: int) -> History:

@@ -33,7 +33,7 @@ def postgres() -> Iterator[str]:
 
 @pytest.fixture(params=KINDS)
 def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Where a store can be made."""
+    """Path or address at which a test can create a store."""
     if request.param == "sqlite":
         return str(tmp_path / "decisions.db")
     server: str = request.getfixturevalue("postgres")

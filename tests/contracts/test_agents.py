@@ -76,7 +76,7 @@ def test_the_same_seed_makes_the_same_decisions(case: AgentCase, n_tasks: int | 
 
 
 def test_a_generator_is_a_seed(case: AgentCase) -> None:
-    """As it is; a number names a stream of the agent's own, which nobody else draws from."""
+    """A generator is used as it is; an integer seed gives the agent its own stream."""
     sources = [np.random.default_rng(5), np.random.SeedSequence(5), 5, np.int64(5)]
     generator, sequence, number, numpys = (case.play(case.build(None, s), 10) for s in sources)
     np.testing.assert_array_equal(generator, sequence)
@@ -206,7 +206,7 @@ def spoiled_episodes(good: mixts.Trajectory) -> list[tuple[Any, ...]]:
 
 @pytest.mark.usefixtures("unchecked")
 def test_a_refused_update_changes_nothing(case: AgentCase) -> None:
-    """Not what was learned, nor what is done next: a twin that saw only the good calls agrees."""
+    """An agent that saw only the good calls has the same belief and makes the same decisions."""
     agent, twin = case.build(3), case.build(3)
     rng = np.random.default_rng(4)
     for who in (agent, twin):

@@ -68,7 +68,7 @@ def test_no_history_is_the_prior(case: FamilyCase) -> None:
 
 
 def test_history_moves_the_weights(case: FamilyCase) -> None:
-    """What a test of agreement alone would not notice."""
+    """A test that only compares two computations would not notice this."""
     assert abs(case.belief(1, 40).weights - WEIGHTS).max() > 0.05
 
 
@@ -117,7 +117,7 @@ def test_a_posterior_of_one_of_many_tasks_is_a_prior(case: FamilyCase) -> None:
 
 
 def test_statistics_are_a_snapshot(case: FamilyCase) -> None:
-    """What was read stays as it was, and a belief made from it does not write to it."""
+    """Statistics that were read never change, and beliefs made from them do not write to them."""
     belief = case.tasks(4, 2, 10)
     taken = belief.statistics
     copy, evidence = taken.copy(), belief.log_evidence

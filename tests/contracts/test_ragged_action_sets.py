@@ -16,7 +16,7 @@ SIZES = np.array([1, 3, 5, 2])
 
 
 def padded(rng: np.random.Generator, filler: float) -> tuple[Any, Any]:
-    """Sets of SIZES actions, and the mask of what is real."""
+    """Return padded sets with SIZES actions, and a mask that excludes the padding."""
     mask = np.arange(SIZES.max()) < SIZES[:, None]
     sets = rng.normal(size=(len(SIZES), SIZES.max(), 4))
     sets[~mask] = filler

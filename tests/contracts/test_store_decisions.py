@@ -100,7 +100,7 @@ def test_a_floor_gives_full_support(store: mixts.DecisionStore) -> None:
     assert min(d.propensity for d in decisions) == pytest.approx(0.2, abs=1e-9)
 
 
-def test_what_is_refused_leaves_no_trace(store: mixts.DecisionStore) -> None:
+def test_a_refused_request_leaves_no_trace(store: mixts.DecisionStore) -> None:
     with Decider(arms(), store) as decider:
         wrong = [
             Decide(""), Decide("x" * 257), Decide("a\0b"), Decide("\ud800"), Decide("u", key=""),

@@ -1,4 +1,4 @@
-"""What is exported is what was decided, in every store."""
+"""Every store exports exactly the decisions that were made."""
 
 from __future__ import annotations
 

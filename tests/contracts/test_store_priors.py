@@ -75,7 +75,7 @@ def test_a_prior_that_cannot_be_computed_with(store: mixts.DecisionStore) -> Non
         assert decider.decide("u").prior_version == 1
 
 
-def test_a_group_that_began_with_an_old_prior_begins_anew(
+def test_a_batch_that_began_with_an_old_prior_is_retried(
     opened: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     more = mixts.BernoulliArms(np.full((2, 1), 9.0), np.ones((2, 1)))

@@ -39,7 +39,7 @@ def environment(programs: Path) -> dict[str, str]:
 
 
 def shell(commands: str, folder: Path, programs: Path) -> str:
-    """What commands print."""
+    """Run shell commands, and return their output."""
     done = subprocess.run(
         ["sh", "-e", "-c", commands],
         cwd=folder,

@@ -93,7 +93,7 @@ def variables(*names: str) -> list[str | None]:
 
 
 def kill_worker(array: np.ndarray) -> None:
-    """What a lack of memory does to a process."""
+    """Kill this process, as the system does if memory runs out."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 

@@ -41,7 +41,7 @@ class Site:
         self.n += len(tasks)
 
     def window(self, path: str = "/", **settings: Any) -> Any:
-        """A window whose timers only run when it is told; what it complains of stays with it."""
+        """Open a window whose timers run only on demand, and whose errors are recorded."""
         page = self.browser.new_page(**settings)
         page.set_default_timeout(10_000)
         page.asked, page.complaints = [], []
@@ -72,7 +72,7 @@ def next_look(page: Any) -> None:
 
 
 def in_total(page: Any) -> str:
-    """What the first number says, of all decisions."""
+    """Return the total number of decisions that the first tile shows."""
     return str(page.locator("#tiles small").first.inner_text())
 
 
@@ -232,7 +232,7 @@ def test_it_can_be_paused(site: Site, page: Any) -> None:
     assert in_total(page) == f"{site.n} in total"
 
 
-def test_it_rests_while_nobody_looks(page: Any) -> None:
+def test_a_hidden_page_is_not_updated(page: Any) -> None:
     hide = """hidden => {
         Object.defineProperty(document, 'hidden', {value: hidden, configurable: true});
         document.dispatchEvent(new Event('visibilitychange'));
@@ -338,7 +338,7 @@ def test_the_keyboard_reaches_the_content_first(site: Site, spare: Any) -> None:
     assert outline == "solid"
 
 
-def test_nothing_moves_for_those_who_asked_for_that(page: Any) -> None:
+def test_reduced_motion_stops_all_animation(page: Any) -> None:
     animation = "getComputedStyle(document.querySelector('.live .dot')).animationName"
     for motion, expected in (("reduce", "none"), ("no-preference", "beat")):
         page.emulate_media(reduced_motion=motion)

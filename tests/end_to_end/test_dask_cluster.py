@@ -1,4 +1,4 @@
-"""Blocks on a Dask cluster of separate processes, some of which die: the same numbers."""
+"""A Dask cluster of separate processes gives the same numbers, even if some of them die."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def threads() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """What one process plays."""
+    """Return the results of one process."""
     folder = tmp_path_factory.mktemp("alone")
     play(folder, 1, seconds=0)
     return arrays(folder)
@@ -102,7 +102,7 @@ def begun(folder: Path) -> set[tuple[str, int]]:
 
 
 def eventually(condition: Callable[[], Any]) -> Any:
-    """What a condition gives as soon as that is true."""
+    """Wait until a condition is true, and return its value."""
     end = time.monotonic() + 60
     while not (value := condition()):
         assert time.monotonic() < end, "it never happened"
@@ -188,7 +188,7 @@ def test_what_waits_is_cancelled_and_the_cluster_stays(threads: Any) -> None:
         first, second, third = (engine.submit(slow.sleep, seconds) for seconds in (0.3, 5, 0.5))
         second.cancel()
         done, _ = wait([second], timeout=2.5)
-        assert done == {second}, "it was played although nobody wants it"
+        assert done == {second}, "a cancelled block was played"
         assert first.result() == 0.3
         engine.close(abandon=True)
         assert third.cancelled()

@@ -68,7 +68,7 @@ def serving(store: Path, prior: Path) -> Iterator[httpx.Client]:
         process.communicate()
 
 
-def fill(client: httpx.Client, told: dict[str, Any], start: int) -> httpx.Response:
+def fill(client: httpx.Client, acknowledged: dict[str, Any], start: int) -> httpx.Response:
     """Decide and reward until that is refused."""
     for number in range(start, start + 2_000):
         asked = [{"task": f"task {i}", "key": f"{number}"} for i in range(20)]
@@ -76,37 +76,39 @@ def fill(client: httpx.Client, told: dict[str, Any], start: int) -> httpx.Respon
         if answer.status_code != 200:
             return answer
         for ask, made in zip(asked, answer.json(), strict=True):
-            told[made["id"]] = (ask, made, None)
+            acknowledged[made["id"]] = (ask, made, None)
         rewards = [{"id": made["id"], "value": 1} for made in answer.json()]
         answer = client.post("/v1/reward:batch", json=rewards)
         if answer.status_code != 200:
             return answer
         for reward in rewards:
-            told[reward["id"]] = (*told[reward["id"]][:2], 1.0)
+            acknowledged[reward["id"]] = (*acknowledged[reward["id"]][:2], 1.0)
     raise AssertionError("the disk is never full")
 
 
-def test_a_full_disk_is_told_and_recovered_from(small_disk: Path, prior: Path) -> None:
+def test_the_service_reports_a_full_disk_and_recovers(small_disk: Path, prior: Path) -> None:
     ballast = small_disk / "ballast"
     ballast.write_bytes(bytes(2 * MEGABYTE))
     path = small_disk / "decisions.db"
-    told: dict[str, Any] = {}
+    acknowledged: dict[str, Any] = {}
     with serving(path, prior) as client:
         for start in (0, 10_000):
-            refused = fill(client, told, start)
+            refused = fill(client, acknowledged, start)
             assert refused.status_code == 503
             assert refused.json()["error"]["code"] == "store_unavailable"
             assert "the disk is full" in refused.json()["error"]["message"]
             ready = client.get("/readyz")
             assert (ready.status_code, "the disk is full" in ready.text) == (503, True)
             state = client.get("/v1/tasks/task 7").json()
-            assert state["decisions"] == sum(ask["task"] == "task 7" for ask, *_ in told.values())
+            assert state["decisions"] == sum(
+                ask["task"] == "task 7" for ask, *_ in acknowledged.values()
+            )
             assert client.get("/").status_code == 200
             if start == 0:
                 ballast.unlink()
                 wait_until_ready(client)  # nobody asks for anything else
-    assert len(told) > 200
-    check(path, told)
+    assert len(acknowledged) > 200
+    check(path, acknowledged)
 
 
 def wait_until_ready(client: httpx.Client) -> None:
@@ -116,15 +118,15 @@ def wait_until_ready(client: httpx.Client) -> None:
         time.sleep(0.05)
 
 
-def check(path: Path, told: dict[str, Any]) -> None:
+def check(path: Path, acknowledged: dict[str, Any]) -> None:
     with mixts.DecisionStore(path) as store:
         rows = store.backend.query(
             "SELECT d.id, d.action, d.propensity, r.value FROM decisions d "
             "LEFT JOIN rewards r ON r.decision = d.seq"
         )
         found = {bytes(id).hex(): rest for id, *rest in rows}
-        assert found.keys() == told.keys()
-        for id, (_, made, value) in told.items():
+        assert found.keys() == acknowledged.keys()
+        for id, (_, made, value) in acknowledged.items():
             assert found[id] == [made["action"], made["propensity"], value]
         assert rebuild(store, write=False).differing == 0
 

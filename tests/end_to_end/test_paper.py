@@ -75,7 +75,7 @@ def test_every_printed_command_is_one(played: Reproduction) -> None:
 
 
 class Page(HTMLParser):
-    """What a page would load, and its text."""
+    """Parser that collects a page's text and the addresses that it would load."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -250,7 +250,7 @@ def test_one_click_selects_a_command(page: Any) -> None:
 
 
 def test_on_paper(page: Any) -> None:
-    """As wide as A4 between its margins, in a window that is dark."""
+    """A page as wide as A4 between its margins, in a dark window."""
     resize(page, (665, 900))
     page.emulate_media(media="print", color_scheme="dark")
     style = "getComputedStyle(document.querySelector('{}')).{}"
@@ -268,14 +268,14 @@ def grey_levels(png: bytes) -> Any:
 
 
 def edges(png: bytes) -> tuple[float, float]:
-    """How light a card is at its left and its right edge, inside its border, half-way down."""
+    """Return the lightness of a card at its left and right edge, inside the border."""
     pixels = grey_levels(png)
     row = pixels[len(pixels) // 2]
     return float(row[3]), float(row[-4])
 
 
 def middle(png: bytes) -> float:
-    """How light a card is in its middle."""
+    """Return the lightness of a card in its middle."""
     pixels = grey_levels(png)
     return float(pixels[len(pixels) // 2, pixels.shape[1] // 2])
 

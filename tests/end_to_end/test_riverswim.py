@@ -13,7 +13,7 @@ SCRIPT = Path(__file__).parents[2] / "examples" / "riverswim.py"
 
 
 def swim(*options: str) -> tuple[str, dict[str, tuple[float, float]]]:
-    """What is printed, and each agent's regret with its standard error."""
+    """Return the output, and each agent's regret with its standard error."""
     done = subprocess.run(
         [sys.executable, "-W", "error", str(SCRIPT), *options],
         capture_output=True,

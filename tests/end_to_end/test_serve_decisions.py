@@ -39,7 +39,7 @@ def port(folder: Path) -> str:
 
 @pytest.fixture(scope="module")
 def served(folder: Path, port: str) -> Iterator[str]:
-    """The first commands, of which the last one serves; its line."""
+    """Run the first commands, the last of which serves, and yield the line that it prints."""
     commands = page_blocks(PAGE, "sh")[0].splitlines()
     shell("\n".join(commands[:-1]), folder, folder / "bin")
     process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""What it means for a belief to agree with a reference.
+"""Comparison of a belief with a reference.
 
 The project's tolerances: log evidence within 1e-9 max(1, |value|); differences between components,
 which is what weights need, within 1e-8 (1 + |difference|). Comparisons are made in exact

@@ -1,4 +1,4 @@
-"""What learning maximises, computed anew from raw histories.
+"""References for learning: the objective, computed independently from raw histories.
 
 Nothing of the library is used but the learned numbers. Tasks are lists of observations, not
 statistics; the evidence is a product of one-step predictions for counts (Polya's urn, the negative
@@ -25,7 +25,7 @@ HORIZON, NOISE = 4, 0.5
 SUPPORT = np.array(
     [[[1, 1, 0], [0, 1, 1]], [[1, 0, 1], [1, 1, 1]], [[0, 1, 0], [1, 1, 1]]], dtype=bool
 )
-"""Of three states and two actions; in state 2 the first action has a single outcome."""
+"""Possible transitions; in state 2 the first action has a single outcome."""
 
 Task = tuple[Any, ...]
 """Arms or features and rewards; of MDPs states, actions, rewards and next states."""
@@ -35,7 +35,7 @@ Task = tuple[Any, ...]
 
 
 def true_prior(kind: str) -> mixts.MixturePrior:
-    """Two kinds of task that are told apart from a few observations."""
+    """Return a prior with two kinds of task that a few observations distinguish."""
     weights = [0.6, 0.4]
     if kind == "bernoulli":
         family: Any = mixts.BernoulliArms([[8, 2, 4], [2, 7, 4]], [[2, 7, 4], [8, 2, 4]])
@@ -62,7 +62,7 @@ def true_prior(kind: str) -> mixts.MixturePrior:
 
 
 def drawn(prior: mixts.MixturePrior, n_tasks: int, lengths: Any, seed: int) -> list[Task]:
-    """Tasks of a prior, each with so many observations of actions that nobody chose."""
+    """Draw tasks from a prior, each with so many observations of random actions."""
     rng = np.random.default_rng(seed)
     family: Any = prior.family
     _, theta = prior.draw(rng, n_tasks)
@@ -111,7 +111,7 @@ class Case:
 
     @property
     def options(self) -> dict[str, Any]:
-        """What learning from them needs to be told."""
+        """Keyword arguments for learning from these tasks."""
         if self.kind in MDPS:
             support = {"support": SUPPORT} if self.kind == "support" else {}
             return {"horizon": HORIZON, **support}
@@ -167,7 +167,7 @@ def _normal_evidence(family: Any, actions: Any, rewards: Any) -> list[float]:
 
 
 def earlier(columns: Any) -> Any:
-    """How often each entry's value has come before."""
+    """Count how often each entry's value occurs before it."""
     return np.tril(columns[:, None] == columns, -1).sum(axis=1)
 
 
@@ -264,7 +264,7 @@ def divergences(centre: Any, family: Any) -> Any:
 
 
 def _dirichlet(centre: Any, counts: Any) -> Any:
-    """Summed over rows; what is impossible in both has no part."""
+    """Sum over rows; outcomes that are impossible in both are left out."""
     total = np.zeros(len(counts))
     for row in range(counts.shape[1]):
         possible = centre[0, row] > 0

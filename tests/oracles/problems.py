@@ -115,7 +115,7 @@ def prior_weights(problem: Problem) -> Any:
 
 
 def full_covariances(problem: LinearProblem) -> Any:
-    """What each covariance type stands for, as (L, d, d)."""
+    """Return covariances of any type as an array (L, d, d)."""
     n_components, d = np.shape(problem.mean)
     covariance = np.asarray(problem.covariance, dtype=float)
     if problem.covariance_type == "full":

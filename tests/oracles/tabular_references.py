@@ -123,7 +123,7 @@ def linear_program(rewards: Any, transitions: Any, horizon: int) -> Any:
 
 @dataclass(frozen=True)
 class Step:
-    """What was seen: a reward and, where it is part of the history, a next state."""
+    """An observation: a reward and, if the history has it, a next state."""
 
     state: int
     action: int

@@ -23,7 +23,7 @@ from tests.oracles.best_arm_references import FORMS, first_of_two, needles, plai
 
 CODES = dict(zip(FORMS, (NORMAL, LOGIT_BETA, LOG_GAMMA, MINUS_LOG_GAMMA), strict=True))
 CLOSE = 1e-10
-"""What the quadrature allows masses and sums to be off by."""
+"""Error that the quadrature allows in masses and sums."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Given(Marginal):
 
 
 def probabilities(form: str, a: Any, b: Any) -> Any:
-    """Of one component; must have converged."""
+    """Return the probabilities of one component; fail if the quadrature did not converge."""
     parameters = np.array([a, b], dtype=float)[:, None, None]
     marginal = Given(np.ascontiguousarray(parameters), CODES[form])
     found, error = best_arm_probabilities(

@@ -1,4 +1,4 @@
-"""What was learned, against what is maximised: written down anew, and looked at from all sides."""
+"""Learned priors, against an independent computation of the objective that they maximise."""
 
 from __future__ import annotations
 

@@ -175,7 +175,7 @@ def test_a_history_that_some_components_rule_out(road: str, seed: int) -> None:
 
 
 def test_those_histories_rule_out_what_they_should() -> None:
-    """What the last test is about happens in it, and not always."""
+    """Check that the case of the last test occurs in its examples, but not in all of them."""
     evidence = [random_problem(seed, zeros=0.12).reference.evidence for seed in range(20)]
     n_impossible = [sum(e == 0 for e in one) for one in evidence]
     assert sum(n > 0 for n in n_impossible) >= 8

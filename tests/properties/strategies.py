@@ -1,4 +1,4 @@
-"""What the properties are tried on: priors of every family with a history of one task or several.
+"""Hypothesis strategies: priors of every family with a history of one task or several.
 
 The numbers are well scaled on purpose. The extremes have tests of their own against references at
 fifty digits; here a broken property should be found, and shrunk to something readable.

@@ -1,4 +1,4 @@
-"""What planning respects: no policy beats the plan, names do not matter, steps add up."""
+"""Properties of planning: no policy beats the plan, names do not matter, steps add up."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Arguments = tuple[Any, Any, int, Any]
 
 @st.composite
 def arguments(draw: st.DrawFn) -> Arguments:
-    """Of an MDP; some transitions are impossible, and some rewards equal."""
+    """Draw the arrays of an MDP with some impossible transitions and some equal rewards."""
     n_states, n_actions = draw(st.integers(1, 4)), draw(st.integers(1, 3))
     rng = np.random.default_rng(draw(st.integers(0, 2**20)))
     rewards = np.round(rng.random((n_states, n_actions)), draw(st.integers(0, 3)))

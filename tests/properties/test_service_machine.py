@@ -45,7 +45,7 @@ WRONG_VALUES = st.sampled_from(
 
 
 class Model:
-    """What the service means, without a store, a prior or a network."""
+    """Model of the service without a store, a prior or a network."""
 
     def __init__(self) -> None:
         self.keys: dict[tuple[str, str], tuple[Any, str]] = {}
@@ -76,7 +76,7 @@ class Model:
         return 200, False
 
     def belief(self, prior: mixts.MixturePrior, task: str) -> mixts.Belief:
-        """Of a task, from all that was told of it."""
+        """Return the belief of a task, from all of its rewards."""
         belief = prior.belief()
         for id, value in self.rewards.items():
             if self.decisions[id][0] == task:
@@ -150,7 +150,7 @@ class ServiceMachine(RuleBasedStateMachine):
     def wrong_reward(self, id: str, value: str) -> None:
         body = f'{{"id": {json.dumps(id)}, "value": {value}}}'.encode()
         answer = post(self.service, "/v1/reward", body)
-        # A reward that was told before is not changed by another number, possible or not.
+        # Another value, possible or not, does not change a known reward.
         assert answer.status in ({400, 409, 422} if id in self.model.rewards else {400, 422})
 
     @rule(body=st.binary(max_size=30), path=st.sampled_from(["decide", "reward", "decide:batch"]))

@@ -49,7 +49,7 @@ class Problem:
         )
 
     def outcomes(self, episode: int) -> list[tuple[Any, ...]]:
-        """What one episode shows, in order: (what, state, action, outcome)."""
+        """Return the observations of one episode, in order: (kind, state, action, outcome)."""
         found: list[tuple[Any, ...]] = []
         n, extra = self.lengths[episode], self.states.shape[1] - self.actions.shape[1]
         x, a, r = self.states[episode], self.actions[episode], self.rewards[episode]
@@ -60,7 +60,7 @@ class Problem:
         return found
 
     def possible(self, episodes: Any) -> Any:
-        """Which components can explain all of these episodes."""
+        """Return the components that can explain all of these episodes."""
         counts = {"reward": self.reward, "transition": self.transition}
         result = self.weights > 0
         for episode in episodes:

@@ -1,4 +1,4 @@
-"""What must hold at every round when truths come from the prior, in standard errors.
+"""Identities that hold in every round if truths come from the prior, in standard errors.
 
 Given the history, the truth (S*, theta*) and what MixTS draws (S_t, theta_t) have the same law, the
 posterior. Everything here is that sentence, looked at from several sides. Tasks are independent of

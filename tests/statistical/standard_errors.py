@@ -12,7 +12,7 @@ FALSE_ALARM = 1e-4
 
 
 def limit(n_comparisons: int) -> float:
-    """What none of so many standard normal deviations exceeds, but with probability FALSE_ALARM.
+    """Return a limit that one of n normal deviations exceeds with probability FALSE_ALARM at most.
 
     Bonferroni: the deviations may depend on each other. 5.3 for 500 of them, 5.8 for 10,000.
     """

@@ -1,4 +1,4 @@
-"""What the proofs of the confidence sets rest on, over many runs, and what the sets then do.
+"""Assumptions of the proofs of the confidence sets, and properties of the sets, in many runs.
 
 Given the history and that the sampled latent state is the true one, the promised mean is the mean
 of what comes: the excess is a martingale difference. For Gaussian rewards its variance is known,

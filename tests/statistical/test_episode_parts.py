@@ -37,7 +37,7 @@ def rooms() -> mixts.MixturePrior:
 
 
 class Episodes(NamedTuple):
-    """Of each run and episode."""
+    """Parts of the regret of each run and episode."""
 
     regret: Any
     first: Any

@@ -29,7 +29,7 @@ CASES = [kind if kind in QUICK else pytest.param(kind, marks=pytest.mark.slow) f
 
 
 def numbers(prior: mixts.MixturePrior) -> list[Any]:
-    """What is to be found, by component: weights, means, and standard deviations of parameters."""
+    """Return the numbers to recover, by component: weights, means, and spreads of parameters."""
     family: Any = prior.family
     if isinstance(family, mixts.LinearGaussian):
         covariance = np.broadcast_to(family.full_covariances(), (2, 2, 2))

@@ -172,8 +172,8 @@ def test_tasks_of_another_kind_are_found(name: str) -> None:
     assert "Kinds that no task uses: rare." in str(common)
 
 
-def test_the_flat_prior_is_seldom_better_whoever_chose_the_actions() -> None:
-    """Of tasks that MixTS itself played: flat / prior has mean 1, so it is rarely above 100."""
+def test_the_flat_prior_is_rarely_better_however_actions_were_chosen() -> None:
+    """In tasks that MixTS played: flat / prior has mean 1, so it is rarely above 100."""
     case = FamilyCase("bernoulli")
     agent = mixts.MixTS(case.prior, n_tasks=N, seed=0)
     rng = np.random.default_rng(15)

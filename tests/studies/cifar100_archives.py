@@ -40,7 +40,7 @@ def dumps(value: Any, dialect: str = "python 2") -> bytes:
 
 
 def part(n_images: int, seed: int, **changes: Any) -> dict[bytes, Any]:
-    """What ``train`` or ``test`` holds: the classes take turns."""
+    """Return the content of ``train`` or ``test``; classes take turns."""
     pixels = np.random.default_rng(seed).integers(0, 256, (n_images, 3072), dtype=np.uint8)
     labels = [number % 100 for number in range(n_images)]
     entries = {

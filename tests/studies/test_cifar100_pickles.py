@@ -91,7 +91,7 @@ class Plain:
         (b"\x80\x02Pname\n.", "uses PERSID"),
         (b"(ios\nsystem\nS'true'\no.", "uses INST"),
         # Memory for four thousand million entries, asked for in seven bytes.
-        (b"\x80\x02}r\xff\xff\xff\xff.", "numbers entry 4294967295"),
+        (b"\x80\x02}r\xff\xff\xff\xff.", "memo index 4294967295"),
         (b"\x80\x02cnumpy\ndtype\n}X\x01\x00\x00\x00aK\x01sb.", "tries to change a function"),
         (b"\x80\x02cnumpy\nndarray\n).", "must hold a dictionary"),
         (b"\x80\x02cnumpy\nndarray\n)R.", "not callable"),

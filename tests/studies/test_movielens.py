@@ -102,7 +102,7 @@ def test_a_zip_is_the_same_data(folder: Path, tmp_path: Path) -> None:
 def test_the_published_file_comes_from_the_cache(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is there is checked, and nothing is asked for."""
+    """Files that exist are checked, and nothing is downloaded."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     home = tmp_path / "mixts" / "movielens"
     home.mkdir(parents=True)
@@ -116,7 +116,7 @@ def test_the_published_file_comes_from_the_cache(
     assert ratings.read_files(None) == ratings.read_files(folder)
     # But these are not what was announced.
     setting = Setting(2, 5, 1, EXPERIMENT.choices())
-    with pytest.raises(FormatError, match=r"expected ml-latest-small, sha256 80da.* have changed"):
+    with pytest.raises(FormatError, match=r"expected ml-latest-small, sha256 80da.* files changed"):
         EXPERIMENT.parts(setting, lambda name, make: make())
     path.write_bytes(content[:-1])
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
@@ -163,7 +163,7 @@ def test_what_is_no_data_set(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(FormatError, match=r"ratings.csv is not there: a folder of MovieLens has"):
         ratings.read_files(tmp_path)
     (tmp_path / "page.zip").write_text("<html>")
-    with pytest.raises(FormatError, match="is not a zip that can be read"):
+    with pytest.raises(FormatError, match="cannot be read as a zip"):
         ratings.read_files(tmp_path / "page.zip")
     with zipfile.ZipFile(tmp_path / "half.zip", "w") as archive:
         archive.write(folder / "ratings.csv", "ratings.csv")
@@ -288,7 +288,7 @@ def test_errors_of_independent_pairs_are_the_usual_ones() -> None:
     assert error == pytest.approx(values.std(ddof=1) / np.sqrt(200), rel=3e-3)
 
 
-def test_to_repeat_somebody_tells_nothing_new() -> None:
+def test_repeating_a_person_adds_no_information() -> None:
     values = np.random.default_rng(1).standard_normal(50)
     once = clustered(values, np.arange(50), np.zeros(50, int))
     twice = clustered(np.tile(values, 4), np.tile(np.arange(50), 4), np.repeat(range(4), 50))

@@ -58,7 +58,7 @@ def definitions(tree: Definition, name: str) -> Iterator[tuple[str, Definition]]
 
 @cache
 def names_in(path: str) -> set[str]:
-    """What a file defines, below its own path."""
+    """Return the names that a file defines, with its path in front."""
     tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
     return {name for name, _ in definitions(tree, path)}
 

@@ -171,7 +171,7 @@ def test_names_that_moved_still_work_with_a_warning(name: str, home: str) -> Non
 
 @pytest.mark.parametrize("path", SIGNATURES)
 def test_signatures_hold(path: str) -> None:
-    """Names, order and defaults as agreed; what is added after them must have a default."""
+    """Check names, order and defaults; parameters that are added after them must have a default."""
     expected = SIGNATURES[path]
     n_parameters = expected.count(",") + 1 - expected.count("*, ")
     assert contract(public(path), n_parameters) == expected

@@ -9,14 +9,16 @@ import pytest
 from tests.requirements import find_chromium, require
 
 
-def test_what_is_found_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_found_program_lets_the_test_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MIXTS_REQUIRE", "chromium")
     # Neither a skip nor a failure, which are exceptions.
     assert require("chromium", True, "never said") is None  # type: ignore[func-returns-value]
 
 
 @pytest.mark.parametrize("names", [None, "", "postgres", "chromium-driver"])
-def test_what_is_missing_is_skipped(monkeypatch: pytest.MonkeyPatch, names: str | None) -> None:
+def test_a_missing_program_skips_the_test(
+    monkeypatch: pytest.MonkeyPatch, names: str | None
+) -> None:
     monkeypatch.delenv("MIXTS_REQUIRE", raising=False)
     if names is not None:
         monkeypatch.setenv("MIXTS_REQUIRE", names)
@@ -25,7 +27,9 @@ def test_what_is_missing_is_skipped(monkeypatch: pytest.MonkeyPatch, names: str 
 
 
 @pytest.mark.parametrize("names", ["chromium", "postgres, chromium"])
-def test_what_must_be_there_fails(monkeypatch: pytest.MonkeyPatch, names: str) -> None:
+def test_a_missing_required_program_fails_the_test(
+    monkeypatch: pytest.MonkeyPatch, names: str
+) -> None:
     monkeypatch.setenv("MIXTS_REQUIRE", names)
     with pytest.raises(pytest.fail.Exception, match="no browser here, and MIXTS_REQUIRE says"):
         require("chromium", False, "no browser here")

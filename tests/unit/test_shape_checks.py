@@ -85,7 +85,7 @@ A, B = np.zeros((3, 2)), np.zeros(2)
     ],
 )
 def test_what_is_wrong_is_found(wrong: Any) -> None:
-    """Axes of one call agree, in arguments and what is returned; also of generators."""
+    """Axes must agree between the arguments and the result of a call, also for generators."""
     with pytest.raises(jaxtyping.TypeCheckError, match=r"violates|Type-check"):
         wrong()
 

@@ -21,12 +21,12 @@ import sys
 from pathlib import Path
 from mixts.experiments import Setting
 from mixts.experiments.registry import chosen
-from mixts.experiments.runner import play
+from mixts.experiments.runner import simulate_blocks
 
 for experiment in chosen(sys.argv[1:]).values():
     parts = experiment.parts(Setting(2, 4, 1, experiment.choices()), lambda name, make: make())
     for part in parts.values():
-        play(part, [0], (0, "test"))
+        simulate_blocks(part, [0], "test", 0)
 files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
 print("\\n".join(sorted(str(Path(file).resolve()) for file in files if file)))
 """

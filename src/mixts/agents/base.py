@@ -404,7 +404,7 @@ class BeliefAgent(Agent):
         self._believe(prior, statistics, shared=True)
 
     def retire_arms(self, arms: list[int | str]) -> None:
-        """Never take these arms again; their observations still count.
+        """Stop taking these arms; their observations still count.
 
         Parameters
         ----------

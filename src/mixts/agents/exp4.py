@@ -214,7 +214,7 @@ class VotingAgent(Agent):
                 f"rewards must be finite numbers, up to {LARGEST:g} in size, got {rewards[bad][0]}"
             )
         if len(np.unique(index)) < len(index):
-            raise FeedbackError("one outcome a decision: a task was named twice")
+            raise FeedbackError("every decision has one outcome, but a task is named twice")
         waiting = self._chosen[index] >= 0
         if not waiting.all():
             task = int(index[np.argmin(waiting)])
@@ -327,7 +327,9 @@ class CorralExp4(VotingAgent):
         if not isinstance(prior, MixturePrior):
             raise ParameterError(f"prior must be a MixturePrior, got {type(prior).__name__}")
         if prior.family.plans:
-            raise ParameterError("CorralExp4 chooses among arms or actions: an MDP has policies")
+            raise ParameterError(
+                "CorralExp4 needs arms or actions with features, but an MDP has policies"
+            )
         # Every component's mean is needed in every round: none may be dormant.
         self.belief = Belief(prior, prior.family.empty_statistics(n_tasks), allow_dormant=False)
         """Belief of every component: read it, and let ``update`` change it."""

@@ -59,7 +59,20 @@ class MixTS(BeliefAgent):
 
     @classmethod
     def units(cls, prior: MixturePrior, n_tasks: int | None = None, seed: Seed = None) -> Self:
-        """Return UniTS: TS with the mixture collapsed to one component  [paper: Sec. 6.2]."""
+        """Return UniTS: TS with the mixture collapsed to one component  [paper: Sec. 6.2].
+
+        Parameters
+        ----------
+        prior
+            Mixture to collapse.
+        n_tasks, seed
+            As for :class:`MixTS`.
+
+        Returns
+        -------
+        MixTS
+            The agent.
+        """
         return cls(prior.collapse(), n_tasks, seed)
 
     def act(

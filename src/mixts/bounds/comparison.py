@@ -78,6 +78,8 @@ Holds: the relative error is at most {TOLERANCE:.0%}, and either it is also at m
 {FLAT_SHARE:g} times that of the best constant, with a rank correlation of at least \
 {SAME_ORDER:g}, or there is nothing to be seen: neither moves, and the root mean square of regret \
 - c bound is at most {N_ERRORS:g} times that of the standard errors.
+Undecided: the rank correlation is at least {SAME_ORDER:g}, and the relative error is within \
+{N_ERRORS:g} standard errors of its limit.
 Direction only: otherwise, if the regret moves, the bound differs between the ends in the same \
 direction, and the rank correlation is at least {SAME_DIRECTION:g}.
 Does not hold: otherwise."""
@@ -170,6 +172,8 @@ def compare_shapes(
     - "holds": the relative error is at most 15 %; besides, it is at most half of that of the best
       constant and the rank correlation is at least 0.9, or neither moves and the
       difference is at most twice the root mean square of the errors.
+    - "undecided": the rank correlation is at least 0.9, and the relative error is within 2 standard
+      errors of its limit.
     - "direction only": otherwise, if the regret moves, the bound's ends differ in the same
       direction, and the rank correlation is at least 0.5.
     - "does not hold": otherwise.
@@ -191,8 +195,13 @@ def compare_shapes(
     relative_error, flat_error = _rms(y - scale * x) / level, _rms(y - y.mean()) / level
     rank, linear = _correlations(y, x)
     noise = np.zeros_like(y) if e is None else e / r_unit
+    margin, margin_error = _margin(y, x), _margin_error(y, x, noise)
     verdict: Verdict = "does not hold"
-    if _same_shape(relative_error, flat_error, rank) or _nothing_to_see(y, scale * x, noise):
+    if _nothing_to_see(y, scale * x, noise):
+        verdict = "holds"
+    elif rank >= SAME_ORDER and abs(margin) < N_ERRORS * margin_error:
+        verdict = "undecided"
+    elif rank >= SAME_ORDER and margin <= 0:
         verdict = "holds"
     elif _same_direction(y, x, noise) and rank >= SAME_DIRECTION:
         verdict = "direction only"
@@ -201,9 +210,19 @@ def compare_shapes(
     )
 
 
-def _same_shape(relative_error: float, flat_error: float, rank: float) -> bool:
-    near = relative_error <= min(TOLERANCE, FLAT_SHARE * flat_error)
-    return near and rank >= SAME_ORDER
+def _margin(y: Float[Array, " p"], x: Float[Array, " p"]) -> float:
+    """Return the relative error minus the largest one that has the shape."""
+    level, scale = _rms(y), float(x @ y / (x @ x))
+    flat_error = _rms(y - y.mean()) / level
+    return _rms(y - scale * x) / level - min(TOLERANCE, FLAT_SHARE * flat_error)
+
+
+def _margin_error(y: Float[Array, " p"], x: Float[Array, " p"], noise: Float[Array, " p"]) -> float:
+    """Return the standard error of the margin, to first order in the errors of the regret."""
+    changes = [
+        (_margin(y + step, x) - _margin(y - step, x)) / 2 for step in np.diag(noise) if step.any()
+    ]
+    return math.hypot(*changes)
 
 
 def _nothing_to_see(
@@ -290,10 +309,22 @@ def linear_bound(
 ) -> Any:
     """Return c' n + 2 sigma sqrt(L n log n), for posteriors that never sharpen  [paper: Sec. 4.3].
 
-    The parameters are those of :func:`theorem1_bound`; ``form`` is the version to compare with:
-    c' is 3 sqrt(2) times the prior's width, kappa sqrt(2 lambda d log(dn)), in
-    the statement and 2 sqrt(2) times in the appendix. With ``form="width"`` it is that width once.
-    The module derives the constants, which are not the earlier paper's.
+    Compare it with :func:`theorem1_bound` of the same ``form``: c' is 3 sqrt(2) times the prior's
+    width, kappa sqrt(2 lambda d log(dn)), in the statement, and 2 sqrt(2) times that width in the
+    appendix. With ``form="width"`` c' is the width itself. The module derives these constants; they
+    are not those of the earlier paper.
+
+    Parameters
+    ----------
+    n, d, n_components, noise_std, kappa, max_prior_variance
+        As for :func:`theorem1_bound`.
+    form
+        Constants of the "statement" or of the "appendix"; or "width".
+
+    Returns
+    -------
+    float or array
+        The bound.
     """
     stated: Form = "statement" if form == "width" else _arguments.form(form)
     terms = theorem1_terms(n, d, n_components, noise_std, kappa, max_prior_variance, stated)
@@ -307,6 +338,16 @@ def lints_order(n: ArrayLike, d: int) -> Any:
 
     It has neither constant nor logarithms: compare shapes, not levels. Theorem 1 is of a smaller
     order where c_1 < d and sqrt(L) < d^(3/2).
+
+    Parameters
+    ----------
+    n, d
+        As for :func:`theorem1_bound`.
+
+    Returns
+    -------
+    float or array
+        The order.
     """
     return _arguments.plain(_checks.count(d, "d") ** 1.5 * np.sqrt(_arguments.rounds(n)))
 
@@ -316,8 +357,18 @@ def crossing(d: int, noise_std: float, kappa: float, max_prior_variance: float) 
 
     The first terms are equal where c_1 d = kappa^2 lambda n / sigma^2, that is, with
     r = kappa^2 lambda / sigma^2 and x = r n / d, where (1 + r) log(1 + x) = x. That is at n = 2 d
-    for a tight prior, and grows like d log r with a wide one. NaN if there is nothing to
-    learn: both bounds are then Term 2.
+    for a tight prior, and grows like d log r with a wide one. Without prior variance there is
+    nothing to learn, and both bounds are Term 2.
+
+    Parameters
+    ----------
+    d, noise_std, kappa, max_prior_variance
+        As for :func:`theorem1_bound`.
+
+    Returns
+    -------
+    float
+        The number of rounds; NaN if ``max_prior_variance`` is 0.
     """
     d = _checks.count(d, "d")
     sigma = _checks.positive_number(noise_std, "noise_std")

@@ -19,7 +19,7 @@ This module has the steps as printed. Remarks:
 - The widest step is the third: a sum of maxima is not below the maximum of sums. It holds where one
   component is the widest in every direction, as in the paper's own experiment, whose components
   share one covariance, and fails where each is wide in a direction of its own. The conclusion
-  is true all the same: no posterior is wider than that of the prior N(., lambda I), for which the
+  is true nevertheless: no posterior is wider than that of the prior N(., lambda I), for which the
   other steps hold.
 - The determinant is compared with the trace on both sides of a ratio, and below the line that is
   the wrong way round: det(Sigma_0,s^-1) is at most (tr(Sigma_0,s^-1) / d)^d. The bound with the
@@ -71,11 +71,23 @@ from mixts.planning import MDP
 def gaussian_tail_bound(d: int, epsilon: ArrayLike) -> Any:
     """Return d^(3/2) exp(-epsilon^2 / (2 d)) / sqrt(2 pi)  [paper: Lemma 1].
 
-    For E ||X|| 1{||X|| >= epsilon}, where X ~ N(0, Sigma) and the norm is that of Sigma^-1. The
+    It bounds E ||X|| 1{||X|| >= epsilon}, where X ~ N(0, Sigma) in the norm of Sigma^-1. The
     printed bound lacks a factor 2: an entry of X is large in two directions. For d = 1
     the left side is twice this at every epsilon, for d = 2 it is up to 1.16 times this below
-    epsilon = 1.5. From d = 3 on the printed bound holds all the same, because the proof adds up
-    entries where one would do.
+    epsilon = 1.5. From d = 3 on the printed bound holds nevertheless, because the proof sums over
+    all entries of X where one entry would do.
+
+    Parameters
+    ----------
+    d
+        Dimension of X.
+    epsilon
+        Least norm, or an array of them.
+
+    Returns
+    -------
+    float or array
+        The bound.
     """
     d = _checks.count(d, "d")
     least = _at_least_zero(epsilon, "epsilon")
@@ -90,6 +102,20 @@ def norm_series_bound(
     It bounds sum_t ||A_t||_{t,s}^2, in every run and for every state. C is the least that the lemma
     allows, kappa^2 lambda_s / sigma^2, with ``prior_variance`` the largest eigenvalue lambda_s of
     the state's own covariance. Both may be arrays, which broadcast.
+
+    Parameters
+    ----------
+    log_determinant_ratio
+        Log ratio of the determinants, or an array of them.
+    noise_std, kappa
+        As for :func:`theorem1_bound`.
+    prior_variance
+        Largest eigenvalue of the state's covariance, lambda_s, or an array of them.
+
+    Returns
+    -------
+    float or array
+        The bound.
     """
     ratio = _at_least_zero(log_determinant_ratio, "log_determinant_ratio")
     variance = _at_least_zero(prior_variance, "prior_variance")
@@ -101,7 +127,18 @@ def norm_series_bound(
 def log_determinant_bound(
     n: ArrayLike, d: int, noise_std: float, kappa: float, max_prior_variance: float
 ) -> Any:
-    """Return d log(1 + n kappa^2 lambda / (sigma^2 d)), for the log ratio  [paper: App. A]."""
+    """Return d log(1 + n kappa^2 lambda / (sigma^2 d)), for the log ratio  [paper: App. A].
+
+    Parameters
+    ----------
+    n, d, noise_std, kappa, max_prior_variance
+        As for :func:`theorem1_bound`.
+
+    Returns
+    -------
+    float or array
+        The bound.
+    """
     c1 = theorem1_terms(n, d, 1, noise_std, kappa, max_prior_variance).c1
     return d * c1 / (1 + (kappa / noise_std) ** 2 * max_prior_variance)
 
@@ -113,6 +150,18 @@ def trace_bound(
 
     The step before :func:`log_determinant_bound`, which does not hold for every prior: see the
     module. ``precision_trace`` may be an array; it is infinite where something is known exactly.
+
+    Parameters
+    ----------
+    n, d, noise_std, kappa
+        As for :func:`theorem1_bound`.
+    precision_trace
+        Trace of the inverse prior covariance of a state, or an array of them.
+
+    Returns
+    -------
+    float or array
+        The bound.
     """
     rounds = _arguments.rounds(n)
     d = _checks.count(d, "d")
@@ -128,7 +177,18 @@ def trace_bound(
 def norm_sum_bound(
     n: ArrayLike, d: int, noise_std: float, kappa: float, max_prior_variance: float
 ) -> Any:
-    """Return sigma sqrt(c_1 n d), for sum_t ||A_t||_{t,S_t}  [paper: App. A]."""
+    """Return sigma sqrt(c_1 n d), for sum_t ||A_t||_{t,S_t}  [paper: App. A].
+
+    Parameters
+    ----------
+    n, d, noise_std, kappa, max_prior_variance
+        As for :func:`theorem1_bound`.
+
+    Returns
+    -------
+    float or array
+        The bound.
+    """
     c1 = theorem1_terms(n, d, 1, noise_std, kappa, max_prior_variance).c1
     return _arguments.plain(noise_std * np.sqrt(c1 * _arguments.rounds(n) * d))
 
@@ -140,13 +200,34 @@ def width_sum_bound(
 
     Term 1 is 3 sqrt(2) times this in the statement and 2 sqrt(2) times in the appendix; the steps
     add up to 1 + sqrt(2).
+
+    Parameters
+    ----------
+    n, d, noise_std, kappa, max_prior_variance
+        As for :func:`theorem1_bound`.
+
+    Returns
+    -------
+    float or array
+        The bound.
     """
     norms = norm_sum_bound(n, d, noise_std, kappa, max_prior_variance)
     return _arguments.plain(norms * np.sqrt(2 * d * np.log(d * _arguments.rounds(n))))
 
 
 def prior_width(n: ArrayLike, d: int, kappa: float, max_prior_variance: float) -> Any:
-    """Return kappa sqrt(2 lambda d log(dn)), the largest width sigma_t(a, s)  [paper: App. A]."""
+    """Return kappa sqrt(2 lambda d log(dn)), the largest width sigma_t(a, s)  [paper: App. A].
+
+    Parameters
+    ----------
+    n, d, kappa, max_prior_variance
+        As for :func:`theorem1_bound`.
+
+    Returns
+    -------
+    float or array
+        The bound.
+    """
     rounds = _arguments.rounds(n)
     d, k = _checks.count(d, "d"), _checks.positive_number(kappa, "kappa")
     variance = _arguments.at_least_zero(max_prior_variance, "max_prior_variance")
@@ -158,6 +239,16 @@ def round_bound(n: ArrayLike, d: int, kappa: float, max_prior_variance: float) -
 
     It bounds the loss of one round. The summand kappa is the norm of an action times that of a
     prior mean, which is assumed to be at most 1.
+
+    Parameters
+    ----------
+    n, d, kappa, max_prior_variance
+        As for :func:`theorem1_bound`.
+
+    Returns
+    -------
+    float or array
+        The bound.
     """
     return prior_width(n, d, kappa, max_prior_variance) + kappa
 
@@ -170,6 +261,18 @@ def first_part_bound(
     The end of Step 1, for the first part of the regret, summed over the rounds of Sec. 4.1
     [paper: Eq. 2]. Its widths may be exchanged for sigma_t(A_t, S_t), which have the same
     expectation.
+
+    Parameters
+    ----------
+    best_width_sum
+        Expected sum of the widths sigma_t(A_t*, S_*), or an array of them.
+    d, kappa, max_prior_variance
+        As for :func:`theorem1_bound`.
+
+    Returns
+    -------
+    float or array
+        The bound.
     """
     total = _at_least_zero(best_width_sum, "best_width_sum")
     d, k = _checks.count(d, "d"), _checks.positive_number(kappa, "kappa")
@@ -191,6 +294,20 @@ def second_part_bound(
     The end of Step 3, for the second part of the regret; in Sec. 4.1 with any eta [paper: Eq. 3],
     here with the proof's sqrt(2). At width 0 nothing is left of the widths, and nothing at all of
     the first part: the price is that of finding the latent state [paper: Sec. 4.3].
+
+    Parameters
+    ----------
+    width_sum
+        Expected sum of the widths sigma_t(A_t, S_t), or an array of them.
+    n
+        Number of rounds.
+    d, n_components, noise_std, kappa, max_prior_variance
+        As for :func:`theorem1_bound`.
+
+    Returns
+    -------
+    float or array
+        The bound.
     """
     total = _at_least_zero(width_sum, "width_sum")
     terms = theorem1_terms(n, d, n_components, noise_std, kappa, max_prior_variance)
@@ -207,6 +324,16 @@ def pseudo_count_variance(total: ArrayLike) -> Any:
     That is, log E exp(u (X - E X)) <= u^2 sigma^2 / 2 for every u, where X ~ Beta(alpha, beta) and
     ``total`` is alpha + beta, or X is an entry of a Dirichlet vector and ``total`` the sum of its
     counts. Where alpha = beta it is the variance, and elsewhere more.
+
+    Parameters
+    ----------
+    total
+        Sum of the pseudo-counts, or an array of them.
+
+    Returns
+    -------
+    float or array
+        The variance sigma^2.
     """
     expected = "total must be a finite number above 0, or an array of them"
     array = _checks.numbers(total, expected, ParameterError)
@@ -223,6 +350,20 @@ def value_difference_bound(other: MDP, mdp: MDP, policy: ArrayLike) -> Any:
     where, and it holds for episodes of M as well. Mean rewards are between 0 and 1. The MDPs are
     two, or two batches of one shape, with policies as :meth:`MDP.value` takes them. The plus sign
     is not in the paper.
+
+    Parameters
+    ----------
+    other
+        M', or a batch of MDPs.
+    mdp
+        M, or a batch of the same shape.
+    policy
+        Policies, as for :meth:`MDP.value`.
+
+    Returns
+    -------
+    float or array
+        The bound, for each MDP of a batch.
     """
     same = (mdp.shape, mdp.rewards.shape, mdp.horizon) == (
         other.shape, other.rewards.shape, other.horizon,
@@ -252,6 +393,16 @@ def episode_width_sum_bound(
     ``min_pseudo_count`` is Lambda_0,s and c_1 = log(1 + n h / (2 |X||A| Lambda_0,s)). F is 4 in
     the lemma and 4 sqrt(2) at the end of its proof, ``form="appendix"``. Neither bounds the sum for
     every prior: see the module.
+
+    Parameters
+    ----------
+    n, n_states, n_actions, horizon, min_pseudo_count, form
+        As for :func:`theorem2_bound`.
+
+    Returns
+    -------
+    float or array
+        The bound.
     """
     terms = theorem2_terms(n, n_states, n_actions, horizon, 1, min_pseudo_count)
     factor = 4.0 if _arguments.form(form) == "statement" else 4 * np.sqrt(2)

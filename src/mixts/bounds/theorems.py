@@ -116,6 +116,11 @@ def theorem1_terms(
     The parameters are the same. ``c1`` is
     (1 + kappa^2 lambda / sigma^2) log(1 + kappa^2 lambda n / (sigma^2 d)),
     and ``identification`` is 2 sigma sqrt(L n log n).
+
+    Returns
+    -------
+    BoundTerms
+        The terms, and c_1.
     """
     rounds = _arguments.rounds(n)
     d, L = _checks.count(d, "d"), _checks.count(n_components, "n_components")
@@ -187,6 +192,11 @@ def theorem2_terms(
     The parameters are the same. ``c1`` is log(1 + h n / (2 |X||A| Lambda_0,min)),
     ``identification`` is sqrt(L h n log n), and the appendix's ``constant`` is
     2 |X||A| h^2 + 3 L h.
+
+    Returns
+    -------
+    BoundTerms
+        The terms, and c_1.
     """
     episodes = _arguments.rounds(n)
     X, A = _checks.count(n_states, "n_states"), _checks.count(n_actions, "n_actions")
@@ -205,14 +215,39 @@ def theorem2_terms(
 
 
 def feature_width(norm: Float[Array, "..."], n_features: int, n: int) -> Any:
-    """Return sigma_t(a, s) = sqrt(2 d log(d n)) ||a||_{Sigma_{t,s}}  [paper: Sec. 4.2]."""
+    """Return sigma_t(a, s) = sqrt(2 d log(d n)) ||a||_{Sigma_{t,s}}  [paper: Sec. 4.2].
+
+    Parameters
+    ----------
+    norm
+        Norms of actions in the posterior covariance.
+    n_features
+        Number of features, d.
+    n
+        Number of rounds.
+
+    Returns
+    -------
+    float or array
+        The width for each norm.
+    """
     return np.sqrt(2 * n_features * np.log(n_features * n)) * norm
 
 
 def reward_width(total: Float[Array, "..."], n_states: int, n_actions: int, n: int) -> Any:
     """Return c_t(x, a, s) = sqrt(2 log(2 |X||A| n) / (total + 1))  [paper: Eq. 7].
 
-    ``total`` is |alpha^R_{t,s}(x, a)|, the pseudo-counts and counts of the pair's rewards.
+    Parameters
+    ----------
+    total
+        |alpha^R_{t,s}(x, a)|, the pseudo-counts and counts of the pair's rewards.
+    n_states, n_actions, n
+        Numbers of states, actions and episodes.
+
+    Returns
+    -------
+    float or array
+        The width for each total.
     """
     return np.sqrt(2 * np.log(2 * n_states * n_actions * n) / (total + 1))
 
@@ -220,7 +255,18 @@ def reward_width(total: Float[Array, "..."], n_states: int, n_actions: int, n: i
 def transition_width(total: Float[Array, "..."], n_states: int, n_actions: int, n: int) -> Any:
     """Return phi_t(x, a, s) = sqrt(4 |X| log(4 |X||A| n) / (total + 1))  [paper: Eq. 8].
 
-    It is a width in the 1-norm. ``total`` is |alpha^T_{t,s}(x, a)|, the pseudo-counts and counts of
-    the pair's transitions.
+    It is a width in the 1-norm.
+
+    Parameters
+    ----------
+    total
+        |alpha^T_{t,s}(x, a)|, the pseudo-counts and counts of the pair's transitions.
+    n_states, n_actions, n
+        As for :func:`reward_width`.
+
+    Returns
+    -------
+    float or array
+        The width for each total.
     """
     return np.sqrt(4 * n_states * np.log(4 * n_states * n_actions * n) / (total + 1))

@@ -1,1 +1,1 @@
-"""Where mixts meets other libraries; each module needs the extra of its name."""
+"""Bridges to other libraries; each module needs the extra of its name."""

@@ -139,7 +139,20 @@ class MixturePriorEstimator(DensityMixin, BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
 
     def fit(self, tasks: Any, y: None = None) -> Self:
-        """Learn the prior of these tasks: statistics, ``tasks_of(statistics)``, or histories."""
+        """Learn the prior of these tasks.
+
+        Parameters
+        ----------
+        tasks
+            Statistics, ``tasks_of(statistics)``, or histories.
+        y
+            Ignored.
+
+        Returns
+        -------
+        MixturePriorEstimator
+            This estimator.
+        """
         given = self.get_params(deep=False)
         seed = _seed(given.pop("random_state"))
         n_components, method = given.pop("n_components"), given.pop("method")

@@ -233,7 +233,7 @@ def _check_outputs(options: argparse.Namespace, page: Path | None) -> None:
         raise ParameterError(f"{' and '.join(paths)} must be different files")
     for name, path in paths.items():
         if path.exists() and not (options.force and path.is_file()):
-            raise ParameterError(f"{path} exists: choose another {name}, or say --force")
+            raise ParameterError(f"{path} exists: choose another {name}, or add --force")
         if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
             raise ParameterError(
                 f"{path.parent} is not a folder that can be written to: choose another {name}"

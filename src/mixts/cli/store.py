@@ -136,7 +136,7 @@ def _check_output(options: argparse.Namespace) -> None:
             "--missing-reward is for --format vw: in Parquet a reward that never came is null"
         )
     if out.exists() and not (options.force and out.is_file()):
-        raise ParameterError(f"{out} exists: choose another file, or say --force")
+        raise ParameterError(f"{out} exists: choose another file, or add --force")
     if "://" not in options.store and out.resolve() == Path(options.store).resolve():
         raise ParameterError(f"{out} is the store itself: choose another file")
     if not out.parent.is_dir() or not os.access(out.parent, os.W_OK):

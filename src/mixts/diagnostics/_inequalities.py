@@ -55,7 +55,7 @@ class Inequality:
     claim: str
     """left <= right, in symbols."""
     place: str
-    """Where in the paper."""
+    """Place in the paper."""
     left: Float[Array, "..."]
     right: Float[Array, "..."]
     in_expectation: bool = False
@@ -88,7 +88,7 @@ class Inequality:
 
     @property
     def holds(self) -> bool:
-        """Whether it holds in every run and state, or in expectation within the standard errors."""
+        """Whether the claim holds: in every run and state, or in expectation, within errors."""
         if not self.in_expectation:
             return self.share == 1
         gap = _over_runs(self.left - self.right)

@@ -29,7 +29,7 @@ from mixts.simulation.results import Results
 from mixts.simulation.simulate import prepare, simulate
 
 Quantity = Literal["first", "second", "sum", "regret", "gap", "width", "best_width"]
-"""What to sum over rounds: "sum" is first + second, "gap" is that minus the regret."""
+"""Quantity to sum over rounds: "sum" is first + second, "gap" is "sum" minus the regret."""
 
 _ROUNDING = 1e-12
 """Relative rounding error of sums of some thousand numbers."""
@@ -163,7 +163,7 @@ class Decomposition:
 
     @property
     def width_deviation(self) -> float:
-        """The same for the widths of (A_t, S_t) minus those of (A_t*, S_*)."""
+        """Widths of (A_t, S_t) minus those of (A_t*, S_*), in standard errors."""
         gap = estimate((self.width - self.best_width).sum(axis=1))
         return _deviation(gap, self.width.sum(axis=1).mean())
 
@@ -240,7 +240,14 @@ def prepare_decomposition(
     block_size: int | None = None,
     name: str = "MixTS",
 ) -> Simulation:
-    """Check the arguments of :func:`decompose_regret`, and return blocks to be played anywhere.
+    """Check the arguments of :func:`decompose_regret`, and return a simulation of blocks.
+
+    Parameters
+    ----------
+    prior, environment, n_rounds, n_runs, seed, block_size
+        As for :func:`decompose_regret`.
+    name
+        Name of the agent in the results.
 
     Returns
     -------

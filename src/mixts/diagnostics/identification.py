@@ -125,7 +125,7 @@ def identify(
 
 
 class IdentificationObserver(Observer):
-    """Observer of MixTS that records what is believed of a fixed set of actions."""
+    """Observer of MixTS that records its belief about a fixed set of actions."""
 
     def __init__(self, prior: MixturePrior, actions: Array | None) -> None:
         self._prior, self._actions = prior, actions

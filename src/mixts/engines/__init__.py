@@ -1,4 +1,4 @@
-"""Where work runs: in this process, in worker processes, on an executor, on a Dask cluster."""
+"""Engines that run work: this process, worker processes, an executor, or a Dask cluster."""
 
 from mixts.engines.base import Engine
 from mixts.engines.local import (

@@ -22,7 +22,7 @@ _BUFFERED_WINDOWS = 8
 
 
 class Progress(NamedTuple):
-    """How to report the advance of a series of jobs."""
+    """Report of the progress of a series of jobs."""
 
     size: Callable[[Job], float] = lambda job: 1.0
     """Amount of work of a job."""
@@ -31,7 +31,7 @@ class Progress(NamedTuple):
 
     @property
     def keywords(self) -> dict[str, Any]:
-        """Keywords for a function that runs in this process and reports its advance itself."""
+        """Keywords for a function that runs in this process and reports its progress itself."""
         return {} if self.advance is None else {"advance": self.advance}
 
 
@@ -114,7 +114,7 @@ class Engine(AbstractContextManager["Engine"], ABC):
         return None
 
     def share(self, value: Any) -> Any:
-        """Return a stand-in for a large argument of several jobs: it is pickled once."""
+        """Return a replacement for a large argument of several jobs, so that it is pickled once."""
         return value
 
     @abstractmethod
@@ -122,7 +122,7 @@ class Engine(AbstractContextManager["Engine"], ABC):
         """Begin a job."""
 
     def forget(self, jobs: Iterable[Future[Any]]) -> None:
-        """Cancel jobs whose results nobody needs."""
+        """Cancel jobs whose results are no longer needed."""
         for job in jobs:
             job.cancel()
 
@@ -140,7 +140,7 @@ class Engine(AbstractContextManager["Engine"], ABC):
 
 
 class Flow:
-    """A series of jobs, of which an engine has a window under way at a time."""
+    """Series of jobs on an engine, which runs at most a window of them at a time."""
 
     def __init__(self, engine: Engine, function: Callable[..., Any], jobs: Iterable[Job]) -> None:
         self._engine = engine

@@ -23,7 +23,7 @@ from mixts.engines.base import JOBS_PER_WORKER, Engine, Flow, Job, Progress
 from mixts.errors import ParameterError
 
 EngineLike = Engine | Executor | Callable[[], Engine] | int | str | Any | None
-"""What :func:`engine_of` accepts."""
+"""Arguments that :func:`engine_of` accepts."""
 
 WORTHWHILE_SECONDS = 10.0
 """Worker processes must import mixts, 2 to 3 seconds: below this much work they hardly pay."""
@@ -85,9 +85,17 @@ def _is_dask(engine: Any) -> bool:
 
 
 def local_engine(n_workers: int | None = None) -> Engine:
-    """Return an engine of worker processes, one for each processor by default.
+    """Return an engine of worker processes.
 
-    With one worker, the jobs run in this process.
+    Parameters
+    ----------
+    n_workers
+        Number of workers; None: one for each processor. With one, jobs run in this process.
+
+    Returns
+    -------
+    Engine
+        The engine; a ``with`` statement opens and closes it.
     """
     n = n_processors() if n_workers is None else _checks.count(n_workers, "workers")
     return InlineEngine() if n == 1 else PoolEngine(n)
@@ -104,7 +112,7 @@ def n_processors() -> int:
 
 
 class InlineEngine(Engine):
-    """An engine that runs every job at once, in this process."""
+    """Engine that runs every job immediately, in this process."""
 
     name = "this process"
     window = 1
@@ -268,7 +276,8 @@ class AutoEngine(InlineEngine):
                 return None
             workers.start(imports_script=False)
         except (ParameterError, ImportError, NotImplementedError, OSError):
-            # The work cannot be pickled, or the system has no processes: nobody asked for them.
+            # The work cannot be pickled, or the system has no worker processes. The caller did not
+            # ask for them, so the work goes on in this process.
             return None
         self._workers = workers
         flow = Flow(workers, function, rest)
@@ -334,7 +343,7 @@ class _Trial:
             self.flow = self._engine.start_workers(self._function, self._first, self._rest)
 
 
-# -- what is sent to worker processes -------------------------------------------------------------
+# -- arguments of worker processes ----------------------------------------------------------------
 
 
 class SharedPickle:

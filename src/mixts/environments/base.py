@@ -45,7 +45,7 @@ class Problem(ABC):
     """A batch of runs, each with its own sampled problem, played in lockstep."""
 
     latent: Int[Array, " n"]
-    """True latent state of each run; -1 where there is none."""
+    """True latent state of each run; -1 for a run without one."""
 
     @abstractmethod
     def next_round(self) -> Offer:

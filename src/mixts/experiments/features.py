@@ -15,12 +15,12 @@ from mixts._typing import Array, Float, Int
 from mixts.errors import FormatError, MissingExtraError
 
 ARRAYS = ("train_features", "train_labels", "test_features", "test_labels")
-"""What a file must have; ``classes``, the classes' names, is optional."""
+"""Arrays that a file must have; ``classes``, the names of the classes, is optional."""
 
 _DIGITS_TRAINING = 1197
-"""Of scikit-learn's 1,797 digits; the other 600 are offered to agents."""
+"""Number of scikit-learn's 1,797 digits for training; the other 600 are offered to agents."""
 _DIGITS_SEED = 0
-"""Of the split, which belongs to the data: the program's seed does not change it."""
+"""Seed of the split, which is part of the data: the seed of an experiment does not change it."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -35,9 +35,9 @@ class ImageFeatures:
     test_features: Float[Array, "m d"]
     test_labels: Int[Array, " m"]
     classes: tuple[str, ...] | None = None
-    """The names of the classes."""
+    """Names of the classes."""
     source: str = "arrays"
-    """Where they come from, for the reader of a report."""
+    """Origin of the images, for readers of a report."""
 
     def __post_init__(self) -> None:
         for part in ("train", "test"):
@@ -74,7 +74,7 @@ class ImageFeatures:
 
     @classmethod
     def digits(cls) -> ImageFeatures:
-        """scikit-learn's handwritten digits: 8 by 8 grey levels from 0 to 1, ten classes."""
+        """Return scikit-learn's handwritten digits: 8 by 8 grey levels from 0 to 1, ten classes."""
         try:
             from sklearn.datasets import load_digits
         except ImportError as error:

@@ -1,7 +1,7 @@
-"""Reports about finished results: numbers and a template become the sections of a page.
+"""Reports on finished experiments: a section each, made from its numbers and its template.
 
-A template is Markdown with Jinja variables. Paragraphs come first; then headings begin the other
-pieces, in the order of the page::
+A template is Markdown with Jinja variables. It begins with the paragraphs of the introduction;
+every heading after them begins one more piece of the section::
 
     ## headline
     One sentence for the top of the report.
@@ -25,9 +25,9 @@ pieces, in the order of the page::
     |---|--:|
     | 0.05 | 1.2 ± 0.1 |
 
-Verdicts and figures come from the :class:`~mixts.experiments.base.Analysis`, by the same names. In
-the line below a table's head ``--:`` marks a column of numbers and ``:--`` one of text; with plain
-``---`` everywhere the page decides.
+The name in a heading finds the claim's verdict, or the figure, in the
+:class:`~mixts.experiments.base.Analysis`. In the line below a table's head ``--:`` marks a column
+of numbers and ``:--`` a column of text; if no column is marked, the page decides from the cells.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ OTHER_TITLE = "Decisions under a mixture prior, measured"
 
 @dataclass(frozen=True)
 class Text:
-    """A rendered template, taken apart."""
+    """Pieces of a rendered template."""
 
     paragraphs: tuple[str, ...]
     headline: str
@@ -76,8 +76,7 @@ def render_text(experiment: Experiment, analysis: Analysis) -> Text:
     Raises
     ------
     FormatError
-        If the template has a claim without a verdict or a figure that was not drawn, or lacks one
-        of those that the analysis has.
+        If the claims and figures of the template are not those of the analysis.
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -90,7 +89,7 @@ def render_text(experiment: Experiment, analysis: Analysis) -> Text:
         environment.loader = FileSystemLoader(path.parent)
         template = environment.get_template(path.name)
     numbers = {**analysis.numbers, "verdicts": analysis.verdicts}
-    text = _parsed(experiment.id, template.render(numbers), analysis.verdicts)
+    text = _parse(experiment.id, template.render(numbers), analysis.verdicts)
     drawn, shown = set(analysis.figures), {name for name, _, _ in text.figures}
     if drawn != shown:
         raise FormatError(
@@ -102,7 +101,7 @@ def render_text(experiment: Experiment, analysis: Analysis) -> Text:
 
 def pm(value: Estimate, digits: int = 2) -> str:
     """Return a mean and its standard error: "1.20 ± 0.05"."""
-    # No-break spaces: a line is not broken inside.
+    # No-break spaces keep the three words on one line.
     return f"{value.mean:.{digits}f}\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}{value.error:.{digits}f}"
 
 
@@ -113,11 +112,12 @@ def signed(value: Estimate, digits: int) -> str:
 
 
 def number(value: float) -> str:
-    """Return three digits, without an exponent where people would not write one."""
+    """Return a number with three digits; from 100 on as a whole number, never with an exponent."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def _known(value: float, spec: str) -> str:
+    """Format a number; return a dash for NaN, which means that the number is not known."""
     return "–" if math.isnan(value) else format(value, spec)
 
 
@@ -128,8 +128,8 @@ _FILTERS: dict[str, Callable[..., str]] = {
 _HEADING = re.compile(r"## (headline|claim|table|figure) *([^()\s]*(?: [^()\s]+)*) *(?:\((.*)\))?")
 
 
-def _parsed(id: str, text: str, verdicts: Mapping[str, Any]) -> Text:
-    """Take a rendered template apart."""
+def _parse(id: str, text: str, verdicts: Mapping[str, Any]) -> Text:
+    """Split a rendered template into its pieces."""
     introduction, *blocks = re.split(r"^(?=## )", text, flags=re.MULTILINE)
     headline = ""
     claims: dict[str, Claim] = {}
@@ -146,16 +146,18 @@ def _parsed(id: str, text: str, verdicts: Mapping[str, Any]) -> Text:
             tables.append(_table(id, name, body))
         else:
             fields = _fields(body)
-            first = fields.pop("", "")
+            unlabelled = fields.pop("", "")
             if kind == "figure":
-                figures.append((name, fields.pop("alt", ""), first))
+                figures.append((name, fields.pop("alt", ""), unlabelled))
             elif name not in verdicts:
                 raise FormatError(f"the template of {id} has a claim without a verdict: {name}")
             else:
                 measured, note = fields.pop("measured", ""), fields.pop("note", "")
-                claims[name] = Claim(place or "", first, measured, verdicts[name], note)
+                claims[name] = Claim(place or "", unlabelled, measured, verdicts[name], note)
             if fields:
-                raise FormatError(f"the template of {id}, {line}: unknown {', '.join(fields)}")
+                raise FormatError(
+                    f"the template of {id}, {line}: this heading has no field {', '.join(fields)}"
+                )
     missing = [name for name in verdicts if name not in claims]
     if missing:
         raise FormatError(f"the template of {id} lacks the claims {', '.join(missing)}")
@@ -168,23 +170,23 @@ def _parsed(id: str, text: str, verdicts: Mapping[str, Any]) -> Text:
 def _paragraphs(text: str) -> Iterator[str]:
     for paragraph in re.split(r"\n\s*\n", text):
         if paragraph.strip():
-            yield _joined(paragraph)
+            yield _on_one_line(paragraph)
 
 
-def _joined(text: str) -> str:
-    # Not str.split(): it would also break at no-break spaces.
+def _on_one_line(text: str) -> str:
+    # str.split() would also split at the no-break spaces of `pm`.
     return re.sub(r"[ \t\n]+", " ", text).strip()
 
 
 def _fields(body: str) -> dict[str, str]:
-    """Return paragraphs by the word before their colon, the others together under ""."""
+    """Return labelled paragraphs ("note: ...") by label, and the unlabelled ones under ""."""
     fields: dict[str, str] = {}
     for paragraph in _paragraphs(body):
         match = re.match(r"(alt|measured|note): *", paragraph)
-        key = match[1] if match else ""
+        label = match[1] if match else ""
         content = paragraph[match.end() :] if match else paragraph
-        fields[key] = f"{fields[key]} {content}" if key in fields else content
-    return {key: content for key, content in fields.items() if content or not key}
+        fields[label] = f"{fields[label]} {content}" if label in fields else content
+    return {label: content for label, content in fields.items() if content or not label}
 
 
 def _table(id: str, name: str, body: str) -> Table:
@@ -194,12 +196,12 @@ def _table(id: str, name: str, body: str) -> Table:
     if not all(re.fullmatch(":?--+:?", mark) for mark in marks):
         raise FormatError(f"the template of {id}, table {name}: expected a head and a rule below")
     numeric = tuple(mark.endswith(":") for mark in marks) if ":" in rule else None
-    caption = _joined("\n".join(line for line in lines if not line.startswith("|")))
+    caption = _on_one_line("\n".join(line for line in lines if not line.startswith("|")))
     return Table(_cells(head), tuple(_cells(row) for row in rows), caption, numeric)
 
 
 def _cells(line: str) -> tuple[str, ...]:
-    """Return the cells of a row; a bar without spaces around it belongs to a cell."""
+    """Split a row at " | "; a bar without spaces around it is part of a cell, as in |x|."""
     inside = line.removeprefix("| ").removesuffix(" |")
     return tuple(cell.strip(" ") for cell in inside.split(" | "))
 
@@ -208,24 +210,24 @@ def _cells(line: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Written:
-    """An experiment of the output folder, ready for the report."""
+class AnalysedExperiment:
+    """A complete experiment of the output folder, analysed for the report."""
 
     section: Section
     setting: Setting
     headline: str
     versions: Mapping[str, str]
     stale: bool
-    """Whether its results come from other code or libraries than the present ones."""
+    """Whether other code or libraries than the present ones computed its results."""
 
 
-def write_sections(
+def analyse_folder(
     folder: Path,
     known: Mapping[str, Experiment],
     wanted: Collection[str],
     say: Callable[[str], None],
-) -> tuple[tuple[Written, ...], dict[str, str]]:
-    """Analyse every experiment in the folder, also those of earlier commands.
+) -> tuple[tuple[AnalysedExperiment, ...], dict[str, str]]:
+    """Analyse every experiment in the folder, including those of earlier commands.
 
     Parameters
     ----------
@@ -234,15 +236,16 @@ def write_sections(
     known
         Experiments by id.
     wanted
-        Ids of this command: their errors are raised, others are left out of the report.
+        Ids of this command. If one of them cannot be analysed, its error is raised; any other
+        experiment is left out of the report instead.
     say
         Called with each message about the progress.
 
     Returns
     -------
-    The complete experiments, and for each of the others the reason why it is left out.
+    The analysed experiments; and by id, why each other experiment is left out.
     """
-    written, left_out = [], {}
+    analysed, left_out = [], {}
     for id, experiment in known.items():
         if not (folder / id).exists():
             continue
@@ -251,16 +254,16 @@ def write_sections(
                 left_out[id] = "not finished"
                 continue
             say(f"{id}: analysing")
-            written.append(_written(folder, experiment))
+            analysed.append(_analyse(folder, experiment))
         except OutputError as error:
             if id in wanted:
                 raise
             left_out[id] = str(error)
             say(f"{id}: left out of the report: {error}")
-    return tuple(written), left_out
+    return tuple(analysed), left_out
 
 
-def _written(folder: Path, experiment: Experiment) -> Written:
+def _analyse(folder: Path, experiment: Experiment) -> AnalysedExperiment:
     manifest = read_manifest(folder / experiment.id)
     setting = Setting(**manifest["settings"], sources=manifest.get("sources", {}))
     store = Store(folder, experiment, setting)
@@ -274,8 +277,8 @@ def _written(folder: Path, experiment: Experiment) -> Written:
         if store.is_of_this_code:
             raise
         raise OutputError(
-            f"{store.folder} has results of other code, which the present code cannot analyse "
-            f"({error!r}): remove that folder, or choose another --out"
+            f"other code computed the results in {store.folder}, and the present code cannot "
+            f"analyse them ({error!r}): remove that folder, or choose another --out"
         ) from error
     text = render_text(experiment, analysis)
     section = Section(
@@ -289,7 +292,7 @@ def _written(folder: Path, experiment: Experiment) -> Written:
         seconds=seconds,
     )  # fmt: skip
     stale = not store.is_of_this_code
-    return Written(section, setting, text.headline, manifest["versions"], stale)
+    return AnalysedExperiment(section, setting, text.headline, manifest["versions"], stale)
 
 
 def _figures(
@@ -304,18 +307,19 @@ def _figures(
 
 
 def _settings(
-    experiment: Experiment, setting: Setting, manifest: Mapping[str, Any], present: bool
+    experiment: Experiment, setting: Setting, manifest: Mapping[str, Any], is_of_this_code: bool
 ) -> dict[str, str]:
     scale = experiment.scale
-    full = setting.n_runs >= scale.n_runs and setting.n_rounds >= scale.n_rounds
+    is_full = setting.n_runs >= scale.n_runs and setting.n_rounds >= scale.n_rounds
+    code = manifest["code"]
     begun = str(manifest.get("made", "")).partition("+")[0].replace("T", " ")
     return {
-        "runs": f"{setting.n_runs:,}" + ("" if full else " (not the full scale)"),
+        "runs": f"{setting.n_runs:,}" + ("" if is_full else " (not the full scale)"),
         "rounds": f"{setting.n_rounds:,}",
         "seed": str(setting.seed),
         **setting.choices,
         "begun": f"{begun} UTC",
-        "hash of the source": manifest["code"] + ("" if present else " (not the present code)"),
+        "hash of the source": code if is_of_this_code else f"{code} (not the present code)",
     }
 
 
@@ -335,31 +339,34 @@ def option_words(name: str, value: str) -> list[str]:
 
 
 def report_of(
-    written: Sequence[Written], left_out: Mapping[str, str], command: str, seconds: float
+    analysed: Sequence[AnalysedExperiment],
+    left_out: Mapping[str, str],
+    command: str,
+    seconds: float,
 ) -> Report:
-    """Return the report of all sections; ``command`` was the last one and took ``seconds``."""
-    sections = tuple(one.section for one in written)
+    """Return the report on all experiments; ``command`` made it, in ``seconds``."""
+    sections = tuple(one.section for one in analysed)
     rules = Section("verdicts", "How verdicts are made", "all parts", RULES)
     judged = any(section.claims for section in sections)
     of_paper = any(section.id in all_experiments() for section in sections)
     return Report(
         TITLE if of_paper else OTHER_TITLE,
-        _introduction(written, left_out),
+        _introduction(analysed, left_out),
         (*sections, rules) if judged else sections,
-        {**_versions(written), "system": f"{platform.system()} {platform.machine()}"},
-        {"seed": ", ".join(sorted({str(one.setting.seed) for one in written}))},
+        {**_versions(analysed), "system": f"{platform.system()} {platform.machine()}"},
+        {"seed": ", ".join(sorted({str(one.setting.seed) for one in analysed}))},
         command,
         now(),
         seconds,
-        summary=tuple(one.headline for one in written if one.headline),
+        summary=tuple(one.headline for one in analysed if one.headline),
         processor_seconds=sum(section.seconds or 0.0 for section in sections),
-        warnings=_warnings(written),
+        warnings=_warnings(analysed),
     )
 
 
-def _warnings(written: Sequence[Written]) -> tuple[str, ...]:
-    """Return a warning if sentences of the present code stand beside numbers of other code."""
-    stale = [one.section.id for one in written if one.stale]
+def _warnings(analysed: Sequence[AnalysedExperiment]) -> tuple[str, ...]:
+    """Return a warning if other code than the present code computed some of the numbers."""
+    stale = [one.section.id for one in analysed if one.stale]
     if not stale:
         return ()
     links = ", ".join(f"[`{id}`](#{id})" for id in stale)
@@ -370,10 +377,10 @@ def _warnings(written: Sequence[Written]) -> tuple[str, ...]:
     )
 
 
-def _versions(written: Sequence[Written]) -> dict[str, str]:
-    """Return the versions of all sections; where they differ, all of them."""
+def _versions(analysed: Sequence[AnalysedExperiment]) -> dict[str, str]:
+    """Return every version of each library that computed some of the results."""
     found: dict[str, list[str]] = {}
-    for one in written:
+    for one in analysed:
         for name, version in one.versions.items():
             if version not in found.setdefault(name, []):
                 found[name].append(version)
@@ -383,20 +390,26 @@ def _versions(written: Sequence[Written]) -> dict[str, str]:
 def _subject(ids: set[str]) -> str:
     """Return a sentence about the experiments in the report."""
     paper = all_experiments().keys()
-    others = len(ids - paper)
-    more = f"{others} experiment{'s' if others > 1 else ''} with priors learned from past tasks"
+    n_others = len(ids - paper)
+    plural = "s" if n_others > 1 else ""
+    others = f"{n_others} experiment{plural} with priors learned from past tasks"
     if not ids & paper:
-        return f"{more[0].upper()}{more[1:]}, run with `mixts`."
-    what = "Every experiment" if paper <= ids else f"{len(ids & paper)} of {len(paper)} experiments"
+        return f"{others}, run with `mixts`."
+    share = (
+        "Every experiment" if paper <= ids else f"{len(ids & paper)} of {len(paper)} experiments"
+    )
     return (
-        f"{what} on Hong, Kveton, Zaheer, Ghavamzadeh and Boutilier, Thompson Sampling with a "
-        "Mixture Prior (AISTATS 2022), run again with `mixts`: those of its Section 6, and what "
-        f"its Sections 1, 4 and 5 say that can be measured{f'; and {more}' if others else ''}."
+        f"{share} on Hong, Kveton, Zaheer, Ghavamzadeh and Boutilier, Thompson Sampling with a "
+        "Mixture Prior (AISTATS 2022), run again with `mixts`: the experiments of its Section 6, "
+        "and measurable claims of its Sections 1, 4 and 5"
+        f"{f'; and {others}' if n_others else ''}."
     )
 
 
-def _introduction(written: Sequence[Written], left_out: Mapping[str, str]) -> tuple[str, ...]:
-    ids = {one.section.id for one in written}
+def _introduction(
+    analysed: Sequence[AnalysedExperiment], left_out: Mapping[str, str]
+) -> tuple[str, ...]:
+    ids = {one.section.id for one in analysed}
     sweeps = (
         ", and ×3 means three times as much at the last point of a sweep as at the first"
         if ids & all_experiments().keys()
@@ -406,14 +419,14 @@ def _introduction(written: Sequence[Written], left_out: Mapping[str, str]) -> tu
         f"{_subject(ids)} Each claim stands beside what was measured; ± is one standard error over "
         f"runs{sweeps}."
     ]
-    if any(one.section.claims for one in written):
+    if any(one.section.claims for one in analysed):
         paragraphs.append(
             "[How verdicts are made](#verdicts) gives the rules by which a claim holds, holds in "
             "its direction only, is undecided, or does not hold."
         )
     paragraphs.append(
-        "All parts share one seed, and so their luck: simulations that occur in two parts have the "
-        "same random numbers."
+        "All parts share one seed: a simulation that occurs in two parts has the same random "
+        "numbers in both."
     )
     paragraphs += [f"Not in this report: `{id}`, {why}." for id, why in left_out.items()]
     return tuple(paragraphs)

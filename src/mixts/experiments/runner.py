@@ -18,7 +18,7 @@ from mixts.engines import Engine, EngineLike, engine_of, n_processors
 from mixts.errors import ParameterError
 from mixts.experiments.base import Arrays, Experiment, Part, Setting, checked_id
 from mixts.experiments.registry import all_experiments, chosen
-from mixts.experiments.report import option_words, report_of, write_sections
+from mixts.experiments.report import analyse_folder, option_words, report_of
 from mixts.experiments.store import Store, open_folder
 from mixts.pages import Claim, Section, check_installed, write_report
 from mixts.plots import new_axes
@@ -26,25 +26,25 @@ from mixts.plots import new_axes
 log = logging.getLogger("mixts.experiments")
 """Messages about the progress, at level INFO; the command line prints them."""
 
-Played = tuple[int, Arrays, float]
-"""A block, its arrays and the seconds that it took."""
+SimulatedBlock = tuple[int, Arrays, float]
+"""A block's number, its arrays, and the seconds that it took."""
 
 _JOB_SECONDS = 1.0
-"""Blocks that take less are sent together: a job has a cost of some milliseconds."""
+"""Duration of a job: short blocks go together, because sending a job takes some milliseconds."""
 
 
 @dataclass(frozen=True)
 class Reproduction:
-    """The result of :func:`reproduce`."""
+    """Result of :func:`reproduce`."""
 
     folder: Path
     report: Path
     sections: tuple[Section, ...]
     n_blocks: int
-    """Number of blocks that this call simulated; the others were in the folder."""
+    """Number of blocks that this call simulated; the folder already had the others."""
     seconds: float
     stale: tuple[str, ...] = ()
-    """Ids of experiments whose numbers come from other code or libraries than the present ones."""
+    """Ids of experiments whose numbers other code or libraries than the present ones computed."""
 
     @property
     def claims(self) -> tuple[Claim, ...]:
@@ -54,7 +54,7 @@ class Reproduction:
 
 @dataclass(frozen=True)
 class Request:
-    """The arguments of one call, as the command line has them."""
+    """Arguments of one call of :func:`reproduce`, or of the command ``mixts reproduce``."""
 
     n_runs: int | None = None
     n_rounds: int | None = None
@@ -63,7 +63,7 @@ class Request:
     choices: Mapping[str, Any] = field(default_factory=dict)
 
     def command(self, names: Sequence[str]) -> str:
-        """Return the command line; without names it is that of the paper."""
+        """Return the command line for these experiments; no names: those of the paper."""
         words = ["mixts", "reproduce", *names, *(["--quick"] if self.quick else [])]
         given = {"runs": self.n_runs, "rounds": self.n_rounds, "seed": self.seed}
         for name, value in given.items():
@@ -99,8 +99,8 @@ def reproduce(
 ) -> Reproduction:
     """Run experiments and write their figures and a report.
 
-    Blocks that are in the folder already, with the same settings, are not simulated again: to
-    continue after an interruption, repeat the call; the numbers are the same.
+    To continue after an interruption, repeat the call: it simulates only the blocks that the folder
+    does not have for these settings, and the numbers are the same as without the interruption.
 
     Parameters
     ----------
@@ -109,16 +109,16 @@ def reproduce(
     out
         Output folder. The report covers every experiment that is complete in it.
     n_runs, n_rounds
-        Runs of each simulation and rounds of each run; None: those of the paper.
+        Runs of each simulation and rounds of each run; None: as many as in the paper.
     seed
         Seed of all random numbers.
     quick
-        Few runs and rounds, to see that everything works.
+        Whether to simulate few runs and rounds, to see that everything works.
     engine
         Where blocks run: a number of processes (by default one for each processor), an executor of
         ``concurrent.futures``, the address of a Dask scheduler, an
-        :class:`~mixts.engines.Engine`, or a function that makes one, called only if a block is
-        missing. The numbers do not depend on it.
+        :class:`~mixts.engines.Engine`, or a function that makes an engine, called only if a block
+        is missing. The numbers do not depend on the engine.
     progress
         Whether to show progress bars; None: on a terminal.
     choices
@@ -127,13 +127,13 @@ def reproduce(
 
     Returns
     -------
-    The folder, the report, and its sections with all claims. ``stale`` names experiments whose
-    numbers in the folder come from other code than the present one: the report says so at the top.
+    The folder, the report, and its sections with all claims. ``stale`` names the experiments whose
+    numbers other code than the present code computed; the report has a warning about them.
     """
     started = time.perf_counter()
     check_installed()
     new_axes()  # raises an error if matplotlib is missing
-    wanted = _chosen(experiments)
+    wanted = _experiments_by_id(experiments)
     _check_choices(wanted, choices)
     _random.seed_sequence(seed)  # raises an error if it is not a seed
     if isinstance(engine, int):
@@ -151,26 +151,28 @@ def reproduce(
     jobs = _prepare(wanted, stores)
     if jobs:
         with ExitStack() as stack:
-            where = stack.enter_context(engine_of(n_processors() if engine is None else engine))
-            log.info("simulating %d blocks on %s", _n_blocks(jobs), where.name)
-            run(jobs, where, stack.enter_context(job_bars(jobs, progress)))
+            opened = stack.enter_context(engine_of(n_processors() if engine is None else engine))
+            log.info("simulating %d blocks on %s", _n_blocks(jobs), opened.name)
+            run(jobs, opened, stack.enter_context(job_bars(jobs, progress)))
     known = {**all_experiments(), **wanted}
-    written, left_out = write_sections(folder, known, wanted.keys(), log.info)
+    analysed, left_out = analyse_folder(folder, known, wanted.keys(), log.info)
     seconds = time.perf_counter() - started
     is_default = wanted.keys() == chosen(()).keys()
     command = request.command([] if is_default else [e.address or e.id for e in wanted.values()])
     page = folder / "report.html"
-    write_report(report_of(written, left_out, command, seconds), page)
+    write_report(report_of(analysed, left_out, command, seconds), page)
     return Reproduction(
-        folder, page, tuple(one.section for one in written), _n_blocks(jobs), seconds,
-        tuple(one.section.id for one in written if one.stale),
+        folder, page, tuple(one.section for one in analysed), _n_blocks(jobs), seconds,
+        tuple(one.section.id for one in analysed if one.stale),
     )  # fmt: skip
 
 
-def _chosen(experiments: Sequence[str | Experiment]) -> dict[str, Experiment]:
-    own = {checked_id(e.id): e for e in experiments if isinstance(e, Experiment)}
+def _experiments_by_id(experiments: Sequence[str | Experiment]) -> dict[str, Experiment]:
+    """Return named and given experiments by id; those of the paper for an empty sequence."""
+    given = {checked_id(e.id): e for e in experiments if isinstance(e, Experiment)}
     names = [e for e in experiments if isinstance(e, str)]
-    return {**(chosen(names) if names or not own else {}), **own}
+    named = chosen(names) if names or not given else {}
+    return {**named, **given}
 
 
 def _check_choices(wanted: Mapping[str, Experiment], choices: Mapping[str, Any]) -> None:
@@ -184,7 +186,7 @@ def _check_choices(wanted: Mapping[str, Experiment], choices: Mapping[str, Any])
 
 @dataclass(frozen=True)
 class Job:
-    """Some blocks of one part."""
+    """Blocks of one part that a worker simulates together."""
 
     store: Store
     name: str
@@ -213,13 +215,12 @@ def _prepare(wanted: Mapping[str, Experiment], stores: Mapping[str, Store]) -> l
         if missing:
             store.check_code()
         n_blocks = sum(part.n_blocks for part in parts.values())
-        there = n_blocks - _n_blocks(missing)
-        log.info(
-            "%s: %d blocks%s", id, n_blocks, f", {there} of them there already" if there else ""
-        )
+        n_kept = n_blocks - _n_blocks(missing)
+        already = f", {n_kept} of them in the folder already" if n_kept else ""
+        log.info("%s: %d blocks%s", id, n_blocks, already)
         jobs += missing
         all_parts[id] = parts
-    # Written only when no experiment was refused: a refused folder stays as it was.
+    # Manifests change only now: if `check_code` refuses one experiment, no folder has changed.
     for id, parts in all_parts.items():
         stores[id].note_parts(parts)
     return jobs
@@ -238,13 +239,13 @@ def jobs_of(store: Store, parts: Mapping[str, Part]) -> list[Job]:
 
 @contextmanager
 def job_bars(jobs: Sequence[Job], show: bool | None) -> Iterator[Callable[[Job], None]]:
-    """Show a progress bar for each experiment and one for all; give a function to advance them."""
+    """Show a progress bar for each experiment and one for all; yield a function to advance them."""
     costs: dict[str, float] = {}
     for job in jobs:
         costs[job.store.id] = costs.get(job.store.id, 0.0) + job.cost
     with progress_bars(show) as bars:
         total = bars.add("all", sum(costs.values()))
-        # Only the whole has a remaining time: experiments run in no fixed order.
+        # Experiments run in no fixed order, so only the total has a remaining time.
         each = {id: bars.add(f"  {id}", cost, remaining=False) for id, cost in costs.items()}
 
         def advance(job: Job) -> None:
@@ -254,18 +255,24 @@ def job_bars(jobs: Sequence[Job], show: bool | None) -> Iterator[Callable[[Job],
         yield advance
 
 
-def play(part: Part, blocks: Iterable[int], job: tuple[int, str]) -> list[Played]:
-    """Run blocks on a worker; ``job`` is the job's index and a label for error messages."""
-    played = []
+def simulate_blocks(
+    part: Part, blocks: Iterable[int], label: str, index: int
+) -> list[SimulatedBlock]:
+    """Simulate the blocks of a job, on a worker.
+
+    Error messages have the ``label``. The engine returns the arguments with the result, so that the
+    caller knows the job by its ``index``.
+    """
+    simulated = []
     for block in blocks:
         started = time.perf_counter()
         try:
             arrays = part.play(block)
         except Exception as error:
-            error.add_note(f"({job[1]}, block {block})")
+            error.add_note(f"({label}, block {block})")
             raise
-        played.append((block, arrays, time.perf_counter() - started))
-    return played
+        simulated.append((block, arrays, time.perf_counter() - started))
+    return simulated
 
 
 def run(
@@ -280,34 +287,35 @@ def run(
             if id(job.part) not in shared:
                 shared[id(job.part)] = engine.share(job.part)
             label = f"{job.store.id}, part {job.name!r}"
-            yield shared[id(job.part)], job.blocks, (index, label)
+            yield shared[id(job.part)], job.blocks, label, index
 
     try:
-        for (_, _, (index, _)), played in engine.as_completed(play, arguments()):
+        for (*_, index), simulated in engine.as_completed(simulate_blocks, arguments()):
             job = jobs[index]
-            for block, arrays, seconds in played:
+            for block, arrays, seconds in simulated:
                 job.store.write(job.name, block, arrays, seconds)
             advance(job)
     except BrokenProcessPool as error:
         error.add_note(
-            "Finished blocks are kept: repeat the command to continue; --workers 1 needs least "
-            "memory."
+            "Finished blocks are kept: repeat the command to continue. If memory ran out, "
+            "--workers 1 needs the least."
         )
         raise
 
 
 def _in_order(jobs: Sequence[Job]) -> Iterator[Job]:
-    """Yield the longest jobs first, but to begin with one of each experiment.
+    """Yield the longest job of each experiment, then all other jobs, longest first.
 
-    Experiments of different families make workers compile different loops, at the same time.
+    The first jobs are then of different families, and the workers compile different loops at the
+    same time.
     """
-    longest = sorted(jobs, key=lambda job: -job.cost)
+    longest_first = sorted(jobs, key=lambda job: -job.cost)
     begun: set[int] = set()
-    first = []
-    for job in longest:
-        if id(job.store) not in begun:
+    others = []
+    for job in longest_first:
+        if id(job.store) in begun:
+            others.append(job)
+        else:
             begun.add(id(job.store))
-            first.append(job)
-    yield from first
-    chosen_first = {id(job) for job in first}
-    yield from (job for job in longest if id(job) not in chosen_first)
+            yield job
+    yield from others

@@ -44,7 +44,7 @@ class ArmStatistics(Statistics):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """(n_arms,)."""
+        """Shape of the statistics of a task: (n_arms,)."""
         return self.stored[0].shape[1:]
 
     @property
@@ -120,7 +120,7 @@ class ArmFamily(Family):
     @property
     @abstractmethod
     def dimensions(self) -> tuple[int, int]:
-        """(L, K)."""
+        """Numbers of components and arms: (L, K)."""
 
     @property
     @abstractmethod
@@ -157,7 +157,7 @@ class ArmFamily(Family):
 
     @property
     def statistics_shape(self) -> tuple[int, ...]:
-        """(n_arms,)."""
+        """Shape of the statistics of a task: (n_arms,)."""
         return (self.n_arms,)
 
     def __repr__(self) -> str:

@@ -126,7 +126,7 @@ class Family(ABC):
 
     def with_arms(self, other: Family) -> Family:
         """Return these arms followed by the other family's, component by component."""
-        raise ParameterError(f"only arm families have arms to append to, this is {self!r}")
+        raise ParameterError(f"only families of arms accept new arms, got {self!r}")
 
     @abstractmethod
     def collapse(self, weights: Float[Array, " L"]) -> Family:
@@ -134,9 +134,9 @@ class Family(ABC):
 
     @abstractmethod
     def broaden(self, weights: Float[Array, " L"], factor: float) -> Family:
-        """Return one broad component that leaves open what the components are sure of.
+        """Return one broad component, for tasks unlike all components.
 
-        Its variances are about ``factor`` times those of the mixture where rewards are unbounded.
+        For unbounded rewards its variances are about ``factor`` times those of the mixture.
         """
 
     def _check_same_kind(self, other: Family) -> None:
@@ -191,13 +191,39 @@ class Family(ABC):
 
     @abstractmethod
     def draw(self, rng: np.random.Generator, latent: Int[Array, " n"]) -> Float[Array, "n p"]:
-        """Draw parameters from the prior of each given component."""
+        """Draw parameters from the prior of each given component.
+
+        Parameters
+        ----------
+        rng
+            Random generator.
+        latent
+            Component of each task.
+
+        Returns
+        -------
+        array
+            Parameters, (n, p).
+        """
 
     @abstractmethod
     def mean_rewards(
         self, parameters: Float[Array, "... p"], actions: Array | None = None
     ) -> Float[Array, "... K"]:
-        """Return the mean reward of every action under parameters, mu_theta(a)."""
+        """Return the mean reward of every action under parameters, mu_theta(a).
+
+        Parameters
+        ----------
+        parameters
+            Parameters, on the last axis.
+        actions
+            Checked action sets, as ``action_sets`` returns them.
+
+        Returns
+        -------
+        array
+            Mean rewards; the last axis is the actions.
+        """
 
     def best_action(
         self,
@@ -208,17 +234,60 @@ class Family(ABC):
     ) -> Int[Array, "m ..."]:
         """Return argmax_a mu_theta(a) for each row of parameters, ties at random  [paper: Alg. 1].
 
-        An index, or where the family plans, a policy.
+
+        Parameters
+        ----------
+        rng
+            Random generator.
+        parameters
+            Parameters, (m, p).
+        actions
+            Checked action sets, as ``action_sets`` returns them.
+        mask
+            Available actions, (m, K); None: all.
+
+        Returns
+        -------
+        array
+            Indices (m,), or policies of a family that plans.
         """
         return best_rows(rng, self.mean_rewards(parameters, actions), mask)
 
     @abstractmethod
     def outcomes(self, rng: np.random.Generator, means: Float[Array, " n"]) -> Float[Array, " n"]:
-        """Draw a reward for each mean; the same stream gives every agent the same luck."""
+        """Draw a reward for each mean, with one random number per reward.
+
+        Agents with the same stream then get comparable rewards.
+
+        Parameters
+        ----------
+        rng
+            Random generator.
+        means
+            Mean reward of each action taken.
+
+        Returns
+        -------
+        array
+            Rewards, (n,).
+        """
 
     @abstractmethod
     def action_sets(self, actions: ArrayLike | None, n_rows: int) -> tuple[Array | None, int]:
-        """Check the ``actions`` of ``act``; return the action sets and the number of actions."""
+        """Check the ``actions`` of ``act``; return the action sets and the number of actions.
+
+        Parameters
+        ----------
+        actions
+            Features, or None for arms and policies.
+        n_rows
+            Number of decisions.
+
+        Returns
+        -------
+        tuple
+            The action sets, or None, and the number of actions.
+        """
 
     # -- for diagnostics; the defaults refuse ---------------------------------------------------
 
@@ -230,7 +299,7 @@ class Family(ABC):
         Parameters
         ----------
         statistics
-            Of n tasks.
+            Statistics of n tasks.
         actions
             For each task m arms, (n, m), or m feature rows, (n, m, d).
         latent

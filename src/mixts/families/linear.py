@@ -28,20 +28,30 @@ class Roots:
     values: Float[Array, "G r"]
     """Lower triangles, packed column by column (r = d (d + 1) / 2), or diagonals (r = d)."""
     group_of: Int[Array, " L"]
-    """The group of each component."""
+    """Group of each component."""
     starts: Int[Array, " G1"]
-    """Where each group's members start in ``members``; one more entry than there are groups."""
+    """Start of each group in ``members``, and the end of the last group (G + 1 entries)."""
     members: Int[Array, " L"]
-    """The components, group by group."""
+    """Components, group by group."""
 
 
 class LinearGaussian(Family):
     """Rewards a'theta + N(0, noise_std^2) with theta ~ N(mean, covariance), for L components.
 
-    ``mean`` has shape (L, d); ``covariance`` is, by ``covariance_type``, "full" (L, d, d), "tied"
-    (d, d), "diag" (L, d) or "spherical" (L,), variances all of them. It may be singular: a
-    component that knows some direction exactly. Posteriors are exact for every component
-    [paper: Sec. 4.2].
+    Posteriors are exact for every component  [paper: Sec. 4.2].
+
+    Parameters
+    ----------
+    mean
+        Prior means, (L, d).
+    covariance
+        Prior covariances: (L, d, d) for the type "full", (d, d) for "tied", or variances, (L, d)
+        for "diag" and (L,) for "spherical". A singular covariance is allowed: the component knows
+        some direction of theta exactly.
+    noise_std
+        Standard deviation of the noise.
+    covariance_type
+        Form of ``covariance``.
     """
 
     kind: ClassVar[str] = "linear-gaussian"
@@ -79,28 +89,36 @@ class LinearGaussian(Family):
 
     @classmethod
     def standard(cls, n_features: int, noise_std: float) -> Self:
-        """One component N(0, I): the uninformative prior of the paper's TS  [paper: Sec. 6.2]."""
+        """Return one component N(0, I), the uninformative prior of TS  [paper: Sec. 6.2].
+
+        Parameters
+        ----------
+        n_features
+            Dimension d of theta.
+        noise_std
+            Standard deviation of the noise.
+        """
         d = _checks.count(n_features, "n_features")
         return cls(np.zeros((1, d)), np.ones(1), noise_std, covariance_type="spherical")
 
     @property
     def n_components(self) -> int:
-        """L."""
+        """Number of components, L."""
         return self.mean.shape[0]
 
     @property
     def n_features(self) -> int:
-        """The dimension d."""
+        """Dimension of theta, d."""
         return self.mean.shape[1]
 
     @property
     def statistics_shape(self) -> tuple[int, ...]:
-        """(n_features,)."""
+        """Shape of the statistics of a task: (n_features,)."""
         return (self.n_features,)
 
     @property
     def task_bytes(self) -> int:
-        """The roots and means of one task."""
+        """Memory for the roots and means of one task, in bytes."""
         return task_bytes(len(self.roots.values), self.n_components, self.n_features)
 
     def __repr__(self) -> str:
@@ -119,13 +137,13 @@ class LinearGaussian(Family):
         return {"noise_std": self.noise_std}
 
     def select(self, components: ArrayLike) -> Self:
-        """The family of these components; a tied covariance stays tied."""
+        """Return the family of these components; a tied covariance stays tied."""
         index = np.asarray(components)
         covariance = self.covariance if self.covariance_type == "tied" else self.covariance[index]
         return type(self)(self.mean[index], covariance, **self.settings())
 
     def full_covariances(self) -> Float[Array, "L d d"]:
-        """The covariances as matrices, whatever the type."""
+        """Return the covariances as matrices, for every covariance type."""
         n, d = self.mean.shape
         if self.covariance_type == "full":
             return self.covariance
@@ -136,14 +154,14 @@ class LinearGaussian(Family):
 
     @property
     def max_prior_variance(self) -> float:
-        """lambda_0,max: the largest eigenvalue of any component's covariance  [paper: Thm 1]."""
+        """Largest eigenvalue of any component's covariance, lambda_0,max  [paper: Thm 1]."""
         if self.covariance_type in ("full", "tied"):
             d = self.n_features
             return float(np.linalg.eigvalsh(self.covariance.reshape(-1, d, d)).max())
         return float(self.covariance.max())
 
     def collapse(self, weights: Float[Array, " L"]) -> LinearGaussian:
-        """One component with the mean and the full covariance of the mixture: UniTS."""
+        """Return one component with the mean and the covariance of the mixture: UniTS."""
         mean = weights @ self.mean
         gap = self.mean - mean
         within = np.tensordot(weights, self.full_covariances(), axes=1)
@@ -157,7 +175,7 @@ class LinearGaussian(Family):
         return LinearGaussian(one.mean, factor * one.covariance, one.noise_std)
 
     def append(self, other: Family) -> LinearGaussian:
-        """Return these components followed by the other's, with full covariances."""
+        """Return these components followed by those of the other family, with full covariances."""
         self._check_same_kind(other)
         assert isinstance(other, LinearGaussian)
         mean = np.concatenate([self.mean, other.mean])
@@ -193,7 +211,7 @@ class LinearGaussian(Family):
         return self
 
     def log_determinant_ratios(self, statistics: Statistics) -> Float[Array, "n L"]:
-        """Return ln det(I + Sigma_0 V / sigma^2), in which no covariance is inverted."""
+        """Return ln det(I + Sigma_0 V / sigma^2), without inverting a covariance."""
         assert isinstance(statistics, LinearStatistics)
         gram = np.swapaxes(statistics.array("factor")[:, :-1, :-1], 1, 2)
         gram = gram @ np.swapaxes(gram, 1, 2)
@@ -203,12 +221,12 @@ class LinearGaussian(Family):
     def posterior(
         self, statistics: Statistics, log_weights: Float[Array, " L"], *, allow_dormant: bool = True
     ) -> LinearPosterior:
-        """The posteriors given statistics."""
+        """Return the posteriors of all tasks given their statistics."""
         self.check_statistics(statistics)
         return LinearPosterior(self, statistics, log_weights, allow_dormant=allow_dormant)
 
     def draw(self, rng: np.random.Generator, latent: Int[Array, " n"]) -> Float[Array, "n p"]:
-        """theta from the prior of each given component."""
+        """Draw a theta from the prior of each given component."""
         x = rng.standard_normal((len(latent), self.n_features))
         for row, s in enumerate(latent):
             apply_root(self.roots.values[self.roots.group_of[s]], x[row])
@@ -217,9 +235,11 @@ class LinearGaussian(Family):
     def mean_rewards(
         self, parameters: Float[Array, "... p"], actions: Array | None = None
     ) -> Float[Array, "... K"]:
-        """a'theta for every action; the action sets are (K, d), or one for each theta."""
+        """Return a'theta for every action; ``actions`` is one set (K, d), or one for each theta."""
         if actions is None:
-            raise ActionError(f"LinearGaussian needs actions, (K, {self.n_features})")
+            raise ActionError(
+                f"LinearGaussian needs actions of shape (K, {self.n_features}), got None"
+            )
         if actions.ndim == 2:
             return parameters @ actions.T
         return np.asarray((actions @ parameters[..., None])[..., 0])
@@ -231,7 +251,7 @@ class LinearGaussian(Family):
         actions: Array | None = None,
         mask: Bool[Array, "m K"] | None = None,
     ) -> Int[Array, " m"]:
-        """argmax_a a'theta, scored and compared in one compiled loop."""
+        """Return argmax_a a'theta; one compiled loop scores and compares the actions."""
         assert actions is not None
         return best_products(rng, parameters, actions, mask)
 
@@ -239,12 +259,12 @@ class LinearGaussian(Family):
         return means + self.noise_std * rng.standard_normal(means.shape)
 
     def action_sets(self, actions: ArrayLike | None, n_rows: int) -> tuple[Array | None, int]:
-        """One action set (K, d) for all decisions, or one for each, (n_rows, K, d)."""
+        """Return checked action sets, (K, d) for all decisions or (n_rows, K, d), and K."""
         return feature_sets(actions, self.n_features, n_rows)
 
 
 def _group_roots(covariance: Array, kind: str, n: int, d: int) -> Roots:
-    """Roots of the distinct covariances: components that share one share the work."""
+    """Return the roots of the distinct covariances; components with equal ones share a root."""
     if kind == "tied":
         distinct, group_of = covariance[None], np.zeros(n, np.int64)
     else:
@@ -262,7 +282,7 @@ def _group_roots(covariance: Array, kind: str, n: int, d: int) -> Roots:
 
 
 def _lower_root(matrix: Float[Array, "d d"]) -> Float[Array, "d d"]:
-    """A lower triangle C with C C' = matrix, also where the matrix is singular."""
+    """Return a lower triangle C with C C' = matrix; the matrix may be singular."""
     try:
         return np.linalg.cholesky(matrix)
     except np.linalg.LinAlgError:

@@ -117,7 +117,9 @@ class LinearStatistics(Statistics):
         values, vectors = np.linalg.eigh(joint)
         scale = np.abs(values).max(axis=1, initial=0.0)
         if (values.min(axis=1) < -1e-8 * scale).any():
-            raise StatisticsError("the sums are not of real data: V, B, yy must be jointly PSD")
+            raise StatisticsError(
+                "these are not sums of real data: [[V, B], [B', yy]] must be positive semi-definite"
+            )
         roots = np.sqrt(np.maximum(values, 0))[:, :, None] * np.swapaxes(vectors, 1, 2)
         return cls(count=count, factor=triangle(roots))
 

@@ -253,7 +253,7 @@ class Statistics(ABC):
 
     def with_arms(self, n: int) -> Self:
         """Return the same histories with ``n`` more arms without observations."""
-        raise StatisticsError(f"{type(self).__name__} has no arms to append to")
+        raise StatisticsError(f"{type(self).__name__} has no arms, so that none can be added")
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one file: JSON if the path ends in ``.json``, else a zip of arrays."""

@@ -79,7 +79,7 @@ class TabularStatistics(Statistics):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """(n_states, n_actions)."""
+        """Shape of the statistics of a task: (n_states, n_actions)."""
         return self.array("rewards").shape[1:3]
 
     @property
@@ -278,7 +278,7 @@ class TabularMDP(Family):
 
     @property
     def statistics_shape(self) -> tuple[int, ...]:
-        """(n_states, n_actions)."""
+        """Shape of the statistics of a task: (n_states, n_actions)."""
         return (self.n_states, self.n_actions)
 
     @property

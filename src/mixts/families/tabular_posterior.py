@@ -144,8 +144,9 @@ class TabularPosterior(Posterior):
         if not reachable.any(axis=1).all():
             task = int(tasks[np.argmin(reachable.any(axis=1))])
             raise StatisticsError(
-                f"task {task} has seen what is impossible under every component of {self.prior!r}: "
-                "prior counts of zero rule it out; make them positive, or leave the task out"
+                f"the observations of task {task} are impossible under every component of "
+                f"{self.prior!r}: prior counts of zero rule them out; make those counts positive, "
+                "or leave the task out"
             )
 
     def observations(self, actions: Any, outcomes: Any) -> tuple[Array, ...]:

@@ -46,7 +46,7 @@ class Trajectory:
         ):
             raise TrajectoryError(
                 "an episode of h steps has states (h,) or (h + 1,), actions (h,) and rewards (h,), "
-                "many of them one more axis first; got shapes "
+                "and several episodes have one more axis, first; got shapes "
                 f"{x.shape}, {a.shape} and {r.shape}"
             )
         self.states: Int[Array, "... i"] = x

@@ -40,9 +40,9 @@ class PriorCheck:
     """Calibration of predictions: of "rewards" and, where the family has them, of "transitions" and
     "noise"."""
     surprise: Surprise
-    """How surprising each task is."""
+    """Surprise of each task."""
     usage: Usage
-    """How many tasks come from each component."""
+    """Number of tasks that come from each component."""
     component: Int[Array, " n"]
     """Most likely component of each task; -1 where no component is possible."""
 

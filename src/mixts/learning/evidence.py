@@ -1,4 +1,4 @@
-"""Evidence of tasks under a prior, and beside other priors."""
+"""Log evidence of tasks under a prior, and its comparison with other priors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mixts.prior import MixturePrior
 
 
 def mixture_evidence(prior: MixturePrior, statistics: Statistics) -> Float[Array, " n"]:
-    """Compute ln sum_s w_s p(task | s) for each task.
+    """Compute each task's log evidence under the mixture, ln sum_s w_s p(task | s).
 
     Parameters
     ----------
@@ -35,38 +35,40 @@ def mixture_evidence(prior: MixturePrior, statistics: Statistics) -> Float[Array
 
 @dataclass(frozen=True)
 class Evidence:
-    """Held-out log evidence, task by task, of a prior and of the priors beside it.
+    """Log evidence of held-out tasks under a checked prior and the priors that it is compared with.
 
-    Means are over the tasks that all priors can explain; ``impossible`` counts the others.
+    Means are over the tasks that are possible under every prior; ``impossible`` counts the others.
     """
 
     log_evidence: Mapping[str, Float[Array, " n"]]
-    """Log evidence of each task by name of the prior; the checked prior comes first."""
+    """Log evidence of each task, by name of the prior; the checked prior comes first."""
     n_observations: Int[Array, " n"]
+    """Number of observations of each task."""
 
     @property
     def names(self) -> list[str]:
-        """Names of the priors; the checked one comes first."""
+        """Names of the priors; the checked prior comes first."""
         return list(self.log_evidence)
 
     @property
     def compared(self) -> Bool[Array, " n"]:
-        """Tasks that every prior can explain."""
-        every = np.stack(list(self.log_evidence.values()))
-        return np.asarray(np.isfinite(every).all(axis=0))
+        """Mask of the tasks that are possible under every prior."""
+        finite = [np.isfinite(one) for one in self.log_evidence.values()]
+        return np.asarray(np.all(finite, axis=0))
 
     def impossible(self, name: str) -> int:
-        """Return how many tasks are impossible under this prior."""
+        """Return the number of tasks that are impossible under this prior."""
         return int((~np.isfinite(self.log_evidence[name])).sum())
 
     def a_task(self, name: str) -> Estimate:
-        """Return the mean log evidence of a task."""
+        """Return the mean log evidence per task under this prior."""
         return estimate(self.log_evidence[name][self.compared])
 
     def an_observation(self, name: str) -> Estimate:
-        """Return the log evidence of all tasks divided by the number of observations.
+        """Return the mean log evidence per observation under this prior.
 
-        The standard error is that of a ratio of means.
+        The mean is the sum over tasks divided by their number of observations; the standard error
+        is that of a ratio of means.
         """
         value, n = self.log_evidence[name][self.compared], self.n_observations[self.compared]
         if not n.sum():
@@ -75,6 +77,6 @@ class Evidence:
         return Estimate(float(ratio), estimate((value - ratio * n) / n.mean()).error)
 
     def gain(self, name: str) -> Estimate:
-        """Return the checked prior's mean gain of log evidence over this one, task by task."""
-        own = self.log_evidence[self.names[0]]
-        return estimate(own[self.compared] - self.log_evidence[name][self.compared])
+        """Return the mean over tasks of the checked prior's log evidence minus this prior's."""
+        checked = self.log_evidence[self.names[0]]
+        return estimate(checked[self.compared] - self.log_evidence[name][self.compared])

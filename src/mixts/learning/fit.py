@@ -33,7 +33,7 @@ MOST_HELD_OUT = 1000
 
 @dataclass(frozen=True)
 class FitSettings:
-    """How to learn a prior from logs and to check it; see :func:`fit_logs`."""
+    """Settings of learning a prior from logs and of its check; see :func:`fit_logs`."""
 
     n_components: int | Literal["auto"] = "auto"
     method: Method = "evidence"
@@ -58,12 +58,12 @@ class FitSettings:
 
 @dataclass(frozen=True)
 class Fit:
-    """A prior learned from logs, its check, and how both came about."""
+    """Prior learned from logs, its check, and the record of both."""
 
     logs: TaskLogs
     """Tasks that were read: statistics, names, bad rows."""
     settings: FitSettings
-    """How the prior was learned and checked."""
+    """Settings of learning and of the check."""
     learned: Learned
     """Course of learning, and the comparison of numbers of components."""
     prior: MixturePrior

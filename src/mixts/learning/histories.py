@@ -129,7 +129,7 @@ def _episodes(tasks: Sequence[Any], family: Family | None) -> Statistics:
 
 
 def _size(indices: Int[Array, "... i"], history: Trajectory) -> int:
-    """One more than the largest index of the steps that count: others are padded with anything."""
+    """Return the largest index plus one, without the padding after the end of short episodes."""
     if history.lengths is None:
         return int(indices.max(initial=-1)) + 1
     last = np.where(history.lengths > 0, history.lengths + indices.shape[-1] - history.n_steps, 0)

@@ -52,7 +52,7 @@ class Calibration:
     """Probability integral transforms of a group of predictions; uniform if the prior is right."""
 
     group: str
-    """What is predicted: "rewards", "transitions" or "noise"."""
+    """Kind of prediction: "rewards", "transitions" or "noise"."""
     transforms: Float[Array, " k"]
     """P(less than the outcome), ties broken at random; 0.5 is the median of the prediction."""
     tasks: Int[Array, " k"]
@@ -109,7 +109,7 @@ class Calibration:
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """What is wrong: "narrow" or "wide", "high" or "low"; if none of these, perhaps "shape".
+        """Faults of the predictions: "narrow" or "wide", "high" or "low"; else perhaps "shape".
 
         The spread, the location and the deviation are each tested at a third of 1 %.
         """

@@ -1,7 +1,8 @@
-"""Files of decisions with their propensities: a store exports them, off-policy evaluation reads.
+"""Parquet files of decisions: stores export them, and bridges to off-policy evaluation read them.
 
-One row is one decision. Columns have the names of Open Bandit Pipeline where it has them:
-``action``, ``reward``, ``pscore``, ``action_dist``, ``action_context``, ``n_actions``.
+A row holds one decision with its propensity and its reward. Columns that Open Bandit Pipeline also
+has go by its names: ``action``, ``reward``, ``pscore``, ``action_dist``, ``action_context``,
+``n_actions``.
 """
 
 from __future__ import annotations
@@ -20,19 +21,20 @@ from mixts.logs.files import pyarrow
 
 FORMAT = "mixts/decisions"
 VERSION = 1
-"""Version of the format; a reader refuses a newer one."""
+"""Version of the format; readers refuse newer versions."""
 
 FEATURES = "action_context"
-"""The column that only files of linear priors have."""
+"""Column of the actions' features, which only files of linear priors have."""
 
 BATCH_ROWS = 1 << 14
+"""Rows that a reader takes into memory at a time."""
 
 Source = Any
-"""The path of a file, or a ``pyarrow.Table`` with its columns: some of its rows, as a rule."""
+"""Path of a file, or a ``pyarrow.Table`` with the same columns, for example some of its rows."""
 
 
 def schema(has_features: bool, about: Mapping[str, Any]) -> Any:
-    """The columns of a file, with what it is in the metadata."""
+    """Return the columns of a file; its metadata hold ``about`` as the header."""
     pa = pyarrow()
     number, vector, moment = pa.float64(), pa.list_(pa.float64()), pa.timestamp("us", tz="UTC")
     columns = [
@@ -57,7 +59,7 @@ def schema(has_features: bool, about: Mapping[str, Any]) -> Any:
 
 
 class DecisionLog:
-    """The decisions of a file or a table, read some rows at a time."""
+    """Reader of the decisions in a file or a table, some rows at a time."""
 
     def __init__(self, source: Source) -> None:
         pa = pyarrow()
@@ -72,10 +74,10 @@ class DecisionLog:
         self._check(columns)
         self.has_features = FEATURES in columns.names
         self.about = self._header(columns)
-        """Header of the file: store, family, versions of the prior, and time."""
+        """Header of the file: the store, the family, the versions of the prior, the time."""
 
     def batches(self, columns: Sequence[str], n_rows: int = BATCH_ROWS) -> Iterator[Any]:
-        """The rows in their order, a ``pyarrow.RecordBatch`` of them at a time."""
+        """Yield the rows in order, as ``pyarrow.RecordBatch`` objects of at most ``n_rows``."""
         pa = pyarrow()
         if isinstance(self._source, pa.Table):
             yield from self._source.select(list(columns)).to_batches(n_rows)
@@ -88,13 +90,10 @@ class DecisionLog:
             raise FormatError(f"{self.name} cannot be read: {error}") from error
 
     def arm_names(self, version: int) -> Sequence[str] | None:
-        """The arms of a version of the prior, where they have names and the file says them."""
-        names: Sequence[str] | None = self._prior(version).get("arm_names")
-        return names
-
-    def _prior(self, version: int) -> Mapping[str, Any]:
+        """Return the names of the arms of one version of the prior; None if the header has none."""
         priors: Mapping[str, Mapping[str, Any]] = self.about.get("priors", {})
-        return priors.get(str(version), {})
+        names: Sequence[str] | None = priors.get(str(version), {}).get("arm_names")
+        return names
 
     def _open(self) -> Any:
         pa = pyarrow()
@@ -113,7 +112,7 @@ class DecisionLog:
         if missing:
             raise FormatError(
                 f"{self.name} has no column {', '.join(missing)}: expected a file that "
-                "`mixts store export` wrote, or rows of one with all columns"
+                "`mixts store export` wrote, or a table of some of its rows with all columns"
             )
 
     def _header(self, columns: Any) -> dict[str, Any]:
@@ -130,15 +129,20 @@ class DecisionLog:
 
 
 def rewards_of(batch: Any, missing: float | None) -> tuple[Float[Array, " n"], Bool[Array, " n"]]:
-    """The rewards, and which decisions have one; ``missing`` is what one that never came is."""
+    """Return the rewards of decisions, and which of them count.
+
+    A number ``missing`` replaces the rewards that never came; with None, those decisions do not
+    count.
+    """
     column = batch.column("reward")
-    known = np.asarray(column.is_valid())
-    rewards = np.asarray(column.fill_null(0.0 if missing is None else missing), float)
-    return rewards, known if missing is None else np.ones(len(known), bool)
+    came = np.asarray(column.is_valid())
+    if missing is None:
+        return np.asarray(column.fill_null(0.0), float), came
+    return np.asarray(column.fill_null(missing), float), np.ones(len(came), bool)
 
 
 def vectors_of(column: Any) -> tuple[Float[Array, " m"], Int[Array, " n"]]:
-    """A column of lists as all their numbers, one after the other, and where each list ends."""
+    """Return the numbers of all lists in a column, concatenated, and where each list ends."""
     values = np.asarray(column.flatten(), float)
     return values, np.cumsum(np.asarray(column.value_lengths()), dtype=np.int64)
 
@@ -149,7 +153,7 @@ def check_missing(missing: Any) -> float | None:
         return None
     if isinstance(missing, bool) or not isinstance(missing, (int, float)) or not isfinite(missing):
         raise ParameterError(
-            "missing_reward must be a number, what a reward that never came stands for, or None "
-            f"to leave such decisions out; got {missing!r}"
+            "missing_reward must be a number, which replaces rewards that never came, or None, "
+            f"which leaves those decisions out; got {missing!r}"
         )
     return float(missing)

@@ -258,7 +258,7 @@ def _task_logs(
     n_good = found.n_rows - found.bad.total
     reasons = "".join(f"\n  {line}" for line in found.bad.lines())
     if n_good == 0:
-        raise FormatError(f"none of {found.n_rows:,} rows says anything of a task{reasons}")
+        raise FormatError(f"none of {found.n_rows:,} rows can be used{reasons}")
     if 2 * n_good < found.n_rows and not allow_bad_rows:
         raise FormatError(
             f"{found.bad.total:,} of {found.n_rows:,} rows are bad, which is more than half: are "

@@ -98,8 +98,8 @@ class Tally:
         if needed[0] * per_task > MOST_NUMBERS:
             what = f"{self._size - 1:,} features" if self._linear else f"{needed[1]:,} arms"
             raise ParameterError(
-                f"{needed[0]:,} tasks with {what} are more than fit: is each column the right one? "
-                "arms can be limited by a list"
+                f"{needed[0]:,} tasks with {what} are more than fit into memory: check the names "
+                "of the columns, or limit the arms by a list"
             )
         before = self._arrays
         n_tasks, n_arms = (

@@ -27,7 +27,7 @@ _MOST_TASKS = 5
 
 @dataclass(frozen=True)
 class FitRun:
-    """How a fit was made, for its page."""
+    """Facts about a fit that its page shows."""
 
     prior_file: Path
     """File that holds the prior."""

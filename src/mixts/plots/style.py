@@ -128,7 +128,18 @@ def new_figure(width: float = COLUMN, height: float = 2.5) -> Any:
 
 
 def new_axes(width: float = COLUMN, height: float = 2.5) -> Any:
-    """Return the axes of a new figure; sizes are in inches."""
+    """Return the axes of a new figure.
+
+    Parameters
+    ----------
+    width, height
+        Size of the figure, in inches.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes, in the style of mixts.
+    """
     axes = new_figure(width, height).subplots()
     dress(axes)
     return axes
@@ -137,7 +148,22 @@ def new_axes(width: float = COLUMN, height: float = 2.5) -> Any:
 def new_panels(
     n: int, width: float = PAGE, height: float = 2.4, titles: Sequence[str] = ()
 ) -> list[Any]:
-    """Return n axes side by side in a new figure; sizes are in inches."""
+    """Return several axes side by side in a new figure.
+
+    Parameters
+    ----------
+    n
+        Number of panels.
+    width, height
+        Size of the figure, in inches.
+    titles
+        Title of each panel.
+
+    Returns
+    -------
+    list of matplotlib.axes.Axes
+        The axes, in the style of mixts.
+    """
     if titles and len(titles) != n:
         raise ParameterError(f"expected a title for each of {n} panels, got {list(titles)}")
     panels = list(new_figure(width, height).subplots(1, n, squeeze=False)[0])

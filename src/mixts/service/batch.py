@@ -1,7 +1,8 @@
-"""A batch of operations: read, learn, decide and log, in one transaction.
+"""A batch of operations: reads, learns, decides and logs, in one transaction.
 
-Rewards come first, then decisions. All operations of a batch were submitted before any of them had
-a result, so every order is correct, and this one lets decisions use the most rewards.
+A batch first learns from its rewards, then makes its decisions, so that decisions use as many
+rewards as possible. Any other order would also be correct: all operations of a batch were submitted
+before any of them had a result.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ from mixts.service.store.base import Transaction, TransactionConflictError, pack
 from mixts.service.versions import ActivePrior
 
 Key = tuple[str, str]
-"""A task's name and a key."""
+"""A task's name, and the key that identifies a request of this task."""
 
 FeatureSets = dict[int, Float[Array, "K d"]]
 """Feature rows by the number of their action set."""
@@ -56,15 +57,16 @@ class Rules(Struct, frozen=True):
     """Settings of the decider that every batch follows."""
 
     floor: float
-    """The least probability of every available action."""
+    """Smallest probability that an available action may have."""
     window_us: int | None
-    """How long after its decision a reward is learned from; None: always."""
+    """Microseconds after a decision in which its reward is on time; None: always."""
 
 
 class Batch:
     """The operations of one transaction.
 
-    ``active`` is the active prior, ``load`` returns another version of it.
+    ``active`` is the active prior; ``load`` returns any version of the prior. The *place* of an
+    operation is its index in the batch.
     """
 
     def __init__(
@@ -84,23 +86,23 @@ class Batch:
         self._now = now
         self._tally = Tally()
         self._results: dict[int, Result] = {}
-        """Results by the place of their operation."""
+        """Results by place."""
         self._digests: dict[int, bytes] = {}
         """Digests of the requests that have a key, by place."""
 
     def perform(self, operations: Sequence[Operation]) -> list[Result]:
         """Return a result for each operation; a refused operation changes nothing."""
-        rewards = self._find_rewarded(operations)
+        rewards = self._match_rewards(operations)
         requests, keys = self._check_requests(operations)
         tasks = self._lock(requests, rewards)
-        # Only now: any other writer that used these keys or decisions held the same locks.
+        # Search after locking: other writers need the same locks to use these keys or decisions.
         answered = self._transaction.find_keys(keys) if keys else {}
         new_rewards = self._learn(rewards, tasks)
         new_decisions = self._decide(_without_repeats(requests, answered), tasks)
         changed = tasks.changed()
         if changed:
             self._transaction.add(new_rewards, new_decisions, changed, self._tally, self._now)
-        self._repeat(operations, answered)
+        self._answer_retries(operations, answered)
         return [self._results[place] for place in range(len(operations))]
 
     def _lock(
@@ -115,16 +117,20 @@ class Batch:
         if names or numbers:
             entries, self._tally.tasks = self._transaction.lock_tasks(names, numbers, self._now)
             if not self._transaction.is_active(self._active.version):
-                # Another replica activated one before we had the locks: tasks may be wider now.
+                # Another replica activated a prior before the tasks were locked: their statistics
+                # may have more arms now.
                 raise TransactionConflictError("the prior has changed")
         return LockedTasks(entries, self._active)
 
     # -- rewards ------------------------------------------------------------------------------
 
-    def _find_rewarded(
+    def _match_rewards(
         self, operations: Sequence[Operation]
     ) -> list[tuple[int, LoggedDecision, float]]:
-        """Return place, decision and value of each reward whose decision is in the log."""
+        """Return place, decision and value of each reward whose decision is in the log.
+
+        The result of any other reward is an error.
+        """
         rewards = {
             place: (parse_id(operation.decision), operation)
             for place, operation in enumerate(operations)
@@ -145,7 +151,7 @@ class Batch:
     def _learn(
         self, rewards: list[tuple[int, LoggedDecision, float]], tasks: LockedTasks
     ) -> list[LoggedReward]:
-        """Update the tasks' statistics, and return the rows to log."""
+        """Update the tasks' statistics with the rewards, and return the rows to log."""
         if not rewards:
             return []
         known = self._transaction.find_rewards([decision.seq for _, decision, _ in rewards])
@@ -171,6 +177,7 @@ class Batch:
         return new
 
     def _features(self, decisions: list[LoggedDecision]) -> FeatureSets:
+        """Return the features of the actions that these decisions chose from."""
         numbers = sorted({d.action_set for d in decisions if d.action_set is not None})
         sets = self._transaction.find_action_sets(numbers) if numbers else {}
         return {number: unpack(body).reshape(n, d) for number, (n, d, body) in sets.items()}
@@ -180,7 +187,7 @@ class Batch:
     def _check_requests(
         self, operations: Sequence[Operation]
     ) -> tuple[dict[int, Decide], list[Key]]:
-        """Return the valid requests by place, and all keys that may have a decision already."""
+        """Return the valid requests by place, and all keys, which may already have a decision."""
         requests, keys = {}, []
         for place, operation in enumerate(operations):
             if not isinstance(operation, Decide):
@@ -198,37 +205,38 @@ class Batch:
     def _decide(self, requests: dict[int, Decide], tasks: LockedTasks) -> list[LoggedDecision]:
         """Choose the actions, and return the rows to log.
 
-        Requests with the same number of actions are one call of the agent.
+        One call of the agent decides all requests with the same number of actions.
         """
         by_size: dict[int, dict[int, Decide]] = {}
         for place, request in requests.items():
             n_actions = 0 if request.actions is None else len(request.actions)
             by_size.setdefault(n_actions, {})[place] = request
-        return [row for same in by_size.values() for row in self._decide_alike(same, tasks)]
+        return [row for group in by_size.values() for row in self._decide_group(group, tasks)]
 
-    def _decide_alike(
+    def _decide_group(
         self, requests: dict[int, Decide], tasks: LockedTasks
     ) -> list[LoggedDecision]:
+        """Decide requests with the same number of actions."""
         active = self._active
         rows, statistics = tasks.rows([request.task for request in requests.values()])
         agent = MixTS.resume(active.prior, statistics, self._rng)
-        actions, mask = _stacked(list(requests.values()))
+        actions, mask = _stack(list(requests.values()))
         chosen, probabilities, _ = agent.act_with_probabilities(
             actions, rows, mask, self._rules.floor
         )
         weights = agent.belief.weights[rows]
-        sound = np.asarray(np.isfinite(probabilities).all(axis=1))
+        finite = np.asarray(np.isfinite(probabilities).all(axis=1))
         new = []
-        for (place, request), action, law, belief, is_sound in zip(
-            requests.items(), chosen.tolist(), probabilities, weights, sound.tolist(), strict=True
+        for (place, request), action, law, belief, is_finite in zip(
+            requests.items(), chosen.tolist(), probabilities, weights, finite.tolist(), strict=True
         ):
-            if not (is_sound and law[action] > 0):
+            if not (is_finite and law[action] > 0):
                 self._results[place] = ParameterError(
                     f"version {active.version} of the prior has no probabilities for this task: "
                     "its parameters are too large, or too small, to compute with"
                 )
                 continue
-            entry = tasks.decided(request.task, belief, active.version, self._now)
+            entry = tasks.count_decision(request.task, belief, active.version, self._now)
             made = LoggedDecision(
                 seq=0, id=new_id(self._now), task=entry.number, at=self._now,
                 version=active.version, action=action, propensity=float(law[action]),
@@ -241,6 +249,7 @@ class Batch:
         return new
 
     def _action_set(self, request: Decide) -> int | None:
+        """Store the request's action set if it is new, and return its number."""
         if request.actions is None:
             return None
         body = pack(request.actions)
@@ -250,8 +259,10 @@ class Batch:
 
     # -- repeated requests --------------------------------------------------------------------
 
-    def _repeat(self, operations: Sequence[Operation], answered: dict[Key, LoggedDecision]) -> None:
-        """Give requests whose key has a decision, from before or from this batch, that decision."""
+    def _answer_retries(
+        self, operations: Sequence[Operation], answered: dict[Key, LoggedDecision]
+    ) -> None:
+        """Return earlier decisions to requests whose key has one, in the log or in this batch."""
         made: dict[Key, tuple[bytes, Decision]] = {}
         for place, digest in self._digests.items():
             request = operations[place]
@@ -260,7 +271,7 @@ class Batch:
             key = request.task, request.key
             result = self._results.get(place)
             if key in answered:
-                self._results[place] = self._earlier(key, digest, answered[key], result)
+                self._results[place] = self._logged_result(key, digest, answered[key], result)
             elif isinstance(result, Decision):
                 made[key] = digest, result
             elif result is None and key in made:
@@ -268,16 +279,17 @@ class Batch:
                 same = first == digest
                 self._results[place] = replace(decision, repeated=True) if same else _key_taken(key)
 
-    def _earlier(
+    def _logged_result(
         self, key: Key, digest: bytes, logged: LoggedDecision, result: Result | None
     ) -> Result:
+        """Return the logged decision of a key, or an error if the request is a different one."""
         if logged.request == digest:
             return _response(logged, key[0], self._load(logged.version), repeated=True)
         return result if isinstance(result, MixtsError) else _key_taken(key)
 
 
 class LockedTasks:
-    """The locked tasks of a batch, and their statistics, which rewards change in place."""
+    """The locked tasks of a batch and their statistics, which rewards update in place."""
 
     def __init__(self, entries: list[TaskEntry], active: ActivePrior) -> None:
         self._entries = entries
@@ -287,14 +299,16 @@ class LockedTasks:
         self._by_number = {entry.number: row for row, entry in enumerate(entries)}
         self._statistics = active.codec.decode([entry.statistics for entry in entries])
         self._observed: set[int] = set()
+        """Rows whose statistics have changed."""
         self._touched: set[int] = set()
+        """Rows that must be saved."""
 
     def rows(self, names: list[str]) -> tuple[Int[Array, " m"], Statistics]:
-        """Return statistics that contain the tasks of these names, and their rows there."""
+        """Return the row of each named task, and the statistics to which the rows refer."""
         rows = np.array([self._by_name[name] for name in names])
         if self._family.n_arms is not None:
             return rows, self._statistics
-        # The belief of a linear task takes time: compute it only for the tasks that need it.
+        # The belief of a linear task is slow to compute: leave out tasks that need no decision.
         distinct, inverse = np.unique(rows, return_inverse=True)
         return inverse, self._statistics[distinct]
 
@@ -318,8 +332,10 @@ class LockedTasks:
         entry.last_at = now
         self._touched.add(row)
 
-    def decided(self, name: str, weights: Float[Array, " L"], version: int, now: int) -> TaskEntry:
-        """Count a decision, and note the most probable component."""
+    def count_decision(
+        self, name: str, weights: Float[Array, " L"], version: int, now: int
+    ) -> TaskEntry:
+        """Count a decision of a task, and store its most probable component."""
         row = self._by_name[name]
         entry = self._entries[row]
         entry.decisions += 1
@@ -370,24 +386,24 @@ def checked_request(request: Decide, prior: MixturePrior, rules: Rules) -> Decid
     return Decide(request.task, actions, mask, request.key)
 
 
-def _stacked(
+def _stack(
     requests: list[Decide],
 ) -> tuple[Float[Array, "m K d"] | None, Bool[Array, "m K"] | None]:
-    """Return the actions and masks of requests with as many actions, as an agent takes them."""
+    """Stack the actions and masks of requests with the same number of actions."""
     actions = mask = None
     if requests[0].actions is not None:
         actions = np.stack([request.actions for request in requests])
     masks = [request.mask for request in requests]
-    given = next((one for one in masks if one is not None), None)
-    if given is not None:
-        mask = np.stack([np.ones_like(given) if one is None else one for one in masks])
+    some_mask = next((m for m in masks if m is not None), None)
+    if some_mask is not None:
+        mask = np.stack([np.ones_like(some_mask) if m is None else m for m in masks])
     return actions, mask
 
 
 def _without_repeats(
     requests: dict[int, Decide], answered: dict[Key, LoggedDecision]
 ) -> dict[int, Decide]:
-    """Return the requests without those whose key has a decision, or came earlier in the batch."""
+    """Leave out requests whose key has a decision or came earlier in the batch."""
     seen: set[Key] = set()
     left = {}
     for place, request in requests.items():
@@ -401,7 +417,7 @@ def _without_repeats(
 
 
 def _digest(request: Decide) -> bytes:
-    """Return a digest of a request's actions and mask, which a retry must repeat."""
+    """Return a digest of the actions and the mask, which must be the same in a retry."""
     if request.actions is None and request.mask is None:
         return _NO_ACTIONS
     try:
@@ -426,7 +442,7 @@ _NO_ACTIONS = _digest_of(None, None)
 
 
 def new_id(now: int) -> bytes:
-    """Return 16 bytes: milliseconds, so that an index grows at its end, and 80 random bits."""
+    """Return a new id: the time in ms, so that indices grow at their end, and 80 random bits."""
     return (now // 1000).to_bytes(6, "big") + os.urandom(10)
 
 
@@ -451,6 +467,7 @@ def _response(
 
 
 def _duplicate(decision: LoggedDecision, value: float, known: float, late: bool) -> Receipt:
+    """Return the receipt of a repeated reward; raise if its value is another one."""
     given = _checks.numbers(value, "a reward must be a number", OutcomeError)
     if given.ndim or float(given) != known:
         raise ConflictError(

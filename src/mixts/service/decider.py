@@ -50,10 +50,10 @@ from mixts.service.writer import BatchWriter, CallSoon, Done
 R = TypeVar("R")
 
 _ATTEMPTS = 8
-"""How often a transaction is tried when other writers are in the way."""
+"""Attempts to complete a transaction that conflicts with those of other writers."""
 
 _N_DRAWS = 2000
-"""Draws behind the 5 and 95 % points of a posterior: their error is 0.5 % of probability."""
+"""Draws from which the 5 and 95 % points are estimated, with a standard error of 0.5 %."""
 
 _FEWEST_DRAWS, _MOST_NUMBERS = 200, 1_000_000
 """With thousands of actions, fewer draws keep the memory bounded."""
@@ -148,7 +148,9 @@ class Decider:
         return self._wait(Decide(task, actions, mask, key), Decision)
 
     def reward(self, decision_id: str, value: float) -> Receipt:
-        """Report the reward of a decision; late, twice and in any order if need be.
+        """Report the reward of a decision.
+
+        Rewards may arrive late, twice and in any order.
 
         Parameters
         ----------
@@ -237,7 +239,7 @@ class Decider:
         return self._transact(work, wait=wait)
 
     def _transact(self, work: Callable[[Transaction], R], *, wait: bool = True) -> R:
-        """Call a function in one transaction; retry when other writers are in the way."""
+        """Call a function in one transaction; retry after a conflict with another writer."""
         for _ in range(_ATTEMPTS):
             try:
                 with self.store.backend.transaction(wait=wait) as transaction:
@@ -245,7 +247,7 @@ class Decider:
             except TransactionConflictError as error:
                 conflict = error
         raise StoreUnavailableError(
-            f"{self.store.name}: other writers were in the way {_ATTEMPTS} times ({conflict}); "
+            f"{self.store.name}: {_ATTEMPTS} attempts conflicted with other writers ({conflict}); "
             "nothing was changed"
         ) from conflict
 

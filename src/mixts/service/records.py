@@ -94,7 +94,7 @@ class Decision(Struct, frozen=True, omit_defaults=True):
     arm: str | None = None
     """The arm's name, where the prior names its arms."""
     repeated: bool = False
-    """Whether this is an earlier decision, returned again for its key."""
+    """True for an earlier decision that is returned again because the key is the same."""
 
 
 class Receipt(Struct, frozen=True, omit_defaults=True):
@@ -147,11 +147,11 @@ class ActionPosteriors(Struct, frozen=True):
 
 
 class Health(Struct, frozen=True):
-    """Whether the service can write decisions."""
+    """State of the writer: can the service write decisions?"""
 
     writable: bool
     reason: str | None
-    """Why it cannot; None if it can."""
+    """Reason why decisions cannot be written; None if they can."""
     pending: int
     """Number of operations that wait for the writer."""
 
@@ -228,9 +228,9 @@ class TaskRow(Struct, frozen=True):
     rewards: int
     late: int
     latent: int | None
-    """The most probable component at the last decision, None before any."""
+    """The most probable component at the last decision; None before the first decision."""
     certainty: float
-    """Its weight."""
+    """Weight of the most probable component."""
     version: int
     """The prior's version at the last decision."""
     first_at: float
@@ -252,13 +252,13 @@ class DecisionRow(Struct, frozen=True):
 
 
 class ActionRow(Struct, frozen=True):
-    """How often a task's decisions took an action, and the sum of its rewards."""
+    """Number of times that a task's decisions took an action, and the sum of its rewards."""
 
     action: int
     decisions: int
     rewards: int
     reward_sum: float
-    """Late ones included."""
+    """Sum of all rewards, including late ones."""
 
 
 class Totals(Struct, frozen=True):
@@ -277,7 +277,7 @@ class Activity(Struct, frozen=True):
     decisions: int
     rewards: int
     reward_sum: float
-    """Of the rewards that came in this span, late ones included."""
+    """Sum of the rewards that arrived in this span, including late ones."""
     late: int
 
 

@@ -1,10 +1,13 @@
-"""The writer: operations that wait together are written together, in one transaction.
+"""The writer: collects the operations that wait and writes them in one transaction.
 
-The writer has a thread of its own. An event loop that submits operations also writes small batches
-itself, as long as that is quick: two threads that both compute hand the interpreter to each other
-at every SQL statement (docs/decisions.md has the measurements). The event loop cannot serve other
-requests meanwhile, so the thread writes large batches, batches that would have to wait for another
-process or a server, and for a while everything that follows slow batches.
+The writer has its own thread, but an event loop that submits operations writes small batches
+itself. This is faster, because two busy threads pass the interpreter's lock back and forth at every
+SQL statement (docs/decisions.md has the measurements). While it writes, the event loop cannot serve
+other requests. The thread therefore writes
+
+- large batches;
+- batches that would have to wait for another process or for a database server;
+- all batches for a second, after batches were slow on average.
 """
 
 from __future__ import annotations
@@ -30,11 +33,14 @@ from mixts.service.records import Decide, Operation, Result
 from mixts.service.store.base import WouldWaitError
 
 Done = Callable[[list[Result]], None]
-"""Called once, with a result for each operation that was submitted."""
+"""Callback of a submission: called once, with one result for each operation."""
 
 Perform = Callable[[list[Operation], bool], list[Result]]
-"""Performs a batch in one transaction. Where the flag is false, it raises ``WouldWaitError`` rather
-than wait for another process."""
+"""Function that performs a batch in one transaction and returns the results.
+
+The second argument says whether it may wait for another process. If it may not but would have to,
+it raises ``WouldWaitError``.
+"""
 
 CallSoon = Callable[[Callable[[], object]], object]
 """An event loop's ``call_soon``."""
@@ -42,50 +48,51 @@ CallSoon = Callable[[Callable[[], object]], object]
 log = logging.getLogger("mixts.service")
 
 MAX_BATCH = 256
-"""Operations in one transaction; a submission is never split, so a larger one is its own batch."""
+"""Most operations in a batch. A larger submission is a batch by itself: none is ever split."""
 
 LOOP_SIZE = 64
-"""Operations and offered actions of the largest batch that an event loop writes."""
+"""Most work in a batch that an event loop writes: number of operations plus offered actions."""
 
 SLOW_SECONDS = 0.01
-"""If batches take longer on average, an event loop does not write them."""
+"""If an event loop needs longer for a batch on average, it stops writing for a while."""
 
 LOOP_PAUSE_SECONDS = 1.0
-"""How long the thread then writes everything."""
+"""Time for which the thread then writes all batches."""
 
 PROBE_SECONDS = 1.0
-"""Seconds between attempts to write to a store that failed, while nobody asks."""
+"""Time between attempts to write to a failed store while no operations arrive."""
 
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """Operations that were admitted together, and the callback for their results."""
+    """Operations that were submitted together, and the callback for their results."""
 
     operations: Sequence[Operation]
     done: Done
     size: int
+    """Estimate of the work: number of operations plus offered actions."""
     alone: bool = False
-    """Whether to write it in a batch of its own, because a batch that contained it failed."""
+    """True after a batch with this submission failed: the next batch has only this submission."""
 
     @property
     def is_small(self) -> bool:
-        """Whether an event loop may write it."""
+        """True if an event loop may write this submission."""
         return self.size <= LOOP_SIZE and not self.alone
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Any other work for the writer's thread."""
+    """A function for the writer's thread to call."""
 
     work: Callable[[], Any]
     future: Future[Any]
 
 
 class BatchWriter:
-    """Takes the operations that wait, writes them in one transaction and passes the results on.
+    """Queue of operations, and the thread that writes them in batches.
 
-    A batch never waits to be filled: it is what waits when the writer is free. Under load batches
-    grow, and one sync of the disk serves all of their operations.
+    A batch is everything that waits at the moment when the writer is free; the writer never waits
+    for more. Under load batches grow, and a batch needs only one sync of the disk.
     """
 
     def __init__(self, perform: Perform, probe: Callable[[], None], max_pending: int) -> None:
@@ -96,16 +103,18 @@ class BatchWriter:
         self._pending = 0
         self._changed = threading.Condition()
         self._turn = threading.Lock()
-        """Held by the thread that writes."""
+        """Lock of the thread, the writer's or an event loop's, that writes a batch."""
         self._wanted = False
-        """Whether the thread has something to do."""
+        """True if the thread has work to do."""
         self._closed = False
         self._scheduled: CallSoon | None = None
-        """The event loop that will write the next batch, if the thread does not."""
+        """``call_soon`` of the event loop that will write the next batch; None: the thread will."""
         self._no_loop_before = 0.0
-        self._usual_seconds = 0.0
+        """Time before which event loops do not write."""
+        self._mean_seconds = 0.0
+        """Moving average of the time that an event loop needs for a batch."""
         self.failure: str | None = None
-        """Why the last write failed; None if it did not."""
+        """Reason why the last write failed; None if it succeeded."""
         self.batches = 0
         self.batch_operations = 0
         self._thread = threading.Thread(target=self._run, name="mixts-writer", daemon=True)
@@ -119,9 +128,10 @@ class BatchWriter:
     def submit(
         self, operations: Sequence[Operation], done: Done, call_soon: CallSoon | None = None
     ) -> None:
-        """Admit all of the operations, or raise and admit none.
+        """Put the operations in the queue: all of them or, if this raises an error, none.
 
-        With ``call_soon``, the event loop that calls this may write them, in a later turn.
+        If the caller is an event loop that gives its ``call_soon``, it may write them itself, in a
+        later iteration of the loop.
         """
         if len(operations) > self._max_pending:
             raise ParameterError(
@@ -150,7 +160,7 @@ class BatchWriter:
         return future.result()
 
     def close(self) -> None:
-        """Write what was admitted, and end the thread."""
+        """Write everything in the queue, and end the thread."""
         with self._changed:
             self._closed = True
             self._wake()
@@ -160,16 +170,16 @@ class BatchWriter:
         if self._closed:
             raise StoreError("the decider is closed")
 
-    # -- who writes; callers hold the lock of ``_changed`` ------------------------------------
+    # -- schedule the next batch; callers hold the lock of ``_changed`` -----------------------
 
     def _schedule(self, call_soon: CallSoon | None) -> None:
-        """Make sure that the event loop or the thread writes what waits."""
+        """Leave the next batch to the event loop if it may write, else to the thread."""
         if call_soon is None or time.monotonic() < self._no_loop_before:
             self._wake()
         elif call_soon != self._scheduled:
             try:
-                # Not in the loop's next turn but in the one after: requests that arrive until then
-                # are part of the batch.
+                # Wait for two iterations of the loop: requests that arrive in the first one become
+                # part of the batch.
                 call_soon(partial(call_soon, partial(self._write_in_loop, call_soon)))
                 self._scheduled = call_soon
             except RuntimeError:  # the loop is closed
@@ -182,7 +192,7 @@ class BatchWriter:
     # -- in the event loop's thread -----------------------------------------------------------
 
     def _write_in_loop(self, call_soon: CallSoon) -> None:
-        """Write a batch, unless that is the thread's work."""
+        """Write a batch, unless the thread is writing or the next batch is too large."""
         self._scheduled = None
         if not self._turn.acquire(blocking=False):
             with self._changed:
@@ -197,17 +207,17 @@ class BatchWriter:
             would_wait = True
         finally:
             self._turn.release()
-        self._judge(time.monotonic() - started)
+        self._note_duration(time.monotonic() - started)
         with self._changed:
             if self._waiting:
                 in_loop = not would_wait and self._next_is_small()
                 self._schedule(call_soon if in_loop else None)
 
-    def _judge(self, seconds: float) -> None:
-        """Leave everything to the thread for a while if batches are slow on average."""
-        self._usual_seconds += 0.1 * (seconds - self._usual_seconds)
-        if self._usual_seconds > SLOW_SECONDS:
-            self._usual_seconds = 0.0
+    def _note_duration(self, seconds: float) -> None:
+        """Update the average; if it is too long, leave all batches to the thread for a while."""
+        self._mean_seconds += 0.1 * (seconds - self._mean_seconds)
+        if self._mean_seconds > SLOW_SECONDS:
+            self._mean_seconds = 0.0
             self._no_loop_before = time.monotonic() + LOOP_PAUSE_SECONDS
 
     def _next_is_small(self) -> bool:
@@ -220,7 +230,7 @@ class BatchWriter:
         while True:
             with self._changed:
                 while not self._wanted:
-                    # Operations may wait for an event loop that has ended.
+                    # Look again after a while: the event loop that should write may have ended.
                     timeout = PROBE_SECONDS if self.failure or self._waiting else None
                     if not self._changed.wait(timeout):
                         break
@@ -229,34 +239,34 @@ class BatchWriter:
             with self._turn:
                 if self.failure and not self._waiting:
                     self._retry_store()
-                self._work(closed)
+                self._write_all(closed)
             if closed:
                 return
 
-    def _work(self, closed: bool) -> None:
-        """Write what waits, until an event loop does."""
+    def _write_all(self, closed: bool) -> None:
+        """Write batch after batch, until the queue is empty or an event loop takes over."""
         is_first = True
         while self._waiting:
             first = self._waiting[0]
             if isinstance(first, Job):
                 self._waiting.popleft()
-                self._do(first)
+                self._run_job(first)
                 continue
             if self._scheduled and first.is_small and not is_first and not closed:
-                return  # the loop writes it, which is quicker
+                return  # the event loop writes this one, which is faster
             self._write(wait=True)
             is_first = False
 
-    def _do(self, job: Job) -> None:
+    def _run_job(self, job: Job) -> None:
         try:
             job.future.set_result(job.work())
         except BaseException as error:
             job.future.set_exception(error)
 
-    # -- writing; callers hold ``_turn`` ------------------------------------------------------
+    # -- write a batch; callers hold ``_turn`` ------------------------------------------------
 
     def _take(self, wait: bool) -> list[Submission]:
-        """Remove the next batch from what waits; small ones, if the writer must not wait."""
+        """Remove the next batch from the queue; a small one, if the writer must not wait."""
         batch: list[Submission] = []
         n = size = 0
         with self._changed:
@@ -275,27 +285,27 @@ class BatchWriter:
         return batch
 
     def _put_back(self, batch: list[Submission]) -> None:
-        """Undo ``_take``, and leave the batch to the thread."""
+        """Put a batch back at the front of the queue, and leave it to the thread."""
         with self._changed:
             self._waiting.extendleft(reversed(batch))
             self._wake()
 
     def _write(self, *, wait: bool) -> None:
-        """Perform the next batch and pass the results on."""
+        """Perform the next batch, and pass the results to the callbacks."""
         batch = self._take(wait)
         operations = [operation for part in batch for operation in part.operations]
         try:
             results = self._perform(operations, wait)
             self.failure = None
         except StoreUnavailableError as error:
-            self._note(str(error))
+            self._note_failure(str(error))
             results = [error] * len(operations)
         except WouldWaitError:
             self._put_back(batch)
             raise
         except Exception as error:
             if len(batch) > 1:
-                # One submission is at fault: write each by itself, so that the others succeed.
+                # Some submission made the batch fail: write each alone, so that others succeed.
                 self._put_back([replace(part, alone=True) for part in batch])
                 return
             log.exception("a batch of %d operations failed", len(operations))
@@ -308,17 +318,17 @@ class BatchWriter:
         self.batch_operations += len(results)
         with self._changed:
             self._pending -= len(results)
-        _pass_on(batch, results)
+        _call_back(batch, results)
 
     def _retry_store(self) -> None:
         try:
             self._probe()
             self.failure = None
             log.warning("the store can be written to again")
-        except Exception as error:  # any: without this thread, no request would get a response
-            self._note(str(error) or type(error).__name__)
+        except Exception as error:  # of any type: the thread must go on to serve requests
+            self._note_failure(str(error) or type(error).__name__)
 
-    def _note(self, reason: str) -> None:
+    def _note_failure(self, reason: str) -> None:
         if self.failure is None:
             log.error("the store cannot be written to: %s", reason)
         with self._changed:
@@ -326,7 +336,8 @@ class BatchWriter:
             self._changed.notify()  # the thread begins to probe the store
 
 
-def _pass_on(batch: Sequence[Submission], results: list[Result]) -> None:
+def _call_back(batch: Sequence[Submission], results: list[Result]) -> None:
+    """Call each submission's callback with the results of its operations."""
     start = 0
     for part in batch:
         end = start + len(part.operations)
@@ -338,7 +349,7 @@ def _pass_on(batch: Sequence[Submission], results: list[Result]) -> None:
 
 
 def _size(operations: Sequence[Operation]) -> int:
-    """Estimate the work: the number of operations and of actions that are offered."""
+    """Estimate the work: the number of operations plus the number of offered actions."""
     n = len(operations)
     for operation in operations:
         if isinstance(operation, Decide) and isinstance(operation.actions, Sized):

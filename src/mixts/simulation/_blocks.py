@@ -127,7 +127,8 @@ def _accepted(name: str, spec: Callable[..., Any]) -> tuple[str, ...]:
         if key in bound or not (key in by_name or anything):
             state = "binds" if key in bound else "does not accept"
             raise ParameterError(
-                f"agent {name!r} {state} {key!r}: simulate gives it, anew for every block of runs"
+                f"agent {name!r} {state} {key!r}: simulate passes it, with a new value for every "
+                "block of runs"
             )
     missing = [
         key

@@ -36,18 +36,18 @@ class Round(NamedTuple):
 
 
 class Recorder:
-    """Record of one block of runs. Subclasses say what they keep."""
+    """Record of one block of runs; subclasses choose what to keep."""
 
     def before_update(self, round_: Round) -> None:
-        """Look at a round before the agent learns from it."""
+        """Record a round before the agent learns from it."""
         return None
 
     def after_update(self, round_: Round) -> None:
-        """Look at a round after the agent has learned from it."""
+        """Record a round after the agent has learned from it."""
         return None
 
     def arrays(self) -> dict[str, Array]:
-        """Return what was recorded, by name; the first axis of every array is the runs."""
+        """Return the recorded arrays, by name; their first axis is the runs."""
         raise NotImplementedError
 
 

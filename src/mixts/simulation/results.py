@@ -46,9 +46,9 @@ class AgentResults:
     reward: Float[Array, "n_runs n_rounds"]
     """Rewards received."""
     latent: Int[Array, " n_runs"]
-    """True latent state of each run; -1 where there is none."""
+    """True latent state of each run; -1 for a run without one."""
     observed: Mapping[str, Array]
-    """What the agent's observer recorded, by name; the first axis is the runs."""
+    """Arrays of the agent's observer, by name; the first axis is the runs."""
 
     @property
     def summary(self) -> Summary:
@@ -74,7 +74,7 @@ class Results:
     reward: Mapping[str, Float[Array, "n_runs n_rounds"]]
     """By agent: rewards received."""
     latent: Int[Array, " n_runs"]
-    """True latent state of each run; -1 where there is none."""
+    """True latent state of each run; -1 for a run without one."""
     settings: Mapping[str, Any]
     """Everything but the agents that determines the numbers: seed, sizes, environment."""
     observed: Mapping[str, Mapping[str, Array]] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class Results:
 
     @property
     def agents(self) -> list[str]:
-        """The agents' names, as they were given."""
+        """Names of the agents, in the given order."""
         return list(self.regret)
 
     def __getitem__(self, agent: str) -> AgentResults:
@@ -155,8 +155,20 @@ class Results:
     def difference(self, agent: str, other: str) -> Estimate:
         """Return the cumulative regret of the first agent minus that of the second.
 
-        The difference is taken run by run: both agents met the same problems with the same luck,
-        which makes its standard error small.
+        The difference is taken run by run. Both agents played the same problems with the same
+        random numbers, so its standard error is small.
+
+        Parameters
+        ----------
+        agent
+            Name of the first agent.
+        other
+            Name of the second agent.
+
+        Returns
+        -------
+        Estimate
+            Mean over runs and its standard error.
         """
         gap = self._of(agent, "regret").sum(axis=1) - self._of(other, "regret").sum(axis=1)
         return estimate(gap)

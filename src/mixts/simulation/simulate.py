@@ -132,7 +132,7 @@ def prepare(
             f"environment must be a mixts Environment such as BanditEnvironment(prior), got "
             f"{type(environment).__name__}"
         )
-    _random.seed_sequence(seed)  # refuses what is not a seed
+    _random.seed_sequence(seed)  # raises an error if it is not a seed
     if block_size is None:
         block_size = natural_block_size(environment)
     return Simulation(

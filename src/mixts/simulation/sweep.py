@@ -85,7 +85,7 @@ class Sweep:
 
     @property
     def agents(self) -> list[str]:
-        """The agents' names, as they were given."""
+        """Names of the agents, in the given order."""
         return list(self.totals)
 
     @property

@@ -1,4 +1,4 @@
-"""How close learned priors come to a prior that is known."""
+"""A study with known truth: learned priors are compared with the prior that the tasks come from."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from studies.coldstart.known_truth.parts import KnownPart, LearnedPart, Point
 from studies.coldstart.known_truth.truths import TRUTHS
 
 LENGTH, N_TASKS = 10, 500
-"""Where they are not what is varied."""
+"""Observations per task and number of tasks, where the sweep varies the other one."""
 NUMBERS = (20, 50, 100, 200, 500, 1000, 2000)
 LENGTHS = (1, 2, 5, 10, 20, 50, 100)
 AUTO = ((100, LENGTH), (N_TASKS, 2), (N_TASKS, LENGTH))
-"""Points at which the number of components is found, too; elsewhere it is given."""
+"""Points (number of tasks, length) at which the number of components is learned as well."""
 N_NEW = 100
 
 FEW = 4
@@ -23,7 +23,7 @@ FEW_AUTO = ((FEW_TASKS, LENGTH),)
 
 
 def sweep(n_runs: int) -> tuple[Point, ...]:
-    """All points: over the number of tasks, over their length, and tasks of mixed length."""
+    """Return all points: over the number of tasks, over their length, and one of mixed length."""
     few = n_runs < FEW
     n_tasks = FEW_TASKS if few else N_TASKS
     auto = FEW_AUTO if few else AUTO
@@ -34,7 +34,7 @@ def sweep(n_runs: int) -> tuple[Point, ...]:
 
 
 class KnownTruthExperiment(Experiment):
-    """Past tasks from a known mixture; runs are repetitions, each with past tasks of its own."""
+    """Past tasks from a known mixture; each run is a repetition with its own past tasks."""
 
     title = "Learned priors beside the true one"
     place = "not in the paper"

@@ -1,4 +1,4 @@
-"""How close learned priors come to the truth: distances over the sweeps, verdicts and figures."""
+"""Analysis of the study: distances of learned priors from the truth, verdicts and figures."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from studies.coldstart.known_truth.truths import Truth
 LEARNED = (EVIDENCE, TWO_STAGE, ONE, UNITS)
 """Agents at every point of the sweeps."""
 SHORT = 5
-"""Observations of a short task: hardly more than coefficients, fewer than arms."""
+"""Most observations of a short task: one more than coefficients, fewer than arms."""
 CLOSE = 0.05
-"""Share of the true prior's regret that nobody would notice."""
+"""Extra regret that counts as small, as a fraction of the true prior's regret."""
 
 
 @dataclass(frozen=True)
 class Compared:
-    """The measurements of one truth; every array has a number for each repetition."""
+    """Measurements of one truth; every array has a number for each repetition."""
 
     truth: Truth
     measured: Measured
@@ -93,7 +93,7 @@ class Compared:
         return [p for p in self.points if p.auto]
 
     def found(self, point: Point) -> list[tuple[int, int]]:
-        """Return the numbers of components found, and how often."""
+        """Return the learned numbers of components, and how often each was learned."""
         found = self.measured.parts[f"{self.truth.name}, {point.name}"]["found"]
         values, counts = np.unique(found, return_counts=True)
         return list(zip(values.tolist(), counts.tolist(), strict=True))
@@ -183,7 +183,7 @@ def name_of(point: Point, one: Compared) -> str:
 
 
 class Falling(NamedTuple):
-    """The evidence lost along a sweep of one truth."""
+    """Change of the lost evidence along a sweep of one truth."""
 
     truth: str
     first: Estimate
@@ -191,7 +191,7 @@ class Falling(NamedTuple):
     last: Estimate
     last_name: str
     risen: list[tuple[str, Estimate]]
-    """Points at which it rises by more than two standard errors."""
+    """Points at which the loss rises by more than two standard errors."""
     verdict: Verdict
 
 
@@ -240,9 +240,9 @@ class Leads(NamedTuple):
 
     n_points: int
     n_ahead: int
-    """Points at which it is ahead by more than two standard errors."""
+    """Number of points at which the first prior leads by more than two standard errors."""
     behind: list[tuple[str, Estimate]]
-    """Points at which it is behind by more than two standard errors."""
+    """Points at which the first prior is behind by more than two standard errors."""
     least: tuple[str, Estimate]
     """Least favourable point."""
 
@@ -256,12 +256,12 @@ class Leads(NamedTuple):
 
     @property
     def verdict(self) -> Verdict:
-        """Whether it is nowhere behind."""
+        """Verdict on the claim that the first prior is nowhere behind."""
         return "does not hold" if self.behind else "holds"
 
 
 def _leads(compared: Sequence[Compared], quantity: Quantity, other: str) -> Leads:
-    """Return the leads of the evidence over another prior."""
+    """Return the leads of the prior learned by the evidence over another prior."""
     return Leads.of(
         {
             name_of(point, one): estimate(
@@ -274,7 +274,7 @@ def _leads(compared: Sequence[Compared], quantity: Quantity, other: str) -> Lead
 
 
 def _auto_leads(compared: Sequence[Compared]) -> Leads:
-    """Return the leads of the number of components found over the true number."""
+    """Return the leads of the prior with a learned number of components over the true number."""
     return Leads.of(
         {
             name_of(point, one): estimate(one.lost(point, EVIDENCE) - one.lost(point, AUTO))
@@ -289,15 +289,19 @@ def _mixed_lead(one: Compared) -> Estimate:
 
 
 def _close(extra: Estimate, regret: float) -> Verdict:
-    """Judge "as good as": no more regret within errors, or hardly more."""
+    """Judge "as good as the true prior".
+
+    The claim holds if the extra regret is within the errors, and holds in its direction only if the
+    extra regret is small.
+    """
     if extra.mean <= N_ERRORS * extra.error:
         return "holds"
-    hardly = exceeds(Estimate(-extra.mean, extra.error), -CLOSE * regret)
-    return "direction only" if hardly == "holds" else hardly
+    small = exceeds(Estimate(-extra.mean, extra.error), -CLOSE * regret)
+    return "direction only" if small == "holds" else small
 
 
 def _mixture(one: Compared) -> tuple[Estimate, Estimate]:
-    """Return what a mixture gains over one component, in evidence and in regret."""
+    """Return the gains of a mixture over one component, in evidence and in regret."""
     last = one.numbers[-1]
     return (
         estimate(one.lost(last, ONE) - one.lost(last, EVIDENCE)),
@@ -314,7 +318,7 @@ class Table(NamedTuple):
     one: Compared
     quantity: str
     over: str
-    """What the sweep varies: "tasks" or "length"."""
+    """Quantity that the sweep varies: "tasks" or "length"."""
     flat: Estimate
     """Value of the flat prior."""
     rows: list[tuple[str, list[Estimate | None]]]

@@ -1,4 +1,4 @@
-"""Learn priors from some past tasks, and see how far they are from the truth."""
+"""Parts of the study: learn priors from past tasks and measure how far they are from the truth."""
 
 from __future__ import annotations
 
@@ -10,37 +10,39 @@ import numpy as np
 
 from mixts.experiments.base import Arrays, Part, Setting
 from mixts.families import Statistics
-from mixts.learning import Learned, flat_family, learn
+from mixts.learning import Learned, flat_family, learn, mixture_evidence
 from mixts.prior import MixturePrior
 from mixts.simulation import prepare
-from studies._shared import Array, mixture_evidence, stream
+from studies._shared import Array, stream
 from studies.coldstart.known_truth.truths import Histories, Truth
 
 NAME = "coldstart/known-truth"
-"""Of the random streams."""
+"""First name of the random streams."""
 EVIDENCE, AUTO, ONE = "MixTS", "MixTS, L found", "TS, learned"
 TWO_STAGE, UNITS = "MixTS, two-stage", "UniTS"
 FLAT, TRUE, SURER = "TS", "true prior", "true prior, too sure"
-"""Agents by the names that figures know: those learned by evidence, in two stages, and not."""
+"""Names of the agents in figures. Their priors are learned by the evidence (first line), learned in
+two stages (second line), or not learned (third line)."""
 
 MOST_TASKS, LONGEST = 2000, 100
-"""Of the past tasks that a repetition draws; a point of a sweep sees the first of them, and of
-each the first observations: points of one repetition share their luck."""
+"""Number and length of the past tasks that a repetition draws. A point of a sweep uses the first
+tasks and their first observations, so the points of a repetition have their random numbers in
+common."""
 MIXED_LENGTHS = (1, 2, 5, 10, 20, 50, 100)
-"""Equally frequent, where tasks differ in length."""
+"""Lengths of the tasks at the point of mixed length, equally frequent."""
 N_HELD_OUT, HELD_OUT_LENGTH = 1000, 50
 MAX_COMPONENTS = 6
-"""To choose from: finding their number is most of the work."""
+"""Largest number of components to choose from. The choice takes most of the study's time."""
 
 
 class Point(NamedTuple):
-    """How many past tasks there are, and how long they are."""
+    """Point of a sweep: number and length of the past tasks."""
 
     n_tasks: int
     length: int | None
-    """None: of mixed length."""
+    """Observations per task; None: mixed."""
     auto: bool = False
-    """Whether the number of components is also found here."""
+    """Whether to learn the number of components as well."""
 
     @property
     def name(self) -> str:
@@ -54,7 +56,7 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True)
 class _TruthPart(Part):
-    """A block is a repetition: other past tasks, other held-out tasks, other new tasks."""
+    """Repetitions, one in each block, with their own past, held-out and new tasks."""
 
     truth: Truth
     setting: Setting
@@ -77,7 +79,7 @@ class _TruthPart(Part):
         return histories.statistics(np.full(N_HELD_OUT, HELD_OUT_LENGTH))
 
     def measure(self, repetition: int, priors: dict[str, MixturePrior]) -> Arrays:
-        """What each prior loses of the log evidence of a held-out task, and its regret."""
+        """Return the log evidence per held-out task that each prior loses, and its regret."""
         held_out = self.held_out(repetition)
         best = mixture_evidence(self.truth.prior, held_out)
         arrays: Arrays = {}
@@ -90,8 +92,8 @@ class _TruthPart(Part):
         return arrays
 
     def regret(self, repetition: int, prior: MixturePrior) -> float:
-        """Mean regret of new tasks; every prior meets the same, with the same luck."""
-        # One name for all of them: also the agents' own random numbers are the same.
+        """Return the mean regret on new tasks; all priors play the same tasks and noise."""
+        # All priors play under one name, which gives their agents the same random numbers, too.
         simulation = prepare(
             {"MixTS": prior}, self.truth.environment, self.setting.n_rounds,
             self.n_new * self.n_blocks, self.setting.seed, block_size=self.n_new,
@@ -101,7 +103,7 @@ class _TruthPart(Part):
 
 @dataclass(frozen=True)
 class KnownPart(_TruthPart):
-    """MixTS with the true prior, or a surer one, and TS with a flat one: what to compare with."""
+    """Agents to compare with: MixTS with the true or an overconfident prior, TS with a flat one."""
 
     cost: float = 0.3
 
@@ -126,30 +128,30 @@ class LearnedPart(_TruthPart):
         seed = int(self.stream(block, "learn").integers(2**31))
         noise = self.truth.noise_std
         with warnings.catch_warnings():
-            # Whether the evidence converged is measured; scikit-learn warns of its own iterations.
+            # The study records convergence itself; scikit-learn warns about its own iterations.
             warnings.simplefilter("ignore")
             evidence = learn(statistics, number, seed=seed, noise_std=noise, engine=1)
             two_stage = learn(statistics, number, "two-stage", seed=seed, noise_std=noise)
-            found = self._found(statistics, seed) if self.point.auto else None
+            found = self._learn_auto(statistics, seed) if self.point.auto else None
         priors = {
             EVIDENCE: evidence.prior, ONE: evidence.unimodal,
             TWO_STAGE: two_stage.prior, UNITS: two_stage.unimodal,
         }  # fmt: skip
-        arrays = _course(evidence)
+        arrays = _convergence(evidence)
         if found is not None:
             priors[AUTO] = found.prior
             arrays["found"] = np.array([found.prior.n_components])
         return {**self.measure(block, priors), **arrays}
 
-    def _found(self, statistics: Statistics, seed: int) -> Learned:
+    def _learn_auto(self, statistics: Statistics, seed: int) -> Learned:
         return learn(
             statistics, "auto", seed=seed, noise_std=self.truth.noise_std, engine=1,
             max_components=MAX_COMPONENTS,
         )  # fmt: skip
 
 
-def _course(learned: Learned) -> Arrays:
-    """How the evidence was maximised."""
+def _convergence(learned: Learned) -> Arrays:
+    """Return the number of iterations of learning, and whether it converged."""
     assert learned.history is not None
     return {
         "iterations": np.array([learned.history.n_iterations]),

@@ -1,4 +1,4 @@
-"""Mixtures that are known, and past tasks drawn from them."""
+"""Known mixtures, and past tasks drawn from them."""
 
 from __future__ import annotations
 
@@ -13,48 +13,37 @@ from studies._shared import Array
 
 N_FEATURES = 4
 N_OFFERED = 10
-"""Actions of a round of the linear bandit, drawn anew each time."""
+"""Number of actions in a round of the linear bandit; every round draws new ones."""
 NOISE = 0.5
 
 
 @dataclass(frozen=True)
 class Truth:
-    """A problem whose prior nobody has to learn."""
+    """Problem with a known prior."""
 
     name: str
     title: str
     environment: BanditEnvironment
+    surer: MixturePrior
+    """Overconfident prior: the true one with half the variance (arms: twice the counts)."""
 
     @property
     def prior(self) -> MixturePrior:
         return self.environment.prior
 
     @property
-    def surer(self) -> MixturePrior:
-        """The same kinds of task, but half as variable: as wrong as it is overconfident."""
-        family = self.prior.family
-        if isinstance(family, LinearGaussian):
-            half = LinearGaussian(family.mean, family.covariance / 2, family.noise_std)
-            return MixturePrior(half, self.prior.weights)
-        assert isinstance(family, BernoulliArms)
-        twice = BernoulliArms(2 * family.alpha, 2 * family.beta)
-        return MixturePrior(twice, self.prior.weights)
-
-    @property
     def noise_std(self) -> float | None:
-        """Known to all who learn, where rewards have noise: the question is the prior."""
-        family = self.prior.family
-        return family.noise_std if isinstance(family, LinearGaussian) else None
+        """Noise of the rewards, which learners know; None for rewards without Gaussian noise."""
+        return self.prior.family.noise_std
 
     def histories(self, rng: np.random.Generator, n_tasks: int, length: int) -> Histories:
-        """Tasks from the prior, in which actions were taken uniformly at random."""
+        """Draw tasks from the prior, and for each a history of uniformly random actions."""
         family = self.prior.family
         _, parameters = self.prior.draw(rng, n_tasks)
-        if isinstance(family, LinearGaussian):
+        if family.n_arms is None:
             actions: Array = unit_vectors(rng, n_tasks, length)
             means = np.einsum("nmd,nd->nm", actions, parameters)
         else:
-            assert isinstance(family, BernoulliArms)
             actions = rng.integers(family.n_arms, size=(n_tasks, length))
             means = np.take_along_axis(parameters, actions, axis=1)
         rewards = family.outcomes(rng, means.ravel()).reshape(means.shape)
@@ -63,7 +52,7 @@ class Truth:
 
 @dataclass(frozen=True)
 class Histories:
-    """What was done in tasks, and what came of it; they may be cut short."""
+    """Actions and rewards of tasks."""
 
     prior: MixturePrior
     actions: Array
@@ -71,7 +60,7 @@ class Histories:
     rewards: Array
 
     def statistics(self, lengths: Array) -> Statistics:
-        """Of the first tasks, so much of each."""
+        """Return the statistics of the first tasks, cut to these lengths."""
         n, longest = len(lengths), self.rewards.shape[1]
         task, step = np.nonzero(np.arange(longest) < lengths[:, None])
         belief = self.prior.belief(n)
@@ -80,32 +69,35 @@ class Histories:
 
 
 def unit_vectors(rng: np.random.Generator, n_tasks: int, n_actions: int = N_OFFERED) -> Array:
-    """Actions in all directions alike."""
+    """Draw actions uniformly from the unit sphere."""
     vectors = rng.normal(size=(n_tasks, n_actions, N_FEATURES))
     return np.asarray(vectors / np.linalg.norm(vectors, axis=2, keepdims=True))
 
 
 def linear_truth() -> Truth:
-    """Four kinds of task about orthogonal means; each varies most towards the mean of the next."""
+    """Return four components with orthogonal means; each varies most towards the next mean."""
     directions = np.array([[1, 1, 1, 1], [1, -1, 1, -1], [1, 1, -1, -1], [1, -1, -1, 1]]) / 2
     towards = np.roll(directions, -1, axis=0)
     covariance = 0.15**2 * np.eye(N_FEATURES) + 0.5**2 * towards[:, :, None] * towards[:, None, :]
-    family = LinearGaussian(1.2 * directions, covariance, NOISE)
-    prior = MixturePrior(family, [0.4, 0.3, 0.2, 0.1])
-    return Truth("linear", "Linear rewards", BanditEnvironment(prior, unit_vectors))
+    mean, weights = 1.2 * directions, [0.4, 0.3, 0.2, 0.1]
+    prior = MixturePrior(LinearGaussian(mean, covariance, NOISE), weights)
+    surer = MixturePrior(LinearGaussian(mean, covariance / 2, NOISE), weights)
+    return Truth("linear", "Linear rewards", BanditEnvironment(prior, unit_vectors), surer)
 
 
 def arms_truth() -> Truth:
-    """Three kinds of task that like different ones of six arms; a kind is worth 12 observations."""
-    liked = np.array(
+    """Return three components that prefer different arms of six, worth 12 observations each."""
+    mean = np.array(
         [
             [0.8, 0.6, 0.4, 0.3, 0.2, 0.1],
             [0.2, 0.3, 0.1, 0.8, 0.6, 0.4],
             [0.3, 0.1, 0.7, 0.2, 0.4, 0.8],
         ]
     )
-    prior = MixturePrior(BernoulliArms(12 * liked, 12 * (1 - liked)), [0.5, 0.3, 0.2])
-    return Truth("arms", "Bernoulli arms", BanditEnvironment(prior))
+    weights = [0.5, 0.3, 0.2]
+    prior = MixturePrior(BernoulliArms(12 * mean, 12 * (1 - mean)), weights)
+    surer = MixturePrior(BernoulliArms(24 * mean, 24 * (1 - mean)), weights)
+    return Truth("arms", "Bernoulli arms", BanditEnvironment(prior), surer)
 
 
 TRUTHS = (linear_truth(), arms_truth())

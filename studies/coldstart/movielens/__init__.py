@@ -32,11 +32,11 @@ class MovieLensExperiment(Experiment):
     options = ("ratings",)
 
     def choices(self, ratings: str | Path | None = None, **_: Any) -> dict[str, str]:
-        """Return the hash of the data, which are known by their content and before the download."""
+        """Return the hash of the data; that of the published data is known before the download."""
         if ratings is None:
             return {"ratings": described(CONTENT)}
         files = read_files(ratings)
-        parse(files)  # raises an error for other files
+        parse(files)  # raises an error if these are not MovieLens files
         return {"ratings": described(digests(files))}
 
     def parts(self, setting: Setting, once: Once) -> dict[str, Part]:
@@ -66,7 +66,7 @@ def ratings_of(setting: Setting) -> Ratings:
     if described(digests(files)) != setting.choices["ratings"]:
         raise FormatError(
             f"the ratings are {described(digests(files))}, expected {setting.choices['ratings']}: "
-            "they have changed since the command began, or the published ones have"
+            "the files changed since the command began, or the published data set changed"
         )
     return parse(files)
 

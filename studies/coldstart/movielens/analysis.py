@@ -1,4 +1,4 @@
-"""What priors learned from some people are worth for others: scores, verdicts and figures."""
+"""Analysis of the study: scores of the priors for held-out users, verdicts and figures."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from studies.coldstart.movielens.priors import (
 from studies.coldstart.movielens.splits import LEAST_RATINGS, N_OFFERED, N_PLAYS
 
 EARLY = 5
-"""Rounds of the cold start."""
+"""Number of rounds that count as the cold start."""
 
 
 def analyse(measured: Measured, *, published: bool) -> Analysis:
@@ -92,7 +92,7 @@ class Scores(NamedTuple):
     evidence: Estimate
     """Held-out log evidence of a rating, over all ratings."""
     by_user: Estimate
-    """The same where every user counts alike."""
+    """Held-out log evidence of a rating, with the same weight for every user."""
 
 
 class Pairs(NamedTuple):
@@ -127,11 +127,12 @@ class Pairs(NamedTuple):
 def clustered(values: Array, users: Array, splits: Array, weights: Array | None = None) -> Estimate:
     """Return the weighted mean of (user, split) pairs and its error, clustered both ways.
 
-    Pairs of the same user are alike, and so are pairs of the same split, which share a prior. With
-    the residuals e = w (v - mean) / sum w, summed within users, within splits, and not at all, the
-    variance is V_user + V_split - V_pair (Cameron, Gelbach and Miller, 2011), and never less than
-    V_user or V_split alone, which in small samples the difference may be. Splits overlap in their
-    training users: what all ten of them have in common is not in the error.
+    Pairs of the same user are correlated, and so are pairs of the same split, which share a prior.
+    The residuals are e = w (v - mean) / sum w. Let V_user be the variance from their sums within
+    users, V_split from their sums within splits, and V_pair from the residuals themselves. The
+    variance of the mean is V_user + V_split - V_pair (Cameron, Gelbach and Miller, 2011). In small
+    samples this may be less than V_user or V_split; then the larger of those is used. The error
+    leaves out errors that all splits share, because their training users overlap.
     """
     w = np.ones(len(values)) if weights is None else weights
     mean = float(w @ values / w.sum())

@@ -1,16 +1,16 @@
 """Films as vectors, learned from the ratings of training users only.
 
-A film is first described by what is known of it: its genres, its year, how many training users
-rated it, and how much better than usual. One Gaussian is learned of the training users'
-coefficients on these descriptions, mean m and covariance S. With R R' = S a user rates a film z as
-``m'z + (R e)'z``, e standard normal: what everybody thinks of it, and the ways in which people
-differ. The features are 1, ``m'z``, and the principal components of ``R'z``: of all combinations of
-the description, those about which people disagree most.
+A film is first described by a vector z: its genres, its year, the number of training users who
+rated it, and how much better than average they rated it. Each training user has coefficients on
+these descriptions; one Gaussian with mean m and covariance S is fitted to them. With R R' = S and a
+standard normal e, a user rates a film ``m'z + (R e)'z``: the common opinion, and the differences
+between people. The features are 1, ``m'z``, and the first principal components of ``R'z``, the
+combinations of the description about which people disagree most.
 
-A training user's own rating is left out of the features of the film it is of. Otherwise a film that
-few have seen would seem to be known from the very rating that is to be predicted, coefficients and
-noise would be learned from films that are described too well, and the prior would be far too sure
-of itself for other users, whose ratings are in no feature.
+When a training rating is predicted, the features of its film are computed without that rating.
+Otherwise the features of a film with few ratings would contain the very rating to be predicted. The
+noise would be underestimated, and the prior would be overconfident for new users, whose ratings are
+not in the features.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from studies._shared import Array
 from studies.coldstart.movielens.ratings import Ratings
 
 N_DIRECTIONS = 9
-"""In which people differ; with the constant and what everybody thinks, 11 features."""
+"""Number of principal components; with the constant and the common opinion, 11 features."""
 FILM_SHRINKAGE = 2.0
-"""A film's mean is that of its ratings and so many more that say it is like all others."""
+"""Number of average ratings that are added to the ratings of every film."""
 USER_SHRINKAGE = 5.0
-"""The same of users, whose mean is taken off before films are compared."""
+"""Number of average ratings that are added to the ratings of every user."""
 _SWEEPS = 10
-"""Of the means of users and films in turn: after that they hardly change."""
+"""Alternating updates of the users' and the films' means; after these they hardly change."""
 
 
 @dataclass(frozen=True)
 class FilmFeatures:
-    """What films look like to users who are new, and what they looked like to training users."""
+    """Features of films for new users, and for the ratings of training users."""
 
     films: Array
-    """Of every film; the first is the constant 1."""
+    """Features of every film; the first feature is the constant 1."""
     rows: Array
-    """Of the film of each training rating, learned without that rating."""
+    """Features of the film of each training rating, computed without that rating."""
 
     @property
     def n_features(self) -> int:
@@ -51,7 +51,7 @@ class FilmFeatures:
 def learn_features(
     ratings: Ratings, training: Array, n_directions: int = N_DIRECTIONS
 ) -> FilmFeatures:
-    """From the users of whom ``training`` is true; nothing else of the others is looked at."""
+    """Learn the features from the users where ``training`` is true, and only from them."""
     seen = training[ratings.users]
     described, rows = _descriptions(ratings, seen)
     values, users = ratings.ratings[seen], ratings.users[seen]
@@ -62,17 +62,17 @@ def learn_features(
     variance, axes = np.linalg.eigh(covariance)
     root = axes * np.sqrt(np.maximum(variance, 0))
     disagreement = np.cov(rows @ root, rowvar=False).reshape(len(common), len(common))
-    # The largest last; eigenvectors have no sign of their own.
+    # eigh sorts the largest last. The sign of an eigenvector is arbitrary: make it reproducible.
     main = np.linalg.eigh(disagreement)[1][:, ::-1][:, :n_directions]
     main = main * np.where(main[np.abs(main).argmax(axis=0), np.arange(main.shape[1])] < 0, -1, 1)
-    turn = np.column_stack([common, root @ main])
-    scale = (rows @ turn).std(axis=0)
-    turn = turn / np.where(scale > 0, scale, 1.0)
-    return FilmFeatures(_with_constant(described @ turn), _with_constant(rows @ turn))
+    projection = np.column_stack([common, root @ main])
+    scale = (rows @ projection).std(axis=0)
+    projection = projection / np.where(scale > 0, scale, 1.0)
+    return FilmFeatures(_with_constant(described @ projection), _with_constant(rows @ projection))
 
 
 def task_statistics(features: Array, rewards: Array, tasks: Array) -> LinearStatistics:
-    """Of the tasks that occur, in the order of their numbers."""
+    """Return the statistics of the tasks that occur in ``tasks``, in increasing order."""
     order = np.argsort(tasks, kind="stable")
     ends = np.flatnonzero(np.diff(tasks[order])) + 1
     histories = [(features[part], rewards[part]) for part in np.split(order, ends)]
@@ -86,11 +86,14 @@ def _with_constant(features: Array) -> Array:
 
 
 def _descriptions(ratings: Ratings, seen: Array) -> tuple[Array, Array]:
-    """Of every film, and of the film of each training rating without it; standardised."""
+    """Return the description of every film, and of the film of each training rating without it.
+
+    Both are standardised by the means and deviations over training ratings.
+    """
     films = ratings.films[seen]
     mean, mean_without = _film_means(ratings, seen)
     count = np.bincount(films, minlength=ratings.n_films).astype(float)
-    # A film of many genres has less of each.
+    # The genres of a film have a norm of one.
     genres = ratings.genres / np.sqrt(np.maximum(ratings.genres.sum(axis=1, keepdims=True), 1))
     known = np.column_stack([genres, ratings.years])
     described = np.column_stack([mean, np.log1p(count), known])
@@ -101,7 +104,7 @@ def _descriptions(ratings: Ratings, seen: Array) -> tuple[Array, Array]:
 
 
 def _film_means(ratings: Ratings, seen: Array) -> tuple[Array, Array]:
-    """How much better than usual each film is rated, and the same without each rating."""
+    """Return how much better than average each film is rated, and the same without each rating."""
     users, films, values = ratings.users[seen], ratings.films[seen], ratings.ratings[seen]
     n_users, n_films = ratings.n_users, ratings.n_films
     of_user = np.bincount(users, minlength=n_users) + USER_SHRINKAGE

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from mixts.families import LinearGaussian, LinearStatistics
-from mixts.learning import Learned, flat_family, learn
+from mixts.learning import Learned, flat_family, learn, mixture_evidence
 from mixts.learning.two_stage import gaussian_of_estimates, mixture_of_estimates, ridge_estimates
 from mixts.prior import MixturePrior
-from studies._shared import mixture_evidence, seed_sequence, stream
+from studies._shared import seed_sequence, stream
 
 FLAT, UNI, TWO_STAGE, ONE, MIXTURE = "TS", "UniTS", "MixTS, two-stage", "TS, evidence", "MixTS"
 AGENTS = (FLAT, UNI, TWO_STAGE, ONE, MIXTURE)
@@ -18,30 +18,30 @@ AGENTS = (FLAT, UNI, TWO_STAGE, ONE, MIXTURE)
 MAX_COMPONENTS = 8
 N_RESTARTS = 3
 TOLERANCE = 1e-4
-"""Of the evidence's gain a task in an iteration: ten times the library's own, a tenth of what
-numbers of components differ by, and half the time."""
+"""Least gain of evidence per task in an iteration of learning. It is ten times the default, which
+halves the time, and a tenth of the differences between numbers of components."""
 
 RIDGES = (1e-3, 1e-2, 1e-1)
 COMPONENTS = (1, 2, 3, 5, 8)
-"""What the two-stage prior is chosen from, by cross-validation over training users."""
+"""Candidates for the two-stage prior, compared by cross-validation over training users."""
 N_FOLDS = 5
 SCALES = np.geomspace(0.1, 10.0, 41)
-"""What the standard deviation of the flat prior is chosen from."""
+"""Candidates for the standard deviation of the flat prior."""
 
 
 @dataclass(frozen=True)
 class Priors:
-    """By agent; and how they were found."""
+    """Priors of all agents, and the choices made while learning them."""
 
     by_agent: dict[str, MixturePrior]
     learned: Learned
-    """By the evidence, with the number of components chosen."""
+    """Prior learned by the evidence, with the chosen number of components."""
     two_stage: tuple[float, int]
-    """The ridge and the number of components of the two-stage prior."""
+    """Ridge and number of components of the two-stage prior."""
 
 
 def learn_priors(tasks: LinearStatistics, seed: int) -> Priors:
-    """From the statistics of training users, which alone choose all that is to be chosen."""
+    """Learn the priors of all agents, and make all choices, from training users only."""
     learned = learn(
         tasks, "auto",
         seed=seed, max_components=MAX_COMPONENTS, n_restarts=N_RESTARTS, tolerance=TOLERANCE,
@@ -65,7 +65,7 @@ def learn_priors(tasks: LinearStatistics, seed: int) -> Priors:
 
 
 def flat_prior(tasks: LinearStatistics, noise_std: float) -> MixturePrior:
-    """N(0, s^2 I) with the s that explains the tasks best: as good as a flat prior can be."""
+    """Return N(0, s^2 I) with the s of the largest evidence: the best flat prior for the tasks."""
     mean = np.zeros((1, *tasks.shape))
     candidates = [
         MixturePrior(LinearGaussian(mean, [scale**2], noise_std, "spherical")) for scale in SCALES
@@ -74,10 +74,10 @@ def flat_prior(tasks: LinearStatistics, noise_std: float) -> MixturePrior:
 
 
 def _noise_std(tasks: LinearStatistics) -> float:
-    """That of the library's two stages."""
-    family = flat_family(tasks)
-    assert isinstance(family, LinearGaussian)
-    return family.noise_std
+    """Return the noise that the library's two-stage method estimates."""
+    noise_std = flat_family(tasks).noise_std
+    assert noise_std is not None
+    return noise_std
 
 
 def _two_stage(
@@ -86,7 +86,7 @@ def _two_stage(
     estimates = ridge_estimates(tasks, ridge)
     if n_components == 1:
         return gaussian_of_estimates(estimates, noise_std)
-    # scikit-learn takes 32 bits.
+    # scikit-learn accepts seeds of 32 bits.
     state = int(seed_sequence(seed, "two-stage").generate_state(1)[0])
     return mixture_of_estimates(estimates, n_components, noise_std, state, weights="fitted")
 
@@ -94,7 +94,7 @@ def _two_stage(
 def _two_stage_scores(
     tasks: LinearStatistics, noise_std: float, seed: int
 ) -> dict[tuple[float, int], float]:
-    """The log evidence of all tasks, each under a prior of the other folds, by its choices."""
+    """Return the cross-validated log evidence of all tasks, by ridge and number of components."""
     fold = stream(seed, "folds").permutation(len(tasks)) % N_FOLDS
     scores = {}
     for ridge in RIDGES:

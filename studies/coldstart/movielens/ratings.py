@@ -1,9 +1,10 @@
-"""MovieLens: who rated which film how, and what the films are.
+"""Ratings and films of MovieLens.
 
-From a folder or a zip with ``ratings.csv`` and ``movies.csv``, or from their home: MovieLens
-ml-latest-small by GroupLens at the University of Minnesota, for research and not for commercial
-use, which its README says in full. F. Maxwell Harper and Joseph A. Konstan, The MovieLens Datasets:
-History and Context, ACM Transactions on Interactive Intelligent Systems 5, 4 (2015).
+They come from a folder or a zip with ``ratings.csv`` and ``movies.csv``, or from the published data
+set: MovieLens ml-latest-small by GroupLens at the University of Minnesota, for research and not for
+commercial use; its README has the full terms. F. Maxwell Harper and Joseph A. Konstan, The
+MovieLens Datasets: History and Context, ACM Transactions on Interactive Intelligent Systems 5, 4
+(2015).
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ PUBLISHED = PublishedFile(
     sha256="696d65a3dfceac7c45750ad32df2c259311949efec81f0f144fdfb91ebc9e436",
     option="--option ratings=PATH",
 )
-"""The checksum is that of TensorFlow Datasets."""
+"""Published data set; the checksum is that of TensorFlow Datasets."""
 
 CONTENT = {
     "ratings.csv": "80da8b3393dae325bbba5a31f291a6ba55d8d4f4396de3c456f2c1635b1b70e8",
     "movies.csv": "c47b783f23eb304413307e1bb05335e427737da20ec8d3c0e96335567dd5f3dc",
 }
-"""What is inside, by sha256: a copy may be packed in another way and is the same data."""
+"""The sha256 of each file of the published data set, however a copy is packed."""
 
 HEADERS = {
     "ratings.csv": "userId,movieId,rating,timestamp",
@@ -44,7 +45,7 @@ HEADERS = {
 }
 _NO_GENRE = "(no genres listed)"
 _DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
-"""What a zip may raise that is none, is cut, or has a password."""
+"""Exceptions for a file that is not a zip, is truncated, or has a password."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -58,7 +59,7 @@ class Ratings:
     genre_names: tuple[str, ...]
     genres: Array
     years: Array
-    """Of release; that of the average film where a title does not say it."""
+    """Year of release of each film; the mean year where the title has none."""
 
     @property
     def n_users(self) -> int:
@@ -77,17 +78,19 @@ Files = Mapping[str, bytes]
 
 
 def read_files(path: str | Path | None) -> Files:
-    """Of a folder or zip; of the published one, fetched into the user's cache, without a path."""
+    """Return the files of a folder or zip; None: of the published zip, which is downloaded."""
     where = fetch(PUBLISHED, cache_folder("movielens")) if path is None else Path(path)
     if where.is_dir():
         return {name: _read(where / name) for name in HEADERS}
     if not where.is_file():
-        raise FormatError(f"{where} is neither a folder nor a file: give that of MovieLens")
+        raise FormatError(
+            f"{where} is neither a folder nor a file: give the folder or zip of MovieLens"
+        )
     try:
         with zipfile.ZipFile(where) as archive:
             return {name: archive.read(_member(archive, name, where)) for name in HEADERS}
     except _DAMAGE as error:
-        raise FormatError(f"{where} is not a zip that can be read: {error}") from error
+        raise FormatError(f"{where} cannot be read as a zip: {error}") from error
 
 
 def _read(path: Path) -> bytes:
@@ -104,12 +107,12 @@ def _member(archive: zipfile.ZipFile, name: str, where: Path) -> str:
 
 
 def digests(files: Files) -> dict[str, str]:
-    """The sha256 of each file: what makes the data that data."""
+    """Return the sha256 of each file, by which results know their data."""
     return {name: hashlib.sha256(files[name]).hexdigest() for name in HEADERS}
 
 
 def parse(files: Files) -> Ratings:
-    """The ratings, checked; films that nobody rated are left out."""
+    """Return the ratings, checked; films without ratings are left out."""
     raters, rated, values = _table(_rows_of("ratings.csv", files["ratings.csv"]))
     users = np.unique(raters, return_inverse=True)[1]
     film_ids, films = np.unique(rated, return_inverse=True)
@@ -119,7 +122,7 @@ def parse(files: Files) -> Ratings:
     described = _described(_rows_of("movies.csv", files["movies.csv"]))
     missing = [int(one) for one in film_ids if int(one) not in described]
     if missing:
-        raise FormatError(f"movies.csv has no film {missing[0]}, which ratings.csv has ratings of")
+        raise FormatError(f"movies.csv has no film {missing[0]}, but ratings.csv has ratings of it")
     titles = tuple(described[int(one)][0] for one in film_ids)
     kinds = [set(described[int(one)][1].split("|")) - {_NO_GENRE, ""} for one in film_ids]
     names = tuple(sorted(set().union(*kinds)))
@@ -130,7 +133,7 @@ def parse(files: Files) -> Ratings:
 
 
 def _rows_of(name: str, content: bytes) -> str:
-    """The text below the header, which must be the data set's."""
+    """Check the header of a file and return the text below it."""
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -142,7 +145,7 @@ def _rows_of(name: str, content: bytes) -> str:
 
 
 def _table(rows: str) -> tuple[Array, Array, Array]:
-    """Users, films and ratings."""
+    """Return the users, films and ratings of the rows."""
     if not rows.strip():
         raise FormatError("ratings.csv has no ratings")
     try:
@@ -155,7 +158,7 @@ def _table(rows: str) -> tuple[Array, Array, Array]:
 
 
 def _described(rows: str) -> dict[int, tuple[str, str]]:
-    """By the film's id its title and genres."""
+    """Return the title and genres of each film, by its id."""
     found: dict[int, tuple[str, str]] = {}
     for number, row in enumerate(csv.reader(io.StringIO(rows)), start=2):
         if len(row) != 3 or not row[0].isdecimal():
@@ -165,7 +168,7 @@ def _described(rows: str) -> dict[int, tuple[str, str]]:
 
 
 def _years(titles: tuple[str, ...]) -> Array:
-    """The last year in brackets of each title: "Toy Story (1995)"."""
+    """Return the last year in brackets of each title, such as "Toy Story (1995)"."""
     found = [re.findall(r"\((\d{4})\)", title) for title in titles]
     known = [float(one[-1]) for one in found if one]
     middle = float(np.mean(known)) if known else 0.0

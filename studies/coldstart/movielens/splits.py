@@ -1,4 +1,4 @@
-"""One split of the users: some are held out, priors are learned from the others, agents play."""
+"""Splits of the users: learn priors from some of them, and play agents with the others."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from mixts.environments import ReplayBandit
 from mixts.errors import ParameterError
 from mixts.experiments.base import Arrays, Part
 from mixts.families import LinearGaussian
+from mixts.learning import mixture_evidence
 from mixts.learning.two_stage import one_blas_thread
 from mixts.prior import MixturePrior
 from mixts.simulation import Results, simulate
-from studies._shared import Array, mixture_evidence, stream
+from studies._shared import Array, stream
 from studies.coldstart.movielens.features import (
     FilmFeatures,
     learn_features,
@@ -28,14 +29,15 @@ from studies.coldstart.movielens.ratings import Ratings
 NAME = "coldstart/movielens"
 N_HELD_OUT = 180
 LARGEST_SHARE = 0.6
-"""Largest share of the eligible users that is held out, where there are few of them."""
+"""Largest share of the eligible users to hold out, for data with few of them."""
 LEAST_RATINGS = 60
 N_OFFERED = 10
 N_PLAYS = 4
-"""Times that each agent plays each held-out user; the mean is kept, to average out its luck."""
+"""Number of times that each agent plays each held-out user; results are means over these."""
 N_KNOWN = 300
-"""Films with the most ratings, of which some are named."""
+"""Number of well-known films, those with the most ratings; tables name only these."""
 N_NAMED = 3
+"""Number of films that a table names for each kind of people."""
 
 
 def held_out_users(ratings: Ratings, split: int, seed: int) -> Array:
@@ -51,7 +53,10 @@ def held_out_users(ratings: Ratings, split: int, seed: int) -> Array:
 
 
 class SplitsPart(Part):
-    """Splits of the users, one in each block; arrays have held-out users first, or just one row."""
+    """Splits of the users, one in each block.
+
+    The first axis of an array is the held-out users, or has length one.
+    """
 
     cost = 40.0
 
@@ -110,7 +115,7 @@ def _played(
     users, tasks = np.unique(ratings.users[test], return_inverse=True)
     environment = ReplayBandit(features.films[films], values, tasks, N_OFFERED)
     n = len(users)
-    # As many runs in a block as there are users: each is played once in every block.
+    # A block has as many runs as there are users, and plays each user once.
     results = simulate(
         priors.by_agent, environment, n_rounds, N_PLAYS * n, seed, executor=1, block_size=n
     )
@@ -158,10 +163,10 @@ def well_known(ratings: Ratings) -> Array:
 def kinds_of(ratings: Ratings, features: FilmFeatures, prior: MixturePrior, seen: Array) -> Arrays:
     """Return the kinds of people of a prior, one row of each, padded with NaN.
 
-    Means are over the films of training ratings, each as often as it was rated. ``spread`` is how
-    much members of a kind differ in what they think of a film: the root of the mean of x' S x, and
-    ``taste`` is the same of the prediction itself, how much a typical one likes some films more
-    than others. ``named`` are the well-known films that a kind likes most, compared with others.
+    Means are over the films of training ratings; a film counts as often as it was rated. ``spread``
+    is the standard deviation between members of a kind of their opinion of a film, the root of the
+    mean of x' S x. ``taste`` is the standard deviation between films of the kind's mean opinion.
+    ``named`` are the well-known films that the kind likes most, compared with other kinds.
     """
     family = prior.family
     assert isinstance(family, LinearGaussian)

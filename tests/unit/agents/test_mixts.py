@@ -1,4 +1,4 @@
-"""What is particular to each agent: special cases, hand-checkable numbers, live changes."""
+"""Properties of single agents: special cases, numbers checked by hand, changes of live tasks."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_an_oracle_is_ts_with_its_component(case: FamilyCase) -> None:
     assert oracle.last_latent == 2
 
 
-def test_an_oracle_is_told_each_tasks_state() -> None:
+def test_an_oracle_knows_each_tasks_state() -> None:
     prior = FamilyCase("gaussian").prior
     oracle = mixts.Oracle(prior, [2, 0, 1], n_tasks=3, seed=7)
     oracle.act()
@@ -76,8 +76,8 @@ def assert_sampled_exactly(belief: mixts.Belief, rng: np.random.Generator) -> No
     assert np.all(abs(sample.mean(axis=0) - fresh.component_mean[1]) < 5 * error)
 
 
-def test_an_oracle_never_sleeps() -> None:
-    """The state it was told may look impossible to the weights."""
+def test_the_true_component_of_an_oracle_is_never_dormant() -> None:
+    """The true state may have weight zero."""
     oracle, rng = mixts.Oracle(FAR, 1, seed=0), np.random.default_rng(1)
     for row in rng.normal(size=(30, 2)):
         oracle.update(row, 0.0)
@@ -85,8 +85,8 @@ def test_an_oracle_never_sleeps() -> None:
     assert_sampled_exactly(oracle.belief, rng)
 
 
-def test_a_sleeping_component_is_sampled_as_it_is_now() -> None:
-    """Who asks for the parameters of a component gets its posterior, asleep or not."""
+def test_a_dormant_component_is_sampled_from_its_posterior() -> None:
+    """The parameters of a dormant component are also drawn from its posterior."""
     belief, rng = FAR.belief(), np.random.default_rng(1)
     for row in rng.normal(size=(30, 2)):
         belief.update(row, 0.0)
@@ -213,7 +213,7 @@ def test_unknown_estimates_are_refused(unchecked: None) -> None:
 
 
 def test_a_floor_is_part_of_the_propensity() -> None:
-    """What divides the reward is the probability with which the action was really taken."""
+    """The reward is divided by the probability with which the action was taken."""
     agent = mixts.Exp4(EXPERTS, gamma=0.3, seed=0)
     chosen, logged, _ = agent.act_with_probabilities(floor=0.3)
     agent.update(chosen, 1.0)
@@ -301,7 +301,7 @@ def test_components_may_refuse_an_outcome() -> None:
     assert agent.belief.statistics.n_observations == 1
 
 
-def test_no_expert_sleeps() -> None:
+def test_no_expert_is_dormant() -> None:
     """A component that is as good as excluded still votes with its up-to-date mean."""
     agent, actions = mixts.CorralExp4(FAR, gamma=0.5, seed=0), np.eye(2)
     for _ in range(40):

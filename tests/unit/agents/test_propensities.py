@@ -1,4 +1,4 @@
-"""Action probabilities by hand, and what is logged with a decision."""
+"""Action probabilities checked by hand, and the probabilities that are logged with a decision."""
 
 from __future__ import annotations
 

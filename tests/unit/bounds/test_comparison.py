@@ -176,7 +176,7 @@ def test_what_is_printed() -> None:
     assert compare_shapes([1.0, 2.0], [3.0, 4.0]).lines[0] == "first point: regret 1, bound 3"
 
 
-# -- what is refused -------------------------------------------------------------------------------
+# -- errors ----------------------------------------------------------------------------------------
 
 BAD: dict[str, tuple[Any, str]] = {
     "one point": (([1.0], [1.0]), r"regret must have at least 2 points .* got \[1\.\]"),
@@ -201,3 +201,15 @@ def test_what_has_no_shape_is_refused(case: str) -> None:
     given, message = BAD[case]
     with pytest.raises(ParameterError, match=message):
         compare_shapes(*given)
+
+
+@pytest.mark.parametrize("error", [0.145, 0.155])
+def test_near_its_limit_the_relative_error_decides_nothing(error: float) -> None:
+    """On either side of 15 %: small errors of the regret decide, large ones do not."""
+    regret = np.linspace(1.0, 4.0, 8)
+    wave = np.where(np.arange(8) % 2, 1.0, -1.0)
+    bound = regret + error * np.sqrt(np.mean(regret**2)) * wave
+    exact = compare_shapes(regret, bound, np.full(8, 1e-6))
+    assert exact.rank_correlation >= 0.9
+    assert exact.verdict == ("holds" if exact.relative_error <= 0.15 else "direction only")
+    assert compare_shapes(regret, bound, np.full(8, 0.2)).verdict == "undecided"

@@ -212,7 +212,7 @@ def test_curves_are_their_points() -> None:
     np.testing.assert_allclose(states, [[0.65, 2.1]])
 
 
-# -- what is refused -------------------------------------------------------------------------------
+# -- errors ----------------------------------------------------------------------------------------
 
 BAD: dict[str, tuple[Any, dict[str, Any], str]] = {
     "n": (linear_bound, {"n": 0}, "n must be .* at least 1, got 0"),

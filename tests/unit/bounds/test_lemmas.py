@@ -1,4 +1,4 @@
-"""The lemmas of both appendices: both sides by other means, and where what is printed fails."""
+"""The lemmas of both appendices: independent checks of both sides, and counterexamples."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def test_lemma_6_fails_where_one_pair_is_visited_a_hundred_times_an_episode() ->
         assert sets.width.sum() > episode_width_sum_bound(1, 1, 1, 100, 1.0, form)  # type: ignore[arg-type]
 
 
-# -- what is refused -------------------------------------------------------------------------------
+# -- errors ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("unchecked")

@@ -228,7 +228,7 @@ def test_a_file_of_events(folder: Path, tmp_path: Path) -> None:
 
 
 def vowpal_wabbit(path: Path, *options: str) -> tuple[str, dict[str, Any]]:
-    """What it prints, and what it counted."""
+    """Return the output, and the counts in it."""
     metrics = path.with_suffix(".json")
     command = [sys.executable, "-m", "vowpalwabbit", "--cb_adf", "--dsjson", "-d", str(path)]
     done = subprocess.run(

@@ -44,7 +44,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def fitted(folder: Path) -> tuple[str, Path]:
-    """What the command printed, and the prior's file."""
+    """Return the command's output, and the prior's file."""
     out = folder / "my prior.json"
     stream = io.StringIO()
     files = ["--out", str(out), "--statistics", str(folder / "tasks.npz")]
@@ -117,7 +117,7 @@ def test_what_exists_is_not_overwritten(
     before = fitted[1].read_bytes()
     command = ["fit", str(folder / "clicks.csv"), *COLUMNS, "--out", str(fitted[1])]
     assert main(command) == 2
-    assert "my prior.json exists: choose another --out, or say --force" in capsys.readouterr().err
+    assert "my prior.json exists: choose another --out, or add --force" in capsys.readouterr().err
     assert main([*command[:-1], str(folder / "other.json"), "--report", str(fitted[1])]) == 2
     assert "choose another --report" in capsys.readouterr().err
     assert fitted[1].read_bytes() == before

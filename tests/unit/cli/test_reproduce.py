@@ -79,7 +79,7 @@ def test_a_foreign_folder_is_refused(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
-def test_to_be_told_to_end_is_to_be_interrupted(
+def test_a_signal_to_end_acts_like_an_interrupt(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(listing, "run", lambda options: signal.raise_signal(signal.SIGTERM))

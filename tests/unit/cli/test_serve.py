@@ -32,7 +32,7 @@ def save_prior(folder: Path) -> Path:
     return folder / "prior.json"
 
 
-# -- what is refused ------------------------------------------------------------------------------
+# -- errors ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "service.example"])
@@ -81,9 +81,7 @@ def test_a_store_without_a_prior_needs_one(
     assert "no prior" in capsys.readouterr().err
 
 
-def test_files_that_are_none_are_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wrong_files_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     prior, other = save_prior(tmp_path), tmp_path / "other"
     other.write_text("a letter")
     for options, status in (
@@ -168,7 +166,7 @@ def ask(url: str, content: Any = None, token: str = TOKEN) -> Any:
         return json.loads(answer.read())
 
 
-def test_it_serves_until_told_to_stop_and_loses_nothing(tmp_path: Path) -> None:
+def test_it_serves_until_a_signal_and_loses_nothing(tmp_path: Path) -> None:
     tokens = tmp_path / "tokens"
     tokens.write_text(f"{TOKEN}\n")
     tokens.chmod(0o600)
@@ -207,7 +205,7 @@ def test_it_serves_until_told_to_stop_and_loses_nothing(tmp_path: Path) -> None:
             thread.join(30)
     assert process.returncode == 0
     assert (out, err) == ("", "")
-    # Whoever was not answered was not let in: nobody was sent away with an error of ours.
+    # Requests without a response were never accepted: the service sent no errors.
     assert not any(isinstance(error, urllib.error.HTTPError) for error in errors)
     with DecisionStore(store) as reopened:
         kept = {row.id for name in ("u17", "busy") for row in reopened.history(name, 100_000)}

@@ -99,7 +99,7 @@ def test_export_for_vowpal_wabbit(
         (["export", "none.db", "out"], "there is no store none.db"),
         (["show", "mysql://host/x"], "a store is a path or an address that begins with postgresql"),
         (["show", "text.txt"], "text.txt is not a store of decisions"),
-        (["export", "STORE", "text.txt"], "text.txt exists: choose another file, or say --force"),
+        (["export", "STORE", "text.txt"], "text.txt exists: choose another file, or add --force"),
         (["export", "STORE", "STORE", "--force"], "is the store itself: choose another file"),
         (["export", "STORE", "no/out"], "no is not a folder that can be written to"),
         (["export", "STORE", "out", "--missing-reward", "0"], "is for --format vw"),

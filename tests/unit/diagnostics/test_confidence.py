@@ -1,4 +1,4 @@
-"""What confidence sets record, against histories played and worked out again."""
+"""Recorded confidence sets, compared with an independent computation from the histories."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ PROBLEMS: dict[str, Callable[[], tuple[mixts.MixturePrior, Environment]]] = {
 
 
 class Round(NamedTuple):
-    """What one run did in one round, and all that was known before it."""
+    """Events of one run in one round, and the history before it."""
 
     run: int
     t: int
@@ -333,7 +333,7 @@ def test_before_the_first_round_every_state_is_in_the_set() -> None:
     assert (one.radius == 0).all()  # log 1: a single round proves nothing
 
 
-# -- what is refused -------------------------------------------------------------------------------
+# -- errors ----------------------------------------------------------------------------------------
 
 
 class Nameless(Environment):

@@ -126,7 +126,7 @@ def test_what_is_shown() -> None:
 
 
 @pytest.mark.usefixtures("unchecked")
-def test_what_is_no_eta_is_refused() -> None:
+def test_an_invalid_eta_is_refused() -> None:
     sets = handmade(0)
     for eta in (math.nan, math.inf, "1", None, True):
         with pytest.raises(ParameterError, match="eta must be a finite number, got"):

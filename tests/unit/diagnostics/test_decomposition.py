@@ -1,4 +1,4 @@
-"""What a decomposition records, against histories played and inverted again."""
+"""Recorded decompositions, compared with an independent computation from the histories."""
 
 from __future__ import annotations
 
@@ -370,7 +370,7 @@ def test_an_inequality_of_expectations_allows_for_errors() -> None:
     assert str(step).endswith("tightness 0.25, holds")
 
 
-# -- what is refused -------------------------------------------------------------------------------
+# -- errors ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("unchecked")

@@ -1,4 +1,4 @@
-"""Where jobs run: what every engine promises, and which clusters are refused."""
+"""Engines: guarantees of every engine, and clusters that are refused."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_every_way_to_name_an_engine() -> None:
 
 @pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("engine", [0, -2, True, 2.0, "processes", [], lambda: 3])
-def test_what_is_no_engine_is_refused(engine: object) -> None:
+def test_invalid_engines_are_refused(engine: object) -> None:
     with pytest.raises(ParameterError, match="engine must be None, a number of worker processes"):
         engine_of(engine)
 
@@ -266,14 +266,14 @@ def test_a_window_is_twice_the_workers_unless_said_otherwise() -> None:
         assert ExecutorEngine(pool, name="three threads").name == "three threads"
 
 
-def test_somebody_elses_executor_stays_open() -> None:
+def test_a_given_executor_stays_open() -> None:
     with ThreadPoolExecutor(1) as pool:
         for abandon in (False, True):
             ExecutorEngine(pool).close(abandon=abandon)
         assert pool.submit(abs, -1).result() == 1
 
 
-def test_jobs_that_nobody_waits_for_are_cancelled() -> None:
+def test_jobs_without_a_waiting_caller_are_cancelled() -> None:
     pool = Reluctant()
     engine = ExecutorEngine(pool)
     job = engine.submit(abs, -1)

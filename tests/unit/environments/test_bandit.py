@@ -45,7 +45,7 @@ def test_values_are_the_true_means_and_best_is_their_maximum(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ENVIRONMENTS)
-def test_equal_streams_give_equal_problems_and_luck_whatever_was_chosen(name: str) -> None:
+def test_equal_streams_give_equal_problems_and_noise_for_any_choices(name: str) -> None:
     environment = ENVIRONMENTS[name]()
     one, other = start(environment, 50), start(environment, 50)
     np.testing.assert_array_equal(one.latent, other.latent)
@@ -110,7 +110,7 @@ def test_retired_arms_are_masked_and_never_best() -> None:
         3,
     ],
 )
-def test_choices_that_are_none_are_refused_before_luck_is_spent(chosen: object) -> None:
+def test_invalid_choices_are_refused_before_anything_is_drawn(chosen: object) -> None:
     problem, untouched = start(ENVIRONMENTS["gaussian"](), 6), start(ENVIRONMENTS["gaussian"](), 6)
     with pytest.raises(ActionError, match=r"one of 4 actions for each of 6 tasks"):
         problem.play(chosen)

@@ -158,8 +158,8 @@ def test_rounding_never_leads_where_nothing_leads() -> None:
     assert rewards.tolist() == [[0.0, 0.0]]
 
 
-def test_agents_have_the_same_luck() -> None:
-    """As long as two policies do the same, the same happens to them; whatever they do, not more."""
+def test_agents_get_the_same_random_numbers() -> None:
+    """Two policies see the same outcomes as long as they act alike, but not afterwards."""
     n = 300
     one, other = start(ENVIRONMENT, n), start(ENVIRONMENT, n)
     policy, late = random_policies(n), random_policies(n, seed=6)
@@ -201,7 +201,7 @@ def test_values_are_exact() -> None:
     ],
 )
 @pytest.mark.usefixtures("unchecked")
-def test_choices_that_are_none_are_refused_before_luck_is_spent(chosen: Any) -> None:
+def test_invalid_choices_are_refused_before_anything_is_drawn(chosen: Any) -> None:
     tasks, untouched = start(ENVIRONMENT, 6), start(ENVIRONMENT, 6)
     with pytest.raises(mixts.errors.ActionError, match=r"policies of shape \(6, 6, 4\)"):
         tasks.play(chosen)
@@ -225,7 +225,7 @@ def test_environments_take_priors_of_their_own_kind() -> None:
 
 
 class Recorder:
-    """MixTS that keeps its policies and what it was told."""
+    """MixTS that records its policies and updates."""
 
     def __init__(self, n_tasks: int, seed: Any, kept: list[Any]) -> None:
         self.agent = mixts.MixTS(PRIOR, n_tasks, seed)

@@ -184,7 +184,7 @@ def test_tasks_lie_around_the_figure() -> None:
         ({"start": 0.5}, "start must be a whole number"),
     ],
 )
-def test_rivers_that_are_none_are_refused(how: dict[str, Any], message: str) -> None:
+def test_invalid_rivers_are_refused(how: dict[str, Any], message: str) -> None:
     with pytest.raises(mixts.errors.ParameterError, match=message):
         mixts.RiverSwim(**how)
 

@@ -1,4 +1,4 @@
-"""The paper's experiments: what is in them, and what their analyses make of numbers."""
+"""The paper's experiments: their settings and their analyses."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from mixts.engines import ExecutorEngine
 from mixts.engines.local import InlineEngine
 from mixts.errors import MissingExtraError, OutputError, ParameterError
 from mixts.experiments import Setting, reproduce
-from mixts.experiments.report import report_of, write_sections
+from mixts.experiments.report import analyse_folder, report_of
 from mixts.experiments.runner import Job
 from mixts.experiments.runner import run as play_jobs
 from mixts.experiments.store import Store, slug
@@ -112,7 +112,7 @@ def test_an_interrupted_run_goes_on_and_gives_the_same(
 
 
 @pytest.mark.parametrize("engine", [2, "threads"])
-def test_the_numbers_do_not_depend_on_who_plays(
+def test_the_numbers_do_not_depend_on_the_engine(
     played: Path, tmp_path: Path, engine: int | str
 ) -> None:
     if engine == "threads":
@@ -149,7 +149,7 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 def refused(out: Path, **options) -> str:
-    """What the refusal says; it leaves the folder as it was."""
+    """Return the message of a refusal, which must leave the folder unchanged."""
     before = content(out) if out.is_dir() else None
     with pytest.raises(OutputError) as refusal:
         run(out, **options)
@@ -158,7 +158,7 @@ def refused(out: Path, **options) -> str:
     return str(refusal.value)
 
 
-def test_somebody_elses_folder_is_left_alone(tmp_path: Path) -> None:
+def test_a_folder_of_another_program_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
     assert "not made by" in refused(tmp_path)
     file = tmp_path / "file"
@@ -245,7 +245,7 @@ def test_nothing_is_begun_where_one_of_several_is_refused(finished: Path) -> Non
     assert content(finished) == before
 
 
-def test_without_results_a_folder_is_begun_anew(finished: Path) -> None:
+def test_a_folder_without_results_is_started_again(finished: Path) -> None:
     """A command that failed before its first block leaves nothing to protect."""
     folder = finished / "test" / "small"
     shutil.rmtree(folder / "blocks")
@@ -254,23 +254,23 @@ def test_without_results_a_folder_is_begun_anew(finished: Path) -> None:
     assert run(finished, seed=2).claims[0].measured == "18, kept 2"
 
 
-def test_what_was_not_asked_for_is_left_out_if_it_cannot_be_told(finished: Path) -> None:
+def test_damaged_results_of_other_experiments_are_left_out(finished: Path) -> None:
     block = finished / "test" / "small" / "blocks" / "agents" / "0001.npz"
     block.write_bytes(b"damage")
     said: list[str] = []
     known = {"test/small": SmallExperiment()}
-    written, left_out = write_sections(finished, known, (), said.append)
+    written, left_out = analyse_folder(finished, known, (), said.append)
     assert written == ()
     assert "0001.npz is damaged" in left_out["test/small"]
     block.unlink()
-    left_out = write_sections(finished, known, (), said.append)[1]
+    left_out = analyse_folder(finished, known, (), said.append)[1]
     assert left_out == {"test/small": "not finished"}
     page = render(report_of((), {"test/small": "not finished"}, "mixts reproduce", 1.0))
     assert "Not in this report" in page
 
 
 def test_results_of_other_code_are_marked(finished: Path) -> None:
-    """The report of edited code over old numbers has a banner, and the caller is told."""
+    """If the code has changed since the results, the report has a banner, and ``stale`` says so."""
     fresh = run(finished)
     assert fresh.stale == ()
     assert "computed by other code" not in fresh.report.read_text()

@@ -206,7 +206,7 @@ def test_impossible_parameters(name: str) -> None:
 
 
 def test_a_component_may_be_singular_or_certain() -> None:
-    """What looks like bad input but is not."""
+    """Some unusual input is valid."""
     mixts.GaussianArms(TWO, 0 * TWO, 1.0)
     linear(TWO, 0 * EYE)
     linear(TWO, np.ones((3, 3)), kind="tied")
@@ -254,7 +254,7 @@ CALLS: dict[str, Bad] = {
         lambda: PRIOR.belief(2).add_tasks(-1), errors.ParameterError, "n must be .* got -1"
     ),
     "new tasks of one": (
-        lambda: PRIOR.belief().add_tasks(1), errors.ParameterError, "make it with n_tasks"
+        lambda: PRIOR.belief().add_tasks(1), errors.ParameterError, "create it with n_tasks"
     ),
     "features of arms": (
         lambda: PRIOR.belief().mean_rewards(np.eye(3)), errors.ActionError, "3 fixed arms"

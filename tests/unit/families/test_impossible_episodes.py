@@ -51,7 +51,7 @@ def test_one_impossible_step_rules_a_component_out_for_good() -> None:
     assert np.isfinite(belief.mean).all()
     assert np.isfinite(belief.covariance).all()
     assert belief.as_prior().weights.tolist() == [0.0, 0.0, 1.0]
-    assert "2: 1.0000" in repr(belief)
+    assert "2: weight 1.0000" in repr(belief)
 
 
 Refused = tuple[Any, Any, str]
@@ -82,7 +82,7 @@ REFUSED: dict[str, Refused] = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_an_impossible_update_is_refused_whole(name: str) -> None:
-    """Episodes of other tasks and of the same one are taken back; the message says what came.
+    """All episodes of the update are undone, and the message describes the impossible step.
 
     The last one is impossible only with what the task has seen: 0 to 2, with the third component
     known to be wrong.
@@ -105,7 +105,7 @@ def test_an_impossible_update_is_refused_whole(name: str) -> None:
 
 
 def test_the_third_time_is_one_too_many_for_a_repeated_task() -> None:
-    """What an earlier episode of the same batch ruled out counts, and is forgotten again."""
+    """An earlier episode of the batch may rule components out; the refusal undoes this."""
     belief = sure([0.5, 0.5, 0.0]).belief(2)
     to_one, to_two = FINE, ([0, 2, 2], [0, 0, 0], [0.0, 0.0, 0.0])
     before = bits(belief)
@@ -122,7 +122,7 @@ def test_impossible_statistics_are_refused() -> None:
     agent = mixts.MixTS(flat, 3, seed=0)
     agent.update(trajectory(FINE, ([2, 0, 0], [0, 0, 0], [0.0, 0.0, 0.0]), FINE))
     before = bits(agent.belief)
-    with pytest.raises(errors.StatisticsError, match=r"task 1 has seen what is impossible"):
+    with pytest.raises(errors.StatisticsError, match=r"observations of task 1 are impossible"):
         sure().condition(agent.belief.statistics)
     with pytest.raises(errors.StatisticsError, match="task 1 "):
         agent.use_prior(sure())

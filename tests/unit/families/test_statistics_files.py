@@ -139,7 +139,7 @@ def test_newer(kind: str, suffix: str, tmp_path: Path) -> None:
 
 
 class Bomb:
-    """What a malicious pickle would do when it is read."""
+    """Object whose pickle would run code when it is read."""
 
     def __reduce__(self) -> Any:
         return (pytest.fail, ("a pickle was executed",))
@@ -236,7 +236,7 @@ def test_impossible_statistics(name: str) -> None:
 
 
 def test_statistics_own_their_arrays() -> None:
-    """Writing to what was given, or to what is shown, changes nothing."""
+    """Writing to the given arrays, or to the returned ones, does not change the statistics."""
     successes = np.array([[3, 1]])
     statistics = BernoulliStatistics(successes=successes, failures=np.array([[1, 1]]))
     successes[:] = 100

@@ -1,4 +1,4 @@
-"""TabularMDP: what it takes, what is impossible under it, and agents that plan."""
+"""TabularMDP: valid parameters, impossible outcomes, and agents that plan."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_from_means_is_the_mean_times_the_strength() -> None:
 
 
 @pytest.mark.parametrize("strength", [1.0, 1e-3])
-def test_nothing_is_drawn_for_nobody(strength: float) -> None:
+def test_nothing_is_drawn_for_zero_tasks(strength: float) -> None:
     """Faint counts are drawn in another way."""
     prior = mixts.MixturePrior(family(strength * REWARD, strength * TRANSITION))
     latent, parameters = prior.draw(np.random.default_rng(1), 0)
@@ -272,7 +272,7 @@ def test_what_a_policy_cannot_be_asked_is_refused() -> None:
     np.testing.assert_array_equal(agent.act(), twin.act())
 
 
-def test_an_oracle_is_told_the_current() -> None:
+def test_an_oracle_knows_the_current() -> None:
     prior = mixts.RiverSwim(5, horizon=6).prior
     agent = mixts.Oracle(prior, [0, 1, 1], n_tasks=3, seed=1)
     policy = agent.act()
@@ -312,7 +312,7 @@ def test_the_least_and_largest_counts_are_drawn_from(size: float) -> None:
 
 
 def test_parameters_are_read_with_care() -> None:
-    """What is no MDP is refused, and what is one can no longer be changed."""
+    """Arrays that are not an MDP are refused, and an MDP cannot be changed."""
     prior = mixts.RiverSwim(4).prior
     _, parameters = prior.draw(np.random.default_rng(0), 2)
     mdps = prior.family.mdp(parameters)

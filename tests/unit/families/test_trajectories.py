@@ -1,4 +1,4 @@
-"""Trajectories: malformed ones are refused whole, with an error that names what came."""
+"""Trajectories: a malformed one is refused completely, with an error that describes it."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_any_whole_numbers_will_do() -> None:
         ((STATES, ACTIONS, REWARDS[:2]), "got shapes"),
         ((STATES, ACTIONS[0], REWARDS[0]), "got shapes"),
         ((STATES[0], ACTIONS, REWARDS), "got shapes"),
-        ((STATES[None], ACTIONS[None], REWARDS[None]), "one more axis first; got shapes"),
+        ((STATES[None], ACTIONS[None], REWARDS[None]), "one more axis, first; got shapes"),
         ((0, 0, 1.0), r"got shapes \(\), \(\) and \(\)"),
         ((0, [0], [1.0]), r"got shapes \(\), \(1,\) and \(1,\)"),
         (([], [], []), "got shapes"),
@@ -212,7 +212,7 @@ def test_shorter_arrays_need_lengths() -> None:
 
 
 @pytest.mark.usefixtures("unchecked")
-def test_what_is_no_trajectory_is_refused() -> None:
+def test_invalid_trajectories_are_refused() -> None:
     one = mixts.Trajectory(STATES[0], ACTIONS[0], REWARDS[0])
     belief = PRIOR.belief()
     for update, came in [

@@ -139,7 +139,7 @@ def test_tasks_without_observations_say_nothing(kind: str) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("kind", ARMS)
-def test_an_arm_that_nobody_tried_is_left_open(kind: str, method: str) -> None:
+def test_an_untried_arm_keeps_a_broad_prior(kind: str, method: str) -> None:
     tasks = [
         (arms[arms < 2], rewards[arms < 2]) for arms, rewards in case_of(kind, lengths=12).tasks
     ]
@@ -234,7 +234,7 @@ def test_a_task_whose_features_are_all_zero(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", MDPS)
-def test_pairs_that_nobody_visited_get_what_all_tasks_have_in_common(kind: str) -> None:
+def test_unvisited_pairs_get_the_common_prior(kind: str) -> None:
     tasks = [tuple(part[task[0] > 0] for part in task) for task in case_of(kind, lengths=20).tasks]
     case = of(kind, tasks)
     for method in METHODS:

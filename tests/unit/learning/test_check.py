@@ -1,4 +1,4 @@
-"""What a check says of a prior: laws beside scipy's, parts that add up, and what is refused."""
+"""Checks of priors: distributions compared with scipy's, parts that add up, bad arguments."""
 
 from __future__ import annotations
 
@@ -310,7 +310,7 @@ def test_coverage_and_deviation() -> None:
     np.testing.assert_allclose(of_transforms(v).p_value, exact, atol=0.01)
 
 
-def test_components_that_nobody_uses() -> None:
+def test_unused_components() -> None:
     usage = Usage(
         ("a", "b", "c", "d"), np.array([0.5, 0.3, 0.19, 0.01]), 100,
         np.array([70.0, 28.5, 1.5, 0.0]), np.array([1.0, 1.0, 0.6, 0.0]),
@@ -337,6 +337,8 @@ def test_p_values_count_draws() -> None:
     asked = []
 
     class Counting(Predictive):
+        def __init__(self) -> None: ...
+
         def parts(self) -> Any:
             return iter(())
 
@@ -365,7 +367,7 @@ def test_the_summary_fits_a_terminal(name: str) -> None:
     check = check_prior(case.prior, held_out(case, seed=6, n_tasks=20), seed=0, n_draws=19)
     text = str(check)
     assert max(map(len, text.splitlines())) <= 100
-    for words in ("Held-out log evidence", "Predictions", "Surprising tasks", "Component", "calm"):
+    for words in ("Held-out log evidence", "Predictions", "Surprising tasks", "Kind", "calm"):
         assert words in text
     assert text.count("- ") >= len(check.findings)
 
@@ -395,5 +397,5 @@ def test_what_cannot_be_checked(unchecked: None) -> None:
     with pytest.raises(errors.ParameterError, match="n_draws must be a whole number"):
         check_prior(bernoulli.prior, tasks, n_draws=0)
     strange = type("StrangeArms", (mixts.BernoulliArms,), {})(np.ones((1, 4)), np.ones((1, 4)))
-    with pytest.raises(errors.ParameterError, match="check_prior knows what BernoulliArms,"):
+    with pytest.raises(errors.ParameterError, match="check_prior checks priors of BernoulliArms,"):
         check_prior(mixts.MixturePrior(strange), tasks, seed=0)

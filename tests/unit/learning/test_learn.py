@@ -1,4 +1,4 @@
-"""Learning as it is called: the same result however it runs, and what the result tells."""
+"""Calls of ``learn``: the same result on every engine, and the content of the result."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_auto_finds_two_clear_kinds(kind: str) -> None:
 
 
 def n_components_of_one_kind(kind: str, seed: int, n_tasks: int = 80, **more: Any) -> int:
-    """What "auto" says of tasks of one kind."""
+    """Return the number of components that "auto" chooses for tasks of one kind."""
     family: Any = {
         "bernoulli": mixts.BernoulliArms([[2, 4, 6, 2]], [[2, 2, 2, 2]]),
         "full": mixts.LinearGaussian([[1, -1]], [[[1.0, 0.3], [0.3, 0.5]]], 0.5),

@@ -187,7 +187,7 @@ def test_files_that_cannot_be_read(
         ({"arms": []}, "at least one arm"),
         ({"delimiter": ",,"}, "one character"),
         ({"batch_rows": 0}, "batch_rows"),
-        ({"reward": "item"}, "none of 600 rows says anything"),
+        ({"reward": "item"}, "none of 600 rows can be used"),
     ],
 )
 def test_requests_that_make_no_sense(folder: Path, options: dict[str, Any], message: str) -> None:

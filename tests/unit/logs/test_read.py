@@ -1,4 +1,4 @@
-"""Logs to statistics: exact counts, whoever reads which part of them in which order."""
+"""Logs to statistics: the counts are exact, however workers divide the files."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def test_the_order_of_files_and_the_size_of_batches_do_not_matter(
 
 
 @pytest.mark.parametrize("family", ["gaussian", "linear"])
-def test_the_same_numbers_whoever_reads(
+def test_the_numbers_do_not_depend_on_the_engine(
     folder: Path, family: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(files, "PIECE_BYTES", 3000)

@@ -71,7 +71,7 @@ def test_how_long_ago(seconds: float, said: str) -> None:
         ("می\u200cخواهم", "می\u200cخواهم"),
     ],
 )
-def test_what_cannot_be_seen_is_shown(name: str, seen: str) -> None:
+def test_invisible_characters_get_stand_ins(name: str, seen: str) -> None:
     assert formats.visible(name) == seen
 
 

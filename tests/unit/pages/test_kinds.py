@@ -1,4 +1,4 @@
-"""What a prior says in words, and which arms are drawn."""
+"""Descriptions of a prior's components in words, and the choice of arms to draw."""
 
 from __future__ import annotations
 

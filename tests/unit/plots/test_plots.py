@@ -213,7 +213,7 @@ def test_actions_have_their_names_where_they_have_some() -> None:
 
 
 def no_rounds(n_actions: int, names: tuple[str, ...] | None = None) -> Identification:
-    """What is believed of so many actions before anything was tried."""
+    """Return the belief about so many actions before any observation."""
     none, nowhere = np.zeros(0), np.zeros(0, np.int64)
     means = np.zeros((1, n_actions))
     return Identification(

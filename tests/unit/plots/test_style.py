@@ -38,7 +38,7 @@ COLOR_BLINDNESS = {
         [0.004733, 0.691367, 0.303900],
     ],
 }
-"""What becomes of linear RGB (Machado, Oliveira and Fernandes 2009, severity 1)."""
+"""Maps of linear RGB to what colour-blind people see (Machado et al. 2009, severity 1)."""
 TO_XYZ = np.array(
     [
         [0.4124564, 0.3575761, 0.1804375],

@@ -1,4 +1,4 @@
-"""A service that answers the clients as it is told, and a clock that only they move."""
+"""A service with scripted responses for tests of the clients, and a clock that they move."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ BUSY = {"error": {"code": "overloaded", "message": "too much is waiting"}}
 
 
 class Service:
-    """Answers as it is told, one step a request, and keeps what it was asked.
+    """Service that responds to each request with the next step, and records the requests.
 
-    A step is a status and JSON (and headers), or an exception: no answer. The last one stays.
-    Time passes only while a client waits, and ``takes`` seconds a request.
+    A step is a status and JSON (and headers), or an exception, for no response. The last step
+    repeats. Time passes only while a client waits, and ``takes`` seconds for each request.
     """
 
     def __init__(self, *steps: Any, takes: float = 0.0) -> None:
@@ -59,7 +59,7 @@ class Service:
 
 
 class Blocking:
-    """A client's methods, whichever kind it is."""
+    """Calls the methods of a blocking or an asyncio client."""
 
     kind: type = Client
 

@@ -89,7 +89,7 @@ def test_a_task_of_any_name_is_one_task(over_arms: tuple[Decider, Client], name:
     assert logged == (made.id, made.action, made.propensity, made.weights, made.prior_version)
 
 
-def test_a_key_gives_one_decision_whoever_asks(over_arms: tuple[Decider, Client]) -> None:
+def test_a_key_gives_one_decision_to_all_clients(over_arms: tuple[Decider, Client]) -> None:
     decider, client = over_arms
     made = client.decide("keyed", key="k", mask=np.array([True, False, True]))
     again = decider.decide("keyed", key="k", mask=[True, False, True])
@@ -135,7 +135,7 @@ def test_mistakes_are_the_same_exceptions(
     assert raised[0] is raised[1]
 
 
-def test_a_task_nobody_knows(over_arms: tuple[Decider, Client]) -> None:
+def test_an_unknown_task(over_arms: tuple[Decider, Client]) -> None:
     with pytest.raises(errors.UnknownTaskError):
         over_arms[1].task("never seen")
 
@@ -218,11 +218,11 @@ def test_the_asyncio_client_does_the_same(tmp_path: Path) -> None:
         service.close()
 
 
-def test_every_error_that_is_told_comes_back_as_itself() -> None:
+def test_the_client_raises_the_error_that_the_service_sent() -> None:
     for kind in refusals._RESPONSES:
-        told = refusals.refusal_for(kind("why"))
-        error = {"code": told.code, "message": told.message, "field": told.field}
-        back = _calls._error(error, told.status)
+        refusal = refusals.refusal_for(kind("why"))
+        error = {"code": refusal.code, "message": refusal.message, "field": refusal.field}
+        back = _calls._error(error, refusal.status)
         others = {
             errors.TaskError: errors.ParameterError,
             errors.StoreError: errors.StoreUnavailableError,

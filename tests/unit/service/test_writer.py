@@ -1,4 +1,4 @@
-"""Who performs groups: the writer's thread, or the one that submits and calls functions later."""
+"""The batch writer: which thread writes a batch, an event loop's or the writer's own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mixts.service import writer as writing
 from mixts.service.records import Operation, Receipt, Result
 from mixts.service.store.base import WouldWaitError
 from mixts.service.writer import BatchWriter
-from tests.unit.service.written_batches import Loop, Told, Work
+from tests.unit.service.written_batches import Callback, Loop, Work
 
 
 @pytest.fixture
@@ -37,63 +37,59 @@ THREAD = "mixts-writer"
 ONE, TWO = Decide("one"), Decide("two")
 
 
-def test_what_waits_together_is_performed_together_in_the_loops_thread(
-    writer: BatchWriter, work: Work
-) -> None:
-    loop, told = Loop(), Told()
-    writer.submit([ONE], told, loop.call_soon)
+def test_the_loop_writes_waiting_operations_in_one_batch(writer: BatchWriter, work: Work) -> None:
+    loop, callback = Loop(), Callback()
+    writer.submit([ONE], callback, loop.call_soon)
     loop.turn()
-    writer.submit([TWO], told, loop.call_soon)  # what arrives a turn later comes along
-    assert not told.results
+    writer.submit([TWO], callback, loop.call_soon)  # arrives one turn later, and joins the batch
+    assert not callback.results
     loop.turn()
-    told.wait(2)
+    callback.wait(2)
     assert work.batches == [[ONE, TWO]]
     assert work.threads == [LOOP]
     assert not loop.calls
     assert writer.pending == 0
 
 
-def test_without_a_loop_the_thread_performs(writer: BatchWriter, work: Work) -> None:
-    told = Told()
-    writer.submit([ONE], told)
-    told.wait()
+def test_the_thread_writes_submissions_without_a_loop(writer: BatchWriter, work: Work) -> None:
+    callback = Callback()
+    writer.submit([ONE], callback)
+    callback.wait()
     assert work.threads == [THREAD]
 
 
-def test_a_loop_that_has_ended_is_not_waited_for(writer: BatchWriter, work: Work) -> None:
-    """What it left is performed with what another submits, and on closing."""
-    ended, loop, told = Loop(), Loop(), Told()
-    writer.submit([ONE], told, ended.call_soon)
-    writer.submit([TWO], told, loop.call_soon)
+def test_operations_of_an_ended_loop_are_written(writer: BatchWriter, work: Work) -> None:
+    """They are written with the next batch of another loop, or when the writer closes."""
+    ended, loop, callback = Loop(), Loop(), Callback()
+    writer.submit([ONE], callback, ended.call_soon)
+    writer.submit([TWO], callback, loop.call_soon)
     loop.turns()
-    told.wait(2)
+    callback.wait(2)
     assert work.batches == [[ONE, TWO]]
-    writer.submit([ONE], told, ended.call_soon)
+    writer.submit([ONE], callback, ended.call_soon)
     writer.close()
-    told.wait()
+    callback.wait()
     assert work.threads == [LOOP, THREAD]
 
 
-def test_what_would_wait_is_left_to_the_thread_and_the_next_is_not(
-    writer: BatchWriter, work: Work
-) -> None:
-    loop, told = Loop(), Told()
+def test_the_thread_writes_only_the_batch_that_would_wait(writer: BatchWriter, work: Work) -> None:
+    loop, callback = Loop(), Callback()
     work.would_wait = True
-    writer.submit([ONE], told, loop.call_soon)
+    writer.submit([ONE], callback, loop.call_soon)
     loop.turns()
-    told.wait()
+    callback.wait()
     assert work.threads == [THREAD]
     work.would_wait = False
-    writer.submit([TWO], told, loop.call_soon)
+    writer.submit([TWO], callback, loop.call_soon)
     loop.turns()
-    told.wait()
+    callback.wait()
     assert work.threads == [THREAD, LOOP]
 
 
-def test_slow_groups_are_left_to_the_thread_for_a_while(
+def test_the_thread_writes_for_a_while_after_slow_batches(
     writer: BatchWriter, work: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    loop, told = Loop(), Told()
+    loop, callback = Loop(), Callback()
     now = [1000.0]
     monkeypatch.setattr(writing.time, "monotonic", lambda: now[0])
     perform = writer._perform
@@ -104,22 +100,22 @@ def test_slow_groups_are_left_to_the_thread_for_a_while(
 
     monkeypatch.setattr(writer, "_perform", slowly)
     while not (work.threads and work.threads[-1] == THREAD):
-        writer.submit([ONE], told, loop.call_soon)
+        writer.submit([ONE], callback, loop.call_soon)
         loop.turns()
-        told.wait()
+        callback.wait()
         assert len(work.threads) < 10
     assert work.threads.count(LOOP) > 1, "a single slow one may be chance"
     monkeypatch.setattr(writer, "_perform", perform)
     now[0] += writing.LOOP_PAUSE_SECONDS
-    writer.submit([ONE], told, loop.call_soon)
+    writer.submit([ONE], callback, loop.call_soon)
     loop.turns()
-    told.wait()
+    callback.wait()
     assert work.threads[-1] == LOOP
 
 
 def test_a_loop_does_not_wait_for_the_thread(writer: BatchWriter, work: Work) -> None:
-    """While that does something else, the loop goes on; what was submitted is performed after."""
-    loop, told, gate, begun = Loop(), Told(), threading.Event(), threading.Event()
+    """While the thread runs a job, the loop goes on; the thread writes the batch afterwards."""
+    loop, callback, gate, begun = Loop(), Callback(), threading.Event(), threading.Event()
 
     def job() -> None:
         begun.set()
@@ -128,46 +124,44 @@ def test_a_loop_does_not_wait_for_the_thread(writer: BatchWriter, work: Work) ->
     busy = threading.Thread(target=writer.run, args=(job,))
     busy.start()
     begun.wait(10)
-    writer.submit([ONE], told, loop.call_soon)
+    writer.submit([ONE], callback, loop.call_soon)
     loop.turns()
-    assert not told.results
+    assert not callback.results
     gate.set()
     busy.join()
-    told.wait()
+    callback.wait()
     assert work.threads == [THREAD]
 
 
-def test_a_loop_that_is_turned_away_leaves_it_to_the_thread(
-    writer: BatchWriter, work: Work
-) -> None:
-    """The thread may have found that nothing waits, and not have given its turn back yet."""
-    loop, told = Loop(), Told()
+def test_the_thread_writes_if_the_loop_finds_it_writing(writer: BatchWriter, work: Work) -> None:
+    """The thread may still hold the lock after it has found the queue empty."""
+    loop, callback = Loop(), Callback()
     with writer._turn:
-        writer.submit([ONE], told, loop.call_soon)
+        writer.submit([ONE], callback, loop.call_soon)
         loop.turns()
-        assert not told.results
-    told.wait()
+        assert not callback.results
+    callback.wait()
     assert work.threads == [THREAD]
 
 
-def test_what_would_wait_is_put_back(writer: BatchWriter, work: Work) -> None:
-    loop, told = Loop(), Told()
+def test_a_batch_that_would_wait_is_put_back(writer: BatchWriter, work: Work) -> None:
+    loop, callback = Loop(), Callback()
     work.would_wait = True
-    writer.submit([ONE], told, loop.call_soon)
-    writer.submit([TWO], told, loop.call_soon)
+    writer.submit([ONE], callback, loop.call_soon)
+    writer.submit([TWO], callback, loop.call_soon)
     loop.turns()
-    told.wait(2)
+    callback.wait(2)
     assert work.batches == [[ONE, TWO]]
     assert writer.pending == 0
 
 
 def test_an_interrupt_loses_nothing(writer: BatchWriter, work: Work) -> None:
-    loop, told = Loop(), Told()
+    loop, callback = Loop(), Callback()
     work.interrupt = True
-    writer.submit([ONE], told, loop.call_soon)
+    writer.submit([ONE], callback, loop.call_soon)
     with pytest.raises(KeyboardInterrupt):
         loop.turns()
-    told.wait()
+    callback.wait()
     assert work.batches == [[ONE]]
     assert writer.pending == 0
 
@@ -175,120 +169,122 @@ def test_an_interrupt_loses_nothing(writer: BatchWriter, work: Work) -> None:
 @pytest.mark.parametrize(
     "large", [[ONE] * (writing.LOOP_SIZE + 1), [Decide("one", np.ones((writing.LOOP_SIZE, 2)))]]
 )
-def test_what_is_large_is_the_threads(
+def test_the_thread_writes_large_batches(
     writer: BatchWriter, work: Work, large: list[Operation]
 ) -> None:
-    loop, told = Loop(), Told()
-    writer.submit(large, told, loop.call_soon)
-    told.wait()
-    with writer._turn:  # the thread waits for its turn, and something small comes before
-        writer.submit(large, told, loop.call_soon)
-        writer.submit([ONE], told, loop.call_soon)
+    loop, callback = Loop(), Callback()
+    writer.submit(large, callback, loop.call_soon)
+    callback.wait()
+    with writer._turn:  # the thread waits for the lock while a small submission arrives
+        writer.submit(large, callback, loop.call_soon)
+        writer.submit([ONE], callback, loop.call_soon)
         loop.turns()
-    told.wait(2)
-    writer.submit([ONE], told, loop.call_soon)
+    callback.wait(2)
+    writer.submit([ONE], callback, loop.call_soon)
     loop.turns()
-    told.wait()
+    callback.wait()
     assert set(work.threads[:-1]) == {THREAD}
     assert work.threads[-1] == LOOP
 
 
-def test_groups_have_a_largest_size(writer: BatchWriter, work: Work) -> None:
-    loop, told, n = Loop(), Told(), 2 * writing.MAX_BATCH + 1
+def test_batches_have_a_largest_size(writer: BatchWriter, work: Work) -> None:
+    loop, callback, n = Loop(), Callback(), 2 * writing.MAX_BATCH + 1
     for _ in range(n):
-        writer.submit([ONE], told, loop.call_soon)
+        writer.submit([ONE], callback, loop.call_soon)
     loop.turns()
-    told.wait(n)
+    callback.wait(n)
     assert max(map(len, work.batches)) == writing.LOOP_SIZE
     work.batches.clear()
     with writer._turn:
         for _ in range(n):
-            writer.submit([ONE], told)
-    told.wait(n)
+            writer.submit([ONE], callback)
+    callback.wait(n)
     assert max(map(len, work.batches)) == writing.MAX_BATCH
 
 
-def test_a_loop_that_refuses_is_done_without(writer: BatchWriter, work: Work) -> None:
+def test_the_thread_writes_if_the_loop_is_closed(writer: BatchWriter, work: Work) -> None:
     def ended(function: Callable[[], object]) -> None:
         raise RuntimeError("the event loop is closed")
 
-    told = Told()
-    writer.submit([ONE], told, ended)
-    writer.submit([TWO], told, ended)
-    told.wait(2)
+    callback = Callback()
+    writer.submit([ONE], callback, ended)
+    writer.submit([TWO], callback, ended)
+    callback.wait(2)
     assert set(work.threads) == {THREAD}
 
 
-def test_what_a_loop_left_behind_is_found(
+def test_the_thread_finds_operations_of_an_ended_loop(
     writer: BatchWriter, work: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """More than one group of it, where somebody else waits for an answer."""
+    """It writes more than one batch of them, and a submission without a loop."""
     monkeypatch.setattr(writing, "PROBE_SECONDS", 0.01)
-    ended, left, told = Loop(), Told(), Told()
+    ended, left, callback = Loop(), Callback(), Callback()
     for _ in range(writing.MAX_BATCH + 1):
         writer.submit([ONE], left, ended.call_soon)
-    writer.submit([TWO], told)
-    told.wait()
+    writer.submit([TWO], callback)
+    callback.wait()
     left.wait(writing.MAX_BATCH + 1)
     assert writer.pending == 0
 
 
-def test_a_failure_in_the_loop_is_followed_by_the_thread(
+def test_the_thread_probes_the_store_after_a_failure_in_the_loop(
     work: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody may ask any more: who can be written to must be found out without."""
+    """No request may arrive any more, so the thread must find out by itself when writes work."""
     monkeypatch.setattr(writing, "PROBE_SECONDS", 0.01)
     probed = threading.Event()
     writer = BatchWriter(work, probed.set, 10)
-    loop, told = Loop(), Told()
+    loop, callback = Loop(), Callback()
     work.is_away = True
-    writer.submit([ONE], told, loop.call_soon)
+    writer.submit([ONE], callback, loop.call_soon)
     loop.turns()
-    told.wait()
-    assert isinstance(told.results[0], StoreUnavailableError)
-    assert probed.wait(10), "the thread does not look again"
+    callback.wait()
+    assert isinstance(callback.results[0], StoreUnavailableError)
+    assert probed.wait(10), "the thread does not probe the store"
     writer.close()
     assert writer.failure is None
 
 
-def test_whoever_cannot_be_told_does_no_harm(writer: BatchWriter, work: Work) -> None:
-    loop, told = Loop(), Told()
+def test_a_callback_that_fails_does_not_affect_others(writer: BatchWriter, work: Work) -> None:
+    loop, callback = Loop(), Callback()
     writer.submit([ONE], lambda results: 1 / 0, loop.call_soon)
-    writer.submit([TWO], told, loop.call_soon)
+    writer.submit([TWO], callback, loop.call_soon)
     loop.turns()
-    told.wait()
+    callback.wait()
     assert writer.pending == 0
 
 
-def test_who_is_told_may_submit_again(writer: BatchWriter, work: Work) -> None:
-    loop, told = Loop(), Told()
-    writer.submit([ONE], lambda results: writer.submit([TWO], told, loop.call_soon), loop.call_soon)
+def test_a_callback_may_submit_again(writer: BatchWriter, work: Work) -> None:
+    loop, callback = Loop(), Callback()
+    writer.submit(
+        [ONE], lambda results: writer.submit([TWO], callback, loop.call_soon), loop.call_soon
+    )
     loop.turns()
-    told.wait()
+    callback.wait()
     assert work.batches == [[ONE], [TWO]]
     assert work.threads == [LOOP, LOOP]
 
 
-def test_closing_waits_for_a_group_in_the_loop(writer: BatchWriter, work: Work) -> None:
-    loop, told = Loop(), Told()
+def test_closing_waits_for_a_batch_in_the_loop(writer: BatchWriter, work: Work) -> None:
+    loop, callback = Loop(), Callback()
     closing = threading.Thread(target=writer.close)
 
-    def tell(results: list[Result]) -> None:
+    def close_meanwhile(results: list[Result]) -> None:
         closing.start()
         closing.join(0.2)
-        assert closing.is_alive(), "it ended before everybody was told"
-        told(results)
+        assert closing.is_alive(), "the writer closed before the callback was called"
+        callback(results)
 
-    writer.submit([ONE], tell, loop.call_soon)
+    writer.submit([ONE], close_meanwhile, loop.call_soon)
     loop.turns()
-    told.wait()
+    callback.wait()
     closing.join(10)
     assert not closing.is_alive()
 
 
-def test_nothing_is_forgotten_between_the_two(writer: BatchWriter, work: Work) -> None:
-    """Whoever of loop and thread takes a group, and whenever the other looks."""
-    loop, told, n = Loop(), Told(), 2000
+def test_no_operation_is_lost_between_loop_and_thread(writer: BatchWriter, work: Work) -> None:
+    """Loop and thread compete for batches while another thread runs jobs."""
+    loop, callback, n = Loop(), Callback(), 2000
     stop = threading.Event()
 
     def disturb() -> None:
@@ -298,43 +294,43 @@ def test_nothing_is_forgotten_between_the_two(writer: BatchWriter, work: Work) -
     other = threading.Thread(target=disturb)
     other.start()
     for i in range(n):
-        writer.submit([ONE], told, loop.call_soon if i % 3 else None)
+        writer.submit([ONE], callback, loop.call_soon if i % 3 else None)
         loop.turns()
-    told.wait(n)
+    callback.wait(n)
     stop.set()
     other.join()
-    assert sum(map(len, work.batches)) == len(told.results) == n
+    assert sum(map(len, work.batches)) == len(callback.results) == n
     assert set(work.threads) == {LOOP, THREAD}
     assert writer.pending == 0
 
 
-def test_one_at_fault_does_not_harm_the_others_in_its_group(
+def test_a_bad_submission_does_not_affect_the_rest_of_its_batch(
     writer: BatchWriter, work: Work
 ) -> None:
-    loop, told, failed = Loop(), Told(), Told()
+    loop, callback, failed = Loop(), Callback(), Callback()
     work.bad = TWO
-    writer.submit([ONE], told, loop.call_soon)
+    writer.submit([ONE], callback, loop.call_soon)
     writer.submit([TWO], failed, loop.call_soon)
     loop.turns()
-    told.wait()
+    callback.wait()
     failed.wait()
-    assert isinstance(told.results[0], Receipt)
+    assert isinstance(callback.results[0], Receipt)
     assert isinstance(failed.results[0], MixtsError)
-    assert work.threads == [THREAD], "once more, one by one, and not in the loop"
+    assert work.threads == [THREAD], "the thread writes the submissions again, one by one"
     assert writer.pending == 0
 
 
-def test_whoever_waits_in_the_loops_thread_is_answered(tmp_path: Path) -> None:
-    """Blocking there is unwise, and no deadlock: the thread performs what the loop cannot."""
+def test_blocking_in_the_loops_thread_is_no_deadlock(tmp_path: Path) -> None:
+    """The writer's thread writes what the blocked loop cannot."""
     prior = mixts.MixturePrior(mixts.BernoulliArms.uniform(2))
-    loop, told = Loop(), Told()
+    loop, callback = Loop(), Callback()
     with (
         mixts.DecisionStore(tmp_path / "decisions.db") as store,
         mixts.Decider(prior, store) as decider,
     ):
-        decider.submit([ONE], told, loop.call_soon)
+        decider.submit([ONE], callback, loop.call_soon)
         made = decider.decide("two")
-        told.wait()
+        callback.wait()
         loop.turns()
         assert store.totals().decisions == 2
     assert made.task == "two"
@@ -351,15 +347,15 @@ def test_a_transaction_that_may_not_wait_does_not(tmp_path: Path) -> None:
             pytest.raises(WouldWaitError, match="another process"),
             store.backend.transaction(wait=False),
         ):
-            raise AssertionError("it has begun")
+            raise AssertionError("the transaction has begun")
         other.execute("ROLLBACK")
         with store.backend.transaction(wait=False) as transaction:
             assert transaction.active_version() is None
         other.close()
 
 
-def test_a_closed_writer_takes_nothing(work: Work) -> None:
+def test_a_closed_writer_refuses_submissions(work: Work) -> None:
     writer = BatchWriter(work, lambda: None, 10)
     writer.close()
     with pytest.raises(StoreError, match="closed"):
-        writer.submit([ONE], Told(), Loop().call_soon)
+        writer.submit([ONE], Callback(), Loop().call_soon)

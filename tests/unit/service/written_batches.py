@@ -1,4 +1,4 @@
-"""A loop, work and somebody to tell, for tests of who performs groups."""
+"""An event loop, a function that performs batches and a callback, for tests of the writer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mixts.service.store.base import WouldWaitError
 
 
 class Loop:
-    """Calls functions when it is told to, as an event loop would."""
+    """Event loop that calls functions only when a test turns it."""
 
     def __init__(self) -> None:
         self.calls: deque[Callable[[], None]] = deque()
@@ -21,18 +21,18 @@ class Loop:
         self.calls.append(function)
 
     def turn(self) -> None:
-        """Once around."""
+        """Call every function that is scheduled now."""
         for _ in range(len(self.calls)):
             self.calls.popleft()()
 
     def turns(self) -> None:
-        """As often as somebody is to be called."""
+        """Turn until no function is scheduled."""
         while self.calls:
             self.turn()
 
 
 class Work:
-    """Performs operations, and notes where and together with which others."""
+    """Performs batches, and records them and the threads that wrote them."""
 
     def __init__(self) -> None:
         self.batches: list[list[Operation]] = []
@@ -56,17 +56,18 @@ class Work:
         return [Receipt(duplicate=False, late=False) for _ in operations]
 
 
-class Told:
-    """Whom to tell; ``wait`` until all were."""
+class Callback:
+    """Callback of submissions that collects their results."""
 
     def __init__(self) -> None:
         self.results: list[Result] = []
-        self._told = threading.Semaphore(0)
+        self._calls = threading.Semaphore(0)
 
     def __call__(self, results: list[Result]) -> None:
         self.results += results
-        self._told.release()
+        self._calls.release()
 
     def wait(self, times: int = 1) -> None:
+        """Wait until the callback was called this many times."""
         for _ in range(times):
-            assert self._told.acquire(timeout=10), "nobody was told"
+            assert self._calls.acquire(timeout=10), "the callback was not called"

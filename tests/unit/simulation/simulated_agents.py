@@ -33,7 +33,7 @@ def prior(name: str) -> mixts.MixturePrior:
 
 
 class FixedArm:
-    """Takes one arm always, and remembers what it was told."""
+    """Agent that always takes the same arm, and records its updates."""
 
     def __init__(self, arm: int, n_tasks: int, seed: Any) -> None:
         self.arm = arm

@@ -100,7 +100,7 @@ def test_every_family_and_every_agent_can_be_simulated(name: str) -> None:
             assert reward.max() > 1
 
 
-def test_agents_meet_the_same_problems_with_the_same_luck() -> None:
+def test_agents_get_the_same_problems_and_random_numbers() -> None:
     environment = ENVIRONMENTS["changing"]()
     agents = {
         "one": partial(FixedArm, 1),

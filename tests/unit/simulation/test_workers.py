@@ -115,7 +115,7 @@ def test_short_work_stays_here_and_long_work_goes_to_processes(
     assert len(started) == 1
 
 
-def test_where_processes_cannot_start_nobody_misses_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_runs_here_if_processes_cannot_start(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
 
     def refuse(*arguments: object, **keywords: object) -> None:
@@ -248,14 +248,14 @@ def test_a_guarded_script_may_define_its_agents(tmp_path: Path) -> None:
     assert (done.stdout, done.returncode) == ("True\n", 0), done.stderr
 
 
-def test_an_unguarded_script_that_defines_its_agents_is_told_what_to_do(tmp_path: Path) -> None:
+def test_the_error_for_an_unguarded_script_says_what_to_do(tmp_path: Path) -> None:
     """Workers import the script, which would start workers: one block, so that there is one."""
     done = run_script(tmp_path / "script.py", f"{SCRIPT}\nplay({{'x': make}}, n_runs=2, engine=2)")
     assert done.returncode != 0
     assert 'must start the work under `if __name__ == "__main__":`' in done.stderr
 
 
-def test_a_session_that_defines_its_agents_is_told_what_to_do(tmp_path: Path) -> None:
+def test_the_error_for_agents_of_a_session_says_what_to_do(tmp_path: Path) -> None:
     code = SCRIPT + "\nplay({'x': make}, engine=1)\nprint('here')\nplay({'x': make}, engine=2)"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False

@@ -125,7 +125,9 @@ class TaskEnv(gymnasium.Env[Any, Any], ABC):
                 f"the only option is new_task, true or false, got {dict(options)!r}"
             )
         if seed is not None and not wanted:
-            raise ParameterError("a seed begins with a new task: leave out either it or new_task")
+            raise ParameterError(
+                "a seed begins with a new task: give either a seed or new_task=False, not both"
+            )
         return bool(wanted) or self.latent < 0
 
 

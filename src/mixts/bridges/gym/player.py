@@ -70,8 +70,8 @@ def _range(binarize: Any) -> tuple[float, float]:
         raise ParameterError(f"binarize must be (low, high), got {binarize!r}") from error
     if not -np.inf < low <= 0 <= high < np.inf or low == high:
         raise ParameterError(
-            "binarize=(low, high) must be finite, low below high, with 0 between them (or at "
-            f"one): an episode that has ended gives 0; got {binarize!r}"
+            "binarize=(low, high) must be finite, low below high, and contain 0, which is the "
+            f"reward after the end of an episode; got {binarize!r}"
         )
     return low, high
 

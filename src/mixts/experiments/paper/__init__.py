@@ -3,4 +3,4 @@
 ORDER = (
     "width", "components", "latent_prior", "decomposition", "identification", "images", "riverswim",
 )  # fmt: skip
-"""As a reader of the paper would want them."""
+"""Modules of the experiments, in the order of the paper."""

@@ -35,7 +35,10 @@ STATEMENT, APPENDIX = "Theorem 1, statement", "Theorem 1, appendix"
 def synthetic_prior(
     n_components: int = N_COMPONENTS, width: float = WIDTH, weights: ArrayLike | None = None
 ) -> MixturePrior:
-    """theta_0s is 0.9 at entry s and 0.1 elsewhere, the covariance width^2 I  [paper: Sec. 6.1]."""
+    """Return the prior of the synthetic bandit  [paper: Sec. 6.1].
+
+    The mean of component s is 0.9 at entry s and 0.1 elsewhere; its covariance is width^2 I.
+    """
     mean = np.full((n_components, N_FEATURES), OTHER)
     mean[np.arange(n_components), np.arange(n_components)] = GOOD
     variance = np.full(n_components, width**2)
@@ -45,11 +48,8 @@ def synthetic_prior(
 
 def arms_prior(n_components: int = N_COMPONENTS, width: float = WIDTH) -> MixturePrior:
     """Return the same prior for Gaussian arms: with unit vectors the two bandits are equal."""
-    family = synthetic_prior(n_components, width).family
-    assert isinstance(family, LinearGaussian)
-    return MixturePrior(
-        GaussianArms(family.mean, np.full_like(family.mean, width**2), family.noise_std)
-    )
+    mean = synthetic_prior(n_components, width).family.parameter_means()
+    return MixturePrior(GaussianArms(mean, np.full_like(mean, width**2), NOISE))
 
 
 def synthetic_part(

@@ -1,4 +1,7 @@
-"""Image classification as a bandit, from past tasks to decisions."""
+"""Image classification as a bandit: learn priors from past tasks, then play new tasks with them.
+
+A task is a class: in each round an agent sees some images and earns most with one of that class.
+"""
 
 from __future__ import annotations
 
@@ -41,15 +44,16 @@ from mixts.prior import MixturePrior
 from mixts.simulation import Results, prepare
 
 NOISE = 0.5
-"""Noise of the model; rewards are 0 or 1, so the model is wrong on purpose."""
+"""Noise of the agents' model. Rewards are 0 or 1, so a Gaussian model is wrong, as in the paper."""
 BLOCK = 10
-"""Runs in a block: ten blocks of the paper's 100."""
+"""Runs in a block; the paper's 100 runs are ten blocks."""
 N_TASKS, N_IMAGES = 1000, 500
 """Past tasks, and training images of each, drawn without replacement."""
 EARLY = 100
-"""Rounds of the cold start."""
+"""Number of rounds that count as the cold start."""
 GREAT = 0.08
-"""Mean reward that counts as "greatly": a tenth of what images of the right class earn more."""
+"""Least lead in mean reward that counts as "greatly": a tenth of the gap between the mean rewards
+of images of the right class and of others."""
 
 TUNED: dict[str, dict[str, dict[str, Any]]] = {
     "Exp4": {
@@ -59,16 +63,16 @@ TUNED: dict[str, dict[str, dict[str, Any]]] = {
         "Exp4, losses 1": {"gamma": 0.0, "eta": 1.0, "estimates": "losses"},
         "Exp4, rewards 0.1": {"gamma": 0.1, "eta": 0.1, "estimates": "rewards"},
     },
-    # Every expert learns in every round, which takes long: only the setting that suits Exp4 best.
+    # Slow, because every expert learns in every round: only the setting that suits Exp4 best.
     "CorralExp4": {
         "CorralExp4, losses 0.5": {"gamma": 0.0, "eta": 0.5, "estimates": "losses"},
     },
 }
-"""Variants tuned by hand: the name gives the form of the estimates, and eta."""
+"""Variants tuned by hand, by agent and name; the name gives the form of the estimates, and eta."""
 
 
 class ImagesExperiment(Experiment):
-    """Ten images a round, one of them surely of the task's class  [paper: Sec. 6.2]."""
+    """Ten images a round, at least one of them of the task's class  [paper: Sec. 6.2]."""
 
     title = "Image classification as a bandit"
     place = "Sec. 6.2, Fig. 1 right"
@@ -77,10 +81,10 @@ class ImagesExperiment(Experiment):
     options = ("features",)
 
     def choices(self, features: str | Path | None = None, **_: Any) -> dict[str, str]:
-        """Return the hash of the file of features: its content counts, not its path."""
+        """Return the hash of the file of features: results depend on its content, not its path."""
         if features is None:
             return {}
-        ImageFeatures.load(features)  # raises an error for another kind of file
+        ImageFeatures.load(features)  # raises an error if this is not a file of features
         return {"features": f"sha256 {_hash(Path(features))}"}
 
     def parts(self, setting: Setting, once: Once) -> dict[str, Part]:
@@ -133,7 +137,7 @@ class ImagesExperiment(Experiment):
 
 
 def features_of(setting: Setting) -> ImageFeatures:
-    """Return the images of this setting: the digits, or those of a file."""
+    """Return the images of the given file of features, or the digits if there is no file."""
     path = setting.sources.get("features")
     return ImageFeatures.digits() if path is None else ImageFeatures.load(path)
 
@@ -150,7 +154,7 @@ def past_coefficients(features: Float[Array, "n d"], labels: Int[Array, " n"], s
 
     Returns
     -------
-    ``coefficients`` (n_tasks, d), and ``tasks``, the class of each.
+    ``coefficients`` (n_tasks, d), and ``tasks`` (n_tasks,), the class of each task.
     """
     rng = _random.stream(seed, "paper/images", "past")
     n_images = min(N_IMAGES, len(labels))
@@ -167,34 +171,26 @@ def past_coefficients(features: Float[Array, "n d"], labels: Int[Array, " n"], s
 
 def prior_arrays(coefficients: Float[Array, "n d"], n_classes: int, seed: int) -> Arrays:
     """Fit a mixture, and one Gaussian, to the coefficients of the past tasks."""
-    # scikit-learn takes 32 bits.
+    # scikit-learn accepts seeds of 32 bits.
     state = int(_random.seed_sequence(seed, "paper/images", "mixture").generate_state(1)[0])
-    mixture = mixture_of_estimates(coefficients, n_classes, NOISE, state)
-    one = gaussian_of_estimates(coefficients, NOISE)
-    assert isinstance(mixture.family, LinearGaussian)
-    assert isinstance(one.family, LinearGaussian)
-    return {
-        "mean": mixture.family.mean,
-        "covariance": mixture.family.covariance,
-        "unimodal_mean": one.family.mean,
-        "unimodal_covariance": one.family.covariance,
-    }
+    mixture = mixture_of_estimates(coefficients, n_classes, NOISE, state).family.arrays()
+    one = gaussian_of_estimates(coefficients, NOISE).family.arrays()
+    return {**mixture, **{f"unimodal_{name}": array for name, array in one.items()}}
 
 
 def priors_of(arrays: Arrays) -> tuple[MixturePrior, MixturePrior]:
-    """Return MixTS's prior, with equally likely latent states, and UniTS's."""
+    """Return the prior of MixTS, with equally likely components, and the prior of UniTS."""
     mixture = LinearGaussian(arrays["mean"], arrays["covariance"], NOISE)
     one = LinearGaussian(arrays["unimodal_mean"], arrays["unimodal_covariance"], NOISE)
     return MixturePrior(mixture), MixturePrior(one)
 
 
 def agents_of(prior: MixturePrior, unimodal: MixturePrior) -> dict[str, Any]:
-    """Return MixTS, the paper's four baselines, and Exp4 tuned by hand."""
-    family = prior.family
-    assert isinstance(family, LinearGaussian)
-    flat = MixturePrior(LinearGaussian.standard(family.n_features, NOISE))
+    """Return MixTS, the paper's four baselines, and the variants tuned by hand."""
+    means = prior.family.parameter_means()
+    flat = MixturePrior(LinearGaussian.standard(means.shape[1], NOISE))
     kinds: dict[str, Any] = {
-        "Exp4": partial(Exp4, family.mean),
+        "Exp4": partial(Exp4, means),
         "CorralExp4": partial(CorralExp4, prior),
     }
     tuned = {
@@ -209,7 +205,7 @@ def agents_of(prior: MixturePrior, unimodal: MixturePrior) -> dict[str, Any]:
 
 
 class Lead(NamedTuple):
-    """Reward that MixTS earns more than another agent in a round, on the same images."""
+    """Mean reward per round of MixTS minus that of another agent, on the same images."""
 
     early: Estimate
     later: Estimate
@@ -247,28 +243,35 @@ def _rewards(results: Results, name: str) -> dict[str, Estimate]:
 
 
 def _clusters(measured: Measured) -> Mapping[str, float]:
-    """Return how well the mixture found the classes, by the nearest mean of each past task."""
-    kept, mean = measured.kept["coefficients"], measured.kept["prior"]["mean"]
-    square = (mean**2).sum(axis=1) - 2 * kept["coefficients"] @ mean.T
-    nearest = square.argmin(axis=1)
+    """Return how well the components of the mixture match the classes of the past tasks.
+
+    Each past task belongs to the component with the nearest mean. ``pure`` is the fraction of tasks
+    whose class is the most frequent one in their component, ``owned`` the number of classes that
+    are the most frequent one in some component.
+    """
+    past, mean = measured.kept["coefficients"], measured.kept["prior"]["mean"]
+    # Squared distances, without the term |coefficients|^2 that all components share.
+    distance = (mean**2).sum(axis=1) - 2 * past["coefficients"] @ mean.T
+    nearest = distance.argmin(axis=1)
     n_classes = len(mean)
     counts = np.zeros((n_classes, n_classes), int)
-    np.add.at(counts, (nearest, kept["tasks"]), 1)
+    np.add.at(counts, (nearest, past["tasks"]), 1)
     owned = np.unique(counts.argmax(axis=1)[counts.sum(axis=1) > 0])
     pure = float(counts.max(axis=1).sum() / len(nearest))
     return {"n_tasks": len(nearest), "pure": pure, "owned": len(owned)}
 
 
 def _figure(results: Results, best: str) -> Any:
-    shown = {"MixTS": "MixTS", "UniTS": "UniTS", best: "Exp4, tuned", "TS": "TS"}
-    shown |= {"CorralExp4": "CorralExp4", "Exp4": "Exp4"}
-    named = Results(
-        {shown[name]: results.regret[name] for name in shown},
-        {shown[name]: results.reward[name] for name in shown},
+    """Draw the rewards of the paper's agents and of the best tuned Exp4."""
+    labels = {"MixTS": "MixTS", "UniTS": "UniTS", best: "Exp4, tuned", "TS": "TS"}
+    labels |= {"CorralExp4": "CorralExp4", "Exp4": "Exp4"}
+    labelled = Results(
+        {label: results.regret[name] for name, label in labels.items()},
+        {label: results.reward[name] for name, label in labels.items()},
         results.latent,
         results.settings,
     )
-    return plot(named, new_axes(), quantity="reward")
+    return plot(labelled, new_axes(), quantity="reward")
 
 
 EXPERIMENT = ImagesExperiment()

@@ -188,9 +188,8 @@ def agents_of(river: RiverSwim) -> dict[str, Any]:
     "PSRL, neighbours" knows which states can follow each other.
     """
     size = (river.n_states, 2, river.horizon, river.start_state)
-    family = river.prior.family
-    assert isinstance(family, TabularMDP)
-    neighbours = np.asarray((family.transition > 0).any(axis=0))
+    transition = river.prior.family.arrays()["transition"]
+    neighbours = np.asarray((transition > 0).any(axis=0))
     return {
         "Oracle": partial(Oracle, river.prior),
         "MixTS": river.prior,

@@ -37,7 +37,7 @@ class Dormancy(NamedTuple):
     ceiling: Array
     """(n, G): ``ceiling + count * gain`` is an upper bound of a dormant group's log weight."""
     highest: Array
-    """(n,): the largest ceiling of the task's dormant groups, -inf if there is none."""
+    """(n,): the largest ceiling of the task's dormant groups, -inf without dormant groups."""
     since: Array
     """(n, L): log weight when the component became dormant, less ``count * gain`` of then."""
     refresh: Array

@@ -29,7 +29,7 @@ class Factorisation(NamedTuple):
     """Temporary matrices (d, d + k) for a group of k members; column d + j belongs to member j."""
 
     below: Array
-    """[R C / sigma, (z - R theta_0) / sigma] before, what is left of it after the elimination."""
+    """[R C / sigma, (z - R theta_0) / sigma] before the elimination, its remainder after."""
     top: Array
     """[T, g]: the lower triangle, and the right-hand sides T x = g of the whitened means x."""
 

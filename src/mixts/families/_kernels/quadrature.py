@@ -135,7 +135,7 @@ class _Line(NamedTuple):
     origin: float
     """Positions are measured from here."""
     start: float
-    """Where both marches start, seen from the origin."""
+    """Start of both marches, relative to the origin."""
 
 
 def _rule() -> tuple[Array, Array, Array]:
@@ -257,7 +257,7 @@ def _add_wins(n: int, width: float, work: _Work) -> None:
 
 @compiled()
 def _step(n: int, sign: int, work: _Work) -> tuple[int, float]:
-    """Go to the far edge; return how many arms go on, and the largest stride of one of them."""
+    """Move all arms to the far edge; return how many of them go on, and their largest stride."""
     left = 0
     longest = 0.0
     for k in range(n):
@@ -275,9 +275,9 @@ def _step(n: int, sign: int, work: _Work) -> tuple[int, float]:
 
 @compiled()
 def _march(line: _Line, sign: int, n: int, stride: float, roughest: float, work: _Work) -> None:
-    """Go from the start to the left or the right until the last of n arms is left behind.
+    """March from the start to the left or the right until the last of n arms has ended.
 
-    Adds to the arms' masses and, to the right, to their probabilities of being best.
+    Add to the arms' masses and, to the right, to their probabilities of being best.
     """
     form, origin = line.form, line.origin
     sharpest = 0.0

@@ -116,7 +116,7 @@ def start_slots(tasks: Array, prior: Prior, slots: Slots) -> None:
 
 @compiled(fastmath=SUMS)
 def catch_up(prior: Prior, slots: Slots, p: int, g: int, a: Array, scratch: Scratch) -> None:
-    """Bring a group's root and means up to date with the repeats of action a that wait."""
+    """Apply the waiting repeats of action a to a group's root and means."""
     d, m, spread = len(a), slots.waiting[p, g], slots.spread[p, g]
     if m <= 0:
         return

@@ -1,4 +1,9 @@
-"""Compiled loops of counts: sums over tasks that share a value, and probabilities of counts."""
+"""Compiled loops over counts: sums over tasks with the same count, and probabilities of counts.
+
+Many tasks have the same counts, so functions of a count are computed once for each distinct count
+and kept in a table. ``index`` (tasks, columns) points to rows of such tables; -1 stands for a count
+of zero, which has no row.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +16,7 @@ from mixts.families._kernels.arms import log_rising
 
 @compiled()
 def look_up(index: Array, table: Array, out: Array) -> None:
-    """Add the table's rows (entries, L) that task i points to, to out[i]."""
+    """Add to out[i], for each task i, the rows of ``table`` (rows, L) that the task points to."""
     for i in range(len(index)):
         for c in range(index.shape[1]):
             u = index[i, c]
@@ -22,7 +27,7 @@ def look_up(index: Array, table: Array, out: Array) -> None:
 
 @compiled()
 def add_up(index: Array, share: Array, out: Array) -> None:
-    """Add the shares (L,) of every task that points to entry u, to out[u]."""
+    """Add to out[u], for each row u, the shares (L,) of all tasks that point to the row."""
     for i in range(len(index)):
         for c in range(index.shape[1]):
             u = index[i, c]
@@ -33,7 +38,10 @@ def add_up(index: Array, share: Array, out: Array) -> None:
 
 @compiled()
 def add_up_totals(index: Array, share: Array, values: Array, out: Array) -> None:
-    """Add each share times the task's value in that column, to out[u]."""
+    """Do as ``add_up``, with each share multiplied by the task's entry of ``values``.
+
+    ``values`` has the shape of ``index``.
+    """
     for i in range(len(index)):
         for c in range(index.shape[1]):
             u = index[i, c]
@@ -42,15 +50,15 @@ def add_up_totals(index: Array, share: Array, values: Array, out: Array) -> None
                     out[u, s] += share[i, s] * values[i, c]
 
 
-# -- ln G and its derivatives ---------------------------------------------------------------------
+# -- the log of the gamma function G, and its derivatives -----------------------------------------
 
 _LARGE = 8.0
-"""From here on the asymptotic series below have full precision."""
+"""The asymptotic series below have full precision for arguments of at least this."""
 
 
 @compiled()
 def digamma(x: float) -> float:
-    """Compute the derivative of ln G, shifted to where the asymptotic series holds."""
+    """Compute psi, the derivative of ln G: by recurrence up to _LARGE, then by a series."""
     shift = 0.0
     while x < _LARGE:
         shift -= 1.0 / x
@@ -64,7 +72,7 @@ def digamma(x: float) -> float:
 
 @compiled()
 def trigamma(x: float) -> float:
-    """Compute the second derivative of ln G."""
+    """Compute psi', the second derivative of ln G, in the same way."""
     shift = 0.0
     while x < _LARGE:
         shift += 1.0 / (x * x)
@@ -78,34 +86,39 @@ def trigamma(x: float) -> float:
 def rising_sums(
     column: Array, value: Array, shares: Array, start: Array, derivatives: bool, out: Array
 ) -> None:
-    """Sum share (f(a + u) - f(a)) over each column's entries, for f = ln G, psi and psi'.
+    """Add sum_u share_u (f(a + value_u) - f(a)) of each column to ``out``, for f = ln G, psi, psi'.
 
-    ``start`` (columns, L) holds a. The sums are added to ``out`` (3, columns, L); without
-    ``derivatives`` only to its first entry.
+    Row u of the table belongs to column ``column[u]``; rows of a column follow each other.
+    ``start`` (columns, L) holds a. ``out`` (3, columns, L) has the three functions on its first
+    axis; without ``derivatives`` only ln G is summed.
     """
     for s in range(start.shape[1]):
         last = -1
-        base, slope, bend = 0.0, 0.0, 0.0
+        log_gamma_a, psi_a, psi_prime_a = 0.0, 0.0, 0.0
         for u in range(len(value)):
             c = column[u]
             a = start[c, s]
             if c != last:
                 last = c
-                base = math.lgamma(a)
+                log_gamma_a = math.lgamma(a)
                 if derivatives:
-                    slope, bend = digamma(a), trigamma(a)
-            r = shares[u, s]
-            if r == 0.0:
+                    psi_a, psi_prime_a = digamma(a), trigamma(a)
+            share = shares[u, s]
+            if share == 0.0:
                 continue
-            out[0, c, s] += r * (math.lgamma(a + value[u]) - base)
+            out[0, c, s] += share * (math.lgamma(a + value[u]) - log_gamma_a)
             if derivatives:
-                out[1, c, s] += r * (digamma(a + value[u]) - slope)
-                out[2, c, s] += r * (trigamma(a + value[u]) - bend)
+                out[1, c, s] += share * (digamma(a + value[u]) - psi_a)
+                out[2, c, s] += share * (trigamma(a + value[u]) - psi_prime_a)
 
 
-# Rescale a sum of terms relative to the first one at this size, long before it overflows.
-_RESCALED = 1e250
+# -- beta-binomial probabilities ------------------------------------------------------------------
+
+_LARGEST_SUM = 1e250
+"""Divide a growing sum by this when it exceeds it, long before it overflows."""
+
 _NEGLIGIBLE = 1e-17
+"""Terms below this fraction of the sum change no digit of it."""
 
 
 @compiled()
@@ -116,9 +129,10 @@ def _sum_below(won: int, tried: int, a: float, b: float) -> float:
     for i in range(won - 1, -1, -1):
         term *= (i + 1.0) / (tried - i) * (b + tried - i - 1.0) / (a + i)
         total += term
-        if total > _RESCALED:
-            term, total, shift = term / _RESCALED, total / _RESCALED, shift + math.log(_RESCALED)
-        # Small terms of a log-concave distribution never grow again.
+        if total > _LARGEST_SUM:
+            term, total = term / _LARGEST_SUM, total / _LARGEST_SUM
+            shift += math.log(_LARGEST_SUM)
+        # Beyond its mode a log-concave distribution only falls: later terms are negligible too.
         if concave and term < _NEGLIGIBLE * total:
             break
     return math.log(total) + shift
@@ -130,12 +144,12 @@ def predict_counts(
 ) -> None:
     """Compute beta-binomial probabilities of ``won`` out of ``tried``, (m,), for L components.
 
-    Writes ln p(won), p(less than won) and p(won), (m, L) each. A parameter of zero makes outcomes
-    of that side impossible.
+    Write ln p(won) to ``log_mass``, p(less than won) to ``below`` and p(won) to ``at``, (m, L)
+    each. With alpha = 0 a success is impossible, with beta = 0 a failure.
     """
     for i in range(len(won)):
         w, n = won[i], tried[i]
-        orders = log_rising(1.0, n) - log_rising(1.0, w) - log_rising(1.0, n - w)
+        log_binomial = log_rising(1.0, n) - log_rising(1.0, w) - log_rising(1.0, n - w)
         for s in range(alpha.shape[1]):
             a, b = alpha[i, s], beta[i, s]
             if a == 0.0 or b == 0.0:
@@ -144,11 +158,11 @@ def predict_counts(
                 at[i, s] = 1.0 if sure else 0.0
                 below[i, s] = 1.0 if b > 0.0 and not sure else 0.0
                 continue
-            log = orders + log_rising(a, w) + log_rising(b, n - w) - log_rising(a + b, n)
-            log_mass[i, s], at[i, s] = log, math.exp(min(log, 0.0))
-            # Sum the shorter side.
+            log_p = log_binomial + log_rising(a, w) + log_rising(b, n - w) - log_rising(a + b, n)
+            log_mass[i, s], at[i, s] = log_p, math.exp(min(log_p, 0.0))
+            # Sum over the side with fewer outcomes.
             if 2 * w <= n:
-                below[i, s] = math.exp(log + _sum_below(w, n, a, b))
+                below[i, s] = math.exp(log_p + _sum_below(w, n, a, b))
             else:
-                above = math.exp(log + _sum_below(n - w, n, b, a))
+                above = math.exp(log_p + _sum_below(n - w, n, b, a))
                 below[i, s] = max(0.0, 1.0 - at[i, s] - above)

@@ -111,7 +111,7 @@ class Model(ABC):
 
 
 class MomentModel(Model):
-    """A model that can match the moments of groups of tasks."""
+    """Model that can match the moments of groups of tasks."""
 
     @abstractmethod
     def match(
@@ -119,8 +119,8 @@ class MomentModel(Model):
     ) -> Family:
         """Return one component for each group of tasks, with the group's moments.
 
-        An arm or pair that no task of a group has seen gets its parameters from the pooled
-        component, or where there is none from the centre.
+        An arm or pair that no task of a group has observed gets its parameters from ``pooled``, or
+        from ``centre`` if that is None.
         """
 
     def two_stage(self, n_components: int, seed: int) -> tuple[MixturePrior, MixturePrior]:
@@ -134,9 +134,9 @@ class MomentModel(Model):
 
 
 def model_of(statistics: Statistics, **options: Any) -> Model:
-    """Return the model of these tasks; refuse an option that their family does not have.
+    """Return the model of these tasks; raise for an option that their family does not have.
 
-    An option that is None was not given.
+    None means that an option was not given.
     """
     kind = _model_type(statistics)
     given = {name: value for name, value in options.items() if value is not None}

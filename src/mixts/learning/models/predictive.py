@@ -38,7 +38,7 @@ class Part:
     """
 
     group: str
-    """What is predicted: "rewards", "transitions" or "noise"."""
+    """Kind of prediction: "rewards", "transitions" or "noise"."""
     tasks: Int[Array, " m"]
     """Tasks that have this part."""
     log_mass: Float[Array, "m L"]
@@ -50,7 +50,7 @@ class Part:
 
 
 class Predictive(ABC):
-    """Predictions of the statistics of tasks, all of which have observations."""
+    """Predictions of the statistics of tasks; every task has observations."""
 
     family_type: ClassVar[type[Family]]
     prior: MixturePrior
@@ -88,7 +88,7 @@ def predictive_of(prior: MixturePrior, statistics: Statistics) -> Predictive:
     if kind is None:
         *names, last = sorted(known.__name__ for known in PREDICTIVES)
         raise ParameterError(
-            f"check_prior knows what {', '.join(names)} and {last} predict, got {prior.family!r}"
+            f"check_prior checks priors of {', '.join(names)} and {last}, got {prior.family!r}"
         )
     return kind(prior, statistics)
 

@@ -15,18 +15,20 @@ from mixts.pages.page import new_environment
 from mixts.service.dashboard.source import PriorFacts, family_words
 
 ADDRESS = "http://127.0.0.1:8321"
+"""Default address of the service, for the commands on pages."""
 DEFAULT_SPAN = "hour"
+"""Name of the period that charts cover by default."""
 _ICON = (
     "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'>"
     "<rect width='16' height='16' rx='3' fill='#0072b2'/>"
     "<path d='M0 9q4-1 8-4t8-2v10a3 3 0 0 1-3 3H3a3 3 0 0 1-3-3z' fill='#e69f00'/>"
     "<path d='M0 12q5 1 9-2t7-2v5a3 3 0 0 1-3 3H3a3 3 0 0 1-3-3z' fill='#009e73'/></svg>"
 )
-_FEW = 6
-"""Features that a command spells out; more would hide the command."""
+_MOST_FEATURES = 6
+"""Most features that an example command writes out; more would make it unreadable."""
 
 Tile = tuple[str, str, str, str]
-"""A name, a number, its unit and a note."""
+"""A label, a number, its unit and a note."""
 
 
 # -- assets ---------------------------------------------------------------------------------------
@@ -50,7 +52,7 @@ ASSETS = {
     "dashboard.css": ("text/css; charset=utf-8", STYLE.encode()),
     "dashboard.js": ("text/javascript; charset=utf-8", SCRIPT.encode()),
 }
-"""Media type and content of each file that pages load."""
+"""Media type and content of the files that pages load, by name."""
 
 
 # -- templates ------------------------------------------------------------------------------------
@@ -72,14 +74,14 @@ def _environment() -> Any:
 
 
 def missing_page(task: str | None = None) -> str:
-    """Render the page of an unknown address or, with a name, of an unknown task."""
+    """Render the page for an unknown address or, if ``task`` is given, for an unknown task."""
     words = "There is no page at this address." if task is None else "The store has no task named"
     title = "Not found" if task is None else "No such task"
     return render("notice", title=title, words=words, name=task, reason=None)
 
 
 def unavailable_page(reason: str) -> str:
-    """Render the page that says that the store cannot be read."""
+    """Render the page for a store that cannot be read."""
     words = "The store cannot be read now. Reload the page to try again."
     return render("notice", title="Nothing to show now", words=words, name=None, reason=reason)
 
@@ -90,40 +92,39 @@ def unavailable_page(reason: str) -> str:
 def task_link(name: str) -> str:
     """Return the address of a task's page.
 
-    Browsers take the segments "." and ".." for folders, also when they are percent-encoded, so
-    these two names go into the query.
+    Browsers resolve the segments "." and ".." even if they are percent-encoded, so the tasks with
+    these names are addressed by the query.
     """
     encoded = quote(name, safe="", errors="replace")
     return f"/tasks?name={encoded}" if name in ("", ".", "..") else f"/tasks/{encoded}"
 
 
 def list_link(search: str, offset: int, span: str, anchor: str = "#tasks") -> str:
-    """Return the address of the overview with this part of the list of tasks."""
-    asked = {"search": search, "offset": max(0, offset), "span": span}
+    """Return the address of the overview that shows this page of the list of tasks."""
+    values = {"search": search, "offset": max(0, offset), "span": span}
     defaults = {"search": "", "offset": 0, "span": DEFAULT_SPAN}
-    query = urlencode({key: value for key, value in asked.items() if value != defaults[key]})
+    query = urlencode({key: value for key, value in values.items() if value != defaults[key]})
     return f"/?{query}{anchor}" if query else f"/{anchor}"
 
 
-# -- commands, on pages that have nothing to show yet ---------------------------------------------
+# -- example commands, for pages that have nothing to show yet ------------------------------------
 
 
 def decide_command(address: str, task: str, facts: PriorFacts, token: bool) -> str:
-    """Return a command that asks for a decision; safe to paste, whatever the task's name."""
-    body: dict[str, Any] = {"task": task}
-    if facts.n_features is not None:
-        d = facts.n_features
-        body["actions"] = [[int(i == k) for i in range(min(d, _FEW))] for k in range(min(d, 2))]
-        if d > _FEW:
-            text = json.dumps({"task": task})[:-1]
-            return _curl(
-                address, "decide", f'{text}, "actions": [[... {d} numbers ...], ...]}}', token
-            )
-    return _curl(address, "decide", json.dumps(body), token)
+    """Return a shell command that requests a decision; any task name is quoted safely."""
+    body = json.dumps({"task": task})
+    d = facts.n_features
+    if d is not None:
+        actions = f"[[... {d} numbers ...], ...]"
+        if d <= _MOST_FEATURES:
+            unit_vectors = [[int(i == k) for i in range(d)] for k in range(min(d, 2))]
+            actions = json.dumps(unit_vectors)
+        body = f'{body[:-1]}, "actions": {actions}}}'
+    return _curl(address, "decide", body, token)
 
 
 def reward_command(address: str, decision: str | None, token: bool) -> str:
-    """Return a command that sends the reward of a decision."""
+    """Return a shell command that sends the reward of a decision."""
     return _curl(
         address, "reward", json.dumps({"id": decision or "DECISION_ID", "value": 1}), token
     )
@@ -134,7 +135,7 @@ def _curl(address: str, verb: str, body: str, token: bool) -> str:
     if token:
         lines.append('-H "Authorization: Bearer $TOKEN"')
     lines.append("-H 'Content-Type: application/json'")
-    # JSON is ASCII, and the shell takes quoted text as it is.
+    # json.dumps escapes everything but ASCII, and the shell does not expand quoted text.
     lines.append(f"-d {shlex.quote(body)}")
     return " \\\n  ".join(lines)
 
@@ -143,7 +144,7 @@ def _curl(address: str, verb: str, body: str, token: bool) -> str:
 
 
 def weights_in_words(weights: tuple[float, ...], version: int, facts: PriorFacts, n: int) -> str:
-    """Return the ``n`` most likely kinds with their probabilities."""
+    """Return a text with the ``n`` most likely kinds and their probabilities."""
     order = sorted(range(len(weights)), key=lambda s: -weights[s])[:n]
     return ", ".join(
         f"{formats.visible(facts.kind(s, version))} {formats.percent(weights[s])}" for s in order

@@ -20,20 +20,28 @@ from mixts.service.dashboard.source import DeciderReader, PriorFacts, StoreReade
 from mixts.service.records import Activity, Health, PriorVersion, Share, TaskRow, Totals
 
 MOST_KINDS = 8
-"""Kinds that have a row of their own; all others share one."""
+"""Most rows in the table of kinds; if there are more kinds, the last row sums up the rest."""
 MOST_VERSIONS = 4
+"""Versions of the prior that the overview lists, newest first."""
 PAGE_ROWS = 25
+"""Tasks on one page of the list."""
 LONGEST_SEARCH = 256
-"""Characters; no name has more."""
-_FURTHEST = 10_000_000
-_RECENT, _MINUTE, _ENOUGH = 10, 60, 10
-"""The store counts in bins of ten seconds. The present rate is that of the last whole bin and the
-one that has begun or, with fewer than ten operations in them, that of the last minute."""
+"""Characters; no task's name is longer."""
+_LARGEST_OFFSET = 10_000_000
+"""Larger offsets into the list of tasks are cut to this number."""
+
+_STORE_BIN_SECONDS = 10
+"""The store counts decisions and rewards in bins of this length."""
+_RECENT_SECONDS = 60
+_ENOUGH_OPERATIONS = 10
+"""The current rate is measured over the last complete bin and the unfinished bin_. If they hold
+fewer operations than this, it is measured over the last minute."""
+
 _TABLE_ROWS = 12
-_DECISIONS, _REWARDS = "c0", "c5 dashed"
-"""Looks of the two lines: classes of the style sheet."""
-_DATED = 600
-"""Seconds: longer bins have a date in their text, since their chart is longer than a day."""
+_DECISIONS_STYLE, _REWARDS_STYLE = "c0", "c5 dashed"
+"""Classes in the style sheet of the two lines."""
+_LONGEST_UNDATED_BIN = 600
+"""Seconds. Charts with longer bins cover a day or more, so their labels include the date."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +51,9 @@ class Span:
     seconds: int
     bin_seconds: int
     label: str
+    """Text of the button that selects the span."""
     words: str
+    """The span as part of a sentence."""
 
 
 SPANS = {
@@ -53,12 +63,12 @@ SPANS = {
     "week": Span(7 * 86400, 7200, "7 days", "the last 7 days"),
     "month": Span(30 * 86400, 8 * 3600, "30 days", "the last 30 days"),
 }
-"""Bins are multiples of the ten seconds in which the store counts."""
+"""Spans by the name in the address; bins are multiples of the store's ten seconds."""
 
 
 @dataclass(frozen=True)
 class Bin:
-    """Decisions and rewards of some seconds."""
+    """Number of decisions and rewards within some seconds."""
 
     start: float
     seconds: float
@@ -92,9 +102,12 @@ class KindShare:
     component: int | None
     """None for several components together."""
     tasks: int
+    """Tasks whose most probable component is this bin_."""
     sure: int
+    """Those among them that are surely of this component."""
     share: float
     prior: float
+    """Share that the prior expects."""
 
     @property
     def sure_share(self) -> float:
@@ -108,10 +121,11 @@ class Split:
 
     kinds: tuple[KindShare, ...]
     decided: int
-    """Tasks with a decision under the active prior: shares are shares of these."""
+    """Tasks that have a decision under the active prior; shares are relative to their number."""
     waiting: int
-    """Tasks without one."""
+    """Tasks that have no decision under the active prior."""
     sure: int
+    """Tasks whose component is sure."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +136,7 @@ class Listing:
     search: str
     offset: int
     more: bool
+    """Whether another page follows."""
 
 
 @dataclass(frozen=True)
@@ -141,8 +156,8 @@ class Overview:
 
     @property
     def whole(self) -> Bin:
-        """All bins of the charts merged into one."""
-        return merged(self.bins)
+        """All bins of the charts, merged into bin_."""
+        return merge_bins(self.bins)
 
 
 def overview_page(
@@ -206,39 +221,45 @@ def read_overview(
     )
 
 
-def merged(bins: tuple[Bin, ...]) -> Bin:
-    """Merge neighbouring bins into one."""
+def merge_bins(bins: Sequence[Bin]) -> Bin:
+    """Merge consecutive bins into bin_."""
     return Bin(
         bins[0].start,
         bins[-1].end - bins[0].start,
-        sum(one.decisions for one in bins),
-        sum(one.rewards for one in bins),
-        math.fsum(one.reward_sum for one in bins),
-        sum(one.late for one in bins),
+        sum(bin_.decisions for bin_ in bins),
+        sum(bin_.rewards for bin_ in bins),
+        math.fsum(bin_.reward_sum for bin_ in bins),
+        sum(bin_.late for bin_ in bins),
     )
 
 
 def _recent(store: StoreReader, now: float) -> Bin:
-    last = _RECENT * math.floor(now / _RECENT)
-    since, n = last - _MINUTE, _MINUTE // _RECENT
-    *over, begun = _filled(store.activity(since, _RECENT), since, n + 1, _RECENT)
-    begun = replace(begun, seconds=now - last)
-    few = merged((over[-1], begun))
-    return few if few.decisions + few.rewards >= _ENOUGH else merged((*over, begun))
+    """Return the latest activity: ten to twenty seconds of it, or a minute if there is little."""
+    size = _STORE_BIN_SECONDS
+    last = size * math.floor(now / size)
+    since = last - _RECENT_SECONDS
+    n_complete = _RECENT_SECONDS // size
+    *complete, unfinished = _fill_gaps(store.activity(since, size), since, n_complete + 1, size)
+    unfinished = replace(unfinished, seconds=now - last)
+    latest = merge_bins((complete[-1], unfinished))
+    if latest.decisions + latest.rewards >= _ENOUGH_OPERATIONS:
+        return latest
+    return merge_bins((*complete, unfinished))
 
 
 def _bins(store: StoreReader, span: Span, now: float) -> tuple[Bin, ...]:
-    """Return the bins of a span; the unfinished last bin counts once half of it has passed."""
+    """Return the bins of a span, with the unfinished last bin once half of it has passed."""
     size = span.bin_seconds
     last = size * math.floor(now / size)
     n = span.seconds // size
-    bins = _filled(store.activity(last - n * size, size), last - n * size, n + 1, size)
+    since = last - n * size
+    bins = _fill_gaps(store.activity(since, size), since, n + 1, size)
     unfinished = replace(bins[-1], seconds=now - last)
     return (*bins[:-1], unfinished) if now - last >= size / 2 else bins[:-1]
 
 
-def _filled(rows: list[Activity], since: float, n: int, size: int) -> tuple[Bin, ...]:
-    """Return all bins, with those without activity, which the store leaves out."""
+def _fill_gaps(rows: list[Activity], since: float, n: int, size: int) -> tuple[Bin, ...]:
+    """Return ``n`` consecutive bins; the store has no rows for bins without activity."""
     bins = [Bin(since + i * size, size) for i in range(n)]
     for row in rows:
         i = round((row.start - since) / size)
@@ -248,7 +269,7 @@ def _filled(rows: list[Activity], since: float, n: int, size: int) -> tuple[Bin,
 
 
 def split_of(shares: list[Share], facts: PriorFacts) -> Split:
-    """Return the shares of all components; of many, the smallest together."""
+    """Return the share of every component; if there are many, sum up the smallest."""
     counts = {row.latent: row for row in shares}
     waiting = counts.pop(None, Share(None, 0, 0)).tasks
     decided = sum(row.tasks for row in counts.values())
@@ -258,10 +279,11 @@ def split_of(shares: list[Share], facts: PriorFacts) -> Split:
         share = row.tasks / decided if decided else 0.0
         kinds.append(KindShare(facts.kind(s), s, row.tasks, row.sure, share, weight))
     sure = sum(row.sure for row in counts.values())
-    return Split(_largest(kinds), decided, waiting, sure)
+    return Split(_sum_up_smallest(kinds), decided, waiting, sure)
 
 
-def _largest(kinds: list[KindShare]) -> tuple[KindShare, ...]:
+def _sum_up_smallest(kinds: list[KindShare]) -> tuple[KindShare, ...]:
+    """Return at most ``MOST_KINDS`` shares: the largest, and the sum of all others."""
     if len(kinds) <= MOST_KINDS:
         return tuple(kinds)
     order = sorted(kinds, key=lambda kind: (-kind.tasks, -kind.prior, kind.component))
@@ -280,10 +302,10 @@ def _largest(kinds: list[KindShare]) -> tuple[KindShare, ...]:
 def _listing(store: StoreReader, search: str, offset: int | str) -> Listing:
     search = search[:LONGEST_SEARCH]
     try:
-        offset = min(max(0, int(offset)), _FURTHEST)
+        offset = min(max(0, int(offset)), _LARGEST_OFFSET)
     except ValueError:
         offset = 0
-    # No name has NUL, and not every database accepts it in a query.
+    # No name contains NUL, and PostgreSQL rejects NUL in a query.
     rows = [] if "\0" in search else store.tasks(search, PAGE_ROWS + 1, offset)
     return Listing(tuple(rows[:PAGE_ROWS]), search, offset, len(rows) > PAGE_ROWS)
 
@@ -293,41 +315,41 @@ def _listing(store: StoreReader, search: str, offset: int | str) -> Listing:
 
 def rate_chart(bins: Sequence[Bin]) -> Chart:
     """Draw decisions and rewards per second (or minute, or hour) over time."""
-    fastest = max(max(one.decision_rate, one.reward_rate) for one in bins)
+    fastest = max(max(bin_.decision_rate, bin_.reward_rate) for bin_ in bins)
     unit = formats.rate_unit(fastest)
     series: dict[str, tuple[str, Callable[[Bin], float]]] = {
-        "decisions": (_DECISIONS, lambda one: one.decision_rate * unit.seconds),
-        "rewards": (_REWARDS, lambda one: one.reward_rate * unit.seconds),
+        "decisions": (_DECISIONS_STYLE, lambda bin_: bin_.decision_rate * unit.seconds),
+        "rewards": (_REWARDS_STYLE, lambda bin_: bin_.reward_rate * unit.seconds),
     }
     x = charts.time_scale(bins[0].start, bins[-1].end)
     y = charts.number_scale([fastest * unit.seconds], zero=True)
-    lines, marks, words = [], [], []
-    for name, (look, rate) in series.items():
-        values = [rate(one) for one in bins]
-        lines.append(charts.line(look, list(zip(map(_middle, bins), values, strict=True)), x, y))
-        marks.append((name, y.height(values[-1]), look))
+    lines, labels, words = [], [], []
+    for name, (style, rate) in series.items():
+        values = [rate(bin_) for bin_ in bins]
+        lines.append(charts.line(style, list(zip(map(_middle, bins), values, strict=True)), x, y))
+        labels.append((name, y.height(values[-1]), style))
         words.append(f"{name.capitalize()}: {_range_in_words(values)}.")
     return Chart(
         title=f"Decisions and rewards {unit.name}",
         description=f"{_between(bins)}, {unit.name}. {' '.join(words)}",
         lines=tuple(lines),
-        labels=charts.labels(marks),
+        labels=charts.labels(labels),
         x_ticks=x.ticks,
         y_ticks=y.ticks,
         slots=_slots(
             bins,
             x,
-            lambda one: (
-                f"{formats.number(one.decision_rate * unit.seconds)} decisions, "
-                f"{formats.number(one.reward_rate * unit.seconds)} rewards {unit.name}"
+            lambda bin_: (
+                f"{formats.number(bin_.decision_rate * unit.seconds)} decisions, "
+                f"{formats.number(bin_.reward_rate * unit.seconds)} rewards {unit.name}"
             ),
         ),
     )
 
 
 def reward_chart(bins: Sequence[Bin], mean: float) -> Chart:
-    """Draw the mean reward over time, beside the mean of all rewards."""
-    values = [one.mean_reward for one in bins]
+    """Draw the mean reward over time, and the mean of all rewards as a reference line."""
+    values = [bin_.mean_reward for bin_ in bins]
     known = [value for value in values if value is not None]
     x = charts.time_scale(bins[0].start, bins[-1].end)
     y = charts.number_scale(known)
@@ -337,7 +359,7 @@ def reward_chart(bins: Sequence[Bin], mean: float) -> Chart:
         description=(
             f"{_between(bins)}: {_range_in_words(known)}. Mean of all: {formats.number(mean)}."
         ),
-        lines=(charts.line(_DECISIONS, points, x, y),),
+        lines=(charts.line(_DECISIONS_STYLE, points, x, y),),
         labels=charts.labels([(f"mean {formats.number(mean)}", y.height(mean), "reference")]),
         x_ticks=x.ticks,
         y_ticks=y.ticks,
@@ -347,19 +369,20 @@ def reward_chart(bins: Sequence[Bin], mean: float) -> Chart:
 
 
 def _slots(bins: Sequence[Bin], x: Scale, words: Callable[[Bin], str]) -> tuple[Slot, ...]:
+    """Return the texts that a chart shows when the pointer is over a bin."""
     size = bins[0].seconds
-    found = []
-    for one in bins:
-        left, right = x.place(one.start), x.place(one.end)
-        when = charts.time_label(one.start, size)
-        if size > _DATED and ":" in when:
-            when = f"{formats.day(one.start)}, {when}"
-        found.append(Slot(left, round(right - left, 2), f"{when}: {words(one)}"))
-    return tuple(found)
+    slots = []
+    for bin_ in bins:
+        left, right = x.place(bin_.start), x.place(bin_.end)
+        time = charts.time_label(bin_.start, size)
+        if size > _LONGEST_UNDATED_BIN and ":" in time:
+            time = f"{formats.day(bin_.start)}, {time}"
+        slots.append(Slot(left, round(right - left, 2), f"{time}: {words(bin_)}"))
+    return tuple(slots)
 
 
-def _middle(one: Bin) -> float:
-    return one.start + one.seconds / 2
+def _middle(bin_: Bin) -> float:
+    return bin_.start + bin_.seconds / 2
 
 
 # -- words ----------------------------------------------------------------------------------------
@@ -383,19 +406,19 @@ def _rate(per_second: float) -> tuple[str, str]:
 
 
 def _table(bins: tuple[Bin, ...]) -> list[Bin]:
-    """Merge bins into a dozen rows, newest first: few enough to be read aloud."""
-    size = -(-len(bins) // _TABLE_ROWS)
+    """Merge bins into a dozen rows, newest first: screen readers read the table aloud."""
+    size = math.ceil(len(bins) / _TABLE_ROWS)
     starts = range(len(bins) % size, len(bins), size)
-    return [merged(bins[start : start + size]) for start in reversed(starts)]
+    return [merge_bins(bins[start : start + size]) for start in reversed(starts)]
 
 
 def _caption(listing: Listing, total: int) -> str:
     first, last = listing.offset + 1, listing.offset + len(listing.rows)
-    whole = f"of {formats.count(total)}"
+    subset = f"of {formats.count(total)}"
     if listing.search:
-        whole = f"that contain “{formats.visible(listing.search)}”"
-    which = f"{formats.count(first)} to {formats.count(last)}" if last > first else str(first)
-    return f"{which} {whole}, by last activity"
+        subset = f"that contain “{formats.visible(listing.search)}”"
+    numbers = f"{formats.count(first)} to {formats.count(last)}" if last > first else str(first)
+    return f"{numbers} {subset}, by last activity"
 
 
 def _between(bins: Sequence[Bin]) -> str:
@@ -407,7 +430,9 @@ def _range_in_words(values: Sequence[float]) -> str:
     return f"between {low} and {high}, last {last}"
 
 
-def _reward_in_words(one: Bin) -> str:
-    if one.mean_reward is None:
+def _reward_in_words(bin_: Bin) -> str:
+    if bin_.mean_reward is None:
         return "no rewards"
-    return f"{formats.number(one.mean_reward)}, the mean of {formats.plural(one.rewards, 'reward')}"
+    return (
+        f"{formats.number(bin_.mean_reward)}, the mean of {formats.plural(bin_.rewards, 'reward')}"
+    )

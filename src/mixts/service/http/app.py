@@ -1,4 +1,4 @@
-"""The ASGI application: checks every request, performs decisions and rewards, routes the rest."""
+"""The ASGI application: checks every request, performs decisions and rewards, routes all others."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from mixts.service.http.security import OPEN_PATHS, SECURITY_HEADERS, Gate, Toke
 from mixts.service.records import Decide, Decision, Operation, Receipt, Result, Reward
 
 RATE = 10_000.0
-"""Default limit on the operations of one client, a second."""
+"""Operations per second that one client may send, by default."""
 
 
 # -- operations -----------------------------------------------------------------------------------
@@ -49,7 +49,7 @@ RATE = 10_000.0
 
 @dataclass(frozen=True, slots=True)
 class OperationKind:
-    """A kind of operation that the decider's writer performs, alone or in a batch."""
+    """Decide or reward: an operation that clients send alone or in batches."""
 
     name: str
     read: Callable[[Any, Limits], Operation]
@@ -58,12 +58,12 @@ class OperationKind:
     summary: str
     batch_summary: str
     conflict_field: str
-    """Field at fault in a conflict."""
+    """Field of the request that error responses name for a conflict."""
     errors: tuple[int, ...]
-    """Status codes of one operation."""
+    """Status codes of errors that one operation can have, apart from those of every body."""
 
     def endpoints(self) -> list[Endpoint]:
-        """Return the addresses for one operation and for a batch."""
+        """Return the endpoint for one operation and the endpoint for a batch."""
         path = f"/v1/{self.name}"
         return [
             Endpoint(
@@ -88,7 +88,7 @@ REWARD = OperationKind(
 
 
 class OperationAddress(NamedTuple):
-    """Address of an operation."""
+    """Endpoint of one operation or of a batch."""
 
     name: str
     kind: OperationKind
@@ -101,17 +101,17 @@ OPERATIONS = {
     for endpoint in kind.endpoints()
 }
 ENDPOINTS = (*DECIDE.endpoints(), *REWARD.endpoints(), *endpoints.ENDPOINTS)
-"""Every address of the OpenAPI document."""
+"""All endpoints, for the OpenAPI document."""
 
 ResultsFuture = asyncio.Future[list[Result]]
 
 
 class Completions:
-    """Passes results to the event loop, with one wake-up for all results of a batch.
+    """Passes results from the writer's thread to the event loop.
 
-    The writer's thread completes the submissions of a batch one by one. If each woke the event
-    loop, the two threads would switch as often, and the writer might wait a switch interval each
-    time.
+    The writer's thread completes the submissions of a batch one by one, but the event loop wakes
+    up once for all of them. If every submission woke it, the two threads would take turns after
+    each, and the writer could wait for the interpreter's switch interval every time.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -121,7 +121,7 @@ class Completions:
         self._is_scheduled = False
 
     def put(self, future: ResultsFuture, results: list[Result]) -> None:
-        """Complete a future, in the event loop's thread or in the writer's."""
+        """Complete a future; the event loop's thread and the writer's thread may call this."""
         if threading.get_ident() == self._thread:
             _complete(future, results)
             return
@@ -131,7 +131,7 @@ class Completions:
             try:
                 self.loop.call_soon_threadsafe(self._complete_all)
             except RuntimeError:
-                return  # the event loop has ended, and with it every request
+                return  # the event loop has ended, so no request waits for a response
 
     def _complete_all(self) -> None:
         # Reset first: a result that arrives during the loop schedules the next call.
@@ -146,7 +146,7 @@ def _complete(future: ResultsFuture, results: list[Result]) -> None:
 
 
 class Operations:
-    """Performs decisions and rewards: decode, submit, respond when they are durable."""
+    """Performs decisions and rewards: decodes, submits, and responds when they are durable."""
 
     def __init__(
         self, decider: Any, limits: Limits, rate_limit: RateLimit, metrics: Metrics
@@ -178,7 +178,7 @@ class Operations:
         return protocol.encode(self._response(result))
 
     async def _perform_batch(self, kind: OperationKind, body: bytes, client: str) -> bytes:
-        """Return the result of each item; a batch that the store refused whole is an error."""
+        """Return the result of each item; raise if the store refused the whole batch."""
         check_depth(body, self._limits)
         items = protocol.split_batch(body, self._limits)
         self._rate_limit.charge(client, len(items) - 1)
@@ -211,19 +211,21 @@ class Operations:
             return refusal
 
     def _response(self, result: Decision | Receipt) -> Decision | Receipt:
-        """Count a result and return its response: a retry gets the response of the first try."""
+        """Count a result, and return its response; a retry gets the first try's response."""
         self._metrics.count_result(result)
         if isinstance(result, Decision) and result.repeated:
             return msgspec.structs.replace(result, repeated=False)
         return result
 
     async def _submit_batch(self, operations: list[Operation]) -> list[Result]:
+        """Return the results; raise the store's error if all operations failed with one."""
         results = await self._submit(operations) if operations else []
         if results and all(isinstance(result, StoreError) for result in results):
             raise results[0]  # type: ignore[misc]  # it is an exception
         return results
 
     async def _submit(self, operations: Sequence[Operation]) -> list[Result]:
+        """Submit the operations to the decider, and wait for their results."""
         loop = asyncio.get_running_loop()
         completions = self._completions
         if completions is None or completions.loop is not loop:
@@ -237,7 +239,7 @@ class Operations:
 
 
 class Service:
-    """The decision service as an ASGI application, for the tasks of one event loop."""
+    """The decision service as an ASGI application; all requests must come from one event loop."""
 
     def __init__(
         self,
@@ -286,7 +288,7 @@ class Service:
         except DisconnectedError:
             return
         except asyncio.CancelledError:
-            # The service stops before the store has finished: the outcome is unknown.
+            # The service stops before the store has responded: the outcome is unknown.
             message = "the service is stopping: try again"
             await sender.refuse(RefusalError(503, "stopping", message, headers=retry_after(5)))
         except Exception as error:
@@ -301,14 +303,14 @@ class Service:
         return await read_body(receive, headers, self._limits.body)
 
     async def _route(self, scope: Scope, receive: Receive, sender: _Sender) -> None:
-        # Routes match the path as it was sent: an encoded slash is part of a task's name.
+        # Match the path before decoding: an encoded slash is part of a task's name.
         scope["path"] = scope["raw_path"].decode("latin-1")
-        scope["app"] = self  # then the router raises 404 and 405 instead of sending plain text
+        scope["app"] = self  # makes the router raise 404 and 405 instead of sending plain text
         await self._router(scope, receive, sender.send)
 
 
 class _Sender:
-    """Sends one response, with the security headers that every response has."""
+    """Sends one response and adds the security headers."""
 
     __slots__ = ("_send", "status")
 

@@ -102,7 +102,7 @@ def inspect(path: Path) -> bool:
     if not header:
         raise StoreError(
             f"{path} is empty, which a store of decisions never is: {_DAMAGED}, or remove it to "
-            "begin anew"
+            "start again"
         )
     if not header.startswith(_MAGIC):
         raise StoreError(
@@ -123,7 +123,7 @@ def _check_vacant(path: Path) -> None:
         if remains.exists():
             raise StoreError(
                 f"{path} is missing, but {remains.name} is there and may hold its last decisions: "
-                "bring the file back, or remove both to begin anew"
+                "bring the file back, or remove both to start again"
             )
     if not path.parent.is_dir():
         raise StoreError(f"{path.parent} is not a folder: make it first")

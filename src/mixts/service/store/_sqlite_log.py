@@ -83,8 +83,8 @@ class Connections:
         """Return the writer; raise ``StoreUnavailableError`` if the file is gone or replaced."""
         if _identity(self.path) != self._identity:
             raise StoreUnavailableError(
-                f"{self.path} was removed or replaced while it was open: bring it back, or start "
-                "anew; nothing was acknowledged"
+                f"{self.path} was removed or replaced while it was open: bring it back, or "
+                "restart; nothing was acknowledged"
             )
         if self._writer is None:
             try:
@@ -95,7 +95,7 @@ class Connections:
 
     @property
     def is_open(self) -> bool:
-        """Whether the writer is open; opening it takes a while."""
+        """True if the writer is open; opening it takes a while."""
         return self._writer is not None
 
     def begin(self, writer: Any, *, wait: bool) -> None:
@@ -239,10 +239,10 @@ class WriteAheadLog:
         self._name = name
         self._is_taken_over = False
         self._must_reopen = False
-        """Whether pages of earlier checkpoints may be missing in the file."""
+        """True if pages of earlier checkpoints may be missing in the file."""
         self._reopen_at = 0.0
         self._ends_synced = True
-        """Whether the log ends with a commit that was synced."""
+        """True if the last commit in the log was synced."""
         self._begin()
         self._failure: str | None = None
         self._checkpointing = threading.Lock()
@@ -297,8 +297,8 @@ class WriteAheadLog:
     def _restart(self, writer: Any) -> None:
         """Move all pages into the file, so that the log restarts from its beginning.
 
-        If a long read or the disk prevents that, decisions go on: they are safe in the log, which
-        grows, and the next attempt follows after as many pages.
+        If a long read or the disk prevents that, the service goes on. Decisions are safe in the
+        log, which grows; the next attempt follows after ``RESET_PAGES`` more pages.
         """
         self._reset_above = self._pages + RESET_PAGES
         writer.set_busy_timeout(int(RESET_SECONDS * 1000))
@@ -332,7 +332,7 @@ class WriteAheadLog:
                     # A connection that has not read the file yet has no log to checkpoint.
                     _sqlite_file.use_log(self._checkpointer, self._connections.path)
                 except apsw.Error as error:
-                    self._note(str(error))
+                    self._note_failure(str(error))
                 else:
                     self._checkpoint(self._checkpointer, apsw.SQLITE_CHECKPOINT_PASSIVE)
 
@@ -344,12 +344,12 @@ class WriteAheadLog:
             connection.wal_checkpoint(mode=mode)
         except apsw.Error as error:
             self._must_reopen = isinstance(error, apsw.IOError)
-            self._note(str(error))
+            self._note_failure(str(error))
             return False
-        self._note(None)
+        self._note_failure(None)
         return True
 
-    def _note(self, failure: str | None) -> None:
+    def _note_failure(self, failure: str | None) -> None:
         """Log the first failure in a row, and the end of the failures."""
         if failure is not None and self._failure is None:
             log.warning(

@@ -63,7 +63,7 @@ class WouldWaitError(Exception):
 
 
 class TransactionConflictError(Exception):
-    """Another writer was in the way; nothing was changed, and the batch can be retried."""
+    """The transaction conflicted with another writer's; nothing was changed, so retry it."""
 
 
 class Transaction(ABC):
@@ -123,7 +123,7 @@ class Transaction(ABC):
 
     @abstractmethod
     def replace_tasks(self, rows: Sequence[tuple[int, int, int, int, bytes]]) -> None:
-        """Set (number, decisions, rewards, late, statistics) of tasks: what a rebuild found."""
+        """Overwrite tasks; rows are (number, decisions, rewards, late, statistics)."""
 
     @abstractmethod
     def add_prior(
@@ -170,7 +170,7 @@ class Backend(ABC):
 
     @abstractmethod
     def probe(self) -> None:
-        """Write something that changes nothing, to see whether writing works."""
+        """Write a row without a meaning, to test that the database accepts writes."""
 
     @abstractmethod
     def schema_version(self) -> int:
@@ -228,7 +228,7 @@ _LAST_OFFER = (
 
 
 class Summary(Struct, frozen=True):
-    """What ``mixts store show`` prints of a store."""
+    """Summary of a store, as ``mixts store show`` prints it."""
 
     name: str
     database: str
@@ -240,7 +240,7 @@ class Summary(Struct, frozen=True):
 
 
 class DecisionStore:
-    """Append-only log of decisions and rewards, and the tasks' statistics, always in step.
+    """Append-only log of decisions and rewards, and the tasks' statistics, which agree with it.
 
     A file that is damaged, belongs to another program or comes from a newer mixts is refused and
     left as it is. Reads never wait for the writer; all methods may be called from any thread.
@@ -251,7 +251,7 @@ class DecisionStore:
         A path is a SQLite file; ``postgresql://...`` is the address of a PostgreSQL database,
         which several processes may share.
     create : bool
-        Whether to create a store where there is none; otherwise ``StoreError`` is raised.
+        If the store does not exist, create it (True) or raise ``StoreError`` (False).
 
     Examples
     --------

@@ -1,7 +1,8 @@
-"""Decisions in a PostgreSQL database, which several replicas may share.
+"""A store of decisions in PostgreSQL, which several replicas of the service may share.
 
-Correct at READ COMMITTED: every batch first locks the rows of its tasks, in order, and unique
-indices guard the rest. A lost connection is reopened at its next use.
+The isolation level READ COMMITTED is enough: every batch first locks the rows of its tasks, in
+order, and unique indices reject whatever else must not happen twice. The store replaces a lost
+connection at the next use.
 """
 
 from __future__ import annotations
@@ -36,30 +37,30 @@ except ImportError as error:  # pragma: no cover - the extra is always there in 
 
 CONNECT_SECONDS = 10
 
-_SILENCE: dict[str, Any] = {
+_TIMEOUTS: dict[str, Any] = {
     "keepalives_idle": 15,
     "keepalives_interval": 5,
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,
 }
-"""Give up a server that is silent for half a minute; libpq's defaults wait for hours."""
+"""Drop a connection when the server is silent for half a minute; libpq's default is hours."""
 
 MOST_IDLE = 8
-"""Number of idle connections that are kept for readers."""
+"""Most idle connections that are kept for readers."""
 
 _TABLE_BYTES = (
     "SELECT COALESCE(SUM(pg_total_relation_size(c.oid)), 0) FROM pg_class c "
     "JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'mixts' AND c.relkind = 'r'"
 )
 
-_WRONG_ROWS = (psycopg.IntegrityError, psycopg.DataError)
+_INVALID_ROWS = (psycopg.IntegrityError, psycopg.DataError)
 _CONFLICTS = (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
 
 
-# -- the tables: a version is only ever added, and old ones are migrated step by step --------------
+# -- the tables: never edit a migration, append a new one ------------------------------------------
 
 LOCK = 0x4D695854
-"""Number of the advisory lock for creating tables: replicas may start at the same moment."""
+"""Advisory lock that lets only one of several starting replicas create the tables."""
 
 MIGRATIONS: tuple[str, ...] = (
     """
@@ -107,11 +108,11 @@ MIGRATIONS: tuple[str, ...] = (
     );
     """,
 )
-"""``MIGRATIONS[n]`` takes a database of version n to version n + 1; version 0 has no tables."""
+"""``MIGRATIONS[n]`` upgrades a database from version n to n + 1; version 0 has no tables."""
 
 # -- a transaction --------------------------------------------------------------------------------
 
-# Names in order: two replicas that create the same tasks wait, and never deadlock.
+# Sort the names: two replicas that create the same tasks wait for each other, but never deadlock.
 _NEW_TASKS = (
     "INSERT INTO tasks (name, decisions, rewards, late, latent, certainty, version, first_at, "
     "last_at, statistics) SELECT name, 0, 0, 0, NULL, 0, 0, %(now)s, %(now)s, ''::bytea "
@@ -154,7 +155,7 @@ _ACTIVITY = (
 class PostgresTransaction(Transaction):
     """A transaction that locks the rows of its tasks.
 
-    It reads and writes whole batches at a time, to save round trips.
+    Its methods read and write whole batches, to save round trips to the server.
     """
 
     def __init__(self, connection: psycopg.Connection[Row], writer: str) -> None:
@@ -163,7 +164,7 @@ class PostgresTransaction(Transaction):
         self._writer = writer
 
     def active_version(self) -> int | None:
-        return self._one("SELECT version FROM activations ORDER BY seq DESC LIMIT 1")
+        return self._scalar("SELECT version FROM activations ORDER BY seq DESC LIMIT 1")
 
     def is_active(self, version: int) -> bool:
         return self.active_version() == version
@@ -177,13 +178,13 @@ class PostgresTransaction(Transaction):
     ) -> tuple[list[TaskEntry], int]:
         n_new = 0
         if names:
-            made = self._execute(_NEW_TASKS, {"now": now, "names": list(names)})
-            n_new = made.rowcount
+            n_new = self._execute(_NEW_TASKS, {"now": now, "names": list(names)}).rowcount
         rows = self._execute(_LOCK_TASKS, (list(names), list(numbers)))
         return [TaskEntry(*row) for row in rows], n_new
 
     def find_keys(self, pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], LoggedDecision]:
-        names, keys = ([pair[i] for pair in pairs] for i in (0, 1))
+        names = [name for name, _ in pairs]
+        keys = [key for _, key in pairs]
         rows = self._execute(_DECISIONS_BY_KEY, (names, keys))
         return {(row[10], row[11]): LoggedDecision(*row[:10]) for row in rows}
 
@@ -193,22 +194,24 @@ class PostgresTransaction(Transaction):
         return {decision: (value, bool(late)) for decision, value, late in rows}
 
     def action_set(self, digest: bytes, n_actions: int, n_features: int, body: bytes) -> int:
-        # If another replica adds the same set, this waits for its row and then finds it.
+        # If another replica is adding the same set, the INSERT waits, and then the SELECT finds it.
         find = "SELECT number FROM action_sets WHERE digest = %s"
-        number = self._one(find, digest)
+        number = self._scalar(find, digest)
         if number is None:
             self._execute(
                 "INSERT INTO action_sets (digest, n_actions, n_features, body) "
                 "VALUES (%s, %s, %s, %s) ON CONFLICT (digest) DO NOTHING",
                 (digest, n_actions, n_features, body),
             )
-            number = self._one(find, digest)
+            number = self._scalar(find, digest)
         return int(number)
 
     def find_action_sets(self, numbers: Sequence[int]) -> dict[int, tuple[int, int, bytes]]:
         sql = "SELECT number, n_actions, n_features, body FROM action_sets WHERE number = ANY(%s)"
         rows = self._execute(sql, (list(numbers),))
-        return {number: (n_actions, n, body) for number, n_actions, n, body in rows}
+        return {
+            number: (n_actions, n_features, body) for number, n_actions, n_features, body in rows
+        }
 
     def add(
         self,
@@ -247,16 +250,16 @@ class PostgresTransaction(Transaction):
     def add_prior(
         self, digest: bytes, now: int, family: str, n_components: int, body: bytes
     ) -> tuple[int, bool]:
-        # The caller holds the lock of `shape`: priors are added one at a time.
-        known = self._one("SELECT version FROM priors WHERE digest = %s", digest)
+        # The caller has locked the row of `shape`, so no other transaction adds a prior.
+        known = self._scalar("SELECT version FROM priors WHERE digest = %s", digest)
         if known is not None:
             return int(known), False
-        made = self._one(
+        new = self._scalar(
             "INSERT INTO priors (digest, uploaded_at, family, n_components, body) "
             "VALUES (%s, %s, %s, %s, %s) RETURNING version",
             digest, now, family, n_components, body,
         )  # fmt: skip
-        return int(made), True
+        return int(new), True
 
     def activate(self, version: int, now: int, shape: str) -> None:
         self._execute("INSERT INTO activations (version, at) VALUES (%s, %s)", (version, now))
@@ -271,17 +274,17 @@ class PostgresTransaction(Transaction):
         self._execute(
             "INSERT INTO meta (name, value) VALUES ('shape', '') ON CONFLICT (name) DO NOTHING"
         )
-        value = self._one("SELECT value FROM meta WHERE name = 'shape' FOR UPDATE")
+        value = self._scalar("SELECT value FROM meta WHERE name = 'shape' FOR UPDATE")
         return str(value) or None
 
     def mark(self) -> None:
-        """Write something that changes nothing."""
+        """Write a row without a meaning, to test that the database accepts writes."""
         self._execute(
             "INSERT INTO meta (name, value) VALUES ('probe', '') "
             "ON CONFLICT (name) DO UPDATE SET value = excluded.value"
         )
 
-    def _one(self, sql: str, *parameters: Any) -> Any:
+    def _scalar(self, sql: str, *parameters: Any) -> Any:
         row = self._execute(sql, parameters).fetchone()
         return None if row is None else row[0]
 
@@ -290,13 +293,13 @@ class PostgresTransaction(Transaction):
 
 
 class PostgresBackend(Backend):
-    """A store in the schema ``mixts`` of a database; ``create`` makes it where there is none."""
+    """The schema ``mixts`` of a database; with ``create``, made if it is missing."""
 
     database = "PostgreSQL"
 
     def __init__(self, url: str, *, create: bool = True) -> None:
         self._url = url
-        self.name = shown(url)
+        self.name = without_secrets(url)
         self._writer_id = uuid.uuid4().hex[:8]
         self._writer: psycopg.Connection[Row] | None = None
         self._idle: list[psycopg.Connection[Row]] = []
@@ -311,10 +314,10 @@ class PostgresBackend(Backend):
     def _connect(self) -> psycopg.Connection[Row]:
         connection = psycopg.connect(
             self._url, autocommit=True, connect_timeout=CONNECT_SECONDS, application_name="mixts",
-            **_SILENCE,
+            **_TIMEOUTS,
         )  # fmt: skip
         connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
-        # Sync every commit, and never wait for a lock for ever, whatever the server's defaults.
+        # Do not rely on the server's defaults: sync every commit, and limit the wait for locks.
         connection.execute("SET synchronous_commit TO on")
         connection.execute("SET lock_timeout TO '10s'")
         connection.execute("SET search_path TO mixts")
@@ -356,14 +359,14 @@ class PostgresBackend(Backend):
                 yield PostgresTransaction(self._writer, self._writer_id)
         except _CONFLICTS as error:
             raise TransactionConflictError(_first_line(error)) from error
-        except _WRONG_ROWS:
-            raise  # a fault of this code, not of the database
+        except _INVALID_ROWS:
+            raise  # an error in this code; the database works
         except psycopg.Error as error:
             self._drop_writer()
-            raise StoreUnavailableError(_refused(self.name, error)) from error
+            raise StoreUnavailableError(_unavailable_message(self.name, error)) from error
 
     def _drop_writer(self) -> None:
-        """Close the writer's connection after a failure: it may be half dead."""
+        """Close the writer's connection after a failure, since it may be broken."""
         writer, self._writer = self._writer, None
         if writer is not None:
             with suppress(psycopg.Error):
@@ -378,16 +381,16 @@ class PostgresBackend(Backend):
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
         statement = placeholders(sql)
         for attempt in (1, 2):
-            connection, is_new = self._take()
+            connection, is_new = self._borrow()
             try:
                 rows = connection.execute(statement, tuple(parameters)).fetchall()
             except psycopg.Error as error:
                 with suppress(psycopg.Error):
                     connection.close()
-                # An idle connection may have died unnoticed: retry once with a new one.
+                # The server may have closed an idle connection: retry once with a new one.
                 if is_new or attempt == 2 or not isinstance(error, psycopg.OperationalError):
-                    raise StoreUnavailableError(_refused(self.name, error)) from error
-                self._forget_idle()
+                    raise StoreUnavailableError(_unavailable_message(self.name, error)) from error
+                self._close_idle()
                 continue
             self._give_back(connection)
             return rows
@@ -404,7 +407,7 @@ class PostgresBackend(Backend):
                 cursor.execute(placeholders(sql), tuple(parameters))
                 yield from cursor
         except psycopg.Error as error:
-            raise StoreUnavailableError(_refused(self.name, error)) from error
+            raise StoreUnavailableError(_unavailable_message(self.name, error)) from error
 
     def schema_version(self) -> int:
         ((version,),) = self.query("SELECT MAX(version) FROM schema_version")
@@ -414,7 +417,7 @@ class PostgresBackend(Backend):
         ((size,),) = self.query(_TABLE_BYTES)
         return int(size)
 
-    def _take(self) -> tuple[psycopg.Connection[Row], bool]:
+    def _borrow(self) -> tuple[psycopg.Connection[Row], bool]:
         """Return a connection for one read, and whether it is new."""
         with self._lock:
             if self._closed:
@@ -424,7 +427,7 @@ class PostgresBackend(Backend):
         try:
             return self._connect(), True
         except psycopg.Error as error:
-            raise StoreUnavailableError(_refused(self.name, error)) from error
+            raise StoreUnavailableError(_unavailable_message(self.name, error)) from error
 
     def _give_back(self, connection: psycopg.Connection[Row]) -> None:
         with self._lock:
@@ -433,7 +436,7 @@ class PostgresBackend(Backend):
                 return
         connection.close()
 
-    def _forget_idle(self) -> None:
+    def _close_idle(self) -> None:
         with self._lock:
             idle, self._idle = self._idle, []
         for connection in idle:
@@ -444,7 +447,7 @@ class PostgresBackend(Backend):
         with self._lock:
             self._closed = True
         self._drop_writer()
-        self._forget_idle()
+        self._close_idle()
 
 
 def placeholders(sql: str) -> str:
@@ -452,26 +455,26 @@ def placeholders(sql: str) -> str:
     return sql.replace("%", "%%").replace("?", "%s")
 
 
-def shown(url: str) -> str:
-    """Return an address without its password or other secrets."""
+def without_secrets(url: str) -> str:
+    """Return the address of a database without its password and other secrets."""
     try:
-        known = psycopg.conninfo.conninfo_to_dict(url)
+        parts = psycopg.conninfo.conninfo_to_dict(url)
     except psycopg.ProgrammingError:
-        # The message may quote the address, password included.
+        # psycopg's message may quote the address with its password.
         raise StoreError(
             "the address of the database cannot be read: expected "
             "postgresql://user:password@host:port/name, with special characters percent-encoded"
         ) from None
-    user = f"{known['user']}@" if known.get("user") else ""
-    port = f":{known['port']}" if known.get("port") else ""
-    return f"postgresql://{user}{known.get('host', '')}{port}/{known.get('dbname', '')}"
+    user = f"{parts['user']}@" if parts.get("user") else ""
+    port = f":{parts['port']}" if parts.get("port") else ""
+    return f"postgresql://{user}{parts.get('host', '')}{port}/{parts.get('dbname', '')}"
 
 
 def _first_line(error: Exception) -> str:
     return str(error).strip().partition("\n")[0] or type(error).__name__
 
 
-def _refused(name: str, error: Exception) -> str:
+def _unavailable_message(name: str, error: Exception) -> str:
     reason = "the database refuses"
     if isinstance(error, psycopg.errors.DiskFull):
         reason = "the disk is full"

@@ -40,9 +40,9 @@ class Rebuilt:
     differing: int
     """Number of tasks whose stored statistics or counts differ from the log."""
     examples: tuple[str, ...]
-    """Names of the first of them."""
+    """Names of the first of these tasks."""
     written: bool
-    """Whether they were corrected."""
+    """True if these tasks were corrected."""
 
 
 def rebuild(store: DecisionStore, *, write: bool = True) -> Rebuilt:
@@ -55,7 +55,7 @@ def rebuild(store: DecisionStore, *, write: bool = True) -> Rebuilt:
     ----------
     store : DecisionStore
     write : bool
-        Whether to correct tasks that differ, or only report them.
+        Correct the tasks that differ (True), or only report them (False).
 
     Returns
     -------

@@ -186,7 +186,7 @@ class SQLiteTransaction(Transaction):
         return None if value is None else str(value)
 
     def mark(self) -> None:
-        """Write something that changes nothing."""
+        """Write a row without a meaning, to test that the database accepts writes."""
         self._execute("INSERT OR REPLACE INTO meta (name, value) VALUES ('probe', '')")
 
     def _one(self, sql: str, *parameters: Any) -> Any:
@@ -224,9 +224,9 @@ class SQLiteBackend(Backend):
                     writer.execute("ROLLBACK")
                 raise
         except apsw.ConstraintError:
-            raise  # a fault of this code, not of the disk
+            raise  # an error in this code; the disk works
         except apsw.Error as error:
-            raise StoreUnavailableError(_refused(self.name, error)) from error
+            raise StoreUnavailableError(_unavailable_message(self.name, error)) from error
 
     def probe(self) -> None:
         with self.transaction() as transaction:
@@ -237,7 +237,7 @@ class SQLiteBackend(Backend):
             with self._connections.reader() as reader:
                 return list(reader.execute(sql, tuple(parameters)))
         except apsw.Error as error:
-            raise StoreUnavailableError(_refused(self.name, error)) from error
+            raise StoreUnavailableError(_unavailable_message(self.name, error)) from error
 
     def scan(self, sql: str, parameters: Sequence[Any] = ()) -> Iterator[Row]:
         try:
@@ -245,7 +245,7 @@ class SQLiteBackend(Backend):
                 reader.execute("BEGIN")
                 yield from reader.execute(sql, tuple(parameters))
         except apsw.Error as error:
-            raise StoreUnavailableError(_refused(self.name, error)) from error
+            raise StoreUnavailableError(_unavailable_message(self.name, error)) from error
 
     def schema_version(self) -> int:
         ((version,),) = self.query("PRAGMA user_version")
@@ -261,7 +261,7 @@ class SQLiteBackend(Backend):
             self._log.close()
 
 
-def _refused(name: str, error: Exception) -> str:
+def _unavailable_message(name: str, error: Exception) -> str:
     reasons = (
         (apsw.FullError, "the disk is full"),
         (apsw.ReadOnlyError, "it may only be read"),

@@ -333,7 +333,7 @@ def test_strange_resets_are_refused(arguments: dict[str, Any], message: str) -> 
     assert task(env) == before
 
 
-# -- what is refused --------------------------------------------------------------------------
+# -- errors -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["gaussian", "changing", "mdp"])

@@ -13,7 +13,7 @@ END = 5
 
 
 class Walk(gymnasium.Env[int, int]):
-    """Steps of -1, 0 or 1 on the positions 10 to 14, from 12; pays and ends as it is told to."""
+    """Walk with steps of -1, 0 or 1 on the positions 10 to 14; reward and end are arguments."""
 
     def __init__(self, ends: int = 14, limit: int | None = None, pay: float = 1.0) -> None:
         self.observation_space = spaces.Discrete(5, start=10)

@@ -60,7 +60,7 @@ class FakeStore:
     rows: list[TaskRow] = field(default_factory=list)
     histories: dict[str, list[DecisionRow]] = field(default_factory=dict)
     spans: list[Activity] = field(default_factory=list)
-    """Of ten seconds each."""
+    """Counts in spans of ten seconds."""
 
     def totals(self) -> Totals:
         counts = [(row.decisions, row.rewards, row.late) for row in self.rows]

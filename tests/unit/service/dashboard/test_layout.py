@@ -20,7 +20,7 @@ ARMS = prior_facts(arm_prior(), 1)
 
 @pytest.mark.parametrize("name", HOSTILE.values(), ids=HOSTILE)
 def test_a_link_leads_to_the_task_of_that_name(name: str) -> None:
-    """As a browser and the service take it apart: the path by its slashes, then decoded."""
+    """Browser and service split the path at its slashes, then decode the parts."""
     parts = urlsplit(task_link(name))
     assert not parts.fragment
     if parts.query:

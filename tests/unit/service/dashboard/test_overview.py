@@ -180,12 +180,14 @@ def test_of_many_kinds_the_largest_are_shown_and_nothing_is_lost() -> None:
     assert sum(kind.prior for kind in split.kinds) == pytest.approx(1)
 
 
-def test_tasks_of_an_older_prior_are_told_apart(service: tuple[FakeDecider, FakeStore]) -> None:
+def test_tasks_of_an_older_prior_are_counted_separately(
+    service: tuple[FakeDecider, FakeStore],
+) -> None:
     decider, store = service
     page = overview(decider, store)
     n_old = sum(row.version == 1 for row in store.rows)
     assert n_old > 0
-    assert f"{n_old} more tasks had no decision under prior version 2 yet." in page.text
+    assert f"{n_old} more tasks have no decision under prior version 2 yet." in page.text
     assert re.search(r"kind \d of version 1", page.text)
 
 

@@ -1,4 +1,4 @@
-"""Calls of an ASGI application, byte by byte, and a decider that answers as it is told."""
+"""Raw requests to the ASGI application, and a decider with scripted results."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def call(
     host: str | None = "127.0.0.1:8321",
     client: str = "127.0.0.1",
 ) -> Answer:
-    """One request; a body in several parts arrives in these."""
+    """Send one request; a body may arrive in several parts."""
     return asyncio.run(request(service, method, path, body, headers, host, client))
 
 

@@ -1,4 +1,4 @@
-"""What a real connection does before the application sees a request, over a real socket."""
+"""Real connections over a socket: behaviour before the application sees a request."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_a_connection_serves_many_requests(running: Server) -> None:
         assert _answer(connection.recv(65536))[0] == 200
 
 
-def test_a_body_that_is_too_large_is_told_so_to_who_sends_all_of_it(running: Server) -> None:
+def test_a_client_that_sends_a_whole_large_body_gets_the_refusal(running: Server) -> None:
     n = 3 * LIMITS.body
     status, body = running.exchange(POST + b"content-length: %d\r\n\r\n" % n, b" " * n)
     assert status == 413
@@ -255,7 +255,7 @@ def test_too_many_connections_are_refused(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 class Wire:
-    """A transport that notes what is sent, and when."""
+    """Transport that records each write."""
 
     def __init__(self) -> None:
         self.sent: list[bytes] = []

@@ -118,9 +118,7 @@ def test_any_name_is_found_again(running: Running, task: str) -> None:
         ("/nowhere", 404), ("//", 404),
     ],
 )  # fmt: skip
-def test_names_that_cannot_be_and_addresses_that_are_none(
-    running: Running, path: str, status: int
-) -> None:
+def test_impossible_names_and_unknown_addresses(running: Running, path: str, status: int) -> None:
     answer = get(running.service, path)
     assert answer.status == status
     assert answer.error["message"]
@@ -184,7 +182,7 @@ def test_priors_that_do_not_fit_are_422_with_the_reason(running: Running, tmp_pa
         (b"[" * 100, 422),
     ],
 )  # fmt: skip
-def test_what_is_no_prior_is_refused(running: Running, body: bytes, status: int) -> None:
+def test_a_body_that_is_not_a_prior_is_refused(running: Running, body: bytes, status: int) -> None:
     answer = upload(running, body)
     assert answer.status == status
     assert "/" not in answer.error["message"].replace("mixts/prior", "")  # no path of ours
@@ -211,7 +209,7 @@ NUMBERS = {
 
 @pytest.mark.parametrize("wrong", ["true", "false", '"1.0"', "null", "NaN", "1e999", "[1.0]", "{}"])
 @pytest.mark.parametrize("field", NUMBERS)
-def test_what_is_no_number_in_a_prior_is_told_with_its_path(
+def test_the_error_for_a_non_number_in_a_prior_has_its_path(
     running: Running, tmp_path: Path, field: str, wrong: str
 ) -> None:
     old, new = NUMBERS[field]
@@ -228,7 +226,7 @@ def test_what_is_no_number_in_a_prior_is_told_with_its_path(
 @pytest.mark.parametrize(
     ("name", "value"), [("names", [1, 2]), ("arm_names", "ab"), ("family", 7), ("arrays", [])]
 )
-def test_what_has_another_type_in_a_prior_is_told_with_its_path(
+def test_the_error_for_a_wrong_type_in_a_prior_has_its_path(
     running: Running, tmp_path: Path, name: str, value: Any
 ) -> None:
     content = json.loads(bundle(PRIOR, tmp_path))

@@ -37,7 +37,7 @@ def test_a_body_in_parts_is_counted_while_it_arrives() -> None:
     assert call(limited, "POST", "/v1/decide", endless, [JSON]).status == 413
 
 
-def test_a_client_that_asks_before_it_sends_is_told_at_once() -> None:
+def test_a_client_that_expects_100_continue_is_refused_at_once() -> None:
     limited = service(limits=Limits(body=10))
     headers = [JSON, ("content-length", "13"), ("expect", "100-continue")]
     assert call(limited, "POST", "/v1/decide", [], headers).status == 413

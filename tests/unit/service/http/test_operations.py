@@ -102,7 +102,7 @@ def test_a_reward_is_answered_with_whether_it_had_come_before(
         (StoreUnavailableError("disk full"), 503, "store_unavailable", "value"),
     ],
 )
-def test_what_the_decider_refuses_is_told_with_its_reason(
+def test_the_response_has_the_reason_of_the_deciders_refusal(
     error: MixtsError, status: int, code: str, field: str
 ) -> None:
     answer = post(service(giving(error)), "/v1/reward", {"id": ID, "value": 1})
@@ -127,7 +127,9 @@ def test_a_full_queue_is_503_with_a_time_to_come_back() -> None:
         assert answer.error["code"] == "overloaded"
 
 
-def test_a_fault_of_ours_is_logged_and_not_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_internal_error_is_logged_and_its_details_are_not_sent(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     broken = FakeDecider(refuses=ZeroDivisionError("secret of the house"))
     with caplog.at_level(logging.ERROR, "mixts.service"):
         answer = post(service(broken), "/v1/decide", {"task": "t"})
@@ -301,13 +303,13 @@ def test_a_colon_may_be_encoded() -> None:
     ("body", "status"),
     [(b'{"items": []}', 422), (b"[{]", 400), (b'[{"task": "t"}', 400), (b"", 400)],
 )
-def test_what_is_not_a_list_is_refused_as_a_whole(body: bytes, status: int) -> None:
+def test_a_batch_that_is_not_a_list_is_refused(body: bytes, status: int) -> None:
     decider = FakeDecider()
     assert post(service(decider), "/v1/decide:batch", body).status == status
     assert decider.submitted == []
 
 
-def test_a_number_that_is_none_in_a_batch_is_found() -> None:
+def test_nan_in_a_batch_is_found() -> None:
     answer = post(service(), "/v1/reward:batch", b'[{"id": "x", "value": NaN}]')
     assert (answer.status, answer.error["field"]) == (422, "[0].value")
 

@@ -155,7 +155,7 @@ def test_other_methods_need_admin(method: str) -> None:
     assert security.required_scope(method, "/v1/tasks/u17") == "admin"
 
 
-def test_a_token_without_the_scope_is_told_which(tokens: Tokens) -> None:
+def test_the_refusal_names_the_missing_scope(tokens: Tokens) -> None:
     answer = post(service(tokens=tokens), "/v1/decide", {"task": "t"}, headers=bearer(READ))
     assert answer.error["code"] == "forbidden"
     assert "write" in answer.error["message"]
@@ -219,7 +219,7 @@ def asked(gate: Gate, token: str | None, address: str, now: float) -> int:
     return 200
 
 
-def test_who_guesses_tokens_is_slowed_down_by_address(tokens: Tokens) -> None:
+def test_an_address_that_guesses_tokens_is_slowed_down(tokens: Tokens) -> None:
     gate = Gate(tokens, guesses=3)
     guesses = [asked(gate, guess, "10.0.0.1", 5.0) for guess in ("a", None, "b", "c", "d", None)]
     assert guesses == [401, 401, 401, 401, 429, 401], "none is no guess"

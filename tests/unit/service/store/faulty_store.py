@@ -1,4 +1,4 @@
-"""A decider on a disk that fails as it is told, and whether its store is whole afterwards."""
+"""A decider on a disk that fails on demand, and a check that its store is undamaged."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Running:
     path: Path
 
     def assert_whole(self, n_decisions: int, n_rewards: int) -> None:
-        """Now, and when the file is opened anew."""
+        """Check the open store, and the store after opening its file again."""
         for store in (self.store, DecisionStore(self.path)):
             totals = store.totals()
             assert (totals.decisions, totals.rewards) == (n_decisions, n_rewards)
@@ -47,7 +47,7 @@ class Running:
 
 @pytest.fixture
 def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
-    # Nobody probes behind a test's back, unless it asks for that.
+    # The writer does not probe the store, unless a test demands it.
     monkeypatch.setattr(writer, "PROBE_SECONDS", 600.0)
     path = tmp_path / "decisions.db"
     with (

@@ -143,7 +143,9 @@ def test_a_failure_leaves_the_old_file(
     assert [path.name for path in tmp_path.iterdir()] == ["out.parquet"]
 
 
-def test_nobody_waits_for_anybody(exported: tuple[Exported, Path], folder: Path) -> None:
+def test_export_and_writes_do_not_wait_for_each_other(
+    exported: tuple[Exported, Path], folder: Path
+) -> None:
     """A writer holds its lock all the while, and can commit afterwards."""
     with DecisionStore(folder / "arms.db") as writing, DecisionStore(folder / "arms.db") as store:
         with writing.backend.transaction() as transaction:

@@ -58,7 +58,7 @@ def test_a_write_is_refused_and_everything_else_goes_on(
 
 
 @pytest.mark.parametrize(("act", "error", "reason"), FAULTS)
-def test_it_recovers_though_nobody_asks(
+def test_it_recovers_without_requests(
     act: str, error: type, reason: str, running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer, "PROBE_SECONDS", 0.01)
@@ -225,7 +225,7 @@ def test_a_decider_can_be_closed_while_nothing_can_be_written(running: Running) 
 # -- over HTTP ------------------------------------------------------------------------------------
 
 
-def test_clients_are_told_and_may_read(running: Running) -> None:
+def test_clients_get_503_and_may_read(running: Running) -> None:
     with closing(Service(running.decider, running.store)) as service:
         made = post(service, "/v1/decide", {"task": "a", "key": "k"})
         assert made.status == 200

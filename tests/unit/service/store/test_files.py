@@ -29,7 +29,7 @@ NOBODY = 65534
 
 @dataclass(frozen=True)
 class Files:
-    """What a store has on the disk: its file, and the log of one that was killed."""
+    """Files of a store: its database, and the log that a killed process left."""
 
     file: bytes | None
     log: bytes | None = None
@@ -155,9 +155,7 @@ def test_the_log_heals_a_page_or_the_file_is_refused(
     assert 0 < n_healed < n_pages
 
 
-def test_what_a_killed_store_had_in_its_log_is_there(
-    stores: dict[str, Files], tmp_path: Path
-) -> None:
+def test_the_log_of_a_killed_process_is_recovered(stores: dict[str, Files], tmp_path: Path) -> None:
     with DecisionStore(stores["killed"].write(tmp_path)) as store:
         assert store.totals().decisions == store.totals().rewards == 400
         assert rebuild(store, write=False).differing == 0
@@ -174,7 +172,7 @@ def test_a_log_without_its_file_is_not_forgotten(stores: dict[str, Files], tmp_p
     assert Files.read(path) == files
 
 
-def test_somebody_elses_journal_is_not_played_into_a_new_file(tmp_path: Path) -> None:
+def test_the_journal_of_another_file_is_not_applied_to_a_new_file(tmp_path: Path) -> None:
     journal = tmp_path / "decisions.db-journal"
     journal.write_bytes(b"something")
     with pytest.raises(StoreError, match=r"decisions\.db-journal is there"):

@@ -31,7 +31,8 @@ with open(sys.argv[1], "r+b") as file:
     except BlockingIOError:
         print("held")
 """
-"""Takes the lock of whoever is the last to close a file (https://sqlite.org/src/file/src/os.h)."""
+"""Program that takes the lock of the last process to close a file
+(https://sqlite.org/src/file/src/os.h)."""
 
 
 def seen_elsewhere(path: Path) -> str:

@@ -46,7 +46,7 @@ def test_decisions_go_on_while_the_log_cannot_be_emptied(
     running.assert_whole(20, 0)
 
 
-def test_pages_whose_sync_failed_are_moved_again_when_nobody_reads(
+def test_pages_whose_sync_failed_are_moved_again_without_readers(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # SQLite counts pages as moved that the system may have forgotten. It must read its log from
@@ -132,7 +132,7 @@ def n_without_log(running: Running) -> int:
             return file.execute("SELECT COUNT(*) FROM decisions").get
 
 
-def test_the_log_starts_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_log_restarts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_log, "CHECKPOINT_PAGES", 20)
     monkeypatch.setattr(sqlite_log, "RESET_PAGES", 60)
     path = tmp_path / "decisions.db"

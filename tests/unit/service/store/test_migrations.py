@@ -24,8 +24,8 @@ def asset(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return Path(shutil.copy(request.param, tmp_path))
 
 
-def told(path: Path) -> dict[str, Any]:
-    """What clients were told when the file was written."""
+def responses(path: Path) -> dict[str, Any]:
+    """Return the responses that clients received when the file was written."""
     content: dict[str, Any] = json.loads((ASSETS / path.with_suffix(".json").name).read_text())
     return content
 
@@ -35,8 +35,8 @@ def test_there_are_small_files_of_each_kind() -> None:
     assert all(path.stat().st_size < 200_000 for path in FILES)
 
 
-def test_an_old_file_has_what_was_told(asset: Path) -> None:
-    entries = told(asset)["told"]
+def test_an_old_file_has_every_acknowledged_operation(asset: Path) -> None:
+    entries = responses(asset)["told"]
     with DecisionStore(asset) as store, Decider(None, store) as decider:
         for entry in entries:
             decision = entry["decision"]
@@ -48,7 +48,7 @@ def test_an_old_file_has_what_was_told(asset: Path) -> None:
             assert row.value == entry["value"]
         assert store.totals().decisions == len(entries)
         assert store.totals().late == 1
-        for state in told(asset)["states"]:
+        for state in responses(asset)["states"]:
             known = decider.task(state["task"])
             assert (known.decisions, known.rewards) == (state["decisions"], state["rewards"])
             assert known.weights == pytest.approx(state["weights"], abs=1e-12)
@@ -59,11 +59,11 @@ def test_an_old_files_statistics_are_those_of_its_log(asset: Path) -> None:
     with DecisionStore(asset) as store:
         found = rebuild(store, write=False)
     assert found.differing == 0
-    assert found.decisions == len(told(asset)["told"])
+    assert found.decisions == len(responses(asset)["told"])
 
 
 def test_what_is_repeated_in_an_old_file_changes_nothing(asset: Path) -> None:
-    entries = told(asset)["told"]
+    entries = responses(asset)["told"]
     with DecisionStore(asset) as store, Decider(None, store) as decider:
         before = store.totals()
         keyed = [entry for entry in entries if entry["asked"]["key"] is not None]
@@ -82,7 +82,7 @@ def test_what_is_repeated_in_an_old_file_changes_nothing(asset: Path) -> None:
 
 
 def test_an_old_file_is_used_further(asset: Path) -> None:
-    entries = told(asset)["told"]
+    entries = responses(asset)["told"]
     with DecisionStore(asset) as store, Decider(None, store) as decider:
         fresh = next(entry for entry in entries if entry["value"] is None)
         assert decider.reward(fresh["decision"]["id"], 1.0) == Receipt(duplicate=False)

@@ -1,11 +1,11 @@
-"""Addresses of databases are shown without what is secret in them."""
+"""Addresses of databases are shown without passwords."""
 
 from __future__ import annotations
 
 import pytest
 
 from mixts import errors
-from mixts.service.store.postgres import shown
+from mixts.service.store.postgres import without_secrets
 
 
 @pytest.mark.parametrize(
@@ -18,11 +18,11 @@ from mixts.service.store.postgres import shown
     ],
 )
 def test_no_password_is_shown(url: str) -> None:
-    assert shown(url) == "postgresql://u@h:5433/db"
+    assert without_secrets(url) == "postgresql://u@h:5433/db"
 
 
 def test_an_address_that_cannot_be_read_is_not_quoted() -> None:
     with pytest.raises(errors.StoreError, match="percent-encoded") as refused:
-        shown("postgresql://u:s3cret%zz@h/db")
+        without_secrets("postgresql://u:s3cret%zz@h/db")
     assert "s3cret" not in str(refused.value)
     assert refused.value.__cause__ is None

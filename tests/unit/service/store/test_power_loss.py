@@ -25,7 +25,7 @@ def survivors(content: Content, n: int = 200) -> set[bytes]:
     return {content.survivor(np.random.default_rng(seed)) for seed in range(n)}
 
 
-def test_what_was_synced_survives() -> None:
+def test_synced_writes_survive() -> None:
     content = Content()
     content.write(b"a" * 1000, 0)
     content.truncate(700)
@@ -33,7 +33,7 @@ def test_what_was_synced_survives() -> None:
     assert survivors(content) == {b"a" * 700}
 
 
-def test_what_was_not_synced_survives_in_part() -> None:
+def test_unsynced_writes_survive_in_part() -> None:
     content = Content(b"a" * 3 * SECTOR)
     content.write(b"b" * 2 * SECTOR, SECTOR // 2)
     written = b"a" * (SECTOR // 2) + b"b" * 2 * SECTOR + b"a" * (SECTOR // 2)
@@ -77,7 +77,7 @@ def assert_nothing_lost(outcomes: dict[int, Outcome]) -> None:
 def test_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
     outcomes = {seed: run(seed, tmp_path) for seed in range(12)}
     assert_nothing_lost(outcomes)
-    assert sum(outcome.told for outcome in outcomes.values()) > 100
+    assert sum(outcome.acknowledged for outcome in outcomes.values()) > 100
 
 
 def test_without_a_sync_at_every_commit_something_is(tmp_path: Path) -> None:
@@ -99,16 +99,18 @@ def process(disk: PowerLossDisk, path: Path) -> Iterator[mixts.Decider]:
         disk.end()
 
 
-def assert_survives(disk: PowerLossDisk, folder: Path, *told: mixts.Decision) -> None:
+def assert_survives(disk: PowerLossDisk, folder: Path, *acknowledged: mixts.Decision) -> None:
     disk.lose_power(folder)
     with mixts.DecisionStore(folder / "decisions.db") as store:
-        assert [store.history(decision.task)[-1].id for decision in told] == [
-            decision.id for decision in told
+        assert [store.history(decision.task)[-1].id for decision in acknowledged] == [
+            decision.id for decision in acknowledged
         ]
 
 
 @pytest.mark.parametrize("acts", range(10, 24))
-def test_what_is_told_after_a_kill_survives_a_loss_of_power(acts: int, tmp_path: Path) -> None:
+def test_acknowledged_operations_after_a_kill_survive_a_power_loss(
+    acts: int, tmp_path: Path
+) -> None:
     # A process is killed at any act of a commit. The next one finds what the first one wrote, and
     # tells it: then it must be on the disk, whether or not the first one had synced it.
     path, after = tmp_path / "decisions.db", tmp_path / "after"
@@ -119,12 +121,12 @@ def test_what_is_told_after_a_kill_survives_a_loss_of_power(acts: int, tmp_path:
             with suppress(StoreError):
                 decider.decide("a", key="k")
         with process(disk, path) as decider:
-            told = decider.decide("a", key="k")
-        assert_survives(disk, after, told)
+            acknowledged = decider.decide("a", key="k")
+        assert_survives(disk, after, acknowledged)
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_what_follows_a_failed_sync_survives_a_loss_of_power(seed: int, tmp_path: Path) -> None:
+def test_operations_after_a_failed_sync_survive_a_power_loss(seed: int, tmp_path: Path) -> None:
     # The log is whole in the system's memory, from where the next process reads it, and not on the
     # disk, where no later sync brings it.
     path, after = tmp_path / "decisions.db", tmp_path / "after"
@@ -137,8 +139,8 @@ def test_what_follows_a_failed_sync_survives_a_loss_of_power(seed: int, tmp_path
                 decider.decide("b", key="k")
         disk.failing = 0.0
         with process(disk, path) as decider:
-            told = [first, decider.decide("c"), decider.decide("b", key="k")]
-        assert_survives(disk, after, *told)
+            acknowledged = [first, decider.decide("c"), decider.decide("b", key="k")]
+        assert_survives(disk, after, *acknowledged)
 
 
 @pytest.mark.slow
@@ -147,14 +149,14 @@ def test_500_losses_of_power(
     failing: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     outcomes = {seed: run(seed, tmp_path, failing=failing) for seed in range(500)}
-    told = sum(outcome.told for outcome in outcomes.values())
+    acknowledged = sum(outcome.acknowledged for outcome in outcomes.values())
     with capsys.disabled():
         print(
-            f"\npower lost {len(outcomes)} times, {failing:.0%} of syncs failing: {told:,} "
+            f"\npower lost {len(outcomes)} times, {failing:.0%} of syncs failing: {acknowledged:,} "
             f"operations acknowledged, {sum(o.lost for o in outcomes.values())} lost"
         )
     assert_nothing_lost(outcomes)
-    assert told > 5_000
+    assert acknowledged > 5_000
 
 
 @pytest.mark.slow

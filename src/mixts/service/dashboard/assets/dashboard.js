@@ -2,10 +2,10 @@
 // responds slowly.
 "use strict";
 
-const EVERY = 2000;
-const LONGEST = 15000;
-const REST = 8; // Wait this many response times: viewers must not keep the service busy.
-const PATIENCE = 10000;
+const SHORTEST_WAIT = 2000; // Milliseconds between updates.
+const LONGEST_WAIT = 15000;
+const WAIT_FACTOR = 8; // Wait this many response times, so that viewers do not keep the service busy.
+const TIMEOUT = 10000;
 const here = location.origin + location.pathname + location.search;
 const live = document.getElementById("live");
 const state = document.getElementById("state");
@@ -14,13 +14,13 @@ let paused = false;
 let timer = 0;
 let busy = false;
 
-// Screen readers announce every change: change the text only if it differs.
-function say(name, words) {
+// Screen readers announce every change, so change the text only if it differs.
+function showState(name, words) {
   live.dataset.state = name;
   if (state.textContent !== words) state.textContent = words;
 }
 
-// An element in use must not change under the pointer, the focus or the selection.
+// Elements that the user points at, focuses or selects must not change.
 function inUse(part) {
   const selection = getSelection();
   if (selection && !selection.isCollapsed && selection.containsNode(part, true)) return true;
@@ -85,32 +85,32 @@ async function refresh() {
     const response = await fetch(here, {
       cache: "no-store",
       headers: { Accept: "text/html" },
-      signal: AbortSignal.timeout(PATIENCE),
+      signal: AbortSignal.timeout(TIMEOUT),
     });
     if (!response.ok) throw new Error(`status ${response.status}`);
     const text = await response.text();
     if (!paused) {
       update(text);
-      say("live", "live");
+      showState("live", "live");
     }
   } catch {
-    if (!paused) say("lost", "connection lost, trying again");
+    if (!paused) showState("lost", "connection lost, trying again");
   }
   busy = false;
   clearTimeout(timer);
-  const rest = REST * (performance.now() - started);
-  timer = setTimeout(refresh, Math.min(Math.max(EVERY, rest), LONGEST));
+  const wait = WAIT_FACTOR * (performance.now() - started);
+  timer = setTimeout(refresh, Math.min(Math.max(SHORTEST_WAIT, wait), LONGEST_WAIT));
 }
 
 pause.addEventListener("click", () => {
   paused = !paused;
   pause.setAttribute("aria-pressed", String(paused));
-  if (paused) say("paused", "paused");
-  else say("live", "live");
+  if (paused) showState("paused", "paused");
+  else showState("live", "live");
   refresh();
 });
 
 document.addEventListener("visibilitychange", refresh);
 pause.hidden = false;
-say("live", "live");
-timer = setTimeout(refresh, EVERY);
+showState("live", "live");
+timer = setTimeout(refresh, SHORTEST_WAIT);
