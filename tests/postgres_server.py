@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import parse_qs, quote, urlsplit, urlunsplit
+from urllib.parse import quote, urlsplit, urlunsplit
 
 USER = "mixts"
 PORT = 5432  # a part of the socket's name only: the server listens to no network
@@ -103,11 +103,6 @@ def database(url: str, name: str) -> str:
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
     return urlunsplit(urlsplit(url)._replace(path="/" + quote(name, safe="")))
-
-
-def folder_of(url: str) -> Path:
-    """Return the folder of the server at an address, to stop and start it."""
-    return Path(parse_qs(urlsplit(url).query)["host"][0])
 
 
 def _account() -> pwd.struct_passwd | None:
