@@ -75,11 +75,11 @@ fault(
 fault(
     "a decision has the propensity of another action",
     f"{DECISIONS}::test_the_action_is_drawn_from_the_logged_law[sqlite]",
-    edit("mixts.service.batch:Batch._decide_alike", "float(law[action])", "float(law.max())"),
+    edit("mixts.service.batch:Batch._decide_group", "float(law[action])", "float(law.max())"),
 )
 fault(
     "a refused request creates its task",
-    f"{DECISIONS}::test_what_is_refused_leaves_no_trace[sqlite]",
+    f"{DECISIONS}::test_a_refused_request_leaves_no_trace[sqlite]",
     edit(
         "mixts.service.batch:Batch._check_requests",
         "requests[place] = checked_request(operation, self._active.prior, self._rules)",
@@ -129,17 +129,17 @@ fault(
 
 fault(
     "an event loop that may not write does not wake the writer's thread",
-    f"{WRITER}::test_a_loop_that_is_turned_away_leaves_it_to_the_thread",
+    f"{WRITER}::test_the_thread_writes_if_the_loop_finds_it_writing",
     edit("mixts.service.writer:BatchWriter._write_in_loop", "self._wake()", "pass"),
 )
 fault(
     "the writer's thread does not probe the store after a failure in the event loop",
-    f"{WRITER}::test_a_failure_in_the_loop_is_followed_by_the_thread",
-    edit("mixts.service.writer:BatchWriter._note", "self._changed.notify()", "pass"),
+    f"{WRITER}::test_the_thread_probes_the_store_after_a_failure_in_the_loop",
+    edit("mixts.service.writer:BatchWriter._note_failure", "self._changed.notify()", "pass"),
 )
 fault(
     "a batch that would wait is lost",
-    f"{WRITER}::test_what_would_wait_is_put_back",
+    f"{WRITER}::test_a_batch_that_would_wait_is_put_back",
     replace(
         "mixts.service.writer:BatchWriter._put_back",
         lambda put_back: lambda self, batch: put_back(self, []),
@@ -147,7 +147,7 @@ fault(
 )
 fault(
     "the event loop writes large batches",
-    f"{WRITER}::test_what_is_large_is_the_threads",
+    f"{WRITER}::test_the_thread_writes_large_batches",
     edit(
         "mixts.service.writer:BatchWriter.submit",
         "call_soon if submission.is_small else None",
