@@ -159,7 +159,7 @@ def test_new_arms_change_nothing_until_they_are_observed(name: str, n_tasks: int
     if n_tasks is None:
         agent.update(SIZE + 1, 1.0)
     else:
-        agent.update([SIZE + 1, SIZE], [1.0, 0.0])
+        agent.update([SIZE + 1, SIZE], [1.0, 1.0])
     assert abs(agent.belief.weights - weights).max() > 1e-6
     fresh = agent.prior.condition(agent.belief.statistics)
     np.testing.assert_allclose(agent.belief.weights, fresh.weights, rtol=1e-9)
@@ -205,7 +205,7 @@ def test_new_arms_that_do_not_fit() -> None:
         prior.with_arms(new_arms("gaussian"), arm_names=["elm", "ash"])
     with pytest.raises(errors.ParameterError, match="has no arm names"):
         FamilyCase("gaussian").prior.with_arms(new_arms("gaussian"), arm_names=["elm", "fir"])
-    with pytest.raises(errors.ParameterError, match="only arm families"):
+    with pytest.raises(errors.ParameterError, match="only families of arms"):
         FamilyCase("full").prior.with_arms(new_arms("gaussian"))
 
 
