@@ -33,6 +33,8 @@ def test_decisions_go_on_while_the_log_cannot_be_emptied(
     with caplog.at_level(logging.WARNING, "mixts.service"):
         for i in range(10):
             running.decider.decide(f"task {i}")
+            if i == 6:  # later decisions must find a failed checkpoint, and cause another
+                assert wait_until(lambda: running.disk.n_failures > 0)
         assert wait_until(lambda: running.disk.n_failures > 1)
         if act == "write":
             assert n_without_log(running) == 0
