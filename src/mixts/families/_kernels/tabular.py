@@ -44,10 +44,11 @@ def first_malformed(episodes: Arrays, n_states: int, n_actions: int) -> int:
     return -1
 
 
-# Whole arrays and indices are passed on: a slice would cost more than the work on it.
+# Whole arrays and indices are passed on: a slice would cost more than the work on it. The two
+# functions of a step are inlined: a call would count references of every array in the tuples.
 
 
-@compiled()
+@compiled(inline="always")
 def _count_step(sign: int, t: int, i: int, j: int, episodes: Arrays, counts: Arrays) -> None:
     """Add (or, with sign -1, remove) step j of episode i to the counts of task t."""
     (states, actions, rewards, lengths), (reward_counts, transition_counts) = episodes, counts
@@ -75,7 +76,7 @@ def _possible(log_weights: Array, relative: Array, t: int) -> bool:
     return possible
 
 
-@compiled()
+@compiled(inline="always")
 def _predict(
     t: int, i: int, j: int, episodes: Arrays, counts: Arrays, prior: Arrays, relative: Array
 ) -> bool:
