@@ -35,7 +35,7 @@ class Round(NamedTuple):
     """Feedback, rewards and true means."""
 
 
-class Recorder:
+class Recorder(ABC):
     """Record of one block of runs; subclasses choose what to keep."""
 
     def before_update(self, round_: Round) -> None:
@@ -46,12 +46,12 @@ class Recorder:
         """Record a round after the agent has learned from it."""
         return None
 
+    @abstractmethod
     def arrays(self) -> dict[str, Array]:
         """Return the recorded arrays, by name; their first axis is the runs."""
-        raise NotImplementedError
 
 
-class RoundRecorder(Recorder, ABC):
+class RoundRecorder(Recorder):
     """Recorder that keeps some numbers of each round and run, measured before the update."""
 
     def __init__(self) -> None:

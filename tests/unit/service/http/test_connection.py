@@ -8,7 +8,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -18,6 +18,7 @@ from mixts.service.http import server
 from mixts.service.http.limits import Limits
 from mixts.service.http.server import BufferedTransport
 from tests.unit.service.http.calls import FakeDecider, service
+from tests.unit.service.store.faulty_store import wait_until
 
 LIMITS = Limits(body=20_000, head=4_000, seconds=0.25)
 POST = b"POST /v1/decide HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
@@ -219,16 +220,8 @@ def test_no_timer_keeps_a_broken_connection_in_memory() -> None:
                 connection.setsockopt(  # close by a reset
                     socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
                 )
-                until(lambda: connections() == before + 1)
-            until(lambda: connections() == before)
-
-
-def until(holds: Callable[[], bool], seconds: float = 10.0) -> None:
-    """Wait until a condition holds."""
-    end = time.perf_counter() + seconds
-    while not holds():
-        assert time.perf_counter() < end
-        time.sleep(0.02)
+                assert wait_until(lambda: connections() == before + 1)
+            assert wait_until(lambda: connections() == before)
 
 
 def test_a_silent_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
