@@ -17,7 +17,8 @@ from mixts.errors import MissingExtraError, ParameterError, StoreError
 from mixts.families import Family
 from mixts.logs.decisions import FEATURES, schema
 from mixts.prior import MixturePrior
-from mixts.service.store.base import WORD, DecisionStore, Row, unpack
+from mixts.service.store.base import WORD, Row, unpack
+from mixts.service.store.store import DecisionStore
 
 _PAGE_ROWS = 20_000
 _PAGE_BYTES = 32 * 2**20

@@ -11,7 +11,8 @@ import numpy as np
 from mixts._typing import Array, Int
 from mixts.errors import StoreError
 from mixts.families import Family, Statistics
-from mixts.service.store.base import DecisionStore, Row, Transaction, unpack
+from mixts.service.store.base import Row, Transaction, unpack
+from mixts.service.store.store import DecisionStore
 from mixts.service.versions import ActivePrior
 
 _CHUNK = 20_000
