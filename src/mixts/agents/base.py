@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Self, overload
+from typing import Any, Self, overload
 
 import numpy as np
 
@@ -12,9 +12,7 @@ from mixts import _checks, _random
 from mixts._files import read_bundle, write_bundle
 from mixts._tasks import TaskAxis
 from mixts._typing import Array, ArrayLike, Bool, Float, Int, Seed
-from mixts.belief import Belief
-from mixts.errors import FormatError, MaskError, MixtsError, ParameterError
-from mixts.families.statistics import Statistics
+from mixts.errors import FormatError, MixtsError, ParameterError
 from mixts.families.trajectory import Trajectory
 from mixts.prior import MixturePrior
 
@@ -295,176 +293,6 @@ class Agent(ABC):
         except (MixtsError, KeyError, TypeError, ValueError, IndexError) as error:
             raise FormatError(f"{path} is damaged: {error}") from error
         return agent
-
-
-class BeliefAgent(Agent):
-    """An agent that decides by a belief; a subclass defines how (``act``, ``_probabilities``).
-
-    Parameters
-    ----------
-    prior
-        The mixture prior of every task.
-    n_tasks
-        Number of tasks; None for one task without a task axis.
-    seed
-        Seed of the agent's random numbers.
-    """
-
-    _allow_dormant: ClassVar[bool] = True
-    """Whether components of negligible weight may be left out of updates."""
-
-    def __init__(self, prior: MixturePrior, n_tasks: int | None = None, seed: Seed = None) -> None:
-        super().__init__(n_tasks, seed)
-        self._believe(_checked_prior(prior), prior.family.empty_statistics(n_tasks), shared=False)
-
-    def _believe(self, prior: MixturePrior, statistics: Statistics, *, shared: bool) -> None:
-        self.belief = Belief(prior, statistics, allow_dormant=self._allow_dormant, shared=shared)
-        """The agent's belief: read it, and let ``update`` change it."""
-
-    @classmethod
-    def resume(
-        cls, prior: MixturePrior, statistics: Statistics, seed: Seed = None, **settings: Any
-    ) -> Self:
-        """Return an agent that continues from statistics of tasks, which stay unchanged.
-
-        Parameters
-        ----------
-        prior
-            The mixture prior of every task.
-        statistics
-            Statistics of the tasks' histories, as ``belief.statistics`` returns them.
-        seed
-            Seed of the agent's random numbers.
-        **settings
-            Other keyword arguments of the constructor.
-        """
-        agent = cls.__new__(cls)  # the constructor would make an empty belief first
-        Agent.__init__(agent, None if statistics.single else len(statistics), seed)
-        agent._set(**settings)
-        agent._believe(_checked_prior(prior), statistics, shared=True)
-        return agent
-
-    def _set(self) -> None:
-        """Check and store the settings, the keyword arguments of the constructor."""
-        return None
-
-    @property
-    def prior(self) -> MixturePrior:
-        """The prior in force."""
-        return self.belief.prior
-
-    def _summary(self) -> str:
-        return repr(self.prior.family)
-
-    def update(
-        self,
-        actions: ArrayLike | Trajectory,
-        outcomes: ArrayLike | None = None,
-        tasks: ArrayLike | None = None,
-    ) -> None:
-        """Update every component and the weights, lines 7 to 9  [paper: Alg. 1].
-
-        Outcomes may come late, in any order and in any batches.
-
-        Parameters
-        ----------
-        actions
-            Arms, by index or by the prior's arm names, or feature rows; MDPs: a
-            :class:`Trajectory`.
-        outcomes
-            The reward of each action; None for a trajectory.
-        tasks
-            The task of each observation; None for one observation of each task in order.
-        """
-        self.belief.update(actions, outcomes, tasks)
-
-    def add_tasks(self, n: int) -> Int[Array, " n"]:
-        """Append ``n`` tasks without observations and return their indices."""
-        new = self._axis.grow(n)
-        self.belief.add_tasks(n)
-        return new
-
-    def use_prior(self, prior: MixturePrior) -> None:
-        """Replace the prior under the live tasks: statistics stay, beliefs are recomputed.
-
-        Parameters
-        ----------
-        prior
-            A prior of the same family. It may have more arms than before (``prior.with_arms``),
-            which then have no observations. Retired arms stay retired.
-        """
-        statistics = self.belief.statistics
-        had, has = self.prior.family.n_arms, _checked_prior(prior).family.n_arms
-        if had is not None and has is not None and type(prior.family) is type(self.prior.family):
-            if has > had:
-                statistics = statistics.with_arms(has - had)
-            retired = np.flatnonzero(self.prior.retired)
-            if len(retired):
-                prior = prior.retire_arms(retired.tolist())
-        self._believe(prior, statistics, shared=True)
-
-    def retire_arms(self, arms: list[int | str]) -> None:
-        """Stop taking these arms; their observations still count.
-
-        Parameters
-        ----------
-        arms
-            Indices or names of arms.
-        """
-        # Retiring changes neither parameters nor statistics: the belief stays as it is.
-        self.belief.prior = self.prior.retire_arms(arms)
-
-    def _available(
-        self, mask: ArrayLike | None, n_rows: int, n_actions: int
-    ) -> Bool[Array, "m K"] | None:
-        prior = self.belief.prior
-        if mask is None and not prior.has_retired:
-            return None
-        if prior.family.plans:
-            raise MaskError("a policy is planned over all actions: leave mask out")
-        mask = without_retired(prior, mask, n_rows, n_actions)
-        return super()._available(mask, n_rows, n_actions)
-
-    def _action_sets(self, actions: ArrayLike | None, n_rows: int) -> tuple[Array | None, int]:
-        return self.prior.family.action_sets(actions, n_rows)
-
-    def _state(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        return belief_state(self.belief)
-
-    @classmethod
-    def _restore(cls, header: dict[str, Any], arrays: dict[str, Array]) -> Self:
-        prior, statistics = restored_belief(header, arrays)
-        return cls.resume(prior, statistics, **header["settings"])
-
-
-def belief_state(belief: Belief) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Return header and arrays of a belief's prior and statistics."""
-    header, arrays = {}, {}
-    for name, part in (("prior", belief.prior), ("statistics", belief.statistics)):
-        header[name], own = part.bundle()
-        arrays.update({f"{name}.{key}": array for key, array in own.items()})
-    return header, arrays
-
-
-def restored_belief(
-    header: dict[str, Any], arrays: dict[str, Array]
-) -> tuple[MixturePrior, Statistics]:
-    """Return the prior and the statistics that ``belief_state`` wrote."""
-
-    def part(name: str) -> dict[str, Array]:
-        start = f"{name}."
-        return {key.removeprefix(start): a for key, a in arrays.items() if key.startswith(start)}
-
-    return (
-        MixturePrior.from_bundle(header["prior"], part("prior"), "the prior"),
-        Statistics.from_bundle(header["statistics"], part("statistics"), "the statistics"),
-    )
-
-
-def _checked_prior(prior: MixturePrior) -> MixturePrior:
-    if not isinstance(prior, MixturePrior):
-        raise ParameterError(f"prior must be a MixturePrior, got {prior!r}")
-    return prior
 
 
 def without_retired(

@@ -19,13 +19,8 @@ import numpy as np
 from mixts import _checks
 from mixts._numbers import softmax
 from mixts._typing import Array, ArrayLike, Bool, Float, Int, Seed
-from mixts.agents.base import (
-    Agent,
-    belief_state,
-    draw_rows,
-    restored_belief,
-    without_retired,
-)
+from mixts.agents.base import Agent, draw_rows, without_retired
+from mixts.agents.belief import belief_state, restored_belief
 from mixts.belief import Belief
 from mixts.errors import ActionError, FeedbackError, ObservationError, OutcomeError, ParameterError
 from mixts.families._kernels.roots import LARGEST

@@ -8,7 +8,7 @@ import numpy as np
 
 from mixts import _checks
 from mixts._typing import Array, ArrayLike, Bool, Float, Int, Seed
-from mixts.agents.base import BeliefAgent
+from mixts.agents.belief import BeliefAgent
 from mixts.errors import ParameterError
 from mixts.prior import MixturePrior
 
