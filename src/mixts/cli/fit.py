@@ -13,7 +13,8 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from mixts.engines import Engine, local_engine
+from mixts.cli._engine import add_engine_options, engine_from
+from mixts.engines import engine_of
 from mixts.errors import ParameterError
 from mixts.learning.fit import MOST_HELD_OUT, SELECT_FROM, Fit, fit_logs
 from mixts.pages import check_installed
@@ -81,9 +82,7 @@ def register(commands: Any) -> None:
         help="tasks to check on (default 0.2)",
     )
     add("--seed", type=int, default=1, help="random seed (default 1)")
-    add("--workers", type=int, help="number of processes (default: chosen by the work)")
-    add("--engine", choices=("local", "dask"), default="local", help="where the work runs")
-    add("--scheduler", metavar="ADDRESS", help="address of a Dask cluster, tcp://host:8786")
+    add_engine_options(parser, "chosen by the work")
     output = parser.add_argument_group("output")
     add = output.add_argument
     add("--out", type=Path, default=Path("prior.json"), metavar="FILE", help="file of the prior")
@@ -99,7 +98,8 @@ def run(options: argparse.Namespace) -> int:
     started = time.perf_counter()
     page = None if options.no_report else options.report or options.out.with_suffix(".html")
     _check_outputs(options, page)
-    with _engine(options) as engine:
+    where = engine_from(options)
+    with nullcontext() if where is None else engine_of(where) as engine:  # None: each step chooses
         fit = _fit(options, engine)
     if options.statistics is not None:
         fit.logs.statistics.save(options.statistics)
@@ -208,18 +208,6 @@ def _components(text: str) -> int | str:
         return int(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"expected auto or a number, got {text!r}") from None
-
-
-def _engine(options: argparse.Namespace) -> Any:
-    """Return the engine of the options; None lets each step choose."""
-    if options.engine == "dask":
-        from mixts.engines.dask import DaskEngine
-
-        return DaskEngine(options.scheduler, options.workers)
-    if options.scheduler is not None:
-        raise ParameterError("--scheduler is the address of a Dask cluster: add --engine dask")
-    workers: Engine | None = None if options.workers is None else local_engine(options.workers)
-    return nullcontext() if workers is None else workers
 
 
 def _check_outputs(options: argparse.Namespace, page: Path | None) -> None:

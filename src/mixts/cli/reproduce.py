@@ -7,14 +7,13 @@ import logging
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
+from mixts.cli._engine import add_engine_options, engine_from
 from mixts.cli.main import INTERRUPTED
-from mixts.engines import Engine
 from mixts.errors import ParameterError
 from mixts.experiments import Reproduction, reproduce
 
@@ -43,9 +42,7 @@ def register(commands: Any) -> None:
     add("--seed", type=int, default=1, help="seed of all random numbers (default 1)")
     add("--quick", action="store_true", help="few runs and rounds, to see that it works")
     add("--out", type=Path, help="output folder (default reproduction, or reproduction-quick)")
-    add("--workers", type=int, help="processes (default: one for each processor)")
-    add("--engine", choices=("local", "dask"), default="local", help="where the blocks run")
-    add("--scheduler", metavar="ADDRESS", help="address of a Dask cluster, tcp://host:8786")
+    add_engine_options(parser, "one for each processor")
     add("--features", type=Path, metavar="FILE", help="image features for paper/images (npz)")
     add("--option", action="append", default=[], metavar="NAME=VALUE",
         help="another option of an experiment; may be repeated")  # fmt: skip
@@ -63,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
             done = reproduce(
                 options.ids, out,
                 n_runs=options.runs, n_rounds=options.rounds, seed=options.seed,
-                quick=options.quick, engine=_engine(options),
+                quick=options.quick, engine=engine_from(options),
                 progress=False if options.quiet else None, **_choices(options),
             )  # fmt: skip
     except KeyboardInterrupt:
@@ -110,18 +107,6 @@ def _choices(options: argparse.Namespace) -> dict[str, Any]:
             raise ParameterError(f"--option must be NAME=VALUE, got {word!r}")
         choices[name] = value
     return choices
-
-
-def _engine(options: argparse.Namespace) -> Callable[[], Engine] | int | None:
-    if options.engine == "dask":
-        from mixts.engines.dask import DaskEngine
-
-        # Called only if a block is missing: otherwise no cluster is needed.
-        return partial(DaskEngine, options.scheduler, options.workers)
-    if options.scheduler is not None:
-        raise ParameterError("--scheduler is the address of a Dask cluster: add --engine dask")
-    workers: int | None = options.workers
-    return workers
 
 
 def summary(done: Reproduction) -> str:

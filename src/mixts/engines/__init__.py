@@ -1,13 +1,11 @@
 """Engines that run work: this process, worker processes, an executor, or a Dask cluster."""
 
+from mixts.engines._workers import WorkerPool, n_processors
 from mixts.engines.base import Engine
 from mixts.engines.local import (
     EngineLike,
     ExecutorEngine,
-    WorkerPool,
     engine_of,
-    local_engine,
-    n_processors,
 )
 
 __all__ = [
@@ -16,6 +14,5 @@ __all__ = [
     "ExecutorEngine",
     "WorkerPool",
     "engine_of",
-    "local_engine",
     "n_processors",
 ]

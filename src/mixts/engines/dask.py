@@ -23,8 +23,8 @@ from urllib.parse import urlsplit
 from mixts import _checks
 from mixts._sources import numerical_sources, sources_hash
 from mixts._version import __version__
+from mixts.engines._workers import ONE_THREAD, environment_variables, n_processors
 from mixts.engines.base import JOBS_PER_WORKER, Engine
-from mixts.engines.local import ONE_THREAD, environment_variables, n_processors
 from mixts.errors import ClusterError, MissingExtraError, ParameterError
 
 CONNECT_SECONDS = 15.0

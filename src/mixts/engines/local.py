@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import pickle
-import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from multiprocessing import connection
-from multiprocessing.context import SpawnContext, SpawnProcess
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
 
-from mixts import _checks
+from mixts.engines._workers import WorkerPool, n_processors
 from mixts.engines.base import JOBS_PER_WORKER, Engine, Flow, Job, Progress
 from mixts.errors import ParameterError
 
@@ -27,10 +22,6 @@ EngineLike = Engine | Executor | Callable[[], Engine] | int | str | Any | None
 
 WORTHWHILE_SECONDS = 10.0
 """Worker processes must import mixts, 2 to 3 seconds: below this much work they hardly pay."""
-
-ONE_THREAD = dict.fromkeys(
-    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1"
-)
 
 
 def engine_of(
@@ -61,7 +52,7 @@ def engine_of(
     if isinstance(engine, Executor):
         return ExecutorEngine(engine)
     if isinstance(engine, (int, np.integer)) and not isinstance(engine, bool) and engine > 0:
-        return local_engine(int(engine))
+        return InlineEngine() if engine == 1 else PoolEngine(int(engine))
     if _is_dask(engine):
         from mixts.engines.dask import DaskEngine
 
@@ -82,30 +73,6 @@ def _is_dask(engine: Any) -> bool:
     if isinstance(engine, str):
         return engine == "dask" or ":" in engine
     return type(engine).__module__.partition(".")[0] == "distributed"
-
-
-def local_engine(n_workers: int | None = None) -> Engine:
-    """Return an engine of worker processes.
-
-    Parameters
-    ----------
-    n_workers
-        Number of workers; None: one for each processor. With one, jobs run in this process.
-
-    Returns
-    -------
-    Engine
-        The engine; a ``with`` statement opens and closes it.
-    """
-    n = n_processors() if n_workers is None else _checks.count(n_workers, "workers")
-    return InlineEngine() if n == 1 else PoolEngine(n)
-
-
-def n_processors() -> int:
-    """Return the number of processors that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 # -- engines --------------------------------------------------------------------------------------
@@ -387,126 +354,3 @@ def _check_pickles(parts: Mapping[str, Any]) -> bool:
 
 def _names_script(pickled: bytes) -> bool:
     return b"__main__" in pickled
-
-
-# -- worker processes -----------------------------------------------------------------------------
-
-_start_lock = threading.Lock()
-
-
-class ScriptWorkerProcess(SpawnProcess):
-    """A process with one BLAS thread that imports the user's script, as new processes do.
-
-    So the script must be guarded by ``if __name__ == "__main__":``.
-    """
-
-    def start(self) -> None:
-        with _start_lock, environment_variables(ONE_THREAD), _no_interrupts():
-            super().start()
-
-
-class WorkerProcess(SpawnProcess):
-    """A process with one BLAS thread that does not import the user's script."""
-
-    def start(self) -> None:
-        with _start_lock, environment_variables(ONE_THREAD), _hidden_script(), _no_interrupts():
-            super().start()
-
-
-class _ScriptWorkerContext(SpawnContext):
-    Process = ScriptWorkerProcess
-
-
-class _WorkerContext(SpawnContext):
-    Process = WorkerProcess
-
-
-class WorkerPool(ProcessPoolExecutor):
-    """Worker processes for several simulations: ``simulate(..., engine=pool)``.
-
-    Use it in a ``with`` statement, or call ``shutdown``.
-
-    Parameters
-    ----------
-    n_workers
-        Number of processes; by default one for each processor.
-    imports_script
-        Whether workers import the script: for agents that are defined in the script itself.
-    """
-
-    def __init__(self, n_workers: int | None = None, *, imports_script: bool = False) -> None:
-        n = n_processors() if n_workers is None else _checks.count(n_workers, "n_workers")
-        self.imports_script = imports_script
-        context = _ScriptWorkerContext() if imports_script else _WorkerContext()
-        super().__init__(n, mp_context=context, initializer=_end_with_parent)
-
-    def check_script(self) -> None:
-        """Raise ``ParameterError`` if the workers do not know what the script defines."""
-        if not self.imports_script:
-            raise ParameterError(
-                "an agent, the environment or another function is defined in the script itself: "
-                "move it into a module, or make the pool with imports_script=True"
-            )
-
-    def abandon(self) -> None:
-        """End the workers at once, whatever they are doing."""
-        processes = list((self._processes or {}).values())
-        self.shutdown(wait=False, cancel_futures=True)
-        for process in processes:
-            process.terminate()
-
-
-@contextmanager
-def environment_variables(variables: dict[str, str]) -> Iterator[None]:
-    """Set variables for processes that start meanwhile: BLAS reads them when it is loaded."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-
-
-def _end_with_parent() -> None:
-    """End this worker when its parent is killed; it would wait for work for ever."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        threading.Thread(target=_wait_and_end, args=(parent.sentinel,), daemon=True).start()
-
-
-def _wait_and_end(sentinel: int) -> None:
-    connection.wait([sentinel])
-    os._exit(1)
-
-
-@contextmanager
-def _no_interrupts() -> Iterator[None]:
-    """Block Ctrl-C in processes that start meanwhile: the program ends its workers itself."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-@contextmanager
-def _hidden_script() -> Iterator[None]:
-    """Hide where the main module came from, so that a process that starts does not import it."""
-    main = sys.modules["__main__"]
-    spec, file = main.__spec__, getattr(main, "__file__", None)
-    main.__spec__ = main.__file__ = None
-    try:
-        yield
-    finally:
-        main.__spec__ = spec
-        if file is None:
-            del main.__file__
-        else:
-            main.__file__ = file

@@ -14,7 +14,7 @@ from concurrent.futures.process import BrokenProcessPool
 
 import pytest
 
-from mixts.engines import Engine, ExecutorEngine, WorkerPool, engine_of, local, local_engine
+from mixts.engines import Engine, ExecutorEngine, WorkerPool, engine_of, local
 from mixts.engines.dask import play, refuse_others, versions
 from mixts.engines.local import AutoEngine, PoolEngine
 from mixts.errors import MissingExtraError, ParameterError
@@ -26,7 +26,7 @@ def interrupt() -> None:
 
 @pytest.fixture(scope="module")
 def processes() -> Iterator[Engine]:
-    with local_engine(2) as engine:
+    with engine_of(2) as engine:
         yield engine
 
 
@@ -36,7 +36,7 @@ def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
         with ThreadPoolExecutor(2) as pool, ExecutorEngine(pool) as engine:
             yield engine
     elif request.param == "inline":
-        with local_engine(1) as engine:
+        with engine_of(1) as engine:
             yield engine
     else:
         yield request.getfixturevalue("processes")
@@ -126,7 +126,7 @@ def test_every_way_to_name_an_engine() -> None:
         assert engine.name == "this process"
     with engine_of(3) as engine:
         assert engine.name == "3 processes"
-    with engine_of(lambda: local_engine(4)) as made:
+    with engine_of(lambda: engine_of(4)) as made:
         assert made.name == "4 processes"
     with engine_of(made) as same:
         assert same is made
@@ -228,7 +228,7 @@ def test_a_pool_is_checked_before_work_is_sent() -> None:
 
 
 def test_one_worker_is_this_process_and_more_are_others(processes: Engine) -> None:
-    with local_engine(1) as engine:
+    with engine_of(1) as engine:
         assert engine.submit(os.getpid).result() == os.getpid()
         assert (engine.name, engine.window) == ("this process", 1)
     assert processes.submit(os.getpid).result() != os.getpid()
@@ -236,14 +236,14 @@ def test_one_worker_is_this_process_and_more_are_others(processes: Engine) -> No
 
 
 def test_an_interrupt_of_a_job_in_this_process_stops_the_program() -> None:
-    with local_engine(1) as engine, pytest.raises(KeyboardInterrupt):
+    with engine_of(1) as engine, pytest.raises(KeyboardInterrupt):
         engine.submit(interrupt)
 
 
 @pytest.mark.parametrize("n_workers", [0, -1, True])
 def test_an_impossible_number_of_workers_is_refused(n_workers: int) -> None:
-    with pytest.raises(ParameterError, match="workers must be a whole number, at least 1"):
-        local_engine(n_workers)
+    with pytest.raises(ParameterError, match=r"a number of worker processes \(at least 1\)"):
+        engine_of(n_workers)
 
 
 # -- any executor -------------------------------------------------------------------------------
@@ -283,10 +283,10 @@ def test_jobs_without_a_waiting_caller_are_cancelled() -> None:
 
 
 def test_own_processes_are_awaited_or_ended_at_once() -> None:
-    with local_engine(2) as engine:
+    with engine_of(2) as engine:
         jobs = [engine.submit(abs, -i) for i in range(3)]
     assert [job.result(timeout=0) for job in jobs] == [0, 1, 2]
-    engine = local_engine(2)
+    engine = engine_of(2)
     assert isinstance(engine, PoolEngine)
     jobs = [engine.submit(time.sleep, 60) for _ in range(4)]
     engine.submit(abs, 1)

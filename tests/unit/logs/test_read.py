@@ -16,7 +16,7 @@ import pytest
 
 import mixts
 from mixts import errors
-from mixts.engines import local_engine
+from mixts.engines import engine_of
 from mixts.families import (
     BernoulliStatistics,
     GaussianStatistics,
@@ -187,7 +187,7 @@ def test_the_numbers_do_not_depend_on_the_engine(
     here = read_logs(folder / "all.csv", **SETTINGS[family])
     with ThreadPoolExecutor(3) as pool:
         there = read_logs(folder / "all.csv", **SETTINGS[family], engine=pool)
-    made = read_logs(folder / "all.csv", **SETTINGS[family], engine=lambda: local_engine(1))
+    made = read_logs(folder / "all.csv", **SETTINGS[family], engine=lambda: engine_of(1))
     assert here.statistics == there.statistics == made.statistics
     assert here.tasks == there.tasks == made.tasks
 
