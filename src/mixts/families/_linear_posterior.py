@@ -7,6 +7,7 @@ them and the mathematics.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy as np
 from mixts._typing import Array, Bool, Float, Int
 from mixts.errors import ActionError
 from mixts.families._kernels import linear as kernels
+from mixts.families._kernels.actions import action_moments, best_in_draws
 from mixts.families._kernels.dormant import Dormancy, mark_dormant, recheck_dormant
 from mixts.families._kernels.evidence import condition
 from mixts.families._kernels.slots import LOST, Histories, Prior, Slots, start_slots
@@ -33,6 +35,9 @@ DORMANT_LIMIT = -math.log(1e-16)
 
 _DORMANT_MARGIN = 4.0
 """It becomes dormant a factor exp(4) below that, so that it does not wake at once."""
+
+_DRAWS_AT_ONCE = 1 << 17
+"""Random numbers of one compiled pass over decisions: a megabyte, which the cache holds."""
 
 _REFRESH = 4096
 """After so many single observations a posterior is recomputed, which removes rounding errors."""
@@ -424,34 +429,117 @@ class LinearPosterior(Posterior):
     ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
         """Estimate P(action is best) and its standard error, without bias.
 
-        Components are summed exactly, and parameters are sampled.
-        Component s gets ``2 + n_samples w_s`` samples, a number fixed by the history, so that the
-        estimate ``sum_s w_s (share of s's samples in which the action is best)`` has the right
-        expectation.
+        See :meth:`_in_draws`.
+        """
+        found = self._in_draws(rng, tasks, weights, actions, mask, n_samples)
+        return found[0], np.sqrt(found[1])
+
+    def expected_regrets(
+        self,
+        rng: np.random.Generator,
+        tasks: Int[Array, " m"],
+        weights: Float[Array, "m L"],
+        actions: Array | None,
+        mask: Bool[Array, "m K"],
+        n_samples: int,
+    ) -> Float[Array, "m K"]:
+        """Estimate E[max_b X_b] - E[X_a], without bias.
+
+        Draws are needed for E[max_b X_b - X_lead] only, where lead has the highest mean: the other
+        differences are those of the exact means. See :meth:`_in_draws`.
+        """
+        return self._in_draws(rng, tasks, weights, actions, mask, n_samples)[2]
+
+    def _in_draws(
+        self,
+        rng: np.random.Generator,
+        tasks: Int[Array, " m"],
+        weights: Float[Array, "m L"],
+        actions: Array | None,
+        mask: Bool[Array, "m K"],
+        n_samples: int,
+    ) -> tuple[Float[Array, "m K"], ...]:
+        """Estimate P(action is best), its squared standard error, and the expected regret.
+
+        Components are summed exactly, and parameters are sampled. Component s gets
+        ``2 + n_samples w_s / 2`` pairs of samples, a number fixed by the history, so that the
+        estimate ``sum_s w_s (mean over s's samples)`` has the right expectation. The samples of a
+        pair lie opposite each other about the mean, which mostly makes the error smaller.
         """
         assert actions is not None
-        probabilities, errors = np.zeros(mask.shape), np.zeros(mask.shape)
-        for row, task in enumerate(tasks):
-            w = weights[row]
-            active = np.flatnonzero((w > 0) & ~np.isneginf(self.relative[task]))
-            sizes = 2 + np.floor(n_samples * w[active]).astype(np.int64)
-            latent = np.repeat(active, sizes)
-            theta = self.sample(rng, np.full(len(latent), task), latent)
-            available = np.flatnonzero(mask[row])
-            rows = actions if actions.ndim == 2 else actions[row]
-            scores = theta @ rows[available].T
-            if not np.isfinite(scores).all():
+        pairs = 2 + (n_samples / 2 * weights).astype(np.int64)
+        pairs[(weights <= 0) | np.isneginf(self.relative[tasks])] = 0
+        sizes = pairs.sum(axis=1)
+        found = np.zeros(mask.shape), np.zeros(mask.shape), np.zeros(mask.shape)
+        for part in self._parts(tasks, sizes):
+            x = rng.standard_normal((sizes[part].sum(), self.prior.n_features))
+            decisions = self._decisions(part, tasks, actions, mask, weights, pairs)
+            own = tuple(array[part] for array in found)
+            bad = best_in_draws(decisions, x, own)
+            if bad >= 0:
+                row = np.arange(len(tasks))[part][bad]
                 raise ActionError(f"the actions of decision {row} must have finite features")
-            best = scores == scores.max(axis=1, keepdims=True)
-            votes = best / best.sum(axis=1, keepdims=True)
-            starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-            share = np.add.reduceat(votes, starts) / sizes[:, None]
-            square = np.add.reduceat(votes**2, starts) / sizes[:, None]
-            shares = w[active] / w[active].sum()
-            probabilities[row, available] = shares @ share
-            spread = np.maximum(square - share**2, 0) / (sizes[:, None] - 1)
-            errors[row, available] = np.sqrt(shares**2 @ spread)
-        return probabilities, errors
+            for array, values in zip(found, own, strict=True):
+                array[part] = values
+        return found
+
+    def action_moments(
+        self, tasks: Int[Array, " m"], actions: Array | None
+    ) -> tuple[Float[Array, "m L K"], Float[Array, "m L K"]]:
+        """Return mean and variance of a'theta for all actions; zeros for dormant components."""
+        assert actions is not None
+        active = ~np.isneginf(self.relative[tasks])
+        mask = np.ones((len(tasks), actions.shape[-2]), bool)
+        mean, variance = np.zeros((2, *active.shape, mask.shape[1]))
+        weights, pairs = active.astype(float), active.astype(np.int64)
+        for part in self._parts(tasks, pairs.sum(axis=1)):
+            decisions = self._decisions(part, tasks, actions, mask, weights, pairs)
+            own = mean[part], variance[part]
+            action_moments(decisions, own)
+            mean[part], variance[part] = own
+        return mean, variance
+
+    def _parts(self, tasks: Int[Array, " m"], sizes: Int[Array, " m"]) -> Iterator[slice | Array]:
+        """Yield positions of ``tasks`` in parts whose tasks have slots.
+
+        No part needs many more random vectors than ``_DRAWS_AT_ONCE`` numbers, if ``sizes`` are
+        those of the decisions.
+        """
+        at_once = max(1, _DRAWS_AT_ONCE // self.prior.n_features)
+        if self._pool.holds_all and sizes.sum() <= at_once:
+            yield slice(None)
+            return
+        for part in self._chunks(tasks):
+            self._admit(np.unique(tasks[part]))
+            ends = np.flatnonzero(np.diff(np.cumsum(sizes[part]) // at_once)) + 1
+            yield from np.split(part, ends)
+
+    def _decisions(
+        self,
+        part: slice | Array,
+        tasks: Int[Array, " m"],
+        actions: Array,
+        mask: Bool[Array, "m K"],
+        weights: Float[Array, "m L"],
+        pairs: Int[Array, "m L"],
+    ) -> tuple[Array, ...]:
+        """Return the fields of ``_kernels.actions.Decisions`` for a part of the decisions."""
+        slot = self._settled(tasks[part])
+        sets = actions[None] if actions.ndim == 2 else actions[part]
+        slots, prior = self._pool.arrays, self._prior
+        return (
+            sets, mask[part], weights[part], pairs[part], slot, slots.mean, slots.root,
+            prior.starts, prior.members,
+        )  # fmt: skip
+
+    def _settled(self, tasks: Int[Array, " m"]) -> Int[Array, " m"]:
+        """Apply the repeats that wait to roots and means of these tasks; return their slots."""
+        slot = self._pool.of_task[tasks]
+        rows, groups = np.nonzero(self._pool.arrays.waiting[slot] > 0)
+        if len(rows):
+            latent = self._prior.members[self._prior.starts[groups]]
+            self._move(tasks[rows], latent, np.zeros((len(rows), self.prior.n_features)))
+        return slot
 
     def add_tasks(self, n: int) -> None:
         """Append tasks with no history."""
