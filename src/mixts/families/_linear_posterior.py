@@ -83,7 +83,7 @@ class LinearRewards(RewardBelief):
 
     @cached_property
     def marginal(self) -> NormalMarginal:
-        moments = np.stack(self.posterior.action_moments(self.tasks, self.actions))
+        moments = self.posterior.action_moments(self.tasks, self.actions)
         return NormalMarginal(moments, self.posterior.prior.noise_std**2)
 
     def draw(
@@ -461,10 +461,7 @@ class LinearPosterior(Posterior):
         mask: Bool[Array, "m K"],
         n_samples: int,
     ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
-        """Estimate P(action is best) and its standard error, without bias.
-
-        See :meth:`_in_draws`.
-        """
+        """Estimate P(action is best) and its standard error, without bias: see ``_in_draws``."""
         found = self._in_draws(rng, tasks, weights, actions, mask, n_samples)
         return found[0], np.sqrt(found[1])
 
@@ -477,10 +474,10 @@ class LinearPosterior(Posterior):
         mask: Bool[Array, "m K"],
         n_samples: int,
     ) -> Float[Array, "m K"]:
-        """Estimate E[max_b X_b] - E[X_a], without bias.
+        """Estimate E[max_b X_b] - E[X_a], X_a = a'theta, without bias: see ``_in_draws``.
 
-        Draws are needed for E[max_b X_b - X_lead] only, where lead has the highest mean: the other
-        differences are those of the exact means. See :meth:`_in_draws`.
+        Only E[max_b X_b - X_lead] is sampled, where lead is the action of the highest mean. The
+        other differences come from exact means.
         """
         return self._in_draws(rng, tasks, weights, actions, mask, n_samples)[2]
 
@@ -517,26 +514,24 @@ class LinearPosterior(Posterior):
                 array[part] = values
         return found
 
-    def action_moments(
-        self, tasks: Int[Array, " m"], actions: Array
-    ) -> tuple[Float[Array, "m L K"], Float[Array, "m L K"]]:
+    def action_moments(self, tasks: Int[Array, " m"], actions: Array) -> Float[Array, "2 m L K"]:
         """Return mean and variance of a'theta for all actions; zeros for dormant components."""
         active = ~np.isneginf(self.relative[tasks])
         mask = np.ones((len(tasks), actions.shape[-2]), bool)
-        mean, variance = np.zeros((2, *active.shape, mask.shape[1]))
+        moments = np.zeros((2, *active.shape, mask.shape[1]))
         weights, pairs = active.astype(float), active.astype(np.int64)
         for part in self._parts(tasks, pairs.sum(axis=1)):
             decisions = self._decisions(part, tasks, actions, mask, weights, pairs)
-            own = mean[part], variance[part]
+            own = moments[0, part], moments[1, part]
             action_moments(decisions, own)
-            mean[part], variance[part] = own
-        return mean, variance
+            moments[0, part], moments[1, part] = own
+        return moments
 
     def _parts(self, tasks: Int[Array, " m"], sizes: Int[Array, " m"]) -> Iterator[slice | Array]:
-        """Yield positions of ``tasks`` in parts whose tasks have slots.
+        """Yield positions of ``tasks`` in parts, and give the tasks of each part slots.
 
-        No part needs many more random vectors than ``_DRAWS_AT_ONCE`` numbers, if ``sizes`` are
-        those of the decisions.
+        ``sizes`` is the number of vectors that each decision needs; a part of several decisions
+        needs about ``_DRAWS_AT_ONCE`` numbers at most.
         """
         at_once = max(1, _DRAWS_AT_ONCE // self.prior.n_features)
         if self._pool.holds_all and sizes.sum() <= at_once:

@@ -4,8 +4,9 @@ An action set is stored by columns, (d, K), so that the innermost loops run over
 actions then get equal scores, to the last bit, and share the votes of a draw. K is rounded up to a
 multiple of 16, because loops over such a length have no slow remainder.
 
-Draws come in pairs ``theta = mean + C x`` and ``mean - C x``, x standard normal. The root is applied
-to the actions, once for all draws: the scores are ``A mean + A C x`` and ``A mean - A C x``.
+Draws come in pairs, ``theta = mean + C x`` and ``mean - C x`` with x standard normal. The root is
+applied to the actions, once for all draws: the scores are ``A mean + A C x`` and
+``A mean - A C x``.
 """
 
 from __future__ import annotations
