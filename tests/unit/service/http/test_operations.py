@@ -47,7 +47,7 @@ def test_a_decision_is_answered_with_the_agreed_fields_and_no_others() -> None:
     assert answer.headers["content-length"] == str(len(answer.body))
     assert answer.json == {
         "id": ID, "task": "u17", "action": 2, "propensity": 0.25, "weights": [0.5, 0.5],
-        "prior_version": 1,
+        "prior_version": 1, "policy": "ts",
     }  # fmt: skip
     assert decider.submitted == [Decide("u17")]
 
