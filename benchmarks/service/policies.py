@@ -66,7 +66,9 @@ class Case:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--policies", nargs="+", default=["ts", "ids"])
-    parser.add_argument("--waiting", type=int, nargs="+", default=[0, 20, 100], help="for each task")
+    parser.add_argument(
+        "--waiting", type=int, nargs="+", default=[0, 20, 100], help="for each task"
+    )
     parser.add_argument("--tasks", type=int, default=500)
     parser.add_argument("--connections", type=int, default=16)
     parser.add_argument("--rounds", type=int, default=5)
@@ -91,9 +93,7 @@ def main() -> None:
     report(cases)
 
 
-def start(
-    stack: ExitStack, policy: str | None, waiting: int, options: argparse.Namespace
-) -> Case:
+def start(stack: ExitStack, policy: str | None, waiting: int, options: argparse.Namespace) -> Case:
     """Start a server; without a policy, that of the other version."""
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mixts-policies-")))
     store = folder / "decisions.db"

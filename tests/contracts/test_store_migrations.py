@@ -88,7 +88,10 @@ def test_a_newer_store_is_refused_and_left_alone(filled: str, upgrade: Upgrade) 
         assert store.totals().decisions == 4
 
 
-VERSION = {"SQLite": "PRAGMA user_version = 1", "PostgreSQL": "UPDATE schema_version SET version = 1"}
+VERSION = {
+    "SQLite": "PRAGMA user_version = 1",
+    "PostgreSQL": "UPDATE schema_version SET version = 1",
+}
 """Statements that mark the tables as those of the first version."""
 
 
