@@ -273,7 +273,10 @@ def test_a_batch_is_answered_item_by_item_in_order() -> None:
     ]  # fmt: skip
     answer = post(service(decider), "/v1/decide:batch", items)
     assert answer.status == 200
-    whole = {"id": ID, "action": 2, "propensity": 0.25, "weights": [0.5, 0.5], "prior_version": 1}
+    whole = {
+        "id": ID, "action": 2, "propensity": 0.25, "weights": [0.5, 0.5], "prior_version": 1,
+        "policy": "ts",
+    }  # fmt: skip
     assert answer.json[0] == {**whole, "task": "a"}
     assert answer.json[4] == {**whole, "task": "c"}
     errors = [item["error"] for item in answer.json[1:4]]
