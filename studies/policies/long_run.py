@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 import mixts
-from mixts.simulation import simulate
+from mixts.simulation import AgentSpec, simulate
 from studies.policies.agents import GREEDY, IDS, TS, UCB
 from studies.policies.tables import Comparison
 
@@ -16,7 +16,7 @@ N_ARMS = 10
 def play_long(n_runs: int, seed: int, workers: int, rounds: tuple[int, ...] = ROUNDS) -> Comparison:
     """Play every policy on ten Bernoulli arms about which it knows nothing."""
     prior = mixts.MixturePrior(mixts.BernoulliArms.uniform(n_arms=N_ARMS))
-    agents = {
+    agents: dict[str, AgentSpec] = {
         TS: partial(mixts.MixTS, prior),
         IDS: partial(mixts.MixIDS, prior),
         UCB: partial(mixts.BayesUCB, prior),
