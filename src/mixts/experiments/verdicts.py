@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from mixts._numbers import Estimate
+from mixts._numbers import Estimate, estimate
+from mixts._typing import Array
 from mixts.bounds import RULE, Verdict
 
 N_ERRORS = 2.0
@@ -66,6 +67,21 @@ def greatly(value: Estimate, threshold: float) -> Verdict:
     """Judge "greatly" by a threshold; less than that is the direction only."""
     verdict = exceeds(value, threshold)
     return "direction only" if verdict == "does not hold" else verdict
+
+
+def times_less(mine: Array, theirs: Array, factor: float) -> Verdict:
+    """Judge whether one regret is less than another by a factor; less than that is direction only.
+
+    Parameters
+    ----------
+    mine, theirs
+        Regrets of the same runs.
+    factor
+        How many times as much "greatly" means.
+    """
+    return weakest(
+        exceeds(estimate(theirs - mine)), greatly(estimate(theirs - factor * mine), 0.0)
+    )
 
 
 def equal(difference: Estimate, rounding: float = 1e-9) -> Verdict:
