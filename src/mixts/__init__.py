@@ -11,7 +11,7 @@ from warnings import warn
 
 from mixts import errors
 from mixts._version import __version__ as __version__
-from mixts.agents import Agent, CorralExp4, Exp4, MixTS, Oracle
+from mixts.agents import Agent, BayesUCB, CorralExp4, Exp4, Greedy, MixIDS, MixTS, Oracle
 from mixts.belief import Belief
 from mixts.environments import (
     BanditEnvironment,
@@ -48,6 +48,7 @@ __all__ = [
     "Agent",
     "AsyncClient",
     "BanditEnvironment",
+    "BayesUCB",
     "Belief",
     "BernoulliArms",
     "ClassificationBandit",
@@ -59,8 +60,10 @@ __all__ = [
     "Exp4",
     "Family",
     "GaussianArms",
+    "Greedy",
     "LinearGaussian",
     "MDPEnvironment",
+    "MixIDS",
     "MixTS",
     "MixturePrior",
     "MixturePriorEstimator",

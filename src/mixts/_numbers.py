@@ -35,11 +35,11 @@ def estimate(values: Float[Array, "n ..."]) -> Estimate:
     return Estimate(mean, error) if mean.ndim else Estimate(float(mean), float(error))
 
 
-def softmax(logs: Float[Array, "m L"]) -> Float[Array, "m L"]:
+def softmax(logs: Float[Array, "... L"]) -> Float[Array, "... L"]:
     """Return each row's weights, normalised, from their logarithms up to a constant.
 
     ``scipy.special.softmax`` accepts any array and takes several times as long.
     """
-    weights = np.exp(logs - logs.max(axis=1, keepdims=True))
-    weights /= weights.sum(axis=1, keepdims=True)
+    weights = np.exp(logs - logs.max(axis=-1, keepdims=True))
+    weights /= weights.sum(axis=-1, keepdims=True)
     return np.asarray(weights)

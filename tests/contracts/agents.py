@@ -63,6 +63,25 @@ AGENTS: dict[str, AgentRecord] = {
     "Oracle": AgentRecord(
         lambda case, n, seed: mixts.Oracle(case.prior, 1, n, seed, n_samples=50)
     ),
+    "MixTS with a horizon": AgentRecord(
+        lambda case, n, seed: mixts.MixTS(case.prior, n, seed, n_samples=50, horizon=10),
+        plans=False,
+    ),
+    "MixIDS": AgentRecord(
+        lambda case, n, seed: mixts.MixIDS(case.prior, n, seed), plans=False, exact=True
+    ),
+    "MixIDS with a horizon": AgentRecord(
+        lambda case, n, seed: mixts.MixIDS(case.prior, n, seed, n_samples=50, horizon=10),
+        plans=False, exact=True,
+    ),
+    "Greedy": AgentRecord(
+        lambda case, n, seed: mixts.Greedy(case.prior, n, seed),
+        randomised=False, plans=False, exact=True,
+    ),
+    "BayesUCB": AgentRecord(
+        lambda case, n, seed: mixts.BayesUCB(case.prior, n, seed),
+        randomised=False, plans=False, exact=True,
+    ),
     "Exp4": AgentRecord(
         lambda case, n, seed: mixts.Exp4(_experts(case), 200, n_tasks=n, seed=seed),
         plans=False, exact=True, step_by_step=True, arms_with_features=True,

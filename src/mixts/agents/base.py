@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from typing import Any, Self, overload
+from typing import Any, ClassVar, Self, overload
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from mixts._files import read_bundle, write_bundle
 from mixts._tasks import TaskAxis
 from mixts._typing import Array, ArrayLike, Bool, Float, Int, Seed
 from mixts.errors import FormatError, MixtsError, ParameterError
+from mixts.families.base import Waiting
 from mixts.families.trajectory import Trajectory
 from mixts.prior import MixturePrior
 
@@ -32,6 +33,9 @@ class Agent(ABC):
     seed
         Seed of the agent's random numbers: None, a number, a SeedSequence or a Generator.
     """
+
+    deterministic: ClassVar[bool] = False
+    """Whether the action follows from the history, but for ties: most have probability 0."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -127,7 +131,11 @@ class Agent(ABC):
 
     @abstractmethod
     def _probabilities(
-        self, index: Int[Array, " m"], actions: Array | None, mask: Bool[Array, "m K"]
+        self,
+        index: Int[Array, " m"],
+        actions: Array | None,
+        mask: Bool[Array, "m K"],
+        waiting: Waiting | None = None,
     ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
         """Return the probabilities of the actions and their standard errors; checked input.
 
@@ -146,6 +154,12 @@ class Agent(ABC):
     @abstractmethod
     def _restore(cls, header: dict[str, Any], arrays: dict[str, Array]) -> Self:
         """Rebuild the agent from its state; ``header["settings"]`` holds its settings."""
+
+    def _checked_waiting(self, waiting: Any) -> Waiting | None:
+        """Check and return the decisions whose rewards have not come."""
+        if waiting is not None:
+            raise ParameterError(f"{type(self).__name__} takes no waiting decisions: leave it out")
+        return None
 
     def _settings(self) -> dict[str, Any]:
         """Return the other arguments of the constructor: plain numbers and strings."""
@@ -178,6 +192,7 @@ class Agent(ABC):
         actions: ArrayLike | None = None,
         tasks: ArrayLike | None = None,
         mask: ArrayLike | None = None,
+        waiting: Any = None,
     ) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
         """Return the probability of each action in the next decision, and its standard error.
 
@@ -185,6 +200,8 @@ class Agent(ABC):
         ----------
         actions, tasks, mask
             As in ``act``.
+        waiting
+            Decisions whose rewards have not come, see :meth:`BeliefAgent.act`.
 
         Returns
         -------
@@ -194,7 +211,8 @@ class Agent(ABC):
         index = self._axis.decisions(tasks)
         sets, n_actions = self._action_sets(actions, len(index))
         available = self._full_mask(mask, len(index), n_actions)
-        probabilities, errors = self._probabilities(index, sets, available)
+        pending = self._checked_waiting(waiting)
+        probabilities, errors = self._probabilities(index, sets, available, pending)
         return self._axis.squeeze(probabilities), self._axis.squeeze(errors)
 
     def act_with_probabilities(
@@ -203,6 +221,7 @@ class Agent(ABC):
         tasks: ArrayLike | None = None,
         mask: ArrayLike | None = None,
         floor: float = 0.0,
+        waiting: Any = None,
     ) -> tuple[Any, Float[Array, "..."], Float[Array, "..."]]:
         """Draw the action from the very probabilities that are returned, ready to be logged.
 
@@ -216,6 +235,8 @@ class Agent(ABC):
         floor
             Least probability of every available action. Only ``floor > 0`` guarantees that every
             action can be drawn.
+        waiting
+            Decisions whose rewards have not come, see :meth:`BeliefAgent.act`.
 
         Returns
         -------
@@ -226,7 +247,8 @@ class Agent(ABC):
         sets, n_actions = self._action_sets(actions, len(index))
         available = self._full_mask(mask, len(index), n_actions)
         room = _room_above(floor, available)
-        probabilities, errors = self._probabilities(index, sets, available)
+        pending = self._checked_waiting(waiting)
+        probabilities, errors = self._probabilities(index, sets, available, pending)
         if floor > 0:
             probabilities = np.where(available, floor + room * probabilities, 0.0)
             errors = room * errors

@@ -6,17 +6,23 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from mixts import _checks
 from mixts._typing import Array, ArrayLike, Bool, Int, Seed
 from mixts.agents.base import Agent, without_retired
 from mixts.belief import Belief
 from mixts.errors import MaskError, ParameterError
+from mixts.families.base import Waiting
+from mixts.families.rewards import RewardBelief
 from mixts.families.statistics import Statistics
 from mixts.families.trajectory import Trajectory
 from mixts.prior import MixturePrior
 
+_MOST_NUMBERS = 4_000_000
+"""Largest number of draws in memory at once."""
+
 
 class BeliefAgent(Agent):
-    """An agent that decides by a belief; a subclass defines how (``act``, ``_probabilities``).
+    """An agent that decides by a belief; a subclass defines how (``_probabilities``).
 
     Parameters
     ----------
@@ -31,9 +37,17 @@ class BeliefAgent(Agent):
     _allow_dormant: ClassVar[bool] = True
     """Whether components of negligible weight may be left out of updates."""
 
+    _plans: ClassVar[bool] = False
+    """Whether the agent decides about MDPs too."""
+
+    _horizon: int | None = None
+    """Expected number of decisions of a task."""
+
     def __init__(self, prior: MixturePrior, n_tasks: int | None = None, seed: Seed = None) -> None:
         super().__init__(n_tasks, seed)
-        self._believe(_checked_prior(prior), prior.family.empty_statistics(n_tasks), shared=False)
+        self._believe(
+            self._checked_prior(prior), prior.family.empty_statistics(n_tasks), shared=False
+        )
 
     def _believe(self, prior: MixturePrior, statistics: Statistics, *, shared: bool) -> None:
         self.belief = Belief(prior, statistics, allow_dormant=self._allow_dormant, shared=shared)
@@ -58,13 +72,28 @@ class BeliefAgent(Agent):
         """
         agent = cls.__new__(cls)  # the constructor would make an empty belief first
         Agent.__init__(agent, None if statistics.single else len(statistics), seed)
+        agent._believe(cls._checked_prior(prior), statistics, shared=True)
         agent._set(**settings)
-        agent._believe(_checked_prior(prior), statistics, shared=True)
         return agent
 
     def _set(self) -> None:
         """Check and store the settings, the keyword arguments of the constructor."""
         return None
+
+    @classmethod
+    def _checked_prior(cls, prior: MixturePrior) -> MixturePrior:
+        if not isinstance(prior, MixturePrior):
+            raise ParameterError(f"prior must be a MixturePrior, got {prior!r}")
+        if prior.family.plans and not cls._plans:
+            raise ParameterError(
+                f"{cls.__name__} compares single actions, but an action of {prior.family!r} is a "
+                "policy, and there are too many policies to compare: use mixts.MixTS"
+            )
+        return prior
+
+    @staticmethod
+    def _checked_horizon(horizon: int | None) -> int | None:
+        return None if horizon is None else _checks.count(horizon, "horizon")
 
     @property
     def prior(self) -> MixturePrior:
@@ -96,6 +125,87 @@ class BeliefAgent(Agent):
         """
         self.belief.update(actions, outcomes, tasks)
 
+    def act(
+        self,
+        actions: ArrayLike | None = None,
+        tasks: ArrayLike | None = None,
+        mask: ArrayLike | None = None,
+        waiting: Any = None,
+    ) -> Any:
+        """Choose an action for each task, or for each entry of ``tasks``.
+
+        Parameters
+        ----------
+        actions, tasks, mask
+            See :meth:`Agent.act`.
+        waiting
+            Decisions whose rewards have not come yet: for one task their actions, for many
+            ``(actions, tasks)``, both as ``update`` takes them. The agent decides as if their
+            expected rewards had come, so that it does not repeat itself. :class:`MixTS` needs no
+            such help: its decisions differ by themselves.
+
+        Returns
+        -------
+        int or array
+            See :meth:`Agent.act`.
+        """
+        return self.act_with_probabilities(actions, tasks, mask, waiting=waiting)[0]
+
+    # -- for subclasses: what a policy needs to know --------------------------------------------
+
+    def _rewards(
+        self, index: Int[Array, " m"], actions: Array | None, waiting: Waiting | None
+    ) -> RewardBelief:
+        """Return the belief about the mean rewards of the actions on offer."""
+        weights = self.belief.working_weights(index)
+        return self.belief.posterior.rewards(index, weights, actions, waiting)
+
+    def _n_decided(self, index: Int[Array, " m"], waiting: Waiting | None) -> Int[Array, " m"]:
+        """Return the number of decisions of each task so far, with and without a reward."""
+        distinct, rows = np.unique(index, return_inverse=True)
+        count = np.asarray(self.belief.posterior.statistics[distinct].n_observations)
+        if waiting is not None:
+            place = np.searchsorted(distinct, waiting.tasks)
+            asked = np.isin(waiting.tasks, distinct)
+            count = count + np.bincount(place[asked], minlength=len(distinct))
+        return np.asarray(count[rows])
+
+    def _n_more(self, index: Int[Array, " m"], waiting: Waiting | None) -> Int[Array, " m"] | None:
+        """Return how many decisions follow the present one; None without a horizon."""
+        if self._horizon is None:
+            return None
+        return np.maximum(self._horizon - self._n_decided(index, waiting) - 1, 0)
+
+    def _parts(self, n_rows: int, n_actions: int, n_draws: int) -> list[slice]:
+        """Return parts of the decisions whose draws fit into memory."""
+        numbers = n_actions * n_draws * (self.prior.n_components if n_draws > 1 else 1)
+        size = max(1, _MOST_NUMBERS // numbers)
+        return [slice(start, start + size) for start in range(0, n_rows, size)]
+
+    def _checked_waiting(self, waiting: Any) -> Waiting | None:
+        if waiting is None:
+            return None
+        actions, tasks = waiting, None
+        if not self._axis.single:
+            if not (isinstance(waiting, tuple) and len(waiting) == 2):
+                raise ParameterError(
+                    "waiting must be (actions, tasks): the actions of decisions whose rewards have "
+                    f"not come, and the task of each, got {waiting!r}"
+                )
+            actions, tasks = waiting
+        if np.size(actions) == 0:
+            return None
+        if self.prior.arm_names is not None:
+            actions = self.prior.arm_indices(actions)
+        family = self.prior.family
+        trial = family.empty_statistics(1)
+        n_features = family.n_features
+        n = np.size(actions) if n_features is None else np.size(actions) // n_features
+        single = np.ndim(actions) == (0 if n_features is None else 1)
+        observed = trial.observations(actions, 0.0 if single else np.zeros(n))
+        trial.observe(np.zeros(len(observed[0]), np.int64), observed)  # refuses bad actions
+        return Waiting(self._axis.observations(tasks, len(observed[0])), observed[0])
+
     def add_tasks(self, n: int) -> Int[Array, " n"]:
         """Append ``n`` tasks without observations and return their indices."""
         new = self._axis.grow(n)
@@ -112,7 +222,7 @@ class BeliefAgent(Agent):
             which then have no observations. Retired arms stay retired.
         """
         statistics = self.belief.statistics
-        had, has = self.prior.family.n_arms, _checked_prior(prior).family.n_arms
+        had, has = self.prior.family.n_arms, self._checked_prior(prior).family.n_arms
         if had is not None and has is not None and type(prior.family) is type(self.prior.family):
             if has > had:
                 statistics = statistics.with_arms(has - had)
@@ -177,9 +287,3 @@ def restored_belief(
         MixturePrior.from_bundle(header["prior"], part("prior"), "the prior"),
         Statistics.from_bundle(header["statistics"], part("statistics"), "the statistics"),
     )
-
-
-def _checked_prior(prior: MixturePrior) -> MixturePrior:
-    if not isinstance(prior, MixturePrior):
-        raise ParameterError(f"prior must be a MixturePrior, got {prior!r}")
-    return prior

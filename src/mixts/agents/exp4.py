@@ -24,6 +24,7 @@ from mixts.agents.belief import belief_state, restored_belief
 from mixts.belief import Belief
 from mixts.errors import ActionError, FeedbackError, ObservationError, OutcomeError, ParameterError
 from mixts.families._kernels.roots import LARGEST
+from mixts.families.base import Waiting
 from mixts.families.choice import feature_sets
 from mixts.families.trajectory import Trajectory
 from mixts.prior import MixturePrior
@@ -145,7 +146,11 @@ class VotingAgent(Agent):
         return self._axis.squeeze(chosen)
 
     def _probabilities(
-        self, index: Int[Array, " m"], actions: Array | None, mask: Bool[Array, "m K"]
+        self,
+        index: Int[Array, " m"],
+        actions: Array | None,
+        mask: Bool[Array, "m K"],
+        waiting: Waiting | None = None,
     ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
         advice = self._advice(index, actions, mask)
         share = np.einsum("ml,mlk->mk", softmax(self._log_weights[index]), advice)

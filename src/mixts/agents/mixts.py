@@ -8,8 +8,10 @@ import numpy as np
 
 from mixts import _checks
 from mixts._typing import Array, ArrayLike, Bool, Float, Int, Seed
+from mixts.agents.base import draw_rows
 from mixts.agents.belief import BeliefAgent
 from mixts.errors import ParameterError
+from mixts.families.base import Waiting
 from mixts.prior import MixturePrior
 
 
@@ -30,7 +32,12 @@ class MixTS(BeliefAgent):
     seed
         Seed of the agent's random numbers.
     n_samples
-        Number of parameter draws behind an estimated propensity.
+        Number of draws behind an estimated propensity.
+    horizon
+        Expected number of decisions of a task. A decision with n more to come then draws what the
+        mean of each action would be after n more observations of it, instead of its true mean
+        (Min, Maglaras and Moallemi, 2019): exploration fades, and the last decision is greedy.
+        None, as in the paper: no end in sight.
 
     Examples
     --------
@@ -40,6 +47,8 @@ class MixTS(BeliefAgent):
     >>> agent.update(arm, 1)
     """
 
+    _plans: ClassVar[bool] = True
+
     def __init__(
         self,
         prior: MixturePrior,
@@ -47,15 +56,19 @@ class MixTS(BeliefAgent):
         seed: Seed = None,
         *,
         n_samples: int = 1000,
+        horizon: int | None = None,
     ) -> None:
         super().__init__(prior, n_tasks, seed)
-        self._set(n_samples=n_samples)
+        self._set(n_samples=n_samples, horizon=horizon)
 
-    def _set(self, n_samples: int = 1000) -> None:
+    def _set(self, n_samples: int = 1000, horizon: int | None = None) -> None:
+        if horizon is not None and self.prior.family.plans:
+            raise ParameterError("MixTS takes no horizon for an MDP: it plans whole episodes")
         self._n_samples = _checks.count(n_samples, "n_samples")
+        self._horizon = self._checked_horizon(horizon)
 
     def _settings(self) -> dict[str, Any]:
-        return {"n_samples": self._n_samples}
+        return {"n_samples": self._n_samples, "horizon": self._horizon}
 
     @classmethod
     def units(cls, prior: MixturePrior, n_tasks: int | None = None, seed: Seed = None) -> Self:
@@ -80,15 +93,23 @@ class MixTS(BeliefAgent):
         actions: ArrayLike | None = None,
         tasks: ArrayLike | None = None,
         mask: ArrayLike | None = None,
+        waiting: Any = None,
     ) -> Any:
         """Choose by lines 5 and 6 of the algorithm for each decision  [paper: Alg. 1].
 
-        ``last_latent`` holds the latent states that were drawn. See :meth:`Agent.act`.
+        ``last_latent`` holds the latent states that were drawn. See :meth:`Agent.act`. Waiting
+        decisions count towards the horizon; otherwise they change nothing.
         """
         index = self._axis.decisions(tasks)
         family = self.belief.prior.family
         sets, n_actions = family.action_sets(actions, len(index))
         available = self._available(mask, len(index), n_actions)
+        pending = self._checked_waiting(waiting)
+        if self._horizon is not None:
+            mask = self._full_mask(mask, len(index), n_actions)
+            law, self.last_latent = self._draw_ahead(index, sets, mask, pending, 1)
+            self.last_latent = self._axis.squeeze(self.last_latent[:, 0])
+            return self._axis.squeeze(draw_rows(self._rng, law))
         latent = self._draw_latent(index)
         theta = self.belief.posterior.sample(self._rng, index, latent)
         chosen = family.best_action(self._rng, theta, sets, available)
@@ -101,9 +122,38 @@ class MixTS(BeliefAgent):
     def _latent_weights(self, index: Int[Array, " m"]) -> Float[Array, "m L"]:
         return self.belief.working_weights(index)
 
+    def _draw_ahead(
+        self,
+        index: Int[Array, " m"],
+        actions: Array | None,
+        mask: Bool[Array, "m K"],
+        waiting: Waiting | None,
+        n_samples: int,
+    ) -> tuple[Float[Array, "m K"], Int[Array, "m n"]]:
+        """Return how often each action is best among draws of estimates, and their components."""
+        law, components = np.empty(mask.shape), np.empty((len(index), n_samples), np.int64)
+        weights = self._latent_weights(index)
+        left = self._n_more(index, waiting)
+        assert left is not None
+        for part in self._parts(len(index), mask.shape[1], n_samples):
+            sets = actions[part] if actions is not None and actions.ndim == 3 else actions
+            rewards = self.belief.posterior.rewards(index[part], weights[part], sets)
+            components[part], drawn = rewards.draw_estimates(self._rng, n_samples, left[part])
+            drawn = np.where(mask[part, None], drawn, -np.inf)
+            best = drawn == drawn.max(axis=2, keepdims=True)
+            law[part] = (best / best.sum(axis=2, keepdims=True)).mean(axis=1)
+        return law, components
+
     def _probabilities(
-        self, index: Int[Array, " m"], actions: Array | None, mask: Bool[Array, "m K"]
+        self,
+        index: Int[Array, " m"],
+        actions: Array | None,
+        mask: Bool[Array, "m K"],
+        waiting: Waiting | None = None,
     ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
+        if self._horizon is not None:
+            law, _ = self._draw_ahead(index, actions, mask, waiting, self._n_samples)
+            return law, np.sqrt(law * (1.0 - law) / self._n_samples)
         weights = self._latent_weights(index)
         return self.belief.posterior.best_action_probabilities(
             self._rng, index, weights, actions, mask, self._n_samples

@@ -4,7 +4,7 @@ from mixts.environments.bandit import BanditEnvironment
 from mixts.environments.base import Environment, Offer, Outcome, Problem
 from mixts.environments.classification import ClassificationBandit
 from mixts.environments.mdp import MDPEnvironment
-from mixts.environments.replay import ReplayBandit
+from mixts.environments.replay import ReplayArms, ReplayBandit
 from mixts.environments.riverswim import RiverSwim
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "Offer",
     "Outcome",
     "Problem",
+    "ReplayArms",
     "ReplayBandit",
     "RiverSwim",
 ]

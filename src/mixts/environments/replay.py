@@ -1,4 +1,4 @@
-"""Logged rewards as a bandit: each round offers some items of a task that were not taken yet."""
+"""Logged rewards as bandits: items of a task that were not taken yet, or arms with more rewards."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ReplayBandit(Environment):
         self.features: Float[Array, "n d"] = _checks.real_array(features, "features", 2)
         self.rewards: Float[Array, " n"] = _checks.real_array(rewards, "rewards", 1)
         self.n_actions = _checks.count(n_actions, "n_actions")
-        self.tasks = _checked_tasks(tasks, len(self.features))
+        self.tasks = _checked_indices(tasks, len(self.features), "tasks")
         if self.rewards.shape != self.tasks.shape:
             raise ParameterError(
                 f"rewards must be {len(self.features)} numbers, one for each row of features, got "
@@ -76,9 +76,7 @@ class ReplayBandit(Environment):
 
     def start(self, streams: Streams, n_tasks: int) -> ReplayProblem:
         """Choose a task for each run; offers have their own stream."""
-        rng = streams("tasks")
-        rounds = [rng.permutation(self.n_tasks) for _ in range(-(-n_tasks // self.n_tasks))]
-        latent = np.concatenate([np.zeros(0, np.int64), *rounds])[:n_tasks]
+        latent = _tasks_of_runs(streams("tasks"), self.n_tasks, n_tasks)
         return ReplayProblem(self, latent, streams("actions"))
 
     def items_of(self, tasks: Int[Array, " n"]) -> Int[Array, "n m"]:
@@ -130,25 +128,172 @@ class ReplayProblem(Problem):
         return Offer(self._sets, None if self._mask.all() else self._mask)
 
     def play(self, chosen: Any) -> Outcome:
-        index = checked_choice(chosen, *self._offered.shape)
-        rows = self._rows
-        if not self._mask[rows, index].all():
-            run = int(np.argmin(self._mask[rows, index]))
-            raise ActionError(
-                f"act chose action {int(index[run])} in run {run}, which the mask says is not "
-                "available"
-            )
+        index, rows = _available_choice(chosen, self._mask), self._rows
         self._left[rows, self._offered[rows, index]] = False
         rewards = self._values[rows, index]
         best = np.where(self._mask, self._values, -np.inf).max(axis=1)
         return Outcome((self._sets[rows, index], rewards), rewards, rewards, best)
 
 
-def _checked_tasks(tasks: ArrayLike, n_items: int) -> Int[Array, " n"]:
-    given = np.asarray(tasks)
-    if given.shape != (n_items,) or given.dtype.kind not in "iu" or given.min(initial=0) < 0:
+class ReplayArms(Environment):
+    """Arms with recorded rewards; a task may be a user, and the arms the articles they were shown.
+
+    Given the mean rewards of a task, the recorded rewards of one arm are exchangeable. So the first
+    choice of an arm gives one of the rewards that the task recorded for it, the next choice another
+    one, in a random order that is the same for all agents. Every choice in ``n_rounds`` rounds has
+    a reward: a task offers the arms for which it recorded at least ``n_rounds`` rewards, and tasks
+    with fewer than two such arms are left out. This is exact where the recorded choices did not
+    depend on the rewards of the task; otherwise it is approximate.
+
+    The runs of a block are the tasks in random order, repeated if there are more runs than tasks;
+    ``problem.latent`` has the task of each run. The true mean of an arm is the mean of its recorded
+    rewards.
+
+    Parameters
+    ----------
+    arms
+        Arm of each recorded reward, (n,), integers from 0.
+    rewards
+        Recorded rewards, (n,).
+    tasks
+        Task of each recorded reward, (n,), integers from 0.
+    n_rounds
+        Largest number of rounds of a run.
+    n_arms
+        Number of arms; by default the largest arm plus one.
+    """
+
+    def __init__(
+        self, arms: ArrayLike, rewards: ArrayLike, tasks: ArrayLike, n_rounds: int,
+        n_arms: int | None = None,
+    ) -> None:  # fmt: skip
+        self.rewards: Float[Array, " n"] = _checks.real_array(rewards, "rewards", 1)
+        self.arms = _checked_indices(arms, len(self.rewards), "arms", "recorded reward")
+        self.tasks = _checked_indices(tasks, len(self.rewards), "tasks", "recorded reward")
+        self.n_rounds = _checks.count(n_rounds, "n_rounds")
+        largest = int(self.arms.max(initial=0))
+        self.n_arms = largest + 1 if n_arms is None else _checks.count(n_arms, "n_arms")
+        if largest >= self.n_arms:
+            raise ParameterError(
+                f"arms must be integers from 0 to {self.n_arms - 1}, got {largest}"
+            )
+        shape = (int(self.tasks.max(initial=-1)) + 1, self.n_arms)
+        self._group = np.ravel_multi_index((self.tasks, self.arms), shape)
+        counts = np.bincount(self._group, minlength=shape[0] * shape[1]).reshape(shape)
+        totals = np.bincount(self._group, self.rewards, minlength=counts.size).reshape(shape)
+        offered = counts >= self.n_rounds
+        self.used: Int[Array, " m"] = np.flatnonzero(offered.sum(axis=1) >= 2)
+        """Tasks that offer at least two arms."""
+        if not len(self.used):
+            raise ParameterError(
+                f"no task has two arms with {self.n_rounds} recorded rewards or more each: play "
+                "fewer rounds"
+            )
+        self.offered: Bool[Array, "m K"] = offered[self.used]
+        """Arms that each used task offers."""
+        self._means = (totals / np.maximum(counts, 1))[self.used]
+        self._shape = shape
+
+    @property
+    def n_tasks(self) -> int:
+        """Number of tasks that offer at least two arms."""
+        return len(self.used)
+
+    def __repr__(self) -> str:
+        return (
+            f"ReplayArms({len(self.rewards)} rewards, {self.n_tasks} tasks with two or more of "
+            f"{self.n_arms} arms for {self.n_rounds} rounds)"
+        )
+
+    @property
+    def task_bytes(self) -> int:
+        return self.n_arms * (self.n_rounds + 2) * 8
+
+    def start(self, streams: Streams, n_tasks: int) -> ReplayArmsProblem:
+        """Choose a task for each run, and shuffle the rewards of each of its arms."""
+        places = _tasks_of_runs(streams("tasks"), self.n_tasks, n_tasks)
+        rng = streams("rewards")
+        # Every repetition of the tasks has an order of its own.
+        starts = range(0, n_tasks, self.n_tasks)
+        rewards = [self._shuffled(rng)[places[i : i + self.n_tasks]] for i in starts]
+        return ReplayArmsProblem(self, places, np.concatenate(rewards))
+
+    def _shuffled(self, rng: np.random.Generator) -> Float[Array, "m K t"]:
+        """Return some rewards of every arm of every used task, in random order."""
+        order = rng.permutation(len(self.rewards))
+        order = order[np.argsort(self._group[order], kind="stable")]
+        group = self._group[order]
+        first = np.searchsorted(group, group)
+        rank = np.arange(len(order)) - first
+        kept = rank < self.n_rounds
+        table = np.zeros((self._shape[0] * self.n_arms, self.n_rounds))
+        table[group[kept], rank[kept]] = self.rewards[order[kept]]
+        return table.reshape(*self._shape, self.n_rounds)[self.used]
+
+    def means_of(self, places: Int[Array, " n"]) -> Float[Array, "n K"]:
+        """Return the mean recorded reward of each arm, for positions among the used tasks."""
+        return self._means[places]
+
+
+class ReplayArmsProblem(Problem):
+    """One task with recorded rewards of arms for each run."""
+
+    def __init__(
+        self, environment: ReplayArms, places: Int[Array, " n"], rewards: Float[Array, "n K t"]
+    ) -> None:
+        self.latent = environment.used[places]
+        self._rewards = rewards
+        self._mask = environment.offered[places]
+        self._means = environment.means_of(places)
+        self._best = np.where(self._mask, self._means, -np.inf).max(axis=1)
+        self._taken = np.zeros(self._mask.shape, np.int64)
+        self._rows = np.arange(len(places))
+        self._round = 0
+
+    def next_round(self) -> Offer:
+        if self._round == self._rewards.shape[2]:
+            raise ActionError(
+                f"the recorded rewards are enough for {self._round} rounds: play fewer, or make "
+                "the environment with more"
+            )
+        self._round += 1
+        return Offer(None, None if self._mask.all() else self._mask)
+
+    def play(self, chosen: Any) -> Outcome:
+        index, rows = _available_choice(chosen, self._mask), self._rows
+        rewards = self._rewards[rows, index, self._taken[rows, index]]
+        self._taken[rows, index] += 1
+        return Outcome((index, rewards), rewards, self._means[rows, index], self._best)
+
+
+# -- shared ---------------------------------------------------------------------------------------
+
+
+def _tasks_of_runs(rng: np.random.Generator, n_tasks: int, n_runs: int) -> Int[Array, " n"]:
+    """Return the task of each run: all tasks in random order, repeated as often as needed."""
+    rounds = [rng.permutation(n_tasks) for _ in range(-(-n_runs // n_tasks))]
+    return np.concatenate([np.zeros(0, np.int64), *rounds])[:n_runs]
+
+
+def _available_choice(chosen: Any, mask: Bool[Array, "n K"]) -> Int[Array, " n"]:
+    """Return one available action for each run; raise ``ActionError`` for anything else."""
+    index = checked_choice(chosen, *mask.shape)
+    available = mask[np.arange(len(index)), index]
+    if not available.all():
+        run = int(np.argmin(available))
+        raise ActionError(
+            f"act chose action {int(index[run])} in run {run}, which the mask says is not available"
+        )
+    return index
+
+
+def _checked_indices(
+    values: ArrayLike, n: int, name: str, noun: str = "row of features"
+) -> Int[Array, " n"]:
+    given = np.asarray(values)
+    if given.shape != (n,) or given.dtype.kind not in "iu" or given.min(initial=0) < 0:
         raise ParameterError(
-            f"tasks must be {n_items} integers from 0, one for each row of features, got shape "
-            f"{given.shape} of type {given.dtype}"
+            f"{name} must be {n} integers from 0, one for each {noun}, got shape {given.shape} of "
+            f"type {given.dtype}"
         )
     return given.astype(np.int64)

@@ -7,10 +7,13 @@ them and the mathematics.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mixts._numbers import softmax
 from mixts._typing import Array, Bool, Float, Int
 from mixts.errors import ActionError
 from mixts.families._kernels import linear as kernels
@@ -18,8 +21,10 @@ from mixts.families._kernels.dormant import Dormancy, mark_dormant, recheck_dorm
 from mixts.families._kernels.evidence import condition
 from mixts.families._kernels.slots import LOST, Histories, Prior, Slots, start_slots
 from mixts.families._kernels.triangles import fold_block
-from mixts.families.base import Posterior
+from mixts.families.base import Posterior, Waiting
 from mixts.families.linear_statistics import check_rows, raise_bad_row
+from mixts.families.quadrature import NormalMarginal
+from mixts.families.rewards import RewardBelief
 from mixts.families.statistics import Statistics
 
 if TYPE_CHECKING:
@@ -60,6 +65,35 @@ def _empty_slots(n_slots: int, n_groups: int, n_components: int, d: int) -> Slot
         level=np.empty((n_slots, n_components)),
         base=np.empty((n_slots, n_components)),
     )
+
+
+@dataclass(frozen=True)
+class LinearRewards(RewardBelief):
+    """Mean rewards a'theta of actions, which depend on each other through theta."""
+
+    posterior: LinearPosterior
+    tasks: Int[Array, " m"]
+    weights: Float[Array, "m L"]
+    actions: Array
+
+    @cached_property
+    def marginal(self) -> NormalMarginal:
+        moments = np.stack(self.posterior.action_moments(self.tasks, self.actions))
+        return NormalMarginal(moments, self.posterior.prior.noise_std**2)
+
+    def draw(
+        self, rng: np.random.Generator, rows: Int[Array, " n"], latent: Int[Array, " n"]
+    ) -> Float[Array, "n K"]:
+        theta = self.posterior.sample(rng, self.tasks[rows], latent)
+        sets = self.actions if self.actions.ndim == 2 else self.actions[rows]
+        return self.posterior.prior.mean_rewards(theta, sets)
+
+    def regrets(
+        self, rng: np.random.Generator, mask: Bool[Array, "m K"], n_samples: int
+    ) -> Float[Array, "m K"]:
+        return self.posterior.expected_regrets(
+            rng, self.tasks, self.weights, self.actions, mask, n_samples
+        )
 
 
 class SlotPool:
@@ -452,6 +486,65 @@ class LinearPosterior(Posterior):
             spread = np.maximum(square - share**2, 0) / (sizes[:, None] - 1)
             errors[row, available] = np.sqrt(shares**2 @ spread)
         return probabilities, errors
+
+    def action_moments(
+        self, tasks: Int[Array, " m"], actions: Array
+    ) -> tuple[Float[Array, "m L K"], Float[Array, "m L K"]]:
+        """Return mean and variance of a'theta for every action under every component."""
+        sets = np.broadcast_to(actions, (len(tasks), *actions.shape[-2:]))
+        mean = np.swapaxes(sets @ np.swapaxes(self.component_means(tasks), 1, 2), 1, 2)
+        product = sets[:, None] @ self.component_covariances(tasks)
+        return mean, np.maximum((product * sets[:, None]).sum(axis=3), 0.0)
+
+    def expected_regrets(
+        self,
+        rng: np.random.Generator,
+        tasks: Int[Array, " m"],
+        weights: Float[Array, "m L"],
+        actions: Array,
+        mask: Bool[Array, "m K"],
+        n_samples: int,
+    ) -> Float[Array, "m K"]:
+        """Estimate E[max_b b'theta - a'theta] from draws; components are summed exactly.
+
+        The gap between the best action and the action of the highest mean is sampled. The other
+        differences come from exact means.
+        """
+        means = np.einsum("ml,mlk->mk", weights, self.action_moments(tasks, actions)[0])
+        lead = np.where(mask, means, -np.inf).argmax(axis=1)
+        gain = np.zeros(len(tasks))
+        for row, task in enumerate(tasks):
+            w = weights[row]
+            active = np.flatnonzero((w > 0) & ~np.isneginf(self.relative[task]))
+            sizes = 2 + np.floor(n_samples * w[active]).astype(np.int64)
+            latent = np.repeat(active, sizes)
+            theta = self.sample(rng, np.full(len(latent), task), latent)
+            scores = theta @ (actions if actions.ndim == 2 else actions[row]).T
+            gap = np.where(mask[row], scores, -np.inf).max(axis=1) - scores[:, lead[row]]
+            gain[row] = (w[active] / w[active].sum() / sizes).repeat(sizes) @ gap
+        return gain[:, None] + np.take_along_axis(means, lead[:, None], axis=1) - means
+
+    def rewards(
+        self,
+        tasks: Int[Array, " m"],
+        weights: Float[Array, "m L"],
+        actions: Array | None,
+        waiting: Waiting | None = None,
+    ) -> LinearRewards:
+        """Return the belief about a'theta of the offered actions."""
+        assert actions is not None
+        if waiting is None or not np.isin(waiting.tasks, tasks).any():
+            return LinearRewards(self, tasks, weights, actions)
+        distinct, rows = np.unique(tasks, return_inverse=True)
+        asked = np.isin(waiting.tasks, distinct)
+        place, features = np.searchsorted(distinct, waiting.tasks[asked]), waiting.actions[asked]
+        first = np.unique(rows, return_index=True)[1]
+        theta = np.einsum("ml,mld->md", weights[first], self.component_means(distinct))
+        statistics = self.statistics[distinct]
+        statistics.observe(place, (features, (features * theta[place]).sum(axis=1)))
+        after = type(self)(self.prior, statistics, self._prior.log_weights)
+        weights = softmax(self._prior.log_weights + after.relative)[rows]
+        return LinearRewards(after, rows, weights, actions)
 
     def add_tasks(self, n: int) -> None:
         """Append tasks with no history."""

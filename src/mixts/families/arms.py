@@ -16,8 +16,9 @@ import numpy as np
 from mixts import _checks
 from mixts._typing import Array, ArrayLike, Bool, Float, Int
 from mixts.errors import ActionError, OutcomeError, ParameterError, StatisticsError
-from mixts.families.base import Family, Posterior
+from mixts.families.base import Family, Posterior, Waiting
 from mixts.families.quadrature import Marginal, best_arm_probabilities
+from mixts.families.rewards import IndependentRewards, with_expected_rewards
 from mixts.families.statistics import Statistics
 
 _RECOMPUTE_COST = 4
@@ -339,6 +340,24 @@ class ArmPosterior(Posterior):
         """
         result, error = best_arm_probabilities(self._all(tasks), weights, mask)
         return result, np.where(mask, error[:, None], 0.0)
+
+    def rewards(
+        self,
+        tasks: Int[Array, " m"],
+        weights: Float[Array, "m L"],
+        actions: Array | None,
+        waiting: Waiting | None = None,
+    ) -> IndependentRewards:
+        """Return the belief about the mean rewards of the arms, exact."""
+        marginal = self._all(tasks)
+        if waiting is None or not len(waiting.tasks):
+            return IndependentRewards(weights, marginal)
+        distinct, rows = np.unique(tasks, return_inverse=True)
+        counts = np.zeros((len(distinct), self.prior.n_arms), np.int64)
+        place = np.searchsorted(distinct, waiting.tasks)
+        asked = np.isin(waiting.tasks, distinct)
+        np.add.at(counts, (place[asked], waiting.actions[asked]), 1)
+        return with_expected_rewards(marginal, weights, counts[rows])
 
     def add_tasks(self, n: int) -> None:
         """Append tasks without observations."""

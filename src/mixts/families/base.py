@@ -10,7 +10,7 @@ A family in one file consists of three classes:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from mixts.families.statistics import Statistics
 
 if TYPE_CHECKING:
     from mixts.families.linear import LinearGaussian
+    from mixts.families.rewards import RewardBelief
     from mixts.planning import MDP
 
 FAMILIES: dict[str, type[Family]] = {}
@@ -337,6 +338,15 @@ class Family(ABC):
         raise ParameterError(f"the parameters of {self!r} describe no MDP")
 
 
+class Waiting(NamedTuple):
+    """Decisions whose rewards have not come."""
+
+    tasks: Int[Array, " w"]
+    """Task of each decision."""
+    actions: Array
+    """Arm of each, (w,), or features, (w, d)."""
+
+
 class Posterior(ABC):
     """Posteriors of all components for each task of a batch; owns the tasks' statistics.
 
@@ -392,6 +402,29 @@ class Posterior(ABC):
         n_samples: int,
     ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
         """Return P(action is best) under the mixture and the standard error of each number."""
+
+    def rewards(
+        self,
+        tasks: Int[Array, " m"],
+        weights: Float[Array, "m L"],
+        actions: Array | None,
+        waiting: Waiting | None = None,
+    ) -> RewardBelief:
+        """Return the belief about the mean rewards of the actions of each decision.
+
+        Parameters
+        ----------
+        tasks
+            Task of each of m decisions.
+        weights
+            Weights of the components for each decision.
+        actions
+            Checked action sets.
+        waiting
+            Decisions whose rewards have not come. The result is the belief as if their expected
+            rewards had come.
+        """
+        raise ParameterError(f"{self.statistics!r} has no single actions: its actions are policies")
 
     @abstractmethod
     def add_tasks(self, n: int) -> None:

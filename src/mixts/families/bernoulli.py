@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -84,10 +84,30 @@ class BetaMarginal(Marginal):
         total = self.a + self.b
         return self.a * self.b / (total * total * (total + 1))
 
-    def quantile(self, probability: float) -> Array:
+    def quantile(self, probability: float | Array) -> Array:
         from scipy import special  # takes as long to import as all of mixts
 
         return np.asarray(special.betaincinv(self.a, self.b, probability))
+
+    def cdf(self, value: Array) -> Array:
+        from scipy import special
+
+        return np.asarray(special.betainc(self.a, self.b, value))
+
+    def observe(self, average: Array, n: Array) -> tuple[Self, Array]:
+        from scipy import special
+
+        after = np.stack(np.broadcast_arrays(self.a + n * average, self.b + n * (1 - average)))
+        log_evidence = special.betaln(*after) - special.betaln(self.a, self.b)
+        return replace(self, parameters=after), log_evidence
+
+    def draw_averages(self, rng: np.random.Generator, means: Array, n: Array) -> Array:
+        return np.asarray(rng.binomial(n, means) / n)
+
+    def reward_entropy(self, mean: Array, variance: Array) -> Array:
+        from scipy import special
+
+        return np.asarray(special.entr(mean) + special.entr(1 - mean))
 
 
 class BernoulliArms(ArmFamily):

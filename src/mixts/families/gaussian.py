@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -20,7 +18,7 @@ from mixts.families._kernels.arms import (
 from mixts.families._kernels.roots import LARGEST
 from mixts.families.arms import ArmFamily, ArmStatistics, by_arm
 from mixts.families.linear import LinearGaussian
-from mixts.families.quadrature import NORMAL, Marginal
+from mixts.families.quadrature import NormalMarginal
 from mixts.families.statistics import Statistics
 
 
@@ -67,33 +65,6 @@ class GaussianStatistics(ArmStatistics):
         between = gap * gap * share * self.array("count")
         squares = self.array("squares") + other.array("squares") + between
         return {"count": count, "average": average, "squares": squares}
-
-
-@dataclass(frozen=True)
-class NormalMarginal(Marginal):
-    """Normal distributions of arms' means; a variance of zero is a certain mean."""
-
-    form: ClassVar[int] = NORMAL
-
-    @property
-    def location(self) -> Array:
-        return self.parameters[0]
-
-    @property
-    def spread(self) -> Array:
-        return self.parameters[1]
-
-    def sample(self, rng: np.random.Generator) -> Array:
-        return self.location + np.sqrt(self.spread) * rng.standard_normal(self.location.shape)
-
-    def mean(self) -> Array:
-        return self.location
-
-    def variance(self) -> Array:
-        return self.spread
-
-    def quantile(self, probability: float) -> Array:
-        return self.location + NormalDist().inv_cdf(probability) * np.sqrt(self.spread)
 
 
 class GaussianArms(ArmFamily):
@@ -154,7 +125,7 @@ class GaussianArms(ArmFamily):
         return np.log1p(statistics.array("count")[:, None] * ratio).sum(axis=2)
 
     def marginal(self, parameters: Float[Array, "2 ... K"]) -> NormalMarginal:
-        return NormalMarginal(parameters)
+        return NormalMarginal(parameters, self.noise_std**2)
 
     def evidence_constant(self, statistics: Statistics) -> Float[Array, " n"]:
         noise = self.noise_std**2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -17,7 +17,7 @@ from mixts.families._kernels.arms import (
     observe_poisson,
 )
 from mixts.families.arms import ArmFamily, ArmStatistics, by_arm
-from mixts.families.quadrature import LOG_GAMMA, Marginal
+from mixts.families.quadrature import LOG_2PI_E, LOG_GAMMA, Marginal
 from mixts.families.statistics import Statistics
 
 
@@ -82,10 +82,29 @@ class GammaMarginal(Marginal):
     def variance(self) -> Array:
         return self.a / self.b**2
 
-    def quantile(self, probability: float) -> Array:
+    def quantile(self, probability: float | Array) -> Array:
         from scipy import special  # takes as long to import as all of mixts
 
         return np.asarray(special.gammaincinv(self.a, probability) / self.b)
+
+    def cdf(self, value: Array) -> Array:
+        from scipy import special
+
+        return np.asarray(special.gammainc(self.a, self.b * value))
+
+    def observe(self, average: Array, n: Array) -> tuple[Self, Array]:
+        from scipy import special
+
+        shape, rate = after = np.stack(np.broadcast_arrays(self.a + n * average, self.b + n))
+        log_evidence = special.gammaln(shape) - special.gammaln(self.a)
+        log_evidence += self.a * np.log(self.b / rate) - n * average * np.log(rate)
+        return replace(self, parameters=after), log_evidence
+
+    def draw_averages(self, rng: np.random.Generator, means: Array, n: Array) -> Array:
+        return np.asarray(rng.poisson(n * means) / n)
+
+    def reward_entropy(self, mean: Array, variance: Array) -> Array:
+        return 0.5 * (LOG_2PI_E + np.log(mean + variance))
 
 
 class PoissonArms(ArmFamily):

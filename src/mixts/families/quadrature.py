@@ -1,10 +1,11 @@
-"""The probability that an arm is the best of independent ones, by quadrature."""
+"""The probability that an arm is the best of independent ones, and the best mean, by quadrature."""
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -18,13 +19,15 @@ __all__ = [
     "MINUS_LOG_GAMMA",
     "NORMAL",
     "Marginal",
+    "NormalMarginal",
     "best_arm_probabilities",
+    "expected_best",
 ]
 
 
 @dataclass(frozen=True)
 class Marginal(ABC):
-    """Distributions of the arms' means: two parameters each, (2, ..., K)."""
+    """Distributions of actions' means: two parameters each, (2, ..., K)."""
 
     parameters: Array
 
@@ -45,8 +48,99 @@ class Marginal(ABC):
         """Return the variances; 0 is a certain mean."""
 
     @abstractmethod
-    def quantile(self, probability: float) -> Array:
+    def quantile(self, probability: float | Array) -> Array:
         """Return the quantiles of this probability."""
+
+    @abstractmethod
+    def cdf(self, value: Array) -> Array:
+        """Return the probability of a mean of at most this value."""
+
+    @abstractmethod
+    def observe(self, average: Array, n: Array) -> tuple[Self, Array]:
+        """Return the distributions after n rewards of this average, and the log evidence of these.
+
+        Neither n rewards nor their sum need be whole numbers, and n may be 0. The log evidence
+        lacks the terms that do not depend on the parameters.
+        """
+
+    @abstractmethod
+    def draw_averages(self, rng: np.random.Generator, means: Array, n: Array) -> Array:
+        """Draw the average of n rewards of arms with these means; n is at least 1."""
+
+    @abstractmethod
+    def reward_entropy(self, mean: Array, variance: Array) -> Array:
+        """Return the entropy of one reward of an arm whose mean has these moments.
+
+        Rewards other than 0 and 1 count as normal.
+        """
+
+    def select(self, *index: Array) -> Self:
+        """Return some of the distributions, by indices on the axes before the arms."""
+        places: Any = (slice(None), *index)
+        return replace(self, parameters=self.parameters[places])
+
+    def expand(self, axis: int) -> Self:
+        """Return the distributions with one more axis of length 1 before the arms."""
+        return replace(self, parameters=np.expand_dims(self.parameters, axis + 1))
+
+
+LOG_2PI_E = math.log(2 * math.pi * math.e)
+"""Twice the entropy of a standard normal variable."""
+
+
+@dataclass(frozen=True)
+class NormalMarginal(Marginal):
+    """Normal distributions of arms' means; a variance of zero is a certain mean."""
+
+    form: ClassVar[int] = NORMAL
+
+    noise: float
+    """Variance of a reward around its arm's mean."""
+
+    @property
+    def location(self) -> Array:
+        return self.parameters[0]
+
+    @property
+    def spread(self) -> Array:
+        return self.parameters[1]
+
+    def sample(self, rng: np.random.Generator) -> Array:
+        return self.location + np.sqrt(self.spread) * rng.standard_normal(self.location.shape)
+
+    def mean(self) -> Array:
+        return self.location
+
+    def variance(self) -> Array:
+        return self.spread
+
+    def quantile(self, probability: float | Array) -> Array:
+        from scipy import special  # takes as long to import as all of mixts
+
+        return self.location + special.ndtri(probability) * np.sqrt(self.spread)
+
+    def cdf(self, value: Array) -> Array:
+        from scipy import special
+
+        gap = value - self.location
+        # A certain mean has no spread: its distribution function is a step.
+        with np.errstate(divide="ignore", invalid="ignore"):
+            scaled = np.where(gap == 0, 0.0, gap / np.sqrt(self.spread))
+        return np.where((self.spread == 0) & (gap == 0), 1.0, special.ndtr(scaled))
+
+    def observe(self, average: Array, n: Array) -> tuple[Self, Array]:
+        gap, total = average - self.location, self.noise + n * self.spread
+        location = self.location + n * self.spread * gap / total
+        spread = self.spread * self.noise / total
+        log_evidence = -0.5 * (np.log(total / self.noise) + n * gap * gap / total)
+        after = np.stack(np.broadcast_arrays(location, spread))
+        return replace(self, parameters=after), log_evidence
+
+    def draw_averages(self, rng: np.random.Generator, means: Array, n: Array) -> Array:
+        return means + np.sqrt(self.noise / n) * rng.standard_normal(means.shape)
+
+    def reward_entropy(self, mean: Array, variance: Array) -> Array:
+        return 0.5 * (LOG_2PI_E + np.log(self.noise + variance))
 
 
 def best_arm_probabilities(
@@ -69,7 +163,24 @@ def best_arm_probabilities(
         The errors are 0 where every arm's mass and every component's sum of probabilities is one,
         as far as the densities of very sharp marginals can be trusted.
     """
-    n_rows, n_arms = mask.shape
-    result, errors = np.zeros((n_rows, n_arms)), np.zeros(n_rows)
-    best_arms(marginal.form, marginal.parameters, weights, mask, result, errors, N_NODES)
+    result, errors = np.zeros(mask.shape), np.zeros(len(mask))
+    _integrate(marginal, weights, mask, (result, errors, np.zeros(0)))
     return result, errors
+
+
+def expected_best(
+    marginal: Marginal, weights: Float[Array, "m L"], mask: Bool[Array, "m K"]
+) -> Float[Array, " m"]:
+    """Compute E[max_a theta_a] under each mixture, over the arms of its mask."""
+    best = np.zeros(len(mask))
+    _integrate(marginal, weights, mask, (np.zeros(mask.shape), np.zeros(len(mask)), best))
+    return best
+
+
+def _integrate(
+    marginal: Marginal,
+    weights: Float[Array, "m L"],
+    mask: Bool[Array, "m K"],
+    out: tuple[Array, Array, Array],
+) -> None:
+    best_arms(marginal.form, marginal.parameters, weights, mask, *out, N_NODES)

@@ -132,6 +132,11 @@ class Statistics(ABC):
         """Typical size of each feature; 1 for each arm."""
         return np.ones(self.shape[-1])
 
+    @property
+    def pulls(self) -> Int[Array, "n K"]:
+        """Number of observations of each arm, task axis first."""
+        raise StatisticsError(f"{type(self).__name__} has no arms to count the observations of")
+
     # -- shared by all ------------------------------------------------------------------------
 
     @classmethod

@@ -2,5 +2,6 @@
 
 from mixts.logs.bad_rows import BadRows, Example
 from mixts.logs.read import TaskLogs, read_logs
+from mixts.logs.selected import TaskRows, read_rows
 
-__all__ = ["BadRows", "Example", "TaskLogs", "read_logs"]
+__all__ = ["BadRows", "Example", "TaskLogs", "TaskRows", "read_logs", "read_rows"]

@@ -43,6 +43,8 @@ class TaskLogs:
     """Number of rows, including bad ones."""
     bad_rows: BadRows
     files: tuple[str, ...] = field(repr=False)
+    request: Request = field(repr=False)
+    """Columns that were read, to read the rows of some tasks again."""
 
 
 def sorted_order(names: Sequence[str]) -> list[int]:
@@ -138,12 +140,9 @@ def read_logs(
         task, reward, arm, features, family, intercept, arms,
         _checks.count(batch_rows, "batch_rows"),
     )  # fmt: skip
+    request = replace(request, delimiter=delimiter)
     files = log_files(paths)
-    jobs = [
-        (piece, delimiter_of(file, delimiter))
-        for file in files
-        for piece in pieces_of(file, delimiter_of(file, delimiter))
-    ]
+    jobs = pieces_to_read(files, request)
     for piece, used in jobs:
         _check_columns(piece, request, used)
     tally = Tally(request.family, request.arms, len(request.feature_names))
@@ -158,6 +157,12 @@ def read_logs(
             found = _joined(found, part, above)
             above += part.n_rows
     return _task_logs(tally, found, request, files, allow_bad_rows)
+
+
+def pieces_to_read(files: Sequence[str], request: Request) -> list[tuple[Piece, str]]:
+    """Return the pieces of all files in order, each with its delimiter."""
+    delimiters = {file: delimiter_of(file, request.delimiter) for file in files}
+    return [(piece, used) for file, used in delimiters.items() for piece in pieces_of(file, used)]
 
 
 def _request(
@@ -280,6 +285,7 @@ def _task_logs(
         found.n_rows,
         found.bad,
         files,
+        request,
     )
 
 

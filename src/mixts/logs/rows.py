@@ -151,6 +151,8 @@ class Request:
     arms: tuple[str, ...] | None
     """Names of the only arms; None if any name is an arm."""
     batch_rows: int
+    delimiter: str | None = None
+    """Column separator of CSV files; None if it follows from the file's name."""
 
     @property
     def columns(self) -> tuple[str, ...]:

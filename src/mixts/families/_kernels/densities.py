@@ -216,3 +216,44 @@ def factors(
     if form == LOG_GAMMA:
         return a, a * math.exp(gap)
     return -a, a * math.exp(-gap)
+
+
+# -- from the coordinate back to the mean ---------------------------------------------------------
+
+
+@compiled()
+def height_at(form: int, t: float) -> float:
+    """Return the mean at a point of the line."""
+    if form == NORMAL:
+        return t
+    if form == LOGIT_BETA:
+        return 1.0 / (1.0 + math.exp(-t)) if t > -_LONG else math.exp(t)
+    return math.exp(t)
+
+
+@compiled()
+def heights(form: int, origin: float, base: float, x: Array, out: Array) -> None:
+    """Set out to the mean at origin + base + x, minus the mean at the origin."""
+    size = len(x)
+    if form == NORMAL:
+        for j in range(size):
+            out[j] = base + x[j]
+        return
+    here = height_at(form, origin)
+    for j in range(size):
+        out[j] = here * expm1(min(base + x[j], _LONG))
+    if form == LOGIT_BETA:
+        for j in range(size):
+            out[j] *= (1.0 - here) / (1.0 + out[j])
+
+
+@compiled()
+def mean_of(form: int, a: float, b: float) -> float:
+    """Return the expectation of a mean with these parameters."""
+    if form == NORMAL:
+        return a
+    if form == LOGIT_BETA:
+        return a / (a + b)
+    if form == LOG_GAMMA:
+        return a / b
+    return b / (a - 1.0) if a > 1.0 else np.inf

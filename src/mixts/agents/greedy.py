@@ -1,0 +1,131 @@
+"""Deterministic policies: Greedy takes the highest mean, BayesUCB the highest quantile."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from mixts._typing import Array, Bool, Float, Int, Seed
+from mixts.agents.belief import BeliefAgent
+from mixts.families.base import Waiting
+from mixts.prior import MixturePrior
+
+_N_SAMPLES = 1000
+"""Number of draws behind a quantile of estimates at a horizon."""
+
+
+class Greedy(BeliefAgent):
+    """The action with the highest mean reward under the belief; no exploration.
+
+    Good for short tasks under an informative prior. In a long task it may take an inferior action
+    for ever: its regret then grows linearly.
+
+    Parameters
+    ----------
+    prior
+        The mixture prior of every task; arms or linear rewards.
+    n_tasks
+        Number of tasks; None for one task without a task axis.
+    seed
+        Seed of the agent's random numbers, which break ties.
+
+    Examples
+    --------
+    >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[8, 2], [2, 8]], [[2, 8], [8, 2]]))
+    >>> agent = mixts.Greedy(prior, seed=1)
+    >>> agent.update(0, 1)
+    >>> agent.act()
+    0
+    """
+
+    deterministic: ClassVar[bool] = True
+
+    def _probabilities(
+        self,
+        index: Int[Array, " m"],
+        actions: Array | None,
+        mask: Bool[Array, "m K"],
+        waiting: Waiting | None = None,
+    ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
+        return shared_best(self._rewards(index, actions, waiting).means(), mask)
+
+
+class BayesUCB(BeliefAgent):
+    """The action with the highest quantile of its mean reward under the mixture.
+
+    After n observations of the task the quantile is that of probability ``1 - 1 / (n + 2)``
+    (Kaufmann, Cappe and Garivier, 2012): the median at first, higher ones later. It is the quantile
+    of the mixture, found by bisection, not a sum of standard deviations.
+
+    Parameters
+    ----------
+    prior
+        The mixture prior of every task; arms or linear rewards.
+    n_tasks
+        Number of tasks; None for one task without a task axis.
+    seed
+        Seed of the agent's random numbers, which break ties.
+    horizon
+        Expected number of decisions of a task. The quantile is then that of the estimate that the
+        agent could have by the end, from draws, so that exploration fades; None: no end in sight.
+
+    Examples
+    --------
+    >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[8, 2], [2, 8]], [[2, 8], [8, 2]]))
+    >>> agent = mixts.BayesUCB(prior, seed=1)
+    >>> agent.update(0, 1)
+    >>> agent.act()
+    0
+    """
+
+    deterministic: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        prior: MixturePrior,
+        n_tasks: int | None = None,
+        seed: Seed = None,
+        *,
+        horizon: int | None = None,
+    ) -> None:
+        super().__init__(prior, n_tasks, seed)
+        self._set(horizon=horizon)
+
+    def _set(self, horizon: int | None = None) -> None:
+        self._horizon = self._checked_horizon(horizon)
+
+    def _settings(self) -> dict[str, Any]:
+        return {"horizon": self._horizon}
+
+    def _probabilities(
+        self,
+        index: Int[Array, " m"],
+        actions: Array | None,
+        mask: Bool[Array, "m K"],
+        waiting: Waiting | None = None,
+    ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
+        quantiles = np.empty(mask.shape)
+        level = 1.0 - 1.0 / (self._n_decided(index, waiting) + 2.0)
+        n_draws = 1 if self._horizon is None else _N_SAMPLES
+        for part in self._parts(len(index), mask.shape[1], n_draws):
+            sets = actions[part] if actions is not None and actions.ndim == 3 else actions
+            rewards = self._rewards(index[part], sets, waiting)
+            left = self._n_more(index[part], waiting)
+            if left is None:
+                quantiles[part] = rewards.quantiles(level[part])
+            else:
+                _, drawn = rewards.draw_estimates(self._rng, _N_SAMPLES, left)
+                place = np.ceil(level[part] * _N_SAMPLES).astype(np.int64) - 1
+                drawn.sort(axis=1)
+                quantiles[part] = drawn[np.arange(len(place)), place]
+        return shared_best(quantiles, mask)
+
+
+def shared_best(
+    scores: Float[Array, "m K"], mask: Bool[Array, "m K"]
+) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
+    """Return the law that takes the highest available score, equal ones alike; its errors are 0."""
+    scores = np.where(mask, scores, -np.inf)
+    best = scores == scores.max(axis=1, keepdims=True)
+    return best / best.sum(axis=1, keepdims=True), np.zeros(mask.shape)
