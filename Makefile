@@ -5,6 +5,7 @@ VENV ?= .venv
 PEERS ?= .venv-peers
 WORKERS ?= 2
 PAPER ?= reproduction
+PART ?= compare
 
 BIN = $(VENV)/bin
 INSTALLED = $(VENV)/.installed
@@ -12,7 +13,7 @@ PEERS_INSTALLED = $(PEERS)/.installed
 PYTEST = $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help install paper check test slow coverage bench format clean
+.PHONY: help install paper policies check test slow coverage bench format clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -21,6 +22,10 @@ install: $(INSTALLED) ## Make the environment: the project, editable, and its to
 
 paper: $(INSTALLED) ## Every experiment of the paper, with figures and a report, in $(PAPER)
 	$(BIN)/mixts reproduce --out $(PAPER)
+
+policies: $(INSTALLED) ## Compare policies; with MOVIELENS=folder and FEATURES=file on real data too
+	$(BIN)/python -m studies.policies $(PART) --workers $(WORKERS) \
+		$(if $(MOVIELENS),--movielens "$(MOVIELENS)") $(if $(FEATURES),--features "$(FEATURES)")
 
 check: $(INSTALLED) ## Lint, format, types, layers, and the documents' examples
 	$(BIN)/ruff check .

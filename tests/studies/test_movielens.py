@@ -353,16 +353,18 @@ def test_the_report_tells_everything(done: Reproduction, folder: Path) -> None:
     first = section.paragraphs[0]
     assert first.startswith("Data: ratings of the user's own")
     assert "18 users with at least 60 ratings are held out" in section.paragraphs[1]
-    table, leads, chosen, people = section.tables
+    table, leads, acted, chosen, people = section.tables
     assert [row[0] for row in table.rows] == list(priors.AGENTS)
     assert [row[0] for row in leads.rows] == [f"MixTS − {name}" for name in priors.AGENTS[:-1]]
+    assert [row[0] for row in acted.rows] == ["bestseller", "MixTS", "MixIDS"]
+    assert [bool(row[-1]) for row in acted.rows] == [True, True, False]
     assert [row[0] for row in chosen.rows] == ["1", "2"]
     assert len(people.rows) == int(chosen.rows[0][1])
     assert "Film, The" in "".join(row[-1] for row in people.rows)
     assert [figure.files[0] for figure in section.figures] == [
         "coldstart/movielens/reward.svg", "coldstart/movielens/evidence.svg",
     ]  # fmt: skip
-    assert len(section.claims) == 8
+    assert len(section.claims) == 10
     assert f"--option ratings={folder}" in section.command
     # Whoever learns from others is better off than who knows nothing, on these made-up people.
     (flat,) = (claim for claim in section.claims if "knows nothing" in claim.claim)
@@ -383,7 +385,8 @@ def test_a_block_is_the_same_anywhere(
     np.testing.assert_array_equal(arrays["n_ratings"], np.bincount(rated.users)[arrays["latent"]])
     assert all(arrays[f"reward/{name}"].shape == (n, 6) for name in priors.AGENTS)
     # The same films are offered first: what was taken and what it costs belong together.
-    best = [arrays[f"reward/{name}"] + arrays[f"regret/{name}"] for name in priors.AGENTS]
+    names = (*priors.AGENTS, "bestseller", "MixIDS")
+    best = [arrays[f"reward/{name}"] + arrays[f"regret/{name}"] for name in names]
     for other in best[1:]:
         np.testing.assert_allclose(other[:, 0], best[0][:, 0])
 

@@ -24,6 +24,7 @@ from studies.coldstart.movielens.priors import (
     UNI,
 )
 from studies.coldstart.movielens.splits import LEAST_RATINGS, N_OFFERED, N_PLAYS
+from studies.policies.agents import BESTSELLER, IDS
 
 EARLY = 5
 """Number of rounds that count as the cold start."""
@@ -45,6 +46,9 @@ def analyse(measured: Measured, *, published: bool) -> Analysis:
     verdicts["rewards"] = _rewards_not_worse(leads[TWO_STAGE])
     for name in (FLAT, UNI, TWO_STAGE, ONE):
         verdicts[f"early over {name}"] = exceeds(leads[name].early)
+    acted = {name: pairs.rewards(IDS, name) for name in (MIXTURE, BESTSELLER)}
+    verdicts["directed over MixTS"] = weakest(*map(exceeds, acted[MIXTURE]))
+    verdicts["directed and bestseller"] = _rewards_not_worse(acted[BESTSELLER])
     verdicts["one Gaussian"] = weakest(_rewards_not_worse(one), exceeds(one.evidence))
     return Analysis(
         {
@@ -63,6 +67,8 @@ def analyse(measured: Measured, *, published: bool) -> Analysis:
             "scores": {name: pairs.scores(name) for name in AGENTS},
             "leads": leads,
             "one": one,
+            "acted": acted,
+            "acting": {name: pairs.rewards(name) for name in (BESTSELLER, MIXTURE, IDS)},
             "splits": [_split(pairs, split) for split in range(n_splits)],
             "kinds": _kinds(arrays, measured.kept["names"]),
             "ends": {name: _user_means(arrays, "reward", name).mean() for name in AGENTS},
@@ -75,7 +81,7 @@ def analyse(measured: Measured, *, published: bool) -> Analysis:
     )
 
 
-def _rewards_not_worse(lead: Scores) -> Verdict:
+def _rewards_not_worse(lead: Scores | Rewards) -> Verdict:
     return weakest(not_worse(lead.early), not_worse(lead.whole))
 
 
@@ -95,6 +101,13 @@ class Scores(NamedTuple):
     """Held-out log evidence of a rating, with the same weight for every user."""
 
 
+class Rewards(NamedTuple):
+    """Mean ratings of an agent's films, or differences between two agents."""
+
+    early: Estimate
+    whole: Estimate
+
+
 class Pairs(NamedTuple):
     """Measurements of users in the splits in which they are held out."""
 
@@ -103,16 +116,19 @@ class Pairs(NamedTuple):
     def scores(self, name: str, other: str | None = None) -> Scores:
         """Return the scores of an agent, or of its difference to another, pair by pair."""
         a = self.arrays
-        reward, evidence = a[f"reward/{name}"], a[f"evidence/{name}"]
+        evidence = a[f"evidence/{name}"]
         if other is not None:
-            reward, evidence = reward - a[f"reward/{other}"], evidence - a[f"evidence/{other}"]
+            evidence = evidence - a[f"evidence/{other}"]
         n = a["n_ratings"].astype(float)
-        return Scores(
-            self._mean(reward[:, :EARLY].mean(axis=1)),
-            self._mean(reward.mean(axis=1)),
-            self._mean(evidence / n, n),
-            self._mean(evidence / n),
-        )
+        rewards = self.rewards(name, other)
+        return Scores(*rewards, self._mean(evidence / n, n), self._mean(evidence / n))
+
+    def rewards(self, name: str, other: str | None = None) -> Rewards:
+        """Return the ratings of an agent's films, or their difference to another agent's."""
+        reward = self.arrays[f"reward/{name}"]
+        if other is not None:
+            reward = reward - self.arrays[f"reward/{other}"]
+        return Rewards(self._mean(reward[:, :EARLY].mean(axis=1)), self._mean(reward.mean(axis=1)))
 
     def _mean(self, values: Array, weights: Array | None = None) -> Estimate:
         return clustered(values, self.arrays["latent"], self.arrays["split"], weights)

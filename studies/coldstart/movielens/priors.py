@@ -42,11 +42,7 @@ class Priors:
 
 def learn_priors(tasks: LinearStatistics, seed: int) -> Priors:
     """Learn the priors of all agents, and make all choices, from training users only."""
-    learned = learn(
-        tasks, "auto",
-        seed=seed, max_components=MAX_COMPONENTS, n_restarts=N_RESTARTS, tolerance=TOLERANCE,
-        n_folds=N_FOLDS, engine=1,
-    )  # fmt: skip
+    learned = learn_mixture(tasks, seed)
     noise = _noise_std(tasks)
     scores = _two_stage_scores(tasks, noise, seed)
     best = max(scores, key=lambda one: scores[one])
@@ -62,6 +58,15 @@ def learn_priors(tasks: LinearStatistics, seed: int) -> Priors:
         learned,
         best,
     )
+
+
+def learn_mixture(tasks: LinearStatistics, seed: int) -> Learned:
+    """Learn a mixture by the evidence, with the number of components that predicts best."""
+    return learn(
+        tasks, "auto",
+        seed=seed, max_components=MAX_COMPONENTS, n_restarts=N_RESTARTS, tolerance=TOLERANCE,
+        n_folds=N_FOLDS, engine=1,
+    )  # fmt: skip
 
 
 def flat_prior(tasks: LinearStatistics, noise_std: float) -> MixturePrior:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
+from typing import NamedTuple
+
 import numpy as np
 
+from mixts.agents import MixIDS
 from mixts.environments import ReplayBandit
 from mixts.errors import ParameterError
 from mixts.experiments.base import Arrays, Part
-from mixts.families import LinearGaussian
+from mixts.families import LinearGaussian, LinearStatistics
 from mixts.learning import mixture_evidence
 from mixts.learning.two_stage import one_blas_thread
 from mixts.prior import MixturePrior
-from mixts.simulation import Results, simulate
+from mixts.simulation import AgentSpec, Results, simulate
 from studies._shared import Array, stream
 from studies.coldstart.movielens.features import (
     FilmFeatures,
@@ -25,6 +30,7 @@ from studies.coldstart.movielens.priors import (
     learn_priors,
 )
 from studies.coldstart.movielens.ratings import Ratings
+from studies.policies.agents import BESTSELLER, IDS, bestseller
 
 NAME = "coldstart/movielens"
 N_HELD_OUT = 180
@@ -70,23 +76,43 @@ class SplitsPart(Part):
 
     def play(self, block: int) -> Arrays:
         ratings = self._ratings
-        held_out = held_out_users(ratings, block, self._seed)
-        training = np.ones(ratings.n_users, bool)
-        training[held_out] = False
-        seed = int(stream(self._seed, NAME, block, "seed").integers(2**62))
         with one_blas_thread():
-            features = learn_features(ratings, training)
-            seen = training[ratings.users]
-            past = task_statistics(features.rows, ratings.ratings[seen], ratings.users[seen])
-            priors = learn_priors(past, seed)
+            split = split_users(ratings, block, self._seed)
+            priors = learn_priors(split.past, split.seed)
+            features, seen = split.features, split.seen
             return {
-                "latent": held_out,
-                "split": np.full(len(held_out), block),
+                "latent": split.held_out,
+                "split": np.full(len(split.held_out), block),
                 **_evidence(ratings, features, priors, ~seen),
-                **_played(ratings, features, priors, ~seen, self._n_rounds, seed),
+                **_played(ratings, split, priors, self._n_rounds),
                 **_found(priors),
                 **kinds_of(ratings, features, priors.learned.prior, seen),
             }
+
+
+class UserSplit(NamedTuple):
+    """Held-out users, and what the other users teach."""
+
+    held_out: Array
+    seen: Array
+    """Whether each rating is one of a training user."""
+    features: FilmFeatures
+    past: LinearStatistics
+    """Statistics of the training users."""
+    seed: int
+    """Seed of everything random in this split."""
+
+
+def split_users(ratings: Ratings, split: int, seed: int) -> UserSplit:
+    """Hold out users; learn features and statistics from the other users."""
+    held_out = held_out_users(ratings, split, seed)
+    training = np.ones(ratings.n_users, bool)
+    training[held_out] = False
+    seen = training[ratings.users]
+    features = learn_features(ratings, training)
+    past = task_statistics(features.rows, ratings.ratings[seen], ratings.users[seen])
+    own_seed = int(stream(seed, NAME, split, "seed").integers(2**62))
+    return UserSplit(held_out, seen, features, past, own_seed)
 
 
 def _evidence(ratings: Ratings, features: FilmFeatures, priors: Priors, test: Array) -> Arrays:
@@ -102,28 +128,59 @@ def _evidence(ratings: Ratings, features: FilmFeatures, priors: Priors, test: Ar
     return arrays
 
 
-def _played(
-    ratings: Ratings,
-    features: FilmFeatures,
-    priors: Priors,
-    test: Array,
-    n_rounds: int,
-    seed: int,
-) -> Arrays:
+def _played(ratings: Ratings, split: UserSplit, priors: Priors, n_rounds: int) -> Arrays:
     """Return the reward and regret of each agent with each held-out user, means over plays."""
-    films, values = ratings.films[test], ratings.ratings[test]
+    mixture = priors.learned.prior
+    agents: dict[str, AgentSpec] = {
+        **priors.by_agent, BESTSELLER: bestseller(mixture), IDS: partial(MixIDS, mixture),
+    }  # fmt: skip
+    played = play_held_out(ratings, split, split.features.films, agents, n_rounds)
+    arrays: Arrays = {}
+    for name, (reward, regret) in played.items():
+        arrays[f"reward/{name}"], arrays[f"regret/{name}"] = reward, regret
+    return arrays
+
+
+def play_held_out(
+    ratings: Ratings,
+    split: UserSplit,
+    films: Array,
+    agents: Mapping[str, AgentSpec],
+    n_rounds: int,
+) -> dict[str, tuple[Array, Array]]:
+    """Play every held-out user several times.
+
+    Parameters
+    ----------
+    ratings, split
+        The ratings, and which of them are held out.
+    films
+        Features of every film, as agents see them.
+    agents
+        Specs of agents, by name.
+    n_rounds
+        Number of rounds of a play.
+
+    Returns
+    -------
+    dict
+        Reward and regret of each agent, (n_users, n_rounds) each: means over the plays of a user.
+    """
+    test = ~split.seen
     users, tasks = np.unique(ratings.users[test], return_inverse=True)
-    environment = ReplayBandit(features.films[films], values, tasks, N_OFFERED)
+    environment = ReplayBandit(films[ratings.films[test]], ratings.ratings[test], tasks, N_OFFERED)
     n = len(users)
     # A block has as many runs as there are users, and plays each user once.
     results = simulate(
-        priors.by_agent, environment, n_rounds, N_PLAYS * n, seed, executor=1, block_size=n
+        agents, environment, n_rounds, N_PLAYS * n, split.seed, engine=1, block_size=n
     )
-    arrays: Arrays = {}
-    for name in AGENTS:
-        arrays[f"reward/{name}"] = _by_task(results, results.reward[name], n)
-        arrays[f"regret/{name}"] = _by_task(results, results.regret[name], n)
-    return arrays
+    return {
+        name: (
+            _by_task(results, results.reward[name], n),
+            _by_task(results, results.regret[name], n),
+        )
+        for name in agents
+    }
 
 
 def _by_task(results: Results, values: Array, n_tasks: int) -> Array:

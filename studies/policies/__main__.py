@@ -1,0 +1,128 @@
+"""``python -m studies.policies``: measure the policies, and print tables in Markdown."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from mixts.errors import MixtsError
+from mixts.experiments.features import ImageFeatures
+from studies.coldstart.movielens.ratings import parse, read_files
+from studies.policies.agents import BESTSELLER, IDS, IDS_HORIZON, TS
+from studies.policies.information import compared_measures
+from studies.policies.late import WITH, compared_waits, late_problems
+from studies.policies.long_run import play_long
+from studies.policies.problems import image_problems, play_films, simulated_problems
+from studies.policies.tables import Comparison, table
+
+_DESCRIPTION = """\
+Measure policies on the same problems, and print tables in Markdown. compare: all policies, on
+simulated problems and on real data. information: the measures of information of MixIDS. late:
+rewards that come late. long: 10,000 rounds with a flat prior."""
+
+N_SPLITS = 10
+"""Splits of the users of MovieLens, as in the cold-start study."""
+QUICK = 0.02
+"""Share of the runs with --quick."""
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    top = argparse.ArgumentParser(prog="python -m studies.policies", description=_DESCRIPTION)
+    add = top.add_argument
+    add("part", nargs="?", default="compare", choices=tuple(PARTS), help="(default: compare)")
+    add("--movielens", type=Path, metavar="PATH", help="MovieLens ml-latest-small: folder or zip")
+    add("--features", type=Path, metavar="FILE", help="npz file of image features (CIFAR-100)")
+    add("--seed", type=int, default=1, help="(default: 1)")
+    add("--workers", type=int, default=2, help="worker processes (default: 2)")
+    add("--quick", action="store_true", help="few runs, to see whether everything works")
+    return top
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the tables of a part; return the exit status."""
+    options = parser().parse_args(arguments)
+    try:
+        for text in PARTS[options.part](options):
+            print(text, flush=True)
+    except MixtsError as error:
+        print(f"studies.policies: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("\nstudies.policies: stopped", file=sys.stderr)
+        return 130
+    return 0
+
+
+def compare(options: argparse.Namespace) -> Iterator[str]:
+    """Yield the tables of all policies on all problems, and what they say about the goals."""
+    ratings = None if options.movielens is None else parse(read_files(options.movielens))
+    images = None if options.features is None else ImageFeatures.load(options.features)
+    scale = QUICK if options.quick else 1.0
+    behind_ts: list[str] = []
+    behind_bestseller: list[str] = []
+
+    def judged(comparison: Comparison, digits: int, real: bool) -> str:
+        for policy in (IDS, IDS_HORIZON):
+            behind_ts.extend(_named(policy, comparison.worse(policy, TS)))
+            if real:
+                behind_bestseller.extend(_named(policy, comparison.worse(policy, BESTSELLER)))
+        return table(comparison, (TS, BESTSELLER), digits)
+
+    for problem in simulated_problems(scale):
+        yield judged(problem.play(options.seed, options.workers), 2, real=False)
+    for problem in image_problems(images, scale, options.seed):
+        yield judged(problem.play(options.seed, options.workers), 2, real=True)
+    if images is None:
+        yield "CIFAR-100 was skipped: give a file of its features with --features.\n"
+    if ratings is None:
+        yield "MovieLens was skipped: give the folder ml-latest-small with --movielens.\n"
+    else:
+        n_splits = 2 if options.quick else N_SPLITS
+        yield judged(play_films(ratings, n_splits, options.seed), 3, real=True)
+    yield f"MixIDS worse than MixTS by more than two errors: {_listed(behind_ts)}."
+    yield f"MixIDS below the bestseller on real data: {_listed(behind_bestseller)}."
+
+
+def information(options: argparse.Namespace) -> Iterator[str]:
+    """Yield a table of the measures of information for each sort of mixture."""
+    n_runs = 20 if options.quick else 500
+    for comparison in compared_measures(n_runs, options.seed, options.workers):
+        yield table(comparison, ("variance",), 2)
+
+
+def late(options: argparse.Namespace) -> Iterator[str]:
+    """Yield a table for each problem and number of waiting decisions."""
+    n_runs = 20 if options.quick else 2000
+    behind: list[str] = []
+    for name, environment in late_problems().items():
+        for comparison in compared_waits(name, environment, n_runs, options.seed):
+            policy = WITH.format(IDS)
+            if policy in comparison.values:
+                behind.extend(comparison.worse(policy, TS))
+            yield table(comparison, (TS,), 2)
+    yield f"MixIDS with waiting= worse than MixTS by more than two errors: {_listed(behind)}."
+
+
+def long_run(options: argparse.Namespace) -> Iterator[str]:
+    """Yield the table of the long run."""
+    rounds = (10, 100, 1000) if options.quick else (100, 1_000, 10_000)
+    n_runs = 4 if options.quick else 200
+    yield table(play_long(n_runs, options.seed, options.workers, rounds), (TS,), 1)
+
+
+PARTS = {"compare": compare, "information": information, "late": late, "long": long_run}
+
+
+def _named(policy: str, places: Iterable[str]) -> list[str]:
+    return [f"{policy} on {place}" for place in places]
+
+
+def _listed(places: Sequence[str]) -> str:
+    return "; ".join(places) if places else "nowhere"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,169 @@
+"""The problems on which policies are compared: simulated ones, images, and people's ratings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+import mixts
+from mixts.environments import ClassificationBandit, Environment
+from mixts.experiments.features import ImageFeatures
+from mixts.experiments.paper.images import past_coefficients, prior_arrays, priors_of
+from mixts.learning.two_stage import one_blas_thread
+from mixts.simulation import AgentSpec, simulate
+from studies._shared import Array
+from studies.coldstart.movielens.priors import learn_mixture
+from studies.coldstart.movielens.ratings import Ratings
+from studies.coldstart.movielens.splits import UserSplit, play_held_out, split_users
+from studies.policies.agents import Fixed, Narrowed, policies
+from studies.policies.tables import Comparison
+
+ROUNDS = (5, 20, 100)
+"""Numbers of first rounds that tables show, besides all rounds."""
+N_RATED_ROUNDS = 20
+"""Rounds of a play with a user of MovieLens."""
+RATING_SHRINKAGE = 5.0
+"""Number of average ratings that "best rated" adds to the ratings of every film."""
+
+
+def shown_rounds(n_rounds: int) -> list[int]:
+    """Return the numbers of first rounds that a table shows."""
+    return [*(n for n in ROUNDS if n < n_rounds), n_rounds]
+
+
+@dataclass(frozen=True)
+class SimulatedProblem:
+    """An environment, and the prior that all policies have."""
+
+    name: str
+    prior: mixts.MixturePrior
+    environment: Environment
+    n_rounds: int
+    n_runs: int
+    real: bool = False
+    """Whether real data decide the outcomes."""
+
+    def play(self, seed: int, workers: int) -> Comparison:
+        """Play all policies on the same problems."""
+        results = simulate(
+            policies(self.prior, self.n_rounds), self.environment, self.n_rounds, self.n_runs,
+            seed, engine=workers,
+        )  # fmt: skip
+        return Comparison(self.name, results.regret, shown_rounds(self.n_rounds))
+
+
+def of_prior(name: str, prior: mixts.MixturePrior, n_rounds: int, n_runs: int) -> SimulatedProblem:
+    """Return the problem whose tasks are drawn from the prior of arms."""
+    return SimulatedProblem(name, prior, mixts.BanditEnvironment(prior), n_rounds, n_runs)
+
+
+# -- simulated problems ---------------------------------------------------------------------------
+
+
+def shop_prior() -> mixts.MixturePrior:
+    """Return the prior of the first example of the README: three kinds of visitor, five banners."""
+    rates = np.array(
+        [
+            [0.50, 0.10, 0.20, 0.05, 0.05],
+            [0.10, 0.45, 0.20, 0.10, 0.05],
+            [0.05, 0.05, 0.20, 0.30, 0.40],
+        ]
+    )
+    family = mixts.BernoulliArms(alpha=20 * rates, beta=20 * (1 - rates))
+    return mixts.MixturePrior(family, weights=[0.5, 0.3, 0.2])
+
+
+def paper_prior(n_components: int = 30, width: float = 0.05) -> mixts.MixturePrior:
+    """Return the prior of the paper's synthetic bandit  [paper: Sec. 6.1].
+
+    Its actions are unit vectors, so Gaussian arms are the same bandit.
+    """
+    mean = np.full((n_components, 30), 0.1)
+    mean[np.arange(n_components), np.arange(n_components)] = 0.9
+    return mixts.MixturePrior(mixts.GaussianArms(mean, np.full_like(mean, width**2), 0.1))
+
+
+def simulated_problems(scale: float) -> Iterator[SimulatedProblem]:
+    """Yield the simulated problems, with this share of the runs."""
+
+    def n_runs(full: int) -> int:
+        return max(4, int(scale * full))
+
+    yield of_prior("the shop of the README", shop_prior(), 200, n_runs(2000))
+    yield of_prior("the paper's bandit, width 0.05", paper_prior(), 200, n_runs(200))
+    yield of_prior("the paper's bandit, width 0.3", paper_prior(width=0.3), 200, n_runs(200))
+
+
+# -- images -------------------------------------------------------------------------------------
+
+
+def image_problem(name: str, images: ImageFeatures, n_runs: int, seed: int) -> SimulatedProblem:
+    """Return the classification bandit and the prior of the experiment `paper/images`."""
+    past = past_coefficients(images.train_features, images.train_labels, seed)
+    prior, _ = priors_of(prior_arrays(past["coefficients"], images.n_classes, seed))
+    environment = ClassificationBandit(images.test_features, images.test_labels)
+    return SimulatedProblem(name, prior, environment, 500, n_runs, real=True)
+
+
+def image_problems(
+    images: ImageFeatures | None, scale: float, seed: int
+) -> Iterator[SimulatedProblem]:
+    """Yield the digits, and other images if there are any."""
+    n_runs = max(4, int(scale * 200))
+    yield image_problem("scikit-learn's digits", ImageFeatures.digits(), n_runs, seed)
+    if images is not None:
+        n_runs = max(4, int(scale * 100))
+        yield image_problem(f"images of {images.n_classes} classes", images, n_runs, seed)
+
+
+# -- films --------------------------------------------------------------------------------------
+
+
+def play_films(ratings: Ratings, n_splits: int, seed: int) -> Comparison:
+    """Play held-out users of MovieLens as the cold-start study does, with the learned mixture."""
+    values: dict[str, list[Array]] = {}
+    users, splits = [], []
+    for block in range(n_splits):
+        with one_blas_thread():
+            split = split_users(ratings, block, seed)
+            prior = learn_mixture(split.past, split.seed).prior
+            films, agents = _film_agents(ratings, split, prior)
+            played = play_held_out(ratings, split, films, agents, N_RATED_ROUNDS)
+        for name, (reward, _) in played.items():
+            values.setdefault(name, []).append(reward)
+        users.append(split.held_out)
+        splits.append(np.full(len(split.held_out), block))
+    return Comparison(
+        "MovieLens, new users",
+        {name: np.concatenate(blocks) for name, blocks in values.items()},
+        shown_rounds(N_RATED_ROUNDS),
+        rewards=True,
+        clusters=(np.concatenate(users), np.concatenate(splits)),
+    )
+
+
+def _film_agents(
+    ratings: Ratings, split: UserSplit, prior: mixts.MixturePrior
+) -> tuple[Array, dict[str, AgentSpec]]:
+    """Return features of films, with two more for rankings of films, and all agents.
+
+    The two more are the mean rating of a film, shrunken, and the number of its ratings, both among
+    training users. Policies do not see them.
+    """
+    films, values = ratings.films[split.seen], ratings.ratings[split.seen]
+    count = np.bincount(films, minlength=ratings.n_films).astype(float)
+    total = np.bincount(films, values, minlength=ratings.n_films)
+    rating = (total + RATING_SHRINKAGE * values.mean()) / (count + RATING_SHRINKAGE)
+    rows = np.column_stack([split.features.films, rating, count])
+    d = split.features.n_features
+    unit = np.eye(d + 2)
+    agents: dict[str, AgentSpec] = {
+        "best rated": partial(Fixed, unit[d], True),
+        "most watched": partial(Fixed, unit[d + 1], True),
+    }
+    for name, spec in policies(prior, N_RATED_ROUNDS).items():
+        agents[name] = partial(Narrowed, spec, d)
+    return rows, agents

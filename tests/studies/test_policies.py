@@ -1,0 +1,217 @@
+"""The comparison of policies: rivals, pairing, late rewards, and the command."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mixts
+from mixts.experiments.paper import _synthetic
+from mixts.simulation import simulate
+from studies._shared import stream
+from studies.policies import __main__ as command
+from studies.policies import information, problems
+from studies.policies.agents import BESTSELLER, Fixed, Narrowed, bestseller, policies
+from studies.policies.late import late_agents, play_late
+from studies.policies.tables import Comparison, table
+
+ROOT = Path(__file__).parents[2]
+
+# -- rivals and problems ------------------------------------------------------------------------
+
+
+def test_a_fixed_agent_takes_the_best_that_is_available() -> None:
+    agent = Fixed(np.array([0.1, 0.7, 0.3]), False, n_tasks=2)
+    assert agent.act().tolist() == [1, 1]
+    assert agent.act(mask=np.array([[True, True, True], [True, False, True]])).tolist() == [1, 2]
+    agent = Fixed(np.array([1.0, -1.0]), True, n_tasks=2)
+    sets = np.array([[[1.0, 1.0], [1.0, 0.0]], [[0.5, 0.0], [0.0, 1.0]]])
+    assert agent.act(sets).tolist() == [1, 0]
+    assert agent.act(sets[0]).tolist() == [1, 1]
+
+
+def test_the_bestseller_has_the_highest_mean_over_all_tasks() -> None:
+    prior = problems.shop_prior()
+    _, rates = prior.draw(np.random.default_rng(0), 20_000)
+    assert bestseller(prior)(n_tasks=3).act().tolist() == [int(rates.mean(axis=0).argmax())] * 3
+
+
+def test_an_agent_that_sees_the_first_features_only() -> None:
+    family = mixts.LinearGaussian(np.eye(2), [0.1, 0.1], 0.5, "spherical")
+    spec = partial(mixts.MixTS, mixts.MixturePrior(family))
+    narrow, plain = Narrowed(spec, 2, n_tasks=3, seed=4), spec(n_tasks=3, seed=4)
+    rng = np.random.default_rng(1)
+    for _ in range(5):
+        sets = rng.standard_normal((3, 4, 3))
+        chosen = narrow.act(sets)
+        np.testing.assert_array_equal(chosen, plain.act(sets[..., :2]))
+        rows, rewards = sets[range(3), chosen], rng.standard_normal(3)
+        narrow.update(rows, rewards)
+        plain.update(rows[:, :2], rewards)
+
+
+def test_the_shop_is_the_one_of_the_readme() -> None:
+    code = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+    assert code is not None
+    names: dict[str, Any] = {}
+    with contextlib.redirect_stdout(io.StringIO()):
+        exec(code[1], names)
+    ours, theirs = problems.shop_prior(), names["prior"]
+    np.testing.assert_array_equal(ours.weights, theirs.weights)
+    for key, array in theirs.family.arrays().items():
+        np.testing.assert_array_equal(ours.family.arrays()[key], array)
+
+
+def test_the_papers_bandit_is_the_one_of_the_experiments() -> None:
+    ours, theirs = problems.paper_prior(7, 0.2), _synthetic.arms_prior(7, 0.2)
+    assert ours.family.settings() == theirs.family.settings()
+    for key, array in theirs.family.arrays().items():
+        np.testing.assert_array_equal(ours.family.arrays()[key], array)
+
+
+def test_skewed_mixtures_have_the_same_components() -> None:
+    for sort in information.SORTS:
+        equal = next(iter(information.mixtures(sort, 1, skewed=False)))
+        skewed = next(iter(information.mixtures(sort, 1, skewed=True)))
+        for key, array in equal.family.arrays().items():
+            np.testing.assert_array_equal(skewed.family.arrays()[key], array)
+        np.testing.assert_allclose(equal.weights, 0.2)
+        np.testing.assert_allclose(skewed.weights[1:] / skewed.weights[:-1], 0.5)
+
+
+# -- comparisons --------------------------------------------------------------------------------
+
+
+def test_differences_are_paired_and_positive_where_better() -> None:
+    hard = np.array([1.0, 5.0, 9.0])[:, None]
+    regret = {"good": hard * np.ones((3, 4)), "bad": (hard + 0.5) * np.ones((3, 4))}
+    found = Comparison("problem", regret, (2, 4))
+    assert found.score("good", 2).mean == pytest.approx(10)
+    assert found.gain("good", "bad", 4) == (pytest.approx(2.0), pytest.approx(0.0, abs=1e-12))
+    assert found.worse("good", "bad") == []
+    assert [place.split(" (")[0] for place in found.worse("bad", "good")] == [
+        "problem, 2 rounds",
+        "problem, 4 rounds",
+    ]
+    reward = Comparison("problem", regret, (4,), rewards=True)
+    assert reward.score("bad", 4).mean == pytest.approx(5.5)
+    assert reward.gain("bad", "good", 4).mean == pytest.approx(0.5)
+    assert reward.worse("bad", "good") == []
+
+
+def test_noise_is_not_called_worse() -> None:
+    values = np.random.default_rng(0).standard_normal((400, 1))
+    found = Comparison("problem", {"a": values + 0.05, "b": np.zeros((400, 1))}, (1,))
+    assert abs(found.gain("a", "b", 1).mean) < 2 * found.gain("a", "b", 1).error
+    assert found.worse("a", "b") == []
+    found = Comparison("problem", {"a": values + 0.5, "b": np.zeros((400, 1))}, (1,))
+    assert len(found.worse("a", "b")) == 1
+
+
+def test_runs_of_one_user_count_as_one() -> None:
+    values = np.tile(np.random.default_rng(1).standard_normal((30, 1)), (4, 1))
+    users, splits = np.tile(np.arange(30), 4), np.repeat(np.arange(4), 30)
+    rewards = {"a": values, "b": 0 * values}
+    alone = Comparison("p", rewards, (1,), rewards=True)
+    clustered = Comparison("p", rewards, (1,), rewards=True, clusters=(users, splits))
+    assert clustered.score("a", 1).error > 1.8 * alone.score("a", 1).error
+
+
+def test_a_table_has_every_policy_once() -> None:
+    regret = {name: np.full((3, 2), value) for name, value in (("a", 1.0), ("b", 2.0))}
+    lines = table(Comparison("problem", regret, (1, 2)), ("b",), 1).splitlines()
+    assert lines[0] == "**problem**"
+    assert lines[4:] == [
+        "| a | 1.0 ± 0.0 | 2.0 ± 0.0 | +1.0 ± 0.0 | +2.0 ± 0.0 |",
+        "| b | 2.0 ± 0.0 | 4.0 ± 0.0 |  |  |",
+    ]
+
+
+# -- late rewards -------------------------------------------------------------------------------
+
+
+class Witness:
+    """An agent that takes one arm after the other, and notes what it gets."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, Any]] = []
+        self._next = 0
+
+    def act(self, actions: Any, mask: Any = None, waiting: Any = None) -> np.ndarray:
+        listed = None if waiting is None else [part.tolist() for part in waiting]
+        self.events.append(("act", listed))
+        self._next += 1
+        return np.full(2, self._next - 1)
+
+    def update(self, actions: np.ndarray, outcomes: np.ndarray) -> None:
+        self.events.append(("update", actions.tolist()))
+
+
+def witnessed(n_waiting: int, *, told: bool) -> list[tuple[str, Any]]:
+    prior = mixts.MixturePrior(mixts.BernoulliArms.uniform(n_arms=9))
+    problem = mixts.BanditEnvironment(prior).start(partial(stream, 1), 2)
+    agent = Witness()
+    assert play_late(agent, problem, 4, n_waiting, told=told).shape == (2, 4)
+    return agent.events
+
+
+def test_rewards_come_after_so_many_more_decisions() -> None:
+    assert [name for name, _ in witnessed(0, told=True)] == ["act", "update"] * 4
+    assert witnessed(0, told=True)[2] == ("act", None)
+    events = witnessed(2, told=True)
+    assert [name for name, _ in events] == ["act", "act", "act", "update", "act", "update"]
+    assert events[2] == ("act", [[0, 0, 1, 1], [0, 1, 0, 1]])
+    assert events[3] == ("update", [0, 0])
+    assert events[4] == ("act", [[1, 1, 2, 2], [0, 1, 0, 1]])
+    assert all(waiting is None for name, waiting in witnessed(2, told=False) if name == "act")
+
+
+def test_every_policy_takes_waiting_decisions() -> None:
+    prior = problems.shop_prior()
+    for _, make, told in late_agents(prior):
+        problem = mixts.BanditEnvironment(prior).start(partial(stream, 1), 5)
+        regret = play_late(make(n_tasks=5, seed=1), problem, 6, 2, told=told)
+        assert regret.shape == (5, 6)
+        assert (regret >= 0).all()
+
+
+# -- the command --------------------------------------------------------------------------------
+
+
+def test_every_policy_plays_the_same_problems() -> None:
+    prior = problems.shop_prior()
+    found = problems.of_prior("shop", prior, 30, 60).play(seed=1, workers=1)
+    assert list(found.values) == list(policies(prior, 30))
+    again = simulate({"x": bestseller(prior)}, mixts.BanditEnvironment(prior), 30, 60, 1, engine=1)
+    np.testing.assert_array_equal(found.values[BESTSELLER], again.regret["x"])
+    assert found.rounds == [5, 20, 30]
+
+
+def test_the_command_prints_tables_and_says_what_it_skips(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small = [problems.of_prior("shop", problems.shop_prior(), 10, 20)]
+    monkeypatch.setattr(command, "simulated_problems", lambda scale: iter(small))
+    monkeypatch.setattr(command, "image_problems", lambda *_: iter(()))
+    assert command.main(["compare", "--workers", "1"]) == 0
+    out = capsys.readouterr().out
+    assert "| MixIDS, horizon |" in out
+    assert "CIFAR-100 was skipped: give a file of its features with --features." in out
+    assert "MovieLens was skipped" in out
+    assert "MixIDS worse than MixTS by more than two errors:" in out
+
+
+def test_the_command_refuses_what_is_no_data(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command.main(["compare", "--movielens", str(tmp_path / "none")]) == 2
+    captured = capsys.readouterr()
+    assert "neither a folder nor a file" in captured.err
+    assert captured.out == ""
