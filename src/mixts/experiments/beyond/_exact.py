@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from itertools import combinations_with_replacement
+from itertools import chain, combinations_with_replacement
 
 import numpy as np
 
@@ -46,7 +46,7 @@ class CountTree:
         self,
         success: Float[Array, "n K"],
         horizon: int,
-        probabilities: Float[Array, "n K"] | None = None,
+        probabilities: Float[Array, "m K"] | None = None,
     ) -> float:
         """Return the expected sum of rewards of a policy, or of the best policy.
 
@@ -91,7 +91,7 @@ def count_tree(n_arms: int, n_rounds: int) -> CountTree:
         ]
         for t in range(n_rounds + 1)
     ]
-    rows = {counts: row for row, counts in enumerate(sum(by_round, []))}
+    rows = {counts: row for row, counts in enumerate(chain.from_iterable(by_round))}
     inner = list(rows)[: len(rows) - len(by_round[-1])]
     following = [
         [rows[(*counts[:i], counts[i] + 1, *counts[i + 1 :])] for i in range(n_outcomes)]

@@ -155,9 +155,7 @@ def agents_of(river: RiverSwim, row: Row) -> dict[str, MixturePrior]:
 
 def _figure(regret: dict[str, dict[str, Estimate]]) -> Any:
     axes = new_axes(5.4, 3.0)
-    estimates = {
-        name: [regret[row.name][name] for row in ROWS] for name in ("MixTS", "UniTS")
-    }
+    estimates = {name: [regret[row.name][name] for row in ROWS] for name in ("MixTS", "UniTS")}
     lines = {name: float(regret["rivals"][name].mean) for name in RIVALS}
     draw_intervals(axes, [row.name for row in ROWS], estimates, "cumulative regret", log=True,
                    lines=lines)  # fmt: skip
