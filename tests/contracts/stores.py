@@ -60,6 +60,12 @@ def arms(n_arms: int = 3, scale: float = 1.0) -> mixts.MixturePrior:
     return mixts.MixturePrior(family, [0.4, 0.6], ["rising", "falling"])
 
 
+def doubtful() -> mixts.MixturePrior:
+    """A sure arm and a doubtful one, between which information-directed sampling draws lots."""
+    family = mixts.BernoulliArms([[6, 3, 1], [6, 1, 3]], [[4, 3, 3], [4, 5, 1]])
+    return mixts.MixturePrior(family)
+
+
 def linear() -> mixts.MixturePrior:
     """Two kinds of task over two features."""
     family = mixts.LinearGaussian([[1.0, 0.0], [0.0, 1.0]], np.stack([np.eye(2)] * 2), 0.5)

@@ -82,7 +82,7 @@ def test_a_retry_is_answered_although_the_arm_was_retired_since(
 
 
 def test_the_action_is_drawn_from_the_logged_law(store: mixts.DecisionStore) -> None:
-    with Decider(arms(), store, seed=3) as decider:
+    with Decider(arms(), store, policy="ts", seed=3) as decider:
         decisions = decider.decide_many([Decide(f"t{i}") for i in range(400)])
         agent = mixts.MixTS(arms())
     law, _ = agent.action_probabilities()

@@ -79,11 +79,41 @@ def test_a_newer_store_is_refused_and_left_alone(filled: str, upgrade: Upgrade) 
     upgrade(NEXT)
     mixts.DecisionStore(filled).close()
     upgrade()
-    with pytest.raises(StoreError, match=r"has version 2 .* knows up to 1: upgrade mixts"):
+    known = len(sqlite_file.MIGRATIONS)
+    refusal = rf"has version {known + 1} .* knows up to {known}: upgrade mixts"
+    with pytest.raises(StoreError, match=refusal):
         mixts.DecisionStore(filled)
     upgrade(NEXT)
     with mixts.DecisionStore(filled) as store:
         assert store.totals().decisions == 4
+
+
+VERSION = {
+    "SQLite": "PRAGMA user_version = 1",
+    "PostgreSQL": "UPDATE schema_version SET version = 1",
+}
+"""Statements that mark the tables as those of the first version."""
+
+
+def test_decisions_from_before_policies_are_thompson_sampling(filled: str) -> None:
+    with mixts.DecisionStore(filled) as store, store.backend.transaction() as transaction:
+        transaction._execute("ALTER TABLE decisions DROP COLUMN policy")
+        transaction._execute(VERSION[store.backend.database])
+    with (
+        mixts.DecisionStore(filled) as store,
+        mixts.Decider(None, store, policy="greedy", floor=0.01) as decider,
+    ):
+        assert [row.policy for row in store.history("a")] == ["ts"] * 3
+        again = decider.decide("b", key="k")
+        assert (again.repeated, again.policy) == (True, "ts")
+        assert decider.decide("b").policy == "greedy"
+        assert [row.policy for row in store.history("b")] == ["ts", "greedy"]
+        assert store.backend.schema_version() == len(sqlite_file.MIGRATIONS)
+        assert rebuild(store, write=False).differing == 0
+
+
+def test_both_databases_have_the_same_number_of_steps() -> None:
+    assert len(sqlite_file.MIGRATIONS) == len(postgres.MIGRATIONS)
 
 
 def test_several_may_begin_at_once(address: str, upgrade: Upgrade) -> None:

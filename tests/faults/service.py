@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec import structs
+
 from tests.faults.catalogue import fault
 from tests.faults.inject import edit, replace
 
 DECISIONS = "tests/contracts/test_store_decisions.py"
 REWARDS = "tests/contracts/test_store_rewards.py"
+POLICIES = "tests/contracts/test_store_policies.py"
 PRIORS = "tests/contracts/test_store_priors.py"
 WRITER = "tests/unit/service/test_writer.py"
 POWER_LOSS = "tests/unit/service/store/test_power_loss.py"
@@ -50,13 +53,13 @@ def late_rewards_learned(observe: Any) -> Any:
 fault(
     "late rewards are learned from",
     f"{REWARDS}::test_late_rewards_are_logged_and_not_learned[sqlite]",
-    replace("mixts.service.batch:LockedTasks.observe", late_rewards_learned),
+    replace("mixts.service.locked:LockedTasks.observe", late_rewards_learned),
 )
 fault(
     "a reward changes the statistics of another task",
     f"{REWARDS}::test_a_rebuild_finds_the_same_bits[sqlite-bernoulli]",
     edit(
-        "mixts.service.batch:LockedTasks.observe",
+        "mixts.service.locked:LockedTasks.observe",
         "self._statistics.observe(np.array([row]), observed)",
         "self._statistics.observe(np.array([0]), observed)",
     ),
@@ -82,10 +85,10 @@ fault(
     f"{DECISIONS}::test_a_refused_request_leaves_no_trace[sqlite]",
     edit(
         "mixts.service.batch:Batch._check_requests",
-        "requests[place] = checked_request(operation, self._active.prior, self._rules)",
+        "requests[place] = checked_request(operation, self._active.prior, floor)",
         """
         requests[place] = operation
-        checked_request(operation, self._active.prior, self._rules)
+        checked_request(operation, self._active.prior, floor)
         """,
     ),
 )
@@ -93,6 +96,57 @@ fault(
     "decisions are made from damaged statistics",
     f"{DECISIONS}::test_damaged_statistics_are_not_decided_on[sqlite-counts0]",
     edit("mixts.service.versions:StatisticsCodec.decode", "decoded.check()", ""),
+)
+
+# -- policies -------------------------------------------------------------------------------------
+
+fault(
+    "decisions that wait for their rewards do not reach the agent",
+    f"{POLICIES}::test_decisions_that_wait_change_the_law[sqlite]",
+    edit(
+        "mixts.service.batch:Batch._decide_group",
+        "None if waiting is None else waiting.of(rows)",
+        "None",
+    ),
+)
+fault(
+    "the second request of a task in a batch does not know of the first",
+    f"{POLICIES}::test_requests_of_one_batch_know_of_each_other[sqlite]",
+    edit(
+        "mixts.service.batch:Batch._decide",
+        "_groups(requests, one_a_task=policy.uses_waiting)",
+        "_groups(requests, one_a_task=False)",
+    ),
+)
+fault(
+    "a decision waits although its reward is in the same batch",
+    f"{POLICIES}::test_a_reward_of_the_same_batch_ends_the_wait[sqlite]",
+    edit(
+        "mixts.service.batch:Batch._find_waiting",
+        "{reward.decision for reward in rewards}",
+        "set()",
+    ),
+)
+fault(
+    "a decision waits after the reward window",
+    f"{POLICIES}::test_after_the_reward_window_nothing_waits[sqlite]",
+    edit(
+        "mixts.service.batch:Batch._find_waiting",
+        "0 if window is None else self._now - window",
+        "0",
+    ),
+)
+fault(
+    "a repeated decision has the policy of today",
+    f"{POLICIES}::test_every_decision_is_logged_with_its_policy[sqlite-ids]",
+    replace(
+        "mixts.service.batch:Batch._logged_result",
+        lambda logged_result: (
+            lambda self, key, digest, logged, result: logged_result(
+                self, key, digest, structs.replace(logged, policy=self._rules.policy.name), result
+            )
+        ),
+    ),
 )
 
 # -- priors ---------------------------------------------------------------------------------------

@@ -34,7 +34,17 @@ def register(commands: Any) -> None:
     add("--store", required=True, metavar="PATH|URL", help=store)
     prior = "prior to use, as saved by `mixts fit` (default: the active prior of the store)"
     add("--prior", type=Path, metavar="FILE", help=prior)
-    floor = "smallest probability of every action (default 0)"
+    policy = (
+        "how to choose actions: ids (information-directed sampling), ts (Thompson sampling), "
+        "greedy (highest mean reward) or ucb (highest upper quantile); default ids"
+    )
+    add("--policy", metavar="NAME", help=policy)
+    horizon = "expected number of decisions of a task: exploration fades towards its end"
+    add("--horizon", type=_count, metavar="N", help=horizon)
+    floor = (
+        "smallest probability of every action (default 0); off-policy evaluation of any other "
+        "policy, and the policies greedy and ucb, need one above 0, such as 0.01"
+    )
     add("--floor", type=float, default=0.0, metavar="P", help=floor)
     late = (
         "learn only from rewards that arrive within this time after their decision: seconds, or "
@@ -81,31 +91,33 @@ def _serve(options: argparse.Namespace) -> None:
     from mixts.service.http import server
     from mixts.service.http.app import Service
     from mixts.service.http.limits import Limits
+    from mixts.service.policy import DEFAULT_POLICY, Policy
     from mixts.service.store import DecisionStore
     from mixts.service.versions import check_servable
 
     tokens = _tokens(options)
     limits = Limits(body=options.max_body, actions=options.max_actions, batch=options.max_batch)
-    # Check the prior before a store is created for it.
+    # Check the policy and the prior before a store is created for them.
+    policy = Policy.checked(options.policy or DEFAULT_POLICY, options.horizon, options.floor)
     prior = None if options.prior is None else check_servable(MixturePrior.load(options.prior))
     with (
         server.handle_stop_signals() as signals,
         server.bind(options.host, options.port) as listener,
         DecisionStore(options.store) as store,
         Decider(
-            prior, store, floor=options.floor, reward_window=options.reward_window,
-            max_pending=options.max_pending,
+            prior, store, policy=policy.name, floor=policy.floor, horizon=policy.horizon,
+            reward_window=options.reward_window, max_pending=options.max_pending,
         ) as decider,
     ):  # fmt: skip
         active = decider.active
-        server.warm_up(active, options.floor)
+        server.warm_up(active, policy)
         service = Service(
             decider, store, tokens=tokens, host=options.host, limits=limits,
             rate=options.rate_limit,
         )  # fmt: skip
 
         def print_address() -> None:
-            details = f"prior version {active.version}, {store.name}"
+            details = f"prior version {active.version}, policy {policy.name}, {store.name}"
             print(f"mixts: serving {server.url_of(listener)} ({details})", flush=True)
 
         server.run(

@@ -26,6 +26,9 @@ VERSION = 1
 FEATURES = "action_context"
 """Column of the actions' features, which only files of linear priors have."""
 
+POLICY = "policy"
+"""Column of the policy that chose the action; older files do not have it."""
+
 BATCH_ROWS = 1 << 14
 """Rows that a reader takes into memory at a time."""
 
@@ -51,6 +54,7 @@ def schema(has_features: bool, about: Mapping[str, Any]) -> Any:
         pa.field("action_dist", vector, nullable=False),
         pa.field("weights", vector, nullable=False),
         pa.field("prior_version", pa.int64(), nullable=False),
+        pa.field(POLICY, pa.string(), nullable=False),
     ]
     if has_features:
         columns.append(pa.field(FEATURES, pa.list_(vector), nullable=False))
@@ -108,7 +112,7 @@ class DecisionLog:
 
     def _check(self, columns: Any) -> None:
         expected = schema(False, {})
-        missing = [name for name in expected.names if name not in columns.names]
+        missing = [name for name in expected.names if name not in (*columns.names, POLICY)]
         if missing:
             raise FormatError(
                 f"{self.name} has no column {', '.join(missing)}: expected a file that "

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -16,8 +17,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mixts import _checks
-from mixts._typing import Array, Bool, Float, Int
-from mixts.agents import MixTS
+from mixts._typing import Array, Bool, Float
+from mixts.agents import BeliefAgent
 from mixts.errors import (
     ActionError,
     ConflictError,
@@ -27,9 +28,16 @@ from mixts.errors import (
     ParameterError,
     UnknownDecisionError,
 )
-from mixts.families import Statistics
 from mixts.families.linear_statistics import check_rows
 from mixts.prior import MixturePrior
+from mixts.service.locked import (
+    MOST_WAITING,
+    FeatureSets,
+    LockedTasks,
+    WaitingActions,
+    taken,
+)
+from mixts.service.policy import Policy
 from mixts.service.records import (
     Decide,
     Decision,
@@ -41,6 +49,7 @@ from mixts.service.records import (
     Reward,
     Tally,
     TaskEntry,
+    WaitingDecision,
     checked_name,
 )
 from mixts.service.store.base import Transaction, TransactionConflictError, pack, unpack
@@ -49,15 +58,11 @@ from mixts.service.versions import ActivePrior
 Key = tuple[str, str]
 """A task's name, and the key that identifies a request of this task."""
 
-FeatureSets = dict[int, Float[Array, "K d"]]
-"""Feature rows by the number of their action set."""
-
 
 class Rules(Struct, frozen=True):
     """Settings of the decider that every batch follows."""
 
-    floor: float
-    """Smallest probability that an available action may have."""
+    policy: Policy
     window_us: int | None
     """Microseconds after a decision in which its reward is on time; None: always."""
 
@@ -98,7 +103,7 @@ class Batch:
         # Search after locking: other writers need the same locks to use these keys or decisions.
         answered = self._transaction.find_keys(keys) if keys else {}
         new_rewards = self._learn(rewards, tasks)
-        new_decisions = self._decide(_without_repeats(requests, answered), tasks)
+        new_decisions = self._decide(_without_repeats(requests, answered), tasks, new_rewards)
         changed = tasks.changed()
         if changed:
             self._transaction.add(new_rewards, new_decisions, changed, self._tally, self._now)
@@ -176,7 +181,7 @@ class Batch:
             self._tally.reward_sum += float(value)
         return new
 
-    def _features(self, decisions: list[LoggedDecision]) -> FeatureSets:
+    def _features(self, decisions: Sequence[LoggedDecision | WaitingDecision]) -> FeatureSets:
         """Return the features of the actions that these decisions chose from."""
         numbers = sorted({d.action_set for d in decisions if d.action_set is not None})
         sets = self._transaction.find_action_sets(numbers) if numbers else {}
@@ -189,6 +194,7 @@ class Batch:
     ) -> tuple[dict[int, Decide], list[Key]]:
         """Return the valid requests by place, and all keys, which may already have a decision."""
         requests, keys = {}, []
+        floor = self._rules.policy.floor
         for place, operation in enumerate(operations):
             if not isinstance(operation, Decide):
                 continue
@@ -197,32 +203,64 @@ class Batch:
                 if operation.key is not None:
                     keys.append((task, checked_name(operation.key, "key")))
                     self._digests[place] = _digest(operation)
-                requests[place] = checked_request(operation, self._active.prior, self._rules)
+                requests[place] = checked_request(operation, self._active.prior, floor)
             except MixtsError as error:
                 self._results[place] = error
         return requests, keys
 
-    def _decide(self, requests: dict[int, Decide], tasks: LockedTasks) -> list[LoggedDecision]:
-        """Choose the actions, and return the rows to log.
+    def _decide(
+        self, requests: dict[int, Decide], tasks: LockedTasks, rewards: list[LoggedReward]
+    ) -> list[LoggedDecision]:
+        """Choose the actions, and return the rows to log; ``rewards`` are those of this batch."""
+        if not requests:
+            return []
+        policy = self._rules.policy
+        names = [request.task for request in requests.values()]
+        rows, statistics = tasks.rows(names)
+        row_of = dict(zip(names, rows.tolist(), strict=True))
+        agent = policy.resume(self._active.prior, statistics, self._rng)
+        waiting = self._find_waiting(row_of, tasks, rewards) if policy.uses_waiting else None
+        new = []
+        for group in _groups(requests, one_a_task=policy.uses_waiting):
+            new += self._decide_group(group, agent, row_of, tasks, waiting)
+        self._tally.decisions += len(new)
+        return new
 
-        One call of the agent decides all requests with the same number of actions.
-        """
-        by_size: dict[int, dict[int, Decide]] = {}
-        for place, request in requests.items():
-            n_actions = 0 if request.actions is None else len(request.actions)
-            by_size.setdefault(n_actions, {})[place] = request
-        return [row for group in by_size.values() for row in self._decide_group(group, tasks)]
+    def _find_waiting(
+        self, row_of: dict[str, int], tasks: LockedTasks, rewards: list[LoggedReward]
+    ) -> WaitingActions:
+        """Return the actions of earlier decisions whose rewards may still come."""
+        waiting = WaitingActions()
+        counts = tasks.waiting_counts(row_of)
+        if not counts:
+            return waiting
+        # The rewards of this batch are not in the log yet.
+        rewarded = {reward.decision for reward in rewards}
+        counts = {number: count + len(rewarded) for number, count in counts.items()}
+        window = self._rules.window_us
+        since = 0 if window is None else self._now - window
+        found = self._transaction.find_waiting(counts, MOST_WAITING, since)
+        found = [decision for decision in found if decision.seq not in rewarded]
+        features = self._features(found)
+        row_of_number = {tasks.number(name): row for name, row in row_of.items()}
+        for decision in found:
+            waiting.add(row_of_number[decision.task], taken(decision, features))
+        return waiting
 
     def _decide_group(
-        self, requests: dict[int, Decide], tasks: LockedTasks
+        self,
+        requests: dict[int, Decide],
+        agent: BeliefAgent,
+        row_of: dict[str, int],
+        tasks: LockedTasks,
+        waiting: WaitingActions | None,
     ) -> list[LoggedDecision]:
-        """Decide requests with the same number of actions."""
-        active = self._active
-        rows, statistics = tasks.rows([request.task for request in requests.values()])
-        agent = MixTS.resume(active.prior, statistics, self._rng)
+        """Decide a group of requests by one call of the agent."""
+        active, policy = self._active, self._rules.policy
+        rows = [row_of[request.task] for request in requests.values()]
         actions, mask = _stack(list(requests.values()))
         chosen, probabilities, _ = agent.act_with_probabilities(
-            actions, rows, mask, self._rules.floor
+            actions, rows, mask, policy.floor, None if waiting is None else waiting.of(rows)
         )
         weights = agent.belief.weights[rows]
         finite = np.asarray(np.isfinite(probabilities).all(axis=1))
@@ -241,11 +279,14 @@ class Batch:
                 seq=0, id=new_id(self._now), task=entry.number, at=self._now,
                 version=active.version, action=action, propensity=float(law[action]),
                 weights=pack(belief), request=self._digests.get(place),
-                action_set=self._action_set(request), key=request.key, probabilities=pack(law),
+                action_set=self._action_set(request), policy=policy.name, key=request.key,
+                probabilities=pack(law),
             )  # fmt: skip
             new.append(made)
             self._results[place] = _response(made, request.task, active)
-        self._tally.decisions += len(new)
+            if waiting is not None:
+                offered = request.actions
+                waiting.add(row_of[request.task], action if offered is None else offered[action])
         return new
 
     def _action_set(self, request: Decide) -> int | None:
@@ -288,78 +329,10 @@ class Batch:
         return result if isinstance(result, MixtsError) else _key_taken(key)
 
 
-class LockedTasks:
-    """The locked tasks of a batch and their statistics, which rewards update in place."""
-
-    def __init__(self, entries: list[TaskEntry], active: ActivePrior) -> None:
-        self._entries = entries
-        self._family = active.prior.family
-        self._codec = active.codec
-        self._by_name = {entry.name: row for row, entry in enumerate(entries)}
-        self._by_number = {entry.number: row for row, entry in enumerate(entries)}
-        self._statistics = active.codec.decode([entry.statistics for entry in entries])
-        self._observed: set[int] = set()
-        """Rows whose statistics have changed."""
-        self._touched: set[int] = set()
-        """Rows that must be saved."""
-
-    def rows(self, names: list[str]) -> tuple[Int[Array, " m"], Statistics]:
-        """Return the row of each named task, and the statistics to which the rows refer."""
-        rows = np.array([self._by_name[name] for name in names])
-        if self._family.n_arms is not None:
-            return rows, self._statistics
-        # The belief of a linear task is slow to compute: leave out tasks that need no decision.
-        distinct, inverse = np.unique(rows, return_inverse=True)
-        return inverse, self._statistics[distinct]
-
-    def observe(
-        self, decision: LoggedDecision, features: FeatureSets, value: float, now: int, late: bool
-    ) -> None:
-        """Learn from a reward, or only count it if it is late; raise if it is impossible."""
-        row = self._by_number[decision.task]
-        action: object = decision.action
-        if decision.action_set is not None:
-            action = features[decision.action_set][decision.action]
-        observed = self._statistics.observations(action, value)
-        if late:
-            self._family.empty_statistics(1).observe(np.zeros(1, np.int64), observed)
-        else:
-            self._statistics.observe(np.array([row]), observed)
-            self._observed.add(row)
-        entry = self._entries[row]
-        entry.rewards += 1
-        entry.late += late
-        entry.last_at = now
-        self._touched.add(row)
-
-    def count_decision(
-        self, name: str, weights: Float[Array, " L"], version: int, now: int
-    ) -> TaskEntry:
-        """Count a decision of a task, and store its most probable component."""
-        row = self._by_name[name]
-        entry = self._entries[row]
-        entry.decisions += 1
-        entry.latent = int(weights.argmax())
-        entry.certainty = float(weights[entry.latent])
-        entry.version = version
-        entry.last_at = now
-        self._touched.add(row)
-        return entry
-
-    def changed(self) -> list[TaskEntry]:
-        """Return the tasks to save, with their new statistics."""
-        observed = sorted(self._observed)
-        if observed:
-            encoded = self._codec.encode(self._statistics, observed)
-            for row, content in zip(observed, encoded, strict=True):
-                self._entries[row].statistics = content
-        return [self._entries[row] for row in sorted(self._touched)]
-
-
 # -- requests -------------------------------------------------------------------------------------
 
 
-def checked_request(request: Decide, prior: MixturePrior, rules: Rules) -> Decide:
+def checked_request(request: Decide, prior: MixturePrior, floor: float) -> Decide:
     """Return the request with its actions and its mask as arrays, or raise an error.
 
     The mask of the returned request also excludes retired arms; None means that all actions are
@@ -378,12 +351,28 @@ def checked_request(request: Decide, prior: MixturePrior, rules: Rules) -> Decid
         if not mask.any():
             raise MaskError("mask leaves no action: all that it allows are retired")
     n_available = n_actions if mask is None else int(mask.sum())
-    if rules.floor > 1 / n_available:
+    if floor > 1 / n_available:
         raise ActionError(
-            f"{n_available} actions cannot all have the floor of {rules.floor:g}: offer at most "
-            f"{int(1 / rules.floor)}, or lower the floor"
+            f"{n_available} actions cannot all have the floor of {floor:g}: offer at most "
+            f"{int(1 / floor)}, or lower the floor"
         )
     return Decide(request.task, actions, mask, request.key)
+
+
+def _groups(requests: dict[int, Decide], *, one_a_task: bool) -> list[dict[int, Decide]]:
+    """Split requests into groups with the same number of actions.
+
+    With ``one_a_task``, a group has at most one request of a task, and its second request comes in
+    a later group, so that it is decided after the first.
+    """
+    groups: dict[tuple[int, int], dict[int, Decide]] = {}
+    turns: Counter[str] = Counter()
+    for place, request in requests.items():
+        n_actions = 0 if request.actions is None else len(request.actions)
+        groups.setdefault((turns[request.task], n_actions), {})[place] = request
+        if one_a_task:
+            turns[request.task] += 1
+    return [groups[key] for key in sorted(groups, key=lambda key: key[0])]
 
 
 def _stack(
@@ -462,7 +451,7 @@ def _response(
     return Decision(
         logged.id.hex(), task, logged.action, logged.propensity,
         tuple(unpack(logged.weights).tolist()), logged.version, prior.arm_name(logged.action),
-        repeated,
+        repeated, logged.policy,
     )  # fmt: skip
 
 

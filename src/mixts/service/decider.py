@@ -22,6 +22,7 @@ from mixts.errors import (
 )
 from mixts.prior import MixturePrior
 from mixts.service.batch import Batch, Rules
+from mixts.service.policy import DEFAULT_POLICY, Policy
 from mixts.service.records import (
     ActionPosteriors,
     Decide,
@@ -65,7 +66,7 @@ def now_us() -> int:
 
 
 class Decider:
-    """MixTS for tasks in a store, with the store's active version of a prior.
+    """Decisions for tasks in a store, by one policy and the store's active version of a prior.
 
     Every decision and every reward is durable before its method returns. All methods may be called
     from any thread; operations that wait at the same time share one transaction. ``Client`` has the
@@ -78,9 +79,16 @@ class Decider:
         store knows changes nothing (``activate_prior`` does). None: the active one.
     store : DecisionStore
         Where tasks and decisions are kept; only one decider may write to it.
+    policy : str
+        How to act on the belief: "ids", information-directed sampling; "ts", Thompson sampling;
+        "greedy", the highest mean reward; "ucb", the highest upper quantile. See
+        ``mixts.agents.POLICIES``. Every decision is logged with its policy.
     floor : float
         The least probability of every available action. Without it, actions may have
-        probability 0, and off-policy evaluation has no full support.
+        probability 0, and off-policy evaluation has no full support; the deterministic policies
+        "greedy" and "ucb" need a floor above 0.
+    horizon : int, optional
+        Expected number of decisions of a task: exploration fades towards its end.
     reward_window : float, optional
         Seconds after a decision in which its reward is learned from; later ones are only logged.
     seed : optional
@@ -103,7 +111,9 @@ class Decider:
         prior: MixturePrior | None,
         store: DecisionStore,
         *,
+        policy: str = DEFAULT_POLICY,
         floor: float = 0.0,
+        horizon: int | None = None,
         reward_window: float | None = None,
         seed: Seed = None,
         max_pending: int = 10_000,
@@ -111,7 +121,9 @@ class Decider:
         if prior is not None:
             check_servable(prior)
         self.store = store
-        self._rules = _rules(floor, reward_window)
+        self.policy = Policy.checked(policy, horizon, floor)
+        """The policy in force, with its horizon and its floor."""
+        self._rules = Rules(self.policy, _window_us(reward_window))
         self._rng = _random.generator(seed, "decider")
         self._versions: dict[int, ActivePrior] = {}
         max_pending = _checks.count(max_pending, "max_pending")
@@ -296,7 +308,7 @@ class Decider:
             Its version; a prior that the store has keeps its version.
         """
         check_servable(prior)
-        check_decides(prior)
+        check_decides(prior, self.policy)
         version: int = self._writer.run(
             lambda: self._transact(lambda transaction: self._store(transaction, prior)[0])
         )
@@ -323,10 +335,10 @@ class Decider:
 
     def _begin(self, prior: MixturePrior | None) -> None:
         if prior is None:
-            self._check_floor(self.prior)
+            self.policy.check_floor(self.prior)
             return
-        check_decides(prior)
-        self._check_floor(prior)
+        check_decides(prior, self.policy)
+        self.policy.check_floor(prior)
         self._transact(lambda transaction: self._begin_with(transaction, prior))
 
     def _begin_with(self, transaction: Transaction, prior: MixturePrior) -> None:
@@ -341,7 +353,7 @@ class Decider:
         )
 
     def _activate(self, transaction: Transaction, version: int, prior: MixturePrior) -> None:
-        self._check_floor(prior)
+        self.policy.check_floor(prior)
         transaction.activate(version, now_us(), self._fit(transaction, prior))
 
     def _fit(self, transaction: Transaction, prior: MixturePrior) -> str:
@@ -350,13 +362,6 @@ class Decider:
         active = transaction.active_version()
         check_arms(prior, None if active is None else self._load(active).prior)
         return shape
-
-    def _check_floor(self, prior: MixturePrior) -> None:
-        n_arms = prior.family.n_arms
-        if n_arms is not None and self._rules.floor > 1 / n_arms:
-            raise ParameterError(
-                f"floor must be at most 1 / {n_arms} arms, got {self._rules.floor!r}"
-            )
 
     def _load(self, version: int) -> ActivePrior:
         active = self._versions.get(version)
@@ -482,13 +487,11 @@ def _unknown(task: str) -> UnknownTaskError:
     return UnknownTaskError(f"no decision was made for a task {task!r} yet")
 
 
-def _rules(floor: float, reward_window: float | None) -> Rules:
-    number = isinstance(floor, (int, float, np.number)) and not isinstance(floor, bool)
-    if not number or not 0 <= floor <= 1:
-        raise ParameterError(f"floor must be a number between 0 and 1, got {floor!r}")
+def _window_us(reward_window: float | None) -> int | None:
+    """Return the reward window in microseconds."""
     if reward_window is None:
-        return Rules(float(floor), None)
+        return None
     number = isinstance(reward_window, (int, float)) and not isinstance(reward_window, bool)
     if not number or not 0 < reward_window < 1e9:
         raise ParameterError(f"reward_window must be seconds above 0, got {reward_window!r}")
-    return Rules(float(floor), int(reward_window * 1e6))
+    return int(reward_window * 1e6)

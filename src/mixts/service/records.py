@@ -8,7 +8,7 @@ arrays are bytes. All other times are seconds since 1970.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
 
 from mixts.errors import MissingExtraError, MixtsError, ParameterError
 
@@ -22,6 +22,9 @@ except ImportError as error:  # pragma: no cover - the extra is always there in 
 
 MAX_NAME = 256
 """The longest name of a task and the longest key, in characters."""
+
+FIRST_POLICY = "ts"
+"""Policy of decisions from before there was a choice: Thompson sampling."""
 
 Name = Annotated[
     str,
@@ -95,6 +98,9 @@ class Decision(Struct, frozen=True, omit_defaults=True):
     """The arm's name, where the prior names its arms."""
     repeated: bool = False
     """True for an earlier decision that is returned again because the key is the same."""
+    # A factory: ``omit_defaults`` would leave out a default, and every response names the policy.
+    policy: str = field(default_factory=lambda: FIRST_POLICY)
+    """Short name of the policy that chose the action, such as "ids"."""
 
 
 class Receipt(Struct, frozen=True, omit_defaults=True):
@@ -192,8 +198,18 @@ class LoggedDecision(Struct, frozen=True):
     request: bytes | None
     """Digest of the actions and the mask that a key stands for."""
     action_set: int | None
+    policy: str
     key: str | None = None
     probabilities: bytes = b""
+
+
+class WaitingDecision(NamedTuple):
+    """A decision whose reward has not come."""
+
+    seq: int
+    task: int
+    action: int
+    action_set: int | None
 
 
 class LoggedReward(Struct, frozen=True):
@@ -249,6 +265,7 @@ class DecisionRow(Struct, frozen=True):
     value: float | None
     rewarded_at: float | None
     late: bool
+    policy: str
 
 
 class ActionRow(Struct, frozen=True):

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from mixts._typing import Array, Float
-from mixts.agents import MixTS
 from mixts.errors import ParameterError, StatisticsError, StoreError
 from mixts.families import Family, Statistics
 from mixts.prior import MixturePrior
+from mixts.service.policy import Policy
 from mixts.service.store.base import WORD
 
 
@@ -151,12 +151,13 @@ def some_actions(prior: MixturePrior) -> Float[Array, "2 d"] | None:
     return None if n_features is None else np.eye(2, n_features)
 
 
-def check_decides(prior: MixturePrior) -> None:
+def check_decides(prior: MixturePrior, policy: Policy) -> None:
     """Raise ``ParameterError`` for a prior whose first decision has no probabilities."""
     actions = some_actions(prior)
     try:
         with np.errstate(all="ignore"):
-            _, law, _ = MixTS(prior, seed=0, n_samples=10).act_with_probabilities(actions)
+            agent = policy.resume(prior, prior.family.empty_statistics(None), 0)
+            _, law, _ = agent.act_with_probabilities(actions)
     except ZeroDivisionError:
         law = np.array(np.nan)
     if not np.isfinite(law).all():

@@ -19,8 +19,10 @@ import numpy as np
 import pytest
 
 import mixts
+from mixts.agents import POLICIES
 from mixts.cli import main, serve
 from mixts.service import DecisionStore
+from mixts.service.policy import DEFAULT_POLICY
 
 CODE = "import sys; from mixts.cli import main; sys.exit(main(sys.argv[1:]))"
 TOKEN = "a-token-of-some-length"
@@ -74,6 +76,35 @@ def test_an_mdp_prior_is_refused_at_start(
     assert not store.exists()
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--policy", "thompson"], "policy must be one of .*greedy.*, got 'thompson'"),
+        (["--policy", "greedy"], r"off-policy evaluation: .*--floor 0\.01"),
+        (["--policy", "ucb", "--floor", "0"], r"off-policy evaluation: .*--floor 0\.01"),
+        (["--policy", "greedy", "--floor", "0.1", "--horizon", "9"], "leave the horizon out"),
+        (["--floor", "2"], "floor must be a number between 0 and 1"),
+    ],
+)
+def test_a_policy_that_cannot_be_served_is_refused_before_there_is_a_store(
+    options: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = tmp_path / "d.db"
+    given = ["--prior", str(save_prior(tmp_path)), "--store", str(store), *options]
+    assert main(["serve", *given]) == 2
+    printed = capsys.readouterr().err
+    assert re.fullmatch(rf"mixts: .*{message}.*\n", printed), printed
+    assert not store.exists()
+
+
+def test_the_help_names_the_default_policy(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["serve", "--help"])
+    printed = " ".join(capsys.readouterr().out.split())
+    assert f"default {DEFAULT_POLICY}" in printed
+    assert all(f"{name} (" in printed for name in POLICIES)
+
+
 def test_a_store_without_a_prior_needs_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -122,6 +153,7 @@ def test_without_the_extra_it_says_which(
         ("--port", "65536"), ("--port", "-1"), ("--reward-window", "0"),
         ("--reward-window", "3 weeks"), ("--rate-limit", "nan"), ("--rate-limit", "-1"),
         ("--max-body", "0"), ("--max-batch", "1.5"), ("--max-actions", "ten"),
+        ("--horizon", "0"), ("--horizon", "2.5"),
     ],
 )  # fmt: skip
 def test_options_that_make_no_sense_are_refused(
@@ -174,7 +206,8 @@ def test_it_serves_until_a_signal_and_loses_nothing(tmp_path: Path) -> None:
     options = ["--prior", str(save_prior(tmp_path)), "--store", str(store)]
     with serving(*options, "--token-file", str(tokens)) as (process, line):
         found = re.fullmatch(
-            rf"mixts: serving (http://127\.0\.0\.1:\d+) \(prior version 1, {store}\)\n", line
+            rf"mixts: serving (http://127\.0\.0\.1:\d+) \(prior version 1, policy ids, {store}\)\n",
+            line,
         )
         assert found, line
         url = found[1]
@@ -219,11 +252,14 @@ def test_it_goes_on_from_the_store_alone_and_ends_by_ctrl_c(tmp_path: Path) -> N
     prior = mixts.MixturePrior.load(save_prior(tmp_path))
     with DecisionStore(store) as before, mixts.Decider(prior, before) as decider:
         kept = decider.decide("u17", key="k")
-    options = ("--store", str(store), "--reward-window", "30d", "--floor", "0.01")
+    options = ("--store", str(store), "--reward-window", "30d", "--floor", "0.01",
+               "--policy", "ucb", "--horizon", "50")  # fmt: skip
     with serving(*options) as (process, line):
         url = line.split()[2]
         again = ask(f"{url}/v1/decide", {"task": "u17", "key": "k"})
-        assert again["id"] == kept.id
+        assert (again["id"], again["policy"]) == (kept.id, "ids")
+        assert ask(f"{url}/v1/decide", {"task": "u17"})["policy"] == "ucb"
+        assert ask(f"{url}/readyz")["policy"] == "ucb"
         with pytest.raises(urllib.error.HTTPError) as missing:
             ask(f"{url}/v1/tasks/nobody")
         missing.value.close()

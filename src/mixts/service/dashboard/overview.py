@@ -16,7 +16,14 @@ from mixts.service.dashboard.layout import (
     render,
     reward_command,
 )
-from mixts.service.dashboard.source import DeciderReader, PriorFacts, StoreReader, prior_facts
+from mixts.service.dashboard.source import (
+    DeciderReader,
+    PolicyFacts,
+    PriorFacts,
+    StoreReader,
+    policy_facts,
+    prior_facts,
+)
 from mixts.service.records import Activity, Health, PriorVersion, Share, TaskRow, Totals
 
 MOST_KINDS = 8
@@ -146,6 +153,7 @@ class Overview:
     now: float
     health: Health
     prior: PriorFacts
+    policy: PolicyFacts
     versions: tuple[PriorVersion, ...]
     totals: Totals
     recent: Bin
@@ -211,6 +219,7 @@ def read_overview(
         now=now,
         health=decider.health(),
         prior=facts,
+        policy=policy_facts(decider.policy),
         versions=tuple(versions[:MOST_VERSIONS]),
         totals=store.totals(),
         recent=_recent(store, now),

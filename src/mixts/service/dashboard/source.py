@@ -1,11 +1,13 @@
-"""The interfaces through which pages read, and the facts of a prior that pages show."""
+"""The interfaces through which pages read, and what they show of a prior and of a policy."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from mixts.pages import formats
 from mixts.prior import MixturePrior
+from mixts.service.policy import Policy
 from mixts.service.records import (
     ActionPosteriors,
     ActionRow,
@@ -41,6 +43,8 @@ class DeciderReader(Protocol):
     def prior(self) -> MixturePrior: ...
     @property
     def prior_version(self) -> int: ...
+    @property
+    def policy(self) -> Policy: ...
     def priors(self) -> list[PriorVersion]: ...
     def health(self) -> Health: ...
     def state(self, task: str) -> TaskState: ...
@@ -97,3 +101,52 @@ def prior_facts(prior: MixturePrior, version: int) -> PriorFacts:
 def family_words(kind: str) -> str:
     """Return the name of a family in words: Bernoulli arms, for "bernoulli-arms"."""
     return kind.replace("-", " ").capitalize()
+
+
+# -- policies -------------------------------------------------------------------------------------
+
+_POLICIES = {
+    "ids": (
+        "Information-directed sampling",
+        "weighs the reward that an action is expected to lose against how much there is to learn "
+        "from it.",
+    ),
+    "ts": (
+        "Thompson sampling",
+        "takes each action with the probability that it is the best one.",
+    ),
+    "greedy": ("Greedy", "takes the action with the highest expected reward."),
+    "ucb": (
+        "Bayesian upper confidence bounds",
+        "takes the action whose reward is highest at an upper quantile of the belief.",
+    ),
+}
+"""Title of each policy, and how it chooses."""
+
+
+@dataclass(frozen=True)
+class PolicyFacts:
+    """The policy in force as pages show it."""
+
+    name: str
+    horizon: int | None
+    floor: float
+    title: str
+    how: str
+    """How it chooses actions: a sentence without its subject."""
+
+    @property
+    def short(self) -> list[str]:
+        """The policy in a few words, for the line below a title."""
+        words = [f"policy {self.name}"]
+        if self.horizon is not None:
+            words.append(f"horizon {formats.count(self.horizon)}")
+        if self.floor:
+            words.append(f"floor {formats.percent(self.floor)}")
+        return words
+
+
+def policy_facts(policy: Policy) -> PolicyFacts:
+    """Return what pages show of a policy."""
+    title, how = _POLICIES.get(policy.name, (policy.name, "is a policy of your own."))
+    return PolicyFacts(policy.name, policy.horizon, policy.floor, title, how)

@@ -18,7 +18,14 @@ from mixts.service.dashboard.layout import (
     reward_command,
     weights_in_words,
 )
-from mixts.service.dashboard.source import DeciderReader, PriorFacts, StoreReader, prior_facts
+from mixts.service.dashboard.source import (
+    DeciderReader,
+    PolicyFacts,
+    PriorFacts,
+    StoreReader,
+    policy_facts,
+    prior_facts,
+)
 from mixts.service.records import (
     MAX_NAME,
     ActionPosteriors,
@@ -79,6 +86,7 @@ class TaskView:
     task: str
     health: Health
     prior: PriorFacts
+    policy: PolicyFacts
     state: TaskState
     row: TaskRow
     kinds: tuple[KindWeight, ...]
@@ -157,6 +165,7 @@ def read_task(decider: DeciderReader, store: StoreReader, task: str, now: float)
         task=task,
         health=decider.health(),
         prior=facts,
+        policy=policy_facts(decider.policy),
         state=state,
         row=row,
         kinds=kind_weights(state.weights, facts),

@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
+from msgspec.structs import asdict
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -204,14 +205,14 @@ class Endpoints:
 
     @endpoint("GET", "/readyz", HealthStatus, "Check that the service accepts writes", scope=None)
     async def ready(self, request: Request) -> Response:
-        """Return "ok" if the store can be written to."""
+        """Return "ok", and the policy in force, if the store can be written to."""
         health = self._decider.health()
         if not health.writable:
             # With tokens, strangers may reach this endpoint: they must not see paths and hosts.
             known = None if self._needs_token else health.reason
             reason = known or "the store cannot be written to"
             raise RefusalError(503, "store_unavailable", reason, headers=retry_after(5))
-        return json_response(HealthStatus("ok", health.pending))
+        return json_response(HealthStatus("ok", health.pending, self._decider.policy.name))
 
     @endpoint("GET", "/metrics", "text/plain", "Counters for Prometheus")
     async def metrics(self, request: Request) -> Response:
@@ -226,7 +227,8 @@ class Endpoints:
         }
         with suppress(StoreError):  # the counters of this process are known even so
             gauges |= await self.readers.run(self._store_gauges)
-        return Response(self._metrics.text(gauges), headers={"content-type": CONTENT_TYPE})
+        policy = {name: str(value) for name, value in asdict(self._decider.policy).items()}
+        return Response(self._metrics.text(gauges, policy), headers={"content-type": CONTENT_TYPE})
 
     def _store_gauges(self) -> dict[str, tuple[str, float]]:
         totals = self._store.totals()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4 as CONTENT_TYPE
 
 from mixts.service.records import Decision, Receipt
@@ -66,9 +66,10 @@ class Metrics:
         if result.duplicate:
             self._duplicates.inc()
 
-    def text(self, gauges: Mapping[str, tuple[str, float]]) -> bytes:
-        """Return all counters, and gauges: name -> description and value."""
+    def text(self, gauges: Mapping[str, tuple[str, float]], policy: Mapping[str, str]) -> bytes:
+        """Return all counters, gauges (name -> description and value) and the policy's settings."""
         registry = CollectorRegistry()
+        Info("mixts_policy", "Policy in force.", registry=registry).info(dict(policy))
         for name, (description, value) in gauges.items():
             Gauge(f"mixts_{name}", f"{description}.", registry=registry).set(value)
         return generate_latest(self._registry) + generate_latest(registry)

@@ -55,6 +55,7 @@ class HealthStatus(Struct):
 
     status: str
     pending: int | UnsetType = UNSET
+    policy: str | UnsetType = UNSET
 
 
 class ErrorDetail(Struct):

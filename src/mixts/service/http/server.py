@@ -21,13 +21,13 @@ import uvicorn
 from prometheus_client import disable_created_metrics
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from mixts.agents import MixTS
 from mixts.errors import MixtsError
 from mixts.service.http import protocol
 from mixts.service.http.app import Service
 from mixts.service.http.limits import Limits, headers_too_large
 from mixts.service.http.refusals import CLOSE, JSON, RefusalError, retry_after
 from mixts.service.http.security import SECURITY_HEADERS
+from mixts.service.policy import Policy
 from mixts.service.versions import ActivePrior, some_actions
 
 log = logging.getLogger("mixts.service")
@@ -249,7 +249,7 @@ def handle_stop_signals() -> Iterator[StopSignals]:
 # -- serving --------------------------------------------------------------------------------------
 
 
-def warm_up(active: ActivePrior, floor: float) -> None:
+def warm_up(active: ActivePrior, policy: Policy) -> None:
     """Decide and learn once, so that no client waits for compiled code to load."""
     prior = active.prior
     row = np.zeros(1, np.int64)
@@ -257,10 +257,11 @@ def warm_up(active: ActivePrior, floor: float) -> None:
     sets = None if offered is None else offered[None]
     try:
         tasks = active.codec.decode([b""])
-        for action in (0 if offered is None else offered[0], None):
-            agent = MixTS.resume(prior, tasks, 0)
-            agent.act_with_probabilities(sets, row, floor=floor)
-            if action is not None:
+        action = 0 if offered is None else offered[0]
+        for waiting in (None, (np.array([action]), row)):
+            agent = policy.resume(prior, tasks, 0)
+            agent.act_with_probabilities(sets, row, None, policy.floor, waiting)
+            if waiting is None:
                 tasks.observe(row, tasks.observations(action, 1.0))
         agent.belief.mean_rewards(offered)
         active.codec.encode(tasks)

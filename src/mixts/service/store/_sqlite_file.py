@@ -62,6 +62,8 @@ MIGRATIONS: tuple[str, ...] = (
         reward_sum REAL NOT NULL, late INTEGER NOT NULL, PRIMARY KEY (start, writer)
     ) STRICT, WITHOUT ROWID;
     """,
+    # Before there was a choice, every decision was Thompson sampling.
+    "ALTER TABLE decisions ADD COLUMN policy TEXT NOT NULL DEFAULT 'ts'",
 )
 """``MIGRATIONS[n]`` takes a file of version n to version n + 1; version 0 is an empty file."""
 

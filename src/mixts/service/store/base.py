@@ -7,7 +7,7 @@ transaction. Times are whole microseconds since 1970, arrays are bytes.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -19,6 +19,7 @@ from mixts.service.records import (
     LoggedReward,
     Tally,
     TaskEntry,
+    WaitingDecision,
 )
 
 Row = tuple[Any, ...]
@@ -84,6 +85,16 @@ class Transaction(ABC):
     @abstractmethod
     def find_rewards(self, decisions: Sequence[int]) -> dict[int, tuple[float, bool]]:
         """Return the rewards of decisions, by ``seq``: the value, and whether it was late."""
+
+    @abstractmethod
+    def find_waiting(
+        self, tasks: Mapping[int, int], last: int, since: int
+    ) -> list[WaitingDecision]:
+        """Return the decisions of tasks without a reward, oldest first.
+
+        ``tasks`` are numbers, each with an upper bound on its decisions without a reward. Only the
+        last decisions of each task count, ``last`` of them, and only those made from ``since`` on.
+        """
 
     @abstractmethod
     def action_set(self, digest: bytes, n_actions: int, n_features: int, body: bytes) -> int:

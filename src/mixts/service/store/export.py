@@ -36,7 +36,7 @@ _SIZES = (
 # Outer joins: the database then reads decisions in order and sorts nothing.
 _PAGE = (
     "SELECT d.id, t.name, d.at, d.action, d.version, d.propensity, d.probabilities, d.weights, "
-    "d.action_set, r.value, r.at, r.late FROM decisions d "
+    "d.action_set, r.value, r.at, r.late, d.policy FROM decisions d "
     "LEFT JOIN tasks t ON t.number = d.task LEFT JOIN rewards r ON r.decision = d.seq "
     "WHERE d.seq >= ? AND d.seq <= ? AND d.at >= ? AND d.at < ? ORDER BY d.seq"
 )
@@ -150,7 +150,7 @@ def _table(
 
     (
         ids, tasks, times, actions, versions, pscores, laws, weights, offers, rewards, rewarded,
-        late,
+        late, policies,
     ) = zip(*rows, strict=True)  # fmt: skip
     names = {version: prior.arm_names for version, prior in priors.items()}
     arms = [
@@ -172,6 +172,7 @@ def _table(
         "action_dist": _vectors(laws),
         "weights": _vectors(weights),
         "prior_version": versions,
+        "policy": policies,
     }
     if FEATURES in columns.names:
         arrays[FEATURES] = _matrices([sets[number] for number in offers])

@@ -9,14 +9,20 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
 from msgspec.structs import astuple
 
 from mixts.errors import MissingExtraError, StoreError, StoreUnavailableError
-from mixts.service.records import LoggedDecision, LoggedReward, Tally, TaskEntry
+from mixts.service.records import (
+    LoggedDecision,
+    LoggedReward,
+    Tally,
+    TaskEntry,
+    WaitingDecision,
+)
 from mixts.service.store.base import (
     SPAN_US,
     Backend,
@@ -107,6 +113,8 @@ MIGRATIONS: tuple[str, ...] = (
         reward_sum DOUBLE PRECISION NOT NULL, late BIGINT NOT NULL, PRIMARY KEY (start, writer)
     );
     """,
+    # Before there was a choice, every decision was Thompson sampling.
+    "ALTER TABLE decisions ADD COLUMN policy TEXT NOT NULL DEFAULT 'ts'",
 )
 """``MIGRATIONS[n]`` upgrades a database from version n to n + 1; version 0 has no tables."""
 
@@ -129,18 +137,26 @@ _SAVE_TASK = (
     "version = %s, last_at = %s, statistics = %s WHERE number = %s"
 )
 _DECISIONS_BY_ID = (
-    "SELECT seq, id, task, at, version, action, propensity, weights, request, action_set "
+    "SELECT seq, id, task, at, version, action, propensity, weights, request, action_set, policy "
     "FROM decisions WHERE id = ANY(%s)"
 )
 _DECISIONS_BY_KEY = (
     "SELECT seq, id, task, at, d.version, action, propensity, weights, request, action_set, "
-    "wanted.name, wanted.key FROM unnest(%s::text[], %s::text[]) AS wanted (name, key) "
+    "policy, wanted.name, wanted.key FROM unnest(%s::text[], %s::text[]) AS wanted (name, key) "
     "JOIN tasks t ON t.name = wanted.name JOIN decisions d ON d.task = t.number "
     "AND d.key = wanted.key"
 )
 _NEW_DECISION = (
     "INSERT INTO decisions (id, task, at, version, action, propensity, weights, request, "
-    "action_set, key, probabilities) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
+    "action_set, policy, key, probabilities) "
+    "VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
+)
+_WAITING = (
+    "SELECT d.seq, d.task, d.action, d.action_set FROM unnest(%s::bigint[]) AS wanted (task) "
+    "CROSS JOIN LATERAL (SELECT seq, task, at, action, action_set FROM decisions "
+    "WHERE task = wanted.task ORDER BY seq DESC LIMIT %s) d "
+    "WHERE d.at >= %s AND NOT EXISTS (SELECT 1 FROM rewards r WHERE r.decision = d.seq) "
+    "ORDER BY d.seq"
 )
 _NEW_REWARD = "INSERT INTO rewards (decision, at, value, late) VALUES (%s, %s, %s, %s)"
 _ACTIVITY = (
@@ -186,12 +202,18 @@ class PostgresTransaction(Transaction):
         names = [name for name, _ in pairs]
         keys = [key for _, key in pairs]
         rows = self._execute(_DECISIONS_BY_KEY, (names, keys))
-        return {(row[10], row[11]): LoggedDecision(*row[:10]) for row in rows}
+        return {(row[11], row[12]): LoggedDecision(*row[:11]) for row in rows}
 
     def find_rewards(self, decisions: Sequence[int]) -> dict[int, tuple[float, bool]]:
         sql = "SELECT decision, value, late FROM rewards WHERE decision = ANY(%s)"
         rows = self._execute(sql, (list(decisions),))
         return {decision: (value, bool(late)) for decision, value, late in rows}
+
+    def find_waiting(
+        self, tasks: Mapping[int, int], last: int, since: int
+    ) -> list[WaitingDecision]:
+        rows = self._execute(_WAITING, (list(tasks), last, since))
+        return [WaitingDecision(*row) for row in rows]
 
     def action_set(self, digest: bytes, n_actions: int, n_features: int, body: bytes) -> int:
         # If another replica is adding the same set, the INSERT waits, and then the SELECT finds it.

@@ -7,7 +7,7 @@ commit when the write-ahead log restarts.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,13 @@ from typing import Any
 from msgspec.structs import astuple
 
 from mixts.errors import MissingExtraError, StoreUnavailableError
-from mixts.service.records import LoggedDecision, LoggedReward, Tally, TaskEntry
+from mixts.service.records import (
+    LoggedDecision,
+    LoggedReward,
+    Tally,
+    TaskEntry,
+    WaitingDecision,
+)
 from mixts.service.store.base import SPAN_US, Backend, Row, Transaction
 
 try:
@@ -43,14 +49,20 @@ _SAVE_TASK = (
     "version = ?, last_at = ?, statistics = ? WHERE number = ?"
 )
 _DECISION = (
-    "SELECT seq, id, task, at, version, action, propensity, weights, request, action_set "
+    "SELECT seq, id, task, at, version, action, propensity, weights, request, action_set, policy "
     "FROM decisions"
 )
 _DECISION_BY_ID = _DECISION + " WHERE id = ?"
 _DECISION_BY_KEY = _DECISION + " WHERE task = (SELECT number FROM tasks WHERE name = ?) AND key = ?"
 _NEW_DECISION = (
     "INSERT INTO decisions (id, task, at, version, action, propensity, weights, request, "
-    "action_set, key, probabilities) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "action_set, policy, key, probabilities) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+# SQLite reads the inner rows one by one, and stops at the outer limit.
+_WAITING = (
+    "SELECT d.seq, d.task, d.action, d.action_set FROM (SELECT seq, task, at, action, action_set "
+    "FROM decisions WHERE task = ? ORDER BY seq DESC LIMIT ?) d "
+    "WHERE d.at >= ? AND NOT EXISTS (SELECT 1 FROM rewards r WHERE r.decision = d.seq) LIMIT ?"
 )
 _NEW_REWARD = "INSERT INTO rewards (decision, at, value, late) VALUES (?, ?, ?, ?)"
 _ACTIVITY = (
@@ -115,6 +127,16 @@ class SQLiteTransaction(Transaction):
             ):
                 found[seq] = (value, bool(late))
         return found
+
+    def find_waiting(
+        self, tasks: Mapping[int, int], last: int, since: int
+    ) -> list[WaitingDecision]:
+        found = [
+            WaitingDecision(*row)
+            for task, most in tasks.items()
+            for row in self._execute(_WAITING, (task, last, since, most))
+        ]
+        return sorted(found, key=lambda decision: decision.seq)
 
     def action_set(self, digest: bytes, n_actions: int, n_features: int, body: bytes) -> int:
         number = self._one("SELECT number FROM action_sets WHERE digest = ?", digest)

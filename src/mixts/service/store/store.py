@@ -35,7 +35,8 @@ _TASK = (
     "FROM tasks"
 )
 _HISTORY = (
-    "SELECT d.id, d.at, d.action, d.propensity, d.weights, d.version, r.value, r.at, r.late "
+    "SELECT d.id, d.at, d.action, d.propensity, d.weights, d.version, r.value, r.at, r.late, "
+    "d.policy "
     "FROM (SELECT * FROM decisions WHERE task = (SELECT number FROM tasks WHERE name = ?) "
     "ORDER BY seq DESC LIMIT ?) d LEFT JOIN rewards r ON r.decision = d.seq ORDER BY d.seq"
 )
@@ -286,11 +287,11 @@ class DecisionStore:
             DecisionRow(
                 bytes(id).hex(), at / _SECOND, action, propensity,
                 tuple(unpack(bytes(weights)).tolist()), version, value,
-                None if rewarded is None else rewarded / _SECOND, bool(late),
+                None if rewarded is None else rewarded / _SECOND, bool(late), policy,
             )
-            for id, at, action, propensity, weights, version, value, rewarded, late in self._query(
-                _HISTORY, (name, limit)
-            )
+            for (
+                id, at, action, propensity, weights, version, value, rewarded, late, policy,
+            ) in self._query(_HISTORY, (name, limit))
         ]  # fmt: skip
 
     def actions(self, name: str, limit: int = 10_000) -> list[ActionRow]:

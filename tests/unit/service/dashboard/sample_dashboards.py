@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 import mixts
 from mixts.errors import UnknownTaskError
+from mixts.service.policy import Policy
 from mixts.service.records import (
     ActionPosteriors,
     ActionRow,
@@ -118,6 +119,7 @@ class FakeDecider:
     prior: mixts.MixturePrior
     store: FakeStore
     prior_version: int = 1
+    policy: Policy = Policy("ids", 50, 0.01)  # noqa: RUF009  # frozen
     writable: bool = True
     reason: str | None = None
     pending: int = 0
@@ -216,6 +218,7 @@ def history_of(
                     float(rng.uniform(0.05, 0.9)),
                     tuple(weights.tolist()), version, value,
                     None if value is None else min(at, end) + 60.0, i % 41 == 40,
+                    "ts" if version == 1 else "ids",
                 )
             )  # fmt: skip
     return rows

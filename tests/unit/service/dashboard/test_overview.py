@@ -8,6 +8,7 @@ from itertools import pairwise
 import pytest
 from msgspec.structs import replace
 
+from mixts.agents import POLICIES
 from mixts.service.dashboard import (
     ASSETS,
     SCRIPT,
@@ -25,7 +26,8 @@ from mixts.service.dashboard.overview import (
     reward_chart,
     split_of,
 )
-from mixts.service.dashboard.source import prior_facts
+from mixts.service.dashboard.source import policy_facts, prior_facts
+from mixts.service.policy import Policy
 from mixts.service.records import Activity, Share
 from tests.unit.service.dashboard.dashboard_pages import Page, overview, pages, service
 from tests.unit.service.dashboard.sample_dashboards import (
@@ -124,7 +126,24 @@ def test_the_overview_says_how_much_is_going_on(service: tuple[FakeDecider, Fake
     assert "prior version 2" in texts
     assert "Bernoulli arms" in texts
     assert "storing" in texts
+    assert {"policy ids", "horizon 50", "floor 1 %"} <= set(texts)
+    assert "Information-directed sampling ids weighs the reward" in page.text
+    assert "50 decisions of a task; exploration fades towards the last" in texts
+    assert "1 % at least for every available action" in texts
     assert "active" in texts
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_the_overview_says_which_policy_is_in_force(name: str) -> None:
+    decider, store = typical(1)
+    decider.policy = Policy(name)
+    page = overview(decider, store)
+    texts = [text for _, text in page.texts]
+    assert f"policy {name}" in texts
+    assert not any(text.startswith(("horizon", "floor")) for text in texts)
+    assert "none: a task may go on for ever" in texts
+    assert "none: actions may have probability 0, and the log cannot evaluate" in page.text
+    assert policy_facts(decider.policy).title != name, "a name in words"
 
 
 def test_the_rate_now_is_of_the_last_seconds() -> None:

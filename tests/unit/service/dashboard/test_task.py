@@ -51,6 +51,10 @@ def test_a_tasks_page_tells_its_kind_and_its_decisions() -> None:
     view = read_task(decider, store, row.task, NOW)
     assert [n for n, _ in view.latest][:2] == [row.decisions, row.decisions - 1]
     assert len(view.latest) == 25
+    texts = [text for _, text in page.texts]
+    assert texts.count("ids") == sum(one.policy == "ids" for one in history[-25:])
+    assert texts.count("ts") == sum(one.policy == "ts" for one in history[-25:])
+    assert {"policy ids", "horizon 50", "floor 1 %"} <= set(texts)
     late = sum(one.late for one in history[-25:])
     assert sum(text == "late" for _, text in page.texts) == late
 
@@ -129,7 +133,7 @@ def test_actions_of_a_linear_prior_are_those_offered_last(pages: dict[str, Page]
 
 
 def decision(i: int, weights: tuple[float, ...], version: int = 1) -> DecisionRow:
-    return DecisionRow(f"{i:032x}", NOON + i, 0, 0.5, weights, version, None, None, False)
+    return DecisionRow(f"{i:032x}", NOON + i, 0, 0.5, weights, version, None, None, False, "ids")
 
 
 def test_weights_are_stacked_from_the_top() -> None:

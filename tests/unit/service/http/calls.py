@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from mixts.service.http.app import Service
+from mixts.service.policy import Policy
 from mixts.service.records import Decide, Decision, Health, Operation, Receipt, Result
 
 JSON = ("content-type", "application/json")
@@ -106,6 +107,7 @@ class FakeDecider:
     refuses: Exception | None = None
     submitted: list[Operation] = field(default_factory=list)
     writable: bool = True
+    policy: Policy = Policy("ids")  # noqa: RUF009  # frozen
     seconds: float | None = 0.0
     """After which it answers; None: never."""
 

@@ -60,7 +60,7 @@ def upload(running: Running, body: bytes, query: str = "") -> Answer:
 def test_a_decision_its_reward_and_what_is_then_believed(running: Running) -> None:
     made = post(running.service, "/v1/decide", {"task": "u17", "key": "k"})
     assert made.status == 200
-    fields = {"id", "task", "action", "propensity", "weights", "prior_version", "arm"}
+    fields = {"id", "task", "action", "propensity", "weights", "policy", "prior_version", "arm"}
     assert set(made.json) == fields
     assert made.json["arm"] == "ab"[made.json["action"]]
     assert post(running.service, "/v1/decide", {"task": "u17", "key": "k"}).json == made.json
@@ -266,7 +266,7 @@ def test_health_and_readiness() -> None:
     decider = FakeDecider()
     fake = service(decider)
     assert get(fake, "/healthz").json == {"status": "ok"}
-    assert get(fake, "/readyz").json == {"status": "ok", "pending": 7}
+    assert get(fake, "/readyz").json == {"status": "ok", "pending": 7, "policy": "ids"}
     decider.writable = False
     answer = get(fake, "/readyz")
     assert (answer.status, answer.error["message"]) == (503, "the disk is full")
@@ -275,7 +275,11 @@ def test_health_and_readiness() -> None:
 
 
 def test_metrics_count_what_was_done(tmp_path: Path) -> None:
-    with DecisionStore(tmp_path / "d.db") as store, Decider(PRIOR, store, seed=1) as decider:
+    settings = {"policy": "ucb", "horizon": 50, "floor": 0.01}
+    with (
+        DecisionStore(tmp_path / "d.db") as store,
+        Decider(PRIOR, store, seed=1, **settings) as decider,
+    ):
         app = Service(decider, store)
         made = post(app, "/v1/decide:batch", [{"task": "t", "key": "k"}] * 2 + [{"task": 1}]).json
         for value in (1, 1, 0):
@@ -299,6 +303,7 @@ def test_metrics_count_what_was_done(tmp_path: Path) -> None:
     assert counts["mixts_late_rewards_total"] == 0
     assert counts["mixts_store_decisions"] == counts["mixts_store_tasks"] == 1
     assert counts["mixts_prior_version"] == counts["mixts_writable"] == 1
+    assert counts['mixts_policy_info{floor="0.01",horizon="50",name="ucb"}'] == 1
     assert counts['mixts_request_seconds_bucket{endpoint="reward",le="+Inf"}'] == 3
     assert counts['mixts_request_seconds_count{endpoint="decide_batch"}'] == 1
     assert counts["mixts_group_operations"] == 5
@@ -309,7 +314,7 @@ def test_metrics_are_valid_text_of_prometheus() -> None:
     metrics = Metrics()
     for seconds in (0.0001, *BUCKETS, 99.0):
         metrics.count_request("decide", 200, seconds)
-    text = metrics.text({"pending_operations": ("Waiting", 3)}).decode()
+    text = metrics.text({"pending_operations": ("Waiting", 3)}, {"name": "ids"}).decode()
     introduced = [line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")]
     assert len(introduced) == len(set(introduced))
     buckets = [float(line.split()[1]) for line in text.splitlines() if "_bucket" in line]

@@ -47,7 +47,7 @@ def test_a_decision_is_answered_with_the_agreed_fields_and_no_others() -> None:
     assert answer.headers["content-length"] == str(len(answer.body))
     assert answer.json == {
         "id": ID, "task": "u17", "action": 2, "propensity": 0.25, "weights": [0.5, 0.5],
-        "prior_version": 1,
+        "prior_version": 1, "policy": "ts",
     }  # fmt: skip
     assert decider.submitted == [Decide("u17")]
 
@@ -273,7 +273,10 @@ def test_a_batch_is_answered_item_by_item_in_order() -> None:
     ]  # fmt: skip
     answer = post(service(decider), "/v1/decide:batch", items)
     assert answer.status == 200
-    whole = {"id": ID, "action": 2, "propensity": 0.25, "weights": [0.5, 0.5], "prior_version": 1}
+    whole = {
+        "id": ID, "action": 2, "propensity": 0.25, "weights": [0.5, 0.5], "prior_version": 1,
+        "policy": "ts",
+    }  # fmt: skip
     assert answer.json[0] == {**whole, "task": "a"}
     assert answer.json[4] == {**whole, "task": "c"}
     errors = [item["error"] for item in answer.json[1:4]]

@@ -11,11 +11,13 @@ import pytest
 
 import mixts
 from mixts.service import Decide, Decider, Decision, DecisionStore, Receipt, Reward
+from mixts.service.store._sqlite_file import MIGRATIONS
 from mixts.service.store.rebuild import rebuild
 from tests.contracts.stores import arms
 
 ASSETS = Path(__file__).parents[3] / "assets"
 FILES = sorted(ASSETS.glob("decisions-*-v*.db"))
+N_VERSIONS = len(MIGRATIONS)
 SCHEMA = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY type, name"
 
 
@@ -31,7 +33,8 @@ def responses(path: Path) -> dict[str, Any]:
 
 
 def test_there_are_small_files_of_each_kind() -> None:
-    assert {"decisions-arms-v1", "decisions-linear-v1"} <= {path.stem for path in FILES}
+    names = {f"decisions-{kind}-v{n + 1}" for kind in ("arms", "linear") for n in range(N_VERSIONS)}
+    assert names == {path.stem for path in FILES}
     assert all(path.stat().st_size < 200_000 for path in FILES)
 
 
@@ -45,6 +48,7 @@ def test_an_old_file_has_every_acknowledged_operation(asset: Path) -> None:
             assert (row.action, row.propensity) == (decision["action"], decision["propensity"])
             assert row.weights == tuple(decision["weights"])
             assert row.prior_version == decision["prior_version"]
+            assert row.policy == decision.get("policy", "ts")
             assert row.value == entry["value"]
         assert store.totals().decisions == len(entries)
         assert store.totals().late == 1

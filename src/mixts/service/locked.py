@@ -1,0 +1,128 @@
+"""The tasks that a batch has locked: their statistics, their counts, and decisions that wait."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from mixts._typing import Array, Float, Int
+from mixts.families import Statistics
+from mixts.service.records import LoggedDecision, TaskEntry, WaitingDecision
+from mixts.service.versions import ActivePrior
+
+MOST_WAITING = 100
+"""Last decisions of a task among which those without a reward count as waiting.
+
+A task whose rewards never come would otherwise make every decision slower than the one before it.
+With the imagined outcomes of a hundred decisions, a task is decided as one that is well known.
+"""
+
+FeatureSets = dict[int, Float[Array, "K d"]]
+"""Feature rows by the number of their action set."""
+
+
+class LockedTasks:
+    """The locked tasks of a batch and their statistics, which rewards update in place."""
+
+    def __init__(self, entries: list[TaskEntry], active: ActivePrior) -> None:
+        self._entries = entries
+        self._family = active.prior.family
+        self._codec = active.codec
+        self._by_name = {entry.name: row for row, entry in enumerate(entries)}
+        self._by_number = {entry.number: row for row, entry in enumerate(entries)}
+        self._statistics = active.codec.decode([entry.statistics for entry in entries])
+        self._observed: set[int] = set()
+        """Rows whose statistics have changed."""
+        self._touched: set[int] = set()
+        """Rows that must be saved."""
+
+    def rows(self, names: list[str]) -> tuple[Int[Array, " m"], Statistics]:
+        """Return the row of each named task, and the statistics to which the rows refer."""
+        rows = np.array([self._by_name[name] for name in names])
+        if self._family.n_arms is not None:
+            return rows, self._statistics
+        # The belief of a linear task is slow to compute: leave out tasks that need no decision.
+        distinct, inverse = np.unique(rows, return_inverse=True)
+        return inverse, self._statistics[distinct]
+
+    def waiting_counts(self, names: Iterable[str]) -> dict[int, int]:
+        """Return the numbers of those tasks that have decisions without a reward, and how many."""
+        entries = [self._entries[self._by_name[name]] for name in names]
+        return {
+            entry.number: entry.decisions - entry.rewards
+            for entry in entries
+            if entry.decisions > entry.rewards
+        }
+
+    def number(self, name: str) -> int:
+        """Return the number of a task."""
+        return self._entries[self._by_name[name]].number
+
+    def observe(
+        self, decision: LoggedDecision, features: FeatureSets, value: float, now: int, late: bool
+    ) -> None:
+        """Learn from a reward, or only count it if it is late; raise if it is impossible."""
+        row = self._by_number[decision.task]
+        observed = self._statistics.observations(taken(decision, features), value)
+        if late:
+            self._family.empty_statistics(1).observe(np.zeros(1, np.int64), observed)
+        else:
+            self._statistics.observe(np.array([row]), observed)
+            self._observed.add(row)
+        entry = self._entries[row]
+        entry.rewards += 1
+        entry.late += late
+        entry.last_at = now
+        self._touched.add(row)
+
+    def count_decision(
+        self, name: str, weights: Float[Array, " L"], version: int, now: int
+    ) -> TaskEntry:
+        """Count a decision of a task, and store its most probable component."""
+        row = self._by_name[name]
+        entry = self._entries[row]
+        entry.decisions += 1
+        entry.latent = int(weights.argmax())
+        entry.certainty = float(weights[entry.latent])
+        entry.version = version
+        entry.last_at = now
+        self._touched.add(row)
+        return entry
+
+    def changed(self) -> list[TaskEntry]:
+        """Return the tasks to save, with their new statistics."""
+        observed = sorted(self._observed)
+        if observed:
+            encoded = self._codec.encode(self._statistics, observed)
+            for row, content in zip(observed, encoded, strict=True):
+                self._entries[row].statistics = content
+        return [self._entries[row] for row in sorted(self._touched)]
+
+
+class WaitingActions:
+    """Actions whose rewards have not come, by the row of their task: the last ones of each."""
+
+    def __init__(self) -> None:
+        self._actions: dict[int, deque[Any]] = {}
+
+    def add(self, row: int, action: Any) -> None:
+        """Add an arm, or a row of features, to those of a task."""
+        self._actions.setdefault(row, deque(maxlen=MOST_WAITING)).append(action)
+
+    def of(self, rows: Iterable[int]) -> tuple[Array, Int[Array, " m"]] | None:
+        """Return the actions that wait in these rows, and the row of each; None if none waits."""
+        found = [(row, action) for row in rows for action in self._actions.get(row, ())]
+        if not found:
+            return None
+        tasks, actions = zip(*found, strict=True)
+        return np.array(actions), np.array(tasks)
+
+
+def taken(decision: LoggedDecision | WaitingDecision, features: FeatureSets) -> Any:
+    """Return the action of a decision as statistics take it: an arm, or a row of features."""
+    if decision.action_set is None:
+        return decision.action
+    return features[decision.action_set][decision.action]
