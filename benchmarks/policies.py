@@ -17,7 +17,7 @@ import numpy as np
 from arms import BernoulliProblem
 from benchmark import Benchmark
 from linear import mixture_prior
-from problems import Array, LinearProblem, Problem, Task, uniform_regret
+from problems import LinearProblem, Problem, Task, uniform_regret
 
 POLICIES = {"ours": "MixIDS", "peer": "MixTS"}
 
@@ -54,8 +54,8 @@ class PolicyBenchmark(Benchmark):
 
 
 def play(agent: Any, tasks: Sequence[Task], n_rounds: int) -> tuple[float, float]:
-    """Return the processor seconds of all decisions, and the regret of the last third of the rounds relative
-    to uniform play. The tasks have one action set each, or arms."""
+    """Return the processor seconds of all decisions, and the regret late in the run relative to
+    uniform play, in the last third of the rounds. The tasks have one action set each, or arms."""
     seconds, n, means = 0.0, len(tasks), np.stack([task.mean_rewards for task in tasks])
     offered = [task.actions(0) for task in tasks]
     sets: Any = None if offered[0] is None else np.stack([a for a in offered if a is not None])
