@@ -15,6 +15,7 @@ from mixts.families._kernels.quadrature import N_NODES, best_arms
 
 __all__ = [
     "LOGIT_BETA",
+    "LOG_2PI_E",
     "LOG_GAMMA",
     "MINUS_LOG_GAMMA",
     "NORMAL",
@@ -34,6 +35,11 @@ class Marginal(ABC):
     form: ClassVar[int]
     """Form of the density after an increasing map to the whole line, with these parameters:
     ``NORMAL``, ``LOGIT_BETA``, ``LOG_GAMMA`` or ``MINUS_LOG_GAMMA``."""
+
+    whole: ClassVar[bool] = False
+    """Whether rewards are whole numbers."""
+    highest: ClassVar[float] = math.inf
+    """The highest possible average of rewards."""
 
     @abstractmethod
     def sample(self, rng: np.random.Generator) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +13,10 @@ from mixts._typing import Array, Bool, Float, Int
 from mixts.families.quadrature import Marginal, expected_best
 
 _NEGLIGIBLE = 1e-12
-"""Components of less weight do not bound a quantile."""
+"""Components of less weight change no quantile and no estimate that matters."""
+
+_ROOT_PRECISION = 1e-12
+"""Relative error of a quantile."""
 
 
 class RewardBelief(ABC):
@@ -55,20 +59,30 @@ class RewardBelief(ABC):
     def quantiles(self, probability: Float[Array, " m"]) -> Float[Array, "m K"]:
         """Return the quantile of each action's mean reward under the mixture.
 
-        The quantiles of the components bracket that of the mixture; bisection finds it.
+        The quantiles of the components bracket that of the mixture.
         """
-        level = np.broadcast_to(probability[:, None, None], self.marginal.parameters.shape[1:])
-        each = self.marginal.quantile(level)
-        counts = (self.weights > _NEGLIGIBLE)[:, :, None]
+        weights, marginal = self._relevant()
+        level = np.broadcast_to(probability[:, None, None], marginal.parameters.shape[1:])
+        each = marginal.quantile(level)
+        counts = (weights > _NEGLIGIBLE)[:, :, None]
         low = np.where(counts, each, np.inf).min(axis=1)
         high = np.where(counts, each, -np.inf).max(axis=1)
-        while True:
-            middle = 0.5 * (low + high)
-            if not ((low < middle) & (middle < high)).any():
-                return middle
-            below = self.marginal.cdf(np.broadcast_to(middle[:, None], each.shape))
-            too_low = np.einsum("ml,mlk->mk", self.weights, below) < probability[:, None]
-            low, high = np.where(too_low, middle, low), np.where(too_low, high, middle)
+
+        def excess(x: Array) -> Array:
+            below = marginal.cdf(np.broadcast_to(x[:, None], each.shape))
+            return np.einsum("ml,mlk->mk", weights, below) - probability[:, None]
+
+        return _root(excess, low, high)
+
+    def _relevant(self) -> tuple[Float[Array, "m k"], Marginal]:
+        """Return weights and distributions of the components that are not negligible everywhere."""
+        n_kept = int((self.weights > _NEGLIGIBLE).sum(axis=1).max(initial=1))
+        if n_kept == self.weights.shape[1]:
+            return self.weights, self.marginal
+        kept = np.argsort(-self.weights, axis=1, kind="stable")[:, :n_kept]
+        weights = np.take_along_axis(self.weights, kept, axis=1)
+        weights /= weights.sum(axis=1, keepdims=True)
+        return weights, self.marginal.select(np.arange(len(kept))[:, None], kept)
 
     def draw_latent(
         self, rng: np.random.Generator, n_samples: int
@@ -89,7 +103,7 @@ class RewardBelief(ABC):
         """Draw components and mean rewards for each decision."""
         rows, latent = self.draw_latent(rng, n_samples)
         drawn = self.draw(rng, rows.reshape(-1), latent.reshape(-1))
-        return latent, drawn.reshape(*latent.shape, -1)
+        return latent, drawn.reshape(*latent.shape, drawn.shape[1])
 
     def draw_estimates(
         self, rng: np.random.Generator, n_samples: int, n_more: Int[Array, " m"]
@@ -109,10 +123,23 @@ class RewardBelief(ABC):
         self, averages: Float[Array, "m n K"], n_more: Int[Array, "m 1 1"]
     ) -> Float[Array, "m n K"]:
         """Return E[theta_a | the average of n observations of a], each action on its own."""
-        prior = self.marginal.expand(1)
-        after, log_evidence = prior.observe(averages[:, :, None], n_more[:, None])
+        if self.marginal.whole:
+            # Few sums are possible in a short time: one estimate for each of them.
+            sums = np.rint(averages * n_more).astype(np.int64)
+            if (most := int(sums.max(initial=0)) + 1) < averages.shape[1]:
+                possible = np.arange(most)[:, None] / np.maximum(n_more, 1)
+                possible = np.minimum(possible, self.marginal.highest)
+                table = self._estimate(np.broadcast_to(possible, (len(sums), most, 1)), n_more)
+                return np.take_along_axis(table, sums, axis=1)
+        return self._estimate(averages, n_more)
+
+    def _estimate(
+        self, averages: Float[Array, "m n _"], n_more: Int[Array, "m 1 1"]
+    ) -> Float[Array, "m n K"]:
+        prior_weights, prior = self._relevant()
+        after, log_evidence = prior.expand(1).observe(averages[:, :, None], n_more[:, None])
         with np.errstate(divide="ignore"):
-            log_weights = np.log(self.weights)[:, None, :, None]
+            log_weights = np.log(prior_weights)[:, None, :, None]
         weights = softmax(np.moveaxis(log_weights + log_evidence, 2, -1))
         return np.einsum("mnkl,mnlk->mnk", weights, after.mean())
 
@@ -153,3 +180,32 @@ def with_expected_rewards(
     with np.errstate(divide="ignore"):
         weights = softmax(np.log(weights) + log_evidence.sum(axis=2))
     return IndependentRewards(weights, after)
+
+
+def _root(function: Callable[[Array], Array], low: Array, high: Array) -> Array:
+    """Return the zeros of an increasing function between ``low`` and ``high``, elementwise.
+
+    Chandrupatla's method: inverse quadratic interpolation where that is safe, else bisection.
+    """
+    a, b, c = high, low, low
+    f_a, f_b, f_c = function(a), function(b), np.zeros_like(low)
+    t = np.full_like(low, 0.5)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        while True:
+            x = a + t * (b - a)
+            f = function(x)
+            same = np.sign(f) == np.sign(f_a)
+            c, f_c = np.where(same, a, b), np.where(same, f_a, f_b)
+            b, f_b = np.where(same, b, a), np.where(same, f_b, f_a)
+            a, f_a = x, f
+            nearer = np.abs(f_a) < np.abs(f_b)
+            best, rest = np.where(nearer, a, b), np.where(nearer, f_a, f_b)
+            least = _ROOT_PRECISION * np.maximum(np.abs(best), np.abs(high - low)) / np.abs(b - a)
+            if ((rest == 0) | ~(least < 0.5)).all():
+                return best
+            place, fraction = (a - b) / (c - b), (f_a - f_b) / (f_c - f_b)
+            safe = (fraction**2 < place) & ((1 - fraction) ** 2 < 1 - place)
+            t = f_a / (f_b - f_a) * f_c / (f_b - f_c)
+            t = t + (c - a) / (b - a) * f_a / (f_c - f_a) * f_b / (f_c - f_b)
+            t = np.clip(np.where(safe & np.isfinite(t), t, 0.5), least, 1 - least)
+            t = np.where(np.isfinite(t), t, 0.5)
