@@ -178,6 +178,23 @@ def test_more_tasks_than_can_be_played_are_drawn(
     assert 50 < few.n_replayable < 65
 
 
+def test_few_tasks_are_replayed_several_times(
+    kinds: Fit, compared: PolicyComparison, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Repeats take out the luck of the order; the rewards of 25 that were recorded remain."""
+    monkeypatch.setattr(_replays, "MOST_REPEATS", 1)
+    (once,) = compare_policies(kinds, [5], policies=["ts"], engine=1).earnings
+    often = compared.earnings[0]  # three times: 500 // 150
+    steps = [
+        5 * len(one.rewards["bestseller"]) * one.mean("bestseller").mean for one in (once, often)
+    ]
+    assert steps[0] == pytest.approx(round(steps[0]))
+    assert 3 * steps[1] == pytest.approx(round(3 * steps[1]))
+    assert often.mean("bestseller").error < 0.8 * once.mean("bestseller").error
+    gap = often.mean("bestseller").mean - once.mean("bestseller").mean
+    assert abs(gap) < 4 * once.mean("bestseller").error
+
+
 @pytest.mark.parametrize("linear", [False, True])
 def test_numbers_depend_on_the_seed_alone(
     kinds: Fit, spenders: Fit, compared: PolicyComparison, linear: bool
