@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from mixts._numbers import softmax
 from mixts._typing import Array, Bool, Float, Int
-from mixts.families.quadrature import Marginal, expected_best
+from mixts.families.quadrature import NEGLIGIBLE, Marginal, expected_best, explain_best
 
-_NEGLIGIBLE = 1e-12
-"""Components of less weight change no quantile and no estimate that matters."""
-
-_ROOT_PRECISION = 1e-12
-"""Relative error of a quantile."""
+INFORMATION = ("best-action", "latent-and-best-action", "variance", "mutual-information")
+"""Measures of the information in an action, see :class:`mixts.MixIDS`."""
 
 
 class RewardBelief(ABC):
@@ -40,12 +36,6 @@ class RewardBelief(ABC):
     ) -> Float[Array, "n K"]:
         """Draw the mean rewards of all actions for pairs of a decision and a component."""
 
-    @abstractmethod
-    def regrets(
-        self, rng: np.random.Generator, mask: Bool[Array, "m K"], n_samples: int
-    ) -> Float[Array, "m K"]:
-        """Return E[max_b theta_b - theta_a], the expected regret of each action."""
-
     def means(self) -> Float[Array, "m K"]:
         """Return the mean of each action's mean reward."""
         return np.einsum("ml,mlk->mk", self.weights, self.marginal.mean())
@@ -62,21 +52,11 @@ class RewardBelief(ABC):
         The quantiles of the components bracket that of the mixture.
         """
         weights, marginal = self._relevant()
-        level = np.broadcast_to(probability[:, None, None], marginal.parameters.shape[1:])
-        each = marginal.quantile(level)
-        counts = (weights > _NEGLIGIBLE)[:, :, None]
-        low = np.where(counts, each, np.inf).min(axis=1)
-        high = np.where(counts, each, -np.inf).max(axis=1)
-
-        def excess(x: Array) -> Array:
-            below = marginal.cdf(np.broadcast_to(x[:, None], each.shape))
-            return np.einsum("ml,mlk->mk", weights, below) - probability[:, None]
-
-        return _root(excess, low, high)
+        return marginal.mixture_quantiles(weights, probability)
 
     def _relevant(self) -> tuple[Float[Array, "m k"], Marginal]:
         """Return weights and distributions of the components that are not negligible everywhere."""
-        n_kept = int((self.weights > _NEGLIGIBLE).sum(axis=1).max(initial=1))
+        n_kept = int((self.weights > NEGLIGIBLE).sum(axis=1).max(initial=1))
         if n_kept == self.weights.shape[1]:
             return self.weights, self.marginal
         kept = np.argsort(-self.weights, axis=1, kind="stable")[:, :n_kept]
@@ -136,12 +116,65 @@ class RewardBelief(ABC):
     def _estimate(
         self, averages: Float[Array, "m n _"], n_more: Int[Array, "m 1 1"]
     ) -> Float[Array, "m n K"]:
-        prior_weights, prior = self._relevant()
-        after, log_evidence = prior.expand(1).observe(averages[:, :, None], n_more[:, None])
-        with np.errstate(divide="ignore"):
-            log_weights = np.log(prior_weights)[:, None, :, None]
-        weights = softmax(np.moveaxis(log_weights + log_evidence, 2, -1))
-        return np.einsum("mnkl,mnlk->mnk", weights, after.mean())
+        weights, marginal = self._relevant()
+        return marginal.estimates(weights, averages, n_more)
+
+    # -- terms of information-directed sampling -------------------------------------------------
+
+    def terms(
+        self, rng: np.random.Generator, mask: Bool[Array, "m K"], measure: str, n_samples: int
+    ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
+        """Return the regret E[max_b theta_b - theta_a] and the information of each action.
+
+        Parameters
+        ----------
+        rng
+            Random generator, for terms that are estimated.
+        mask
+            Available actions.
+        measure
+            One of ``INFORMATION``.
+        n_samples
+            Number of draws, for terms that are estimated.
+        """
+        return self._terms_of(mask, measure, *self.draw_mixture(rng, n_samples))
+
+    def terms_ahead(
+        self,
+        rng: np.random.Generator,
+        mask: Bool[Array, "m K"],
+        measure: str,
+        n_samples: int,
+        n_more: Int[Array, " m"],
+    ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
+        """Return the terms of the estimates after ``n_more`` observations, from draws of these."""
+        return self._terms_of(mask, measure, *self.draw_estimates(rng, n_samples, n_more))
+
+    def _terms_of(
+        self,
+        mask: Bool[Array, "m K"],
+        measure: str,
+        latent: Int[Array, "m n"],
+        drawn: Float[Array, "m n K"],
+    ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
+        """Return the terms of drawn mean rewards or estimates.
+
+        The gap between the best action and the action of the highest mean is sampled. The other
+        differences of regrets come from exact means.
+        """
+        means = self.means()
+        lead = np.where(mask, means, -np.inf).argmax(axis=1)[:, None]
+        best = np.where(mask[:, None], drawn, -np.inf).argmax(axis=2)
+        top = np.take_along_axis(drawn, best[:, :, None], axis=2)[:, :, 0]
+        gain = (top - np.take_along_axis(drawn, lead[:, None], axis=2)[:, :, 0]).mean(axis=1)
+        regret = gain[:, None] + np.take_along_axis(means, lead, axis=1) - means
+        if measure == "variance":
+            return regret, drawn.var(axis=1)
+        groups = best
+        if measure == "latent-and-best-action":
+            groups = best * self.weights.shape[1] + latent
+        entropy = measure == "mutual-information"
+        return regret, _explained(drawn, groups, self.marginal if entropy else None)
 
 
 @dataclass(frozen=True)
@@ -160,11 +193,18 @@ class IndependentRewards(RewardBelief):
     ) -> Float[Array, "n K"]:
         return self.marginal.select(rows, latent).sample(rng)
 
-    def regrets(
-        self, rng: np.random.Generator, mask: Bool[Array, "m K"], n_samples: int
-    ) -> Float[Array, "m K"]:
-        best = expected_best(self.marginal, self.weights, mask)
-        return best[:, None] - self.means()
+    def terms(
+        self, rng: np.random.Generator, mask: Bool[Array, "m K"], measure: str, n_samples: int
+    ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
+        """Return both terms by quadrature; mutual information is estimated."""
+        if measure == "mutual-information":
+            return super().terms(rng, mask, measure, n_samples)
+        if measure == "variance":
+            best, information = expected_best(self.marginal, self.weights, mask), self.variances()
+        else:
+            best, explained = explain_best(self.marginal, self.weights, mask)
+            information = explained[0 if measure == "best-action" else 1]
+        return best[:, None] - self.means(), information
 
 
 def with_expected_rewards(
@@ -182,30 +222,30 @@ def with_expected_rewards(
     return IndependentRewards(weights, after)
 
 
-def _root(function: Callable[[Array], Array], low: Array, high: Array) -> Array:
-    """Return the zeros of an increasing function between ``low`` and ``high``, elementwise.
+def _explained(
+    drawn: Float[Array, "m n K"], groups: Int[Array, "m n"], marginal: Marginal | None
+) -> Float[Array, "m K"]:
+    """Return the part of each action's variance that the groups of draws explain.
 
-    Chandrupatla's method: inverse quadratic interpolation where that is safe, else bisection.
+    With the distributions of mean rewards, return the mutual information instead: the entropy of a
+    reward, minus its entropy given the group.
     """
-    a, b, c = high, low, low
-    f_a, f_b, f_c = function(a), function(b), np.zeros_like(low)
-    t = np.full_like(low, 0.5)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        while True:
-            x = a + t * (b - a)
-            f = function(x)
-            same = np.sign(f) == np.sign(f_a)
-            c, f_c = np.where(same, a, b), np.where(same, f_a, f_b)
-            b, f_b = np.where(same, b, a), np.where(same, f_b, f_a)
-            a, f_a = x, f
-            nearer = np.abs(f_a) < np.abs(f_b)
-            best, rest = np.where(nearer, a, b), np.where(nearer, f_a, f_b)
-            least = _ROOT_PRECISION * np.maximum(np.abs(best), np.abs(high - low)) / np.abs(b - a)
-            if ((rest == 0) | ~(least < 0.5)).all():
-                return best
-            place, fraction = (a - b) / (c - b), (f_a - f_b) / (f_c - f_b)
-            safe = (fraction**2 < place) & ((1 - fraction) ** 2 < 1 - place)
-            t = f_a / (f_b - f_a) * f_c / (f_b - f_c)
-            t = t + (c - a) / (b - a) * f_a / (f_c - f_a) * f_b / (f_c - f_b)
-            t = np.clip(np.where(safe & np.isfinite(t), t, 0.5), least, 1 - least)
-            t = np.where(np.isfinite(t), t, 0.5)
+    rows = np.arange(len(drawn))[:, None]
+    keys, index = np.unique(rows * (groups.max() + 1) + groups, return_inverse=True)
+    row_of = keys // (groups.max() + 1)
+    flat = drawn.reshape(-1, drawn.shape[2])
+    order = np.argsort(index.reshape(-1), kind="stable")
+    starts = np.searchsorted(index.reshape(-1)[order], np.arange(len(keys)))
+    size = np.diff(np.append(starts, len(flat)))[:, None]
+    mean = np.add.reduceat(flat[order], starts) / size
+    share = size / drawn.shape[1]
+    information = np.zeros((len(drawn), drawn.shape[2]))
+    if marginal is None:
+        gap = mean - drawn.mean(axis=1)[row_of]
+        np.add.at(information, row_of, share * gap * gap)
+        return information
+    square = np.add.reduceat(flat[order] ** 2, starts) / size
+    within = marginal.reward_entropy(mean, np.maximum(square - mean * mean, 0.0))
+    np.subtract.at(information, row_of, share * within)
+    information += marginal.reward_entropy(drawn.mean(axis=1), drawn.var(axis=1))
+    return np.maximum(information, 0.0)

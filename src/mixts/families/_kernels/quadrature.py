@@ -633,7 +633,7 @@ class Found(NamedTuple):
 
 @compiled()
 def _chances(a: Array, n: int, certain: Array, below: float, work: _Work, chance: Array) -> None:
-    """Set P(arm is best) of one component: of the n uncertain arms, and of the best certain ones."""
+    """Set P(arm is best) of one component: of n uncertain arms, and of the best certain ones."""
     chance[:] = 0.0
     ties = certain.sum()
     for i in range(n):
@@ -676,8 +676,8 @@ def best_arms(
 
     ``parameters`` (2, m, L, K) are those of the arms' densities, ``weights`` (m, L) those of the
     components, ``mask`` (m, K) says which arms are available, and ``plain`` has the fields of
-    ``Found``. ``n_nodes`` is N_NODES, given at run time so that the compiler does not know it: loops
-    over nodes are then vectorised, not unrolled, which is up to 10 % faster.
+    ``Found``. ``n_nodes`` is N_NODES, given at run time so that the compiler does not know it:
+    loops over nodes are then vectorised, not unrolled, which is up to 10 % faster.
     """
     found = Found(*plain)
     n_rows, n_arms = mask.shape
