@@ -26,6 +26,8 @@ MOST_TASKS, MOST_LINEAR_TASKS = 500, 100
 """Largest number of tasks with arms, and of linear tasks: a few seconds of work."""
 N_OFFERED = 10
 """Number of recorded rows that each decision of a linear task chooses from."""
+MOST_REPEATS = 10
+"""Largest number of times that a task is replayed, each time in another random order."""
 CHUNK = 100
 """Number of tasks that are replayed in lockstep. The random numbers depend on it."""
 
@@ -104,26 +106,13 @@ class Tasks:
 
     @cached_property
     def training_scores(self) -> Float[Array, " p"]:
-        """Mean reward of each arm over all training rows, or coefficients that fit all of them.
-
-        All rows count as one task, with the one-component prior. An arm that training tasks hardly
-        tried ranks after all others, because its mean is mostly luck.
-        """
-        tasks = self.fit.training_tasks
-        means = self._means(self.fit.learned.unimodal.condition(merged(tasks)))[0]
-        if self.linear:
-            return means
-        counts = tasks.pulls.sum(axis=0)
-        return np.where(counts < _RARE * counts.mean(), means - np.ptp(means) - 1, means)
+        """Mean reward of each arm on the training tasks, or coefficients that fit all of them."""
+        return training_scores(self.fit)
 
     @cached_property
     def prior_scores(self) -> Float[Array, " p"]:
         """Mean reward of each arm, or mean coefficients, under the prior."""
-        return self._means(self.fit.prior.belief())
-
-    def _means(self, belief: Belief) -> Float[Array, "... p"]:
-        unit_rows = np.eye(len(self.fit.items)) if self.linear else None
-        return np.asarray(belief.mean_rewards(unit_rows))
+        return _mean_rewards(self.fit, self.fit.prior.belief())
 
     def n_actions(self, n_decisions: int) -> Int[Array, " m"]:
         """Return how many actions each held-out task offers in a replay.
@@ -174,6 +163,26 @@ class Tasks:
         return int(_random.seed_sequence(self.seed, "policies", *names).generate_state(1)[0])
 
 
+def training_scores(fit: Fit) -> Float[Array, " p"]:
+    """Return the mean reward of each arm over all training rows, or coefficients that fit them.
+
+    All rows count as one task, with the one-component prior. An arm that training tasks hardly
+    tried ranks after all others, because its mean is mostly luck.
+    """
+    tasks = fit.training_tasks
+    means = _mean_rewards(fit, fit.learned.unimodal.condition(merged(tasks)))[0]
+    if fit.logs.arms is None:
+        return means
+    counts = tasks.pulls.sum(axis=0)
+    return np.where(counts < _RARE * counts.mean(), means - np.ptp(means) - 1, means)
+
+
+def _mean_rewards(fit: Fit, belief: Belief) -> Float[Array, "... p"]:
+    """Return the mean reward of each arm, or the mean coefficient of each feature."""
+    unit_rows = np.eye(len(fit.items)) if fit.logs.arms is None else None
+    return np.asarray(belief.mean_rewards(unit_rows))
+
+
 def merged(tasks: Statistics) -> Statistics:
     """Return the statistics of one task that has the histories of all these tasks."""
     while len(tasks) > 1:
@@ -218,9 +227,10 @@ def replay(tasks: Tasks, horizons: Sequence[int], fewest: int) -> dict[int, Play
 
 
 def _jobs(tasks: Tasks, played: Int[Array, " m"], n_decisions: int) -> Iterator[tuple[Any, ...]]:
-    """Yield the environment, the agents and the seed of each chunk of tasks."""
+    """Yield the arguments of ``play_chunk`` after the first, for each chunk of tasks."""
     rows, n_items = tasks.rows, len(tasks.fit.items)
     agents = tasks.agents(tasks.training_scores)
+    n_repeats = min(MOST_REPEATS, max(1, tasks.most // len(played)))
     for start in range(0, len(played), CHUNK):
         chunk = played[start : start + CHUNK]
         place = np.searchsorted(chunk, rows.tasks)
@@ -231,20 +241,24 @@ def _jobs(tasks: Tasks, played: Int[Array, " m"], n_decisions: int) -> Iterator[
             environment = ReplayBandit(rows.features[kept], rewards, place, N_OFFERED)
         else:
             environment = ReplayArms(rows.arms[kept], rewards, place, n_decisions, n_items)
-        yield environment, agents, tasks.seed_of("replay", n_decisions, start)
+        yield environment, agents, n_repeats, tasks.seed_of("replay", n_decisions, start)
 
 
 def play_chunk(
     n_decisions: int,
     environment: ReplayArms | ReplayBandit,
     agents: Mapping[str, AgentSpec],
+    n_repeats: int,
     seed: int,
 ) -> dict[str, Float[Array, "n t"]]:
-    """Return the rewards of all agents on every task of an environment, in the tasks' order."""
-    n = environment.n_tasks
+    """Return the rewards of all agents on every task, in the tasks' order: means over repeats."""
+    n = n_repeats * environment.n_tasks
     results = simulate(agents, environment, n_decisions, n, seed, engine=1, block_size=n)
-    order = np.argsort(results.latent)
-    return {name: reward[order] for name, reward in results.reward.items()}
+    order = np.argsort(results.latent, kind="stable")
+    shape = (environment.n_tasks, n_repeats, n_decisions)
+    return {
+        name: reward[order].reshape(shape).mean(axis=1) for name, reward in results.reward.items()
+    }
 
 
 # -- simulation -----------------------------------------------------------------------------------

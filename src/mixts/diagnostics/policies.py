@@ -132,7 +132,8 @@ def compare_policies(
     :class:`mixts.environments.ReplayArms`. In a replay of linear tasks each decision chooses one of
     ten recorded rows that were not chosen yet. If fewer than 30 held-out tasks have enough rewards,
     tasks are drawn from the prior instead, and the bestseller is the arm with the highest mean
-    under the prior. At most 500 tasks are played, or 100 linear tasks.
+    under the prior. At most 500 tasks are played, or 100 linear tasks; if there are fewer, each is
+    replayed up to ten times in other random orders, and its mean counts.
 
     Parameters
     ----------

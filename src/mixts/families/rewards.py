@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from mixts._numbers import softmax
 from mixts._typing import Array, Bool, Float, Int
-from mixts.families.quadrature import Marginal, expected_best
-
-_NEGLIGIBLE = 1e-12
-"""Components of less weight change no quantile and no estimate that matters."""
-
-_ROOT_PRECISION = 1e-12
-"""Relative error of a quantile."""
+from mixts.families.quadrature import NEGLIGIBLE, Marginal, expected_best
 
 
 class RewardBelief(ABC):
@@ -62,21 +55,11 @@ class RewardBelief(ABC):
         The quantiles of the components bracket that of the mixture.
         """
         weights, marginal = self._relevant()
-        level = np.broadcast_to(probability[:, None, None], marginal.parameters.shape[1:])
-        each = marginal.quantile(level)
-        counts = (weights > _NEGLIGIBLE)[:, :, None]
-        low = np.where(counts, each, np.inf).min(axis=1)
-        high = np.where(counts, each, -np.inf).max(axis=1)
-
-        def excess(x: Array) -> Array:
-            below = marginal.cdf(np.broadcast_to(x[:, None], each.shape))
-            return np.einsum("ml,mlk->mk", weights, below) - probability[:, None]
-
-        return _root(excess, low, high)
+        return marginal.mixture_quantiles(weights, probability)
 
     def _relevant(self) -> tuple[Float[Array, "m k"], Marginal]:
         """Return weights and distributions of the components that are not negligible everywhere."""
-        n_kept = int((self.weights > _NEGLIGIBLE).sum(axis=1).max(initial=1))
+        n_kept = int((self.weights > NEGLIGIBLE).sum(axis=1).max(initial=1))
         if n_kept == self.weights.shape[1]:
             return self.weights, self.marginal
         kept = np.argsort(-self.weights, axis=1, kind="stable")[:, :n_kept]
@@ -136,12 +119,8 @@ class RewardBelief(ABC):
     def _estimate(
         self, averages: Float[Array, "m n _"], n_more: Int[Array, "m 1 1"]
     ) -> Float[Array, "m n K"]:
-        prior_weights, prior = self._relevant()
-        after, log_evidence = prior.expand(1).observe(averages[:, :, None], n_more[:, None])
-        with np.errstate(divide="ignore"):
-            log_weights = np.log(prior_weights)[:, None, :, None]
-        weights = softmax(np.moveaxis(log_weights + log_evidence, 2, -1))
-        return np.einsum("mnkl,mnlk->mnk", weights, after.mean())
+        weights, marginal = self._relevant()
+        return marginal.estimates(weights, averages, n_more)
 
 
 @dataclass(frozen=True)
@@ -180,32 +159,3 @@ def with_expected_rewards(
     with np.errstate(divide="ignore"):
         weights = softmax(np.log(weights) + log_evidence.sum(axis=2))
     return IndependentRewards(weights, after)
-
-
-def _root(function: Callable[[Array], Array], low: Array, high: Array) -> Array:
-    """Return the zeros of an increasing function between ``low`` and ``high``, elementwise.
-
-    Chandrupatla's method: inverse quadratic interpolation where that is safe, else bisection.
-    """
-    a, b, c = high, low, low
-    f_a, f_b, f_c = function(a), function(b), np.zeros_like(low)
-    t = np.full_like(low, 0.5)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        while True:
-            x = a + t * (b - a)
-            f = function(x)
-            same = np.sign(f) == np.sign(f_a)
-            c, f_c = np.where(same, a, b), np.where(same, f_a, f_b)
-            b, f_b = np.where(same, b, a), np.where(same, f_b, f_a)
-            a, f_a = x, f
-            nearer = np.abs(f_a) < np.abs(f_b)
-            best, rest = np.where(nearer, a, b), np.where(nearer, f_a, f_b)
-            least = _ROOT_PRECISION * np.maximum(np.abs(best), np.abs(high - low)) / np.abs(b - a)
-            if ((rest == 0) | ~(least < 0.5)).all():
-                return best
-            place, fraction = (a - b) / (c - b), (f_a - f_b) / (f_c - f_b)
-            safe = (fraction**2 < place) & ((1 - fraction) ** 2 < 1 - place)
-            t = f_a / (f_b - f_a) * f_c / (f_b - f_c)
-            t = t + (c - a) / (b - a) * f_a / (f_c - f_a) * f_b / (f_c - f_b)
-            t = np.clip(np.where(safe & np.isfinite(t), t, 0.5), least, 1 - least)
-            t = np.where(np.isfinite(t), t, 0.5)

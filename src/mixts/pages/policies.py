@@ -143,7 +143,7 @@ def _replay_sentences(replayed: Sequence[Earnings], n_held_out: int) -> list[str
     offered = listed([f"{one.n_offered:.1f}" for one in replayed])
     sentences = [
         f"{_decisions(replayed).capitalize()} were replayed on {n_tasks} of "
-        f"{plural(n_held_out, 'held-out task')}, from which nothing was learned before."
+        f"{plural(n_held_out, 'held-out task')}; the prior was not learned from them."
     ]
     best = replayed[0].bestseller
     if best is None:
@@ -155,10 +155,10 @@ def _replay_sentences(replayed: Sequence[Earnings], n_held_out: int) -> list[str
         )
     else:
         sentences.append(
-            "A chosen arm gives one of the rewards that the task recorded for it. A task offers "
-            f"the arms with enough recorded rewards, on average {offered}. The bestseller is the "
-            f"arm that earned most on the training tasks, `{short_name(best)}`; a task without it "
-            "gets the best one that it offers."
+            "A chosen arm gives one of the rewards that the task recorded for it, in random order. "
+            "A task offers the arms with enough recorded rewards, on average "
+            f"{offered}. The bestseller is the arm that earned most on the training tasks, "
+            f"`{short_name(best)}`; a task without it gets the best one that it offers."
         )
     sentences.append(
         "If the logged choices depended on earlier rewards of the same task, a replay is only "

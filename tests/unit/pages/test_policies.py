@@ -88,8 +88,8 @@ def test_sources_say_what_was_replayed() -> None:
     one = PolicyComparison((earnings(means, 5), earnings(means, 10)), 120)
     first, second, last = policy_sources(one)
     assert first == (
-        "The first 5 and 10 decisions were replayed on 100 and 100 of 120 held-out tasks, from "
-        "which nothing was learned before."
+        "The first 5 and 10 decisions were replayed on 100 and 100 of 120 held-out tasks; the "
+        "prior was not learned from them."
     )
     assert "on average 3.2 and 3.2" in second
     assert "`hats`; a task without it gets the best one that it offers" in second
