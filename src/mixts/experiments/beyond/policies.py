@@ -109,7 +109,7 @@ class PoliciesExperiment(Experiment):
         return parts
 
     def analyse(self, measured: Measured) -> Analysis:
-        results = {name: measured.results(name) for name in measured.parts}
+        results = {name: measured.results(name) for name in (*PROBLEMS, IMAGES)}
         n = measured.setting.n_rounds
         moments = [t for t in MOMENTS if t < n] + [n]
         rows = {t: {name: row_of(one, t) for name, one in results.items()} for t in moments}
