@@ -36,7 +36,7 @@ def weights_of(prior: mixts.MixturePrior, posterior: Any, tasks: Any) -> Any:
 
 
 def compare(prior: Any, posterior: Any, tasks: Any, actions: Any, mask: Any = None) -> Any:
-    """Probabilities, errors and regrets from the same seed."""
+    """Probabilities, errors, regrets, and both kinds of information, from the same seed."""
     tasks = np.asarray(tasks)
     mask = np.ones((len(tasks), actions.shape[-2]), bool) if mask is None else mask
     weights = weights_of(prior, posterior, tasks)
@@ -45,7 +45,14 @@ def compare(prior: Any, posterior: Any, tasks: Any, actions: Any, mask: Any = No
         np.random.default_rng(7), *arguments
     )
     regrets = posterior.expected_regrets(np.random.default_rng(7), *arguments)
-    return probabilities, errors, regrets
+    information = []
+    for by_component in (False, True):
+        same, found = posterior.expected_terms(
+            np.random.default_rng(7), *arguments, by_component=by_component
+        )
+        np.testing.assert_array_equal(same, regrets)
+        information.append(found)
+    return probabilities, errors, regrets, *information
 
 
 # -- moments ---------------------------------------------------------------------------------------
@@ -92,7 +99,7 @@ def test_dormant_components_are_left_out(kind: str, n_slots: int | None) -> None
     fresh = prior.condition(posterior.statistics.copy())
     expected = np.einsum("kd,mld->mlk", actions, fresh.component_mean)
     np.testing.assert_allclose(mean[~dormant], expected[~dormant], **TOLERANCE)
-    probabilities, _, regrets = compare(prior, posterior, tasks, actions)
+    probabilities, _, regrets, *_ = compare(prior, posterior, tasks, actions)
     np.testing.assert_allclose(probabilities.sum(axis=1), 1.0, rtol=1e-12)
     mixture = np.einsum("ml,mlk->mk", fresh.weights, expected)
     np.testing.assert_allclose(
@@ -105,6 +112,21 @@ def test_dormant_components_are_left_out(kind: str, n_slots: int | None) -> None
 # -- draws -----------------------------------------------------------------------------------------
 
 
+def explained(votes: Any, deviations: Any) -> Any:
+    """Sum over best actions of P (E[X | best] - m)^2, from products of different pairs."""
+    total = 0.0
+    for b in np.flatnonzero(votes.sum(axis=0)):
+        mine = np.flatnonzero(votes[:, b])
+        weight, y = votes[mine, b], deviations[mine, b]
+        if len(mine) == 1:
+            total = total + y[0] ** 2 / weight[0]
+            continue
+        different = 1 - np.eye(len(mine))
+        squares = np.einsum("pa,qa,pq->a", y, y, different) / (weight @ different @ weight)
+        total = total + weight.sum() * squares
+    return total
+
+
 @kinds
 @pytest.mark.parametrize("n_actions", [1, 2, 7, 16, 17, 40])
 def test_draws_by_a_plain_loop(kind: str, n_actions: int) -> None:
@@ -115,6 +137,7 @@ def test_draws_by_a_plain_loop(kind: str, n_actions: int) -> None:
     fresh = prior.condition(posterior.statistics.copy()).as_prior(2)
     weights, family = weights_of(prior, posterior, [2])[0], fresh.family
     rng, probability, square, gain = np.random.default_rng(7), 0.0, 0.0, 0.0
+    terms, by_component = [], 0.0
     means = actions @ (weights @ family.mean)
     x = rng.standard_normal((int((2 + np.floor(N_SAMPLES / 2 * weights)).sum()), 4))
     for s in posterior._prior.members:
@@ -126,9 +149,16 @@ def test_draws_by_a_plain_loop(kind: str, n_actions: int) -> None:
         probability = probability + weights[s] * votes.mean(axis=0)
         square = square + weights[s] ** 2 * votes.var(axis=0) / (n - 1)
         gain += weights[s] * (both.max(axis=2) - both[:, :, means.argmax()]).mean()
+        # For each pair, (pairs, best action, action): its votes, and its deviations under them.
+        each = (both == both.max(axis=2, keepdims=True)) * weights[s] / n / 2
+        terms.append((each.sum(axis=0), np.einsum("gnb,gna->nba", each, both - means)))
+        by_component = by_component + explained(*terms[-1])
     assert len(x) == 0
     regret = gain + means.max() - means
-    for array, expected in zip(found, (probability, np.sqrt(square), regret), strict=True):
+    together = explained(*(np.concatenate(parts) for parts in zip(*terms, strict=True)))
+    information = np.maximum([together, by_component], 0)
+    plain = (probability, np.sqrt(square), regret, *information)
+    for array, expected in zip(found, plain, strict=True):
         np.testing.assert_allclose(array[0], expected, rtol=1e-7, atol=1e-9)
 
 
@@ -189,9 +219,10 @@ def test_equal_actions_share_everything(n_actions: int) -> None:
     best = int(np.argmax(compare(prior, posterior, [2], actions)[0]))
     copies = [0, n_actions // 2, n_actions - 1]
     actions[copies] = actions[best]
-    probabilities, errors, regrets = (a[0] for a in compare(prior, posterior, [2], actions))
-    for found in (probabilities, errors, regrets):
+    everything = [found[0] for found in compare(prior, posterior, [2], actions)]
+    for found in everything:
         assert len(set(found[copies])) == 1
+    probabilities = everything[0]
     assert 0 < probabilities[copies[0]] <= 1 / 3
     np.testing.assert_allclose(probabilities.sum(), 1.0, rtol=1e-12)
 
@@ -204,9 +235,10 @@ def test_an_action_that_is_surely_best(n_components: int) -> None:
     prior = mixts.MixturePrior(family)
     posterior = make_posterior(prior, 1, None)
     actions = np.array([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]])
-    probabilities, errors, regrets = compare(prior, posterior, [0], actions)
+    probabilities, errors, regrets, *information = compare(prior, posterior, [0], actions)
     np.testing.assert_array_equal(probabilities, [[0.0, 1.0, 0.0]])
-    np.testing.assert_array_equal(errors, np.zeros((1, 3)))
+    for nothing in (errors, *information):
+        np.testing.assert_allclose(nothing, np.zeros((1, 3)), atol=1e-30)
     np.testing.assert_array_equal(regrets, [[1.0, 0.0, 0.5]])
 
 
@@ -216,9 +248,11 @@ def test_known_components_need_no_luck() -> None:
     family = mixts.LinearGaussian(mean, np.zeros((2, 2)), 0.5, "diag")
     prior = mixts.MixturePrior(family, weights=[0.9, 0.1])
     posterior = make_posterior(prior, 1, None)
-    probabilities, _, regrets = compare(prior, posterior, [0], np.eye(2))
+    probabilities, _, regrets, *information = compare(prior, posterior, [0], np.eye(2))
     np.testing.assert_allclose(probabilities, [[0.9, 0.1]], rtol=1e-15)
     np.testing.assert_allclose(regrets, [[0.1 * 3, 0.9 * 1]], rtol=1e-14)
+    for found in information:
+        np.testing.assert_allclose(found, [[0.09, 0.09 * 9]], rtol=1e-12)
 
 
 @kinds
