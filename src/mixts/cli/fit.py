@@ -1,4 +1,4 @@
-"""``mixts fit``: learn a prior from logs of past tasks, and check it on held-out tasks."""
+"""``mixts fit``: learn a prior from logs, check it on held-out tasks, and compare policies."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ from mixts.plots import new_axes
 
 _DESCRIPTION = f"""\
 Read logs of past tasks, with a row for each choice and its reward; learn which kinds of task there
-are; check the result on held-out tasks; and write the prior to a file that agents start from. At
-most {MOST_HELD_OUT:,} tasks are held out. With --held-out 0 the prior is learned from all tasks and
-not checked."""
+are; check the result on held-out tasks; compare what policies would have earned there with the
+bestseller; and write the prior to a file that agents start from. At most {MOST_HELD_OUT:,} tasks
+are held out. With --held-out 0 the prior is learned from all tasks, and nothing is checked or
+compared."""
 
 _WIDTH = 100
 

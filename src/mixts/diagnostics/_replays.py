@@ -106,26 +106,13 @@ class Tasks:
 
     @cached_property
     def training_scores(self) -> Float[Array, " p"]:
-        """Mean reward of each arm over all training rows, or coefficients that fit all of them.
-
-        All rows count as one task, with the one-component prior. An arm that training tasks hardly
-        tried ranks after all others, because its mean is mostly luck.
-        """
-        tasks = self.fit.training_tasks
-        means = self._means(self.fit.learned.unimodal.condition(merged(tasks)))[0]
-        if self.linear:
-            return means
-        counts = tasks.pulls.sum(axis=0)
-        return np.where(counts < _RARE * counts.mean(), means - np.ptp(means) - 1, means)
+        """Mean reward of each arm on the training tasks, or coefficients that fit all of them."""
+        return training_scores(self.fit)
 
     @cached_property
     def prior_scores(self) -> Float[Array, " p"]:
         """Mean reward of each arm, or mean coefficients, under the prior."""
-        return self._means(self.fit.prior.belief())
-
-    def _means(self, belief: Belief) -> Float[Array, "... p"]:
-        unit_rows = np.eye(len(self.fit.items)) if self.linear else None
-        return np.asarray(belief.mean_rewards(unit_rows))
+        return _mean_rewards(self.fit, self.fit.prior.belief())
 
     def n_actions(self, n_decisions: int) -> Int[Array, " m"]:
         """Return how many actions each held-out task offers in a replay.
@@ -174,6 +161,26 @@ class Tasks:
     def seed_of(self, *names: str | int) -> int:
         """Return the seed of one simulation."""
         return int(_random.seed_sequence(self.seed, "policies", *names).generate_state(1)[0])
+
+
+def training_scores(fit: Fit) -> Float[Array, " p"]:
+    """Return the mean reward of each arm over all training rows, or coefficients that fit them.
+
+    All rows count as one task, with the one-component prior. An arm that training tasks hardly
+    tried ranks after all others, because its mean is mostly luck.
+    """
+    tasks = fit.training_tasks
+    means = _mean_rewards(fit, fit.learned.unimodal.condition(merged(tasks)))[0]
+    if fit.logs.arms is None:
+        return means
+    counts = tasks.pulls.sum(axis=0)
+    return np.where(counts < _RARE * counts.mean(), means - np.ptp(means) - 1, means)
+
+
+def _mean_rewards(fit: Fit, belief: Belief) -> Float[Array, "... p"]:
+    """Return the mean reward of each arm, or the mean coefficient of each feature."""
+    unit_rows = np.eye(len(fit.items)) if fit.logs.arms is None else None
+    return np.asarray(belief.mean_rewards(unit_rows))
 
 
 def merged(tasks: Statistics) -> Statistics:

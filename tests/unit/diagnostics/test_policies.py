@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from mixts.diagnostics import Earnings, PolicyComparison, _replays, compare_policies
-from mixts.diagnostics._replays import Tasks, merged
+from mixts.diagnostics._replays import merged, training_scores
 from mixts.errors import ParameterError
-from mixts.learning import Fit, fit_logs
+from mixts.learning import Fit, FitSettings, fit_logs
+from mixts.learning.fit import _split
 from mixts.logs import read_rows
 
 ARMS = {"task": "user", "arm": "item", "reward": "reward"}
@@ -135,6 +136,18 @@ def test_the_bestseller_wins_where_learning_does_not_pay(tmp_path: Path) -> None
     assert compared.agent == "ts"
 
 
+def test_the_bestseller_knows_the_training_tasks_only(tmp_path: Path) -> None:
+    training, held_out = _split(120, FitSettings(held_out=0.5, seed=1))
+    rates = np.empty((120, 2))
+    rates[training], rates[held_out] = [0.6, 0.4], [0.2, 0.9]
+    path = write_arms(tmp_path / "logs.csv", np.full((120, 2), 8), click(rates))
+    fit = fit_logs(path, ARMS, n_components=1, held_out=0.5, seed=1, engine=1)
+    (one,) = compare_policies(fit, [8], policies=["ts"], engine=1).earnings
+    assert one.bestseller == "item 0"
+    mean, error = one.mean("bestseller")
+    assert abs(mean - 0.2) < 4 * error
+
+
 def test_too_few_rewards_are_simulated(tmp_path: Path) -> None:
     counts = np.full((100, 3), 6)
     counts[:75, 1:] = 4
@@ -249,16 +262,14 @@ def test_features_are_replayed_by_rows(spenders: Fit, monkeypatch: pytest.Monkey
 
 def test_the_bestseller_of_features_fits_all_training_rows(spenders: Fit) -> None:
     rows = read_rows(spenders.logs, spenders.training)
-    tasks = Tasks(spenders, {}, 1, 1)
+    coefficients = training_scores(spenders)
     ridge = 1e-9 * np.eye(2)
     x, y = rows.features, rows.rewards
-    np.testing.assert_allclose(
-        tasks.training_scores, np.linalg.solve(x.T @ x + ridge, x.T @ y), atol=0.02
-    )
+    np.testing.assert_allclose(coefficients, np.linalg.solve(x.T @ x + ridge, x.T @ y), atol=0.02)
     held = read_rows(spenders.logs, spenders.held_out)
     (one,) = compare_policies(spenders, [11], policies=["ts"], engine=1).earnings
     # Of 22 rows at most 11 are taken: it earns no more than the mean of the best 11 by its score.
-    score = held.features @ tasks.training_scores
+    score = held.features @ coefficients
     for task in range(5):
         mine = np.flatnonzero(held.tasks == task)
         best = mine[np.argsort(-score[mine])[:11]]
@@ -281,8 +292,7 @@ def test_an_arm_that_was_hardly_tried_is_no_bestseller(tmp_path: Path) -> None:
     rates = np.array([[0.3, 0.5, 1.0]])
     path = write_arms(tmp_path / "logs.csv", counts, click(rates))
     fit = fit_logs(path, ARMS, n_components=1, held_out=0.5, seed=1, engine=1)
-    scores = Tasks(fit, {}, 1, 1).training_scores
-    assert np.argsort(-scores).tolist() == [1, 0, 2]
+    assert np.argsort(-training_scores(fit)).tolist() == [1, 0, 2]
 
 
 # -- the recommended policy -----------------------------------------------------------------------
