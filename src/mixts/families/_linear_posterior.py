@@ -97,12 +97,18 @@ class LinearRewards(RewardBelief):
         self, rng: np.random.Generator, mask: Bool[Array, "m K"], measure: str, n_samples: int
     ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
         """Return both terms; the variance is exact, everything else is estimated."""
-        if measure != "variance":
+        if measure == "mutual-information":
             return super().terms(rng, mask, measure, n_samples)
-        regret = self.posterior.expected_regrets(
-            rng, self.tasks, self.weights, self.actions, mask, n_samples
-        )
-        return regret, self.variances()
+        arguments = (rng, self.tasks, self.weights, self.actions, mask, n_samples)
+        if measure == "variance":
+            return self.posterior.expected_regrets(*arguments), self.variances()
+        by_component = measure == "latent-and-best-action"
+        return self.posterior.expected_terms(*arguments, by_component=by_component)
+
+    def means(self) -> Float[Array, "m K"]:
+        """Return the mean of each action's mean reward; variances are not computed for it."""
+        means = self.posterior.action_means(self.tasks, self.actions)
+        return np.einsum("ml,mlk->mk", self.weights, means)
 
 
 class SlotPool:
@@ -542,16 +548,30 @@ class LinearPosterior(Posterior):
 
     def action_moments(self, tasks: Int[Array, " m"], actions: Array) -> Float[Array, "2 m L K"]:
         """Return mean and variance of a'theta for all actions; zeros for dormant components."""
+        moments = np.zeros((2, len(tasks), self.prior.n_components, actions.shape[-2]))
+        self._add_moments(tasks, actions, moments[0], moments[1])
+        return moments
+
+    def action_means(self, tasks: Int[Array, " m"], actions: Array) -> Float[Array, "m L K"]:
+        """Return the mean of a'theta for all actions; zeros for dormant components."""
+        means = np.zeros((len(tasks), self.prior.n_components, actions.shape[-2]))
+        self._add_moments(tasks, actions, means, means[:0])
+        return means
+
+    def _add_moments(
+        self, tasks: Int[Array, " m"], actions: Array, mean: Array, variance: Array
+    ) -> None:
+        """Write moments of a'theta to zeros (m, L, K); an empty variance is not computed."""
         active = ~np.isneginf(self.relative[tasks])
         mask = np.ones((len(tasks), actions.shape[-2]), bool)
-        moments = np.zeros((2, *active.shape, mask.shape[1]))
         weights, pairs = active.astype(float), active.astype(np.int64)
         for part in self._parts(tasks, pairs.sum(axis=1)):
             decisions = self._decisions(part, tasks, actions, mask, weights, pairs)
-            own = moments[0, part], moments[1, part]
+            own = mean[part], variance[part] if len(variance) else variance
             action_moments(decisions, own)
-            moments[0, part], moments[1, part] = own
-        return moments
+            mean[part] = own[0]
+            if len(variance):
+                variance[part] = own[1]
 
     def _parts(self, tasks: Int[Array, " m"], sizes: Int[Array, " m"]) -> Iterator[slice | Array]:
         """Yield positions of ``tasks`` in parts, and give the tasks of each part slots.

@@ -71,6 +71,7 @@ def test_moments(kind: str, n_slots: int | None, shared: bool, d: int, n_actions
     mean, variance = posterior.action_moments(tasks, actions)
     expected = np.einsum("mkd,mld->mlk", sets, fresh.component_mean[tasks])
     np.testing.assert_allclose(mean, expected, **TOLERANCE)
+    np.testing.assert_array_equal(posterior.action_means(tasks, actions), mean)
     expected = np.einsum("mkd,mlde,mke->mlk", sets, fresh.component_covariance[tasks], sets)
     np.testing.assert_allclose(variance, expected, **TOLERANCE)
 

@@ -88,7 +88,10 @@ def _project(root: Array, columns: Array, out: Array) -> None:
 
 @compiled()
 def action_moments(decisions: Plain, out: Plain) -> None:
-    """Set out, two arrays (m, L, K) of zeros, to means and variances of a'theta."""
+    """Set out, two arrays (m, L, K) of zeros, to means and variances of a'theta.
+
+    Variances are left out if their array is empty.
+    """
     mean, variance = out
     c = Decisions(*decisions)
     for i in range(len(c.slot)):
@@ -99,7 +102,7 @@ def action_moments(decisions: Plain, out: Plain) -> None:
             for s in c.members[c.starts[g] : c.starts[g + 1]]:
                 if c.pairs[i, s] == 0:
                     continue
-                if fresh:
+                if fresh and len(variance) > 0:
                     _project(c.root[c.slot[i], g], columns, projected)
                     moments[1] = 0.0
                     for k in range(len(columns)):
@@ -110,7 +113,8 @@ def action_moments(decisions: Plain, out: Plain) -> None:
                 _add_rows(c.mean[c.slot[i], s], columns, moments[0])
                 for a in range(mean.shape[2]):
                     mean[i, s, a] = moments[0, a]
-                    variance[i, s, a] = moments[1, a]
+                    if len(variance) > 0:
+                        variance[i, s, a] = moments[1, a]
 
 
 @compiled(fastmath={"nnan", "nsz"})
