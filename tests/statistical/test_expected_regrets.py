@@ -101,4 +101,3 @@ def test_information(n_rounds: int, by_component: bool) -> None:
         by_component=by_component,
     )
     np.testing.assert_allclose(found.mean(axis=0), expected, rtol=0.02)
-    np.testing.assert_allclose(found, np.tile(expected, (n, 1)), rtol=0.6)

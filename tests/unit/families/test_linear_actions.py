@@ -113,18 +113,21 @@ def test_dormant_components_are_left_out(kind: str, n_slots: int | None) -> None
 # -- draws -----------------------------------------------------------------------------------------
 
 
-def explained(votes: Any, deviations: Any) -> Any:
-    """Sum over best actions of P (E[X | best] - m)^2, from products of different pairs."""
-    total = 0.0
-    for b in np.flatnonzero(votes.sum(axis=0)):
-        mine = np.flatnonzero(votes[:, b])
-        weight, y = votes[mine, b], deviations[mine, b]
-        if len(mine) == 1:
-            total = total + y[0] ** 2 / weight[0]
-            continue
-        different = 1 - np.eye(len(mine))
-        squares = np.einsum("pa,qa,pq->a", y, y, different) / (weight @ different @ weight)
-        total = total + weight.sum() * squares
+def squared_error(terms: Any) -> Any:
+    """Of the sum of independent terms with one expectation."""
+    return len(terms) * terms.var(axis=0, ddof=1)
+
+
+def explained(components: list[tuple[Any, Any]]) -> Any:
+    """Sum over best actions of P (E[X | best] - m)^2, without the squared errors of the sums."""
+    share, y = (sum(part.sum(axis=0) for part in parts) for parts in zip(*components, strict=True))
+    error, noise = (sum(map(squared_error, parts)) for parts in zip(*components, strict=True))
+    total = np.zeros(len(share))
+    for b in np.flatnonzero(share):
+        if sum(np.count_nonzero(votes[:, b]) for votes, _ in components) == 1:
+            total += y[b] ** 2 / share[b]
+        else:
+            total += share[b] * (y[b] ** 2 - noise[b]) / (share[b] ** 2 - error[b])
     return total
 
 
@@ -153,11 +156,10 @@ def test_draws_by_a_plain_loop(kind: str, n_actions: int) -> None:
         # For each pair, (pairs, best action, action): its votes, and its deviations under them.
         each = (both == both.max(axis=2, keepdims=True)) * weights[s] / n / 2
         terms.append((each.sum(axis=0), np.einsum("gnb,gna->nba", each, both - means)))
-        by_component = by_component + explained(*terms[-1])
+        by_component = by_component + explained(terms[-1:])
     assert len(x) == 0
     regret = gain + means.max() - means
-    together = explained(*(np.concatenate(parts) for parts in zip(*terms, strict=True)))
-    information = np.maximum([together, by_component], 0)
+    information = np.maximum([explained(terms), by_component], 0)
     plain = (probability, np.sqrt(square), regret, *information)
     for array, expected in zip(found, plain, strict=True):
         np.testing.assert_allclose(array[0], expected, rtol=1e-7, atol=1e-9)

@@ -147,8 +147,8 @@ class Tally(NamedTuple):
     sums: Array
     """(2, K): votes of the component's pairs, and their squares."""
     joint: Array
-    """(2, K, K): weighted sums of X_a - m_a over the pairs in which b, the row, is best, and of its
-    squares; empty if no information is wanted."""
+    """(2, K, K): sums of X_a - m_a over the component's pairs in which b, the row, is best, and of
+    its squares; empty if no information is wanted."""
 
 
 @compiled()
@@ -192,22 +192,36 @@ def _count_pairs(x: Array, rows: Array, weight: float, tally: Tally) -> float:
 
 
 @compiled()
-def _explain(joint: Array, votes: Array, information: Array) -> None:
-    """Add sum_b P(b is best) (E[X_a | b is best] - m_a)^2 to information, and empty joint.
+def _fold(n: int, tally: Tally, total: Array) -> None:
+    """Add a component's sums over n pairs, and their squared errors, to total (2, K, K)."""
+    joint = tally.joint
+    for b in range(len(tally.mixture)):
+        if tally.sums[0, b] > 0.0:
+            for a in range(len(tally.mixture)):
+                y = joint[0, b, a]
+                total[0, b, a] += y
+                total[1, b, a] += (n * joint[1, b, a] - y * y) / (n - 1)
+                joint[0, b, a] = joint[1, b, a] = 0.0
 
-    ``votes`` (2, K) are sums over the pairs of their weighted votes, and of the squares of these.
-    Without the squares of its terms the square of a sum has no bias, because no pair explains
-    itself; an action that is best in one pair only keeps its square.
+
+@compiled()
+def _explain(total: Array, votes: Array, information: Array) -> None:
+    """Add sum_b P(b is best) (E[X_a | b is best] - m_a)^2 to information; empty total and votes.
+
+    ``votes`` (2, K) are the probabilities and their squared errors. The square of a sum exceeds
+    that of its expectation by the sum's squared error, which is subtracted. An action that is best
+    in one pair only says nothing about errors, and keeps its square.
     """
-    for b in range(information.shape[0]):
-        share, square = votes[0, b], votes[1, b]
+    for b in range(len(information)):
+        share, error = votes[0, b], votes[1, b]
         if share > 0.0:
-            alone = share * share - square < 1e-9 * square
-            rest = share if alone else share - square / share
+            alone = share * share - error < 1e-9 * error
+            rest = share if alone else share - error / share
             for a in range(len(information)):
-                own = 0.0 if alone else joint[1, b, a]
-                information[a] += (joint[0, b, a] * joint[0, b, a] - own) / rest
-    joint[:] = 0.0
+                own = 0.0 if alone else total[1, b, a]
+                information[a] += (total[0, b, a] * total[0, b, a] - own) / rest
+    total[:] = 0.0
+    votes[:] = 0.0
 
 
 @compiled()
@@ -252,7 +266,7 @@ def best_in_draws(decisions: Plain, x: Array, by_component: bool, out: Plain) ->
         shape = (2, width, width) if informed else (0, 0, 0)
         center, sums, joint = np.empty(width), np.empty((2, width)), np.zeros(shape)
         tally = Tally(mixture, _lead(mixture, mask), center, sums, joint)
-        projected, votes = np.empty(columns.shape), np.zeros((2, width))
+        projected, votes, total = np.empty(columns.shape), np.zeros((2, width)), np.zeros(shape)
         for g in range(len(c.starts) - 1):
             fresh = True
             for s in c.members[c.starts[g] : c.starts[g + 1]]:
@@ -271,15 +285,17 @@ def best_in_draws(decisions: Plain, x: Array, by_component: bool, out: Plain) ->
                 first += n
                 for a in range(len(mask)):
                     share, square = sums[0, a] / n, sums[1, a] / n
+                    squared_error = weight**2 * max(square - share * share, 0.0) / (n - 1)
                     votes[0, a] += weight * share
-                    votes[1, a] += weight**2 * square / n
+                    votes[1, a] += squared_error
                     probability[i, a] += weight * share
-                    error[i, a] += weight**2 * max(square - share * share, 0.0) / (n - 1)
+                    error[i, a] += squared_error
+                if informed:
+                    _fold(n, tally, total)
                 if informed and by_component:
-                    _explain(joint, votes, information[i])
-                    votes[:] = 0.0
+                    _explain(total, votes, information[i])
         if informed and not by_component:
-            _explain(joint, votes, information[i])
+            _explain(total, votes, information[i])
         check = gain
         for a in range(len(mask)):
             if mask[a]:
