@@ -10,9 +10,9 @@ from pathlib import Path
 from mixts.errors import MixtsError
 from mixts.experiments.features import ImageFeatures
 from studies.coldstart.movielens.ratings import parse, read_files
-from studies.policies.agents import BESTSELLER, IDS, IDS_HORIZON, TS
+from studies.policies.agents import BESTSELLER, IDS, IDS_HORIZON, TS, UCB
 from studies.policies.information import compared_measures
-from studies.policies.late import WITH, compared_waits, late_problems
+from studies.policies.late import WITH, compared_waits
 from studies.policies.long_run import play_long
 from studies.policies.problems import image_problems, play_films, simulated_problems
 from studies.policies.tables import Comparison, table
@@ -81,7 +81,7 @@ def compare(options: argparse.Namespace) -> Iterator[str]:
         yield "MovieLens was skipped: give the folder ml-latest-small with --movielens.\n"
     else:
         n_splits = 2 if options.quick else N_SPLITS
-        yield judged(play_films(ratings, n_splits, options.seed), 3, real=True)
+        yield judged(play_films(ratings, n_splits, options.seed, options.workers), 3, real=True)
     yield f"MixIDS worse than MixTS by more than two errors: {_listed(behind_ts)}."
     yield f"MixIDS below the bestseller on real data: {_listed(behind_bestseller)}."
 
@@ -95,15 +95,14 @@ def information(options: argparse.Namespace) -> Iterator[str]:
 
 def late(options: argparse.Namespace) -> Iterator[str]:
     """Yield a table for each problem and number of waiting decisions."""
-    n_runs = 20 if options.quick else 2000
+    n_runs = 20 if options.quick else 1000
     behind: list[str] = []
-    for name, environment in late_problems().items():
-        for comparison in compared_waits(name, environment, n_runs, options.seed):
-            policy = WITH.format(IDS)
-            if policy in comparison.values:
-                behind.extend(comparison.worse(policy, TS))
-            yield table(comparison, (TS,), 2)
-    yield f"MixIDS with waiting= worse than MixTS by more than two errors: {_listed(behind)}."
+    for comparison in compared_waits(n_runs, options.seed, options.workers):
+        for policy in (IDS, UCB):
+            told = WITH.format(policy)
+            behind.extend(_named(told, comparison.worse(told, TS)))
+        yield table(comparison, (TS,), 2)
+    yield f"With waiting=, worse than MixTS by more than two errors: {_listed(behind)}."
 
 
 def long_run(options: argparse.Namespace) -> Iterator[str]:

@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 
 import mixts
+from mixts.engines import engine_of
 from mixts.environments import ClassificationBandit, Environment
 from mixts.experiments.features import ImageFeatures
 from mixts.experiments.paper.images import past_coefficients, prior_arrays, priors_of
@@ -122,27 +123,30 @@ def image_problems(
 # -- films --------------------------------------------------------------------------------------
 
 
-def play_films(ratings: Ratings, n_splits: int, seed: int) -> Comparison:
+def play_films(ratings: Ratings, n_splits: int, seed: int, workers: int) -> Comparison:
     """Play held-out users of MovieLens as the cold-start study does, with the learned mixture."""
-    values: dict[str, list[Array]] = {}
-    users, splits = [], []
-    for block in range(n_splits):
-        with one_blas_thread():
-            split = split_users(ratings, block, seed)
-            prior = learn_mixture(split.past, split.seed).prior
-            films, agents = _film_agents(ratings, split, prior)
-            played = play_held_out(ratings, split, films, agents, N_RATED_ROUNDS)
-        for name, (reward, _) in played.items():
-            values.setdefault(name, []).append(reward)
-        users.append(split.held_out)
-        splits.append(np.full(len(split.held_out), block))
+    jobs = [(ratings, split, seed) for split in range(n_splits)]
+    with engine_of(workers) as engine:
+        played = list(engine.map(play_split, jobs))
+    users = [held_out for held_out, _ in played]
+    splits = [np.full(len(held_out), split) for split, held_out in enumerate(users)]
     return Comparison(
         "MovieLens, new users",
-        {name: np.concatenate(blocks) for name, blocks in values.items()},
+        {name: np.concatenate([rewards[name] for _, rewards in played]) for name in played[0][1]},
         shown_rounds(N_RATED_ROUNDS),
         rewards=True,
         clusters=(np.concatenate(users), np.concatenate(splits)),
     )
+
+
+def play_split(ratings: Ratings, number: int, seed: int) -> tuple[Array, dict[str, Array]]:
+    """Return the held-out users of a split, and the rewards of every agent with each of them."""
+    with one_blas_thread():
+        split = split_users(ratings, number, seed)
+        prior = learn_mixture(split.past, split.seed).prior
+        films, agents = _film_agents(ratings, split, prior)
+        played = play_held_out(ratings, split, films, agents, N_RATED_ROUNDS)
+    return split.held_out, {name: reward for name, (reward, _) in played.items()}
 
 
 def _film_agents(
