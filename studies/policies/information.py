@@ -14,7 +14,7 @@ from studies.policies.tables import Comparison
 
 MEASURES = ("variance", "best-action", "latent-and-best-action", "mutual-information")
 N_COMPONENTS, N_ARMS, N_FEATURES = 5, 10, 4
-ROUNDS = (20, 100, 300)
+ROUNDS = (20, 100, 200)
 """Short and long runs: regret is shown after so many rounds."""
 N_PRIORS = 10
 """Random mixtures of each sort; the runs are divided among them."""

@@ -30,6 +30,11 @@ RATING_SHRINKAGE = 5.0
 """Number of average ratings that "best rated" adds to the ratings of every film."""
 
 
+def share(scale: float, full: int) -> int:
+    """Return this share of a number of runs, and at least 2, which an error needs."""
+    return max(2, round(scale * full))
+
+
 def shown_rounds(n_rounds: int) -> list[int]:
     """Return the numbers of first rounds that a table shows."""
     return [*(n for n in ROUNDS if n < n_rounds), n_rounds]
@@ -89,10 +94,7 @@ def paper_prior(n_components: int = 30, width: float = 0.05) -> mixts.MixturePri
 
 def simulated_problems(scale: float) -> Iterator[SimulatedProblem]:
     """Yield the simulated problems, with this share of the runs."""
-
-    def n_runs(full: int) -> int:
-        return max(4, int(scale * full))
-
+    n_runs = partial(share, scale)
     yield of_prior("the shop of the README", shop_prior(), 200, n_runs(2000))
     yield of_prior("the paper's bandit, width 0.05", paper_prior(), 200, n_runs(200))
     yield of_prior("the paper's bandit, width 0.3", paper_prior(width=0.3), 200, n_runs(200))
@@ -113,11 +115,11 @@ def image_problems(
     images: ImageFeatures | None, scale: float, seed: int
 ) -> Iterator[SimulatedProblem]:
     """Yield the digits, and other images if there are any."""
-    n_runs = max(4, int(scale * 200))
-    yield image_problem("scikit-learn's digits", ImageFeatures.digits(), n_runs, seed)
+    digits = ImageFeatures.digits()
+    yield image_problem("scikit-learn's digits", digits, share(scale, 200), seed)
     if images is not None:
-        n_runs = max(4, int(scale * 100))
-        yield image_problem(f"images of {images.n_classes} classes", images, n_runs, seed)
+        name = f"images of {images.n_classes} classes"
+        yield image_problem(name, images, share(scale, 100), seed)
 
 
 # -- films --------------------------------------------------------------------------------------

@@ -208,6 +208,12 @@ def test_the_command_prints_tables_and_says_what_it_skips(
     assert "MixIDS worse than MixTS by more than two errors:" in out
 
 
+@pytest.mark.parametrize("scale", ["0", "2", "-1", "nan"])
+def test_the_command_refuses_a_scale(scale: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["compare", f"--scale={scale}"]) == 2
+    assert "--scale must be above 0 and at most 1" in capsys.readouterr().err
+
+
 def test_the_command_refuses_what_is_no_data(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
