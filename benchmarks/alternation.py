@@ -35,7 +35,7 @@ class Side:
         environment = {k: v for k, v in os.environ.items() if k not in THREAD_VARIABLES}
         if n_threads is not None:
             environment |= dict.fromkeys(THREAD_VARIABLES, str(n_threads))
-        if side == "peer":
+        if side == "peer" and not benchmark.peer_is_ours:
             environment.pop("PYTHONPATH", None)
         self.name = f"{side} side of {benchmark.name} ({python})"
         self.process = subprocess.Popen(
@@ -93,6 +93,8 @@ def measure(benchmark: Benchmark, ours: str, peer: str | None, n_chunks: int) ->
 
     Chunk k is the same problem for every side.
     """
+    if benchmark.peer_is_ours:
+        peer = ours
     with ExitStack() as stack:
         our_side = stack.enter_context(Side(ours, "ours", benchmark, benchmark.our_threads))
         peer_sides: dict[int, Side] = {}
@@ -108,7 +110,7 @@ def measure(benchmark: Benchmark, ours: str, peer: str | None, n_chunks: int) ->
             for n, side in peer_sides.items():
                 peer_chunks[n].append(side.chunk(index))
     versions = {"ours": our_side.hello["versions"]}
-    for side in peer_sides.values():
+    for side in () if benchmark.peer_is_ours else peer_sides.values():
         versions["peers"] = side.hello["versions"]
     return Measurement(
         benchmark,

@@ -29,6 +29,8 @@ class Benchmark(ABC):
     """None leaves every library at its default."""
     peer_threads: tuple[int, ...] = (1, 2)
     """Settings to try for the peer; the fastest counts."""
+    peer_is_ours: bool = False
+    """Whether the peer is another policy of mixts, played by our interpreter."""
 
     @property
     @abstractmethod

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import arms
 import linear
+import policies
 import river_swim
 from benchmark import Benchmark
 
 BENCHMARKS: dict[str, Benchmark] = {
     benchmark.name: benchmark
-    for module in (linear, arms, river_swim)
+    for module in (linear, arms, policies, river_swim)
     for benchmark in module.BENCHMARKS
 }

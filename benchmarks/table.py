@@ -26,6 +26,10 @@ def microseconds(seconds: Array) -> str:
     return f"{1e6 * float(np.median(seconds)):.1f}"
 
 
+def times(ratio: float) -> str:
+    return f"{ratio:.1f}" if ratio >= 1 else f"{ratio:.2f}"
+
+
 def targets(benchmark: Benchmark) -> str:
     """Return the cell that states the targets."""
     stated = []
@@ -64,7 +68,7 @@ def rows(measurement: Measurement) -> list[list[str]]:
             [
                 *row,
                 f"{microseconds(peer)} ({threads} {unit})",
-                f"{median:.1f} ({low:.1f} to {high:.1f})",
+                f"{times(median)} ({times(low)} to {times(high)})",
                 targets(benchmark),
                 verdict(benchmark, ours, float(median)),
             ]
@@ -122,7 +126,8 @@ REPORT = """\
 A round is one decision for one task, act and update; an episode is sample, plan, play and update,
 for one run: both through the public interface with its checks on. {n_chunks} chunks of
 {n_rounds} rounds or {n_episodes} episodes, each with fresh agents, ours and the peer's in turn.
-Times are medians over chunks; a ratio is taken within each chunk.
+Times are medians over chunks; a ratio is taken within each chunk. For MixIDS, a decision is
+act_with_probabilities for one task, in processor time, and the peer is MixTS.
 
 {ratios}
 
@@ -135,15 +140,17 @@ learn:
 
 - CPU: {cpu}
 - threads: in rounds ours at the libraries' defaults, the peer with 1 and with 2 BLAS threads, the
-  faster shown; in episodes one core on either side
+  faster shown; in episodes and beside MixTS one core on either side
 {versions}
 """
 
 
 def report(measurements: list[Measurement], n_chunks: int) -> str:
+    # Only the benchmarks beside other libraries know the versions of these.
+    every = {name: found for m in measurements for name, found in m.versions.items()}
     versions = [
         f"- {name}: " + ", ".join(f"{package} {v}" for package, v in found.items())
-        for name, found in measurements[0].versions.items()
+        for name, found in every.items()
     ]
     return REPORT.format(
         n_chunks=n_chunks,

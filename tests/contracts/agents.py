@@ -29,12 +29,15 @@ class AgentRecord:
 
     build: Build
     """Takes the family, ``n_tasks`` and ``seed``."""
-    randomised: bool = True
-    """Whether decisions are random; a deterministic agent decides alike while it learns nothing."""
+    randomised: bool | None = True
+    """Whether decisions are random; a deterministic agent decides alike while it learns nothing.
+    None: that depends on the belief."""
     plans: bool = True
     """Whether the agent decides about MDPs, by policies."""
     exact: bool = False
     """Whether action probabilities are exact for linear actions too, with standard error 0."""
+    sampled: bool = False
+    """Whether action probabilities are estimated for arms too."""
     step_by_step: bool = False
     """Whether each decision needs its own update, before the next decision of the task."""
     arms_with_features: bool = False
@@ -65,14 +68,15 @@ AGENTS: dict[str, AgentRecord] = {
     ),
     "MixTS with a horizon": AgentRecord(
         lambda case, n, seed: mixts.MixTS(case.prior, n, seed, n_samples=50, horizon=10),
-        plans=False,
+        plans=False, sampled=True,
     ),
     "MixIDS": AgentRecord(
-        lambda case, n, seed: mixts.MixIDS(case.prior, n, seed), plans=False, exact=True
+        lambda case, n, seed: mixts.MixIDS(case.prior, n, seed),
+        randomised=None, plans=False, exact=True,
     ),
     "MixIDS with a horizon": AgentRecord(
         lambda case, n, seed: mixts.MixIDS(case.prior, n, seed, n_samples=50, horizon=10),
-        plans=False, exact=True,
+        randomised=None, plans=False, exact=True,
     ),
     "Greedy": AgentRecord(
         lambda case, n, seed: mixts.Greedy(case.prior, n, seed),

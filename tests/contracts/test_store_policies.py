@@ -42,6 +42,11 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
     return calls
 
 
+def only(arm: int) -> list[bool]:
+    """A mask that leaves one arm, so that a test knows which arm was taken."""
+    return [k == arm for k in range(3)]
+
+
 def settings(policy: str) -> dict[str, Any]:
     return {"policy": policy, "floor": 0.01, "seed": 1}
 
@@ -137,16 +142,15 @@ def test_a_policy_that_does_not_explore_has_no_horizon(store: mixts.DecisionStor
 
 def test_decisions_that_wait_reach_the_agent(store: mixts.DecisionStore, seen: Seen) -> None:
     with Decider(arms(), store, policy="ids", seed=1) as decider:
-        made = [decider.decide("u") for _ in range(3)]
+        made = [decider.decide("u", mask=only(arm)) for arm in (2, 0, 1)]
         decider.reward(made[1].id, 1.0)
         decider.decide("u")
         decider.decide("other")
-    taken = [d.action for d in made]
     assert seen == [
         ([0], None),
-        ([0], (taken[:1], [0])),
-        ([0], (taken[:2], [0, 0])),
-        ([0], ([taken[0], taken[2]], [0, 0])),
+        ([0], ([2], [0])),
+        ([0], ([2, 0], [0, 0])),
+        ([0], ([2, 1], [0, 0])),
         ([0], None),
     ]
 
@@ -169,41 +173,41 @@ def test_what_waits_is_known_after_a_restart_and_to_every_replica(
     opened: Opener, seen: Seen
 ) -> None:
     with Decider(arms(), opened(), policy="ids", seed=1) as one:
-        first = one.decide("u")
+        first = one.decide("u", mask=only(2))
     with (
         Decider(None, opened(), policy="ids", seed=2) as two,
         Decider(None, opened(), policy="ids", seed=3) as three,
     ):
-        second = two.decide("u")
-        third = three.decide("u")
+        two.decide("u", mask=only(0))
+        three.decide("u", mask=only(1))
         three.reward(first.id, 1.0)
         two.decide("u")
     waits = [None if waiting is None else waiting[0] for _, waiting in seen]
-    one_two_three = [first.action, second.action, third.action]
-    assert waits == [None, one_two_three[:1], one_two_three[:2], one_two_three[1:]]
+    assert waits == [None, [2], [2, 0], [0, 1]]
 
 
 def test_requests_of_one_batch_know_of_each_other(store: mixts.DecisionStore, seen: Seen) -> None:
     with Decider(arms(), store, policy="ids", seed=1) as decider:
-        before = decider.decide("b")
+        decider.decide("b", mask=only(1))
         seen.clear()
-        made = decider.decide_many([Decide(task) for task in "abaca"])
-    taken = [d.action for d in made if d.task == "a"]
+        requests = [("a", 2), ("b", 1), ("a", 1), ("c", 0), ("a", 0)]
+        made = decider.decide_many([Decide(task, mask=only(arm)) for task, arm in requests])
     a, b, c = seen[0][0]  # the order of tasks is the database's
     assert seen == [
-        ([a, b, c], ([before.action], [b])),
-        ([a], (taken[:1], [a])),
-        ([a], (taken[:2], [a, a])),
+        ([a, b, c], ([1], [b])),
+        ([a], ([2], [a])),
+        ([a], ([2, 1], [a, a])),
     ]
-    assert [d.task for d in made] == list("abaca")
+    assert [(d.task, d.action) for d in made] == requests
 
 
 def test_a_reward_of_the_same_batch_ends_the_wait(store: mixts.DecisionStore, seen: Seen) -> None:
     with Decider(arms(), store, policy="ids", seed=1) as decider:
-        made = [decider.decide("u") for _ in range(2)]
+        made = [decider.decide("u", mask=only(arm)) for arm in (2, 1)]
         seen.clear()
+        submit_together(decider, [Reward(made[1].id, 1.0), Decide("u", mask=only(0))])
         submit_together(decider, [Reward(made[0].id, 1.0), Decide("u")])
-    assert seen == [([0], ([made[1].action], [0]))]
+    assert seen == [([0], ([2], [0])), ([0], ([0], [0]))]
 
 
 def test_after_the_reward_window_nothing_waits(
@@ -212,18 +216,16 @@ def test_after_the_reward_window_nothing_waits(
     now = 1_000_000_000_000_000
     monkeypatch.setattr("mixts.service.decider.now_us", lambda: now)
     with Decider(arms(), store, policy="ids", reward_window=60.0, seed=1) as decider:
-        first = decider.decide("u")
+        decider.decide("u", mask=only(2))
         now += 60_000_000
-        second = decider.decide("u")
+        decider.decide("u", mask=only(1))
         now += 1
-        decider.decide("u")
+        decider.decide("u", mask=only(0))
         now += 60_000_000
-        decider.decide("new")
         decider.decide("u")
-    assert [waiting for _, waiting in seen[1:3]] == [
-        ([first.action], [0]), ([second.action], [0]),
+    assert [waiting for _, waiting in seen] == [
+        None, ([2], [0]), ([1], [0]), ([0], [0]),
     ]  # fmt: skip
-    assert len(seen[4][1][0]) == 1
 
 
 def test_the_last_decisions_of_a_task_are_looked_through(
@@ -232,12 +234,12 @@ def test_the_last_decisions_of_a_task_are_looked_through(
     monkeypatch.setattr("mixts.service.batch.MOST_WAITING", 4)
     monkeypatch.setattr(locked_module, "MOST_WAITING", 4)
     with Decider(arms(), store, policy="ids", seed=1) as decider:
-        made = [decider.decide("u") for _ in range(7)]
+        made = [decider.decide("u", mask=only(arm)) for arm in (0, 0, 1, 2, 0, 1, 2)]
         decider.reward(made[5].id, 0.0)
         decider.decide("u")
         decider.decide_many([Decide("u")] * 6)
-    assert seen[6][1] == ([d.action for d in made[2:6]], [0] * 4)
-    assert seen[7][1] == ([made[i].action for i in (3, 4, 6)], [0] * 3)
+    assert seen[6][1] == ([1, 2, 0, 1], [0] * 4)
+    assert seen[7][1] == ([2, 0, 2], [0] * 3)
     assert max(len(waiting[0]) for _, waiting in seen if waiting) == 4
 
 

@@ -100,3 +100,46 @@ fault(
         lambda robust: lambda prior, weight=0.01: robust(prior, weight / (1 + weight)),
     ),
 )
+
+
+# -- replay of held-out tasks ---------------------------------------------------------------------
+
+REPLAY_ARMS = "tests/unit/environments/test_replay_arms.py"
+POLICIES = "tests/unit/diagnostics/test_policies.py"
+
+fault(
+    "a replay gives the same recorded reward again",
+    f"{REPLAY_ARMS}::test_choices_take_the_recorded_rewards_without_replacement",
+    edit(
+        "mixts.environments.replay:ReplayArmsProblem.play",
+        "self._taken[rows, index] += 1",
+        "self._taken[rows, index] += 0",
+    ),
+)
+fault(
+    "a replay gives rewards in the order of the logs",
+    f"{REPLAY_ARMS}::test_the_order_is_random_and_the_same_for_all_agents",
+    edit(
+        "mixts.environments.replay:ReplayArms._shuffled",
+        "rng.permutation(len(self.rewards))",
+        "np.arange(len(self.rewards))",
+    ),
+)
+fault(
+    "the bestseller of a comparison knows the held-out tasks",
+    f"{POLICIES}::test_the_bestseller_knows_the_training_tasks_only",
+    edit(
+        "mixts.diagnostics._replays:training_scores",
+        "tasks = fit.training_tasks",
+        "tasks = fit.logs.statistics",
+    ),
+)
+fault(
+    "policies are compared with unpaired errors",
+    f"{POLICIES}::test_numbers_are_means_over_tasks",
+    edit(
+        "mixts.diagnostics.policies:Earnings.gain",
+        "self._of(policy) - self._of(over)",
+        "self._of(policy) - self._of(over)[::-1]",
+    ),
+)

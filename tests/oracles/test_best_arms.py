@@ -32,7 +32,8 @@ class Given(Marginal):
 
     form: int = NORMAL  # type: ignore[misc]
 
-    sample = mean = variance = quantile = None  # type: ignore[assignment]
+    sample = mean = variance = quantile = cdf = None  # type: ignore[assignment]
+    observe = draw_averages = reward_entropy = None  # type: ignore[assignment]
 
 
 def probabilities(form: str, a: Any, b: Any) -> Any:

@@ -7,11 +7,12 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from mixts import _checks
-from mixts._typing import Array, ArrayLike, Bool, Int, Seed
+from mixts._typing import Array, ArrayLike, Bool, Float, Int, Seed
 from mixts.agents.base import Agent, without_retired
 from mixts.belief import Belief
 from mixts.errors import MaskError, ParameterError
 from mixts.families.base import Waiting
+from mixts.families.choice import finite_actions
 from mixts.families.rewards import RewardBelief
 from mixts.families.statistics import Statistics
 from mixts.families.trajectory import Trajectory
@@ -154,11 +155,20 @@ class BeliefAgent(Agent):
     # -- for subclasses: what a policy needs to know --------------------------------------------
 
     def _rewards(
-        self, index: Int[Array, " m"], actions: Array | None, waiting: Waiting | None
+        self,
+        index: Int[Array, " m"],
+        actions: Array | None,
+        mask: Bool[Array, "m K"],
+        waiting: Waiting | None,
     ) -> RewardBelief:
         """Return the belief about the mean rewards of the actions on offer."""
-        weights = self.belief.working_weights(index)
-        return self.belief.posterior.rewards(index, weights, actions, waiting)
+        if actions is not None:
+            actions = finite_actions(actions, mask)
+        return self.belief.posterior.rewards(index, self._latent_weights(index), actions, waiting)
+
+    def _latent_weights(self, index: Int[Array, " m"]) -> Float[Array, "m L"]:
+        """Return the weights of the components by which to decide."""
+        return self.belief.working_weights(index)
 
     def _n_decided(self, index: Int[Array, " m"], waiting: Waiting | None) -> Int[Array, " m"]:
         """Return the number of decisions of each task so far, with and without a reward."""

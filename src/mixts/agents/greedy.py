@@ -48,7 +48,7 @@ class Greedy(BeliefAgent):
         mask: Bool[Array, "m K"],
         waiting: Waiting | None = None,
     ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
-        return shared_best(self._rewards(index, actions, waiting).means(), mask)
+        return shared_best(self._rewards(index, actions, mask, waiting).means(), mask)
 
 
 class BayesUCB(BeliefAgent):
@@ -110,7 +110,7 @@ class BayesUCB(BeliefAgent):
         n_draws = 1 if self._horizon is None else _N_SAMPLES
         for part in self._parts(len(index), mask.shape[1], n_draws):
             sets = actions[part] if actions is not None and actions.ndim == 3 else actions
-            rewards = self._rewards(index[part], sets, waiting)
+            rewards = self._rewards(index[part], sets, mask[part], waiting)
             left = self._n_more(index[part], waiting)
             if left is None:
                 quantiles[part] = rewards.quantiles(level[part])

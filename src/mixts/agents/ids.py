@@ -144,7 +144,7 @@ class MixIDS(BeliefAgent):
         exact = self._horizon is None and self._information == "variance"
         for part in self._parts(len(index), mask.shape[1], 1 if exact else self._n_samples):
             sets = actions[part] if actions is not None and actions.ndim == 3 else actions
-            rewards = self._rewards(index[part], sets, waiting)
+            rewards = self._rewards(index[part], sets, mask[part], waiting)
             if exact:
                 regret[part] = rewards.regrets(self._rng, mask[part], self._n_samples)
                 information[part] = rewards.variances()

@@ -8,10 +8,10 @@ import numpy as np
 
 from mixts import _checks
 from mixts._typing import Array, ArrayLike, Bool, Float, Int, Seed
-from mixts.agents.base import draw_rows
 from mixts.agents.belief import BeliefAgent
 from mixts.errors import ParameterError
 from mixts.families.base import Waiting
+from mixts.families.choice import best_rows
 from mixts.prior import MixturePrior
 
 
@@ -107,9 +107,9 @@ class MixTS(BeliefAgent):
         pending = self._checked_waiting(waiting)
         if self._horizon is not None:
             mask = self._full_mask(mask, len(index), n_actions)
-            law, self.last_latent = self._draw_ahead(index, sets, mask, pending, 1)
-            self.last_latent = self._axis.squeeze(self.last_latent[:, 0])
-            return self._axis.squeeze(draw_rows(self._rng, law))
+            latent, drawn = self._draw_ahead(index, sets, mask, pending, 1)
+            self.last_latent = self._axis.squeeze(latent[:, 0])
+            return self._axis.squeeze(best_rows(self._rng, drawn[:, 0], mask))
         latent = self._draw_latent(index)
         theta = self.belief.posterior.sample(self._rng, index, latent)
         chosen = family.best_action(self._rng, theta, sets, available)
@@ -119,9 +119,6 @@ class MixTS(BeliefAgent):
     def _draw_latent(self, index: Int[Array, " m"]) -> Int[Array, " m"]:
         return self.belief.draw_latent(self._rng, index)
 
-    def _latent_weights(self, index: Int[Array, " m"]) -> Float[Array, "m L"]:
-        return self.belief.working_weights(index)
-
     def _draw_ahead(
         self,
         index: Int[Array, " m"],
@@ -129,20 +126,36 @@ class MixTS(BeliefAgent):
         mask: Bool[Array, "m K"],
         waiting: Waiting | None,
         n_samples: int,
-    ) -> tuple[Float[Array, "m K"], Int[Array, "m n"]]:
-        """Return how often each action is best among draws of estimates, and their components."""
-        law, components = np.empty(mask.shape), np.empty((len(index), n_samples), np.int64)
-        weights = self._latent_weights(index)
+    ) -> tuple[Int[Array, "m n"], Float[Array, "m n K"]]:
+        """Draw components, and what the mean of each action would be at the horizon."""
         left = self._n_more(index, waiting)
         assert left is not None
-        for part in self._parts(len(index), mask.shape[1], n_samples):
+        if actions is None or mask.any(axis=0).all():
+            rewards = self._rewards(index, actions, mask, None)
+            return rewards.draw_estimates(self._rng, n_samples, left)
+        # Actions that no decision can take cost no random numbers.
+        used = np.flatnonzero(mask.any(axis=0))
+        drawn = np.zeros((len(index), n_samples, mask.shape[1]))
+        rewards = self._rewards(index, actions[..., used, :], mask[:, used], None)
+        latent, drawn[..., used] = rewards.draw_estimates(self._rng, n_samples, left)
+        return latent, drawn
+
+    def _law_ahead(
+        self,
+        index: Int[Array, " m"],
+        actions: Array | None,
+        mask: Bool[Array, "m K"],
+        waiting: Waiting | None,
+    ) -> Float[Array, "m K"]:
+        """Return how often each action is the best in draws of estimates at the horizon."""
+        law = np.empty(mask.shape)
+        for part in self._parts(len(index), mask.shape[1], self._n_samples):
             sets = actions[part] if actions is not None and actions.ndim == 3 else actions
-            rewards = self.belief.posterior.rewards(index[part], weights[part], sets)
-            components[part], drawn = rewards.draw_estimates(self._rng, n_samples, left[part])
+            _, drawn = self._draw_ahead(index[part], sets, mask[part], waiting, self._n_samples)
             drawn = np.where(mask[part, None], drawn, -np.inf)
             best = drawn == drawn.max(axis=2, keepdims=True)
             law[part] = (best / best.sum(axis=2, keepdims=True)).mean(axis=1)
-        return law, components
+        return law
 
     def _probabilities(
         self,
@@ -152,7 +165,7 @@ class MixTS(BeliefAgent):
         waiting: Waiting | None = None,
     ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
         if self._horizon is not None:
-            law, _ = self._draw_ahead(index, actions, mask, waiting, self._n_samples)
+            law = self._law_ahead(index, actions, mask, waiting)
             return law, np.sqrt(law * (1.0 - law) / self._n_samples)
         weights = self._latent_weights(index)
         return self.belief.posterior.best_action_probabilities(

@@ -1,4 +1,4 @@
-"""``mixts fit``: learn a prior from logs of past tasks, and check it on held-out tasks."""
+"""``mixts fit``: learn a prior from logs, check it on held-out tasks, and compare policies."""
 
 from __future__ import annotations
 
@@ -14,18 +14,21 @@ from pathlib import Path
 from typing import Any
 
 from mixts.cli._engine import add_engine_options, engine_from
+from mixts.diagnostics import PolicyComparison, compare_policies
 from mixts.engines import engine_of
 from mixts.errors import ParameterError
 from mixts.learning.fit import MOST_HELD_OUT, SELECT_FROM, Fit, fit_logs
 from mixts.pages import check_installed
-from mixts.pages.fit import FitRun, fit_kinds, write_fit_page
+from mixts.pages.fit import FitRun, agent_class, fit_kinds, write_fit_page
+from mixts.pages.policies import policy_sources, policy_table, policy_verdict
 from mixts.plots import new_axes
 
 _DESCRIPTION = f"""\
 Read logs of past tasks, with a row for each choice and its reward; learn which kinds of task there
-are; check the result on held-out tasks; and write the prior to a file that agents start from. At
-most {MOST_HELD_OUT:,} tasks are held out. With --held-out 0 the prior is learned from all tasks and
-not checked."""
+are; check the result on held-out tasks; compare what policies would have earned there with the
+bestseller; and write the prior to a file that agents start from. At most {MOST_HELD_OUT:,} tasks
+are held out. With --held-out 0 the prior is learned from all tasks, and nothing is checked or
+compared."""
 
 _WIDTH = 100
 
@@ -101,14 +104,16 @@ def run(options: argparse.Namespace) -> int:
     where = engine_from(options)
     with nullcontext() if where is None else engine_of(where) as engine:  # None: each step chooses
         fit = _fit(options, engine)
+        comparison = _comparison(fit, engine, options.quiet)
     if options.statistics is not None:
         fit.logs.statistics.save(options.statistics)
     fit.prior.save(options.out)
     if page is not None:
         seconds = time.perf_counter() - started
-        write_fit_page(fit, page, FitRun(options.out, options.reward, command_of(options), seconds))
+        made = FitRun(options.out, options.reward, command_of(options), seconds)
+        write_fit_page(fit, page, made, comparison)
     if not options.quiet:
-        print(summary(fit, options.out, page))
+        print(summary(fit, options.out, page, comparison))
     return 0
 
 
@@ -134,12 +139,24 @@ def _fit(options: argparse.Namespace, engine: Any) -> Fit:
         raise
 
 
-def summary(fit: Fit, out: Path, page: Path | None) -> str:
-    """Return the logs, the kinds, the check and the files in a few lines."""
+def _comparison(fit: Fit, engine: Any, quiet: bool) -> PolicyComparison | None:
+    """Compare policies on the held-out tasks; None if there are none."""
+    if not len(fit.held_out):
+        return None
+    if not quiet:
+        _print_progress(f"comparing policies on {len(fit.held_out):,} held-out tasks")
+    return compare_policies(fit, engine=engine)
+
+
+def summary(
+    fit: Fit, out: Path, page: Path | None, comparison: PolicyComparison | None = None
+) -> str:
+    """Return what policies earn, the logs, the kinds, the check and the files in a few lines."""
     logs = fit.logs
     items = f"{len(fit.items)} {'arms' if logs.arms is not None else 'features'}"
     bad = logs.bad_rows.total
     lines = [
+        *([] if comparison is None else _policy_lines(comparison)),
         f"{logs.n_rows:,} rows, {len(logs.tasks):,} tasks, {items}, "
         f"{f'{bad:,}' if bad else 'no'} bad row{'s' * (bad != 1)}",
         *_indented(logs.bad_rows.lines()),
@@ -153,13 +170,22 @@ def summary(fit: Fit, out: Path, page: Path | None) -> str:
         lines.append(f"on {fit.check.n_tasks:,} held-out tasks")
         lines += _indented(fit.check.findings)
     report = "" if page is None else f", and the page about it to {page}"
-    lines += [f"wrote the prior to {out}{report}; start with", f"  agent = {agent_code(out)}"]
+    code = agent_code(out, comparison)
+    lines += [f"wrote the prior to {out}{report}; start with", f"  agent = {code}"]
     return "\n".join(lines)
 
 
-def agent_code(out: Path) -> str:
+def _policy_lines(comparison: PolicyComparison) -> list[str]:
+    words = [*policy_verdict(comparison), *policy_sources(comparison)]
+    return [
+        *policy_table(comparison),
+        *_indented(sentence.replace("`", "") for sentence in words),
+    ]
+
+
+def agent_code(out: Path, comparison: PolicyComparison | None = None) -> str:
     """Return the expression that makes an agent from a prior file."""
-    return f"mixts.MixTS(mixts.MixturePrior.load({str(out)!r}))"
+    return f"mixts.{agent_class(comparison)}(mixts.MixturePrior.load({str(out)!r}))"
 
 
 def _indented(lines: Iterable[str]) -> list[str]:

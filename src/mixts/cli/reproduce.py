@@ -35,15 +35,16 @@ def register(commands: Any) -> None:
     )
     add = parser.add_argument
     add("ids", nargs="*", metavar="ID",
-        help="experiments (paper/width), a group of them (paper), or modules with experiments "
-        "(studies.coldstart); default: paper")  # fmt: skip
+        help="experiments (paper/width), a group of them (paper, beyond), or modules with "
+        "experiments (studies.coldstart); default: paper and beyond")  # fmt: skip
     add("--runs", type=int, help="runs of each simulation (default: the paper's)")
     add("--rounds", type=int, help="rounds of each run (default: the paper's)")
     add("--seed", type=int, default=1, help="seed of all random numbers (default 1)")
     add("--quick", action="store_true", help="few runs and rounds, to see that it works")
     add("--out", type=Path, help="output folder (default reproduction, or reproduction-quick)")
     add_engine_options(parser, "one for each processor")
-    add("--features", type=Path, metavar="FILE", help="image features for paper/images (npz)")
+    add("--features", type=Path, metavar="FILE",
+        help="image features (npz) for paper/images and beyond/policies")  # fmt: skip
     add("--option", action="append", default=[], metavar="NAME=VALUE",
         help="another option of an experiment; may be repeated")  # fmt: skip
     add("--allow-old-results", action="store_true",

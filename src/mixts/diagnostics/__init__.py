@@ -1,4 +1,4 @@
-"""Why an agent's regret is what it is: confidence sets, decomposition, identification."""
+"""What policies earn and why: comparison, confidence sets, decomposition, identification."""
 
 from mixts.diagnostics._inequalities import Inequality, PriorScales
 from mixts.diagnostics.confidence import ConfidenceSets, Threshold, follow_confidence_sets
@@ -8,14 +8,18 @@ from mixts.diagnostics.decomposition import (
     prepare_decomposition,
 )
 from mixts.diagnostics.identification import Identification, identify
+from mixts.diagnostics.policies import Earnings, PolicyComparison, compare_policies
 
 __all__ = [
     "ConfidenceSets",
     "Decomposition",
+    "Earnings",
     "Identification",
     "Inequality",
+    "PolicyComparison",
     "PriorScales",
     "Threshold",
+    "compare_policies",
     "decompose_regret",
     "follow_confidence_sets",
     "identify",

@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -159,6 +160,8 @@ class Experiment(ABC):
     """Scale of ``--quick``: enough to see that everything works."""
     options: ClassVar[tuple[str, ...]] = ()
     """Names of the experiment's own options."""
+    uses: ClassVar[tuple[ModuleType, ...]] = ()
+    """Modules of other experiments whose code determines its numbers too."""
     template: ClassVar[str] = ""
     """Text of the report's template; empty: the file beside the module, see `template_path`."""
 
@@ -177,16 +180,17 @@ class Experiment(ABC):
     def sources(self) -> list[Path]:
         """Return the experiment's own source files, which determine its numbers.
 
-        These are its module, or all modules of its package if it is one, and the shared modules of
-        the packages around it, whose names begin with an underscore. An experiment defined at a
-        prompt has none.
+        These are its module, or all modules of its package if it is one, the shared modules of the
+        packages around it, whose names begin with an underscore, and those that it ``uses``. An
+        experiment defined at a prompt has none of its own.
         """
+        used = [Path(module.__file__) for module in self.uses if module.__file__ is not None]
         file = self._module_file()
         if file is None:
-            return []
-        found, folder = [file], file.parent
+            return used
+        found, folder = [file, *used], file.parent
         if file.name == "__init__.py":
-            found, folder = sorted(folder.rglob("*.py")), folder.parent
+            found, folder = [*sorted(folder.rglob("*.py")), *used], folder.parent
         while (folder / "__init__.py").exists():
             found += sorted(folder.glob("_*.py"))
             folder = folder.parent

@@ -1,4 +1,4 @@
-"""Find experiments: the paper's by id, others by the name of their module."""
+"""Find experiments: those of the package by id, others by the name of their module."""
 
 from __future__ import annotations
 
@@ -12,13 +12,24 @@ from types import ModuleType
 from mixts.errors import ParameterError
 from mixts.experiments.base import Experiment
 
-GROUP = "paper"
-"""Group of experiments inside the package, which runs when no experiment is named."""
+GROUPS = {
+    "paper": "The paper",
+    "beyond": "Beyond the paper: the same belief, other policies",
+}
+"""Groups of experiments inside the package, with their titles in a report."""
 
 
 def all_experiments() -> dict[str, Experiment]:
-    """Return the experiments of the package by id, in the order of the paper."""
-    return _experiments_of(importlib.import_module(f"mixts.experiments.{GROUP}"))
+    """Return the experiments of the package by id: those of the paper, then those beyond it."""
+    found: dict[str, Experiment] = {}
+    for group in GROUPS:
+        found |= _experiments_of(importlib.import_module(f"mixts.experiments.{group}"))
+    return found
+
+
+def group_of(id: str) -> str:
+    """Return the group of an experiment: "paper" for ``paper/width``."""
+    return id.partition("/")[0]
 
 
 def chosen(names: Sequence[str]) -> dict[str, Experiment]:
@@ -27,15 +38,17 @@ def chosen(names: Sequence[str]) -> dict[str, Experiment]:
     Parameters
     ----------
     names
-        Ids (``paper/width``), groups (``paper``), or modules with experiments outside the package
-        (``studies.coldstart.movielens``, or ``studies.coldstart`` for all of them). Empty: the
-        experiments of the paper.
+        Ids (``paper/width``), groups (``paper``, ``beyond``), or modules with experiments outside
+        the package (``studies.coldstart.movielens``, or ``studies.coldstart`` for all of them).
+        Empty: all experiments of the package.
     """
     known = all_experiments()
     wanted: dict[str, Experiment] = {}
     others: dict[str, Experiment] = {}
-    for name in names or (GROUP,):
-        matching = {id: e for id, e in known.items() if id == name or name.strip("/") == GROUP}
+    for name in names or GROUPS:
+        matching = {
+            id: e for id, e in known.items() if name == id or name.strip("/") == group_of(id)
+        }
         if not matching and "." in name:
             others |= _experiments_of(_imported(name))
         elif not matching:

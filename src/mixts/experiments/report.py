@@ -37,14 +37,14 @@ import platform
 import re
 import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from mixts._numbers import Estimate
 from mixts.errors import FormatError, OutputError
 from mixts.experiments.base import Analysis, Experiment, Measured, Setting
-from mixts.experiments.registry import all_experiments
+from mixts.experiments.registry import GROUPS, all_experiments, group_of
 from mixts.experiments.store import Store, is_complete, now, read_manifest
 from mixts.experiments.verdicts import RULES
 from mixts.pages import Claim, Figure, Report, Section, Table
@@ -290,6 +290,7 @@ def _analyse(folder: Path, experiment: Experiment) -> AnalysedExperiment:
         settings=_settings(experiment, setting, manifest, store.is_of_this_code),
         command=_command_of(experiment, setting),
         seconds=seconds,
+        part=GROUPS.get(group_of(experiment.id), ""),
     )  # fmt: skip
     stale = not store.is_of_this_code
     return AnalysedExperiment(section, setting, text.headline, manifest["versions"], stale)
@@ -345,10 +346,10 @@ def report_of(
     seconds: float,
 ) -> Report:
     """Return the report on all experiments; ``command`` made it, in ``seconds``."""
-    sections = tuple(one.section for one in analysed)
+    sections = _in_parts([one.section for one in analysed])
     rules = Section("verdicts", "How verdicts are made", "all parts", RULES)
     judged = any(section.claims for section in sections)
-    of_paper = any(section.id in all_experiments() for section in sections)
+    of_paper = any(group_of(section.id) == "paper" for section in sections)
     return Report(
         TITLE if of_paper else OTHER_TITLE,
         _introduction(analysed, left_out),
@@ -362,6 +363,13 @@ def report_of(
         processor_seconds=sum(section.seconds or 0.0 for section in sections),
         warnings=_warnings(analysed),
     )
+
+
+def _in_parts(sections: Sequence[Section]) -> tuple[Section, ...]:
+    """Return the sections without the title of their part if all of them are of one part."""
+    if len({section.part for section in sections}) > 1:
+        return tuple(sections)
+    return tuple(replace(section, part="") for section in sections)
 
 
 def _warnings(analysed: Sequence[AnalysedExperiment]) -> tuple[str, ...]:
@@ -389,12 +397,15 @@ def _versions(analysed: Sequence[AnalysedExperiment]) -> dict[str, str]:
 
 def _subject(ids: set[str]) -> str:
     """Return a sentence about the experiments in the report."""
-    paper = all_experiments().keys()
-    n_others = len(ids - paper)
-    plural = "s" if n_others > 1 else ""
-    others = f"{n_others} experiment{plural} with priors learned from past tasks"
+    paper, beyond = _of_group("paper"), _of_group("beyond")
+    others = []
+    if ids & beyond:
+        others.append(f"{_experiments(len(ids & beyond))} beyond it, with other policies")
+    if rest := ids - paper - beyond:
+        others.append(f"{_experiments(len(rest))} with priors learned from past tasks")
     if not ids & paper:
-        return f"{others}, run with `mixts`."
+        sentence = f"{', and '.join(others)}, run with `mixts`."
+        return sentence.replace("beyond it", "beyond the paper on MixTS")
     share = (
         "Every experiment" if paper <= ids else f"{len(ids & paper)} of {len(paper)} experiments"
     )
@@ -402,8 +413,16 @@ def _subject(ids: set[str]) -> str:
         f"{share} on Hong, Kveton, Zaheer, Ghavamzadeh and Boutilier, Thompson Sampling with a "
         "Mixture Prior (AISTATS 2022), run again with `mixts`: the experiments of its Section 6, "
         "and measurable claims of its Sections 1, 4 and 5"
-        f"{f'; and {others}' if n_others else ''}."
+        f"{''.join(f'; and {one}' for one in others)}."
     )
+
+
+def _of_group(group: str) -> set[str]:
+    return {id for id in all_experiments() if group_of(id) == group}
+
+
+def _experiments(n: int) -> str:
+    return f"{n} experiment{'s' if n > 1 else ''}"
 
 
 def _introduction(
@@ -412,7 +431,7 @@ def _introduction(
     ids = {one.section.id for one in analysed}
     sweeps = (
         ", and ×3 means three times as much at the last point of a sweep as at the first"
-        if ids & all_experiments().keys()
+        if ids & _of_group("paper")
         else ""
     )
     paragraphs = [

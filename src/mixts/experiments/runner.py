@@ -63,7 +63,7 @@ class Request:
     choices: Mapping[str, Any] = field(default_factory=dict)
 
     def command(self, names: Sequence[str]) -> str:
-        """Return the command line for these experiments; no names: those of the paper."""
+        """Return the command line for these experiments; no names: those of the package."""
         words = ["mixts", "reproduce", *names, *(["--quick"] if self.quick else [])]
         given = {"runs": self.n_runs, "rounds": self.n_rounds, "seed": self.seed}
         for name, value in given.items():
@@ -105,7 +105,7 @@ def reproduce(
     Parameters
     ----------
     experiments
-        Ids, groups, modules, or experiments; empty: those of the paper.
+        Ids, groups, modules, or experiments; empty: those of the package.
     out
         Output folder. The report covers every experiment that is complete in it.
     n_runs, n_rounds
@@ -123,7 +123,7 @@ def reproduce(
         Whether to show progress bars; None: on a terminal.
     choices
         Options of single experiments: ``features`` is the file of image features for
-        ``paper/images``.
+        ``paper/images`` and ``beyond/policies``.
 
     Returns
     -------
@@ -168,7 +168,7 @@ def reproduce(
 
 
 def _experiments_by_id(experiments: Sequence[str | Experiment]) -> dict[str, Experiment]:
-    """Return named and given experiments by id; those of the paper for an empty sequence."""
+    """Return named and given experiments by id; those of the package for an empty sequence."""
     given = {checked_id(e.id): e for e in experiments if isinstance(e, Experiment)}
     names = [e for e in experiments if isinstance(e, str)]
     named = chosen(names) if names or not given else {}

@@ -34,6 +34,7 @@ from mixts._files import read_bundle, replacing, write_bundle
 from mixts._version import __version__
 from mixts.errors import FormatError, OutputError
 from mixts.experiments.base import Arrays, Experiment, Part, Setting
+from mixts.experiments.registry import GROUPS
 
 _MARK = "mixts.json"
 _KIND = {"format": "mixts/reproduction", "version": 1}
@@ -59,11 +60,11 @@ def versions() -> dict[str, str]:
 def code_hash(experiment: Experiment) -> str:
     """Return a hash of all sources that determine an experiment's numbers.
 
-    Other experiments of the same group do not count: an edit of one leaves the results of the
-    others valid.
+    Other experiments of the package do not count: an edit of one leaves the results of the others
+    valid.
     """
-    group = _sources.ROOT / "experiments" / "paper"
-    common = [path for path in _sources.numerical_sources() if group not in path.parents]
+    groups = {_sources.ROOT / "experiments" / group for group in GROUPS}
+    common = [path for path in _sources.numerical_sources() if groups.isdisjoint(path.parents)]
     own = [
         path
         for path in experiment.sources()

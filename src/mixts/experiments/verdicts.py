@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from mixts._numbers import Estimate
+from collections.abc import Sequence
+
+from mixts._numbers import Estimate, estimate
+from mixts._typing import Array
 from mixts.bounds import RULE, Verdict
 
 N_ERRORS = 2.0
 """An estimate this many standard errors from a threshold, or fewer, decides nothing."""
 N_EQUAL = 3.0
 """Two sides of an identity agree if they differ by at most this many standard errors."""
+
+CHANCE = 0.05
+"""Probability that chance alone makes one of many comparisons significant."""
 
 ORDER: tuple[Verdict, ...] = ("does not hold", "undecided", "direction only", "holds")
 """From weakest to strongest."""
@@ -20,6 +26,9 @@ RULES = (
     f"if it is on the wrong side by more than {N_ERRORS:g}, and is undecided in between. "
     "Differences between agents are paired: run by run, on the same problems.",
     f"Equal to: the paired difference is within {N_EQUAL:g} standard errors of 0.",
+    "Nowhere worse: no comparison is on the wrong side by more standard errors than chance alone "
+    f"exceeds in any of them with probability {CHANCE:g} (Student's t, Bonferroni): "
+    "3.9 for a hundred comparisons of 20 runs.",
     "Greatly: the claim has a threshold that its row names. Direction only: the agent is better, "
     "but by less than the threshold.",
     *f"The shape of a bound. {RULE}".split("\n"),
@@ -62,10 +71,43 @@ def not_worse(difference: Estimate) -> Verdict:
     return "holds" if near else "does not hold"
 
 
+def nowhere_worse(differences: Sequence[Estimate], n_runs: int) -> Verdict:
+    """Judge that none of many differences is below 0 by more than chance explains.
+
+    If all differences were 0, one of them or more would be called significant in at most ``CHANCE``
+    of cases (Bonferroni): among many comparisons some are off by two standard errors.
+
+    Parameters
+    ----------
+    differences
+        Means and standard errors over runs; below 0 is worse.
+    n_runs
+        Least number of runs behind them: few runs have uncertain errors (Student's t).
+    """
+    from scipy import special  # takes as long to import as all of mixts
+
+    n_errors = float(special.stdtrit(n_runs - 1, 1 - CHANCE / max(len(differences), 1)))
+    worse = any(one.mean < -n_errors * one.error for one in differences)
+    return "does not hold" if worse else "holds"
+
+
 def greatly(value: Estimate, threshold: float) -> Verdict:
     """Judge "greatly" by a threshold; less than that is the direction only."""
     verdict = exceeds(value, threshold)
     return "direction only" if verdict == "does not hold" else verdict
+
+
+def times_less(mine: Array, theirs: Array, factor: float) -> Verdict:
+    """Judge whether one regret is less than another by a factor; less than that is direction only.
+
+    Parameters
+    ----------
+    mine, theirs
+        Regrets of the same runs.
+    factor
+        How many times as much "greatly" means.
+    """
+    return weakest(exceeds(estimate(theirs - mine)), greatly(estimate(theirs - factor * mine), 0.0))
 
 
 def equal(difference: Estimate, rounding: float = 1e-9) -> Verdict:

@@ -7,6 +7,7 @@ them and the mathematics.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from mixts._numbers import softmax
 from mixts._typing import Array, Bool, Float, Int
 from mixts.errors import ActionError
 from mixts.families._kernels import linear as kernels
+from mixts.families._kernels.actions import action_moments, best_in_draws
 from mixts.families._kernels.dormant import Dormancy, mark_dormant, recheck_dormant
 from mixts.families._kernels.evidence import condition
 from mixts.families._kernels.slots import LOST, Histories, Prior, Slots, start_slots
@@ -38,6 +40,9 @@ DORMANT_LIMIT = -math.log(1e-16)
 
 _DORMANT_MARGIN = 4.0
 """It becomes dormant a factor exp(4) below that, so that it does not wake at once."""
+
+_DRAWS_AT_ONCE = 1 << 17
+"""Random numbers of one compiled pass over decisions: a megabyte, which the cache holds."""
 
 _REFRESH = 4096
 """After so many single observations a posterior is recomputed, which removes rounding errors."""
@@ -78,7 +83,7 @@ class LinearRewards(RewardBelief):
 
     @cached_property
     def marginal(self) -> NormalMarginal:
-        moments = np.stack(self.posterior.action_moments(self.tasks, self.actions))
+        moments = self.posterior.action_moments(self.tasks, self.actions)
         return NormalMarginal(moments, self.posterior.prior.noise_std**2)
 
     def draw(
@@ -456,45 +461,9 @@ class LinearPosterior(Posterior):
         mask: Bool[Array, "m K"],
         n_samples: int,
     ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
-        """Estimate P(action is best) and its standard error, without bias.
-
-        Components are summed exactly, and parameters are sampled.
-        Component s gets ``2 + n_samples w_s`` samples, a number fixed by the history, so that the
-        estimate ``sum_s w_s (share of s's samples in which the action is best)`` has the right
-        expectation.
-        """
-        assert actions is not None
-        probabilities, errors = np.zeros(mask.shape), np.zeros(mask.shape)
-        for row, task in enumerate(tasks):
-            w = weights[row]
-            active = np.flatnonzero((w > 0) & ~np.isneginf(self.relative[task]))
-            sizes = 2 + np.floor(n_samples * w[active]).astype(np.int64)
-            latent = np.repeat(active, sizes)
-            theta = self.sample(rng, np.full(len(latent), task), latent)
-            available = np.flatnonzero(mask[row])
-            rows = actions if actions.ndim == 2 else actions[row]
-            scores = theta @ rows[available].T
-            if not np.isfinite(scores).all():
-                raise ActionError(f"the actions of decision {row} must have finite features")
-            best = scores == scores.max(axis=1, keepdims=True)
-            votes = best / best.sum(axis=1, keepdims=True)
-            starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-            share = np.add.reduceat(votes, starts) / sizes[:, None]
-            square = np.add.reduceat(votes**2, starts) / sizes[:, None]
-            shares = w[active] / w[active].sum()
-            probabilities[row, available] = shares @ share
-            spread = np.maximum(square - share**2, 0) / (sizes[:, None] - 1)
-            errors[row, available] = np.sqrt(shares**2 @ spread)
-        return probabilities, errors
-
-    def action_moments(
-        self, tasks: Int[Array, " m"], actions: Array
-    ) -> tuple[Float[Array, "m L K"], Float[Array, "m L K"]]:
-        """Return mean and variance of a'theta for every action under every component."""
-        sets = np.broadcast_to(actions, (len(tasks), *actions.shape[-2:]))
-        mean = np.swapaxes(sets @ np.swapaxes(self.component_means(tasks), 1, 2), 1, 2)
-        product = sets[:, None] @ self.component_covariances(tasks)
-        return mean, np.maximum((product * sets[:, None]).sum(axis=3), 0.0)
+        """Estimate P(action is best) and its standard error, without bias: see ``_in_draws``."""
+        found = self._in_draws(rng, tasks, weights, actions, mask, n_samples)
+        return found[0], np.sqrt(found[1])
 
     def expected_regrets(
         self,
@@ -505,24 +474,100 @@ class LinearPosterior(Posterior):
         mask: Bool[Array, "m K"],
         n_samples: int,
     ) -> Float[Array, "m K"]:
-        """Estimate E[max_b b'theta - a'theta] from draws; components are summed exactly.
+        """Estimate E[max_b X_b] - E[X_a], X_a = a'theta, without bias: see ``_in_draws``.
 
-        The gap between the best action and the action of the highest mean is sampled. The other
-        differences come from exact means.
+        Only E[max_b X_b - X_lead] is sampled, where lead is the action of the highest mean. The
+        other differences come from exact means.
         """
-        means = np.einsum("ml,mlk->mk", weights, self.action_moments(tasks, actions)[0])
-        lead = np.where(mask, means, -np.inf).argmax(axis=1)
-        gain = np.zeros(len(tasks))
-        for row, task in enumerate(tasks):
-            w = weights[row]
-            active = np.flatnonzero((w > 0) & ~np.isneginf(self.relative[task]))
-            sizes = 2 + np.floor(n_samples * w[active]).astype(np.int64)
-            latent = np.repeat(active, sizes)
-            theta = self.sample(rng, np.full(len(latent), task), latent)
-            scores = theta @ (actions if actions.ndim == 2 else actions[row]).T
-            gap = np.where(mask[row], scores, -np.inf).max(axis=1) - scores[:, lead[row]]
-            gain[row] = (w[active] / w[active].sum() / sizes).repeat(sizes) @ gap
-        return gain[:, None] + np.take_along_axis(means, lead[:, None], axis=1) - means
+        return self._in_draws(rng, tasks, weights, actions, mask, n_samples)[2]
+
+    def _in_draws(
+        self,
+        rng: np.random.Generator,
+        tasks: Int[Array, " m"],
+        weights: Float[Array, "m L"],
+        actions: Array | None,
+        mask: Bool[Array, "m K"],
+        n_samples: int,
+    ) -> tuple[Float[Array, "m K"], ...]:
+        """Estimate P(action is best), its squared standard error, and the expected regret.
+
+        Components are summed exactly, and parameters are sampled. Component s gets
+        ``2 + n_samples w_s / 2`` pairs of samples, a number fixed by the history, so that the
+        estimate ``sum_s w_s (mean over s's samples)`` has the right expectation. The samples of a
+        pair lie opposite each other about the mean, which mostly makes the error smaller.
+        """
+        assert actions is not None
+        pairs = 2 + (n_samples / 2 * weights).astype(np.int64)
+        pairs[(weights <= 0) | np.isneginf(self.relative[tasks])] = 0
+        sizes = pairs.sum(axis=1)
+        found = np.zeros(mask.shape), np.zeros(mask.shape), np.zeros(mask.shape)
+        for part in self._parts(tasks, sizes):
+            x = rng.standard_normal((sizes[part].sum(), self.prior.n_features))
+            decisions = self._decisions(part, tasks, actions, mask, weights, pairs)
+            own = tuple(array[part] for array in found)
+            bad = best_in_draws(decisions, x, own)
+            if bad >= 0:
+                row = np.arange(len(tasks))[part][bad]
+                raise ActionError(f"the actions of decision {row} must have finite features")
+            for array, values in zip(found, own, strict=True):
+                array[part] = values
+        return found
+
+    def action_moments(self, tasks: Int[Array, " m"], actions: Array) -> Float[Array, "2 m L K"]:
+        """Return mean and variance of a'theta for all actions; zeros for dormant components."""
+        active = ~np.isneginf(self.relative[tasks])
+        mask = np.ones((len(tasks), actions.shape[-2]), bool)
+        moments = np.zeros((2, *active.shape, mask.shape[1]))
+        weights, pairs = active.astype(float), active.astype(np.int64)
+        for part in self._parts(tasks, pairs.sum(axis=1)):
+            decisions = self._decisions(part, tasks, actions, mask, weights, pairs)
+            own = moments[0, part], moments[1, part]
+            action_moments(decisions, own)
+            moments[0, part], moments[1, part] = own
+        return moments
+
+    def _parts(self, tasks: Int[Array, " m"], sizes: Int[Array, " m"]) -> Iterator[slice | Array]:
+        """Yield positions of ``tasks`` in parts, and give the tasks of each part slots.
+
+        ``sizes`` is the number of vectors that each decision needs; a part of several decisions
+        needs about ``_DRAWS_AT_ONCE`` numbers at most.
+        """
+        at_once = max(1, _DRAWS_AT_ONCE // self.prior.n_features)
+        if self._pool.holds_all and sizes.sum() <= at_once:
+            yield slice(None)
+            return
+        for part in self._chunks(tasks):
+            self._admit(np.unique(tasks[part]))
+            ends = np.flatnonzero(np.diff(np.cumsum(sizes[part]) // at_once)) + 1
+            yield from np.split(part, ends)
+
+    def _decisions(
+        self,
+        part: slice | Array,
+        tasks: Int[Array, " m"],
+        actions: Array,
+        mask: Bool[Array, "m K"],
+        weights: Float[Array, "m L"],
+        pairs: Int[Array, "m L"],
+    ) -> tuple[Array, ...]:
+        """Return the fields of ``_kernels.actions.Decisions`` for a part of the decisions."""
+        slot = self._settled(tasks[part])
+        sets = actions[None] if actions.ndim == 2 else actions[part]
+        slots, prior = self._pool.arrays, self._prior
+        return (
+            sets, mask[part], weights[part], pairs[part], slot, slots.mean, slots.root,
+            prior.starts, prior.members,
+        )  # fmt: skip
+
+    def _settled(self, tasks: Int[Array, " m"]) -> Int[Array, " m"]:
+        """Apply the repeats that wait to roots and means of these tasks; return their slots."""
+        slot = self._pool.of_task[tasks]
+        rows, groups = np.nonzero(self._pool.arrays.waiting[slot] > 0)
+        if len(rows):
+            latent = self._prior.members[self._prior.starts[groups]]
+            self._move(tasks[rows], latent, np.zeros((len(rows), self.prior.n_features)))
+        return slot
 
     def rewards(
         self,

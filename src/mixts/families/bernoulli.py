@@ -58,6 +58,8 @@ class BetaMarginal(Marginal):
     """Beta(a, b) distributions of arms' means."""
 
     form: ClassVar[int] = LOGIT_BETA
+    whole: ClassVar[bool] = True
+    highest: ClassVar[float] = 1.0
 
     tame: bool = False
     """Whether no parameter is so small that a gamma variable could underflow to zero."""

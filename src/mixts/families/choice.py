@@ -26,6 +26,20 @@ def feature_sets(actions: ArrayLike | None, n_features: int, n_rows: int) -> tup
     return array, array.shape[-2]
 
 
+def finite_actions(actions: Array, mask: Bool[Array, "m K"]) -> Array:
+    """Return action sets with zeros for masked actions; refuse others that are not finite."""
+    used = np.asarray(mask.any(axis=0)) if actions.ndim == 2 else mask
+    if not used.all():
+        actions = np.where(used[..., None], actions, 0.0)
+    if not np.isfinite(actions).all():
+        bad = mask & ~np.isfinite(actions).all(axis=-1)
+        raise ActionError(
+            f"the actions of decision {int(bad.any(axis=1).argmax())} must have finite features; "
+            "mask the padding"
+        )
+    return actions
+
+
 def best_rows(
     rng: np.random.Generator, scores: Float[Array, "m K"], mask: Bool[Array, "m K"] | None
 ) -> Int[Array, " m"]:

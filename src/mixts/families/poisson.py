@@ -64,6 +64,7 @@ class GammaMarginal(Marginal):
     """Gamma distributions (shape a, rate b) of arms' rates."""
 
     form: ClassVar[int] = LOG_GAMMA
+    whole: ClassVar[bool] = True
 
     @property
     def a(self) -> Array:

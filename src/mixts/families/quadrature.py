@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from mixts._typing import Array, Bool, Float
+from mixts._numbers import softmax
+from mixts._typing import Array, Bool, Float, Int
+from mixts.families._kernels import normals
 from mixts.families._kernels.densities import LOG_GAMMA, LOGIT_BETA, MINUS_LOG_GAMMA, NORMAL
 from mixts.families._kernels.quadrature import N_NODES, best_arms
 
 __all__ = [
     "LOGIT_BETA",
+    "LOG_2PI_E",
     "LOG_GAMMA",
     "MINUS_LOG_GAMMA",
+    "NEGLIGIBLE",
     "NORMAL",
     "Marginal",
     "NormalMarginal",
@@ -34,6 +39,11 @@ class Marginal(ABC):
     form: ClassVar[int]
     """Form of the density after an increasing map to the whole line, with these parameters:
     ``NORMAL``, ``LOGIT_BETA``, ``LOG_GAMMA`` or ``MINUS_LOG_GAMMA``."""
+
+    whole: ClassVar[bool] = False
+    """Whether rewards are whole numbers."""
+    highest: ClassVar[float] = math.inf
+    """The highest possible average of rewards."""
 
     @abstractmethod
     def sample(self, rng: np.random.Generator) -> Array:
@@ -74,6 +84,38 @@ class Marginal(ABC):
         Rewards other than 0 and 1 count as normal.
         """
 
+    def mixture_quantiles(
+        self, weights: Float[Array, "m L"], probability: Float[Array, " m"]
+    ) -> Float[Array, "m K"]:
+        """Return the quantile of each action's mean under mixtures; parameters (2, m, L, K).
+
+        The quantiles of the components bracket that of the mixture.
+        """
+        level = np.broadcast_to(probability[:, None, None], self.parameters.shape[1:])
+        each = self.quantile(level)
+        counts = (weights > NEGLIGIBLE)[:, :, None]
+        low = np.where(counts, each, np.inf).min(axis=1)
+        high = np.where(counts, each, -np.inf).max(axis=1)
+
+        def excess(x: Array) -> Array:
+            below = self.cdf(np.broadcast_to(x[:, None], each.shape))
+            return np.einsum("ml,mlk->mk", weights, below) - probability[:, None]
+
+        return _root(excess, low, high)
+
+    def estimates(
+        self,
+        weights: Float[Array, "m L"],
+        averages: Float[Array, "m n _"],
+        n_more: Int[Array, "m 1 1"],
+    ) -> Float[Array, "m n K"]:
+        """Return the mean of each action under mixtures after n more rewards of this average."""
+        after, log_evidence = self.expand(1).observe(averages[:, :, None], n_more[:, None])
+        with np.errstate(divide="ignore"):
+            log_weights = np.log(weights)[:, None, :, None]
+        after_weights = softmax(np.moveaxis(log_weights + log_evidence, 2, -1))
+        return np.einsum("mnkl,mnlk->mnk", after_weights, after.mean())
+
     def select(self, *index: Array) -> Self:
         """Return some of the distributions, by indices on the axes before the arms."""
         places: Any = (slice(None), *index)
@@ -83,6 +125,12 @@ class Marginal(ABC):
         """Return the distributions with one more axis of length 1 before the arms."""
         return replace(self, parameters=np.expand_dims(self.parameters, axis + 1))
 
+
+NEGLIGIBLE = 1e-12
+"""Components of less weight change no quantile and no estimate that matters."""
+
+_ROOT_PRECISION = 1e-12
+"""Relative error of a quantile."""
 
 LOG_2PI_E = math.log(2 * math.pi * math.e)
 """Twice the entropy of a standard normal variable."""
@@ -127,6 +175,26 @@ class NormalMarginal(Marginal):
         with np.errstate(divide="ignore", invalid="ignore"):
             scaled = np.where(gap == 0, 0.0, gap / np.sqrt(self.spread))
         return np.where((self.spread == 0) & (gap == 0), 1.0, special.ndtr(scaled))
+
+    def mixture_quantiles(
+        self, weights: Float[Array, "m L"], probability: Float[Array, " m"]
+    ) -> Float[Array, "m K"]:
+        from scipy import special
+
+        found = np.empty((len(weights), self.parameters.shape[3]))
+        parameters, standard = np.ascontiguousarray(self.parameters), special.ndtri(probability)
+        normals.mixture_quantiles(weights, parameters, probability, standard, NEGLIGIBLE, found)
+        return found
+
+    def estimates(
+        self,
+        weights: Float[Array, "m L"],
+        averages: Float[Array, "m n _"],
+        n_more: Int[Array, "m 1 1"],
+    ) -> Float[Array, "m n K"]:
+        found, parameters = np.empty(averages.shape), np.ascontiguousarray(self.parameters)
+        normals.estimates(weights, parameters, self.noise, averages, n_more[:, 0, 0], found)
+        return found
 
     def observe(self, average: Array, n: Array) -> tuple[Self, Array]:
         gap, total = average - self.location, self.noise + n * self.spread
@@ -184,3 +252,32 @@ def _integrate(
     out: tuple[Array, Array, Array],
 ) -> None:
     best_arms(marginal.form, marginal.parameters, weights, mask, *out, N_NODES)
+
+
+def _root(function: Callable[[Array], Array], low: Array, high: Array) -> Array:
+    """Return the zeros of an increasing function between ``low`` and ``high``, elementwise.
+
+    Chandrupatla's method: inverse quadratic interpolation where that is safe, else bisection.
+    """
+    a, b, c = high, low, low
+    f_a, f_b, f_c = function(a), function(b), np.zeros_like(low)
+    t = np.full_like(low, 0.5)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        while True:
+            x = a + t * (b - a)
+            f = function(x)
+            same = np.sign(f) == np.sign(f_a)
+            c, f_c = np.where(same, a, b), np.where(same, f_a, f_b)
+            b, f_b = np.where(same, b, a), np.where(same, f_b, f_a)
+            a, f_a = x, f
+            nearer = np.abs(f_a) < np.abs(f_b)
+            best, rest = np.where(nearer, a, b), np.where(nearer, f_a, f_b)
+            least = _ROOT_PRECISION * np.maximum(np.abs(best), np.abs(high - low)) / np.abs(b - a)
+            if ((rest == 0) | ~(least < 0.5)).all():
+                return best
+            place, fraction = (a - b) / (c - b), (f_a - f_b) / (f_c - f_b)
+            safe = (fraction**2 < place) & ((1 - fraction) ** 2 < 1 - place)
+            t = f_a / (f_b - f_a) * f_c / (f_b - f_c)
+            t = t + (c - a) / (b - a) * f_a / (f_c - f_a) * f_b / (f_c - f_b)
+            t = np.clip(np.where(safe & np.isfinite(t), t, 0.5), least, 1 - least)
+            t = np.where(np.isfinite(t), t, 0.5)

@@ -9,10 +9,7 @@ import numpy as np
 
 from mixts._numbers import softmax
 from mixts._typing import Array, Bool, Float, Int
-from mixts.families.quadrature import Marginal, expected_best
-
-_NEGLIGIBLE = 1e-12
-"""Components of less weight do not bound a quantile."""
+from mixts.families.quadrature import NEGLIGIBLE, Marginal, expected_best
 
 
 class RewardBelief(ABC):
@@ -55,20 +52,20 @@ class RewardBelief(ABC):
     def quantiles(self, probability: Float[Array, " m"]) -> Float[Array, "m K"]:
         """Return the quantile of each action's mean reward under the mixture.
 
-        The quantiles of the components bracket that of the mixture; bisection finds it.
+        The quantiles of the components bracket that of the mixture.
         """
-        level = np.broadcast_to(probability[:, None, None], self.marginal.parameters.shape[1:])
-        each = self.marginal.quantile(level)
-        counts = (self.weights > _NEGLIGIBLE)[:, :, None]
-        low = np.where(counts, each, np.inf).min(axis=1)
-        high = np.where(counts, each, -np.inf).max(axis=1)
-        while True:
-            middle = 0.5 * (low + high)
-            if not ((low < middle) & (middle < high)).any():
-                return middle
-            below = self.marginal.cdf(np.broadcast_to(middle[:, None], each.shape))
-            too_low = np.einsum("ml,mlk->mk", self.weights, below) < probability[:, None]
-            low, high = np.where(too_low, middle, low), np.where(too_low, high, middle)
+        weights, marginal = self._relevant()
+        return marginal.mixture_quantiles(weights, probability)
+
+    def _relevant(self) -> tuple[Float[Array, "m k"], Marginal]:
+        """Return weights and distributions of the components that are not negligible everywhere."""
+        n_kept = int((self.weights > NEGLIGIBLE).sum(axis=1).max(initial=1))
+        if n_kept == self.weights.shape[1]:
+            return self.weights, self.marginal
+        kept = np.argsort(-self.weights, axis=1, kind="stable")[:, :n_kept]
+        weights = np.take_along_axis(self.weights, kept, axis=1)
+        weights /= weights.sum(axis=1, keepdims=True)
+        return weights, self.marginal.select(np.arange(len(kept))[:, None], kept)
 
     def draw_latent(
         self, rng: np.random.Generator, n_samples: int
@@ -89,7 +86,7 @@ class RewardBelief(ABC):
         """Draw components and mean rewards for each decision."""
         rows, latent = self.draw_latent(rng, n_samples)
         drawn = self.draw(rng, rows.reshape(-1), latent.reshape(-1))
-        return latent, drawn.reshape(*latent.shape, -1)
+        return latent, drawn.reshape(*latent.shape, drawn.shape[1])
 
     def draw_estimates(
         self, rng: np.random.Generator, n_samples: int, n_more: Int[Array, " m"]
@@ -109,12 +106,21 @@ class RewardBelief(ABC):
         self, averages: Float[Array, "m n K"], n_more: Int[Array, "m 1 1"]
     ) -> Float[Array, "m n K"]:
         """Return E[theta_a | the average of n observations of a], each action on its own."""
-        prior = self.marginal.expand(1)
-        after, log_evidence = prior.observe(averages[:, :, None], n_more[:, None])
-        with np.errstate(divide="ignore"):
-            log_weights = np.log(self.weights)[:, None, :, None]
-        weights = softmax(np.moveaxis(log_weights + log_evidence, 2, -1))
-        return np.einsum("mnkl,mnlk->mnk", weights, after.mean())
+        if self.marginal.whole:
+            # Few sums are possible in a short time: one estimate for each of them.
+            sums = np.rint(averages * n_more).astype(np.int64)
+            if (most := int(sums.max(initial=0)) + 1) < averages.shape[1]:
+                possible = np.arange(most)[:, None] / np.maximum(n_more, 1)
+                possible = np.minimum(possible, self.marginal.highest)
+                table = self._estimate(np.broadcast_to(possible, (len(sums), most, 1)), n_more)
+                return np.take_along_axis(table, sums, axis=1)
+        return self._estimate(averages, n_more)
+
+    def _estimate(
+        self, averages: Float[Array, "m n _"], n_more: Int[Array, "m 1 1"]
+    ) -> Float[Array, "m n K"]:
+        weights, marginal = self._relevant()
+        return marginal.estimates(weights, averages, n_more)
 
 
 @dataclass(frozen=True)

@@ -146,6 +146,9 @@ class Section:
         Command that repeats the section.
     seconds
         Processor time that the section took, over all processes.
+    part
+        Title of the part of the page to which the section belongs; the sections of a part follow
+        each other. Empty: no part.
     """
 
     id: str
@@ -158,6 +161,7 @@ class Section:
     settings: Mapping[str, str] = field(default_factory=lambda: _NONE)
     command: str = ""
     seconds: float | None = None
+    part: str = ""
 
     def __post_init__(self) -> None:
         if not _ID.fullmatch(self.id) or self.id in ANCHORS:

@@ -1,4 +1,4 @@
-"""The page of ``mixts fit``: kinds of task, how they were learned and checked, and the logs."""
+"""The page of ``mixts fit``: earnings of policies, kinds of task, their check, and the logs."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from mixts._version import __version__
+from mixts.agents import policy_named
+from mixts.diagnostics import PolicyComparison
 from mixts.learning import Fit, PriorCheck, Selection
 from mixts.pages.document import Figure, Report, Section, Table
 from mixts.pages.formats import literal, plural, signed
 from mixts.pages.kinds import MOST_ITEMS, Kind, kinds_of
 from mixts.pages.page import PriorPage, write_prior_page
+from mixts.pages.policies import policy_answer, policy_verdict
 from mixts.plots import plot, save_figure
 
 _MOST_TASKS = 5
@@ -44,7 +47,12 @@ def fit_kinds(fit: Fit) -> tuple[Kind, ...]:
     return kinds_of(fit.prior, fit.training_tasks, fit.items, fit.n_components)
 
 
-def write_fit_page(fit: Fit, path: str | os.PathLike[str], run: FitRun) -> None:
+def write_fit_page(
+    fit: Fit,
+    path: str | os.PathLike[str],
+    run: FitRun,
+    comparison: PolicyComparison | None = None,
+) -> None:
     """Write the page of a fit.
 
     Parameters
@@ -55,6 +63,8 @@ def write_fit_page(fit: Fit, path: str | os.PathLike[str], run: FitRun) -> None:
         File to write.
     run
         How the fit was made.
+    comparison
+        Result of :func:`mixts.diagnostics.compare_policies`; None if policies were not compared.
     """
     sections = [_selection_section(fit), _check_section(fit), _logs_section(fit)]
     kinds, n = fit_kinds(fit), fit.n_components
@@ -67,7 +77,7 @@ def write_fit_page(fit: Fit, path: str | os.PathLike[str], run: FitRun) -> None:
         command=run.command,
         made=datetime.now(UTC).isoformat(timespec="seconds"),
         seconds=run.seconds,
-        summary=_summary(fit, kinds),
+        summary=_summary(fit, kinds, comparison),
     )
     linear = fit.logs.arms is None
     page = PriorPage(
@@ -77,7 +87,8 @@ def write_fit_page(fit: Fit, path: str | os.PathLike[str], run: FitRun) -> None:
         "coefficient" if linear else "mean",
         (plural(len(fit.logs.tasks), "task"), _items(fit), plural(fit.logs.n_rows, "row")),
         _legend(fit, run.reward),
-        _code(fit, run.prior_file),
+        _code(fit, run.prior_file, comparison),
+        None if comparison is None else policy_answer(comparison),
     )
     write_prior_page(page, path)
 
@@ -89,8 +100,11 @@ def _items(fit: Fit) -> str:
     return plural(len(fit.items), "arm" if fit.logs.arms is not None else "feature")
 
 
-def _summary(fit: Fit, kinds: tuple[Kind, ...]) -> tuple[str, ...]:
-    lines = [f"{kind}" for kind in kinds[: fit.n_components][:3]]
+def _summary(
+    fit: Fit, kinds: tuple[Kind, ...], comparison: PolicyComparison | None
+) -> tuple[str, ...]:
+    lines = [] if comparison is None else [" ".join(policy_verdict(comparison))]
+    lines += [f"{kind}" for kind in kinds[: fit.n_components][:3]]
     left = fit.n_components - 3
     lines += [f"And {plural(left, 'more kind')}, below."] if left > 0 else []
     if not fit.converged:
@@ -119,13 +133,17 @@ def _legend(fit: Fit, reward: str) -> str:
     )
 
 
-def _code(fit: Fit, prior_file: Path) -> str:
+def agent_class(comparison: PolicyComparison | None) -> str:
+    """Return the name of the class of the agent to start with."""
+    return policy_named("ids" if comparison is None else comparison.agent).__name__
+
+
+def _code(fit: Fit, prior_file: Path, comparison: PolicyComparison | None) -> str:
     """Return Python code that starts an agent from the prior."""
-    lines = [
-        "import mixts", "",
-        f"prior = mixts.MixturePrior.load({str(prior_file)!r})",
-        "agent = mixts.MixTS(prior)",
-    ]  # fmt: skip
+    lines = ["import mixts", "", f"prior = mixts.MixturePrior.load({str(prior_file)!r})"]
+    if comparison is not None and comparison.recommended not in comparison.learning:
+        lines.append("# On past tasks, the bestseller earned more than this agent.")
+    lines.append(f"agent = mixts.{agent_class(comparison)}(prior)")
     if fit.logs.features is not None:
         lines += [
             f"# a row of features for each choice: {', '.join(fit.logs.features)}",

@@ -185,7 +185,7 @@ def _numbers_of(
     largest = np.abs(mean).max(axis=0)
     typical = float(np.median(largest[largest > 0])) if mean.any() else 1.0
     return _Numbers(
-        tuple(map(_short_name, names)),
+        tuple(map(short_name, names)),
         mean,
         family.parameter_quantiles(tail),
         family.parameter_quantiles(1 - tail),
@@ -196,7 +196,7 @@ def _numbers_of(
     )
 
 
-def _short_name(name: str) -> str:
+def short_name(name: str) -> str:
     """Return a name that can stand between backticks, in a line."""
     text = " ".join(name.replace("`", "'").split())
     return text if len(text) <= _LONGEST_NAME else text[: _LONGEST_NAME - 3] + "..."

@@ -20,6 +20,7 @@ from mixts.errors import MissingExtraError, ParameterError
 from mixts.pages import formats
 from mixts.pages.document import ANCHORS, VERDICTS, Figure, Report, Table, svg_size
 from mixts.pages.kinds import Kind
+from mixts.pages.policies import Answer
 
 _SCALE = 1.6
 """A figure is larger on a screen than in print: 8 pt become 17 pixels, the size of the text."""
@@ -58,6 +59,8 @@ class PriorPage:
         How to read the drawings.
     code
         Python code that uses the prior.
+    answer
+        First section: what policies earn; None if they were not compared.
     """
 
     report: Report
@@ -67,6 +70,7 @@ class PriorPage:
     facts: tuple[str, ...]
     legend: str
     code: str
+    answer: Answer | None = None
 
 
 # -- pages ----------------------------------------------------------------------------------------

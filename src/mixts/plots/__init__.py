@@ -1,7 +1,18 @@
 """Figures of results, priors and beliefs: draw what others computed, compute nothing."""
 
 from mixts.plots.dispatch import plot
-from mixts.plots.lines import draw_lines
-from mixts.plots.style import new_axes, new_panels, save_figure
+from mixts.plots.intervals import draw_intervals
+from mixts.plots.lines import draw_agents, draw_lines, label_ends
+from mixts.plots.style import looks, new_axes, new_panels, save_figure
 
-__all__ = ["draw_lines", "new_axes", "new_panels", "plot", "save_figure"]
+__all__ = [
+    "draw_agents",
+    "draw_intervals",
+    "draw_lines",
+    "label_ends",
+    "looks",
+    "new_axes",
+    "new_panels",
+    "plot",
+    "save_figure",
+]

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mixts._numbers import Estimate
 from mixts._spacing import spread
 from mixts._typing import Array, ArrayLike, Float
 from mixts.plots.style import DASHES, FONT, GREY, INK, LINE, LOOKS, Look, legible
@@ -63,6 +64,38 @@ def draw_mean(
     if np.isfinite(error).all():
         low, high = mean - error, mean + error
         ax.fill_between(x, low, high, color=look.color, alpha=0.2, linewidth=0, zorder=above - 1)
+
+
+def draw_agents(
+    ax: Any, x: Array, estimates: Mapping[str, Estimate], style: Mapping[str, Look], **options: Any
+) -> list[End]:
+    """Draw the means of several agents with bands of one standard error.
+
+    Parameters
+    ----------
+    ax
+        Axes to draw into.
+    x
+        Common abscissae.
+    estimates
+        Means and their standard errors by agent.
+    style
+        Colour and dashes by agent.
+    **options
+        Options of the lines.
+
+    Returns
+    -------
+    list of End
+        Ends of the lines, for :func:`label_ends`.
+    """
+    ends = []
+    for rank, (name, values) in enumerate(estimates.items()):
+        # Earlier agents above later ones, and every line above every band.
+        above = 3 - rank / len(estimates)
+        draw_mean(ax, x, values, style[name], zorder=above, **options)
+        ends.append(End(name, style[name].color, float(x[-1]), float(values.mean[-1])))
+    return ends
 
 
 def draw_lines(

@@ -10,8 +10,8 @@ import numpy as np
 from mixts import _checks
 from mixts._typing import Array, ArrayLike, Float
 from mixts.errors import ParameterError
-from mixts.plots.lines import End, draw_mean, label_ends
-from mixts.plots.style import DASHES, FONT, GREY, Look, looks
+from mixts.plots.lines import End, draw_agents, label_ends
+from mixts.plots.style import DASHES, FONT, GREY, looks
 from mixts.simulation import Results
 from mixts.simulation.sweep import Sweep
 
@@ -34,14 +34,9 @@ def draw_curves(
     names = results.agents if agents is None else list(agents)
     if not names:
         raise ParameterError(f"agents must name some of {results.agents}, got none")
-    style = looks(results.agents, names)
-    ends = []
-    for rank, name in enumerate(names):
-        mean, error = results.curve(name, quantity)
-        x = np.arange(1, len(mean) + 1)
-        # Earlier agents above later ones, and every line above every band.
-        draw_mean(ax, x, (mean, error), style[name], zorder=3 - rank / len(names))
-        ends.append(End(name, style[name].color, len(mean), float(mean[-1])))
+    curves = {name: results.curve(name, quantity) for name in names}
+    x = np.arange(1, len(curves[names[0]].mean) + 1)
+    ends = draw_agents(ax, x, curves, looks(results.agents, names))
     if log:
         ax.set_yscale("log")
     elif quantity == "regret" and bottom is None:
@@ -78,7 +73,10 @@ def draw_sweep(
         )
     lines = {name: _checked(bound, name, sweep) for name, bound in (bounds or {}).items()}
     style = looks(sweep.agents, names)
-    ends = _draw_means(ax, sweep, names, style)
+    ends = draw_agents(
+        ax, sweep.values, {name: sweep.regret(name) for name in names}, style,
+        marker="o", markersize=2.4, markeredgewidth=0,
+    )  # fmt: skip
     if medians:
         # Draw marks on the axis whole, unless the axis begins above some.
         clip = log_y or bottom is not None
@@ -92,19 +90,6 @@ def draw_sweep(
     ax.set_xlabel(sweep.parameter if parameter is None else parameter)
     ax.set_ylabel(title)
     label_ends(ax, ends)
-
-
-def _draw_means(ax: Any, sweep: Sweep, names: list[str], style: dict[str, Look]) -> list[End]:
-    x = sweep.values
-    ends = []
-    for rank, name in enumerate(names):
-        mean, error = sweep.regret(name)
-        draw_mean(
-            ax, x, (mean, error), style[name], marker="o", markersize=2.4, markeredgewidth=0,
-            zorder=3 - rank / len(names),
-        )  # fmt: skip
-        ends.append(End(name, style[name].color, float(x[-1]), float(mean[-1])))
-    return ends
 
 
 def _draw_median(ax: Any, sweep: Sweep, name: str, color: str, clip: bool) -> End:

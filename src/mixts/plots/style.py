@@ -56,8 +56,16 @@ LOOKS = {
     "CorralExp4": Look("#CC79A7", DASHES[4]),
     "Exp4": Look("#E69F00", DASHES[5]),
     "Oracle": Look("#000000", DASHES[3]),
+    # Other policies on the belief of MixTS. They are never in a figure with Exp4 and CorralExp4,
+    # whose looks two of them have.
+    "MixIDS": Look("#E69F00", DASHES[5]),
+    "Greedy": Look("#CC79A7", DASHES[4]),
+    "BayesUCB": Look("#80BA5A", DASHES[2]),
 }
-"""Looks of the paper's agents, the same in every figure. Colours are Okabe and Ito's."""
+"""Looks of agents by name, the same in every figure. Colours are Okabe and Ito's, but for one."""
+
+MARKERS = ("o", "D", "s", "^", "v", "P")
+"""Marks of agents differ in shape as well as in colour."""
 
 PALETTE = ("#882255", "#332288", "#56B4E9")
 """Colours of agents with other names: two of Tol's, and one more of Okabe and Ito's."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import html
 import io
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,8 @@ def fitted(folder: Path) -> tuple[str, Path]:
 def test_it_says_what_it_did(fitted: tuple[str, Path], folder: Path) -> None:
     printed, out = fitted
     lines = printed.splitlines()
+    first = next(i for i, line in enumerate(lines) if " rows, " in line)
+    lines = lines[first:]
     number = "clicks.csv row 1,001 (often), clicks.csv row 1,004 (maybe)"
     ragged = "clicks.csv row 1,002 (2 instead of 3: u1,hats)"
     assert lines[:5] == [
@@ -72,7 +75,28 @@ def test_it_says_what_it_did(fitted: tuple[str, Path], folder: Path) -> None:
     assert "on 8 held-out tasks\n  Held-out evidence: " in printed
     page = out.with_suffix(".html")
     assert lines[-2] == f"wrote the prior to {out}, and the page about it to {page}; start with"
-    assert lines[-1] == f"  agent = mixts.MixTS(mixts.MixturePrior.load({str(out)!r}))"
+    assert lines[-1] == f"  agent = mixts.MixIDS(mixts.MixturePrior.load({str(out)!r}))"
+
+
+def test_it_says_first_what_policies_earn(fitted: tuple[str, Path]) -> None:
+    printed, out = fitted
+    lines = printed.splitlines()
+    assert lines[0].split("  ")[0] == "reward per decision"
+    names = [line.split("  ")[0] for line in lines[1:5]]
+    assert names == ["Bestseller", "Greedy", "Thompson sampling", "IDS"]
+    assert lines[5].split() == ["simulation,", "500"] * 3
+    assert lines[6].startswith("  On tasks drawn from the prior, each of the first 20 decisions")
+    assert "  Use IDS: no other policy earns clearly more." in lines
+    why = r"  For the first 5, 10 and 20 decisions only [0-8], [0-8] and 0 of 8 held-out tasks"
+    assert re.search(why, printed)
+    page = html.unescape(out.with_suffix(".html").read_text(encoding="utf-8"))
+    assert page.index('id="summary-title"') < page.index("On tasks drawn from the prior, each")
+    assert page.index('id="earnings"') < page.index('id="kinds"')
+    assert "agent = mixts.MixIDS(prior)" in page
+    # The page has the same numbers.
+    for line in lines[1:5]:
+        for number in line.split("  ")[1:]:
+            assert number.strip() in page
 
 
 def test_the_prior_is_named_and_ready(fitted: tuple[str, Path], folder: Path) -> None:
@@ -140,6 +164,7 @@ def test_features_in_place_of_arms(
     assert "linear: features were given" in printed
     assert "age matters most (" in printed
     assert "not checked: no tasks were held out" in printed
+    assert "reward per decision" not in printed
     prior = mixts.MixturePrior.load(out)
     assert isinstance(prior.family, mixts.LinearGaussian)
     assert prior.family.covariance_type == "diag"
@@ -148,6 +173,8 @@ def test_features_in_place_of_arms(
     page = html.unescape((tmp_path / "prior.html").read_text(encoding="utf-8"))
     assert "# a row of features for each choice: intercept, age" in page
     assert "The base level is " in page
+    assert 'id="earnings"' not in page
+    assert "agent = mixts.MixIDS(prior)" in page
 
 
 def test_auto_compares_on_some_tasks_and_learns_from_all(

@@ -51,7 +51,10 @@ def test_every_experiment_of_the_paper_is_there_at_its_own_scale() -> None:
 def test_groups_and_names_choose() -> None:
     assert list(chosen(["paper/riverswim", "paper/width"])) == ["paper/width", "paper/riverswim"]
     assert chosen(["paper"]).keys() == {id for id in all_experiments() if id.startswith("paper/")}
-    assert chosen([]).keys() == chosen(["paper"]).keys()
+    assert chosen(["beyond/"]).keys() == {
+        id for id in all_experiments() if id.startswith("beyond/")
+    }
+    assert list(chosen([])) == [*chosen(["paper"]), *chosen(["beyond"])]
     assert "coldstart/known-truth" in chosen(["studies.coldstart"])
     assert list(chosen(["studies.coldstart.images"])) == ["coldstart/images"]
     for name, message in (

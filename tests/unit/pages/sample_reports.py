@@ -93,7 +93,7 @@ def hostile_report() -> tuple[Report, list[str]]:
     )
     section = Section(
         "paper/traps", trap(), trap(), texts(2), (figure, figure), (table,), claims,
-        {trap(): trap()}, trap(), 1.0,
+        {trap(): trap()}, trap(), 1.0, trap(),
     )  # fmt: skip
     report = Report(
         trap(), texts(1), (section,), {trap(): trap()}, {trap(): trap()}, trap(), "2026-02-03", 1.0,

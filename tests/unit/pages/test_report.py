@@ -88,7 +88,10 @@ def test_every_text_is_shown_as_it_was_given() -> None:
 
 
 def test_no_text_becomes_a_tag() -> None:
-    calm, hostile = Page(render(typical_report())), Page(render(hostile_report()[0]))
+    typical = typical_report()
+    in_parts = tuple(replace(section, part="A part") for section in typical.sections)
+    calm = Page(render(replace(typical, sections=in_parts)))
+    hostile = Page(render(hostile_report()[0]))
     assert {element.tag for element in hostile.elements} <= {e.tag for e in calm.elements}
     names = {name for element in hostile.elements for name in element.attributes}
     assert names <= {name for element in calm.elements for name in element.attributes}
@@ -105,6 +108,21 @@ def test_code_and_links() -> None:
         ("code", "b < c"), ("a", "the two"), ("code", "two"), ("code", "[x](#y)"),
     ]  # fmt: skip
     assert inside[1].attributes == {"href": "#claims"}
+
+
+def test_a_part_is_announced_once_in_the_text_the_contents_and_the_claims() -> None:
+    claim = Claim("Sec. 6.1", "It is so.", "1", "holds")
+    parts = ("First part", "First part", "Second part", "")
+    sections = tuple(
+        Section(f"s{i}", f"Title {i}", "", claims=(claim,), part=part)
+        for i, part in enumerate(parts)
+    )
+    report = replace(typical_report(), sections=sections, paragraphs=(), summary=())
+    page = Page(render(report))
+    for tag, n_times in (("h2", 1), ("tr", 1), ("li", 2)):  # contents are there twice
+        shown = [element.text for element in page.all(tag, class_="part")]
+        assert shown == n_times * ["First part", "Second part"]
+    assert page_of(part="").all("h2", class_="part") == []
 
 
 def test_a_title_has_code_but_no_link() -> None:

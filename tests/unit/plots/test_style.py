@@ -13,9 +13,10 @@ import pytest
 import mixts
 from mixts import errors
 from mixts.diagnostics.identification import Identification
-from mixts.plots import new_panels, save_figure
+from mixts.plots import draw_intervals, new_panels, save_figure
 from mixts.plots.lines import End, draw_lines, label_ends, spread
 from mixts.plots.style import DASHES, LOOKS, PALETTE, legible, looks, new_axes
+from mixts.simulation import Estimate
 from mixts.simulation.sweep import Sweep
 
 # -- looks --------------------------------------------------------------------------------------
@@ -62,7 +63,7 @@ def lab(rgb: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("blindness", COLOR_BLINDNESS)
 def test_the_colour_blind_can_tell_colours_apart(blindness: str) -> None:
     colors = {look.color for look in LOOKS.values()} | set(PALETTE)
-    assert len(colors) == 9
+    assert len(colors) == 10
     seen = [lab(np.array(COLOR_BLINDNESS[blindness]) @ linear_rgb(color)) for color in colors]
     gaps = [float(np.linalg.norm(a - b)) for a, b in itertools.combinations(seen, 2)]
     # 2.3 is the least difference that is noticed side by side; thin lines far apart need more.
@@ -73,8 +74,13 @@ def test_the_papers_agents_look_the_same_everywhere() -> None:
     assert looks(["PSRL", "MixTS"])["MixTS"] == looks(["MixTS", "x", "TS"])["MixTS"]
     assert looks(list(LOOKS)) == LOOKS
     # In any figure of the paper they differ by dashes alone, as in a copy without colour.
-    for names in (set(LOOKS) - {"PSRL"}, set(LOOKS) - {"TS", "Exp4", "CorralExp4"}):
+    for names in (
+        {"MixTS", "UniTS", "TS", "CorralExp4", "Exp4", "Oracle"},
+        {"MixTS", "UniTS", "PSRL", "Oracle"},
+        {"MixTS", "MixIDS", "Greedy", "BayesUCB", "UniTS", "Oracle"},
+    ):
         assert len({LOOKS[name].dashes for name in names}) == len(names)
+        assert len({LOOKS[name].color for name in names}) == len(names)
 
 
 def test_variants_have_a_shade_of_their_originals_colour_and_dashes_of_their_own() -> None:
@@ -191,6 +197,17 @@ def formulas() -> Any:
     return ax.figure
 
 
+def intervals() -> Any:
+    """Rows of estimates with groups of rows, and lines to compare with."""
+    ax = new_axes(5.4, 3.0)
+    rows = ["the paper's counts", "counts × 10", "", "+ 0.1, transitions only"]
+    some = [Estimate(2.0, 0.2), Estimate(5.0, 0.5), Estimate(np.nan, np.nan), Estimate(19.0, 1.0)]
+    draw_intervals(
+        ax, rows, {"MixTS": some, "UniTS": some}, "regret", log=True, lines={"PSRL": 200.0}
+    )
+    return ax.figure
+
+
 def changed_later() -> Any:
     """Limits and sizes that change after the drawing."""
     figure = mixts.plot(IMAGES, quantity="reward")
@@ -208,6 +225,7 @@ FIGURES: dict[str, Callable[[], Any]] = {
     "identification": lambda: mixts.plot(made_up_identification()),
     "changed later": changed_later,
     "formulas": formulas,
+    "intervals": intervals,
     "every median": lambda: mixts.plot(TWO_AGENTS, medians="all"),
 }
 

@@ -46,10 +46,12 @@ def synthetic_prior(
     return MixturePrior(family, weights)
 
 
-def arms_prior(n_components: int = N_COMPONENTS, width: float = WIDTH) -> MixturePrior:
+def arms_prior(
+    n_components: int = N_COMPONENTS, width: float = WIDTH, weights: ArrayLike | None = None
+) -> MixturePrior:
     """Return the same prior for Gaussian arms: with unit vectors the two bandits are equal."""
     mean = synthetic_prior(n_components, width).family.parameter_means()
-    return MixturePrior(GaussianArms(mean, np.full_like(mean, width**2), NOISE))
+    return MixturePrior(GaussianArms(mean, np.full_like(mean, width**2), NOISE), weights)
 
 
 def synthetic_part(

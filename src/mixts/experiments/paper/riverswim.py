@@ -25,7 +25,7 @@ from mixts.experiments.base import (
     Setting,
     SimulationPart,
 )
-from mixts.experiments.verdicts import N_ERRORS, at_most, exceeds, greatly, weakest
+from mixts.experiments.verdicts import N_ERRORS, at_most, exceeds, times_less, weakest
 from mixts.families import TabularMDP
 from mixts.plots import new_panels, plot
 from mixts.prior import MixturePrior
@@ -169,7 +169,14 @@ class RiverSwimExperiment(Experiment):
                 "allowed": allowed,
             },
             {
-                **{f"great/{name}": _great(results, name) for name in RIVALS},
+                **{
+                    f"great/{name}": times_less(
+                        results.regret["MixTS"].sum(axis=1),
+                        results.regret[name].sum(axis=1),
+                        GREAT,
+                    )
+                    for name in RIVALS
+                },
                 "current": weakest(_sooner(results), _mostly_known(known)),
                 "policy": "holds" if all(starts) else "does not hold",
                 "bound": at_most(summary["MixTS"].regret, min(bounds.values())),
@@ -200,12 +207,6 @@ def agents_of(river: RiverSwim) -> dict[str, Any]:
 
 
 # -- analysis -----------------------------------------------------------------------------------
-
-
-def _great(results: Results, other: str) -> Verdict:
-    """Judge whether an agent has more than ten times the regret of MixTS."""
-    theirs, mine = results.regret[other].sum(axis=1), results.regret["MixTS"].sum(axis=1)
-    return weakest(exceeds(estimate(theirs - mine)), greatly(estimate(theirs - GREAT * mine), 0.0))
 
 
 def settled(results: Results, agent: str, n_errors: float = 0.0) -> int | None:

@@ -99,7 +99,8 @@ def _observe(
                 if slots.waiting[p, g] > 0:
                     catch_up(prior, slots, p, g, last, scratch)
                 change_action(prior, slots, p, g, row, relative, scratch)
-        last[:] = row.a
+        for k in range(d):
+            last[k] = row.a[k]
     fold_rows(batch.tasks, batch.features, batch.outcomes, histories.counts, histories.factor)
     return mark_dormant(batch.tasks, prior, histories, slots, dormancy)
 

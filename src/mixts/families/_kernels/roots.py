@@ -104,7 +104,8 @@ def apply_root(root: Array, x: Array) -> None:
 def copy_root(root: Array, d: int, packed: Array) -> None:
     """Copy a root, triangular or diagonal, into a packed triangle."""
     if len(root) > d or d == 1:
-        packed[:] = root
+        for i in range(len(root)):
+            packed[i] = root[i]
     else:
         packed[:] = 0.0
         for k in range(d):

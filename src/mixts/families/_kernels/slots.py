@@ -108,7 +108,9 @@ def start_slots(tasks: Array, prior: Prior, slots: Slots) -> None:
     """Copy the prior into the slots of tasks with no history."""
     for t in tasks:
         p = slots.of_task[t]
-        slots.mean[p] = prior.mean
+        for s in range(len(prior.mean)):
+            for k in range(prior.mean.shape[1]):
+                slots.mean[p, s, k] = prior.mean[s, k]
         for g in range(len(prior.roots)):
             copy_root(prior.roots[g], prior.mean.shape[1], slots.root[p, g])
             slots.waiting[p, g] = NO_RUN

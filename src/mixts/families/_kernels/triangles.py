@@ -46,7 +46,8 @@ def fold_rows(tasks: Array, features: Array, outcomes: Array, count: Array, fact
     m, d = features.shape
     row = np.empty(d + 1)
     for i in range(m):
-        row[:d] = features[i]
+        for k in range(d):
+            row[k] = features[i, k]
         row[d] = outcomes[i]
         fold_row(factor[tasks[i]], row)
         count[tasks[i]] += 1

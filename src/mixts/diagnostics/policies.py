@@ -1,0 +1,178 @@
+"""Earnings of policies on held-out tasks: greedy, Thompson sampling and IDS beside the bestseller.
+
+Where the logs have enough rewards of held-out tasks, these are replayed. Otherwise tasks are drawn
+from the learned prior.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from mixts import _checks
+from mixts._numbers import Estimate, estimate
+from mixts._typing import Array, Float
+from mixts.agents import policy_named
+from mixts.diagnostics._replays import BESTSELLER, Played, Tasks, replay, simulate_tasks
+from mixts.engines import EngineLike
+from mixts.errors import ParameterError
+from mixts.learning import Fit
+
+N_DECISIONS = (5, 10, 20)
+"""Numbers of first decisions for which earnings are reported."""
+FEWEST_TASKS = 30
+"""Least number of tasks for a replay: with fewer, its standard errors are not to be trusted."""
+CLEAR = 2.0
+"""A difference of more than this many standard errors is called clear."""
+
+
+@dataclass(frozen=True)
+class Earnings:
+    """Earnings of the policies over the first decisions of tasks."""
+
+    n_decisions: int
+    source: Literal["replay", "simulation"]
+    """Replay of held-out tasks, or simulation of tasks that were drawn from the prior."""
+    rewards: Mapping[str, Float[Array, " n"]]
+    """By policy: mean reward per decision of each task; the bestseller is the first policy."""
+    n_replayable: int
+    """Number of held-out tasks whose recorded rewards are enough for a replay."""
+    n_offered: float
+    """Average number of arms (or rows of features) that a decision chooses from."""
+    bestseller: str | None
+    """Name of the bestseller: in a replay the arm that earned most on the training tasks, in a
+    simulation the arm with the highest mean under the prior; None for linear tasks."""
+
+    @property
+    def n_tasks(self) -> int:
+        """Number of tasks."""
+        return len(self.rewards[BESTSELLER])
+
+    def mean(self, policy: str) -> Estimate:
+        """Return the mean reward per decision of a policy, over tasks."""
+        return estimate(self._of(policy))
+
+    def gain(self, policy: str, over: str = BESTSELLER) -> Estimate:
+        """Return the mean reward per decision of a policy minus that of another, task by task."""
+        return estimate(self._of(policy) - self._of(over))
+
+    def clearly(self, policy: str, over: str) -> bool:
+        """Return whether a policy earns more than another by over two standard errors."""
+        mean, error = self.gain(policy, over)
+        return bool(mean > 0 and mean > CLEAR * error)
+
+    def _of(self, policy: str) -> Float[Array, " n"]:
+        if policy not in self.rewards:
+            raise ParameterError(f"no policy {policy!r}; policies: {', '.join(self.rewards)}")
+        return self.rewards[policy]
+
+
+@dataclass(frozen=True)
+class PolicyComparison:
+    """Earnings of policies that start from a learned prior; result of :func:`compare_policies`."""
+
+    earnings: tuple[Earnings, ...]
+    """Earnings over the first decisions, by increasing number of decisions."""
+    n_held_out: int
+    """Number of held-out tasks."""
+
+    @property
+    def policies(self) -> tuple[str, ...]:
+        """Names of the policies; the bestseller comes first."""
+        return tuple(self.earnings[0].rewards)
+
+    @property
+    def learning(self) -> tuple[str, ...]:
+        """Names of the policies that learn within a task."""
+        return self.policies[1:]
+
+    @property
+    def decisive(self) -> Earnings:
+        """Earnings that decide which policy is recommended: the longest replay, if there is one."""
+        replayed = [one for one in self.earnings if one.source == "replay"]
+        return (replayed or list(self.earnings))[-1]
+
+    @property
+    def usual(self) -> str:
+        """Policy to use if no other one is clearly better: IDS, or else the last of them."""
+        return "ids" if "ids" in self.learning else self.learning[-1]
+
+    @property
+    def recommended(self) -> str:
+        """Policy to use: IDS; or if others clearly earn more, the one of them that earned most."""
+        earnings = self.decisive
+        better = [policy for policy in self.policies if earnings.clearly(policy, self.usual)]
+        return max(better, key=lambda policy: earnings.mean(policy).mean, default=self.usual)
+
+    @property
+    def agent(self) -> str:
+        """Policy of the agent to start with: the recommended one, or the best one that learns."""
+        if self.recommended in self.learning:
+            return self.recommended
+        return max(self.learning, key=lambda policy: self.decisive.mean(policy).mean)
+
+
+def compare_policies(
+    fit: Fit,
+    n_decisions: Sequence[int] = N_DECISIONS,
+    *,
+    policies: Sequence[str] = ("greedy", "ts", "ids"),
+    seed: int | None = None,
+    engine: EngineLike = None,
+) -> PolicyComparison:
+    """Measure what policies would have earned in the first decisions of held-out tasks.
+
+    The policies start each task from ``fit.prior`` and learn within the task. Their rival is the
+    bestseller: always the arm that earned most on the training tasks, or for linear tasks the row
+    with the highest reward by the coefficients that fit all training rows best.
+
+    The recorded rewards of held-out tasks are replayed. In a replay of n decisions of arms, a task
+    offers the arms for which it recorded at least n rewards, if these are two or more: see
+    :class:`mixts.environments.ReplayArms`. In a replay of linear tasks each decision chooses one of
+    ten recorded rows that were not chosen yet. If fewer than 30 held-out tasks have enough rewards,
+    tasks are drawn from the prior instead, and the bestseller is the arm with the highest mean
+    under the prior. At most 500 tasks are played, or 100 linear tasks; if there are fewer, each is
+    replayed up to ten times in other random orders, and its mean counts.
+
+    Parameters
+    ----------
+    fit
+        Result of :func:`mixts.learning.fit_logs` with held-out tasks. Its files are read again, if
+        there is something to replay.
+    n_decisions
+        Numbers of first decisions.
+    policies
+        Names of the policies that learn, as in ``mixts.agents.POLICIES``.
+    seed
+        Seed of all that is random; by default that of the fit.
+    engine
+        Where files are read and tasks are replayed, as in :func:`mixts.simulate`. The numbers do
+        not depend on it.
+
+    Returns
+    -------
+    PolicyComparison
+        Mean rewards per decision with standard errors, and the recommended policy.
+    """
+    horizons = sorted({_checks.count(n, "n_decisions") for n in n_decisions})
+    if not horizons or not policies:
+        raise ParameterError("n_decisions and policies must name at least one each, got none")
+    if not len(fit.held_out):
+        raise ParameterError("policies are compared on held-out tasks, but none were held out")
+    number = fit.settings.seed if seed is None else seed
+    tasks = Tasks(fit, {name: policy_named(name) for name in policies}, number, engine)
+    replayed = replay(tasks, horizons, FEWEST_TASKS)
+    short = [n for n, played in replayed.items() if played.n_found < FEWEST_TASKS]
+    simulated = simulate_tasks(tasks, max(short)) if short else None
+    earnings = [
+        _earnings(n, played, simulated if n in short else None) for n, played in replayed.items()
+    ]
+    return PolicyComparison(tuple(earnings), len(fit.held_out))
+
+
+def _earnings(n: int, replayed: Played, simulated: Played | None) -> Earnings:
+    used = replayed if simulated is None else simulated
+    rewards = {name: reward[:, :n].mean(axis=1) for name, reward in used.rewards.items()}
+    source: Literal["replay", "simulation"] = "replay" if simulated is None else "simulation"
+    return Earnings(n, source, rewards, replayed.n_found, used.n_offered, used.bestseller)

@@ -1,0 +1,220 @@
+"""A comparison of policies in words and numbers: what they earn beside the bestseller."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mixts._numbers import Estimate
+from mixts.diagnostics import Earnings, PolicyComparison
+from mixts.diagnostics._replays import BESTSELLER
+from mixts.diagnostics.policies import FEWEST_TASKS
+from mixts.pages.charts import Scale
+from mixts.pages.formats import count, listed, plural, signed
+from mixts.pages.kinds import Item, short_name
+
+_NAMES = {
+    BESTSELLER: "the bestseller",
+    "greedy": "greedy",
+    "ts": "Thompson sampling",
+    "ids": "IDS",
+    "ucb": "Bayes-UCB",
+}
+"""Names of policies inside a sentence."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Earnings over the first decisions, with a row for each policy."""
+
+    title: str
+    source: str
+    """Origin of the numbers: a replay or a simulation, and the number of tasks."""
+    items: tuple[Item, ...]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The first section of a page: what policies earn."""
+
+    groups: tuple[Group, ...]
+    sources: tuple[str, ...]
+    """How the numbers were measured, a sentence each."""
+
+
+def policy_answer(comparison: PolicyComparison) -> Answer:
+    """Return a comparison as the section of a page."""
+    digits, scale = _digits(comparison), _scale(comparison)
+    groups = tuple(
+        Group(
+            f"First {plural(one.n_decisions, 'decision')}",
+            f"{one.source}, {plural(one.n_tasks, 'task')}",
+            tuple(_item(one, policy, digits, scale) for policy in comparison.policies),
+        )
+        for one in comparison.earnings
+    )
+    return Answer(groups, tuple(policy_sources(comparison)))
+
+
+def policy_table(comparison: PolicyComparison) -> list[str]:
+    """Return lines for a terminal: the earnings of each policy with standard errors."""
+    digits = _digits(comparison)
+    rows = [["reward per decision", *(f"first {one.n_decisions}" for one in comparison.earnings)]]
+    rows += [
+        [_title(policy), *(_text(one.mean(policy), digits) for one in comparison.earnings)]
+        for policy in comparison.policies
+    ]
+    rows.append(["", *(f"{one.source}, {count(one.n_tasks)}" for one in comparison.earnings)])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            cell.rjust(width) if i else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in rows
+    ]
+
+
+# -- the verdict ----------------------------------------------------------------------------------
+
+
+def policy_verdict(comparison: PolicyComparison) -> list[str]:
+    """Say what the policy to start with earns beside the bestseller, and which policy to use."""
+    one, agent, digits = comparison.decisive, comparison.agent, _digits(comparison)
+    where = "On held-out tasks" if one.source == "replay" else "On tasks drawn from the prior"
+    name = "" if one.bestseller is None else f" (`{short_name(one.bestseller)}`)"
+    return [
+        f"{where}, each of the first {one.n_decisions} decisions earned "
+        f"{_text(one.mean(agent), digits)} with {_NAMES[agent]} and "
+        f"{_text(one.mean(BESTSELLER), digits)} with the bestseller{name}: "
+        f"{_difference(one, agent, BESTSELLER, digits)}.",
+        *_advice(comparison),
+    ]
+
+
+def _advice(comparison: PolicyComparison) -> list[str]:
+    one, usual, digits = comparison.decisive, comparison.usual, _digits(comparison)
+    recommended, sentences = comparison.recommended, []
+    if recommended == usual:
+        return [f"Use {_NAMES[usual]}: no other policy earns clearly more."]
+    if one.clearly(BESTSELLER, usual):
+        sentences.append(
+            f"{_NAMES[usual]} loses to the bestseller: "
+            f"{_difference(one, usual, BESTSELLER, digits)}."
+        )
+    if recommended == BESTSELLER:
+        return [*sentences, "Use the bestseller: it earned most."]
+    gain = _difference(one, recommended, usual, digits)
+    return [*sentences, f"Use {_NAMES[recommended]}: it earned most, {gain} than {_NAMES[usual]}."]
+
+
+def _difference(one: Earnings, policy: str, other: str, digits: int) -> str:
+    mean, error = one.gain(policy, other)
+    amount = f"{_text(Estimate(abs(mean), error), digits)} {'more' if mean >= 0 else 'less'}"
+    clear = one.clearly(policy, other) or one.clearly(other, policy)
+    return amount if clear else f"{amount}, which is no clear difference"
+
+
+# -- the sources ----------------------------------------------------------------------------------
+
+
+def policy_sources(comparison: PolicyComparison) -> list[str]:
+    """Say how the numbers were measured, and what they assume."""
+    replayed = [one for one in comparison.earnings if one.source == "replay"]
+    simulated = [one for one in comparison.earnings if one.source == "simulation"]
+    sentences = _replay_sentences(replayed, comparison.n_held_out) if replayed else []
+    if simulated:
+        enough = listed([count(one.n_replayable) for one in simulated])
+        tasks = plural(comparison.n_held_out, "held-out task")
+        verb = "has" if simulated[-1].n_replayable == 1 else "have"
+        sentences.append(
+            f"For {_decisions(simulated)} only {enough} of {tasks} {verb} enough recorded rewards, "
+            f"and a replay needs {FEWEST_TASKS}. So {plural(simulated[0].n_tasks, 'task')} were "
+            "drawn from the prior: these numbers assume that the prior is right. The bestseller is "
+            "then the choice with the highest mean under the prior."
+        )
+    return sentences
+
+
+def _replay_sentences(replayed: Sequence[Earnings], n_held_out: int) -> list[str]:
+    n_tasks = listed([count(one.n_tasks) for one in replayed])
+    offered = listed([f"{one.n_offered:.1f}" for one in replayed])
+    sentences = [
+        f"{_decisions(replayed).capitalize()} were replayed on {n_tasks} of "
+        f"{plural(n_held_out, 'held-out task')}; the prior was not learned from them."
+    ]
+    best = replayed[0].bestseller
+    if best is None:
+        sentences.append(
+            f"Each decision chooses one of {replayed[0].n_offered:.0f} recorded rows of the task "
+            "that were not chosen yet, so that later decisions have less to choose from. The "
+            "bestseller is the row with the highest reward by the coefficients that fit all "
+            "training rows."
+        )
+    else:
+        sentences.append(
+            "A chosen arm gives one of the rewards that the task recorded for it, in random order. "
+            "A task offers the arms with enough recorded rewards, on average "
+            f"{offered}. The bestseller is the arm that earned most on the training tasks, "
+            f"`{short_name(best)}`; a task without it gets the best one that it offers."
+        )
+    sentences.append(
+        "If the logged choices depended on earlier rewards of the same task, a replay is only "
+        "approximate."
+    )
+    return sentences
+
+
+def _decisions(earnings: Sequence[Earnings]) -> str:
+    return f"the first {listed([str(one.n_decisions) for one in earnings])} decisions"
+
+
+# -- numbers --------------------------------------------------------------------------------------
+
+
+def _digits(comparison: PolicyComparison) -> int:
+    """Return the digits after the point that show two digits of the largest error."""
+    every = (one.mean(policy) for one in comparison.earnings for policy in comparison.policies)
+    errors = [error for _, error in every if error > 0]
+    return int(np.clip(1 - np.floor(np.log10(max(errors))), 0, 6)) if errors else 3
+
+
+def _text(value: Estimate, digits: int, sign: str = "") -> str:
+    return signed(f"{value.mean:{sign}.{digits}f} ± {value.error:.{digits}f}")
+
+
+def _title(policy: str) -> str:
+    name = _NAMES[policy].removeprefix("the ")
+    return name[0].upper() + name[1:]
+
+
+def _range(value: Estimate) -> tuple[float, float]:
+    return value.mean - 2 * value.error, value.mean + 2 * value.error
+
+
+def _scale(comparison: PolicyComparison) -> Scale:
+    """Return the scale that all groups share."""
+    ranges = [
+        _range(one.mean(policy)) for one in comparison.earnings for policy in comparison.policies
+    ]
+    low, high = min(low for low, _ in ranges), max(high for _, high in ranges)
+    return Scale(low, high)
+
+
+def _item(one: Earnings, policy: str, digits: int, scale: Scale) -> Item:
+    mean = one.mean(policy)
+    low, high = _range(mean)
+    gain = "–" if policy == BESTSELLER else _text(one.gain(policy), digits, "+")
+    return Item(
+        name=_title(policy),
+        mean=_text(mean, digits),
+        overall=gain,
+        low=scale.place(low),
+        place=scale.place(mean.mean),
+        high=scale.place(high),
+        overall_place=scale.place(one.mean(BESTSELLER).mean),
+        zero=scale.place(0.0),
+        alt=f"{_text(mean, digits)} per decision; gain over the bestseller {gain}",
+    )

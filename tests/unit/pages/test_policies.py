@@ -1,0 +1,149 @@
+"""A comparison of policies in words: sentences that agree with the numbers."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mixts.diagnostics import Earnings, PolicyComparison
+from mixts.pages.policies import policy_answer, policy_sources, policy_table, policy_verdict
+
+POLICIES = ("bestseller", "greedy", "ts", "ids")
+
+
+def earnings(
+    means: tuple[float, ...],
+    n_decisions: int = 20,
+    source: Any = "replay",
+    bestseller: str | None = "hats",
+    n_replayable: int = 100,
+) -> Earnings:
+    """Earnings of 100 tasks with these means; a mean has an error of 0.01, a gain one of 0.014."""
+    rng = np.random.default_rng(3)
+    rewards = {}
+    for name, mean in zip(POLICIES, means, strict=True):
+        noise = rng.standard_normal(100)
+        noise = (noise - noise.mean()) / noise.std(ddof=1)
+        rewards[name] = mean + 0.1 * noise
+    return Earnings(n_decisions, source, rewards, n_replayable, 3.25, bestseller)
+
+
+def compared(*means: float, **options: Any) -> PolicyComparison:
+    return PolicyComparison((earnings(means, **options),), 120)
+
+
+def test_ids_wins() -> None:
+    first, advice = policy_verdict(compared(0.5, 0.6, 0.55, 0.62))
+    assert re.fullmatch(
+        r"On held-out tasks, each of the first 20 decisions earned 0\.620 ± 0\.010 with IDS and "
+        r"0\.500 ± 0\.010 with the bestseller \(`hats`\): 0\.120 ± 0\.01\d more\.",
+        first,
+    )
+    assert advice == "Use IDS: no other policy earns clearly more."
+
+
+def test_no_clear_difference_is_said() -> None:
+    first, advice = policy_verdict(compared(0.5, 0.5, 0.5, 0.49))
+    assert re.search(r": 0\.010 ± 0\.01\d less, which is no clear difference\.$", first)
+    assert advice == "Use IDS: no other policy earns clearly more."
+
+
+def test_another_policy_wins() -> None:
+    first, advice = policy_verdict(compared(0.5, 0.7, 0.55, 0.62))
+    assert "0.700 ± 0.010 with greedy" in first
+    assert re.fullmatch(r"Use greedy: it earned most, 0\.080 ± 0\.01\d more than IDS\.", advice)
+
+
+def test_ids_loses_to_the_bestseller() -> None:
+    first, loss, advice = policy_verdict(compared(0.5, 0.44, 0.3, 0.4))
+    assert re.search(r"earned 0\.440 ± 0\.010 with greedy .*: 0\.060 ± 0\.01\d less\.$", first)
+    assert re.fullmatch(r"IDS loses to the bestseller: 0\.100 ± 0\.01\d less\.", loss)
+    assert advice == "Use the bestseller: it earned most."
+    first, loss, advice = policy_verdict(compared(0.5, 0.6, 0.3, 0.4))
+    assert loss.startswith("IDS loses to the bestseller: 0.100")
+    assert advice.startswith("Use greedy: it earned most, 0.200")
+
+
+def test_the_words_follow_the_numbers() -> None:
+    """For random numbers: each amount in the sentences is one that the comparison measured."""
+    rng = np.random.default_rng(1)
+    for _ in range(50):
+        one = compared(*(0.5 + 0.05 * rng.standard_normal(4)))
+        found = [one.decisive.mean(p) for p in POLICIES]
+        found += [one.decisive.gain(p, q) for p in POLICIES for q in POLICIES]
+        measured = {float(f"{abs(earned.mean):.3f}") for earned in found}
+        text = " ".join(policy_verdict(one))
+        amounts = [float(found) for found in re.findall(r"(\d\.\d{3}) ±", text)]
+        assert set(amounts) <= measured
+        assert ("IDS loses" in text) == one.decisive.clearly("bestseller", "ids")
+        words = {"ids": "IDS", "ts": "Thompson sampling", "bestseller": "the bestseller"}
+        assert f"Use {words.get(one.recommended, one.recommended)}:" in text
+
+
+def test_sources_say_what_was_replayed() -> None:
+    means = (0.5, 0.5, 0.5, 0.6)
+    one = PolicyComparison((earnings(means, 5), earnings(means, 10)), 120)
+    first, second, last = policy_sources(one)
+    assert first == (
+        "The first 5 and 10 decisions were replayed on 100 and 100 of 120 held-out tasks; the "
+        "prior was not learned from them."
+    )
+    assert "on average 3.2 and 3.2" in second
+    assert "`hats`; a task without it gets the best one that it offers" in second
+    assert last.endswith("a replay is only approximate.")
+    text = " ".join(policy_sources(compared(*means, bestseller=None)))
+    assert "one of 3 recorded rows of the task that were not chosen yet" in text
+    assert "drawn from the prior" not in text
+
+
+def test_sources_say_what_was_simulated_and_why() -> None:
+    means = (0.5, 0.5, 0.5, 0.6)
+    one = PolicyComparison(
+        (earnings(means, 5), earnings(means, 20, "simulation", n_replayable=7)), 120
+    )
+    *_, last = policy_sources(one)
+    assert last.startswith(
+        "For the first 20 decisions only 7 of 120 held-out tasks have enough recorded rewards, and "
+        "a replay needs 30. So 100 tasks were drawn from the prior: these numbers assume that the "
+        "prior is right."
+    )
+    (only,) = policy_sources(PolicyComparison(one.earnings[1:], 120))
+    assert only == last
+    first, _ = policy_verdict(PolicyComparison(one.earnings[1:], 120))
+    assert first.startswith("On tasks drawn from the prior, each of the first 20 decisions")
+
+
+def test_the_table_has_a_row_for_each_policy() -> None:
+    means = (-0.5, 0.5, 0.55, 0.62)
+    one = PolicyComparison((earnings(means, 5), earnings(means, 20, "simulation")), 120)
+    lines = policy_table(one)
+    assert [line.split("  ")[0] for line in lines] == [
+        "reward per decision", "Bestseller", "Greedy", "Thompson sampling", "IDS", "",
+    ]  # fmt: skip
+    assert len({len(line) for line in lines}) == 1
+    assert "−0.500 ± 0.010" in lines[1]
+    assert lines[-1].split() == ["replay,", "100", "simulation,", "100"]
+
+
+def test_drawings_share_a_scale() -> None:
+    means = (0.5, 0.6, 0.55, 0.62)
+    answer = policy_answer(PolicyComparison((earnings(means, 5), earnings(means, 20)), 120))
+    assert [group.title for group in answer.groups] == ["First 5 decisions", "First 20 decisions"]
+    assert answer.groups[0].source == "replay, 100 tasks"
+    best, *_, ids = answer.groups[0].items
+    assert (best.name, best.mean, best.overall) == ("Bestseller", "0.500 ± 0.010", "–")
+    assert best.place == best.overall_place == ids.overall_place
+    assert best.low == 0
+    assert ids.high == 100
+    assert re.fullmatch(r"\+0\.120 ± 0\.01\d", ids.overall)
+    # From 0.48 to 0.64, two errors beyond the means.
+    assert ids.place == pytest.approx(100 * (0.62 - 0.48) / 0.16)
+    assert "0.620 ± 0.010 per decision; gain over the bestseller +0.120" in ids.alt
+
+
+def test_names_of_arms_are_text() -> None:
+    first, _ = policy_verdict(compared(0.5, 0.6, 0.55, 0.62, bestseller="a `b`\nc"))
+    assert "(`a 'b' c`)" in first
