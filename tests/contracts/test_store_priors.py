@@ -7,6 +7,7 @@ import pytest
 
 import mixts
 from mixts import errors
+from mixts.agents import POLICIES
 from mixts.service import Decider
 from mixts.service.records import ActionRow
 from mixts.service.store.rebuild import rebuild
@@ -67,9 +68,10 @@ def test_an_arm_keeps_its_place_and_its_name(store: mixts.DecisionStore) -> None
         assert decider.upload_prior(named("a", "b", "aa")) == 2
 
 
-def test_a_prior_that_cannot_be_computed_with(store: mixts.DecisionStore) -> None:
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_prior_that_cannot_be_computed_with(store: mixts.DecisionStore, policy: str) -> None:
     huge = mixts.MixturePrior(mixts.BernoulliArms(np.full((1, 3), 1e308), np.full((1, 3), 1e308)))
-    with Decider(arms(), store) as decider:
+    with Decider(arms(), store, policy=policy, floor=0.01) as decider:
         with pytest.raises(errors.ParameterError, match="too large, or too small"):
             decider.upload_prior(huge)
         assert decider.decide("u").prior_version == 1
@@ -168,7 +170,7 @@ def test_tasks_are_found_by_any_part_of_their_name(store: mixts.DecisionStore) -
 
 
 def test_actions_are_counted(store: mixts.DecisionStore) -> None:
-    with Decider(arms(), store, seed=1) as decider:
+    with Decider(arms(), store, policy="ts", seed=1) as decider:
         made = decide_and_reward(decider, "u", [1.0, 0.0, 1.0, 1.0, 0.0, 1.0])
         made += [decider.decide("u"), decider.decide("u")]
         decide_and_reward(decider, "another", [1.0])

@@ -12,12 +12,8 @@ from mixts.agents._kernels import least_ratio
 from mixts.agents.belief import BeliefAgent
 from mixts.errors import ParameterError
 from mixts.families.base import Waiting
-from mixts.families.quadrature import Marginal
-from mixts.families.rewards import RewardBelief
+from mixts.families.rewards import INFORMATION
 from mixts.prior import MixturePrior
-
-INFORMATION = ("variance", "best-action", "latent-and-best-action", "mutual-information")
-"""Measures of the information in an action, see :class:`MixIDS`."""
 
 N_SAMPLES = 256
 """Default number of draws behind terms that are estimated."""
@@ -28,7 +24,7 @@ class MixIDS(BeliefAgent):
 
     A decision minimises ``regret^2 / information`` over distributions on actions, at most two of
     which get a positive probability. The regret of an action is ``E[max_b theta_b - theta_a]``
-    under the belief. For arms both terms are exact; for linear rewards the regret is estimated from
+    under the belief. For arms both terms are exact. For linear rewards they are estimated from
     draws in which components are summed exactly.
 
     Parameters
@@ -45,11 +41,11 @@ class MixIDS(BeliefAgent):
         Expected number of decisions of a task. Regret and information are then about the estimates
         that the agent could have by the end, so that exploration fades; None: no end in sight.
     information
-        The information in an action: ``"variance"``, that of its mean reward under the whole
-        belief; ``"best-action"`` and ``"latent-and-best-action"``, the part of this variance that
-        the best action, or the latent state and the best action, explain; or
-        ``"mutual-information"``, of its next reward and the best action. All but the first are
-        estimated from draws.
+        The information in an action. ``"best-action"``: the variance of its mean reward that the
+        best action explains, ``Var(E[theta_a | best action])``. ``"latent-and-best-action"``: that
+        the latent state and the best action explain. ``"variance"``: all of it; cheapest, but in
+        long runs the leading action's own variance, which decides nothing, delays others.
+        ``"mutual-information"``: of the action's next reward and the best action, from draws.
 
     Examples
     --------
@@ -67,7 +63,7 @@ class MixIDS(BeliefAgent):
         *,
         n_samples: int = N_SAMPLES,
         horizon: int | None = None,
-        information: str = "variance",
+        information: str = "best-action",
     ) -> None:
         super().__init__(prior, n_tasks, seed)
         self._set(n_samples=n_samples, horizon=horizon, information=information)
@@ -76,7 +72,7 @@ class MixIDS(BeliefAgent):
         self,
         n_samples: int = N_SAMPLES,
         horizon: int | None = None,
-        information: str = "variance",
+        information: str = "best-action",
     ) -> None:
         if information not in INFORMATION:
             raise ParameterError(
@@ -141,66 +137,12 @@ class MixIDS(BeliefAgent):
     ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
         """Return regret and information of each action."""
         regret, information = np.empty(mask.shape), np.empty(mask.shape)
-        exact = self._horizon is None and self._information == "variance"
-        for part in self._parts(len(index), mask.shape[1], 1 if exact else self._n_samples):
+        for part in self._parts(len(index), mask.shape[1], self._n_samples):
             sets = actions[part] if actions is not None and actions.ndim == 3 else actions
             rewards = self._rewards(index[part], sets, mask[part], waiting)
-            if exact:
-                regret[part] = rewards.regrets(self._rng, mask[part], self._n_samples)
-                information[part] = rewards.variances()
-            else:
-                left = self._n_more(index[part], waiting)
-                regret[part], information[part] = self._sampled(rewards, mask[part], left)
+            left = self._n_more(index[part], waiting)
+            how = (self._rng, mask[part], self._information, self._n_samples)
+            found = rewards.terms(*how) if left is None else rewards.terms_ahead(*how, left)
+            regret[part], information[part] = found
         # Rounding or sampling may leave the regret of a sure action just below zero.
         return np.maximum(regret, 0.0), information
-
-    def _sampled(
-        self, rewards: RewardBelief, mask: Bool[Array, "m K"], n_more: Int[Array, " m"] | None
-    ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
-        """Return both terms from draws of mean rewards, or of estimates at the horizon."""
-        if n_more is None:
-            latent, drawn = rewards.draw_mixture(self._rng, self._n_samples)
-        else:
-            latent, drawn = rewards.draw_estimates(self._rng, self._n_samples, n_more)
-        means = rewards.means()
-        lead = np.where(mask, means, -np.inf).argmax(axis=1)[:, None]
-        best = np.where(mask[:, None], drawn, -np.inf).argmax(axis=2)
-        top = np.take_along_axis(drawn, best[:, :, None], axis=2)[:, :, 0]
-        gain = (top - np.take_along_axis(drawn, lead[:, None], axis=2)[:, :, 0]).mean(axis=1)
-        regret = gain[:, None] + np.take_along_axis(means, lead, axis=1) - means
-        if self._information == "variance":
-            return regret, drawn.var(axis=1)
-        groups = best
-        if self._information == "latent-and-best-action":
-            groups = best * rewards.weights.shape[1] + latent
-        entropy = self._information == "mutual-information"
-        return regret, _explained(drawn, groups, rewards.marginal if entropy else None)
-
-
-def _explained(
-    drawn: Float[Array, "m n K"], groups: Int[Array, "m n"], marginal: Marginal | None
-) -> Float[Array, "m K"]:
-    """Return the part of each action's variance that the groups of draws explain.
-
-    With the distributions of mean rewards, return the mutual information instead: the entropy of a
-    reward, minus its entropy given the group.
-    """
-    rows = np.arange(len(drawn))[:, None]
-    keys, index = np.unique(rows * (groups.max() + 1) + groups, return_inverse=True)
-    row_of = keys // (groups.max() + 1)
-    flat = drawn.reshape(-1, drawn.shape[2])
-    order = np.argsort(index.reshape(-1), kind="stable")
-    starts = np.searchsorted(index.reshape(-1)[order], np.arange(len(keys)))
-    size = np.diff(np.append(starts, len(flat)))[:, None]
-    mean = np.add.reduceat(flat[order], starts) / size
-    share = size / drawn.shape[1]
-    information = np.zeros((len(drawn), drawn.shape[2]))
-    if marginal is None:
-        gap = mean - drawn.mean(axis=1)[row_of]
-        np.add.at(information, row_of, share * gap * gap)
-        return information
-    square = np.add.reduceat(flat[order] ** 2, starts) / size
-    within = marginal.reward_entropy(mean, np.maximum(square - mean * mean, 0.0))
-    np.subtract.at(information, row_of, share * within)
-    information += marginal.reward_entropy(drawn.mean(axis=1), drawn.var(axis=1))
-    return np.maximum(information, 0.0)

@@ -93,12 +93,16 @@ class LinearRewards(RewardBelief):
         sets = self.actions if self.actions.ndim == 2 else self.actions[rows]
         return self.posterior.prior.mean_rewards(theta, sets)
 
-    def regrets(
-        self, rng: np.random.Generator, mask: Bool[Array, "m K"], n_samples: int
-    ) -> Float[Array, "m K"]:
-        return self.posterior.expected_regrets(
+    def terms(
+        self, rng: np.random.Generator, mask: Bool[Array, "m K"], measure: str, n_samples: int
+    ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
+        """Return both terms; the variance is exact, everything else is estimated."""
+        if measure != "variance":
+            return super().terms(rng, mask, measure, n_samples)
+        regret = self.posterior.expected_regrets(
             rng, self.tasks, self.weights, self.actions, mask, n_samples
         )
+        return regret, self.variances()
 
 
 class SlotPool:

@@ -14,7 +14,7 @@ from mixts._numbers import softmax
 from mixts._typing import Array, Bool, Float, Int
 from mixts.families._kernels import normals
 from mixts.families._kernels.densities import LOG_GAMMA, LOGIT_BETA, MINUS_LOG_GAMMA, NORMAL
-from mixts.families._kernels.quadrature import N_NODES, best_arms
+from mixts.families._kernels.quadrature import N_NODES, Found, best_arms
 
 __all__ = [
     "LOGIT_BETA",
@@ -27,6 +27,7 @@ __all__ = [
     "NormalMarginal",
     "best_arm_probabilities",
     "expected_best",
+    "explain_best",
 ]
 
 
@@ -231,27 +232,52 @@ def best_arm_probabilities(
         The errors are 0 where every arm's mass and every component's sum of probabilities is one,
         as far as the densities of very sharp marginals can be trusted.
     """
-    result, errors = np.zeros(mask.shape), np.zeros(len(mask))
-    _integrate(marginal, weights, mask, (result, errors, np.zeros(0)))
-    return result, errors
+    found = _integrate(marginal, weights, mask)
+    return found.chance, found.error
 
 
 def expected_best(
     marginal: Marginal, weights: Float[Array, "m L"], mask: Bool[Array, "m K"]
 ) -> Float[Array, " m"]:
     """Compute E[max_a theta_a] under each mixture, over the arms of its mask."""
-    best = np.zeros(len(mask))
-    _integrate(marginal, weights, mask, (np.zeros(mask.shape), np.zeros(len(mask)), best))
-    return best
+    return _integrate(marginal, weights, mask, wants_best=True).best
+
+
+def explain_best(
+    marginal: Marginal, weights: Float[Array, "m L"], mask: Bool[Array, "m K"]
+) -> tuple[Float[Array, " m"], Float[Array, "2 m K"]]:
+    """Compute E[max_a theta_a], and what the best arm says about the arms' means.
+
+    Returns
+    -------
+    best, explained
+        The second has two parts: the variance of ``E[theta_a | best arm]``, and that of
+        ``E[theta_a | component and best arm]``, for every arm; 0 for arms that are masked.
+    """
+    center = np.einsum("ml,mlk->mk", weights, marginal.mean())
+    found = _integrate(marginal, weights, mask, wants_best=True, center=center)
+    return found.best, np.where(mask, found.information, 0.0)
 
 
 def _integrate(
     marginal: Marginal,
     weights: Float[Array, "m L"],
     mask: Bool[Array, "m K"],
-    out: tuple[Array, Array, Array],
-) -> None:
-    best_arms(marginal.form, marginal.parameters, weights, mask, *out, N_NODES)
+    *,
+    wants_best: bool = False,
+    center: Float[Array, "m K"] | None = None,
+) -> Found:
+    m, n_arms = mask.shape
+    n_explained = 0 if center is None else m
+    found = Found(
+        np.zeros((m, n_arms)),
+        np.zeros(m),
+        np.zeros(m if wants_best else 0),
+        np.zeros((0, n_arms)) if center is None else center,
+        np.zeros((2, n_explained, n_arms)),
+    )
+    best_arms(marginal.form, marginal.parameters, weights, mask, tuple(found), N_NODES)
+    return found
 
 
 def _root(function: Callable[[Array], Array], low: Array, high: Array) -> Array:

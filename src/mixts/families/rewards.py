@@ -9,7 +9,10 @@ import numpy as np
 
 from mixts._numbers import softmax
 from mixts._typing import Array, Bool, Float, Int
-from mixts.families.quadrature import NEGLIGIBLE, Marginal, expected_best
+from mixts.families.quadrature import NEGLIGIBLE, Marginal, expected_best, explain_best
+
+INFORMATION = ("best-action", "latent-and-best-action", "variance", "mutual-information")
+"""Measures of the information in an action, see :class:`mixts.MixIDS`."""
 
 
 class RewardBelief(ABC):
@@ -32,12 +35,6 @@ class RewardBelief(ABC):
         self, rng: np.random.Generator, rows: Int[Array, " n"], latent: Int[Array, " n"]
     ) -> Float[Array, "n K"]:
         """Draw the mean rewards of all actions for pairs of a decision and a component."""
-
-    @abstractmethod
-    def regrets(
-        self, rng: np.random.Generator, mask: Bool[Array, "m K"], n_samples: int
-    ) -> Float[Array, "m K"]:
-        """Return E[max_b theta_b - theta_a], the expected regret of each action."""
 
     def means(self) -> Float[Array, "m K"]:
         """Return the mean of each action's mean reward."""
@@ -122,6 +119,63 @@ class RewardBelief(ABC):
         weights, marginal = self._relevant()
         return marginal.estimates(weights, averages, n_more)
 
+    # -- terms of information-directed sampling -------------------------------------------------
+
+    def terms(
+        self, rng: np.random.Generator, mask: Bool[Array, "m K"], measure: str, n_samples: int
+    ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
+        """Return the regret E[max_b theta_b - theta_a] and the information of each action.
+
+        Parameters
+        ----------
+        rng
+            Random generator, for terms that are estimated.
+        mask
+            Available actions.
+        measure
+            One of ``INFORMATION``.
+        n_samples
+            Number of draws, for terms that are estimated.
+        """
+        return self._terms_of(mask, measure, *self.draw_mixture(rng, n_samples))
+
+    def terms_ahead(
+        self,
+        rng: np.random.Generator,
+        mask: Bool[Array, "m K"],
+        measure: str,
+        n_samples: int,
+        n_more: Int[Array, " m"],
+    ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
+        """Return the terms of the estimates after ``n_more`` observations, from draws of these."""
+        return self._terms_of(mask, measure, *self.draw_estimates(rng, n_samples, n_more))
+
+    def _terms_of(
+        self,
+        mask: Bool[Array, "m K"],
+        measure: str,
+        latent: Int[Array, "m n"],
+        drawn: Float[Array, "m n K"],
+    ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
+        """Return the terms of drawn mean rewards or estimates.
+
+        The gap between the best action and the action of the highest mean is sampled. The other
+        differences of regrets come from exact means.
+        """
+        means = self.means()
+        lead = np.where(mask, means, -np.inf).argmax(axis=1)[:, None]
+        best = np.where(mask[:, None], drawn, -np.inf).argmax(axis=2)
+        top = np.take_along_axis(drawn, best[:, :, None], axis=2)[:, :, 0]
+        gain = (top - np.take_along_axis(drawn, lead[:, None], axis=2)[:, :, 0]).mean(axis=1)
+        regret = gain[:, None] + np.take_along_axis(means, lead, axis=1) - means
+        if measure == "variance":
+            return regret, drawn.var(axis=1)
+        groups = best
+        if measure == "latent-and-best-action":
+            groups = best * self.weights.shape[1] + latent
+        entropy = measure == "mutual-information"
+        return regret, _explained(drawn, groups, self.marginal if entropy else None)
+
 
 @dataclass(frozen=True)
 class IndependentRewards(RewardBelief):
@@ -139,11 +193,18 @@ class IndependentRewards(RewardBelief):
     ) -> Float[Array, "n K"]:
         return self.marginal.select(rows, latent).sample(rng)
 
-    def regrets(
-        self, rng: np.random.Generator, mask: Bool[Array, "m K"], n_samples: int
-    ) -> Float[Array, "m K"]:
-        best = expected_best(self.marginal, self.weights, mask)
-        return best[:, None] - self.means()
+    def terms(
+        self, rng: np.random.Generator, mask: Bool[Array, "m K"], measure: str, n_samples: int
+    ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
+        """Return both terms by quadrature; mutual information is estimated."""
+        if measure == "mutual-information":
+            return super().terms(rng, mask, measure, n_samples)
+        if measure == "variance":
+            best, information = expected_best(self.marginal, self.weights, mask), self.variances()
+        else:
+            best, explained = explain_best(self.marginal, self.weights, mask)
+            information = explained[0 if measure == "best-action" else 1]
+        return best[:, None] - self.means(), information
 
 
 def with_expected_rewards(
@@ -159,3 +220,32 @@ def with_expected_rewards(
     with np.errstate(divide="ignore"):
         weights = softmax(np.log(weights) + log_evidence.sum(axis=2))
     return IndependentRewards(weights, after)
+
+
+def _explained(
+    drawn: Float[Array, "m n K"], groups: Int[Array, "m n"], marginal: Marginal | None
+) -> Float[Array, "m K"]:
+    """Return the part of each action's variance that the groups of draws explain.
+
+    With the distributions of mean rewards, return the mutual information instead: the entropy of a
+    reward, minus its entropy given the group.
+    """
+    rows = np.arange(len(drawn))[:, None]
+    keys, index = np.unique(rows * (groups.max() + 1) + groups, return_inverse=True)
+    row_of = keys // (groups.max() + 1)
+    flat = drawn.reshape(-1, drawn.shape[2])
+    order = np.argsort(index.reshape(-1), kind="stable")
+    starts = np.searchsorted(index.reshape(-1)[order], np.arange(len(keys)))
+    size = np.diff(np.append(starts, len(flat)))[:, None]
+    mean = np.add.reduceat(flat[order], starts) / size
+    share = size / drawn.shape[1]
+    information = np.zeros((len(drawn), drawn.shape[2]))
+    if marginal is None:
+        gap = mean - drawn.mean(axis=1)[row_of]
+        np.add.at(information, row_of, share * gap * gap)
+        return information
+    square = np.add.reduceat(flat[order] ** 2, starts) / size
+    within = marginal.reward_entropy(mean, np.maximum(square - mean * mean, 0.0))
+    np.subtract.at(information, row_of, share * within)
+    information += marginal.reward_entropy(drawn.mean(axis=1), drawn.var(axis=1))
+    return np.maximum(information, 0.0)

@@ -25,6 +25,7 @@ def draw_intervals(
     *,
     log: bool = False,
     lines: Mapping[str, float] | None = None,
+    names: bool = True,
 ) -> None:
     """Draw estimates of several agents in named rows, the first row on top.
 
@@ -42,6 +43,8 @@ def draw_intervals(
         Whether the horizontal axis is logarithmic.
     lines
         Names and places of vertical lines to compare with.
+    names
+        Whether to write the names of rows and agents; no for a panel beside another one.
     """
     for name, values in estimates.items():
         if len(values) != len(rows):
@@ -75,11 +78,13 @@ def draw_intervals(
     ax.grid(axis="x", color="#e4e4e4", linewidth=0.5)
     ax.grid(visible=False, axis="y")
     ax.set_xlabel(x_title)
-    ax.legend(
-        loc="lower left", bbox_to_anchor=(0, 1), ncols=n_agents, frameon=False, fontsize=FONT,
-        labelcolor=[legible(style[name].color) for name in estimates], handletextpad=0.2,
-        columnspacing=1.2, borderaxespad=0.2,
-    )  # fmt: skip
+    ax.tick_params(labelleft=names)
+    if names:
+        ax.legend(
+            loc="lower left", bbox_to_anchor=(0, 1), ncols=n_agents, frameon=False, fontsize=FONT,
+            labelcolor=[legible(style[name].color) for name in estimates], handletextpad=0.2,
+            columnspacing=1.2, borderaxespad=0.2,
+        )  # fmt: skip
 
 
 def _draw_log_scale(ax: Any) -> None:

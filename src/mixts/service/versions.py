@@ -152,19 +152,24 @@ def some_actions(prior: MixturePrior) -> Float[Array, "2 d"] | None:
 
 
 def check_decides(prior: MixturePrior, policy: Policy) -> None:
-    """Raise ``ParameterError`` for a prior whose first decision has no probabilities."""
+    """Raise ``ParameterError`` for a prior whose first decision has no probabilities.
+
+    The store keeps the prior, and may be served by Thompson sampling next time: it must have
+    probabilities as well.
+    """
     actions = some_actions(prior)
-    try:
-        with np.errstate(all="ignore"):
-            agent = policy.resume(prior, prior.family.empty_statistics(None), 0)
-            _, law, _ = agent.act_with_probabilities(actions)
-    except ZeroDivisionError:
-        law = np.array(np.nan)
-    if not np.isfinite(law).all():
-        raise ParameterError(
-            "the prior has no probabilities for a new task: its parameters are too large, or too "
-            "small, to compute with"
-        )
+    for each in {policy, Policy("ts")}:
+        try:
+            with np.errstate(all="ignore"):
+                agent = each.resume(prior, prior.family.empty_statistics(None), 0)
+                _, law, _ = agent.act_with_probabilities(actions)
+        except ZeroDivisionError:
+            law = np.array(np.nan)
+        if not (np.isfinite(law).all() and law.sum() > 0):
+            raise ParameterError(
+                "the prior has no probabilities for a new task: its parameters are too large, or "
+                "too small, to compute with"
+            )
 
 
 def fitted_shape(prior: MixturePrior, shape: str | None) -> str:

@@ -17,6 +17,10 @@ the last coefficients of the polynomials must be small.
 
 The best mean is integrated with the same products: it has the density sum_a f_a prod_{b != a} F_b.
 Its mean is measured from that of the arm at the origin, so that a narrow gain keeps its digits.
+
+What the best arm says about the others follows from ``E[theta_a; b is best] = integral of
+f_b M_a prod_{c != a, b} F_c dt``, where M_a(t) is the integral of theta_a f_a up to t: it is taken
+from the densities as F_a is.
 """
 
 from __future__ import annotations
@@ -43,6 +47,9 @@ from mixts.families._kernels.densities import (
     mean_of,
     outskirts,
 )
+from mixts.families._kernels.roots import SUMS
+
+Arrays = tuple[Array, ...]
 
 _TOLERANCE = 1e-10
 """Masses, and the sum of the probabilities of one component, may differ from one by this."""
@@ -79,6 +86,9 @@ _CORE, _TAIL = 4.0, 1 / 3
 _END = _CORE + _TAIL * (math.sqrt(2.0 * _DEPTH) - _CORE)
 """The place at which an arm is left behind."""
 
+_SOME_MASS = 1e-14
+"""Smaller distribution functions have lost their digits."""
+
 _FINE = 1e-3
 """Cells of a smaller stride are not halved: their roughness is rounding."""
 
@@ -104,6 +114,10 @@ _ARM = np.dtype(
         ("linear", float), ("bent", float), ("fixed", float),  # its log density in the cell
         ("below", float),  # its mass so far
         ("share", float),  # P(it is best)
+        ("center", float),  # the mean from which its moments are taken, minus that at the origin
+        ("drift", float),  # its mean minus the center
+        ("moment", float),  # integral of (mean - center) f so far
+        ("foot", float),  # E[mean - center | below the start], minus the drift
     ]
 )  # fmt: skip
 """The numbers that a march keeps of an arm."""
@@ -132,6 +146,14 @@ class _Work(NamedTuple):
     """(nodes + 1,): the mean at each node of a cell, minus the mean at the origin."""
     gain: Array
     """(1,): E[best mean] so far, minus the mean at the origin; empty if it is not wanted."""
+    moments: Array
+    """(K, lanes): integrals of (mean - center) f; no rows if they are not wanted."""
+    trend: Array
+    """(K, nodes): E[mean - center | below the node], minus the drift."""
+    wins: Array
+    """(K, nodes): each node's part of P(arm is best) in one cell."""
+    joint: Array
+    """(K, K): E[mean of row a - its center; column b is best]; by position in ``arms``."""
     lanes: Array
     """(K, lanes): integrals up to each node (later the distribution function there), the whole
     integral, the last two Legendre coefficients."""
@@ -171,13 +193,16 @@ _NODES, _WEIGHTS, _LANES = _rule()
 
 
 @compiled()
-def _new_work(n_arms: int, n_nodes: int, wants_best: bool) -> _Work:
+def _new_work(n_arms: int, n_nodes: int, wants_best: bool, wants_joint: bool) -> _Work:
     """Allocate the scratch arrays."""
     x = np.empty((4, N_NODES + 1))
     nodes = np.empty((3, n_arms, n_nodes))
+    n_joint = n_arms if wants_joint else 0
+    more = np.empty((2, n_joint, n_nodes))
     return _Work(
         np.empty(n_arms, _ARM), np.empty(n_arms, np.int64), x[0], x[1], x[2, :N_NODES],
         nodes[0], nodes[1], nodes[2], x[3], np.empty(1 if wants_best else 0),
+        np.empty((n_joint, _N_LANES)), more[0], more[1], np.empty((n_joint, n_joint)),
         np.empty((n_arms, _N_LANES)),
     )  # fmt: skip
 
@@ -285,6 +310,67 @@ def _add_gain(n: int, width: float, work: _Work) -> None:
     work.gain[0] += width * total
 
 
+@compiled(fastmath={"contract"})
+def _add_moments(n: int, width: float, work: _Work) -> None:
+    """Compute the lanes of (mean - center) f in a cell."""
+    density, height = work.density, work.height
+    for k in range(n):
+        center, f, sums = work.arms[work.alive[k]].center, density[k], work.moments[k]
+        for j in range(_N_LANES):
+            sums[j] = 0.0
+        for m in range(N_NODES):
+            part = f[m] * width * (height[m] - center)
+            for j in range(_N_LANES):
+                sums[j] += _LANES[m, j] * part
+
+
+@compiled(fastmath=SUMS)
+def _add_joint(n: int, width: float, work: _Work) -> None:
+    """Add a cell to E[mean of an arm - its center; another is best]."""
+    size = work.density.shape[1]
+    product, height = work.product, work.height
+    for j in range(size):
+        product[j] = 1.0
+    for k in range(n):
+        cdf, before = work.lanes[k], work.before[k]
+        for j in range(size):
+            before[j] = product[j]
+            product[j] *= cdf[j]
+    for j in range(size):
+        product[j] = width * _WEIGHTS[j]
+    for k in range(n - 1, -1, -1):
+        arm, cdf, before, f = (
+            work.arms[work.alive[k]],
+            work.lanes[k],
+            work.before[k],
+            work.density[k],
+        )
+        moments, trend, wins = work.moments[k], work.trend[k], work.wins[k]
+        for j in range(size):
+            wins[j] = f[j] * before[j] * product[j]
+            product[j] *= cdf[j]
+            # Below the first mass of an arm, its mean is that of the point itself; an arm that is
+            # so unlikely to lie below does not matter there.
+            here = height[j] - arm.center
+            given = (arm.moment + moments[j]) / cdf[j] if cdf[j] > _SOME_MASS else here
+            trend[j] = given - arm.drift
+    for b in range(n):
+        i, wins = work.alive[b], work.wins[b]
+        total, own = 0.0, 0.0
+        for j in range(size):
+            total += wins[j]
+            own += wins[j] * (height[j] - work.arms[i].center - work.arms[i].drift)
+        if total <= _NEGLIGIBLE:
+            continue
+        work.joint[i, i] += own
+        for a in range(n):
+            if a != b:
+                trend, sum_ = work.trend[a], 0.0
+                for j in range(size):
+                    sum_ += trend[j] * wins[j]
+                work.joint[work.alive[a], i] += sum_
+
+
 @compiled()
 def _step(n: int, sign: int, work: _Work) -> tuple[int, float]:
     """Move all arms to the far edge; return how many of them go on, and their largest stride."""
@@ -333,12 +419,19 @@ def _march(line: _Line, sign: int, n: int, stride: float, roughest: float, work:
         if not found <= roughest and longest > _FINE:
             length *= 0.5
             continue
+        if len(work.gain) > 0:
+            base = low if side == FROM_LEFT else high
+            heights(form, origin, base, work.x, work.height)
+        if len(work.moments) > 0:
+            _add_moments(n, width, work)
         if sign > 0:
             _add_wins(n, width, work)
             if len(work.gain) > 0:
-                base = low if side == FROM_LEFT else high
-                heights(form, origin, base, work.x, work.height)
                 _add_gain(n, width, work)
+            if len(work.moments) > 0:
+                _add_joint(n, width, work)
+        for k in range(n if len(work.moments) > 0 else 0):
+            work.arms[work.alive[k]].moment += work.moments[k, _MASS]
         n, longest = _step(n, sign, work)
         edge = far
         length *= min(_GROWTH, 0.97 * stride / max(longest, _FINE))
@@ -445,6 +538,15 @@ def _tally(n: int, below: float, work: _Work) -> float:
 
 
 @compiled()
+def _set_feet(n: int, work: _Work) -> None:
+    """Set E[mean | below the start] of every arm that has mass there."""
+    for i in range(n):
+        arm = work.arms[i]
+        if arm.below > _SOME_MASS:
+            arm.foot = arm.moment / arm.below - arm.drift
+
+
+@compiled()
 def _component(form: int, threshold: float, n: int, work: _Work) -> tuple[float, float, float]:
     """Set every arm's share, P(it is best and above the threshold).
 
@@ -454,21 +556,29 @@ def _component(form: int, threshold: float, n: int, work: _Work) -> tuple[float,
     arms = work.arms
     line = _prepare(form, threshold, arms, n)
     free = threshold == -np.inf
+    for i in range(n):
+        arms[i].drift = mean_of(form, arms[i].first, arms[i].second) - arms[i].center
+        arms[i].center -= height_at(form, line.origin)
+        arms[i].foot = 0.0
     if free and _depart(n, 1, work)[0] == 1:
         winner = arms[work.alive[0]]
         for i in range(n):
             arms[i].share = 1.0 if i == work.alive[0] else 0.0
+        work.joint[:] = 0.0
         return 0.0, 0.0, mean_of(form, winner.first, winner.second)
     stride, roughest = _STRIDE, _ROUGHNESS
     gap, below = 0.0, 0.0
     for _ in range(_N_TRIES):
         work.gain[:] = 0.0
+        work.joint[:] = 0.0
         for i in range(n):
-            arms[i].below = 0.0
+            arms[i].below = arms[i].moment = 0.0
             for j in range(N_NODES):
                 work.won[i, j] = 0.0
         for sign in (-1, 1):
             count, below = _depart(n, sign, work)
+            if sign > 0:
+                _set_feet(n, work)
             _march(line, sign, count, stride, roughest, work)
         gap = _tally(n, 0.0 if free else below, work)
         if gap < _TOLERANCE:
@@ -484,70 +594,126 @@ def _component(form: int, threshold: float, n: int, work: _Work) -> tuple[float,
 
 
 @compiled()
-def _split(form: int, a: Array, b: Array, mask: Array, arms: Array) -> tuple[int, float, int]:
-    """Write the uncertain arms to ``arms``.
+def _split(
+    form: int, a: Array, b: Array, mask: Array, arms: Array, certain: Array
+) -> tuple[int, float]:
+    """Write the uncertain arms to ``arms``, and mark the certain arms of the highest mean.
 
-    Returns their number, the best mean of the certain arms, and how many of these have it.
+    Returns the number of uncertain arms, and the best mean of the certain ones.
     """
-    n, ties = 0, 0
+    n = 0
     threshold = -np.inf
     for k in range(len(mask)):
-        if not mask[k]:
-            continue
-        if form == NORMAL and b[k] < _CERTAIN:
-            if a[k] >= threshold:
-                ties = ties + 1 if a[k] == threshold else 1
-                threshold = a[k]
-        else:
+        certain[k] = mask[k] and form == NORMAL and b[k] < _CERTAIN
+        if certain[k]:
+            threshold = max(threshold, a[k])
+        elif mask[k]:
             arms[n].index, arms[n].first, arms[n].second = k, a[k], b[k]
             n += 1
-    return n, threshold, ties
+    for k in range(len(mask)):
+        certain[k] = certain[k] and a[k] == threshold
+    return n, threshold
+
+
+class Found(NamedTuple):
+    """What is computed about m decisions; zero before. The last three may be empty: not wanted."""
+
+    chance: Array
+    """(m, K): P(arm is best)."""
+    error: Array
+    """(m,): error of the chances."""
+    best: Array
+    """(m,): E[best mean]."""
+    center: Array
+    """(m, K): given, the mean of each arm under the mixture."""
+    information: Array
+    """(2, m, K): variance of an arm's mean that the best arm explains; that the component and the
+    best arm explain."""
+
+
+@compiled()
+def _chances(a: Array, n: int, certain: Array, below: float, work: _Work, chance: Array) -> None:
+    """Set P(arm is best) of one component: of n uncertain arms, and of the best certain ones."""
+    chance[:] = 0.0
+    ties = certain.sum()
+    for i in range(n):
+        chance[work.arms[i].index] = work.arms[i].share
+    for k in range(len(a)):
+        if certain[k]:
+            chance[k] = below / ties
+
+
+@compiled()
+def _explain(
+    a: Array, center: Array, n: int, certain: Array, chance: Array, work: _Work, given: Array
+) -> None:
+    """Set E[mean of an arm - its center; another is best] of one component, (arm, other)."""
+    for k in range(len(a)):
+        for b in range(len(a)):
+            given[k, b] = chance[b] * (a[k] - center[k])
+    for i in range(n):
+        arm = work.arms[i]
+        for b in range(len(a)):
+            given[arm.index, b] = chance[b] * (arm.drift + (arm.foot if certain[b] else 0.0))
+        for k in range(n):
+            given[arm.index, work.arms[k].index] += work.joint[i, k]
+
+
+@compiled()
+def _explained(given: Array, chance: Array, weight: float, out: Array) -> None:
+    """Add the variance of E[mean - center | which arm is best] to ``out`` (K,)."""
+    for b in range(len(chance)):
+        if chance[b] > 0.0:
+            for k in range(len(chance)):
+                out[k] += weight * given[k, b] * given[k, b] / chance[b]
 
 
 @compiled(nogil=True)
 def best_arms(
-    form: int,
-    parameters: Array,
-    weights: Array,
-    mask: Array,
-    result: Array,
-    errors: Array,
-    maximum: Array,
-    n_nodes: int,
+    form: int, parameters: Array, weights: Array, mask: Array, plain: Arrays, n_nodes: int
 ) -> None:
-    """Add P(arm is best) of m decisions to result (m, K), which is zero, and its error to errors.
-
-    E[best mean] is added to ``maximum`` (m,), which is zero, or empty if it is not wanted.
+    """Compute P(arm is best) of m decisions, and whatever else is wanted.
 
     ``parameters`` (2, m, L, K) are those of the arms' densities, ``weights`` (m, L) those of the
-    components, and ``mask`` (m, K) says which arms are available. ``n_nodes`` is N_NODES, given at
-    run time so that the compiler does not know it: loops over nodes are then vectorised, not
-    unrolled, which is up to 10 % faster.
+    components, ``mask`` (m, K) says which arms are available, and ``plain`` has the fields of
+    ``Found``. ``n_nodes`` is N_NODES, given at run time so that the compiler does not know it:
+    loops over nodes are then vectorised, not unrolled, which is up to 10 % faster.
     """
+    found = Found(*plain)
     n_rows, n_arms = mask.shape
-    wants_best = len(maximum) > 0
-    work = _new_work(n_arms, n_nodes, wants_best)
+    wants_best, wants_joint = len(found.best) > 0, len(found.center) > 0
+    work = _new_work(n_arms, n_nodes, wants_best, wants_joint)
+    chance, certain = np.empty(n_arms), np.empty(n_arms, np.bool_)
+    size = n_arms if wants_joint else 0
+    given, every = np.empty((size, size)), np.empty((size, size))
     for r in range(n_rows):
+        every[:] = 0.0
         for s in range(weights.shape[1]):
             weight = weights[r, s]
             if weight <= _NEGLIGIBLE:
                 continue
             a, b = parameters[0, r, s], parameters[1, r, s]
-            n, threshold, ties = _split(form, a, b, mask[r], work.arms)
+            n, threshold = _split(form, a, b, mask[r], work.arms, certain)
+            for i in range(n if wants_joint else 0):
+                work.arms[i].center = found.center[r, work.arms[i].index]
             gap, below, best = 0.0, 1.0, threshold
             if n > 0:
                 gap, below, best = _component(form, threshold, n, work)
-            if wants_best:
-                maximum[r] += weight * best
-            for i in range(n):
-                result[r, work.arms[i].index] += weight * work.arms[i].share
+            _chances(a, n, certain, below, work, chance)
             for k in range(n_arms):
-                if ties > 0 and mask[r, k] and a[k] == threshold and b[k] < _CERTAIN:
-                    result[r, k] += weight * below / ties
+                found.chance[r, k] += weight * chance[k]
+            if wants_best:
+                found.best[r] += weight * best
+            if wants_joint:
+                _explain(a, found.center[r], n, certain, chance, work, given)
+                _explained(given, chance, weight, found.information[1, r])
+                every += weight * given
             if not gap <= _NOTABLE:
-                errors[r] += weight * gap
+                found.error[r] += weight * gap
+        if wants_joint:
+            _explained(every, found.chance[r], 1.0, found.information[0, r])
         total = 0.0
         for k in range(n_arms):
-            total += result[r, k]
+            total += found.chance[r, k]
         for k in range(n_arms):
-            result[r, k] /= total
+            found.chance[r, k] /= total
