@@ -24,7 +24,7 @@ class MixIDS(BeliefAgent):
 
     A decision minimises ``regret^2 / information`` over distributions on actions, at most two of
     which get a positive probability. The regret of an action is ``E[max_b theta_b - theta_a]``
-    under the belief. For arms both terms are exact. For linear rewards they are estimated from
+    under the belief. For arms both terms are exact. For linear rewards the regret is estimated from
     draws in which components are summed exactly.
 
     Parameters
@@ -41,11 +41,11 @@ class MixIDS(BeliefAgent):
         Expected number of decisions of a task. Regret and information are then about the estimates
         that the agent could have by the end, so that exploration fades; None: no end in sight.
     information
-        The information in an action. ``"best-action"``: the variance of its mean reward that the
-        best action explains, ``Var(E[theta_a | best action])``. ``"latent-and-best-action"``: that
-        the latent state and the best action explain. ``"variance"``: all of it; cheapest, but in
-        long runs the leading action's own variance, which decides nothing, delays others.
-        ``"mutual-information"``: of the action's next reward and the best action, from draws.
+        The information in an action. ``"variance"``: that of its mean reward under the whole
+        belief, the nearest to the optimum in our measurements. ``"best-action"``: the part that the
+        best action explains, ``Var(E[theta_a | best action])``. ``"latent-and-best-action"``: the
+        part that the latent state and the best action explain. ``"mutual-information"``: of the
+        action's next reward and the best action, from draws.
 
     Examples
     --------
@@ -63,7 +63,7 @@ class MixIDS(BeliefAgent):
         *,
         n_samples: int = N_SAMPLES,
         horizon: int | None = None,
-        information: str = "best-action",
+        information: str = "variance",
     ) -> None:
         super().__init__(prior, n_tasks, seed)
         self._set(n_samples=n_samples, horizon=horizon, information=information)
@@ -72,7 +72,7 @@ class MixIDS(BeliefAgent):
         self,
         n_samples: int = N_SAMPLES,
         horizon: int | None = None,
-        information: str = "best-action",
+        information: str = "variance",
     ) -> None:
         if information not in INFORMATION:
             raise ParameterError(

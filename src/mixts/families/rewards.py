@@ -11,7 +11,7 @@ from mixts._numbers import softmax
 from mixts._typing import Array, Bool, Float, Int
 from mixts.families.quadrature import NEGLIGIBLE, Marginal, expected_best, explain_best
 
-INFORMATION = ("best-action", "latent-and-best-action", "variance", "mutual-information")
+INFORMATION = ("variance", "best-action", "latent-and-best-action", "mutual-information")
 """Measures of the information in an action, see :class:`mixts.MixIDS`."""
 
 

@@ -97,8 +97,14 @@ def policy_verdict(comparison: PolicyComparison) -> list[str]:
 def _advice(comparison: PolicyComparison) -> list[str]:
     one, usual, digits = comparison.decisive, comparison.usual, _digits(comparison)
     recommended, sentences = comparison.recommended, []
-    if recommended == usual:
+    if not comparison.better:
         return [f"Use {_NAMES[usual]}: no other policy earns clearly more."]
+    if recommended == usual:
+        best = comparison.better[0]
+        return [
+            f"Use {_NAMES[usual]}: {_NAMES[best]} earned {_difference(one, best, usual, digits)}, "
+            "but a simulation does not show what a policy earns if the prior is wrong."
+        ]
     if one.clearly(BESTSELLER, usual):
         sentences.append(
             f"{_NAMES[usual]} loses to the bestseller: "
@@ -112,6 +118,8 @@ def _advice(comparison: PolicyComparison) -> list[str]:
 
 def _difference(one: Earnings, policy: str, other: str, digits: int) -> str:
     mean, error = one.gain(policy, other)
+    if not mean and not error:
+        return "the same"
     amount = f"{_text(Estimate(abs(mean), error), digits)} {'more' if mean >= 0 else 'less'}"
     clear = one.clearly(policy, other) or one.clearly(other, policy)
     return amount if clear else f"{amount}, which is no clear difference"
@@ -127,11 +135,12 @@ def policy_sources(comparison: PolicyComparison) -> list[str]:
     sentences = _replay_sentences(replayed, comparison.n_held_out) if replayed else []
     if simulated:
         enough = listed([count(one.n_replayable) for one in simulated])
+        some = any(one.n_replayable for one in simulated)
         tasks = plural(comparison.n_held_out, "held-out task")
-        verb = "has" if simulated[-1].n_replayable == 1 else "have"
         sentences.append(
-            f"For {_decisions(simulated)} only {enough} of {tasks} {verb} enough recorded rewards, "
-            f"and a replay needs {FEWEST_TASKS}. So {plural(simulated[0].n_tasks, 'task')} were "
+            f"For {_decisions(simulated)} the recorded rewards of {'only ' * some}"
+            f"{enough if some else 'none'} of {tasks} are enough, and a replay needs "
+            f"{FEWEST_TASKS} tasks. So {plural(simulated[0].n_tasks, 'task')} were "
             "drawn from the prior: these numbers assume that the prior is right. The bestseller is "
             "then the choice with the highest mean under the prior."
         )

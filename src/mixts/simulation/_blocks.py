@@ -16,7 +16,7 @@ import numpy as np
 
 from mixts import _random
 from mixts._typing import Array, Float, Int
-from mixts.agents import MixTS
+from mixts.agents import BeliefAgent, policy_named
 from mixts.environments import Environment
 from mixts.environments.base import Offer, Outcome, Problem
 from mixts.errors import ParameterError
@@ -55,7 +55,8 @@ def _ignore(n_decisions: float) -> None:
 # -- specs of agents ------------------------------------------------------------------------------
 #
 # Every block is played by its own agent, possibly in another process. So simulations take a
-# description of an agent: a prior, which stands for MixTS, or a function that makes the agent.
+# description of an agent: a prior, which the simulation's policy plays, or a function that makes
+# the agent.
 
 AgentSpec = MixturePrior | Callable[..., Any]
 """A prior, or a function that takes ``n_tasks``, ``seed`` and perhaps other keywords."""
@@ -80,19 +81,20 @@ class Recipe:
         return agent
 
 
-def read_specs(agents: Mapping[str, AgentSpec]) -> dict[str, Recipe]:
-    """Check all specs before anything is played."""
+def read_specs(agents: Mapping[str, AgentSpec], policy: str = "ts") -> dict[str, Recipe]:
+    """Check all specs before anything is played; a prior is played with this policy."""
+    kind = policy_named(policy)
     if not isinstance(agents, Mapping) or not agents:
         raise ParameterError(f'agents must be a dictionary {{"name": spec, ...}}, got {agents!r}')
     for name in agents:
         if not isinstance(name, str) or not name:
             raise ParameterError(f"agents must be named by non-empty strings, got {name!r}")
-    return {name: _read(name, spec) for name, spec in agents.items()}
+    return {name: _read(name, spec, kind) for name, spec in agents.items()}
 
 
-def _read(name: str, spec: Any) -> Recipe:
+def _read(name: str, spec: Any, policy: type[BeliefAgent]) -> Recipe:
     if isinstance(spec, MixturePrior):
-        return Recipe(partial(MixTS, spec), _REQUIRED)
+        return Recipe(partial(policy, spec), _REQUIRED)
     if callable(getattr(spec, "act", None)) and not inspect.isclass(spec):
         kind = type(spec).__name__
         raise ParameterError(

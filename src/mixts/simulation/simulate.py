@@ -43,6 +43,7 @@ def simulate(
     engine: EngineLike = None,
     block_size: int | None = None,
     observe: Observers | None = None,
+    policy: str = "ts",
 ) -> Results:
     """Play every agent on the same sampled problems, with the same luck.
 
@@ -52,9 +53,9 @@ def simulate(
     Parameters
     ----------
     agents
-        Specs by name. A :class:`MixturePrior` stands for :class:`MixTS` with that prior. Anything
-        else is called, for each block of runs, with those of the keywords ``n_tasks``, ``seed``,
-        ``n_rounds`` and ``latent`` (the true latent states) that it accepts: for example
+        Specs by name. A :class:`MixturePrior` is played with ``policy``. Anything else is called,
+        for each block of runs, with those of the keywords ``n_tasks``, ``seed``, ``n_rounds`` and
+        ``latent`` (the true latent states) that it accepts: for example
         ``functools.partial(mixts.Oracle, prior)``.
     environment
         Where problems come from, such as :class:`BanditEnvironment`.
@@ -77,6 +78,9 @@ def simulate(
     observe
         An :class:`Observer` of all agents, or observers by the agents' names. What they record is
         in ``results.observed``.
+    policy
+        How a spec that is a prior decides: "ts" (:class:`MixTS`), "ids" (:class:`MixIDS`), "greedy"
+        or "ucb" (:class:`BayesUCB`).
 
     Returns
     -------
@@ -93,7 +97,14 @@ def simulate(
     (10, 20)
     """
     simulation = prepare(
-        agents, environment, n_rounds, n_runs, seed, block_size=block_size, observe=observe
+        agents,
+        environment,
+        n_rounds,
+        n_runs,
+        seed,
+        block_size=block_size,
+        observe=observe,
+        policy=policy,
     )
     if executor is not None:
         if engine is not None:
@@ -113,12 +124,13 @@ def prepare(
     *,
     block_size: int | None = None,
     observe: Observers | None = None,
+    policy: str = "ts",
 ) -> Simulation:
     """Check the arguments of :func:`simulate`, and return blocks that can be played anywhere.
 
     Parameters
     ----------
-    agents, environment, n_rounds, n_runs, seed, block_size, observe
+    agents, environment, n_rounds, n_runs, seed, block_size, observe, policy
         As in :func:`simulate`.
 
     Returns
@@ -126,7 +138,7 @@ def prepare(
     Simulation
         Its ``play(block)`` plays one block of runs.
     """
-    recipes = read_specs(agents)
+    recipes = read_specs(agents, policy)
     if not isinstance(environment, Environment):
         raise ParameterError(
             f"environment must be a mixts Environment such as BanditEnvironment(prior), got "

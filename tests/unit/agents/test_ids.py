@@ -68,7 +68,7 @@ def learned(name: str, **settings: Any) -> Any:
 
 @priors
 def test_terms_are_those_of_a_large_sample(name: str) -> None:
-    agent = learned(name, n_samples=4000, information="variance")
+    agent = learned(name, n_samples=4000)
     regret, information = agent.terms(offer(name))
     _, theta = draws(agent, name, N_DRAWS)
     tolerance = 0.02 * regret.max() if name == "linear" else 0.0
@@ -100,7 +100,7 @@ def test_retired_arms_have_no_terms() -> None:
     np.testing.assert_array_equal(regret, twin.terms(mask=[True, False, True, True])[0])
 
 
-@pytest.mark.parametrize("measure", [m for m in INFORMATION if m != "variance"])
+@pytest.mark.parametrize("measure", INFORMATION[1:])
 @priors
 def test_explained_information_is_that_of_a_large_sample(name: str, measure: str) -> None:
     """Moments given the best action, or the latent state and the best action, by plain loops."""
@@ -126,7 +126,7 @@ def test_explained_information_is_that_of_a_large_sample(name: str, measure: str
 
 
 def test_explained_variance_is_part_of_the_variance() -> None:
-    whole = learned("gaussian", information="variance").terms()[1]
+    whole = learned("gaussian").terms()[1]
     best = learned("gaussian", information="best-action").terms()[1]
     both = learned("gaussian", information="latent-and-best-action").terms()[1]
     assert (best <= both).all()

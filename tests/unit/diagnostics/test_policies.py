@@ -330,6 +330,17 @@ def test_ids_is_recommended_unless_another_clearly_earns_more(
     assert (compared.recommended, compared.agent) == (recommended, agent)
 
 
+def test_a_simulation_is_heard_only_if_the_bestseller_wins() -> None:
+    greedy = of({"bestseller": 0.5, "greedy": 0.7, "ids": 0.6}, source="simulation")
+    compared = PolicyComparison((greedy,), 200)
+    assert compared.better == ("greedy",)
+    assert compared.recommended == "ids"
+    fixed = of({"bestseller": 0.7, "greedy": 0.75, "ids": 0.6}, source="simulation")
+    compared = PolicyComparison((fixed,), 200)
+    assert compared.better == ("greedy", "bestseller")
+    assert compared.recommended == "greedy"
+
+
 def test_a_replay_decides_before_a_simulation() -> None:
     means = {"bestseller": 0.5, "ids": 0.6}
     short, long = of(means, 5), of(means, 10)

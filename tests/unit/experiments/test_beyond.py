@@ -127,7 +127,7 @@ def test_policies() -> None:
     assert set(policy_verdicts({}).values()) == {"holds"}
     worse = policy_verdicts({"L = 5": 0.2})
     assert worse == {"nowhere": "does not hold", "latent": "holds", "greedy": "holds"}
-    assert policy_verdicts({"P₀(s) ∝ s⁻²": 0.2})["latent"] == "does not hold"
+    assert policy_verdicts(dict.fromkeys(policies.LATENT, 0.2))["latent"] == "does not hold"
 
 
 def test_no_order_of_trying_states_is_better() -> None:
@@ -165,8 +165,9 @@ def test_groups_of_rows_are_apart() -> None:
 def test_no_policy_is_better_than_the_best() -> None:
     prior = optimum.NAMED["rare hit"].prior()
     values = optimum.policy_values(prior, 3)
-    assert set(values) == {*NAMES, optimum.OPTIMAL, optimum.UNIFORM}
-    for name in NAMES:
+    named = {*NAMES, *optimum.MEASURES.values()}
+    assert set(values) == {*named, optimum.OPTIMAL, optimum.UNIFORM}
+    for name in named:
         assert (values[name] <= values[optimum.OPTIMAL] + 1e-9).all()
         assert values[name].shape == (3,)
     np.testing.assert_allclose(values[optimum.UNIFORM], np.arange(1, 4) * (0.5 + 0.425) / 2)
@@ -202,7 +203,8 @@ def values_of(shares: dict[str, float]) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(0)
     best = rng.uniform(0.5, 1.0, (RUNS, 4))
     values = {optimum.UNIFORM: np.ones((RUNS, 4)), optimum.OPTIMAL: 1 + best}
-    return values | {name: 1 + shares.get(name, 0.5) * best for name in NAMES}
+    named = (*NAMES, *optimum.MEASURES.values())
+    return values | {name: 1 + shares.get(name, 0.5) * best for name in named}
 
 
 def optimum_verdicts(**shares: float) -> dict[str, str]:

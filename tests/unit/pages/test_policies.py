@@ -57,6 +57,26 @@ def test_another_policy_wins() -> None:
     assert re.fullmatch(r"Use greedy: it earned most, 0\.080 ± 0\.01\d more than IDS\.", advice)
 
 
+def test_a_simulation_does_not_recommend_another_policy() -> None:
+    first, advice = policy_verdict(compared(0.5, 0.7, 0.55, 0.62, source="simulation"))
+    assert "0.620 ± 0.010 with IDS" in first
+    assert re.fullmatch(
+        r"Use IDS: greedy earned 0\.080 ± 0\.01\d more, but a simulation does not show what a "
+        r"policy earns if the prior is wrong\.",
+        advice,
+    )
+    # But it shows that even the bestseller earns more.
+    _, loss, advice = policy_verdict(compared(0.5, 0.44, 0.3, 0.4, source="simulation"))
+    assert loss.startswith("IDS loses to the bestseller: 0.100")
+    assert advice == "Use the bestseller: it earned most."
+
+
+def test_equal_earnings_are_the_same() -> None:
+    one = Earnings(5, "replay", dict.fromkeys(POLICIES, np.arange(4.0)), 4, 1.0, "x")
+    first, _ = policy_verdict(PolicyComparison((one,), 4))
+    assert first.endswith("with the bestseller (`x`): the same.")
+
+
 def test_ids_loses_to_the_bestseller() -> None:
     first, loss, advice = policy_verdict(compared(0.5, 0.44, 0.3, 0.4))
     assert re.search(r"earned 0\.440 ± 0\.010 with greedy .*: 0\.060 ± 0\.01\d less\.$", first)
@@ -106,12 +126,15 @@ def test_sources_say_what_was_simulated_and_why() -> None:
     )
     *_, last = policy_sources(one)
     assert last.startswith(
-        "For the first 20 decisions only 7 of 120 held-out tasks have enough recorded rewards, and "
-        "a replay needs 30. So 100 tasks were drawn from the prior: these numbers assume that the "
-        "prior is right."
+        "For the first 20 decisions the recorded rewards of only 7 of 120 held-out tasks are "
+        "enough, and a replay needs 30 tasks. So 100 tasks were drawn from the prior: these "
+        "numbers assume that the prior is right."
     )
     (only,) = policy_sources(PolicyComparison(one.earnings[1:], 120))
     assert only == last
+    none = earnings(means, 5, "simulation", n_replayable=0)
+    (only,) = policy_sources(PolicyComparison((none, none), 120))
+    assert "the recorded rewards of none of 120 held-out tasks are enough" in only
     first, _ = policy_verdict(PolicyComparison(one.earnings[1:], 120))
     assert first.startswith("On tasks drawn from the prior, each of the first 20 decisions")
 

@@ -301,3 +301,14 @@ def test_progress_without_rich_says_what_to_install(monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(sys.modules, "rich.progress", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'mixts\[progress\]'"):
         simulate({"x": GAUSSIAN}, ENVIRONMENT, 2, 2, seed=0, progress=True)
+
+
+def test_a_prior_is_played_with_the_policy() -> None:
+    environment = mixts.BanditEnvironment(GAUSSIAN)
+    how = {"n_rounds": 5, "n_runs": 4, "seed": 3}
+    for name, kind in mixts.agents.POLICIES.items():
+        by_name = mixts.simulate({"it": GAUSSIAN}, environment, policy=name, **how)
+        spelled = mixts.simulate({"it": partial(kind, GAUSSIAN)}, environment, **how)
+        np.testing.assert_array_equal(by_name["it"].reward, spelled["it"].reward)
+    with pytest.raises(ParameterError, match="policy must be one of ids, ts, greedy, ucb"):
+        mixts.simulate({"it": GAUSSIAN}, environment, policy="best", **how)

@@ -10,6 +10,7 @@ import numpy as np
 from mixts import _random
 from mixts._numbers import Estimate, estimate
 from mixts._typing import Array, Float
+from mixts.agents import MixIDS
 from mixts.experiments.base import (
     Analysis,
     Arrays,
@@ -35,6 +36,8 @@ BLOCK = 10
 STRENGTHS = (1.0, 20.0)
 """Random priors: least and greatest total count of an arm under a component."""
 OPTIMAL, UNIFORM = "optimal", "uniform"
+MEASURES = {"variance": "MixIDS by variance", "best-action": "MixIDS by best action"}
+"""Measures of information that are exact for arms, and the names of MixIDS with each."""
 LEAST = 5e-4
 """Missed shares below this one are not drawn."""
 SHOWN = (0.3, 1.04)
@@ -128,6 +131,7 @@ class OptimumExperiment(Experiment):
                 "n_counts": int(count_tree(N_ARMS, n_rounds).starts[n_rounds]),
                 "names": NAMES,
                 "shares": {name: _each(shares[name]) for name in NAMES},
+                "measures": {name: _each(gain_shares(drawn, name)) for name in MEASURES.values()},
                 "stories": stories,
                 "named": NAMED,
                 "lost": {
@@ -176,6 +180,9 @@ def policy_values(prior: MixturePrior, n_rounds: int) -> dict[str, Float[Array, 
     for name, kind in PLAIN.items():
         agent = kind.resume(prior, histories[-1], seed=0)
         chosen[name] = [agent.action_probabilities()[0]] * n_rounds
+    for measure, name in MEASURES.items():
+        ids = MixIDS.resume(prior, histories[-1], seed=0, information=measure)
+        chosen[name] = [ids.action_probabilities()[0]] * n_rounds
     for name, kind in INFORMED.items():
         chosen[name] = [
             kind.resume(prior, histories[h - 1], seed=0, horizon=h).action_probabilities()[0]
