@@ -9,21 +9,27 @@ from pathlib import Path
 
 from mixts.errors import MixtsError, ParameterError
 from mixts.experiments.features import ImageFeatures
-from studies.coldstart.movielens.ratings import parse, read_files
+from studies.coldstart.movielens.ratings import Ratings, parse, read_files
 from studies.policies.agents import BESTSELLER, IDS, IDS_HORIZON, TS, UCB
-from studies.policies.information import compared_measures
+from studies.policies.information import compared_measures, measures_for_films
 from studies.policies.late import WITH, compared_waits
 from studies.policies.long_run import play_long
-from studies.policies.problems import image_problems, play_films, share, simulated_problems
+from studies.policies.problems import (
+    FilmAgents,
+    image_problems,
+    play_films,
+    policies_for_films,
+    share,
+    simulated_problems,
+)
 from studies.policies.tables import Comparison, table
+
+NO_FILMS = "MovieLens was skipped: give the folder ml-latest-small with --movielens.\n"
 
 _DESCRIPTION = """\
 Measure policies on the same problems, and print tables in Markdown. compare: all policies, on
 simulated problems and on real data. information: the measures of information of MixIDS. late:
 rewards that come late. long: 10,000 rounds with a flat prior."""
-
-N_SPLITS = 10
-"""Splits of the users of MovieLens, as in the cold-start study."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -58,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def compare(options: argparse.Namespace) -> Iterator[str]:
     """Yield the tables of all policies on all problems, and what they say about the goals."""
-    ratings = None if options.movielens is None else parse(read_files(options.movielens))
+    ratings = _ratings(options)
     images = None if options.features is None else ImageFeatures.load(options.features)
     behind_ts: list[str] = []
     behind_bestseller: list[str] = []
@@ -77,19 +83,24 @@ def compare(options: argparse.Namespace) -> Iterator[str]:
     if images is None:
         yield "CIFAR-100 was skipped: give a file of its features with --features.\n"
     if ratings is None:
-        yield "MovieLens was skipped: give the folder ml-latest-small with --movielens.\n"
+        yield NO_FILMS
     else:
-        n_splits = share(options.scale, N_SPLITS)
-        yield judged(play_films(ratings, n_splits, options.seed, options.workers), 3, real=True)
+        yield judged(_films(options, ratings, policies_for_films), 3, real=True)
     yield f"MixIDS worse than MixTS by more than two errors: {_listed(behind_ts)}."
     yield f"MixIDS below the bestseller on real data: {_listed(behind_bestseller)}."
 
 
 def information(options: argparse.Namespace) -> Iterator[str]:
-    """Yield a table of the measures of information for each sort of mixture."""
+    """Yield a table of the measures of information for each sort of mixture, and for films."""
+    ratings = _ratings(options)
     n_runs = share(options.scale, 500)
     for comparison in compared_measures(n_runs, options.seed, options.workers):
         yield table(comparison, ("variance",), 2)
+    if ratings is None:
+        yield NO_FILMS
+    else:
+        films = _films(options, ratings, measures_for_films)
+        yield table(films, ("variance", BESTSELLER), 3)
 
 
 def late(options: argparse.Namespace) -> Iterator[str]:
@@ -111,6 +122,14 @@ def long_run(options: argparse.Namespace) -> Iterator[str]:
 
 
 PARTS = {"compare": compare, "information": information, "late": late, "long": long_run}
+
+
+def _ratings(options: argparse.Namespace) -> Ratings | None:
+    return None if options.movielens is None else parse(read_files(options.movielens))
+
+
+def _films(options: argparse.Namespace, ratings: Ratings, agents_of: FilmAgents) -> Comparison:
+    return play_films(ratings, agents_of, options.scale, options.seed, options.workers)
 
 
 def _named(policy: str, places: Iterable[str]) -> list[str]:

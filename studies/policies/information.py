@@ -10,6 +10,9 @@ import numpy as np
 import mixts
 from mixts.simulation import AgentSpec, simulate
 from studies._shared import Array, stream
+from studies.coldstart.movielens.ratings import Ratings
+from studies.coldstart.movielens.splits import UserSplit
+from studies.policies.agents import BESTSELLER, bestseller
 from studies.policies.tables import Comparison
 
 MEASURES = ("variance", "best-action", "latent-and-best-action", "mutual-information")
@@ -60,6 +63,13 @@ def measured_agents(prior: mixts.MixturePrior) -> dict[str, AgentSpec]:
     for measure in MEASURES:
         agents[measure] = partial(mixts.MixIDS, prior, information=measure)
     return agents
+
+
+def measures_for_films(
+    ratings: Ratings, split: UserSplit, prior: mixts.MixturePrior
+) -> tuple[Array, dict[str, AgentSpec]]:
+    """Return the features of films, and the bestseller beside the measures."""
+    return split.features.films, {BESTSELLER: bestseller(prior), **measured_agents(prior)}
 
 
 def play_sort(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -24,6 +24,8 @@ from studies.policies.tables import Comparison
 
 ROUNDS = (5, 20, 100)
 """Numbers of first rounds that tables show, besides all rounds."""
+N_SPLITS = 10
+"""Splits of the users of MovieLens, as in the cold-start study."""
 N_RATED_ROUNDS = 20
 """Rounds of a play with a user of MovieLens."""
 RATING_SHRINKAGE = 5.0
@@ -125,9 +127,15 @@ def image_problems(
 # -- films --------------------------------------------------------------------------------------
 
 
-def play_films(ratings: Ratings, n_splits: int, seed: int, workers: int) -> Comparison:
+FilmAgents = Callable[[Ratings, UserSplit, mixts.MixturePrior], tuple[Array, dict[str, AgentSpec]]]
+"""Returns the features of all films as agents see them, and the agents."""
+
+
+def play_films(
+    ratings: Ratings, agents_of: FilmAgents, scale: float, seed: int, workers: int
+) -> Comparison:
     """Play held-out users of MovieLens as the cold-start study does, with the learned mixture."""
-    jobs = [(ratings, split, seed) for split in range(n_splits)]
+    jobs = [(ratings, agents_of, n, seed) for n in range(max(1, round(scale * N_SPLITS)))]
     with engine_of(workers) as engine:
         played = list(engine.map(play_split, jobs))
     users = [held_out for held_out, _ in played]
@@ -141,17 +149,19 @@ def play_films(ratings: Ratings, n_splits: int, seed: int, workers: int) -> Comp
     )
 
 
-def play_split(ratings: Ratings, number: int, seed: int) -> tuple[Array, dict[str, Array]]:
+def play_split(
+    ratings: Ratings, agents_of: FilmAgents, number: int, seed: int
+) -> tuple[Array, dict[str, Array]]:
     """Return the held-out users of a split, and the rewards of every agent with each of them."""
     with one_blas_thread():
         split = split_users(ratings, number, seed)
         prior = learn_mixture(split.past, split.seed).prior
-        films, agents = _film_agents(ratings, split, prior)
+        films, agents = agents_of(ratings, split, prior)
         played = play_held_out(ratings, split, films, agents, N_RATED_ROUNDS)
     return split.held_out, {name: reward for name, (reward, _) in played.items()}
 
 
-def _film_agents(
+def policies_for_films(
     ratings: Ratings, split: UserSplit, prior: mixts.MixturePrior
 ) -> tuple[Array, dict[str, AgentSpec]]:
     """Return features of films, with two more for rankings of films, and all agents.
