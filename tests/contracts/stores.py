@@ -62,7 +62,7 @@ def arms(n_arms: int = 3, scale: float = 1.0) -> mixts.MixturePrior:
 
 def doubtful() -> mixts.MixturePrior:
     """A sure arm and a doubtful one, between which information-directed sampling draws lots."""
-    family = mixts.BernoulliArms([[6, 3, 1], [6, 1, 3]], [[4, 3, 3], [4, 5, 1]])
+    family = mixts.BernoulliArms([[8, 2, 7], [8, 1, 3]], [[6, 1, 5], [6, 7, 8]])
     return mixts.MixturePrior(family)
 
 

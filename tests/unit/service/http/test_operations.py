@@ -5,6 +5,7 @@ import json
 import logging
 from typing import Any
 
+import msgspec
 import pytest
 
 from mixts.errors import (
@@ -55,6 +56,16 @@ def test_a_decision_is_answered_with_the_agreed_fields_and_no_others() -> None:
 def test_an_arm_is_named_where_the_prior_names_it() -> None:
     named = Decision(ID, "u17", 0, 1.0, (1.0,), 3, arm="Grün/🌿")
     assert post(service(giving(named)), "/v1/decide", {"task": "u17"}).json["arm"] == "Grün/🌿"
+
+
+def test_every_response_names_its_policy_and_older_ones_are_understood() -> None:
+    for policy in ("ts", "ids"):
+        made = Decision(ID, "u17", 0, 1.0, (1.0,), 3, policy=policy)
+        answer = post(service(giving(made)), "/v1/decide", {"task": "u17"})
+        assert answer.json["policy"] == policy
+        assert msgspec.json.decode(answer.body, type=Decision) == made
+    older = {name: value for name, value in answer.json.items() if name != "policy"}
+    assert msgspec.convert(older, Decision).policy == "ts"
 
 
 def test_everything_that_can_be_asked_for_arrives() -> None:

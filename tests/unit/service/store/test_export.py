@@ -15,6 +15,7 @@ from mixts import errors
 from mixts.logs import read_logs
 from mixts.logs.decisions import DecisionLog
 from mixts.service import Decider, Decision, DecisionStore
+from mixts.service.policy import DEFAULT_POLICY
 from mixts.service.store import export as module
 from mixts.service.store.export import Exported, export
 from tests.unit.service.sample_decisions import NAMES, OFFERS, arms, fill_arms, fill_linear
@@ -120,6 +121,14 @@ def test_pages_are_bounded_and_lose_nothing(
     assert groups == sizes
     assert file.read().equals(parquet.read_table(exported[1]))
     assert (done.n_rows, done.n_rewards, done.n_late) == (7, 5, 1)
+
+
+def test_files_from_before_there_were_policies_are_read(exported: tuple[Exported, Path]) -> None:
+    table = parquet.read_table(exported[1])
+    assert set(table["policy"].to_pylist()) == {DEFAULT_POLICY}
+    assert DecisionLog(table.drop_columns(["policy"])).n_rows == 7
+    with pytest.raises(errors.FormatError, match="has no column pscore"):
+        DecisionLog(table.drop_columns(["pscore"]))
 
 
 def test_a_failure_leaves_the_old_file(
