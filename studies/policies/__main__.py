@@ -7,25 +7,29 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from mixts.errors import MixtsError
+from mixts.errors import MixtsError, ParameterError
 from mixts.experiments.features import ImageFeatures
-from studies.coldstart.movielens.ratings import parse, read_files
-from studies.policies.agents import BESTSELLER, IDS, IDS_HORIZON, TS
-from studies.policies.information import compared_measures
-from studies.policies.late import WITH, compared_waits, late_problems
+from studies.coldstart.movielens.ratings import Ratings, parse, read_files
+from studies.policies.agents import BESTSELLER, IDS, IDS_HORIZON, TS, UCB
+from studies.policies.information import compared_measures, measures_for_films
+from studies.policies.late import WITH, compared_waits
 from studies.policies.long_run import play_long
-from studies.policies.problems import image_problems, play_films, simulated_problems
+from studies.policies.problems import (
+    FilmAgents,
+    image_problems,
+    play_films,
+    policies_for_films,
+    share,
+    simulated_problems,
+)
 from studies.policies.tables import Comparison, table
+
+NO_FILMS = "MovieLens was skipped: give the folder ml-latest-small with --movielens.\n"
 
 _DESCRIPTION = """\
 Measure policies on the same problems, and print tables in Markdown. compare: all policies, on
 simulated problems and on real data. information: the measures of information of MixIDS. late:
 rewards that come late. long: 10,000 rounds with a flat prior."""
-
-N_SPLITS = 10
-"""Splits of the users of MovieLens, as in the cold-start study."""
-QUICK = 0.02
-"""Share of the runs with --quick."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -37,7 +41,7 @@ def parser() -> argparse.ArgumentParser:
     add("--features", type=Path, metavar="FILE", help="npz file of image features (CIFAR-100)")
     add("--seed", type=int, default=1, help="(default: 1)")
     add("--workers", type=int, default=2, help="worker processes (default: 2)")
-    add("--quick", action="store_true", help="few runs, to see whether everything works")
+    add("--scale", type=float, default=1.0, metavar="SHARE", help="share of the runs (default: 1)")
     return top
 
 
@@ -45,6 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Print the tables of a part; return the exit status."""
     options = parser().parse_args(arguments)
     try:
+        if not 0 < options.scale <= 1:
+            raise ParameterError(f"--scale must be above 0 and at most 1, got {options.scale:g}")
         for text in PARTS[options.part](options):
             print(text, flush=True)
     except MixtsError as error:
@@ -58,9 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def compare(options: argparse.Namespace) -> Iterator[str]:
     """Yield the tables of all policies on all problems, and what they say about the goals."""
-    ratings = None if options.movielens is None else parse(read_files(options.movielens))
+    ratings = _ratings(options)
     images = None if options.features is None else ImageFeatures.load(options.features)
-    scale = QUICK if options.quick else 1.0
     behind_ts: list[str] = []
     behind_bestseller: list[str] = []
 
@@ -71,49 +76,60 @@ def compare(options: argparse.Namespace) -> Iterator[str]:
                 behind_bestseller.extend(_named(policy, comparison.worse(policy, BESTSELLER)))
         return table(comparison, (TS, BESTSELLER), digits)
 
-    for problem in simulated_problems(scale):
+    for problem in simulated_problems(options.scale):
         yield judged(problem.play(options.seed, options.workers), 2, real=False)
-    for problem in image_problems(images, scale, options.seed):
+    for problem in image_problems(images, options.scale, options.seed):
         yield judged(problem.play(options.seed, options.workers), 2, real=True)
     if images is None:
         yield "CIFAR-100 was skipped: give a file of its features with --features.\n"
     if ratings is None:
-        yield "MovieLens was skipped: give the folder ml-latest-small with --movielens.\n"
+        yield NO_FILMS
     else:
-        n_splits = 2 if options.quick else N_SPLITS
-        yield judged(play_films(ratings, n_splits, options.seed), 3, real=True)
+        yield judged(_films(options, ratings, policies_for_films), 3, real=True)
     yield f"MixIDS worse than MixTS by more than two errors: {_listed(behind_ts)}."
     yield f"MixIDS below the bestseller on real data: {_listed(behind_bestseller)}."
 
 
 def information(options: argparse.Namespace) -> Iterator[str]:
-    """Yield a table of the measures of information for each sort of mixture."""
-    n_runs = 20 if options.quick else 500
+    """Yield a table of the measures of information for each sort of mixture, and for films."""
+    ratings = _ratings(options)
+    n_runs = share(options.scale, 500)
     for comparison in compared_measures(n_runs, options.seed, options.workers):
         yield table(comparison, ("variance",), 2)
+    if ratings is None:
+        yield NO_FILMS
+    else:
+        films = _films(options, ratings, measures_for_films)
+        yield table(films, ("variance", BESTSELLER), 3)
 
 
 def late(options: argparse.Namespace) -> Iterator[str]:
     """Yield a table for each problem and number of waiting decisions."""
-    n_runs = 20 if options.quick else 2000
+    n_runs = share(options.scale, 1000)
     behind: list[str] = []
-    for name, environment in late_problems().items():
-        for comparison in compared_waits(name, environment, n_runs, options.seed):
-            policy = WITH.format(IDS)
-            if policy in comparison.values:
-                behind.extend(comparison.worse(policy, TS))
-            yield table(comparison, (TS,), 2)
-    yield f"MixIDS with waiting= worse than MixTS by more than two errors: {_listed(behind)}."
+    for comparison in compared_waits(n_runs, options.seed, options.workers):
+        for policy in (IDS, UCB):
+            told = WITH.format(policy)
+            behind.extend(_named(told, comparison.worse(told, TS)))
+        yield table(comparison, (TS,), 2)
+    yield f"With waiting=, worse than MixTS by more than two errors: {_listed(behind)}."
 
 
 def long_run(options: argparse.Namespace) -> Iterator[str]:
     """Yield the table of the long run."""
-    rounds = (10, 100, 1000) if options.quick else (100, 1_000, 10_000)
-    n_runs = 4 if options.quick else 200
-    yield table(play_long(n_runs, options.seed, options.workers, rounds), (TS,), 1)
+    n_runs = share(options.scale, 200)
+    yield table(play_long(n_runs, options.seed, options.workers), (TS,), 1)
 
 
 PARTS = {"compare": compare, "information": information, "late": late, "long": long_run}
+
+
+def _ratings(options: argparse.Namespace) -> Ratings | None:
+    return None if options.movielens is None else parse(read_files(options.movielens))
+
+
+def _films(options: argparse.Namespace, ratings: Ratings, agents_of: FilmAgents) -> Comparison:
+    return play_films(ratings, agents_of, options.scale, options.seed, options.workers)
 
 
 def _named(policy: str, places: Iterable[str]) -> list[str]:

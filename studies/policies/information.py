@@ -10,11 +10,14 @@ import numpy as np
 import mixts
 from mixts.simulation import AgentSpec, simulate
 from studies._shared import Array, stream
+from studies.coldstart.movielens.ratings import Ratings
+from studies.coldstart.movielens.splits import UserSplit
+from studies.policies.agents import BESTSELLER, bestseller
 from studies.policies.tables import Comparison
 
 MEASURES = ("variance", "best-action", "latent-and-best-action", "mutual-information")
 N_COMPONENTS, N_ARMS, N_FEATURES = 5, 10, 4
-ROUNDS = (20, 100, 300)
+ROUNDS = (20, 100, 200)
 """Short and long runs: regret is shown after so many rounds."""
 N_PRIORS = 10
 """Random mixtures of each sort; the runs are divided among them."""
@@ -60,6 +63,13 @@ def measured_agents(prior: mixts.MixturePrior) -> dict[str, AgentSpec]:
     for measure in MEASURES:
         agents[measure] = partial(mixts.MixIDS, prior, information=measure)
     return agents
+
+
+def measures_for_films(
+    ratings: Ratings, split: UserSplit, prior: mixts.MixturePrior
+) -> tuple[Array, dict[str, AgentSpec]]:
+    """Return the features of films, and the bestseller beside the measures."""
+    return split.features.films, {BESTSELLER: bestseller(prior), **measured_agents(prior)}
 
 
 def play_sort(

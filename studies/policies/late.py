@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 import mixts
+from mixts.engines import engine_of
 from studies._shared import Array, seed_sequence, stream
 from studies.policies.agents import GREEDY, IDS, TS, UCB
 from studies.policies.problems import shop_prior
 from studies.policies.tables import Comparison
 
-WAITS = (0, 1, 5, 20)
+WAITS = (1, 5, 20)
 """Decisions that wait for their rewards when a task decides."""
 N_ROUNDS = 100
 WITH = "{} with waiting="
@@ -74,25 +75,46 @@ def late_agents(prior: mixts.MixturePrior) -> Iterator[tuple[str, Any, bool]]:
             yield WITH.format(name), partial(kind, prior), True
 
 
-def compared_waits(
-    name: str, environment: mixts.BanditEnvironment, n_runs: int, seed: int
-) -> Iterator[Comparison]:
-    """Yield the comparison of all policies for each number of waiting decisions."""
-    for n_waiting in WAITS:
-        values = {}
-        for agent_name, make, told in late_agents(environment.prior):
-            if told and not n_waiting:
-                continue
-            problem = environment.start(partial(stream, seed, "late"), n_runs)
-            agent = make(n_tasks=n_runs, seed=seed_sequence(seed, "late", agent_name))
-            values[agent_name] = play_late(agent, problem, N_ROUNDS, n_waiting, told=told)
-        yield Comparison(f"{name}, {n_waiting} waiting", values, (20, N_ROUNDS))
+def play_wait(
+    name: str, environment: mixts.BanditEnvironment, n_waiting: int, n_runs: int, seed: int
+) -> Comparison:
+    """Compare all policies on the same problems, with so many waiting decisions."""
+    values = {}
+    for agent_name, make, told in late_agents(environment.prior):
+        problem = environment.start(partial(stream, seed, "late"), n_runs)
+        agent = make(n_tasks=n_runs, seed=seed_sequence(seed, "late", agent_name))
+        values[agent_name] = play_late(agent, problem, N_ROUNDS, n_waiting, told=told)
+    return Comparison(f"{name}, {n_waiting} waiting", values, (20, N_ROUNDS))
+
+
+def compared_waits(n_runs: int, seed: int, workers: int) -> Iterator[Comparison]:
+    """Yield the comparison of all policies for each problem and number of waiting decisions."""
+    jobs = [
+        (name, environment, n_waiting, n_runs, seed)
+        for name, environment in late_problems().items()
+        for n_waiting in WAITS
+    ]
+    with engine_of(workers) as engine:
+        yield from engine.map(play_wait, jobs)
 
 
 def late_problems() -> dict[str, mixts.BanditEnvironment]:
-    """Return the environments by name: the shop, and many arms without a mixture."""
+    """Return the environments by name."""
     flat = mixts.MixturePrior(mixts.BernoulliArms.uniform(n_arms=10))
     return {
         "the shop of the README": mixts.BanditEnvironment(shop_prior()),
+        "ten kinds, a good arm for each": mixts.BanditEnvironment(apart_prior()),
         "ten arms, flat prior": mixts.BanditEnvironment(flat),
     }
+
+
+def apart_prior() -> mixts.MixturePrior:
+    """Return a prior with kinds that one observation can tell apart, some likelier than others.
+
+    A policy that repeats itself wastes most here: the best guess may be wrong, and the first reward
+    says so.
+    """
+    weights = 1 / (np.arange(10) + 5.0)
+    mean = 0.1 + 0.8 * np.eye(10)
+    family = mixts.GaussianArms(mean, np.full_like(mean, 0.05**2), 0.1)
+    return mixts.MixturePrior(family, weights / weights.sum())

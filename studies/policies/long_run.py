@@ -13,7 +13,7 @@ ROUNDS = (100, 1_000, 10_000)
 N_ARMS = 10
 
 
-def play_long(n_runs: int, seed: int, workers: int, rounds: tuple[int, ...] = ROUNDS) -> Comparison:
+def play_long(n_runs: int, seed: int, workers: int) -> Comparison:
     """Play every policy on ten Bernoulli arms about which it knows nothing."""
     prior = mixts.MixturePrior(mixts.BernoulliArms.uniform(n_arms=N_ARMS))
     agents: dict[str, AgentSpec] = {
@@ -23,5 +23,5 @@ def play_long(n_runs: int, seed: int, workers: int, rounds: tuple[int, ...] = RO
         GREEDY: partial(mixts.Greedy, prior),
     }
     environment = mixts.BanditEnvironment(prior)
-    results = simulate(agents, environment, rounds[-1], n_runs, seed, engine=workers)
-    return Comparison(f"{N_ARMS} Bernoulli arms, flat prior", results.regret, rounds)
+    results = simulate(agents, environment, ROUNDS[-1], n_runs, seed, engine=workers)
+    return Comparison(f"{N_ARMS} Bernoulli arms, flat prior", results.regret, ROUNDS)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
 import mixts
+from mixts.engines import engine_of
 from mixts.environments import ClassificationBandit, Environment
 from mixts.experiments.features import ImageFeatures
 from mixts.experiments.paper.images import past_coefficients, prior_arrays, priors_of
@@ -23,10 +24,17 @@ from studies.policies.tables import Comparison
 
 ROUNDS = (5, 20, 100)
 """Numbers of first rounds that tables show, besides all rounds."""
+N_SPLITS = 10
+"""Splits of the users of MovieLens, as in the cold-start study."""
 N_RATED_ROUNDS = 20
 """Rounds of a play with a user of MovieLens."""
 RATING_SHRINKAGE = 5.0
 """Number of average ratings that "best rated" adds to the ratings of every film."""
+
+
+def share(scale: float, full: int) -> int:
+    """Return this share of a number of runs, and at least 2, which an error needs."""
+    return max(2, round(scale * full))
 
 
 def shown_rounds(n_rounds: int) -> list[int]:
@@ -88,10 +96,7 @@ def paper_prior(n_components: int = 30, width: float = 0.05) -> mixts.MixturePri
 
 def simulated_problems(scale: float) -> Iterator[SimulatedProblem]:
     """Yield the simulated problems, with this share of the runs."""
-
-    def n_runs(full: int) -> int:
-        return max(4, int(scale * full))
-
+    n_runs = partial(share, scale)
     yield of_prior("the shop of the README", shop_prior(), 200, n_runs(2000))
     yield of_prior("the paper's bandit, width 0.05", paper_prior(), 200, n_runs(200))
     yield of_prior("the paper's bandit, width 0.3", paper_prior(width=0.3), 200, n_runs(200))
@@ -112,40 +117,51 @@ def image_problems(
     images: ImageFeatures | None, scale: float, seed: int
 ) -> Iterator[SimulatedProblem]:
     """Yield the digits, and other images if there are any."""
-    n_runs = max(4, int(scale * 200))
-    yield image_problem("scikit-learn's digits", ImageFeatures.digits(), n_runs, seed)
+    digits = ImageFeatures.digits()
+    yield image_problem("scikit-learn's digits", digits, share(scale, 200), seed)
     if images is not None:
-        n_runs = max(4, int(scale * 100))
-        yield image_problem(f"images of {images.n_classes} classes", images, n_runs, seed)
+        name = f"images of {images.n_classes} classes"
+        yield image_problem(name, images, share(scale, 100), seed)
 
 
 # -- films --------------------------------------------------------------------------------------
 
 
-def play_films(ratings: Ratings, n_splits: int, seed: int) -> Comparison:
+FilmAgents = Callable[[Ratings, UserSplit, mixts.MixturePrior], tuple[Array, dict[str, AgentSpec]]]
+"""Returns the features of all films as agents see them, and the agents."""
+
+
+def play_films(
+    ratings: Ratings, agents_of: FilmAgents, scale: float, seed: int, workers: int
+) -> Comparison:
     """Play held-out users of MovieLens as the cold-start study does, with the learned mixture."""
-    values: dict[str, list[Array]] = {}
-    users, splits = [], []
-    for block in range(n_splits):
-        with one_blas_thread():
-            split = split_users(ratings, block, seed)
-            prior = learn_mixture(split.past, split.seed).prior
-            films, agents = _film_agents(ratings, split, prior)
-            played = play_held_out(ratings, split, films, agents, N_RATED_ROUNDS)
-        for name, (reward, _) in played.items():
-            values.setdefault(name, []).append(reward)
-        users.append(split.held_out)
-        splits.append(np.full(len(split.held_out), block))
+    jobs = [(ratings, agents_of, n, seed) for n in range(max(1, round(scale * N_SPLITS)))]
+    with engine_of(workers) as engine:
+        played = list(engine.map(play_split, jobs))
+    users = [held_out for held_out, _ in played]
+    splits = [np.full(len(held_out), split) for split, held_out in enumerate(users)]
     return Comparison(
         "MovieLens, new users",
-        {name: np.concatenate(blocks) for name, blocks in values.items()},
+        {name: np.concatenate([rewards[name] for _, rewards in played]) for name in played[0][1]},
         shown_rounds(N_RATED_ROUNDS),
         rewards=True,
         clusters=(np.concatenate(users), np.concatenate(splits)),
     )
 
 
-def _film_agents(
+def play_split(
+    ratings: Ratings, agents_of: FilmAgents, number: int, seed: int
+) -> tuple[Array, dict[str, Array]]:
+    """Return the held-out users of a split, and the rewards of every agent with each of them."""
+    with one_blas_thread():
+        split = split_users(ratings, number, seed)
+        prior = learn_mixture(split.past, split.seed).prior
+        films, agents = agents_of(ratings, split, prior)
+        played = play_held_out(ratings, split, films, agents, N_RATED_ROUNDS)
+    return split.held_out, {name: reward for name, (reward, _) in played.items()}
+
+
+def policies_for_films(
     ratings: Ratings, split: UserSplit, prior: mixts.MixturePrior
 ) -> tuple[Array, dict[str, AgentSpec]]:
     """Return features of films, with two more for rankings of films, and all agents.

@@ -16,6 +16,9 @@ import mixts
 from mixts.experiments.paper import _synthetic
 from mixts.simulation import simulate
 from studies._shared import stream
+from studies.coldstart.movielens import ratings
+from studies.coldstart.movielens.features import FilmFeatures
+from studies.coldstart.movielens.splits import UserSplit
 from studies.policies import __main__ as command
 from studies.policies import information, problems
 from studies.policies.agents import BESTSELLER, Fixed, Narrowed, bestseller, policies
@@ -182,6 +185,29 @@ def test_every_policy_takes_waiting_decisions() -> None:
         assert (regret >= 0).all()
 
 
+# -- films --------------------------------------------------------------------------------------
+
+
+def test_rankings_of_films_use_training_users_only() -> None:
+    """Three films: the second is rated best, the third most often; the held-out user differs."""
+    users = np.array([0, 1, 2, 0, 1, 0, 1, 3, 3])
+    films = np.array([0, 0, 2, 1, 1, 2, 2, 0, 1])
+    values = np.array([1.0, 1.0, 3.0, 5.0, 5.0, 3.0, 3.0, 5.0, 0.5])
+    rated = ratings.Ratings(
+        users, films, values, ("a", "b", "c"), ("Drama",), np.ones((3, 1), bool), np.zeros(3)
+    )
+    features = FilmFeatures(np.column_stack([np.ones(3), [2.0, 1.0, 0.0]]), np.ones((7, 2)))
+    seen = users != 3
+    split = UserSplit(np.array([3]), seen, features, None, 1)  # type: ignore[arg-type]
+    family = mixts.LinearGaussian([[0.0, 1.0]], [0.1], 0.5, "spherical")
+    rows, agents = problems.policies_for_films(rated, split, mixts.MixturePrior(family))
+    np.testing.assert_array_equal(rows[:, :2], features.films)
+    np.testing.assert_array_equal(rows[:, 3], [2, 2, 3])
+    assert agents["best rated"](n_tasks=1, seed=1).act(rows).tolist() == [1]
+    assert agents["most watched"](n_tasks=1, seed=1).act(rows).tolist() == [2]
+    assert agents[BESTSELLER](n_tasks=1, seed=1).act(rows).tolist() == [0]
+
+
 # -- the command --------------------------------------------------------------------------------
 
 
@@ -206,6 +232,12 @@ def test_the_command_prints_tables_and_says_what_it_skips(
     assert "CIFAR-100 was skipped: give a file of its features with --features." in out
     assert "MovieLens was skipped" in out
     assert "MixIDS worse than MixTS by more than two errors:" in out
+
+
+@pytest.mark.parametrize("scale", ["0", "2", "-1", "nan"])
+def test_the_command_refuses_a_scale(scale: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["compare", f"--scale={scale}"]) == 2
+    assert "--scale must be above 0 and at most 1" in capsys.readouterr().err
 
 
 def test_the_command_refuses_what_is_no_data(

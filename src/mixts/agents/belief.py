@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -186,11 +187,20 @@ class BeliefAgent(Agent):
             return None
         return np.maximum(self._horizon - self._n_decided(index, waiting) - 1, 0)
 
-    def _parts(self, n_rows: int, n_actions: int, n_draws: int) -> list[slice]:
-        """Return parts of the decisions whose draws fit into memory."""
-        numbers = n_actions * n_draws * (self.prior.n_components if n_draws > 1 else 1)
-        size = max(1, _MOST_NUMBERS // numbers)
-        return [slice(start, start + size) for start in range(0, n_rows, size)]
+    def _rewards_by_part(
+        self,
+        index: Int[Array, " m"],
+        actions: Array | None,
+        mask: Bool[Array, "m K"],
+        waiting: Waiting | None,
+        n_draws: int,
+    ) -> Iterator[tuple[slice, RewardBelief]]:
+        """Yield parts of the decisions whose draws fit into memory, and ``_rewards`` of each."""
+        size = max(1, _MOST_NUMBERS // (mask.shape[1] * n_draws * self.prior.n_components))
+        for start in range(0, len(index), size):
+            part = slice(start, start + size)
+            sets = actions[part] if actions is not None and actions.ndim == 3 else actions
+            yield part, self._rewards(index[part], sets, mask[part], waiting)
 
     def _checked_waiting(self, waiting: Any) -> Waiting | None:
         if waiting is None:

@@ -107,10 +107,7 @@ class BayesUCB(BeliefAgent):
     ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
         quantiles = np.empty(mask.shape)
         level = 1.0 - 1.0 / (self._n_decided(index, waiting) + 2.0)
-        n_draws = 1 if self._horizon is None else _N_SAMPLES
-        for part in self._parts(len(index), mask.shape[1], n_draws):
-            sets = actions[part] if actions is not None and actions.ndim == 3 else actions
-            rewards = self._rewards(index[part], sets, mask[part], waiting)
+        for part, rewards in self._rewards_by_part(index, actions, mask, waiting, _N_SAMPLES):
             left = self._n_more(index[part], waiting)
             if left is None:
                 quantiles[part] = rewards.quantiles(level[part])

@@ -137,9 +137,7 @@ class MixIDS(BeliefAgent):
     ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
         """Return regret and information of each action."""
         regret, information = np.empty(mask.shape), np.empty(mask.shape)
-        for part in self._parts(len(index), mask.shape[1], self._n_samples):
-            sets = actions[part] if actions is not None and actions.ndim == 3 else actions
-            rewards = self._rewards(index[part], sets, mask[part], waiting)
+        for part, rewards in self._rewards_by_part(index, actions, mask, waiting, self._n_samples):
             left = self._n_more(index[part], waiting)
             how = (self._rng, mask[part], self._information, self._n_samples)
             found = rewards.terms(*how) if left is None else rewards.terms_ahead(*how, left)

@@ -107,9 +107,9 @@ class MixTS(BeliefAgent):
         pending = self._checked_waiting(waiting)
         if self._horizon is not None:
             mask = self._full_mask(mask, len(index), n_actions)
-            latent, drawn = self._draw_ahead(index, sets, mask, pending, 1)
-            self.last_latent = self._axis.squeeze(latent[:, 0])
-            return self._axis.squeeze(best_rows(self._rng, drawn[:, 0], mask))
+            chosen, latent = self._act_ahead(index, sets, mask, pending)
+            self.last_latent = self._axis.squeeze(latent)
+            return self._axis.squeeze(chosen)
         latent = self._draw_latent(index)
         theta = self.belief.posterior.sample(self._rng, index, latent)
         chosen = family.best_action(self._rng, theta, sets, available)
@@ -119,26 +119,25 @@ class MixTS(BeliefAgent):
     def _draw_latent(self, index: Int[Array, " m"]) -> Int[Array, " m"]:
         return self.belief.draw_latent(self._rng, index)
 
-    def _draw_ahead(
+    def _act_ahead(
         self,
         index: Int[Array, " m"],
         actions: Array | None,
         mask: Bool[Array, "m K"],
         waiting: Waiting | None,
-        n_samples: int,
-    ) -> tuple[Int[Array, "m n"], Float[Array, "m n K"]]:
-        """Draw components, and what the mean of each action would be at the horizon."""
+    ) -> tuple[Int[Array, " m"], Int[Array, " m"]]:
+        """Draw a component, and what the mean of each action would be at the horizon.
+
+        Returns the best actions and the components.
+        """
         left = self._n_more(index, waiting)
         assert left is not None
-        if actions is None or mask.any(axis=0).all():
-            rewards = self._rewards(index, actions, mask, None)
-            return rewards.draw_estimates(self._rng, n_samples, left)
         # Actions that no decision can take cost no random numbers.
-        used = np.flatnonzero(mask.any(axis=0))
-        drawn = np.zeros((len(index), n_samples, mask.shape[1]))
-        rewards = self._rewards(index, actions[..., used, :], mask[:, used], None)
-        latent, drawn[..., used] = rewards.draw_estimates(self._rng, n_samples, left)
-        return latent, drawn
+        used = np.arange(mask.shape[1]) if actions is None else np.flatnonzero(mask.any(axis=0))
+        sets = None if actions is None else actions[..., used, :]
+        rewards = self._rewards(index, sets, mask[:, used], None)
+        latent, drawn = rewards.draw_estimates(self._rng, 1, left)
+        return used[best_rows(self._rng, drawn[:, 0], mask[:, used])], latent[:, 0]
 
     def _law_ahead(
         self,
@@ -148,10 +147,11 @@ class MixTS(BeliefAgent):
         waiting: Waiting | None,
     ) -> Float[Array, "m K"]:
         """Return how often each action is the best in draws of estimates at the horizon."""
-        law = np.empty(mask.shape)
-        for part in self._parts(len(index), mask.shape[1], self._n_samples):
-            sets = actions[part] if actions is not None and actions.ndim == 3 else actions
-            _, drawn = self._draw_ahead(index[part], sets, mask[part], waiting, self._n_samples)
+        law, n = np.empty(mask.shape), self._n_samples
+        left = self._n_more(index, waiting)
+        assert left is not None
+        for part, rewards in self._rewards_by_part(index, actions, mask, None, n):
+            _, drawn = rewards.draw_estimates(self._rng, n, left[part])
             drawn = np.where(mask[part, None], drawn, -np.inf)
             best = drawn == drawn.max(axis=2, keepdims=True)
             law[part] = (best / best.sum(axis=2, keepdims=True)).mean(axis=1)

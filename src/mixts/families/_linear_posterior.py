@@ -97,12 +97,18 @@ class LinearRewards(RewardBelief):
         self, rng: np.random.Generator, mask: Bool[Array, "m K"], measure: str, n_samples: int
     ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
         """Return both terms; the variance is exact, everything else is estimated."""
-        if measure != "variance":
+        if measure == "mutual-information":
             return super().terms(rng, mask, measure, n_samples)
-        regret = self.posterior.expected_regrets(
-            rng, self.tasks, self.weights, self.actions, mask, n_samples
-        )
-        return regret, self.variances()
+        arguments = (rng, self.tasks, self.weights, self.actions, mask, n_samples)
+        if measure == "variance":
+            return self.posterior.expected_regrets(*arguments), self.variances()
+        by_component = measure == "latent-and-best-action"
+        return self.posterior.expected_terms(*arguments, by_component=by_component)
+
+    def means(self) -> Float[Array, "m K"]:
+        """Return the mean of each action's mean reward; variances are not computed for it."""
+        means = self.posterior.action_means(self.tasks, self.actions)
+        return np.einsum("ml,mlk->mk", self.weights, means)
 
 
 class SlotPool:
@@ -485,6 +491,25 @@ class LinearPosterior(Posterior):
         """
         return self._in_draws(rng, tasks, weights, actions, mask, n_samples)[2]
 
+    def expected_terms(
+        self,
+        rng: np.random.Generator,
+        tasks: Int[Array, " m"],
+        weights: Float[Array, "m L"],
+        actions: Array,
+        mask: Bool[Array, "m K"],
+        n_samples: int,
+        *,
+        by_component: bool,
+    ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
+        """Estimate the expected regrets, and the variance of X_a that the best action explains.
+
+        That is ``sum_b P(b is best) (E[X_a | b is best] - E[X_a])^2``, or with ``by_component``
+        the same with pairs of a component and a best action in place of b.
+        """
+        found = self._in_draws(rng, tasks, weights, actions, mask, n_samples, by_component)
+        return found[2], np.maximum(found[3], 0.0)
+
     def _in_draws(
         self,
         rng: np.random.Generator,
@@ -493,8 +518,9 @@ class LinearPosterior(Posterior):
         actions: Array | None,
         mask: Bool[Array, "m K"],
         n_samples: int,
-    ) -> tuple[Float[Array, "m K"], ...]:
-        """Estimate P(action is best), its squared standard error, and the expected regret.
+        by_component: bool | None = None,
+    ) -> tuple[Array, ...]:
+        """Estimate the arrays of ``_kernels.actions.best_in_draws``; None: no information.
 
         Components are summed exactly, and parameters are sampled. Component s gets
         ``2 + n_samples w_s / 2`` pairs of samples, a number fixed by the history, so that the
@@ -505,31 +531,47 @@ class LinearPosterior(Posterior):
         pairs = 2 + (n_samples / 2 * weights).astype(np.int64)
         pairs[(weights <= 0) | np.isneginf(self.relative[tasks])] = 0
         sizes = pairs.sum(axis=1)
-        found = np.zeros(mask.shape), np.zeros(mask.shape), np.zeros(mask.shape)
+        informed = mask.shape if by_component is not None else (0, mask.shape[1])
+        found = (*np.zeros((3, *mask.shape)), np.zeros(informed))
         for part in self._parts(tasks, sizes):
             x = rng.standard_normal((sizes[part].sum(), self.prior.n_features))
             decisions = self._decisions(part, tasks, actions, mask, weights, pairs)
-            own = tuple(array[part] for array in found)
-            bad = best_in_draws(decisions, x, own)
+            own = tuple(array[part] if len(array) else array for array in found)
+            bad = best_in_draws(decisions, x, bool(by_component), own)
             if bad >= 0:
                 row = np.arange(len(tasks))[part][bad]
                 raise ActionError(f"the actions of decision {row} must have finite features")
             for array, values in zip(found, own, strict=True):
-                array[part] = values
+                if len(array):
+                    array[part] = values
         return found
 
     def action_moments(self, tasks: Int[Array, " m"], actions: Array) -> Float[Array, "2 m L K"]:
         """Return mean and variance of a'theta for all actions; zeros for dormant components."""
+        moments = np.zeros((2, len(tasks), self.prior.n_components, actions.shape[-2]))
+        self._add_moments(tasks, actions, moments[0], moments[1])
+        return moments
+
+    def action_means(self, tasks: Int[Array, " m"], actions: Array) -> Float[Array, "m L K"]:
+        """Return the mean of a'theta for all actions; zeros for dormant components."""
+        means = np.zeros((len(tasks), self.prior.n_components, actions.shape[-2]))
+        self._add_moments(tasks, actions, means, means[:0])
+        return means
+
+    def _add_moments(
+        self, tasks: Int[Array, " m"], actions: Array, mean: Array, variance: Array
+    ) -> None:
+        """Write moments of a'theta to zeros (m, L, K); an empty variance is not computed."""
         active = ~np.isneginf(self.relative[tasks])
         mask = np.ones((len(tasks), actions.shape[-2]), bool)
-        moments = np.zeros((2, *active.shape, mask.shape[1]))
         weights, pairs = active.astype(float), active.astype(np.int64)
         for part in self._parts(tasks, pairs.sum(axis=1)):
             decisions = self._decisions(part, tasks, actions, mask, weights, pairs)
-            own = moments[0, part], moments[1, part]
+            own = mean[part], variance[part] if len(variance) else variance
             action_moments(decisions, own)
-            moments[0, part], moments[1, part] = own
-        return moments
+            mean[part] = own[0]
+            if len(variance):
+                variance[part] = own[1]
 
     def _parts(self, tasks: Int[Array, " m"], sizes: Int[Array, " m"]) -> Iterator[slice | Array]:
         """Yield positions of ``tasks`` in parts, and give the tasks of each part slots.
