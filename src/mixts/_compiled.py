@@ -49,13 +49,16 @@ def compiled(**options: Any) -> Callable[[F], F]:
     """Return ``numba.njit`` with the shared cache.
 
     Division by zero gives infinity or NaN as in numpy: checking for it would make loops with
-    divisions several times slower.
+    divisions several times slower. Functions whose name begins with an underscore can be called
+    from other loops only: without an entry point for Python they compile faster.
     """
 
     def decorate(function: F) -> F:
         before = config.CACHE_DIR
         config.CACHE_DIR = _FOLDER
         try:
+            if function.__name__.startswith("_"):
+                options.update(no_cpython_wrapper=True, no_cfunc_wrapper=True)
             loop: F = njit(cache=True, error_model="numpy", **options)(function)
         finally:
             config.CACHE_DIR = before

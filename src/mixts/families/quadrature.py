@@ -273,7 +273,7 @@ def _integrate(
         np.zeros((m, n_arms)),
         np.zeros(m),
         np.zeros(m if wants_best else 0),
-        np.zeros((0, n_arms)) if center is None else center,
+        np.zeros((0, n_arms), bool) if center is None else center,
         np.zeros((2, n_explained, n_arms)),
     )
     best_arms(marginal.form, marginal.parameters, weights, mask, tuple(found), N_NODES)

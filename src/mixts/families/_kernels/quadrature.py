@@ -26,9 +26,11 @@ from the densities as F_a is.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numba import types
+from numba.extending import overload
 
 from mixts._compiled import compiled
 from mixts._typing import Array
@@ -153,7 +155,8 @@ class _Work(NamedTuple):
     wins: Array
     """(K, nodes): each node's part of P(arm is best) in one cell."""
     joint: Array
-    """(K, K): E[mean of row a - its center; column b is best]; by position in ``arms``."""
+    """(K, K): E[mean of row a - its center; column b is best]; by position in ``arms``. Empty and
+    of booleans if it is not wanted."""
     lanes: Array
     """(K, lanes): integrals up to each node (later the distribution function there), the whole
     integral, the last two Legendre coefficients."""
@@ -193,16 +196,17 @@ _NODES, _WEIGHTS, _LANES = _rule()
 
 
 @compiled()
-def _new_work(n_arms: int, n_nodes: int, wants_best: bool, wants_joint: bool) -> _Work:
+def _new_work(n_arms: int, n_nodes: int, wants_best: bool, center: Array) -> _Work:
     """Allocate the scratch arrays."""
     x = np.empty((4, N_NODES + 1))
     nodes = np.empty((3, n_arms, n_nodes))
-    n_joint = n_arms if wants_joint else 0
+    n_joint = n_arms if len(center) > 0 else 0
     more = np.empty((2, n_joint, n_nodes))
     return _Work(
         np.empty(n_arms, _ARM), np.empty(n_arms, np.int64), x[0], x[1], x[2, :N_NODES],
         nodes[0], nodes[1], nodes[2], x[3], np.empty(1 if wants_best else 0),
-        np.empty((n_joint, _N_LANES)), more[0], more[1], np.empty((n_joint, n_joint)),
+        np.empty((n_joint, _N_LANES)), more[0], more[1],
+        np.empty((n_joint, n_joint), center.dtype),
         np.empty((n_arms, _N_LANES)),
     )  # fmt: skip
 
@@ -310,22 +314,27 @@ def _add_gain(n: int, width: float, work: _Work) -> None:
     work.gain[0] += width * total
 
 
+# -- what the best arm says about the others: compiled only where it is wanted ---------------------
+
+
 @compiled(fastmath={"contract"})
 def _add_moments(n: int, width: float, work: _Work) -> None:
     """Compute the lanes of (mean - center) f in a cell."""
     density, height = work.density, work.height
+    # Lengths that the compiler does not know: unrolled, these loops take seconds to compile.
+    size, n_lanes = density.shape[1], work.moments.shape[1]
     for k in range(n):
         center, f, sums = work.arms[work.alive[k]].center, density[k], work.moments[k]
-        for j in range(_N_LANES):
+        for j in range(n_lanes):
             sums[j] = 0.0
-        for m in range(N_NODES):
+        for m in range(size):
             part = f[m] * width * (height[m] - center)
-            for j in range(_N_LANES):
+            for j in range(n_lanes):
                 sums[j] += _LANES[m, j] * part
 
 
 @compiled(fastmath=SUMS)
-def _add_joint(n: int, width: float, work: _Work) -> None:
+def _add_products(n: int, width: float, work: _Work) -> None:
     """Add a cell to E[mean of an arm - its center; another is best]."""
     size = work.density.shape[1]
     product, height = work.product, work.height
@@ -369,6 +378,32 @@ def _add_joint(n: int, width: float, work: _Work) -> None:
                 for j in range(size):
                     sum_ += trend[j] * wins[j]
                 work.joint[work.alive[a], i] += sum_
+
+
+def _add_joint(n: Any, sign: Any, width: Any, work: Any) -> Any:
+    """Add a cell to the joint moments, if ``work.joint`` has numbers for them."""
+    raise NotImplementedError("compiled code only")
+
+
+@overload(_add_joint)
+def _add_joint_where_wanted(n: Any, sign: Any, width: Any, work: Any) -> Any:
+    """Choose the code by the type of ``work.joint``: the compiler never sees what is not wanted."""
+
+    def nothing(n: Any, sign: Any, width: Any, work: Any) -> Any:
+        pass
+
+    def add(n: Any, sign: Any, width: Any, work: Any) -> Any:
+        _add_moments(n, width, work)
+        if sign > 0:
+            _add_products(n, width, work)
+        for k in range(n):
+            work.arms[work.alive[k]].moment += work.moments[k, _MASS]
+
+    joint = work.types[work.fields.index("joint")]
+    return nothing if joint.dtype == types.boolean else add
+
+
+# -- marches --------------------------------------------------------------------------------------
 
 
 @compiled()
@@ -422,16 +457,11 @@ def _march(line: _Line, sign: int, n: int, stride: float, roughest: float, work:
         if len(work.gain) > 0:
             base = low if side == FROM_LEFT else high
             heights(form, origin, base, work.x, work.height)
-        if len(work.moments) > 0:
-            _add_moments(n, width, work)
         if sign > 0:
             _add_wins(n, width, work)
             if len(work.gain) > 0:
                 _add_gain(n, width, work)
-            if len(work.moments) > 0:
-                _add_joint(n, width, work)
-        for k in range(n if len(work.moments) > 0 else 0):
-            work.arms[work.alive[k]].moment += work.moments[k, _MASS]
+        _add_joint(n, sign, width, work)
         n, longest = _step(n, sign, work)
         edge = far
         length *= min(_GROWTH, 0.97 * stride / max(longest, _FINE))
@@ -625,7 +655,8 @@ class Found(NamedTuple):
     best: Array
     """(m,): E[best mean]."""
     center: Array
-    """(m, K): given, the mean of each arm under the mixture."""
+    """(m, K): given, the mean of each arm under the mixture; empty and of booleans if the
+    information is not wanted."""
     information: Array
     """(2, m, K): variance of an arm's mean that the best arm explains; that the component and the
     best arm explain."""
@@ -682,7 +713,7 @@ def best_arms(
     found = Found(*plain)
     n_rows, n_arms = mask.shape
     wants_best, wants_joint = len(found.best) > 0, len(found.center) > 0
-    work = _new_work(n_arms, n_nodes, wants_best, wants_joint)
+    work = _new_work(n_arms, n_nodes, wants_best, found.center)
     chance, certain = np.empty(n_arms), np.empty(n_arms, np.bool_)
     size = n_arms if wants_joint else 0
     given, every = np.empty((size, size)), np.empty((size, size))
