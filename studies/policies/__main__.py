@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 from mixts.errors import MixtsError, ParameterError
@@ -76,10 +77,10 @@ def compare(options: argparse.Namespace) -> Iterator[str]:
                 behind_bestseller.extend(_named(policy, comparison.worse(policy, BESTSELLER)))
         return table(comparison, (TS, BESTSELLER), digits)
 
-    for problem in simulated_problems(options.scale):
-        yield judged(problem.play(options.seed, options.workers), 2, real=False)
-    for problem in image_problems(images, options.scale, options.seed):
-        yield judged(problem.play(options.seed, options.workers), 2, real=True)
+    for problem in chain(
+        simulated_problems(options.scale), image_problems(images, options.scale, options.seed)
+    ):
+        yield judged(problem.play(options.seed, options.workers), 2, problem.real)
     if images is None:
         yield "CIFAR-100 was skipped: give a file of its features with --features.\n"
     if ratings is None:

@@ -36,11 +36,7 @@ class Fixed:
         self._n_rows = 1 if n_tasks is None else n_tasks
 
     def act(
-        self,
-        actions: Array | None = None,
-        tasks: Array | None = None,
-        mask: Array | None = None,
-        waiting: Any = None,
+        self, actions: Array | None = None, tasks: Array | None = None, mask: Array | None = None
     ) -> Array:
         """Return the action with the highest score for each task; the first of several."""
         scores = actions @ self._scores if self._linear and actions is not None else self._scores

@@ -77,16 +77,24 @@ def play_sort(
 ) -> Comparison:
     """Play all measures on the same tasks of some priors."""
     regret: dict[str, list[Array]] = {}
+    n_each = max(2, n_runs // len(priors))
     for i, prior in enumerate(priors):
         linear = prior.family.n_arms is None
         environment = mixts.BanditEnvironment(prior, unit_vectors if linear else None)
         results = simulate(
-            measured_agents(prior), environment, ROUNDS[-1], max(2, n_runs // len(priors)),
-            seed + i, engine=workers,
+            measured_agents(prior), environment, ROUNDS[-1], n_each,
+            int(stream(seed, "information", name, "tasks", i).integers(2**63)), engine=workers,
         )  # fmt: skip
         for agent in results.agents:
             regret.setdefault(agent, []).append(results.regret[agent])
-    return Comparison(name, {key: np.concatenate(all_) for key, all_ in regret.items()}, ROUNDS)
+    runs = np.arange(n_each * len(priors))
+    return Comparison(
+        name,
+        {key: np.concatenate(all_) for key, all_ in regret.items()},
+        ROUNDS,
+        # Runs on one prior are alike. A single prior is the problem itself, not a sample of priors.
+        clusters=(runs, runs // n_each) if len(priors) > 1 else None,
+    )
 
 
 def compared_measures(n_runs: int, seed: int, workers: int) -> Iterator[Comparison]:

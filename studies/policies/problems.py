@@ -11,8 +11,10 @@ import numpy as np
 import mixts
 from mixts.engines import engine_of
 from mixts.environments import ClassificationBandit, Environment
+from mixts.experiments.beyond.policies import image_prior
 from mixts.experiments.features import ImageFeatures
-from mixts.experiments.paper.images import past_coefficients, prior_arrays, priors_of
+from mixts.experiments.paper._synthetic import arms_prior
+from mixts.experiments.paper.images import priors_of
 from mixts.learning.two_stage import one_blas_thread
 from mixts.simulation import AgentSpec, simulate
 from studies._shared import Array
@@ -84,22 +86,12 @@ def shop_prior() -> mixts.MixturePrior:
     return mixts.MixturePrior(family, weights=[0.5, 0.3, 0.2])
 
 
-def paper_prior(n_components: int = 30, width: float = 0.05) -> mixts.MixturePrior:
-    """Return the prior of the paper's synthetic bandit  [paper: Sec. 6.1].
-
-    Its actions are unit vectors, so Gaussian arms are the same bandit.
-    """
-    mean = np.full((n_components, 30), 0.1)
-    mean[np.arange(n_components), np.arange(n_components)] = 0.9
-    return mixts.MixturePrior(mixts.GaussianArms(mean, np.full_like(mean, width**2), 0.1))
-
-
 def simulated_problems(scale: float) -> Iterator[SimulatedProblem]:
     """Yield the simulated problems, with this share of the runs."""
     n_runs = partial(share, scale)
     yield of_prior("the shop of the README", shop_prior(), 200, n_runs(2000))
-    yield of_prior("the paper's bandit, width 0.05", paper_prior(), 200, n_runs(200))
-    yield of_prior("the paper's bandit, width 0.3", paper_prior(width=0.3), 200, n_runs(200))
+    yield of_prior("the paper's bandit, width 0.05", arms_prior(), 200, n_runs(200))
+    yield of_prior("the paper's bandit, width 0.3", arms_prior(width=0.3), 200, n_runs(200))
 
 
 # -- images -------------------------------------------------------------------------------------
@@ -107,8 +99,7 @@ def simulated_problems(scale: float) -> Iterator[SimulatedProblem]:
 
 def image_problem(name: str, images: ImageFeatures, n_runs: int, seed: int) -> SimulatedProblem:
     """Return the classification bandit and the prior of the experiment `paper/images`."""
-    past = past_coefficients(images.train_features, images.train_labels, seed)
-    prior, _ = priors_of(prior_arrays(past["coefficients"], images.n_classes, seed))
+    prior, _ = priors_of(image_prior(images, seed))
     environment = ClassificationBandit(images.test_features, images.test_labels)
     return SimulatedProblem(name, prior, environment, 500, n_runs, real=True)
 

@@ -9,6 +9,8 @@ from mixts.simulation import Estimate, estimate
 from studies._shared import Array
 from studies.coldstart.movielens.analysis import clustered
 
+EARLY = 20
+"""Number of first rounds whose differences a wide table shows, besides those of all rounds."""
 N_ERRORS = 2.0
 """A difference of more standard errors than this counts as one."""
 
@@ -25,7 +27,7 @@ class Comparison:
     rewards: bool = False
     """Whether the values are rewards, averaged over rounds, and not regret, summed over rounds."""
     clusters: tuple[Array, Array] | None = None
-    """Users and splits of the runs, if runs are not independent."""
+    """Two groupings of runs that are not independent: users and splits, or runs and priors."""
 
     def score(self, policy: str, n_rounds: int) -> Estimate:
         """Return the regret, or the mean reward, of the first rounds."""
@@ -64,18 +66,22 @@ def signed(value: Estimate, digits: int) -> str:
 
 
 def table(comparison: Comparison, rivals: Sequence[str], digits: int) -> str:
-    """Return a table: the score of each policy, and how much better it is than the rivals."""
+    """Return a table: the score of each policy, and how much better it is than the rivals.
+
+    Differences are shown for two numbers of rounds at most: more columns would not fit on a page.
+    """
     rounds = comparison.rounds
+    compared = rounds if len(rounds) <= 2 else [n for n in rounds if n in (EARLY, rounds[-1])]
     what = "reward per round" if comparison.rewards else "regret"
     head = ["policy", *(f"{what}, first {n}" for n in rounds)]
-    head += [f"better than {rival}, {n}" for rival in rivals for n in rounds]
+    head += [f"better than {rival}, {n}" for rival in rivals for n in compared]
     rows = []
     for policy in comparison.values:
         row = [policy, *(plain(comparison.score(policy, n), digits) for n in rounds)]
         for rival in rivals:
             row += [
                 "" if policy == rival else signed(comparison.gain(policy, rival, n), digits)
-                for n in rounds
+                for n in compared
             ]
         rows.append(row)
     return f"**{comparison.name}**\n\n" + markdown(head, rows)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,15 @@ import numpy as np
 import pytest
 
 import mixts
-from mixts.experiments.paper import _synthetic
+from mixts.experiments import Setting
+from mixts.experiments.beyond import long_run as beyond_long_run
 from mixts.simulation import simulate
 from studies._shared import stream
 from studies.coldstart.movielens import ratings
 from studies.coldstart.movielens.features import FilmFeatures
 from studies.coldstart.movielens.splits import UserSplit
 from studies.policies import __main__ as command
-from studies.policies import information, problems
+from studies.policies import information, long_run, problems
 from studies.policies.agents import BESTSELLER, Fixed, Narrowed, bestseller, policies
 from studies.policies.late import late_agents, play_late
 from studies.policies.tables import Comparison, table
@@ -68,13 +70,6 @@ def test_the_shop_is_the_one_of_the_readme() -> None:
         exec(code[1], names)
     ours, theirs = problems.shop_prior(), names["prior"]
     np.testing.assert_array_equal(ours.weights, theirs.weights)
-    for key, array in theirs.family.arrays().items():
-        np.testing.assert_array_equal(ours.family.arrays()[key], array)
-
-
-def test_the_papers_bandit_is_the_one_of_the_experiments() -> None:
-    ours, theirs = problems.paper_prior(7, 0.2), _synthetic.arms_prior(7, 0.2)
-    assert ours.family.settings() == theirs.family.settings()
     for key, array in theirs.family.arrays().items():
         np.testing.assert_array_equal(ours.family.arrays()[key], array)
 
@@ -135,6 +130,40 @@ def test_a_table_has_every_policy_once() -> None:
         "| a | 1.0 ± 0.0 | 2.0 ± 0.0 | +1.0 ± 0.0 | +2.0 ± 0.0 |",
         "| b | 2.0 ± 0.0 | 4.0 ± 0.0 |  |  |",
     ]
+
+
+def test_a_wide_table_compares_early_and_at_the_end() -> None:
+    regret = {name: np.full((3, 200), value) for name, value in (("a", 1.0), ("b", 2.0))}
+    found = Comparison("problem", regret, (5, 20, 100, 200))
+    lines = table(found, ("a", "b"), 0).splitlines()
+    assert lines[2] == (
+        "| policy | regret, first 5 | regret, first 20 | regret, first 100 | regret, first 200 "
+        "| better than a, 20 | better than a, 200 | better than b, 20 | better than b, 200 |"
+    )
+    assert lines[4] == "| a | 5 ± 0 | 20 ± 0 | 100 ± 0 | 200 ± 0 |  |  | +20 ± 0 | +200 ± 0 |"
+    assert len(found.worse("b", "a")) == 4
+
+
+def test_runs_on_one_random_mixture_count_as_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(information, "ROUNDS", (5,))
+    seeds = []
+
+    def noted(
+        agents: Any, environment: Any, n_rounds: int, n_runs: int, seed: int, **_: Any
+    ) -> Any:
+        seeds.append(seed)
+        return simulate(agents, environment, n_rounds, n_runs, seed, engine=1)
+
+    monkeypatch.setattr(information, "simulate", noted)
+    priors = list(information.mixtures("Gaussian arms", 1, skewed=False))[:3]
+    found = information.play_sort("Gaussian", priors, 12, 1, 1)
+    assert found.clusters is not None
+    assert found.clusters[0].tolist() == list(range(12))
+    assert found.clusters[1].tolist() == [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2]
+    information.play_sort("Gaussian", priors, 12, 2, 1)
+    information.play_sort("another", priors, 12, 1, 1)
+    assert len(set(seeds)) == 9
+    assert information.play_sort("one", priors[:1], 4, 1, 1).clusters is None
 
 
 # -- late rewards -------------------------------------------------------------------------------
@@ -232,6 +261,42 @@ def test_the_command_prints_tables_and_says_what_it_skips(
     assert "CIFAR-100 was skipped: give a file of its features with --features." in out
     assert "MovieLens was skipped" in out
     assert "MixIDS worse than MixTS by more than two errors:" in out
+
+
+@pytest.mark.parametrize("real", [False, True])
+def test_only_real_data_are_held_against_the_bestseller(
+    real: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Lost(Comparison):
+        """Everything is worse than every rival."""
+
+        def worse(self, policy: str, rival: str) -> list[str]:
+            return [f"a place behind {rival}"]
+
+    def play(self: problems.SimulatedProblem, seed: int, workers: int) -> Comparison:
+        return Lost("shop", {name: np.ones((2, 5)) for name in policies(self.prior, 5)}, (5,))
+
+    shop = problems.of_prior("shop", problems.shop_prior(), 5, 2)
+    monkeypatch.setattr(problems.SimulatedProblem, "play", play)
+    monkeypatch.setattr(
+        command, "simulated_problems", lambda scale: iter([replace(shop, real=real)])
+    )
+    monkeypatch.setattr(command, "image_problems", lambda *_: iter(()))
+    assert command.main(["compare", "--workers", "1"]) == 0
+    out = capsys.readouterr().out
+    assert "a place behind MixTS" in out
+    assert ("a place behind bestseller" in out) == real
+
+
+def test_the_long_run_is_that_of_the_experiment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(long_run, "ROUNDS", (5, 20))
+    found = long_run.play_long(4, seed=1, workers=1)
+    part = beyond_long_run.EXPERIMENT.parts(Setting(4, 20, 1), lambda name, make: make())["agents"]
+    assert list(found.values) == list(part.simulation.recipes)
+    assert found.rounds == (5, 20)
+    played = part.play(0)
+    for name, regret in found.values.items():
+        np.testing.assert_array_equal(regret, played[f"regret/{name}"])
 
 
 @pytest.mark.parametrize("scale", ["0", "2", "-1", "nan"])

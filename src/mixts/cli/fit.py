@@ -8,15 +8,15 @@ import shlex
 import sys
 import textwrap
 import time
-from collections.abc import Iterable
-from contextlib import nullcontext
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from mixts.cli._engine import add_engine_options, engine_from
 from mixts.diagnostics import PolicyComparison, compare_policies
 from mixts.engines import engine_of
-from mixts.errors import ParameterError
+from mixts.errors import MixtsError, ParameterError
 from mixts.learning.fit import MOST_HELD_OUT, SELECT_FROM, Fit, fit_logs
 from mixts.pages import check_installed
 from mixts.pages.fit import FitRun, agent_class, fit_kinds, write_fit_page
@@ -104,14 +104,12 @@ def run(options: argparse.Namespace) -> int:
     where = engine_from(options)
     with nullcontext() if where is None else engine_of(where) as engine:  # None: each step chooses
         fit = _fit(options, engine)
-        comparison = _comparison(fit, engine, options.quiet)
-    if options.statistics is not None:
-        fit.logs.statistics.save(options.statistics)
-    fit.prior.save(options.out)
-    if page is not None:
-        seconds = time.perf_counter() - started
-        made = FitRun(options.out, options.reward, command_of(options), seconds)
-        write_fit_page(fit, page, made, comparison)
+        with _saved(fit, options):
+            comparison = _comparison(fit, engine, options.quiet)
+            if page is not None:
+                seconds = time.perf_counter() - started
+                made = FitRun(options.out, options.reward, command_of(options), seconds)
+                write_fit_page(fit, page, made, comparison)
     if not options.quiet:
         print(summary(fit, options.out, page, comparison))
     return 0
@@ -136,6 +134,19 @@ def _fit(options: argparse.Namespace, engine: Any) -> Fit:
         name, _, rest = str(error).partition(" ")
         if name in _OPTIONS:
             raise ParameterError(f"{_OPTIONS[name]} {rest}") from None
+        raise
+
+
+@contextmanager
+def _saved(fit: Fit, options: argparse.Namespace) -> Iterator[None]:
+    """Save the prior and the statistics; if something fails afterwards, say that it was saved."""
+    fit.prior.save(options.out)
+    try:
+        if options.statistics is not None:
+            fit.logs.statistics.save(options.statistics)
+        yield
+    except (MixtsError, OSError, KeyboardInterrupt) as stopped:
+        stopped.add_note(f"The prior was learned before that, and saved to {options.out}.")
         raise
 
 

@@ -48,19 +48,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
             status: int = options.run(options)
         sys.stdout.flush()
     except MixtsError as error:
-        print("\n".join([f"mixts: {error}", *getattr(error, "__notes__", [])]), file=sys.stderr)
+        _print_error(error, str(error))
         return WRONG_USE
-    except KeyboardInterrupt:
-        print("mixts: interrupted", file=sys.stderr)
+    except KeyboardInterrupt as interrupt:
+        _print_error(interrupt, "interrupted")
         return INTERRUPTED
     except BrokenPipeError:  # a kind of OSError, so it comes first
         # The reader of our output, such as head, has closed the pipe.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        print(f"mixts: {error}", file=sys.stderr)
+        _print_error(error, str(error))
         return FAILED
     return status
+
+
+def _print_error(error: BaseException, message: str) -> None:
+    """Print a message, and then what was added to the error on its way."""
+    print("\n".join([f"mixts: {message}", *getattr(error, "__notes__", [])]), file=sys.stderr)
 
 
 @contextmanager

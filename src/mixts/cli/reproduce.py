@@ -37,8 +37,8 @@ def register(commands: Any) -> None:
     add("ids", nargs="*", metavar="ID",
         help="experiments (paper/width), a group of them (paper, beyond), or modules with "
         "experiments (studies.coldstart); default: paper and beyond")  # fmt: skip
-    add("--runs", type=int, help="runs of each simulation (default: the paper's)")
-    add("--rounds", type=int, help="rounds of each run (default: the paper's)")
+    add("--runs", type=int, help="runs of each simulation (default: the experiment's own)")
+    add("--rounds", type=int, help="rounds of each run (default: the experiment's own)")
     add("--seed", type=int, default=1, help="seed of all random numbers (default 1)")
     add("--quick", action="store_true", help="few runs and rounds, to see that it works")
     add("--out", type=Path, help="output folder (default reproduction, or reproduction-quick)")

@@ -106,7 +106,7 @@ class Tasks:
 
     @cached_property
     def training_scores(self) -> Float[Array, " p"]:
-        """Mean reward of each arm on the training tasks, or coefficients that fit all of them."""
+        """Scores of the bestseller by the training rows, as in :func:`training_scores`."""
         return training_scores(self.fit)
 
     @cached_property
@@ -164,10 +164,11 @@ class Tasks:
 
 
 def training_scores(fit: Fit) -> Float[Array, " p"]:
-    """Return the mean reward of each arm over all training rows, or coefficients that fit them.
+    """Return the mean reward of each arm in the training rows, or coefficients that fit them best.
 
-    All rows count as one task, with the one-component prior. An arm that training tasks hardly
-    tried ranks after all others, because its mean is mostly luck.
+    The means are posterior means: all rows count as one task, and the one-component prior matters
+    only for an arm with few rewards. An arm with less than a tenth of the average number of rewards
+    ranks after all others, because its mean is mostly luck.
     """
     tasks = fit.training_tasks
     means = _mean_rewards(fit, fit.learned.unimodal.condition(merged(tasks)))[0]

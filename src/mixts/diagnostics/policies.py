@@ -41,8 +41,9 @@ class Earnings:
     n_offered: float
     """Average number of arms (or rows of features) that a decision chooses from."""
     bestseller: str | None
-    """Name of the bestseller: in a replay the arm that earned most on the training tasks, in a
-    simulation the arm with the highest mean under the prior; None for linear tasks."""
+    """Name of the bestseller: in a replay the arm with the highest mean reward in the training rows
+    (arms that were hardly tried are left out), in a simulation the arm with the highest mean under
+    the prior; None for linear tasks."""
 
     @property
     def n_tasks(self) -> int:
@@ -109,17 +110,24 @@ class PolicyComparison:
     def recommended(self) -> str:
         """Policy to use: IDS; or if others clearly earn more, the one of them that earned most.
 
-        Tasks that are drawn from the prior favour policies that trust it. So a simulation has no
-        say, unless even the bestseller clearly earns more than IDS.
+        Tasks that are drawn from the prior favour policies that trust it. So a simulation can only
+        speak for the bestseller: if that clearly earns more than IDS, it is the one to use.
         """
-        heard = self.decisive.source == "replay" or BESTSELLER in self.better
-        return self.better[0] if self.better and heard else self.usual
+        if self.decisive.source == "simulation":
+            return BESTSELLER if BESTSELLER in self.better else self.usual
+        return self.better[0] if self.better else self.usual
 
     @property
     def agent(self) -> str:
-        """Policy of the agent to start with: the recommended one, or the best one that learns."""
+        """Policy of the agent to start with: the recommended one, if it learns.
+
+        If the bestseller is recommended, it is the one that earned most of those that learn; but
+        IDS if everything is simulated.
+        """
         if self.recommended in self.learning:
             return self.recommended
+        if self.decisive.source == "simulation":
+            return self.usual
         return max(self.learning, key=lambda policy: self.decisive.mean(policy).mean)
 
 
@@ -134,8 +142,9 @@ def compare_policies(
     """Measure what policies would have earned in the first decisions of held-out tasks.
 
     The policies start each task from ``fit.prior`` and learn within the task. Their rival is the
-    bestseller: always the arm that earned most on the training tasks, or for linear tasks the row
-    with the highest reward by the coefficients that fit all training rows best.
+    bestseller: always the arm with the highest mean reward in the training rows; arms that were
+    hardly tried (less than a tenth as often as the average arm) are left out. For linear tasks it
+    is the row with the highest reward by the coefficients that fit all training rows best.
 
     The recorded rewards of held-out tasks are replayed. In a replay of n decisions of arms, a task
     offers the arms for which it recorded at least n rewards, if these are two or more: see
@@ -143,7 +152,8 @@ def compare_policies(
     ten recorded rows that were not chosen yet. If fewer than 30 held-out tasks have enough rewards,
     tasks are drawn from the prior instead, and the bestseller is the arm with the highest mean
     under the prior. At most 500 tasks are played, or 100 linear tasks; if there are fewer, each is
-    replayed up to ten times in other random orders, and its mean counts.
+    replayed up to ten times in other random orders, and its mean counts. Tasks with few recorded
+    rewards cannot be replayed, so a replay speaks for tasks with many.
 
     Parameters
     ----------

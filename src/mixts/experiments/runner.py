@@ -109,7 +109,7 @@ def reproduce(
     out
         Output folder. The report covers every experiment that is complete in it.
     n_runs, n_rounds
-        Runs of each simulation and rounds of each run; None: as many as in the paper.
+        Runs of each simulation and rounds of each run; None: the experiment's own.
     seed
         Seed of all random numbers.
     quick

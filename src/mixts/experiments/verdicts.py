@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from mixts._numbers import Estimate, estimate
 from mixts._typing import Array
 from mixts.bounds import RULE, Verdict
@@ -15,6 +17,8 @@ N_EQUAL = 3.0
 
 CHANCE = 0.05
 """Probability that chance alone makes one of many comparisons significant."""
+MOST_ERRORS = 10.0
+"""If chance alone exceeds this many standard errors, there are too few runs to decide."""
 
 ORDER: tuple[Verdict, ...] = ("does not hold", "undecided", "direction only", "holds")
 """From weakest to strongest."""
@@ -28,7 +32,9 @@ RULES = (
     f"Equal to: the paired difference is within {N_EQUAL:g} standard errors of 0.",
     "Nowhere worse: no comparison is on the wrong side by more standard errors than chance alone "
     f"exceeds in any of them with probability {CHANCE:g} (Student's t, Bonferroni): "
-    "3.9 for a hundred comparisons of 20 runs.",
+    "3.9 for a hundred comparisons of 20 runs. The claim is undecided if a comparison is on the "
+    f"wrong side by more than {N_ERRORS:g} standard errors but by fewer than that, or has so few "
+    f"runs that chance alone exceeds {MOST_ERRORS:g}.",
     "Greatly: the claim has a threshold that its row names. Direction only: the agent is better, "
     "but by less than the threshold.",
     *f"The shape of a bound. {RULE}".split("\n"),
@@ -71,7 +77,7 @@ def not_worse(difference: Estimate) -> Verdict:
     return "holds" if near else "does not hold"
 
 
-def nowhere_worse(differences: Sequence[Estimate], n_runs: int) -> Verdict:
+def nowhere_worse(differences: Sequence[Estimate], n_runs: Sequence[int]) -> Verdict:
     """Judge that none of many differences is below 0 by more than chance explains.
 
     If all differences were 0, one of them or more would be called significant in at most ``CHANCE``
@@ -82,13 +88,22 @@ def nowhere_worse(differences: Sequence[Estimate], n_runs: int) -> Verdict:
     differences
         Means and standard errors over runs; below 0 is worse.
     n_runs
-        Least number of runs behind them: few runs have uncertain errors (Student's t).
+        Number of runs behind each: few runs have uncertain errors (Student's t).
+
+    Returns
+    -------
+    "does not hold" if one is below 0 by more than chance explains. "undecided" if one is below 0
+    by more than two standard errors, or has too few runs to tell. Otherwise "holds".
     """
     from scipy import special  # takes as long to import as all of mixts
 
-    n_errors = float(special.stdtrit(n_runs - 1, 1 - CHANCE / max(len(differences), 1)))
-    worse = any(one.mean < -n_errors * one.error for one in differences)
-    return "does not hold" if worse else "holds"
+    mean, error = np.array(differences, float).reshape(-1, 2).T
+    degrees = np.array(n_runs, float) - 1
+    n_errors = special.stdtrit(degrees, 1 - CHANCE / max(len(differences), 1))  # NaN for one run
+    if (mean < -n_errors * error).any():
+        return "does not hold"
+    fine = (mean >= -N_ERRORS * error) & (n_errors <= MOST_ERRORS)
+    return "holds" if fine.all() else "undecided"
 
 
 def greatly(value: Estimate, threshold: float) -> Verdict:

@@ -77,11 +77,11 @@ def _surprise_sentences(check: PriorCheck) -> list[str]:
     n, expected = int(surprise.surprising.sum()), surprise.n_expected
     # Probability of as many surprising tasks if they come independently.
     chance = float(special.gammainc(n, expected)) if n and expected else 1.0
-    said = f"{_many(n, 'task')} with p <= {LEVEL:g}, where at most {expected:.1f} are expected"
+    level, usual = f"p <= {LEVEL:g}", f"where {expected:.1f} are expected"
     sentences = [
-        f"Tasks that no kind explains: {said}."
+        f"Tasks that no kind explains: {n:,} with {level}, {usual}."
         if n and chance < LEVEL
-        else f"No more surprising tasks than expected: {said}."
+        else f"{_many(n, 'surprising task')} ({level}), {usual}: within chance."
     ]
     if len(surprise.impossible):
         k = len(surprise.impossible)
@@ -131,7 +131,7 @@ def _surprises(check: PriorCheck) -> str:
     shown = [t for t in surprise.ranked()[:MOST_SHOWN] if surprise.p_value[t] <= 0.05]
     n, level = int(surprise.surprising.sum()), f"p <= {LEVEL:g}"
     head = (
-        f"Surprising tasks: {n} with {level} (at most {surprise.n_expected:.1f} expected), "
+        f"Surprising tasks: {n} with {level} ({surprise.n_expected:.1f} expected), "
         f"{surprise.n_unlike} with flat / prior > 100"
     )
     if not shown:

@@ -21,7 +21,7 @@ from mixts.pages.document import Figure, Report, Section, Table
 from mixts.pages.formats import literal, plural, signed
 from mixts.pages.kinds import MOST_ITEMS, Kind, kinds_of
 from mixts.pages.page import PriorPage, write_prior_page
-from mixts.pages.policies import policy_answer, policy_verdict
+from mixts.pages.policies import policy_answer, policy_verdict, tasks_of
 from mixts.plots import plot, save_figure
 
 _MOST_TASKS = 5
@@ -142,7 +142,8 @@ def _code(fit: Fit, prior_file: Path, comparison: PolicyComparison | None) -> st
     """Return Python code that starts an agent from the prior."""
     lines = ["import mixts", "", f"prior = mixts.MixturePrior.load({str(prior_file)!r})"]
     if comparison is not None and comparison.recommended not in comparison.learning:
-        lines.append("# On past tasks, the bestseller earned more than this agent.")
+        where = tasks_of(comparison.decisive)
+        lines.append(f"# On {where}, the bestseller earned more than this agent.")
     lines.append(f"agent = mixts.{agent_class(comparison)}(prior)")
     if fit.logs.features is not None:
         lines += [

@@ -24,6 +24,11 @@ _NAMES = {
 }
 """Names of policies inside a sentence."""
 
+_MOST_DIGITS = 6
+"""Largest number of digits after the point."""
+_LEAST_ERROR = 10.0**-_MOST_DIGITS
+"""Least error that such a number shows; smaller ones come from rounding."""
+
 
 @dataclass(frozen=True)
 class Group:
@@ -46,7 +51,7 @@ class Answer:
 
 def policy_answer(comparison: PolicyComparison) -> Answer:
     """Return a comparison as the section of a page."""
-    digits, scale = _digits(comparison), _scale(comparison)
+    digits, scale = _digits_of(comparison), _scale(comparison)
     groups = tuple(
         Group(
             f"First {plural(one.n_decisions, 'decision')}",
@@ -60,7 +65,7 @@ def policy_answer(comparison: PolicyComparison) -> Answer:
 
 def policy_table(comparison: PolicyComparison) -> list[str]:
     """Return lines for a terminal: the earnings of each policy with standard errors."""
-    digits = _digits(comparison)
+    digits, _ = _digits_of(comparison)
     rows = [["reward per decision", *(f"first {one.n_decisions}" for one in comparison.earnings)]]
     rows += [
         [_title(policy), *(_text(one.mean(policy), digits) for one in comparison.earnings)]
@@ -82,45 +87,50 @@ def policy_table(comparison: PolicyComparison) -> list[str]:
 
 def policy_verdict(comparison: PolicyComparison) -> list[str]:
     """Say what the policy to start with earns beside the bestseller, and which policy to use."""
-    one, agent, digits = comparison.decisive, comparison.agent, _digits(comparison)
-    where = "On held-out tasks" if one.source == "replay" else "On tasks drawn from the prior"
+    one, agent, (digits, _) = comparison.decisive, comparison.agent, _digits_of(comparison)
     name = "" if one.bestseller is None else f" (`{short_name(one.bestseller)}`)"
     return [
-        f"{where}, each of the first {one.n_decisions} decisions earned "
+        f"On {tasks_of(one)}, each of the first {one.n_decisions} decisions earned "
         f"{_text(one.mean(agent), digits)} with {_NAMES[agent]} and "
         f"{_text(one.mean(BESTSELLER), digits)} with the bestseller{name}: "
-        f"{_difference(one, agent, BESTSELLER, digits)}.",
+        f"{_difference(one, agent, BESTSELLER)}.",
         *_advice(comparison),
     ]
 
 
 def _advice(comparison: PolicyComparison) -> list[str]:
-    one, usual, digits = comparison.decisive, comparison.usual, _digits(comparison)
-    recommended, sentences = comparison.recommended, []
+    one, usual, sentences = comparison.decisive, comparison.usual, []
     if not comparison.better:
         return [f"Use {_NAMES[usual]}: no other policy earns clearly more."]
-    if recommended == usual:
-        best = comparison.better[0]
-        return [
-            f"Use {_NAMES[usual]}: {_NAMES[best]} earned {_difference(one, best, usual, digits)}, "
-            "but a simulation does not show what a policy earns if the prior is wrong."
-        ]
     if one.clearly(BESTSELLER, usual):
         sentences.append(
-            f"{_NAMES[usual]} loses to the bestseller: "
-            f"{_difference(one, usual, BESTSELLER, digits)}."
+            f"{_NAMES[usual]} loses to the bestseller: {_difference(one, usual, BESTSELLER)}."
         )
+    recommended, best = comparison.recommended, comparison.better[0]
+    if recommended != best:  # by a simulation
+        return [
+            *sentences,
+            f"Use {_NAMES[recommended]}: {_NAMES[best]} earned "
+            f"{_difference(one, best, recommended)}, but a simulation does not show what a policy "
+            "earns if the prior is wrong.",
+        ]
     if recommended == BESTSELLER:
         return [*sentences, "Use the bestseller: it earned most."]
-    gain = _difference(one, recommended, usual, digits)
+    gain = _difference(one, recommended, usual)
     return [*sentences, f"Use {_NAMES[recommended]}: it earned most, {gain} than {_NAMES[usual]}."]
 
 
-def _difference(one: Earnings, policy: str, other: str, digits: int) -> str:
+def tasks_of(one: Earnings) -> str:
+    """Say which tasks earnings come from."""
+    return "held-out tasks" if one.source == "replay" else "tasks drawn from the prior"
+
+
+def _difference(one: Earnings, policy: str, other: str) -> str:
     mean, error = one.gain(policy, other)
     if not mean and not error:
         return "the same"
-    amount = f"{_text(Estimate(abs(mean), error), digits)} {'more' if mean >= 0 else 'less'}"
+    amount = _text(Estimate(abs(mean), error), _digits([error]))
+    amount += " more" if mean >= 0 else " less"
     clear = one.clearly(policy, other) or one.clearly(other, policy)
     return amount if clear else f"{amount}, which is no clear difference"
 
@@ -154,20 +164,25 @@ def _replay_sentences(replayed: Sequence[Earnings], n_held_out: int) -> list[str
         f"{_decisions(replayed).capitalize()} were replayed on {n_tasks} of "
         f"{plural(n_held_out, 'held-out task')}; the prior was not learned from them."
     ]
+    if any(one.n_replayable < n_held_out for one in replayed):
+        sentences.append(
+            "The other tasks have too few recorded rewards: the numbers speak for tasks with many."
+        )
     best = replayed[0].bestseller
     if best is None:
         sentences.append(
             f"Each decision chooses one of {replayed[0].n_offered:.0f} recorded rows of the task "
             "that were not chosen yet, so that later decisions have less to choose from. The "
             "bestseller is the row with the highest reward by the coefficients that fit all "
-            "training rows."
+            "training rows best."
         )
     else:
         sentences.append(
             "A chosen arm gives one of the rewards that the task recorded for it, in random order. "
             "A task offers the arms with enough recorded rewards, on average "
-            f"{offered}. The bestseller is the arm that earned most on the training tasks, "
-            f"`{short_name(best)}`; a task without it gets the best one that it offers."
+            f"{offered}. The bestseller is the arm with the highest mean reward in the training "
+            f"rows, `{short_name(best)}`; arms that were hardly tried are left out. A task without "
+            "the bestseller gets the best arm that it offers."
         )
     sentences.append(
         "If the logged choices depended on earlier rewards of the same task, a replay is only "
@@ -183,11 +198,23 @@ def _decisions(earnings: Sequence[Earnings]) -> str:
 # -- numbers --------------------------------------------------------------------------------------
 
 
-def _digits(comparison: PolicyComparison) -> int:
-    """Return the digits after the point that show two digits of the largest error."""
-    every = (one.mean(policy) for one in comparison.earnings for policy in comparison.policies)
-    errors = [error for _, error in every if error > 0]
-    return int(np.clip(1 - np.floor(np.log10(max(errors))), 0, 6)) if errors else 3
+def _digits_of(comparison: PolicyComparison) -> tuple[int, int]:
+    """Return the digits after the point of means, and of gains over the bestseller.
+
+    Gains are computed task by task, so their errors may be much smaller than those of means.
+    """
+    pairs = [(one, policy) for one in comparison.earnings for policy in comparison.policies]
+    means = [one.mean(policy).error for one, policy in pairs]
+    return _digits(means), _digits([one.gain(policy).error for one, policy in pairs])
+
+
+def _digits(errors: Sequence[float]) -> int:
+    """Return the digits after the point that show two digits of the largest error, one of all."""
+    shown = np.array([error for error in errors if error >= _LEAST_ERROR])  # no 0 and no NaN
+    if not len(shown):
+        return 3
+    first = -np.floor(np.log10(shown))  # place of the first digit that is not 0
+    return int(np.clip(max(1 + first.min(), first.max()), 0, _MOST_DIGITS))
 
 
 def _text(value: Estimate, digits: int, sign: str = "") -> str:
@@ -212,18 +239,19 @@ def _scale(comparison: PolicyComparison) -> Scale:
     return Scale(low, high)
 
 
-def _item(one: Earnings, policy: str, digits: int, scale: Scale) -> Item:
+def _item(one: Earnings, policy: str, digits: tuple[int, int], scale: Scale) -> Item:
     mean = one.mean(policy)
     low, high = _range(mean)
-    gain = "–" if policy == BESTSELLER else _text(one.gain(policy), digits, "+")
+    earned = _text(mean, digits[0])
+    gain = "–" if policy == BESTSELLER else _text(one.gain(policy), digits[1], "+")
     return Item(
         name=_title(policy),
-        mean=_text(mean, digits),
+        mean=earned,
         overall=gain,
         low=scale.place(low),
         place=scale.place(mean.mean),
         high=scale.place(high),
         overall_place=scale.place(one.mean(BESTSELLER).mean),
         zero=scale.place(0.0),
-        alt=f"{_text(mean, digits)} per decision; gain over the bestseller {gain}",
+        alt=f"{earned} per decision; gain over the bestseller {gain}",
     )

@@ -17,6 +17,8 @@ import mixts
 from mixts.cli import main
 from mixts.cli.fit import command_of
 from mixts.cli.main import parser
+from mixts.diagnostics import Earnings, PolicyComparison
+from mixts.errors import ParameterError
 from mixts.learning import Learned, Selection, fit, learn
 from mixts.logs import read_logs
 
@@ -150,6 +152,52 @@ def test_what_exists_is_not_overwritten(
     assert capsys.readouterr() == ("", "")
     assert mixts.MixturePrior.load(fitted[1]).n_components == 1
     fitted[1].write_bytes(before)
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "message"),
+    [
+        (ParameterError("no more room"), 2, "mixts: no more room\n"),
+        (OSError("no such disk"), 1, "mixts: no such disk\n"),
+        (KeyboardInterrupt(), 130, "mixts: interrupted\n"),
+    ],
+)
+def test_a_prior_outlives_its_comparison(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str], error: BaseException, status: int, message: str,
+) -> None:  # fmt: skip
+    def fail(*_: Any, **__: Any) -> None:
+        raise error
+
+    monkeypatch.setattr("mixts.cli.fit.compare_policies", fail)
+    out, statistics = tmp_path / "prior.json", tmp_path / "tasks.npz"
+    command = ["fit", str(folder / "clicks.csv"), *COLUMNS, "--components", "2", "--quiet"]
+    assert main([*command, "--out", str(out), "--statistics", str(statistics)]) == status
+    said = f"The prior was learned before that, and saved to {out}.\n"
+    assert capsys.readouterr() == ("", message + said)
+    assert mixts.MixturePrior.load(out).n_components == 2
+    assert len(mixts.Statistics.load(statistics)) == 40
+    assert not out.with_suffix(".html").exists()
+
+
+@pytest.mark.parametrize(
+    ("source", "where"),
+    [("replay", "held-out tasks"), ("simulation", "tasks drawn from the prior")],
+)
+def test_the_code_says_where_the_bestseller_earned_more(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: Any, where: str
+) -> None:
+    noise = 0.01 * np.random.default_rng(1).standard_normal(50)
+    rewards = {"bestseller": 0.5 + noise, "greedy": 0.3 - noise, "ids": 0.4 - noise}
+    one = Earnings(20, source, rewards, 50, 3.0, "hats")
+    monkeypatch.setattr(
+        "mixts.cli.fit.compare_policies", lambda *_, **__: PolicyComparison((one,), 50)
+    )
+    out = tmp_path / "prior.json"
+    command = ["fit", str(folder / "clicks.csv"), *COLUMNS, "--components", "2", "--quiet"]
+    assert main([*command, "--out", str(out)]) == 0
+    page = html.unescape(out.with_suffix(".html").read_text(encoding="utf-8"))
+    assert f"# On {where}, the bestseller earned more than this agent.\nagent = mixts.Mix" in page
 
 
 def test_features_in_place_of_arms(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -330,7 +331,7 @@ def test_ids_is_recommended_unless_another_clearly_earns_more(
     assert (compared.recommended, compared.agent) == (recommended, agent)
 
 
-def test_a_simulation_is_heard_only_if_the_bestseller_wins() -> None:
+def test_a_simulation_speaks_only_for_the_bestseller() -> None:
     greedy = of({"bestseller": 0.5, "greedy": 0.7, "ids": 0.6}, source="simulation")
     compared = PolicyComparison((greedy,), 200)
     assert compared.better == ("greedy",)
@@ -338,7 +339,9 @@ def test_a_simulation_is_heard_only_if_the_bestseller_wins() -> None:
     fixed = of({"bestseller": 0.7, "greedy": 0.75, "ids": 0.6}, source="simulation")
     compared = PolicyComparison((fixed,), 200)
     assert compared.better == ("greedy", "bestseller")
-    assert compared.recommended == "greedy"
+    assert (compared.recommended, compared.agent) == ("bestseller", "ids")
+    replayed = PolicyComparison((replace(fixed, source="replay"),), 200)
+    assert (replayed.recommended, replayed.agent) == ("greedy", "greedy")
 
 
 def test_a_replay_decides_before_a_simulation() -> None:

@@ -15,6 +15,7 @@ from mixts.experiments.beyond import long_run, optimum, policies, riverswim
 from mixts.experiments.beyond._exact import count_tree
 from mixts.experiments.beyond._policies import NAMES, PLAIN
 from mixts.experiments.paper.latent_prior import latent_weights
+from mixts.experiments.report import render_text
 from mixts.experiments.verdicts import nowhere_worse, times_less
 from mixts.simulation import Estimate
 
@@ -58,20 +59,37 @@ def test_the_code_of_the_paper_that_it_uses_counts(id: str) -> None:
 
 def test_one_of_many_comparisons_may_be_off_by_chance() -> None:
     fine = [Estimate(-2.5, 1.0)] + 99 * [Estimate(0.0, 1.0)]
-    assert nowhere_worse(fine, 100) == "holds"
-    assert nowhere_worse(fine[:1], 100) == "does not hold"
-    assert nowhere_worse([Estimate(-3.6, 1.0), *fine], 100) == "does not hold"
-    assert nowhere_worse([Estimate(-3.6, 1.0), *fine], 6) == "holds"  # errors of few runs
+    assert nowhere_worse(fine, 100 * [100]) == "undecided"
+    assert nowhere_worse(fine[1:], 99 * [100]) == "holds"
+    assert nowhere_worse(fine[:1], [100]) == "does not hold"
+    worse = [Estimate(-3.6, 1.0), *fine[1:]]
+    assert nowhere_worse(worse, 100 * [100]) == "does not hold"
+    # The errors of few runs are uncertain; only the runs behind the worst difference count.
+    assert nowhere_worse(worse, [6] + 99 * [100]) == "undecided"
+    assert nowhere_worse(worse, [100] + 99 * [6]) == "does not hold"
     rng = np.random.default_rng(0)
     noise = rng.normal(size=(2000, 40, 10))
     mean, error = noise.mean(axis=2), noise.std(axis=2, ddof=1) / np.sqrt(10)
     failed = np.mean(
         [
-            nowhere_worse([Estimate(m, e) for m, e in zip(*one, strict=True)], 10) != "holds"
+            nowhere_worse([Estimate(m, e) for m, e in zip(*one, strict=True)], 40 * [10])
+            == "does not hold"
             for one in zip(mean, error, strict=True)
         ]
     )
     assert abs(failed - 0.05) < 4 * np.sqrt(0.05 * 0.95 / 2000)
+
+
+@pytest.mark.parametrize("few", [1, 2, 3])
+def test_few_runs_do_not_confirm_that_nothing_is_worse(few: int) -> None:
+    error = np.nan if few == 1 else 1.0
+    differences = [Estimate(5.0, error)] + 99 * [Estimate(5.0, 1.0)]
+    assert nowhere_worse(differences, [few] + 99 * [100]) == "undecided"
+    assert nowhere_worse(differences[1:], 99 * [100]) == "holds"
+    # What many runs show to be worse is worse, however few the others are.
+    assert nowhere_worse([*differences, Estimate(-9.0, 1.0)], [few] + 100 * [100]) == (
+        "does not hold"
+    )
 
 
 def test_a_factor_and_its_direction() -> None:
@@ -111,7 +129,7 @@ def test_slow_bandits_have_fewer_runs() -> None:
     assert all(list(part.simulation.recipes) == list(PLAIN) for part in parts.values())
 
 
-def policy_verdicts(extra: dict[str, float]) -> dict[str, str]:
+def policy_verdicts(extra: dict[str, float], n_images: int = RUNS) -> dict[str, str]:
     """MixIDS loses 0.1 less in a round than MixTS; on some bandits so much more."""
     parts = {
         name: made_up(
@@ -120,7 +138,8 @@ def policy_verdicts(extra: dict[str, float]) -> dict[str, str]:
         )
         for name in (*policies.PROBLEMS, policies.IMAGES)
     }
-    return analysed(policies, parts, 30)
+    images = {key: array[:n_images] for key, array in parts[policies.IMAGES].items()}
+    return analysed(policies, parts | {policies.IMAGES: images}, 30)
 
 
 def test_policies() -> None:
@@ -128,6 +147,11 @@ def test_policies() -> None:
     worse = policy_verdicts({"L = 5": 0.2})
     assert worse == {"nowhere": "does not hold", "latent": "holds", "greedy": "holds"}
     assert policy_verdicts(dict.fromkeys(policies.LATENT, 0.2))["latent"] == "does not hold"
+
+
+def test_each_bandit_counts_with_its_own_runs() -> None:
+    assert policy_verdicts({}, n_images=2)["nowhere"] == "undecided"
+    assert policy_verdicts({"L = 5": 0.2}, n_images=2)["nowhere"] == "does not hold"
 
 
 def test_no_order_of_trying_states_is_better() -> None:
@@ -220,6 +244,18 @@ def test_optimum() -> None:
     assert optimum_verdicts(**usual | {"MixTS": 0.99})["lead"] == "does not hold"
     assert optimum_verdicts(**usual | {"Greedy": 0.999})["informed"] == "does not hold"
     assert optimum_verdicts(**usual | {"Greedy": 1.01})["ceiling"] == "does not hold"
+
+
+@pytest.mark.parametrize("asked", [4, 50])
+def test_the_report_says_that_longer_tasks_are_cut(asked: int) -> None:
+    parts = optimum.EXPERIMENT.parts(Setting(RUNS, asked, 1), lambda name, make: make())
+    assert parts["random"]._n_rounds == min(asked, optimum.LONGEST)
+    values = values_of({})
+    named = {name: array[: len(optimum.NAMED)] for name, array in values.items()}
+    measured = Measured(Setting(RUNS, asked, 1), {"random": values, "named": named})
+    text = render_text(optimum.EXPERIMENT, optimum.EXPERIMENT.analyse(measured)).paragraphs[0]
+    assert "at most 8 rounds, even if" in text
+    assert ("here it asks for 50" in text) == (asked == 50)
 
 
 def test_shares_are_ratios_of_means() -> None:

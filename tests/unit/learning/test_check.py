@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -370,6 +371,27 @@ def test_the_summary_fits_a_terminal(name: str) -> None:
     for words in ("Held-out log evidence", "Predictions", "Surprising tasks", "Kind", "calm"):
         assert words in text
     assert text.count("- ") >= len(check.findings)
+
+
+@pytest.mark.parametrize(
+    ("n", "sentence"),
+    [
+        (0, "0 surprising tasks (p <= 0.01), where 0.6 are expected: within chance."),
+        (1, "1 surprising task (p <= 0.01), where 0.6 are expected: within chance."),
+        # Of a Poisson law with mean 0.6, 3 or more have probability 0.023, and 4 or more 0.0034.
+        (3, "3 surprising tasks (p <= 0.01), where 0.6 are expected: within chance."),
+        (4, "Tasks that no kind explains: 4 with p <= 0.01, where 0.6 are expected."),
+    ],
+)
+def test_surprising_tasks_are_counted_beside_chance(n: int, sentence: str) -> None:
+    case = FamilyCase("bernoulli")
+    check = check_prior(case.prior, held_out(case, seed=6, n_tasks=60), seed=0, n_draws=19)
+    surprise = replace(
+        check.surprise,
+        p_value=np.where(np.arange(60) < n, 0.005, 0.5),
+        n_observations=np.ones(60, int),
+    )
+    assert sentence in replace(check, surprise=surprise).findings
 
 
 # -- refusals -----------------------------------------------------------------------------------

@@ -69,6 +69,15 @@ def test_a_simulation_does_not_recommend_another_policy() -> None:
     _, loss, advice = policy_verdict(compared(0.5, 0.44, 0.3, 0.4, source="simulation"))
     assert loss.startswith("IDS loses to the bestseller: 0.100")
     assert advice == "Use the bestseller: it earned most."
+    # And it never recommends greedy, however much that earns.
+    first, loss, advice = policy_verdict(compared(0.5, 0.6, 0.3, 0.4, source="simulation"))
+    assert "0.400 ± 0.010 with IDS" in first
+    assert loss.startswith("IDS loses to the bestseller: 0.100")
+    assert re.fullmatch(
+        r"Use the bestseller: greedy earned 0\.100 ± 0\.01\d more, but a simulation does not show "
+        r"what a policy earns if the prior is wrong\.",
+        advice,
+    )
 
 
 def test_equal_earnings_are_the_same() -> None:
@@ -106,13 +115,21 @@ def test_the_words_follow_the_numbers() -> None:
 def test_sources_say_what_was_replayed() -> None:
     means = (0.5, 0.5, 0.5, 0.6)
     one = PolicyComparison((earnings(means, 5), earnings(means, 10)), 120)
-    first, second, last = policy_sources(one)
+    first, few, second, last = policy_sources(one)
     assert first == (
         "The first 5 and 10 decisions were replayed on 100 and 100 of 120 held-out tasks; the "
         "prior was not learned from them."
     )
+    assert few == (
+        "The other tasks have too few recorded rewards: the numbers speak for tasks with many."
+    )
+    assert few not in policy_sources(PolicyComparison(one.earnings, 100))  # all were replayed
     assert "on average 3.2 and 3.2" in second
-    assert "`hats`; a task without it gets the best one that it offers" in second
+    assert second.endswith(
+        "The bestseller is the arm with the highest mean reward in the training rows, `hats`; arms "
+        "that were hardly tried are left out. A task without the bestseller gets the best arm that "
+        "it offers."
+    )
     assert last.endswith("a replay is only approximate.")
     text = " ".join(policy_sources(compared(*means, bestseller=None)))
     assert "one of 3 recorded rows of the task that were not chosen yet" in text
@@ -137,6 +154,41 @@ def test_sources_say_what_was_simulated_and_why() -> None:
     assert "the recorded rewards of none of 120 held-out tasks are enough" in only
     first, _ = policy_verdict(PolicyComparison(one.earnings[1:], 120))
     assert first.startswith("On tasks drawn from the prior, each of the first 20 decisions")
+
+
+def test_differences_have_the_digits_of_their_own_errors() -> None:
+    """Tasks differ by 1, policies on one task by 0.003: a difference is far from 0 ± 0."""
+    rng = np.random.default_rng(8)
+    tasks = rng.standard_normal(100)
+    rewards = {name: tasks + 0.003 * rng.standard_normal(100) for name in POLICIES}
+    rewards["ids"] = rewards["ids"] + 0.01
+    rewards["ts"] = rewards["bestseller"] + 0.3 * rng.standard_normal(100)
+    one = PolicyComparison((Earnings(20, "replay", rewards, 100, 3.0, "hats"),), 100)
+    gain = one.decisive.gain("ids")
+    first, _ = policy_verdict(one)
+    assert first.endswith(f": {gain.mean:.5f} ± {gain.error:.5f} more.")
+    assert re.search(r"earned −?\d\.\d\d ± 0\.\d\d with IDS", first)
+    _, greedy, ts, ids = policy_answer(one).groups[0].items
+    # A column has as many digits for all: one of the smallest error, two of the largest.
+    assert ids.overall == f"+{gain.mean:.4f} ± {gain.error:.4f}"
+    for item in (greedy, ts, ids):
+        amount, error = item.overall.split(" ± ")
+        assert len(amount.split(".")[1]) == len(error.split(".")[1]) == 4
+        assert float(error) > 0
+
+
+def test_errors_that_are_none_need_no_digits() -> None:
+    """Errors of a rounding, or of a single task, do not set the digits."""
+    rewards = {
+        name: np.full(9, mean) for name, mean in zip(POLICIES, (1.0, 2.0, 3.0, 4.5), strict=True)
+    }
+    rewards["ids"] = rewards["ids"] + 1e-15 * np.arange(9)
+    first, _ = policy_verdict(PolicyComparison((Earnings(5, "replay", rewards, 9, 2.0, "x"),), 9))
+    assert "4.500 ± 0.000 with IDS" in first
+    assert first.endswith(": 3.500 ± 0.000 more.")
+    single = {name: reward[:1] for name, reward in rewards.items()}
+    first, _ = policy_verdict(PolicyComparison((Earnings(5, "replay", single, 1, 2.0, "x"),), 1))
+    assert "4.500 ± nan with IDS" in first
 
 
 def test_the_table_has_a_row_for_each_policy() -> None:

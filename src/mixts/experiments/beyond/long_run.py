@@ -46,11 +46,10 @@ class LongRunExperiment(Experiment):
     quick = Scale(8, 200)
 
     def parts(self, setting: Setting, once: Once) -> dict[str, Part]:
-        prior = MixturePrior(BernoulliArms.uniform(N_ARMS))
+        agents, bandit = flat_bandit(setting.n_rounds)
         simulation = prepare(
-            policies_of(prior, setting.n_rounds, PLAIN), BanditEnvironment(prior),
-            setting.n_rounds, setting.n_runs, setting.seed, block_size=BLOCK,
-        )  # fmt: skip
+            agents, bandit, setting.n_rounds, setting.n_runs, setting.seed, block_size=BLOCK
+        )
         return {"agents": SimulationPart(simulation, microseconds=20.0, rewards=False)}
 
     def analyse(self, measured: Measured) -> Analysis:
@@ -83,6 +82,12 @@ class LongRunExperiment(Experiment):
             },
             {"regret": _figure(results)},
         )
+
+
+def flat_bandit(n_rounds: int) -> tuple[dict[str, Any], BanditEnvironment]:
+    """Return the policies, and the arms about which they know nothing."""
+    prior = MixturePrior(BernoulliArms.uniform(N_ARMS))
+    return policies_of(prior, n_rounds, PLAIN), BanditEnvironment(prior)
 
 
 def by_factor_of_ten(regret: Float[Array, "r n"]) -> tuple[Array, Array]:

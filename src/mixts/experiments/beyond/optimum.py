@@ -127,6 +127,8 @@ class OptimumExperiment(Experiment):
             {
                 "n_priors": len(drawn[OPTIMAL]),
                 "n_rounds": n_rounds,
+                "longest": LONGEST,
+                "asked": measured.setting.n_rounds,
                 "horizons": range(1, n_rounds + 1),
                 "n_counts": int(count_tree(N_ARMS, n_rounds).starts[n_rounds]),
                 "names": NAMES,

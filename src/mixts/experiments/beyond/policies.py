@@ -24,6 +24,7 @@ from mixts.experiments.base import (
     SimulationPart,
 )
 from mixts.experiments.beyond._policies import PLAIN, policies_of
+from mixts.experiments.features import ImageFeatures
 from mixts.experiments.paper import _synthetic as synthetic
 from mixts.experiments.paper import components, latent_prior, width
 from mixts.experiments.paper import images as paper_images
@@ -101,9 +102,7 @@ class PoliciesExperiment(Experiment):
             slow = problem.width > NARROW
             parts[name] = _part(prior, BanditEnvironment(prior), setting, slow)
         images = paper_images.features_of(setting)
-        prior, _ = paper_images.priors_of(
-            once("prior", partial(_image_prior, images, setting.seed))
-        )
+        prior, _ = paper_images.priors_of(once("prior", partial(image_prior, images, setting.seed)))
         bandit = ClassificationBandit(images.test_features, images.test_labels)
         parts[IMAGES] = _part(prior, bandit, setting, slow=True)
         return parts
@@ -144,7 +143,10 @@ class PoliciesExperiment(Experiment):
                 "images": IMAGES,
             },
             {
-                "nowhere": nowhere_worse([_negated(one) for one in leads.values()], n_slow),
+                "nowhere": nowhere_worse(
+                    [_negated(lead) for lead in leads.values()],
+                    [len(results[name].latent) for name, _ in leads],
+                ),
                 "latent": exceeds(_negated(latent)),
                 "greedy": exceeds(last[f"width {width.WIDTHS[-1]:g}"].behind["Greedy"]),
             },
@@ -167,7 +169,7 @@ def _part(
     return SimulationPart(simulation, microseconds=500.0 if slow else 100.0, rewards=False)
 
 
-def _image_prior(images: Any, seed: int) -> Arrays:
+def image_prior(images: ImageFeatures, seed: int) -> Arrays:
     """Return the prior of ``paper/images``, from the same past tasks."""
     past = paper_images.past_coefficients(images.train_features, images.train_labels, seed)
     return paper_images.prior_arrays(past["coefficients"], images.n_classes, seed)
