@@ -125,6 +125,25 @@ def test_the_last_decision_within_the_horizon_is_greedy(store: mixts.DecisionSto
     assert len({d.action for d in later}) == 2
 
 
+@pytest.mark.parametrize("policy", ["ids", "ts"])
+def test_decisions_whose_rewards_never_come_use_up_the_horizon(
+    store: mixts.DecisionStore, policy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reward window of each has passed when the next is made: none waits, all were made."""
+    now = 1_000_000_000_000_000
+    monkeypatch.setattr("mixts.service.decider.now_us", lambda: now)
+    best = int(np.argmax(doubtful().belief().mean_rewards()))
+    how: dict[str, Any] = {"policy": policy, "horizon": 4, "reward_window": 1.0, "seed": 1}
+    with Decider(doubtful(), store, **how) as decider:
+        made = []
+        for _ in range(5):
+            made.append(decider.decide("u"))
+            now += 2_000_000
+        fresh = decider.decide_many([Decide(f"t{i}") for i in range(20)])
+    assert [(d.action, d.propensity) for d in made[3:]] == [(best, 1.0)] * 2
+    assert min(d.propensity for d in fresh) < 1
+
+
 @pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("horizon", [0, -1, 1.5, True, "ten"])
 def test_a_horizon_is_a_whole_number(store: mixts.DecisionStore, horizon: int) -> None:

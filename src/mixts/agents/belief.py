@@ -19,6 +19,9 @@ from mixts.families.statistics import Statistics
 from mixts.families.trajectory import Trajectory
 from mixts.prior import MixturePrior
 
+_LONGEST = 10**9
+"""Longest horizon: sums of rewards drawn for more decisions might overflow."""
+
 _MOST_NUMBERS = 4_000_000
 """Largest number of draws in memory at once."""
 
@@ -44,6 +47,10 @@ class BeliefAgent(Agent):
 
     _horizon: int | None = None
     """Expected number of decisions of a task."""
+
+    n_decided: Int[Array, " n"] | None = None
+    """Number of decisions of each task so far, for a horizon; None: its observations, and the
+    decisions that wait. Set it where rewards may never come."""
 
     def __init__(self, prior: MixturePrior, n_tasks: int | None = None, seed: Seed = None) -> None:
         super().__init__(n_tasks, seed)
@@ -75,7 +82,13 @@ class BeliefAgent(Agent):
         agent = cls.__new__(cls)  # the constructor would make an empty belief first
         Agent.__init__(agent, None if statistics.single else len(statistics), seed)
         agent._believe(cls._checked_prior(prior), statistics, shared=True)
-        agent._set(**settings)
+        try:
+            agent._set(**settings)
+        except TypeError as error:
+            raise ParameterError(
+                f"{cls.__name__} takes the settings {sorted(agent._settings())}, got "
+                f"{sorted(settings)}"
+            ) from error
         return agent
 
     def _set(self) -> None:
@@ -95,7 +108,12 @@ class BeliefAgent(Agent):
 
     @staticmethod
     def _checked_horizon(horizon: int | None) -> int | None:
-        return None if horizon is None else _checks.count(horizon, "horizon")
+        if horizon is not None and _checks.count(horizon, "horizon") > _LONGEST:
+            raise ParameterError(
+                f"horizon must be at most {_LONGEST:,}, got {horizon}: leave it out if there is no "
+                "end in sight"
+            )
+        return horizon
 
     @property
     def prior(self) -> MixturePrior:
@@ -173,6 +191,8 @@ class BeliefAgent(Agent):
 
     def _n_decided(self, index: Int[Array, " m"], waiting: Waiting | None) -> Int[Array, " m"]:
         """Return the number of decisions of each task so far, with and without a reward."""
+        if self.n_decided is not None:
+            return self.n_decided[index]
         distinct, rows = np.unique(index, return_inverse=True)
         count = np.asarray(self.belief.posterior.statistics[distinct].n_observations)
         if waiting is not None:
@@ -196,6 +216,8 @@ class BeliefAgent(Agent):
         n_draws: int,
     ) -> Iterator[tuple[slice, RewardBelief]]:
         """Yield parts of the decisions whose draws fit into memory, and ``_rewards`` of each."""
+        if actions is not None:
+            actions = finite_actions(actions, mask)
         size = max(1, _MOST_NUMBERS // (mask.shape[1] * n_draws * self.prior.n_components))
         for start in range(0, len(index), size):
             part = slice(start, start + size)
@@ -213,18 +235,12 @@ class BeliefAgent(Agent):
                     f"not come, and the task of each, got {waiting!r}"
                 )
             actions, tasks = waiting
-        if np.size(actions) == 0:
+        if np.size(actions) == 0 and np.size([] if tasks is None else tasks) == 0:
             return None
         if self.prior.arm_names is not None:
             actions = self.prior.arm_indices(actions)
-        family = self.prior.family
-        trial = family.empty_statistics(1)
-        n_features = family.n_features
-        n = np.size(actions) if n_features is None else np.size(actions) // n_features
-        single = np.ndim(actions) == (0 if n_features is None else 1)
-        observed = trial.observations(actions, 0.0 if single else np.zeros(n))
-        trial.observe(np.zeros(len(observed[0]), np.int64), observed)  # refuses bad actions
-        return Waiting(self._axis.observations(tasks, len(observed[0])), observed[0])
+        checked = self.belief.posterior.statistics.checked_actions(actions)
+        return Waiting(self._axis.observations(tasks, len(checked)), checked)
 
     def add_tasks(self, n: int) -> Int[Array, " n"]:
         """Append ``n`` tasks without observations and return their indices."""

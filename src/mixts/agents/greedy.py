@@ -54,9 +54,9 @@ class Greedy(BeliefAgent):
 class BayesUCB(BeliefAgent):
     """The action with the highest quantile of its mean reward under the mixture.
 
-    After n observations of the task the quantile is that of probability ``1 - 1 / (n + 2)``
-    (Kaufmann, Cappe and Garivier, 2012): the median at first, higher ones later. It is the quantile
-    of the mixture, found by bisection, not a sum of standard deviations.
+    After n decisions of the task the quantile is that of probability ``1 - 1 / (n + 2)`` (Kaufmann,
+    Cappe and Garivier, 2012): the median at first, higher ones later. It is the quantile of the
+    mixture, not a sum of standard deviations.
 
     Parameters
     ----------
@@ -68,7 +68,8 @@ class BayesUCB(BeliefAgent):
         Seed of the agent's random numbers, which break ties.
     horizon
         Expected number of decisions of a task. The quantile is then that of the estimate that the
-        agent could have by the end, from draws, so that exploration fades; None: no end in sight.
+        agent could have by the end, from 1,000 draws, so that exploration fades, and near ties are
+        broken by chance; None: no end in sight.
 
     Examples
     --------
@@ -107,7 +108,8 @@ class BayesUCB(BeliefAgent):
     ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
         quantiles = np.empty(mask.shape)
         level = 1.0 - 1.0 / (self._n_decided(index, waiting) + 2.0)
-        for part, rewards in self._rewards_by_part(index, actions, mask, waiting, _N_SAMPLES):
+        n_draws = 1 if self._horizon is None else _N_SAMPLES
+        for part, rewards in self._rewards_by_part(index, actions, mask, waiting, n_draws):
             left = self._n_more(index[part], waiting)
             if left is None:
                 quantiles[part] = rewards.quantiles(level[part])

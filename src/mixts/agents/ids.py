@@ -24,8 +24,9 @@ class MixIDS(BeliefAgent):
 
     A decision minimises ``regret^2 / information`` over distributions on actions, at most two of
     which get a positive probability. The regret of an action is ``E[max_b theta_b - theta_a]``
-    under the belief. For arms both terms are exact. For linear rewards the regret is estimated from
-    draws in which components are summed exactly.
+    under the belief. For arms, both terms are exact, but for the mutual information. For linear
+    rewards, the regret is estimated from draws in which components are summed exactly, and with a
+    horizon both terms are. The standard error of a probability is then 0 given these draws.
 
     MixIDS explores an action about as often as the gain that it expects there justifies, which may
     be rarely: in tasks of more than some 10,000 decisions under a vague prior, MixTS is safer.
@@ -48,7 +49,7 @@ class MixIDS(BeliefAgent):
         belief, the nearest to the optimum in our measurements. ``"best-action"``: the part that the
         best action explains, ``Var(E[theta_a | best action])``. ``"latent-and-best-action"``: the
         part that the latent state and the best action explain. ``"mutual-information"``: of the
-        action's next reward and the best action, from draws.
+        action's next reward and the best action, from draws, which makes it a little too large.
 
     Examples
     --------
@@ -140,7 +141,9 @@ class MixIDS(BeliefAgent):
     ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
         """Return regret and information of each action."""
         regret, information = np.empty(mask.shape), np.empty(mask.shape)
-        for part, rewards in self._rewards_by_part(index, actions, mask, waiting, self._n_samples):
+        drawn = self._horizon is not None or self._information == "mutual-information"
+        n_draws = self._n_samples if drawn else 1
+        for part, rewards in self._rewards_by_part(index, actions, mask, waiting, n_draws):
             left = self._n_more(index[part], waiting)
             how = (self._rng, mask[part], self._information, self._n_samples)
             found = rewards.terms(*how) if left is None else rewards.terms_ahead(*how, left)

@@ -63,7 +63,9 @@ class MixTS(BeliefAgent):
 
     def _set(self, n_samples: int = 1000, horizon: int | None = None) -> None:
         if horizon is not None and self.prior.family.plans:
-            raise ParameterError("MixTS takes no horizon for an MDP: it plans whole episodes")
+            raise ParameterError(
+                "MixTS takes no horizon for an MDP, because it plans whole episodes: leave it out"
+            )
         self._n_samples = _checks.count(n_samples, "n_samples")
         self._horizon = self._checked_horizon(horizon)
 

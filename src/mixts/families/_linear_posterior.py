@@ -634,7 +634,9 @@ class LinearPosterior(Posterior):
         statistics = self.statistics[distinct]
         statistics.observe(place, (features, (features * theta[place]).sum(axis=1)))
         after = type(self)(self.prior, statistics, self._prior.log_weights)
-        weights = softmax(self._prior.log_weights + after.relative)[rows]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            change = np.log(weights) + (after.relative - self.relative[distinct])[rows]
+        weights = softmax(np.where(weights > 0, change, -np.inf))
         return LinearRewards(after, rows, weights, actions)
 
     def add_tasks(self, n: int) -> None:

@@ -75,6 +75,13 @@ class ArmStatistics(Statistics):
             )
         return arms.reshape(-1), rewards.reshape(-1)
 
+    def checked_actions(self, actions: ArrayLike) -> Int[Array, " m"]:
+        """Return the arms of decisions without outcomes."""
+        arms = _checks.integers(actions, self._expected, ActionError)
+        if arms.ndim > 1 or ((arms < 0) | (arms >= self.shape[0])).any():
+            raise ActionError(f"{self._expected}, got {actions!r}")
+        return arms.reshape(-1)
+
     def _observe(self, tasks: Int[Array, " m"], observed: tuple[Array, ...]) -> None:
         bad = self.count_loop(tasks, *observed, self.stored)
         if bad >= 0:

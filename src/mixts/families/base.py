@@ -424,7 +424,9 @@ class Posterior(ABC):
             Decisions whose rewards have not come. The result is the belief as if their expected
             rewards had come.
         """
-        raise ParameterError(f"{self.statistics!r} has no single actions: its actions are policies")
+        raise ParameterError(
+            f"{type(self).__name__} has no beliefs about single actions (rewards): use mixts.MixTS"
+        )
 
     @abstractmethod
     def add_tasks(self, n: int) -> None:

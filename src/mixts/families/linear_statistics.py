@@ -47,6 +47,17 @@ class LinearStatistics(Statistics):
             )
         return features.reshape(-1, d), rewards.reshape(-1)
 
+    def checked_actions(self, actions: ArrayLike) -> Float[Array, "m d"]:
+        """Return the feature rows of decisions without outcomes."""
+        (d,) = self.shape
+        expected = f"actions must be feature vectors of {d} numbers"
+        features = _checks.numbers(actions, expected, ActionError)
+        if features.ndim not in (1, 2) or features.shape[-1] != d:
+            raise ActionError(f"{expected}, ({d},) or (m, {d}), got shape {features.shape}")
+        rows = features.reshape(-1, d)
+        check_rows(rows, np.zeros(len(rows)))
+        return rows
+
     def _observe(self, tasks: Int[Array, " m"], observed: tuple[Array, ...]) -> None:
         """Rotate the rows into the triangles, one after the other."""
         check_rows(*observed)

@@ -137,7 +137,7 @@ class RewardBelief(ABC):
         n_samples
             Number of draws, for terms that are estimated.
         """
-        return self._terms_of(mask, measure, *self.draw_mixture(rng, n_samples))
+        return self._terms_of(rng, mask, measure, *self.draw_mixture(rng, n_samples))
 
     def terms_ahead(
         self,
@@ -148,10 +148,11 @@ class RewardBelief(ABC):
         n_more: Int[Array, " m"],
     ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
         """Return the terms of the estimates after ``n_more`` observations, from draws of these."""
-        return self._terms_of(mask, measure, *self.draw_estimates(rng, n_samples, n_more))
+        return self._terms_of(rng, mask, measure, *self.draw_estimates(rng, n_samples, n_more))
 
     def _terms_of(
         self,
+        rng: np.random.Generator,
         mask: Bool[Array, "m K"],
         measure: str,
         latent: Int[Array, "m n"],
@@ -164,13 +165,14 @@ class RewardBelief(ABC):
         """
         means = self.means()
         lead = np.where(mask, means, -np.inf).argmax(axis=1)[:, None]
-        best = np.where(mask[:, None], drawn, -np.inf).argmax(axis=2)
-        top = np.take_along_axis(drawn, best[:, :, None], axis=2)[:, :, 0]
+        top = np.where(mask[:, None], drawn, -np.inf).max(axis=2)
         gain = (top - np.take_along_axis(drawn, lead[:, None], axis=2)[:, :, 0]).mean(axis=1)
         regret = gain[:, None] + np.take_along_axis(means, lead, axis=1) - means
         if measure == "variance":
             return regret, drawn.var(axis=1)
-        groups = best
+        # Estimates of counts are often equal: then chance decides which is called the best.
+        ties = mask[:, None] & (drawn == top[:, :, None])
+        groups = best = np.where(ties, rng.random(drawn.shape), -1.0).argmax(axis=2)
         if measure == "latent-and-best-action":
             groups = best * self.weights.shape[1] + latent
         entropy = measure == "mutual-information"
@@ -240,12 +242,17 @@ def _explained(
     mean = np.add.reduceat(flat[order], starts) / size
     share = size / drawn.shape[1]
     information = np.zeros((len(drawn), drawn.shape[2]))
+    inside = np.add.reduceat(flat[order] ** 2, starts) / size - mean * mean
+    inside = np.maximum(inside, 0.0)
     if marginal is None:
         gap = mean - drawn.mean(axis=1)[row_of]
         np.add.at(information, row_of, share * gap * gap)
-        return information
-    square = np.add.reduceat(flat[order] ** 2, starts) / size
-    within = marginal.reward_entropy(mean, np.maximum(square - mean * mean, 0.0))
+        # The squared errors of the groups' means are no information.
+        within, n_groups = np.zeros(information.shape), np.bincount(row_of)[:, None]
+        np.add.at(within, row_of, share * inside)
+        noise = within * (n_groups - 1) / np.maximum(drawn.shape[1] - n_groups, 1)
+        return np.maximum(information - noise, 0.0)
+    within = marginal.reward_entropy(mean, inside)
     np.subtract.at(information, row_of, share * within)
     information += marginal.reward_entropy(drawn.mean(axis=1), drawn.var(axis=1))
     return np.maximum(information, 0.0)

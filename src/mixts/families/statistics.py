@@ -17,7 +17,7 @@ import numpy as np
 from mixts import _checks
 from mixts._files import read_bundle, write_bundle
 from mixts._typing import Array, ArrayLike, Float, Int
-from mixts.errors import FormatError, ObservationError, StatisticsError, TaskError
+from mixts.errors import ActionError, FormatError, ObservationError, StatisticsError, TaskError
 
 STATISTICS: dict[str, type[Statistics]] = {}
 """Statistics classes by their name in files; a subclass registers itself."""
@@ -101,6 +101,10 @@ class Statistics(ABC):
     @abstractmethod
     def n_observations(self) -> Any:
         """Number of observations of each task (a number for one task)."""
+
+    def checked_actions(self, actions: ArrayLike) -> Array:
+        """Return the actions of decisions without outcomes, checked."""
+        raise ActionError(f"the actions of {self!r} are policies: no single actions can wait")
 
     @abstractmethod
     def observations(self, actions: Any, outcomes: Any) -> tuple[Array, ...]:

@@ -259,6 +259,9 @@ class Batch:
         active, policy = self._active, self._rules.policy
         rows = [row_of[request.task] for request in requests.values()]
         actions, mask = _stack(list(requests.values()))
+        if waiting is not None:
+            # Decisions whose rewards never come are neither observed nor waiting, but were made.
+            agent.n_decided = tasks.n_decided(row_of, len(agent.belief.posterior.statistics))
         chosen, probabilities, _ = agent.act_with_probabilities(
             actions, rows, mask, policy.floor, None if waiting is None else waiting.of(rows)
         )

@@ -57,6 +57,13 @@ class LockedTasks:
             if entry.decisions > entry.rewards
         }
 
+    def n_decided(self, row_of: dict[str, int], n_rows: int) -> Int[Array, " n"]:
+        """Return the number of decisions of each task, in the rows of ``rows``."""
+        counts = np.zeros(n_rows, np.int64)
+        for name, row in row_of.items():
+            counts[row] = self._entries[self._by_name[name]].decisions
+        return counts
+
     def number(self, name: str) -> int:
         """Return the number of a task."""
         return self._entries[self._by_name[name]].number

@@ -266,6 +266,7 @@ def test_waiting_arms_may_have_names() -> None:
         (mixts.Greedy, ([0.5], [0]), errors.ActionError),
         (mixts.BayesUCB, ([0, 1], [0]), errors.ObservationError),
         (mixts.MixIDS, ([0], [7]), errors.TaskError),
+        (mixts.MixIDS, ([], [0, 1]), errors.ObservationError),
     ],
 )
 def test_waiting_decisions_that_cannot_be(kind: Any, waiting: Any, error: Any) -> None:
@@ -273,6 +274,35 @@ def test_waiting_decisions_that_cannot_be(kind: Any, waiting: Any, error: Any) -
     with pytest.raises(error):
         agent.act(waiting=waiting)
     assert (agent.belief.statistics.n_observations == 0).all()
+
+
+def test_features_that_cannot_wait() -> None:
+    agent = mixts.MixIDS(PRIORS["linear"], seed=1)
+    for bad in (ROWS[:, :2], [[np.nan, 0, 0]], ROWS[None], "row"):
+        with pytest.raises(errors.ActionError):
+            agent.act(ROWS, waiting=bad)
+    with pytest.raises(errors.ActionError, match="policies"):
+        mixts.MixTS(mixts.MixturePrior(mixts.TabularMDP.uniform(2, 2, 3))).act(waiting=[0])
+
+
+def test_equal_arms_stay_equal_at_a_short_horizon() -> None:
+    """Estimates of counts are often equal: none of the arms is called the best more often."""
+    prior = mixts.MixturePrior(mixts.BernoulliArms.uniform(3))
+    agent = mixts.MixIDS(prior, seed=1, horizon=2, information="best-action", n_samples=20_000)
+    _, information = agent.terms()
+    np.testing.assert_allclose(information, information.mean(), rtol=0.1)
+
+
+@pytest.mark.parametrize("n_samples", [100, 20_000])
+def test_sampled_information_has_no_bias_from_few_draws(n_samples: int) -> None:
+    """Thirty equal arms, a far horizon: as many groups, and the exact value for comparison."""
+    prior = mixts.MixturePrior(mixts.GaussianArms(np.zeros((1, 30)), np.ones((1, 30)), 1.0))
+    exact = mixts.MixIDS(prior, information="best-action").terms()[1].mean()
+    agent = mixts.MixIDS(
+        prior, seed=1, information="best-action", horizon=10**6, n_samples=n_samples
+    )
+    found = np.mean([agent.terms()[1] for _ in range(20_000 // n_samples)])
+    assert found == pytest.approx(exact, rel=0.1)
 
 
 def test_baselines_take_no_waiting_decisions() -> None:
@@ -294,7 +324,8 @@ def test_policies_of_an_mdp_are_too_many(kind: Any) -> None:
 @pytest.mark.parametrize(
     "settings",
     [
-        {"horizon": 0}, {"horizon": -3}, {"n_samples": 1}, {"information": "gain"},
+        {"horizon": 0}, {"horizon": -3}, {"horizon": 10**30}, {"n_samples": 1},
+        {"information": "gain"},
     ],
 )  # fmt: skip
 def test_settings_that_cannot_be(settings: dict[str, Any]) -> None:
@@ -315,6 +346,20 @@ def test_files_keep_the_settings(tmp_path: Path) -> None:
     assert isinstance(again, mixts.MixIDS)
     assert again._settings() == agent._settings()
     np.testing.assert_array_equal(again.terms(), agent.terms())
+
+
+def test_resume_refuses_unknown_settings() -> None:
+    prior = PRIORS["bernoulli"]
+    with pytest.raises(errors.ParameterError, match=r"Greedy takes the settings \[\], got"):
+        mixts.Greedy.resume(prior, prior.belief(2).statistics, horizon=5)
+
+
+def test_the_error_names_the_decision() -> None:
+    agent = mixts.MixIDS(PRIORS["linear"], 6, seed=1, n_samples=400_000, horizon=3)
+    sets = np.stack([ROWS] * 6)
+    sets[5, 2, 1] = np.nan
+    with pytest.raises(errors.ActionError, match="decision 5"):
+        agent.act(sets)
 
 
 def test_policies_have_short_names() -> None:

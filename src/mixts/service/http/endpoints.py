@@ -227,7 +227,8 @@ class Endpoints:
         }
         with suppress(StoreError):  # the counters of this process are known even so
             gauges |= await self.readers.run(self._store_gauges)
-        policy = {name: str(value) for name, value in asdict(self._decider.policy).items()}
+        settings = asdict(self._decider.policy)
+        policy = {name: "" if value is None else str(value) for name, value in settings.items()}
         return Response(self._metrics.text(gauges, policy), headers={"content-type": CONTENT_TYPE})
 
     def _store_gauges(self) -> dict[str, tuple[str, float]]:
