@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from inspect import signature
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -85,9 +86,9 @@ class BeliefAgent(Agent):
         try:
             agent._set(**settings)
         except TypeError as error:
+            known = [name for name in signature(cls._set).parameters if name != "self"]
             raise ParameterError(
-                f"{cls.__name__} takes the settings {sorted(agent._settings())}, got "
-                f"{sorted(settings)}"
+                f"{cls.__name__} takes the settings {known}, got {sorted(settings)}"
             ) from error
         return agent
 
