@@ -197,9 +197,7 @@ class BeliefAgent(Agent):
         distinct, rows = np.unique(index, return_inverse=True)
         count = np.asarray(self.belief.posterior.statistics[distinct].n_observations)
         if waiting is not None:
-            place = np.searchsorted(distinct, waiting.tasks)
-            asked = np.isin(waiting.tasks, distinct)
-            count = count + np.bincount(place[asked], minlength=len(distinct))
+            count = count + np.bincount(waiting.among(distinct).tasks, minlength=len(distinct))
         return np.asarray(count[rows])
 
     def _n_more(self, index: Int[Array, " m"], waiting: Waiting | None) -> Int[Array, " m"] | None:

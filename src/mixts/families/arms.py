@@ -361,9 +361,7 @@ class ArmPosterior(Posterior):
             return IndependentRewards(weights, marginal)
         distinct, rows = np.unique(tasks, return_inverse=True)
         counts = np.zeros((len(distinct), self.prior.n_arms), np.int64)
-        place = np.searchsorted(distinct, waiting.tasks)
-        asked = np.isin(waiting.tasks, distinct)
-        np.add.at(counts, (place[asked], waiting.actions[asked]), 1)
+        np.add.at(counts, tuple(waiting.among(distinct)), 1)
         return with_expected_rewards(marginal, weights, counts[rows])
 
     def add_tasks(self, n: int) -> None:

@@ -346,6 +346,11 @@ class Waiting(NamedTuple):
     actions: Array
     """Arm of each, (w,), or features, (w, d)."""
 
+    def among(self, tasks: Int[Array, " n"]) -> Waiting:
+        """Return the decisions of these tasks, sorted and distinct; a task becomes its position."""
+        asked = np.isin(self.tasks, tasks)
+        return Waiting(np.searchsorted(tasks, self.tasks[asked]), self.actions[asked])
+
 
 class Posterior(ABC):
     """Posteriors of all components for each task of a batch; owns the tasks' statistics.
