@@ -14,7 +14,8 @@ from mixts._numbers import softmax
 from mixts._typing import Array, Bool, Float, Int
 from mixts.families._kernels import normals
 from mixts.families._kernels.densities import LOG_GAMMA, LOGIT_BETA, MINUS_LOG_GAMMA, NORMAL
-from mixts.families._kernels.quadrature import N_NODES, Found, best_arms
+from mixts.families._kernels.march import N_NODES
+from mixts.families._kernels.quadrature import Found, best_arms
 
 __all__ = [
     "LOGIT_BETA",
