@@ -18,6 +18,7 @@
     +-- UnknownDecisionError (LookupError)  a decision that is not in the store
     +-- StatisticsError (ValueError)     statistics that do not fit each other or the prior
     +-- FormatError (ValueError)         a file of another program, damaged, or of a newer version
+    +-- LogsError (ValueError)           logs from which nothing can be learned
     +-- OutputError                      an output folder of another program, or of other settings
     +-- StoreError                       a store of another program, damaged, or of a newer version
     |   +-- StoreUnavailableError        a store that cannot be reached or written to now: retry
@@ -96,6 +97,10 @@ class StatisticsError(MixtsError, ValueError):
 
 class FormatError(MixtsError, ValueError):
     """A file that another program wrote, is damaged, or has a newer version."""
+
+
+class LogsError(MixtsError, ValueError):
+    """Logs from which nothing can be learned: something else was recorded than is needed."""
 
 
 class OutputError(MixtsError):

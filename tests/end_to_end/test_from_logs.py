@@ -46,13 +46,16 @@ def test_a_dask_cluster_reads_the_same_numbers(
     rng = np.random.default_rng(1)
     numbers = rng.standard_normal((900, 2))
     rows = [f"u{i % 7},{age:.4f},{spent:.4f}" for i, (age, spent) in enumerate(numbers)]
+    rows[::9] = [row.rpartition(",")[0] + "," for row in rows[::9]]  # no reward
     (tmp_path / "logs.csv").write_text("\n".join(["user,age,spent", *rows]) + "\n")
     monkeypatch.setattr(files, "PIECE_BYTES", 2000)
     monkeypatch.setattr(files, "_SCAN_BYTES", 1000)
     columns = {"task": "user", "features": ["age"], "reward": "spent", "intercept": True}
+    columns |= {"missing_reward": 0.0}
     here = read_logs(tmp_path / "logs.csv", **columns)
     with DaskEngine(n_workers=2) as engine:
         there = read_logs(tmp_path / "logs.csv", **columns, engine=engine)
     in_processes = read_logs(tmp_path / "logs.csv", **columns, engine=2)
     assert here.tasks == there.tasks == in_processes.tasks
     assert here.statistics == there.statistics == in_processes.statistics
+    assert here.n_missing == there.n_missing == in_processes.n_missing == 100

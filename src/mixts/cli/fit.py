@@ -35,6 +35,7 @@ _WIDTH = 100
 _OPTIONS = {
     "n_components": "--components", "select_from": "--select-from", "held_out": "--held-out",
     "robust": "--robust", "noise_std": "--noise-std", "covariance_type": "--covariance",
+    "missing_reward": "--missing-reward",
 }  # fmt: skip
 """Options of the parameters of ``fit_logs``, for error messages."""
 
@@ -53,6 +54,8 @@ def register(commands: Any) -> None:
     add("--features", type=_names, metavar="A,B,...", help="or columns that describe the choice")
     add("--intercept", action="store_true", help="add a first feature that is always 1")
     add("--reward", required=True, metavar="COLUMN", help="reward of the choice, a number")
+    empty = "reward of rows that have none, for example 0 (default: such rows are bad)"
+    add("--missing-reward", type=float, metavar="REWARD", help=empty)
     add("--arms", type=_names, metavar="A,B,...", help="use only these arms, in this order")
     families = ("auto", "bernoulli", "gaussian", "poisson", "linear")
     add(
@@ -119,8 +122,8 @@ def _fit(options: argparse.Namespace, engine: Any) -> Fit:
     columns = {
         "task": options.task, "reward": options.reward, "arm": options.arm,
         "features": options.features, "family": options.family, "intercept": options.intercept,
-        "arms": options.arms, "delimiter": options.delimiter,
-        "allow_bad_rows": options.allow_bad_rows,
+        "arms": options.arms, "missing_reward": options.missing_reward,
+        "delimiter": options.delimiter, "allow_bad_rows": options.allow_bad_rows,
     }  # fmt: skip
     try:
         return fit_logs(
@@ -171,6 +174,7 @@ def summary(
         f"{logs.n_rows:,} rows, {len(logs.tasks):,} tasks, {items}, "
         f"{f'{bad:,}' if bad else 'no'} bad row{'s' * (bad != 1)}",
         *_indented(logs.bad_rows.lines()),
+        *([logs.missing] if logs.missing else []),
         f"{logs.family}: {logs.why}",
         fit.outcome,
         *_indented(f"{kind}".replace("`", "") for kind in fit_kinds(fit)),
@@ -213,9 +217,9 @@ def command_of(options: argparse.Namespace) -> str:
     """Return the command line that makes the same fit again."""
     words = ["mixts", "fit", *options.logs]
     names = (
-        "task", "arm", "features", "intercept", "reward", "arms", "family", "delimiter",
-        "allow_bad_rows", "components", "select_from", "method", "noise_std", "covariance",
-        "robust", "held_out", "seed", "out",
+        "task", "arm", "features", "intercept", "reward", "missing_reward", "arms", "family",
+        "delimiter", "allow_bad_rows", "components", "select_from", "method", "noise_std",
+        "covariance", "robust", "held_out", "seed", "out",
     )  # fmt: skip
     usual = {
         "family": "auto", "components": "auto", "select_from": SELECT_FROM, "method": "evidence",

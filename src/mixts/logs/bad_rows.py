@@ -75,6 +75,33 @@ class BadRows:
         return "\n".join(self.lines()) or "none"
 
 
+def without_reward(bad: BadRows, reward_range: tuple[float, float]) -> str:
+    """Say what to do about empty rewards in logs that record only what paid; "" for other logs.
+
+    Parameters
+    ----------
+    bad
+        Bad rows; some of them may have no reward.
+    reward_range
+        Smallest and largest reward of the other rows.
+    """
+    n, (low, high) = bad.counts.get(NO_REWARD, 0), reward_range
+    if not n or not 0 < low <= high:
+        return ""
+    present = f"is {low:g}" if low == high else f"is positive ({low:g} to {high:g})"
+    return (
+        f"{n:,} rows have no reward, and every reward that is present {present}: it seems that a "
+        "reward was recorded only where there was something to record. If no reward means 0, add "
+        "--missing-reward 0 (missing_reward=0)"
+        + (
+            "."
+            if low == high
+            else "; if it means that the "
+            "reward is unknown, add --allow-bad-rows (allow_bad_rows=True)."
+        )
+    )
+
+
 def shortened(value: object) -> str:
     """Return a value as examples show it."""
     text = " ".join(str(value).split())

@@ -11,11 +11,12 @@ import numpy as np
 
 from mixts import _checks
 from mixts.engines import EngineLike, engine_of
-from mixts.errors import FormatError, ParameterError
+from mixts.errors import FormatError, LogsError, ParameterError
 from mixts.families import Statistics
-from mixts.logs.bad_rows import BadRows, Example
+from mixts.logs.bad_rows import BadRows, Example, without_reward
+from mixts.logs.decisions import check_missing
 from mixts.logs.files import Paths, Piece, batches_of, delimiter_of, log_files, pieces_of
-from mixts.logs.rows import Observations, Request, observations
+from mixts.logs.rows import Observations, Request, observations, unsupported
 from mixts.logs.tally import Counted, Tally, binary
 
 LogFamily = Literal["bernoulli", "gaussian", "poisson", "linear"]
@@ -42,9 +43,25 @@ class TaskLogs:
     n_rows: int
     """Number of rows, including bad ones."""
     bad_rows: BadRows
+    n_missing: int
+    """Number of rows without a reward that count as the ``missing_reward`` that was given."""
+    reward_range: tuple[float, float]
+    """Smallest and largest reward in the files; ``missing_reward`` is none of them."""
     files: tuple[str, ...] = field(repr=False)
     request: Request = field(repr=False)
     """Columns that were read, to read the rows of some tasks again."""
+
+    @property
+    def missing(self) -> str:
+        """Number of rows without a reward and what they count as, in words; "" if there are none.
+
+        Rows without a reward are bad, unless :func:`read_logs` got a ``missing_reward``.
+        """
+        if not self.n_missing:
+            return ""
+        rows = "1 row had" if self.n_missing == 1 else f"{self.n_missing:,} rows had"
+        count = "counts" if self.n_missing == 1 else "count"
+        return f"{rows} no reward and {count} as {self.request.missing_reward:g} (--missing-reward)"
 
 
 def sorted_order(names: Sequence[str]) -> list[int]:
@@ -76,6 +93,10 @@ class Part:
     """Number of rewards that are neither 0 nor 1."""
     other: Example | None
     """First reward that is neither 0 nor 1."""
+    n_missing: int
+    """Number of rows without a reward that count all the same."""
+    reward_range: tuple[float, float]
+    """Smallest and largest reward; infinity and minus infinity if there are none."""
 
 
 def read_logs(
@@ -88,6 +109,7 @@ def read_logs(
     family: Literal["auto", "bernoulli", "gaussian", "poisson", "linear"] = "auto",
     intercept: bool = False,
     arms: Sequence[str] | None = None,
+    missing_reward: float | None = None,
     delimiter: str | None = None,
     allow_bad_rows: bool = False,
     batch_rows: int = BATCH_ROWS,
@@ -115,6 +137,9 @@ def read_logs(
         Whether to add a first feature that is always 1.
     arms
         Names of the only arms, in their order; by default all arms of the logs, sorted.
+    missing_reward
+        Reward of the rows that have none (null, NaN, an empty text), for example 0 where only
+        clicks are recorded. By default these rows are bad.
     delimiter
         Column separator of CSV files; by default a tab for ``.tsv`` files and a comma for others.
     allow_bad_rows
@@ -140,13 +165,15 @@ def read_logs(
         task, reward, arm, features, family, intercept, arms,
         _checks.count(batch_rows, "batch_rows"),
     )  # fmt: skip
-    request = replace(request, delimiter=delimiter)
+    request = replace(
+        request, delimiter=delimiter, missing_reward=_missing(missing_reward, request.family)
+    )
     files = log_files(paths)
     jobs = pieces_to_read(files, request)
     for piece, used in jobs:
         _check_columns(piece, request, used)
     tally = Tally(request.family, request.arms, len(request.feature_names))
-    found = Part(tally.counted(), BadRows(), 0, 0, None)
+    found = Part(tally.counted(), BadRows(), 0, 0, None, 0, _NO_RANGE)
     path, above = "", 0
     with engine_of(1 if engine is None else engine) as where:
         parts = where.map(read_piece, ((piece, used, request) for piece, used in jobs))
@@ -199,6 +226,16 @@ def _request(
     return Request(task, reward, arm, names, intercept, kind, listed, batch_rows)
 
 
+def _missing(given: Any, family: str) -> float | None:
+    """Return the reward of rows without one, which the family must allow."""
+    value = check_missing(given)
+    if value is not None and unsupported(np.array([value]), family)[0]:
+        raise ParameterError(
+            f"missing_reward must be a reward of the family {family!r}, got {value:g}"
+        )
+    return value
+
+
 def _check_columns(piece: Piece, request: Request, delimiter: str) -> None:
     for name in request.columns:
         n = piece.header.count(name)
@@ -220,7 +257,7 @@ def read_piece(piece: Piece, delimiter: str, request: Request) -> Part:
     """Count the rows of one piece, one batch at a time."""
     tally = Tally(request.family, request.arms, len(request.feature_names))
     bad, n_rows = BadRows(), 0
-    n_other, other = 0, None
+    n_other, other, n_missing, extent = 0, None, 0, _NO_RANGE
     for batch in batches_of(piece, request.columns, delimiter, request.batch_rows):
         n_rows += len(batch) + batch.ragged.total
         if not batch.columns:
@@ -228,13 +265,24 @@ def read_piece(piece: Piece, delimiter: str, request: Request) -> Part:
             continue
         rows = observations(batch, request, piece.path)
         bad += rows.bad
+        n_missing += int(rows.missing.sum())
+        extent = _range(extent, rows.rewards[~rows.missing])
         if request.family == "auto":
             unlike = ~binary(rows.rewards)
             if unlike.any():
                 n_other += int(unlike.sum())
                 other = other or _example(rows, int(np.argmax(unlike)), piece)
         tally.add(rows)
-    return Part(tally.counted(), bad, n_rows, n_other, other)
+    return Part(tally.counted(), bad, n_rows, n_other, other, n_missing, extent)
+
+
+_NO_RANGE = (np.inf, -np.inf)
+
+
+def _range(known: tuple[float, float], rewards: Any) -> tuple[float, float]:
+    """Return the smallest and largest reward, also of those before."""
+    low, high = known
+    return float(np.min(rewards, initial=low)), float(np.max(rewards, initial=high))
 
 
 def _example(rows: Observations, index: int, piece: Piece) -> Example:
@@ -251,6 +299,8 @@ def _joined(found: Part, part: Part, above: int) -> Part:
         n_rows=found.n_rows + part.n_rows,
         n_other=found.n_other + part.n_other,
         other=found.other or other,
+        n_missing=found.n_missing + part.n_missing,
+        reward_range=_range(found.reward_range, part.reward_range),
     )
 
 
@@ -265,6 +315,9 @@ def _task_logs(
     if n_good == 0:
         raise FormatError(f"none of {found.n_rows:,} rows can be used{reasons}")
     if 2 * n_good < found.n_rows and not allow_bad_rows:
+        silent = without_reward(found.bad, found.reward_range)
+        if silent:
+            raise LogsError(f"{silent}{reasons}")
         raise FormatError(
             f"{found.bad.total:,} of {found.n_rows:,} rows are bad, which is more than half: are "
             f"the columns the right ones? If so, allow bad rows{reasons}"
@@ -284,6 +337,8 @@ def _task_logs(
         _why(family, request, found, n_good),
         found.n_rows,
         found.bad,
+        found.n_missing,
+        found.reward_range,
         files,
         request,
     )

@@ -85,7 +85,8 @@ def numbers(
 ) -> tuple[Float[Array, " m"], Bool[Array, " m"], Bool[Array, " m"]]:
     """Return the numbers of a column, which entries are missing, and which are not numbers.
 
-    "true" and "false" are 1 and 0. Missing entries and entries that are not numbers are NaN.
+    "true" and "false" are 1 and 0. Null, an empty text and NaN are missing. Missing entries and
+    entries that are not numbers are NaN.
     """
     arrow = pyarrow()
     types = arrow.types
@@ -99,9 +100,8 @@ def numbers(
         or types.is_boolean(kind) or types.is_null(kind)
     ):  # fmt: skip
         raise ParameterError(f"the column of the {what} must have numbers, got {kind}")
-    values = column.cast(arrow.float64(), safe=False)
-    missing = column.is_null().to_numpy(zero_copy_only=False)
-    return _array(values), missing, np.zeros(len(missing), bool)
+    values = _array(column.cast(arrow.float64(), safe=False))
+    return values, np.isnan(values), np.zeros(len(values), bool)
 
 
 def _parsed(
@@ -116,8 +116,7 @@ def _parsed(
         except arrow.ArrowInvalid:
             pass
         else:
-            none = np.zeros(len(values), bool)
-            return values, none, none
+            return values, np.isnan(values), np.zeros(len(values), bool)
     text = compute.utf8_trim_whitespace(column)
     text = compute.if_else(compute.equal(text, ""), None, text)
     truth = compute.match_substring_regex(text, _TRUTH)
@@ -127,10 +126,9 @@ def _parsed(
         compute.match_substring_regex(text, _NUMBER),
         compute.match_substring_regex(text, _NOT_FINITE),
     )
-    values = compute.if_else(good, text, None).cast(arrow.float64())
-    missing = text.is_null().to_numpy(zero_copy_only=False)
-    broken = ~missing & ~good.fill_null(False).to_numpy(zero_copy_only=False)
-    return _array(values), missing, broken
+    values = _array(compute.if_else(good, text, None).cast(arrow.float64()))
+    broken = ~good.fill_null(True).to_numpy(zero_copy_only=False)
+    return values, np.isnan(values) & ~broken, broken
 
 
 def _array(values: Any) -> Float[Array, " m"]:
@@ -153,6 +151,8 @@ class Request:
     batch_rows: int
     delimiter: str | None = None
     """Column separator of CSV files; None if it follows from the file's name."""
+    missing_reward: float | None = None
+    """Reward of rows without one; None if these rows are bad."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -180,6 +180,8 @@ class Observations:
     bad: BadRows
     rows: Int[Array, " m"]
     """Number of each row in its piece."""
+    missing: Bool[Array, " m"]
+    """Whether each row had no reward, and got the request's ``missing_reward``."""
 
 
 def observations(batch: Batch, request: Request, path: str) -> Observations:
@@ -195,11 +197,11 @@ def observations(batch: Batch, request: Request, path: str) -> Observations:
         if request.arms is not None:
             listed = np.array([*(name in request.arms for name in arm_names), False])
             found.note(OTHER_ARM, ~listed[arms], lambda i: arm_names[arms[i]])
-    rewards = found.numbers(request.reward, "reward", NO_REWARD)
-    outside = _unsupported(rewards, request.family)
+    rewards, missing = found.numbers(request.reward, "reward", NO_REWARD, request.missing_reward)
+    outside = unsupported(rewards, request.family)
     found.note(_support(request.family), outside, lambda i: f"{rewards[i]:g}")
     columns = [
-        found.numbers(name, f"feature {name!r}", f"no feature {name!r}")
+        found.numbers(name, f"feature {name!r}", f"no feature {name!r}")[0]
         for name in request.features
     ]
     if request.intercept:
@@ -211,7 +213,7 @@ def observations(batch: Batch, request: Request, path: str) -> Observations:
     good = found.good
     return Observations(
         tasks[good], task_names, arms if request.arm is None else arms[good], arm_names,
-        rewards[good], features[good], found.bad, batch.rows[good],
+        rewards[good], features[good], found.bad, batch.rows[good], missing[good],
     )  # fmt: skip
 
 
@@ -237,17 +239,26 @@ class _Reasons:
             self.bad += of_reason(reason, len(where), examples)
             self.good[where] = False
 
-    def numbers(self, name: str, what: str, missing_reason: str) -> Float[Array, " m"]:
-        """Return a column of finite numbers; mark rows without one."""
+    def numbers(
+        self, name: str, what: str, missing_reason: str, instead: float | None = None
+    ) -> tuple[Float[Array, " m"], Bool[Array, " m"]]:
+        """Return a column of finite numbers, and which of them were missing; mark rows without one.
+
+        A number ``instead`` replaces missing numbers.
+        """
         column = self._batch.columns[name]
         values, missing, broken = numbers(column, what)
-        self.note(missing_reason, missing)
+        if instead is None:
+            self.note(missing_reason, missing)
+        else:
+            values = np.where(missing, instead, values)
         self.note(f"{what} is not a number", broken, lambda i: column[int(i)])
         self.note(f"{what} is not finite", ~np.isfinite(values), lambda i: values[i])
-        return values
+        return values, missing
 
 
-def _unsupported(rewards: Float[Array, " m"], family: str) -> Bool[Array, " m"]:
+def unsupported(rewards: Float[Array, " m"], family: str) -> Bool[Array, " m"]:
+    """Return which rewards are impossible in a family."""
     if family == "bernoulli":
         return (rewards != 0) & (rewards != 1)
     if family == "poisson":

@@ -265,6 +265,7 @@ def _logs_section(fit: Fit) -> Section:
         f"{plural(logs.n_rows, 'row')} of {plural(len(logs.files), 'file')}, of "
         f"{plural(len(logs.tasks), 'task')} with {low} to {high} observations each (median "
         f"{middle}). Family of rewards: {logs.family}, because {logs.why}."
+        + (f" {logs.missing}." if logs.missing else "")
     )
     tables: tuple[Table, ...] = ()
     if logs.bad_rows:

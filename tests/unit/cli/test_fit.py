@@ -252,6 +252,24 @@ def test_auto_compares_on_some_tasks_and_learns_from_all(
     assert "1 (chosen)" in page
 
 
+def test_rows_without_a_reward_count(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Clicks are recorded, and nothing where there was no click."""
+    text = (folder / "clicks.csv").read_text()
+    (tmp_path / "logs.csv").write_text(text.replace(",0\n", ",\n"))
+    command = ["fit", str(tmp_path / "logs.csv"), *COLUMNS, "--components", "2", "--seed", "1"]
+    assert main([*command, "--out", str(tmp_path / "a.json"), "--missing-reward", "0"]) == 0
+    n = text.count(",0\n")
+    words = f"{n:,} rows had no reward and count as 0 (--missing-reward)"
+    assert words in capsys.readouterr().out
+    page = html.unescape((tmp_path / "a.html").read_text(encoding="utf-8"))
+    assert f"{words}." in page
+    whole = ["fit", str(folder / "clicks.csv"), *COLUMNS, "--components", "2", "--seed", "1"]
+    assert main([*whole, "--out", str(tmp_path / "b.json"), "--no-report"]) == 0
+    assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -266,6 +284,7 @@ def test_auto_compares_on_some_tasks_and_learns_from_all(
         (["--arm", "thing"], "has no column 'thing'; it has: user, item, clicked"),
         (["--features", "item"], "either arm"),
         (["--family", "poisson", "--reward", "item"], "none of 1,004 rows"),
+        (["--family", "bernoulli", "--missing-reward", "2"], "--missing-reward must be a reward"),
     ],
 )
 def test_mistakes_get_a_message_and_status_2(
@@ -289,9 +308,10 @@ def test_a_number_of_components_is_asked_for(capsys: pytest.CaptureFixture[str])
 
 def test_the_command_can_be_repeated() -> None:
     words = ["a b.csv", *COLUMNS, "--arms", "x,y", "--allow-bad-rows", "--components", "3"]
+    words += ["--missing-reward", "0"]
     options = parser().parse_args(["fit", *words, "--noise-std", "0.5"])
     again = command_of(options)
     assert again == (
-        "mixts fit 'a b.csv' --task user --arm item --reward clicked --arms x,y --allow-bad-rows "
-        "--components 3 --noise-std 0.5 --seed 1 --out prior.json"
+        "mixts fit 'a b.csv' --task user --arm item --reward clicked --missing-reward 0.0 "
+        "--arms x,y --allow-bad-rows --components 3 --noise-std 0.5 --seed 1 --out prior.json"
     )

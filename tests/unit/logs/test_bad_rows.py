@@ -53,13 +53,13 @@ u2,
 REASONS = {
     "no task": (1, [(2, "")]),
     "no arm": (1, [(3, "")]),
-    "no reward": (1, [(4, "")]),
+    "no reward": (2, [(4, ""), (7, "")]),
     "reward is not a number": (1, [(5, "maybe")]),
     "a line with another number of columns": (
         3,
         [(6, "2 instead of 3: u1,a"), (8, "4 instead of 3: u1,a,1,9"), (21, "2 instead of 3: u2,")],
     ),
-    "reward is not finite": (2, [(7, "nan"), (13, "-inf")]),
+    "reward is not finite": (1, [(13, "-inf")]),
     "reward is not 0 or 1": (1, [(10, "2")]),
 }  # fmt: skip
 
