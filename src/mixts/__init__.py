@@ -30,6 +30,7 @@ from mixts.families import (
     TabularMDP,
     Trajectory,
 )
+from mixts.features import Features, LevelFeature, NumberFeature
 from mixts.planning import MDP
 from mixts.prior import MixturePrior
 
@@ -59,14 +60,17 @@ __all__ = [
     "DecisionStore",
     "Exp4",
     "Family",
+    "Features",
     "GaussianArms",
     "Greedy",
+    "LevelFeature",
     "LinearGaussian",
     "MDPEnvironment",
     "MixIDS",
     "MixTS",
     "MixturePrior",
     "MixturePriorEstimator",
+    "NumberFeature",
     "Oracle",
     "PoissonArms",
     "PriorCheck",

@@ -7,6 +7,7 @@ documentation only, and jaxtyping is not imported.
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,7 +35,10 @@ Array = np.ndarray[Any, np.dtype[Any]]
 ArrayLike = npt.ArrayLike
 """Arguments that a public function converts to an array."""
 
+ActionsLike = ArrayLike | Mapping[str, Any] | Sequence[Any]
+"""Arms, rows of features, or descriptions by the names of features: mappings, or lists of them."""
+
 Seed = int | np.random.SeedSequence | np.random.Generator | None
 """Seeds that constructors accept."""
 
-__all__ = ["Array", "ArrayLike", "Bool", "Float", "Int", "Seed"]
+__all__ = ["ActionsLike", "Array", "ArrayLike", "Bool", "Float", "Int", "Seed"]

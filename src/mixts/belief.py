@@ -9,7 +9,7 @@ import numpy as np
 from mixts import _checks
 from mixts._numbers import softmax
 from mixts._tasks import TaskAxis
-from mixts._typing import Array, ArrayLike, Float, Int
+from mixts._typing import ActionsLike, Array, ArrayLike, Float, Int
 from mixts.errors import ActionError, OutcomeError, ParameterError, TaskError
 from mixts.families._kernels.choice import draw_latent
 from mixts.families.statistics import Statistics
@@ -73,7 +73,7 @@ class Belief:
 
     def update(
         self,
-        actions: ArrayLike | Trajectory,
+        actions: ActionsLike | Trajectory,
         outcomes: ArrayLike | None = None,
         tasks: ArrayLike | None = None,
     ) -> None:
@@ -82,8 +82,9 @@ class Belief:
         Parameters
         ----------
         actions
-            Arms, by index or by the prior's arm names, or feature rows: one, or an array of m. MDPs
-            take a :class:`Trajectory` and no outcomes: ``update(trajectory, tasks=tasks)``.
+            Arms, by index or by the prior's arm names, or feature rows: one, or an array of m. A
+            description by the names of ``prior.features`` counts as a row. MDPs take a
+            :class:`Trajectory` and no outcomes: ``update(trajectory, tasks=tasks)``.
         outcomes
             The reward of each action.
         tasks
@@ -102,6 +103,8 @@ class Belief:
             raise OutcomeError("the outcomes are missing: update(actions, outcomes)")
         elif prior.arm_names is not None:
             actions = prior.arm_indices(actions)
+        elif type(actions) is not np.ndarray:
+            actions = prior.action_rows(actions)
         observed = self.posterior.observations(actions, outcomes)
         index = self._axis.observations(tasks, len(observed[0]))
         if self._shared:
@@ -180,14 +183,15 @@ class Belief:
         return np.asarray(self._axis.squeeze(within + between))
 
     def mean_rewards(
-        self, actions: ArrayLike | None = None, tasks: ArrayLike | None = None
+        self, actions: ActionsLike | None = None, tasks: ArrayLike | None = None
     ) -> Float[Array, "..."]:
         """Return the mean reward of each action under the mixture.
 
         Parameters
         ----------
         actions
-            Linear families need an action set (K, d), or one for each task, (n, K, d).
+            Linear families need an action set (K, d), or one for each task, (n, K, d); or lists of
+            descriptions, if the prior names its features.
         tasks
             Some of the tasks, repeats allowed; None for all.
 
@@ -198,7 +202,8 @@ class Belief:
             state.
         """
         index = self._axis.decisions(tasks)
-        sets, _ = self.prior.family.action_sets(actions, len(index))
+        rows = self.prior.action_rows(actions)
+        sets, _ = self.prior.family.action_sets(rows, len(index))
         means = self.prior.family.mean_rewards(self._mean(index), sets)
         return np.asarray(self._axis.squeeze(means))
 
@@ -216,6 +221,7 @@ class Belief:
             self._exact_weights()[index],
             self.prior.names,
             self.prior.arm_names,
+            self.prior.features,
         )
         retired = np.flatnonzero(self.prior.retired)
         return prior.retire_arms(retired.tolist()) if len(retired) else prior

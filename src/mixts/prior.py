@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from mixts.errors import ActionError, FormatError, MixtsError, ParameterError, S
 from mixts.families.base import FAMILIES, Family
 from mixts.families.statistics import Statistics
 from mixts.families.trajectory import Trajectory
+from mixts.features import Features
 
 _MOST_SHOWN = 20
 """Arm names that an error message lists."""
@@ -37,6 +38,9 @@ class MixturePrior:
         Names of the components.
     arm_names
         Names of the arms, by which updates may refer to them.
+    features
+        Meaning of the numbers in a row of a linear family, a :class:`mixts.Features`; then actions
+        may be described by names, as ``{"price": 3.2, "brand": "acme"}``.
     """
 
     def __init__(
@@ -45,6 +49,7 @@ class MixturePrior:
         weights: ArrayLike | None = None,
         names: Sequence[str] | None = None,
         arm_names: Sequence[str] | None = None,
+        features: Features | None = None,
     ) -> None:
         if not isinstance(family, Family):
             raise ParameterError(f"family must be a mixts family, got {type(family).__name__}")
@@ -54,6 +59,7 @@ class MixturePrior:
         if arm_names is not None and family.n_arms is None:
             raise ParameterError(f"arm_names need a family with arms, got {family!r}")
         self.arm_names = _checks.name_list(arm_names, family.n_arms or 0, "arm_names")
+        self.features = _checked_features(features, family)
         self._arm_index = {name: k for k, name in enumerate(self.arm_names or ())}
         self._retired = np.zeros(family.n_arms or 0, bool)
         self._n_retired = 0
@@ -256,10 +262,43 @@ class MixturePrior:
         index = np.array([self._arm_index[name] for name in names], np.int64)
         return index.reshape(array.shape)
 
+    def action_rows(self, actions: Any) -> Any:
+        """Replace descriptions of actions by rows of features; all else stays as it is.
+
+        Parameters
+        ----------
+        actions
+            A mapping from names of features to values, or lists of such mappings.
+        """
+        if isinstance(actions, np.ndarray):
+            return actions
+        first = actions
+        while isinstance(first, (list, tuple)) and first:
+            first = first[0]
+        if not isinstance(first, Mapping):
+            return actions
+        if self.features is None:
+            raise ActionError(
+                "this prior does not name its features, so an action must be a row of numbers, got "
+                f"{first!r}; name them by MixturePrior(..., features=...)"
+            )
+        if isinstance(actions, Mapping):
+            return self.features.row(actions)
+        if isinstance(actions[0], Mapping):
+            return self.features.rows(actions)
+        sets = [self.action_rows(one) for one in actions]
+        if len({len(one) for one in sets}) > 1:
+            raise ActionError(
+                "all decisions of one call must offer equally many actions, got "
+                f"{[len(one) for one in sets]}: pad the sets, and mask the padding"
+            )
+        return np.stack(sets)
+
     def _with(
         self, family: Family, weights: ArrayLike | None, names: Sequence[str] | None
     ) -> MixturePrior:
-        return MixturePrior(family, weights, names, self.arm_names)._retire(self._retired)
+        prior = MixturePrior(family, weights, names, self.arm_names, self.features)
+        return prior._retire(self._retired)
 
     def _retire(self, retired: Bool[Array, " k"]) -> MixturePrior:
         """Set the retired arms of a new prior."""
@@ -286,6 +325,8 @@ class MixturePrior:
             "arm_names": self.arm_names,
             "retired": [int(k) for k in np.flatnonzero(self._retired)],
         }
+        if self.features is not None:
+            header["features"] = self.features.header()
         return header, {"weights": self.weights, **self.family.arrays()}
 
     @staticmethod
@@ -312,7 +353,24 @@ class MixturePrior:
             own = dict(arrays)
             weights = own.pop("weights")
             family = kind.restore(dict(header["settings"]), own)
-            prior = MixturePrior(family, weights, header["names"], header["arm_names"])
+            described = header.get("features")
+            features = None if described is None else Features.restore(described)
+            prior = MixturePrior(family, weights, header["names"], header["arm_names"], features)
             return prior.retire_arms(header["retired"]) if header["retired"] else prior
         except (MixtsError, KeyError, TypeError, ValueError) as error:
             raise FormatError(f"{source} is damaged: {error}") from error
+
+
+def _checked_features(features: Any, family: Family) -> Features | None:
+    if features is None:
+        return None
+    if not isinstance(features, Features):
+        raise ParameterError(f"features must be a mixts.Features, got {type(features).__name__}")
+    if family.n_features is None:
+        raise ParameterError(f"features need a linear family, got {family!r}")
+    if features.n_numbers != family.n_features:
+        raise ParameterError(
+            f"features must make rows of {family.n_features} numbers for {family!r}, got "
+            f"{features.n_numbers}: {', '.join(features.names)}"
+        )
+    return features

@@ -11,7 +11,7 @@ import numpy as np
 from mixts import _checks, _random
 from mixts._files import read_bundle, write_bundle
 from mixts._tasks import TaskAxis
-from mixts._typing import Array, ArrayLike, Bool, Float, Int, Seed
+from mixts._typing import ActionsLike, Array, ArrayLike, Bool, Float, Int, Seed
 from mixts.errors import FormatError, MixtsError, ParameterError
 from mixts.families.base import Waiting
 from mixts.families.trajectory import Trajectory
@@ -63,13 +63,13 @@ class Agent(ABC):
 
     @overload
     def act(
-        self, actions: ArrayLike | None, tasks: ArrayLike, mask: ArrayLike | None = ...
+        self, actions: ActionsLike | None, tasks: ArrayLike, mask: ArrayLike | None = ...
     ) -> Array: ...
 
     @overload
     def act(
         self,
-        actions: ArrayLike | None = ...,
+        actions: ActionsLike | None = ...,
         *,
         tasks: ArrayLike,
         mask: ArrayLike | None = ...,
@@ -78,7 +78,7 @@ class Agent(ABC):
     @overload
     def act(
         self,
-        actions: ArrayLike | None = ...,
+        actions: ActionsLike | None = ...,
         tasks: None = ...,
         mask: ArrayLike | None = ...,
     ) -> Any: ...
@@ -86,7 +86,7 @@ class Agent(ABC):
     @abstractmethod
     def act(
         self,
-        actions: ArrayLike | None = None,
+        actions: ActionsLike | None = None,
         tasks: ArrayLike | None = None,
         mask: ArrayLike | None = None,
     ) -> Any:
@@ -95,8 +95,8 @@ class Agent(ABC):
         Parameters
         ----------
         actions
-            Linear families: the action set (K, d), or one for each decision, (n, K, d). None for
-            arms and MDPs.
+            Linear families: the action set (K, d), or one for each decision, (n, K, d); or lists of
+            descriptions, if the prior names its features. None for arms and MDPs.
         tasks
             The task of each decision, repeats allowed; None for one decision for each task.
         mask
@@ -112,7 +112,7 @@ class Agent(ABC):
     @abstractmethod
     def update(
         self,
-        actions: ArrayLike | Trajectory,
+        actions: ActionsLike | Trajectory,
         outcomes: ArrayLike | None = None,
         tasks: ArrayLike | None = None,
     ) -> None:
@@ -143,7 +143,7 @@ class Agent(ABC):
         """
 
     @abstractmethod
-    def _action_sets(self, actions: ArrayLike | None, n_rows: int) -> tuple[Array | None, int]:
+    def _action_sets(self, actions: ActionsLike | None, n_rows: int) -> tuple[Array | None, int]:
         """Check the action sets; return them and the number of actions."""
 
     @abstractmethod
@@ -189,7 +189,7 @@ class Agent(ABC):
 
     def action_probabilities(
         self,
-        actions: ArrayLike | None = None,
+        actions: ActionsLike | None = None,
         tasks: ArrayLike | None = None,
         mask: ArrayLike | None = None,
         waiting: Any = None,
@@ -217,7 +217,7 @@ class Agent(ABC):
 
     def act_with_probabilities(
         self,
-        actions: ArrayLike | None = None,
+        actions: ActionsLike | None = None,
         tasks: ArrayLike | None = None,
         mask: ArrayLike | None = None,
         floor: float = 0.0,

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from mixts import _checks
-from mixts._typing import Array, ArrayLike, Bool, Float, Int, Seed
+from mixts._typing import ActionsLike, Array, ArrayLike, Bool, Float, Int, Seed
 from mixts.agents.base import Agent, without_retired
 from mixts.belief import Belief
 from mixts.errors import MaskError, ParameterError
@@ -126,7 +126,7 @@ class BeliefAgent(Agent):
 
     def update(
         self,
-        actions: ArrayLike | Trajectory,
+        actions: ActionsLike | Trajectory,
         outcomes: ArrayLike | None = None,
         tasks: ArrayLike | None = None,
     ) -> None:
@@ -148,7 +148,7 @@ class BeliefAgent(Agent):
 
     def act(
         self,
-        actions: ArrayLike | None = None,
+        actions: ActionsLike | None = None,
         tasks: ArrayLike | None = None,
         mask: ArrayLike | None = None,
         waiting: Any = None,
@@ -238,7 +238,8 @@ class BeliefAgent(Agent):
             return None
         if self.prior.arm_names is not None:
             actions = self.prior.arm_indices(actions)
-        checked = self.belief.posterior.statistics.checked_actions(actions)
+        rows = self.prior.action_rows(actions)
+        checked = self.belief.posterior.statistics.checked_actions(rows)
         return Waiting(self._axis.observations(tasks, len(checked)), checked)
 
     def add_tasks(self, n: int) -> Int[Array, " n"]:
@@ -288,8 +289,9 @@ class BeliefAgent(Agent):
         mask = without_retired(prior, mask, n_rows, n_actions)
         return super()._available(mask, n_rows, n_actions)
 
-    def _action_sets(self, actions: ArrayLike | None, n_rows: int) -> tuple[Array | None, int]:
-        return self.prior.family.action_sets(actions, n_rows)
+    def _action_sets(self, actions: ActionsLike | None, n_rows: int) -> tuple[Array | None, int]:
+        prior = self.belief.prior
+        return prior.family.action_sets(prior.action_rows(actions), n_rows)
 
     def _state(self) -> tuple[dict[str, Any], dict[str, Array]]:
         return belief_state(self.belief)

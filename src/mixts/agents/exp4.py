@@ -18,7 +18,7 @@ import numpy as np
 
 from mixts import _checks
 from mixts._numbers import softmax
-from mixts._typing import Array, ArrayLike, Bool, Float, Int, Seed
+from mixts._typing import ActionsLike, Array, ArrayLike, Bool, Float, Int, Seed
 from mixts.agents.base import Agent, draw_rows, without_retired
 from mixts.agents.belief import belief_state, restored_belief
 from mixts.belief import Belief
@@ -132,7 +132,7 @@ class VotingAgent(Agent):
 
     def act(
         self,
-        actions: ArrayLike | None = None,
+        actions: ActionsLike | None = None,
         tasks: ArrayLike | None = None,
         mask: ArrayLike | None = None,
     ) -> Any:
@@ -192,7 +192,7 @@ class VotingAgent(Agent):
 
     def update(
         self,
-        actions: ArrayLike | Trajectory,
+        actions: ActionsLike | Trajectory,
         outcomes: ArrayLike | None = None,
         tasks: ArrayLike | None = None,
     ) -> None:
@@ -286,7 +286,7 @@ class Exp4(VotingAgent):
         agent._set_arrays(arrays)
         return agent
 
-    def _action_sets(self, actions: ArrayLike | None, n_rows: int) -> tuple[Array | None, int]:
+    def _action_sets(self, actions: ActionsLike | None, n_rows: int) -> tuple[Array | None, int]:
         n_features = self.experts.shape[1]
         if actions is None:
             return None, n_features
@@ -342,12 +342,13 @@ class CorralExp4(VotingAgent):
 
     def update(
         self,
-        actions: ArrayLike | Trajectory,
+        actions: ActionsLike | Trajectory,
         outcomes: ArrayLike | None = None,
         tasks: ArrayLike | None = None,
     ) -> None:
         """Learn the outcome of each task's pending decision, whose action must be named."""
-        super().update(self.belief.prior.arm_indices(actions), outcomes, tasks)
+        prior = self.belief.prior
+        super().update(prior.action_rows(prior.arm_indices(actions)), outcomes, tasks)
 
     def _state(self) -> tuple[dict[str, Any], dict[str, Array]]:
         (header, arrays), (_, votes) = belief_state(self.belief), super()._state()
@@ -361,8 +362,9 @@ class CorralExp4(VotingAgent):
         agent._set_arrays(arrays)
         return agent
 
-    def _action_sets(self, actions: ArrayLike | None, n_rows: int) -> tuple[Array | None, int]:
-        return self.belief.prior.family.action_sets(actions, n_rows)
+    def _action_sets(self, actions: ActionsLike | None, n_rows: int) -> tuple[Array | None, int]:
+        prior = self.belief.prior
+        return prior.family.action_sets(prior.action_rows(actions), n_rows)
 
     def _available(
         self, mask: ArrayLike | None, n_rows: int, n_actions: int

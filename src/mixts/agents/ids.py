@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mixts import _checks
-from mixts._typing import Array, ArrayLike, Bool, Float, Int, Seed
+from mixts._typing import ActionsLike, Array, ArrayLike, Bool, Float, Int, Seed
 from mixts.agents._kernels import least_ratio
 from mixts.agents.belief import BeliefAgent
 from mixts.errors import ParameterError
@@ -96,7 +96,7 @@ class MixIDS(BeliefAgent):
 
     def terms(
         self,
-        actions: ArrayLike | None = None,
+        actions: ActionsLike | None = None,
         tasks: ArrayLike | None = None,
         mask: ArrayLike | None = None,
         waiting: Any = None,

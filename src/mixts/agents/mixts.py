@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from mixts import _checks
-from mixts._typing import Array, ArrayLike, Bool, Float, Int, Seed
+from mixts._typing import ActionsLike, Array, ArrayLike, Bool, Float, Int, Seed
 from mixts.agents.belief import BeliefAgent
 from mixts.errors import ParameterError
 from mixts.families.base import Waiting
@@ -92,7 +92,7 @@ class MixTS(BeliefAgent):
 
     def act(
         self,
-        actions: ArrayLike | None = None,
+        actions: ActionsLike | None = None,
         tasks: ArrayLike | None = None,
         mask: ArrayLike | None = None,
         waiting: Any = None,
@@ -104,7 +104,7 @@ class MixTS(BeliefAgent):
         """
         index = self._axis.decisions(tasks)
         family = self.belief.prior.family
-        sets, n_actions = family.action_sets(actions, len(index))
+        sets, n_actions = self._action_sets(actions, len(index))
         available = self._available(mask, len(index), n_actions)
         pending = self._checked_waiting(waiting)
         if self._horizon is not None:

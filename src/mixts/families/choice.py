@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from mixts import _checks
-from mixts._typing import Array, ArrayLike, Bool, Float, Int
+from mixts._typing import ActionsLike, Array, Bool, Float, Int
 from mixts.errors import ActionError
 from mixts.families._kernels.choice import take_best, take_best_product
 
 _NO_MASK = np.zeros((0, 0), bool)
 
 
-def feature_sets(actions: ArrayLike | None, n_features: int, n_rows: int) -> tuple[Array, int]:
+def feature_sets(actions: ActionsLike | None, n_features: int, n_rows: int) -> tuple[Array, int]:
     """Return action sets, (K, d) for all decisions or (n_rows, K, d), and their size K."""
     array = _checks.numbers(
         [] if actions is None else actions, "actions must be numbers", ActionError

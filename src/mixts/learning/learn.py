@@ -257,7 +257,7 @@ def robust_prior(prior: MixturePrior, weight: float = 0.01) -> MixturePrior:
     joined = prior.family.append(broad)
     weights = np.append(prior.weights * (1 - share), share)
     names = None if prior.names is None else [*prior.names, _unused("other", prior.names)]
-    result = MixturePrior(joined, weights / weights.sum(), names, prior.arm_names)
+    result = MixturePrior(joined, weights / weights.sum(), names, prior.arm_names, prior.features)
     retired = np.flatnonzero(prior.retired).tolist()
     return result.retire_arms(retired) if retired else result
 

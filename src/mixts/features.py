@@ -1,0 +1,449 @@
+"""Features with names: descriptions of actions become the rows of numbers of a linear prior.
+
+A linear prior has a coefficient for each number of a row. :class:`Features` keeps what each number
+means, in order: an intercept, numbers that may be scaled, and levels of text. It turns descriptions
+such as ``{"price": 3.2, "brand": "acme"}`` into rows, and rows back into descriptions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from math import isfinite
+from typing import Any, ClassVar
+
+import numpy as np
+
+from mixts import _checks
+from mixts._typing import Array, ArrayLike, Float, Int
+from mixts.errors import ActionError, ParameterError
+
+INTERCEPT = "intercept"
+"""Name of the feature that is always 1."""
+
+_MOST_SHOWN = 20
+"""Names or levels that an error message lists."""
+
+_UNKNOWN = -2
+_REFERENCE = -1
+"""Places of levels without a number of their own."""
+
+
+@dataclass(frozen=True)
+class NumberFeature:
+    """A number x, which is (x - centre) / scale in a row.
+
+    Parameters
+    ----------
+    name
+        Name of the feature.
+    centre, scale
+        Numbers to subtract and to divide by; the scale is above 0.
+    """
+
+    name: str
+    centre: float = 0.0
+    scale: float = 1.0
+
+    kind: ClassVar[str] = "number"
+    n_numbers: ClassVar[int] = 1
+    """Numbers of a row."""
+
+    def __post_init__(self) -> None:
+        _check_name(self.name)
+        for what in ("centre", "scale"):
+            value = getattr(self, what)
+            if not _is_number(value) or not isfinite(value):
+                raise ParameterError(
+                    f"{what} of feature {self.name!r} must be a finite number, got {value!r}"
+                )
+            _freeze(self, **{what: float(value)})
+        if not 1e-75 <= self.scale <= 1e75:
+            raise ParameterError(
+                f"scale of feature {self.name!r} must be between 1e-75 and 1e75, got {self.scale!r}"
+            )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the numbers of a row."""
+        return (self.name,)
+
+    @property
+    def expected(self) -> str:
+        """Values that the feature takes, in words."""
+        return "a finite number"
+
+    def fill(self, row: Array, value: Any) -> None:
+        """Write a value into its part of a row."""
+        if not _is_number(value) or not isfinite(value):
+            raise ActionError(f"feature {self.name!r} must be {self.expected}, got {value!r}")
+        row[0] = (float(value) - self.centre) / self.scale
+
+    def value(self, row: Array) -> float | None:
+        """Return the value of its part of a row; None if no value gives these numbers."""
+        number = float(row[0] * self.scale + self.centre)
+        return number if isfinite(number) else None
+
+
+@dataclass(frozen=True, init=False)
+class LevelFeature:
+    """A text with a few levels: a row has a number for each level, 1 for the level of the action.
+
+    Parameters
+    ----------
+    name
+        Name of the feature.
+    levels
+        All levels, in the order of their numbers.
+    reference
+        Level without a number: the coefficients of the others say how they differ from it. A prior
+        with an intercept needs one, or else the intercept and the levels say the same.
+    other
+        Level that stands for all texts that are no level; by default such texts are refused.
+    """
+
+    name: str
+    levels: tuple[str, ...]
+    reference: str | None = None
+    other: str | None = None
+
+    kind: ClassVar[str] = "level"
+
+    def __init__(
+        self,
+        name: str,
+        levels: Sequence[str],
+        reference: str | None = None,
+        other: str | None = None,
+    ) -> None:
+        _check_name(name)
+        what = f"levels of feature {name!r}"
+        n = len(levels) if isinstance(levels, Sequence) else 0
+        found = _checks.name_list(levels, n, what)
+        _freeze(self, name=name, levels=found, reference=reference, other=other)
+        if not self.numbered:
+            raise ParameterError(
+                f"{what} must be at least {1 if self.reference is None else 2}, got "
+                f"{list(self.levels)}: leave out a feature that never changes"
+            )
+        for role in ("reference", "other"):
+            level = getattr(self, role)
+            if level is not None and level not in self.levels:
+                raise ParameterError(
+                    f"{role} of feature {self.name!r} must be one of its levels, "
+                    f"{_some(self.levels)}, got {level!r}"
+                )
+
+    @cached_property
+    def numbered(self) -> tuple[str, ...]:
+        """Levels that have a number in a row."""
+        return tuple(level for level in self.levels if level != self.reference)
+
+    @property
+    def n_numbers(self) -> int:
+        """Numbers of a row."""
+        return len(self.numbered)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the numbers of a row."""
+        return tuple(f"{self.name}={level}" for level in self.numbered)
+
+    @property
+    def expected(self) -> str:
+        """Values that the feature takes, in words."""
+        return f"one of the levels {_some(self.levels)}"
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        places = {level: i for i, level in enumerate(self.numbered)}
+        return places if self.reference is None else {**places, self.reference: _REFERENCE}
+
+    def places(self, levels: Sequence[str]) -> Int[Array, " n"]:
+        """Return the number of each level in a row, -1 for the reference, -2 for unknown levels."""
+        unknown = _UNKNOWN if self.other is None else self._places[self.other]
+        return np.array([self._places.get(level, unknown) for level in levels], np.int64)
+
+    def fill(self, row: Array, value: Any) -> None:
+        """Write a value into its part of a row."""
+        place = self._places.get(value) if isinstance(value, str) else None
+        if place is None:
+            if not isinstance(value, str) or self.other is None:
+                hint = (
+                    "" if not isinstance(value, str) else "; learn the prior again to add a level"
+                )
+                raise ActionError(
+                    f"feature {self.name!r} must be {self.expected}, got {value!r}{hint}"
+                )
+            place = self._places[self.other]
+        if place >= 0:
+            row[place] = 1.0
+
+    def value(self, row: Array) -> str | None:
+        """Return the level of its part of a row; None if no level gives these numbers."""
+        ones = np.flatnonzero(row)
+        if len(ones) == 0:
+            return self.reference
+        return self.numbered[ones[0]] if len(ones) == 1 and row[ones[0]] == 1.0 else None
+
+
+Feature = NumberFeature | LevelFeature
+
+_KINDS: dict[str, type[NumberFeature] | type[LevelFeature]] = {
+    kind.kind: kind for kind in (NumberFeature, LevelFeature)
+}
+
+
+@dataclass(frozen=True, init=False)
+class Features:
+    """What the numbers of an action's row mean: names, order, intercept, scales and levels.
+
+    A prior keeps it (``mixts.MixturePrior(family, features=...)``), and ``mixts fit --features``
+    makes it.
+
+    Parameters
+    ----------
+    columns
+        The features in order: names of numbers, :class:`NumberFeature` or :class:`LevelFeature`.
+    intercept
+        Whether each row begins with a number that is always 1.
+
+    Examples
+    --------
+    >>> features = mixts.Features(
+    ...     ["price", mixts.LevelFeature("brand", ("acme", "bolt"), reference="acme")],
+    ...     intercept=True,
+    ... )
+    >>> features.names
+    ('intercept', 'price', 'brand=bolt')
+    >>> features.rows([{"price": 3.2, "brand": "bolt"}])
+    array([[1. , 3.2, 1. ]])
+    """
+
+    columns: tuple[Feature, ...]
+    intercept: bool
+
+    def __init__(self, columns: Sequence[Feature | str], intercept: bool = False) -> None:
+        if isinstance(columns, (str, bytes)) or not isinstance(columns, Sequence):
+            raise ParameterError(f"features must be a list of features or names, got {columns!r}")
+        if not isinstance(intercept, (bool, np.bool_)):
+            raise ParameterError(f"intercept must be true or false, got {intercept!r}")
+        found = tuple(NumberFeature(c) if isinstance(c, str) else c for c in columns)
+        for column in found:
+            if not isinstance(column, (NumberFeature, LevelFeature)):
+                raise ParameterError(
+                    "features must be names, NumberFeature or LevelFeature, got "
+                    f"{type(column).__name__}"
+                )
+        if not found and not intercept:
+            raise ParameterError("features must be at least one, or an intercept, got none")
+        _freeze(self, columns=found, intercept=bool(intercept))
+        taken = (*((INTERCEPT,) if self.intercept else ()), *self.raw_names)
+        for names, what in ((taken, "features"), (self.names, "numbers of a row")):
+            repeated = next((name for name in names if names.count(name) > 1), None)
+            if repeated is not None:
+                raise ParameterError(f"names of {what} must differ, got {repeated!r} twice")
+
+    @cached_property
+    def raw_names(self) -> tuple[str, ...]:
+        """Names of the features, as descriptions have them."""
+        return tuple(column.name for column in self.columns)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Names of the numbers of a row: "intercept", "price", "brand=bolt"."""
+        first = (INTERCEPT,) if self.intercept else ()
+        return (*first, *(name for column in self.columns for name in column.names))
+
+    @property
+    def n_numbers(self) -> int:
+        """Length of a row: the number of coefficients of the prior, d."""
+        return len(self.names)
+
+    @cached_property
+    def parts(self) -> tuple[tuple[Feature, slice], ...]:
+        """Each feature with its part of a row."""
+        ends = np.cumsum([int(self.intercept), *(column.n_numbers for column in self.columns)])
+        starts = ends[:-1].tolist()
+        return tuple(
+            (column, slice(start, start + column.n_numbers))
+            for column, start in zip(self.columns, starts, strict=True)
+        )
+
+    # -- rows and descriptions ----------------------------------------------------------------
+
+    def rows(self, descriptions: Sequence[Mapping[str, Any]]) -> Float[Array, "K d"]:
+        """Return the rows of described actions.
+
+        Parameters
+        ----------
+        descriptions
+            A mapping from each feature's name to its value for each action.
+
+        Returns
+        -------
+        array
+            (K, d), in the order of ``names``.
+        """
+        if isinstance(descriptions, (Mapping, str)) or not isinstance(descriptions, Sequence):
+            raise ActionError(
+                "actions must be a list of descriptions such as "
+                f"{self._example}, got {type(descriptions).__name__}"
+            )
+        rows = np.zeros((len(descriptions), self.n_numbers))
+        rows[:, : int(self.intercept)] = 1.0
+        for k, description in enumerate(descriptions):
+            try:
+                self._fill(rows[k], description)
+            except ActionError as error:
+                raise ActionError(f"action {k}: {error}") from None
+        return rows
+
+    def row(self, description: Mapping[str, Any]) -> Float[Array, " d"]:
+        """Return the row of one described action.
+
+        Parameters
+        ----------
+        description
+            A mapping from each feature's name to its value.
+        """
+        row = np.zeros(self.n_numbers)
+        row[: int(self.intercept)] = 1.0
+        self._fill(row, description)
+        return row
+
+    def _fill(self, row: Array, description: Any) -> None:
+        if not isinstance(description, Mapping):
+            raise ActionError(
+                f"an action must be a description such as {self._example}, got {description!r}"
+            )
+        for column, part in self.parts:
+            try:
+                value = description[column.name]
+            except KeyError:
+                raise ActionError(
+                    f"feature {column.name!r} is missing: it must be {column.expected}"
+                ) from None
+            column.fill(row[part], value)
+        if len(description) > len(self.columns):
+            unknown = next(name for name in description if name not in self.raw_names)
+            raise ActionError(
+                f"unknown feature {unknown!r}: leave it out; features: {_some(self.raw_names)}"
+            )
+
+    @property
+    def _example(self) -> str:
+        found = {
+            column.name: 1.0 if isinstance(column, NumberFeature) else column.levels[0]
+            for column in self.columns[:3]
+        }
+        return f"{found}"
+
+    def descriptions(self, rows: ArrayLike) -> list[dict[str, float | str]]:
+        """Return what actions with these rows are: the inverse of :meth:`rows`.
+
+        Parameters
+        ----------
+        rows
+            Rows that :meth:`rows` returned, (K, d).
+        """
+        array = self._checked_rows(rows)
+        found = []
+        for k, row in enumerate(array):
+            values = self.values(row)
+            wrong = next((name for name, value in values.items() if value is None), None)
+            if wrong is not None or (self.intercept and row[0] != 1.0):
+                raise ActionError(
+                    f"row {k} is no row of these features: {wrong or INTERCEPT!r} has the numbers "
+                    f"{row}; expected the result of rows()"
+                )
+            found.append({name: value for name, value in values.items() if value is not None})
+        return found
+
+    def values(self, row: Float[Array, " d"]) -> dict[str, float | str | None]:
+        """Return the value of each feature of a row; None where no value gives these numbers."""
+        return {column.name: column.value(row[part]) for column, part in self.parts}
+
+    def _checked_rows(self, rows: ArrayLike) -> Array:
+        expected = f"rows must be numbers of shape (K, {self.n_numbers})"
+        array = _checks.numbers(rows, expected, ActionError)
+        if array.ndim != 2 or array.shape[1] != self.n_numbers:
+            raise ActionError(f"{expected}, got shape {array.shape}")
+        return array
+
+    # -- coordinates --------------------------------------------------------------------------
+
+    @property
+    def constant(self) -> Float[Array, " d"] | None:
+        """Combination of a row's numbers that is always 1; None if there is none."""
+        if self.intercept:
+            return np.eye(self.n_numbers)[0]
+        for column, part in self.parts:
+            if isinstance(column, LevelFeature) and column.reference is None:
+                ones = np.zeros(self.n_numbers)
+                ones[part] = 1.0
+                return ones
+        return None
+
+    def scaling(self) -> Float[Array, "d d"]:
+        """Return the matrix W with row = W unscaled_row.
+
+        A centre is subtracted by the constant of a row; without a constant it is left out.
+        """
+        matrix, constant = np.eye(self.n_numbers), self.constant
+        for column, part in self.parts:
+            if isinstance(column, NumberFeature):
+                matrix[part.start] /= column.scale
+                if constant is not None:
+                    matrix[part.start] -= constant * (column.centre / column.scale)
+        return matrix
+
+    # -- files --------------------------------------------------------------------------------
+
+    def header(self) -> dict[str, Any]:
+        """Return the features as plain values, for files."""
+        columns = [
+            {"kind": c.kind, **{f.name: _plain(getattr(c, f.name)) for f in fields(c)}}
+            for c in self.columns
+        ]
+        return {"columns": columns, INTERCEPT: self.intercept}
+
+    @classmethod
+    def restore(cls, header: Mapping[str, Any]) -> Features:
+        """Return the features that ``header`` described; everything is checked again."""
+        columns = []
+        for entry in header["columns"]:
+            values = dict(entry)
+            kind = _KINDS.get(str(values.pop("kind", None)))
+            if kind is None:
+                raise ParameterError(
+                    f"unknown kind of feature {entry.get('kind')!r}; known: {sorted(_KINDS)}"
+                )
+            columns.append(kind(**values))
+        return cls(tuple(columns), header[INTERCEPT])
+
+
+def _freeze(record: object, **values: Any) -> None:
+    """Set the fields of a frozen record while it is made."""
+    for name, value in values.items():
+        object.__setattr__(record, name, value)
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float, np.integer, np.floating, np.bool_))
+
+
+def _check_name(name: Any) -> None:
+    if not isinstance(name, str) or not name:
+        raise ParameterError(f"the name of a feature must be a text, got {name!r}")
+
+
+def _some(names: Sequence[str]) -> str:
+    """Return the names for a message, the first ones if there are many."""
+    more = len(names) - _MOST_SHOWN
+    return ", ".join(map(repr, names[:_MOST_SHOWN])) + (f" and {more} more" if more > 0 else "")
