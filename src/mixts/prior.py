@@ -41,6 +41,8 @@ class MixturePrior:
     features
         Meaning of the numbers in a row of a linear family, a :class:`mixts.Features`; then actions
         may be described by names, as ``{"price": 3.2, "brand": "acme"}``.
+    descriptions
+        A sentence about each component, as ``mixts fit`` writes them; the dashboard shows them.
     """
 
     def __init__(
@@ -50,6 +52,8 @@ class MixturePrior:
         names: Sequence[str] | None = None,
         arm_names: Sequence[str] | None = None,
         features: Features | None = None,
+        *,
+        descriptions: Sequence[str] | None = None,
     ) -> None:
         if not isinstance(family, Family):
             raise ParameterError(f"family must be a mixts family, got {type(family).__name__}")
@@ -61,6 +65,7 @@ class MixturePrior:
         self.arm_names = _checks.name_list(arm_names, family.n_arms or 0, "arm_names")
         self.features = _checked_features(features, family)
         self._arm_index = {name: k for k, name in enumerate(self.arm_names or ())}
+        self.descriptions = _checked_descriptions(descriptions, family.n_components)
         self._retired = np.zeros(family.n_arms or 0, bool)
         self._n_retired = 0
         with np.errstate(divide="ignore"):
@@ -145,7 +150,7 @@ class MixturePrior:
         Linear: mean and full covariance of the mixture. Arms: each arm's mean and variance; the
         correlation between arms is lost (``family.to_linear()`` keeps it for Gaussian arms).
         """
-        return self._with(self.family.collapse(self.weights), weights=None, names=None)
+        return self._with(self.family.collapse(self.weights), None, None, None)
 
     def select(self, components: ArrayLike) -> MixturePrior:
         """Return a prior of some components, their weights rescaled to sum to one.
@@ -153,7 +158,8 @@ class MixturePrior:
         Parameters
         ----------
         components
-            Component indices; with repeats, names are dropped.
+            Component indices; with repeats, names are dropped. Descriptions stay: they compare a
+            component with the tasks that the prior was learned from.
         """
         expected = "components must be a list of component indices"
         index = _checks.integers(components, expected, ParameterError)
@@ -168,10 +174,13 @@ class MixturePrior:
             raise ParameterError(f"the selected components have no weight: {index}")
         names = [self.names[i] for i in index] if self.names else None
         names = names if names and len(set(names)) == len(names) else None
-        return self._with(self.family.select(index), weights / weights.sum(), names)
+        texts = [self.descriptions[i] for i in index] if self.descriptions else None
+        return self._with(self.family.select(index), weights / weights.sum(), names, texts)
 
     def with_arms(self, family: Family, arm_names: Sequence[str] | None = None) -> MixturePrior:
         """Return a prior with more arms; live tasks keep their statistics.
+
+        Descriptions stay unless a new arm becomes the best of a component, which they would deny.
 
         Parameters
         ----------
@@ -188,7 +197,11 @@ class MixturePrior:
                 else "the prior has no arm names: leave out the names of new arms"
             )
         names = [*(self.arm_names or ()), *arm_names] if arm_names is not None else None
-        prior = MixturePrior(joined, self.weights, self.names, names)
+        texts = self.descriptions
+        if texts is not None:
+            best = self.family.parameter_means().max(axis=1)
+            texts = texts if np.all(family.parameter_means().max(axis=1) <= best) else None
+        prior = MixturePrior(joined, self.weights, self.names, names, descriptions=texts)
         return prior._retire(self._retired)
 
     def retire_arms(self, arms: Sequence[int | str]) -> MixturePrior:
@@ -206,7 +219,18 @@ class MixturePrior:
             retired[self.arm_index(arm)] = True
         if retired.all():
             raise ParameterError("all arms would be retired: at least one must remain")
-        return self._with(self.family, self.weights, self.names)._retire(retired)
+        same = self._with(self.family, self.weights, self.names, self.descriptions)
+        return same._retire(retired)
+
+    def with_descriptions(self, descriptions: Sequence[str] | None) -> MixturePrior:
+        """Return the same prior with a sentence about each component, or with none.
+
+        Parameters
+        ----------
+        descriptions
+            A sentence for each component.
+        """
+        return self._with(self.family, self.weights, self.names, descriptions)
 
     @property
     def retired(self) -> Bool[Array, " K"]:
@@ -295,9 +319,15 @@ class MixturePrior:
         return np.stack(sets)
 
     def _with(
-        self, family: Family, weights: ArrayLike | None, names: Sequence[str] | None
+        self,
+        family: Family,
+        weights: ArrayLike | None,
+        names: Sequence[str] | None,
+        descriptions: Sequence[str] | None,
     ) -> MixturePrior:
-        prior = MixturePrior(family, weights, names, self.arm_names, self.features)
+        prior = MixturePrior(
+            family, weights, names, self.arm_names, self.features, descriptions=descriptions
+        )
         return prior._retire(self._retired)
 
     def _retire(self, retired: Bool[Array, " k"]) -> MixturePrior:
@@ -327,6 +357,8 @@ class MixturePrior:
         }
         if self.features is not None:
             header["features"] = self.features.header()
+        if self.descriptions is not None:
+            header["descriptions"] = self.descriptions
         return header, {"weights": self.weights, **self.family.arrays()}
 
     @staticmethod
@@ -355,7 +387,10 @@ class MixturePrior:
             family = kind.restore(dict(header["settings"]), own)
             described = header.get("features")
             features = None if described is None else Features.restore(described)
-            prior = MixturePrior(family, weights, header["names"], header["arm_names"], features)
+            prior = MixturePrior(
+                family, weights, header["names"], header["arm_names"], features,
+                descriptions=header.get("descriptions"),
+            )  # fmt: skip
             return prior.retire_arms(header["retired"]) if header["retired"] else prior
         except (MixtsError, KeyError, TypeError, ValueError) as error:
             raise FormatError(f"{source} is damaged: {error}") from error
@@ -374,3 +409,18 @@ def _checked_features(features: Any, family: Family) -> Features | None:
             f"{features.n_numbers}: {', '.join(features.names)}"
         )
     return features
+
+
+def _checked_descriptions(
+    descriptions: Sequence[str] | None, n_components: int
+) -> tuple[str, ...] | None:
+    """Return a sentence for each component; unlike names, two components may have the same one."""
+    if descriptions is None:
+        return None
+    texts = tuple(descriptions) if not isinstance(descriptions, str) else (descriptions,)
+    if len(texts) != n_components or not all(isinstance(text, str) and text for text in texts):
+        raise ParameterError(
+            f"descriptions must be {n_components} sentences, one for each component, got "
+            f"{descriptions!r}"
+        )
+    return texts

@@ -73,6 +73,26 @@ def test_arms_have_names() -> None:
 # -- collapse --------------------------------------------------------------------------------------
 
 
+def test_a_prior_keeps_sentences_about_its_components(tmp_path: Path) -> None:
+    family = mixts.BernoulliArms([[8.0, 2.0], [2.0, 8.0]], [[2.0, 8.0], [8.0, 2.0]])
+    texts = ("They buy shoes.", "They buy books.")
+    prior = mixts.MixturePrior(family, arm_names=["shoes", "books"], descriptions=texts)
+    for name in ("prior.json", "prior.npz"):
+        prior.save(tmp_path / name)
+        assert mixts.MixturePrior.load(tmp_path / name).descriptions == texts
+    assert prior.select([1]).descriptions == texts[1:]
+    assert prior.retire_arms(["shoes"]).descriptions == texts
+    assert prior.collapse().descriptions is None
+    worse, better = (mixts.BernoulliArms([[a], [a]], [[4.0], [4.0]]) for a in (1.0, 40.0))
+    assert prior.with_arms(worse, ["hats"]).descriptions == texts
+    assert prior.with_arms(better, ["hats"]).descriptions is None, "shoes are no longer the best"
+    assert prior.with_descriptions(None).descriptions is None
+    assert "descriptions" not in mixts.MixturePrior(family).bundle()[0]
+    for wrong in (["one"], ["one", ""], "ab"):
+        with pytest.raises(errors.ParameterError, match="descriptions must be 2 sentences"):
+            mixts.MixturePrior(family, descriptions=wrong)
+
+
 def test_collapsed_bernoulli_arms() -> None:
     """Beta(1, 3) and Beta(3, 1) in equal parts: mean 1/2, variance 3/80 + 1/16 = 1/10.
 

@@ -19,7 +19,7 @@ from mixts.engines import engine_of
 from mixts.errors import MixtsError, ParameterError
 from mixts.learning.fit import MOST_HELD_OUT, SELECT_FROM, Fit, fit_logs
 from mixts.pages import check_installed
-from mixts.pages.fit import FitRun, agent_class, fit_kinds, write_fit_page
+from mixts.pages.fit import FitRun, agent_class, described, fit_kinds, write_fit_page
 from mixts.pages.policies import policy_sources, policy_table, policy_verdict
 from mixts.plots import new_axes
 
@@ -106,7 +106,7 @@ def run(options: argparse.Namespace) -> int:
     _check_outputs(options, page)
     where = engine_from(options)
     with nullcontext() if where is None else engine_of(where) as engine:  # None: each step chooses
-        fit = _fit(options, engine)
+        fit = described(_fit(options, engine))
         with _saved(fit, options):
             comparison = _comparison(fit, engine, options.quiet)
             if page is not None:

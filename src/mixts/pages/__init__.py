@@ -6,7 +6,7 @@ times and names, ``charts`` the drawings of live pages, ``kinds`` a prior in wor
 
 from mixts.bounds import Verdict
 from mixts.pages.document import Claim, Figure, Report, Section, Table
-from mixts.pages.kinds import MOST_ITEMS, Kind, kinds_of
+from mixts.pages.kinds import MOST_ITEMS, Kind, descriptions_of, kinds_of
 from mixts.pages.page import (
     PriorPage,
     check_installed,
@@ -27,6 +27,7 @@ __all__ = [
     "Table",
     "Verdict",
     "check_installed",
+    "descriptions_of",
     "kinds_of",
     "render",
     "render_prior_page",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -45,6 +45,12 @@ class FitRun:
 def fit_kinds(fit: Fit) -> tuple[Kind, ...]:
     """Describe the components of a fitted prior in words."""
     return kinds_of(fit.prior, fit.training_tasks, fit.items, fit.n_components)
+
+
+def described(fit: Fit) -> Fit:
+    """Return the fit with sentences about its kinds in the prior, which the dashboard shows."""
+    sentences = [kind.headline for kind in fit_kinds(fit)]
+    return replace(fit, prior=fit.prior.with_descriptions(sentences))
 
 
 def write_fit_page(
@@ -123,12 +129,18 @@ def _summary(
 def _legend(fit: Fit, reward: str) -> str:
     linear = fit.logs.arms is None
     numbers = "Coefficients of features" if linear else f"Means of `{reward}`"
-    scaled = ", scaled so that features with different units can be compared" if linear else ""
+    if linear and fit.n_components > 1:
+        numbers += (
+            ", drawn by how far a kind is from the mean of all tasks, in standard deviations of "
+            "all tasks"
+        )
+    elif linear:
+        numbers += ", scaled so that features with different units can be compared"
     few = ""
     if len(fit.items) > MOST_ITEMS:
         few = f" Of {_items(fit)} the page shows those in which kinds differ most."
     return (
-        f"{numbers}{scaled}: the dot is the mean of a kind, the band holds 80 % of its tasks, and "
+        f"{numbers}: the dot is the mean of a kind, the band holds 80 % of its tasks, and "
         f"the vertical line is the mean of all tasks.{few}"
     )
 

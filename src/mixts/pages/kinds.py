@@ -5,14 +5,14 @@ Readers see "kind" where code says component.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from mixts._typing import Array, Float, Int
 from mixts.errors import ParameterError
-from mixts.families import Statistics
+from mixts.families import Family, Statistics
 from mixts.pages.charts import Scale
 from mixts.pages.formats import listed, percent, signed
 from mixts.prior import MixturePrior
@@ -28,11 +28,17 @@ _INNER = 0.8
 """Share of a kind's tasks inside the range that is shown."""
 _SURE = 0.9
 _ALL = " over all tasks"
+_BROAD = "A broad kind for tasks unlike any past task."
 
 
 @dataclass(frozen=True)
 class Item:
-    """An arm or feature of a kind: numbers as text, and positions on a scale from 0 to 100."""
+    """An arm or feature of a kind: numbers as text, and positions on a scale from 0 to 100.
+
+    Arms are drawn by their means. Features are drawn by how far a kind's coefficient is from the
+    mean of all tasks, in standard deviations of all tasks: a large base level, or a feature in
+    small units, would otherwise flatten all the others.
+    """
 
     name: str
     mean: str
@@ -86,7 +92,7 @@ def kinds_of(
     n = prior.n_components if n_kinds is None else n_kinds
     numbers = _numbers_of(prior, tasks, tuple(items), n)
     shown = distinctive_items(numbers.distance, prior.weights[:n], numbers.mean * numbers.scale)
-    describe = _describe_arms if prior.family.n_features is None else _describe_features
+    describe = _describer(prior.family)
     weights = np.atleast_2d(prior.condition(tasks).weights)
     found = []
     for s in range(n):
@@ -101,11 +107,52 @@ def kinds_of(
             )
         )
     for s in range(n, prior.n_components):
-        text = "A broad kind for tasks unlike any past task."
         n_best = int(np.sum(np.argmax(weights, axis=1) == s))
         note = f"It explains {n_best:,} of {len(tasks):,} past tasks better than the other kinds."
-        found.append(Kind("Other", float(prior.weights[s]), text, (note,), ()))
+        found.append(Kind("Other", float(prior.weights[s]), _BROAD, (note,), ()))
     return tuple(found)
+
+
+def descriptions_of(
+    prior: MixturePrior,
+    items: Sequence[str] | None = None,
+    n_kinds: int | None = None,
+    tasks: Statistics | None = None,
+) -> tuple[str, ...]:
+    """Describe each component in one sentence: those of the prior, or else new ones.
+
+    Parameters
+    ----------
+    prior
+        Any prior.
+    items
+        Names of the arms or features; by default, those of the prior, or numbers.
+    n_kinds
+        Number of components that are kinds, by default all; those after them are broad.
+    tasks
+        Past tasks, by whose features coefficients are scaled.
+
+    Returns
+    -------
+    tuple of str
+        A sentence for each component; none for a prior of MDPs.
+    """
+    family = prior.family
+    if prior.descriptions is not None:
+        return prior.descriptions
+    if family.plans:
+        return ()
+    n = prior.n_components if n_kinds is None else n_kinds
+    if items is None:
+        items = prior.arm_names or _item_numbers(family)
+    numbers = _numbers_of(prior, tasks, tuple(items), n)
+    sentences = [_describer(family)(numbers, s)[0] for s in range(n)]
+    return (*sentences, *[_BROAD] * (prior.n_components - n))
+
+
+def _item_numbers(family: Family) -> tuple[str, ...]:
+    noun = "arm" if family.n_features is None else "feature"
+    return tuple(f"{noun} {k}" for k in range(*family.statistics_shape))
 
 
 def distinctive_items(
@@ -148,6 +195,14 @@ class _Numbers:
     scale: Float[Array, " K"]
     """Typical size of each feature, by which coefficients can be compared; 1 for arms."""
     digits: int
+    differences: bool
+    """True for features of several kinds, which are drawn by their differences."""
+
+    def drawn(self, values: Float[Array, "*L K"]) -> Float[Array, "*L K"]:
+        """Return what a drawing shows of values: themselves, or their distance from the mean."""
+        if not self.differences:
+            return values * self.scale
+        return (values - self.overall) / np.where(self.deviation > 0, self.deviation, 1.0)
 
     @property
     def distance(self) -> Float[Array, "L K"]:
@@ -175,7 +230,7 @@ class _Numbers:
 
 
 def _numbers_of(
-    prior: MixturePrior, tasks: Statistics, names: tuple[str, ...], n_kinds: int
+    prior: MixturePrior, tasks: Statistics | None, names: tuple[str, ...], n_kinds: int
 ) -> _Numbers:
     family = prior.family.select(np.arange(n_kinds))
     mean, tail = family.parameter_means(), (1 - _INNER) / 2
@@ -191,8 +246,9 @@ def _numbers_of(
         family.parameter_quantiles(1 - tail),
         together.parameter_means()[0],
         np.sqrt(together.parameter_variances()[0]),
-        tasks.feature_scales,
+        np.ones(len(names)) if tasks is None else tasks.feature_scales,
         digits=int(np.clip(1 - np.floor(np.log10(typical)), 0, 6)),
+        differences=family.n_features is not None and n_kinds > 1,
     )
 
 
@@ -204,36 +260,37 @@ def short_name(name: str) -> str:
 
 def _items(numbers: _Numbers, s: int, shown: Int[Array, " k"]) -> tuple[Item, ...]:
     """Return the items of a kind, on a scale that all kinds share."""
-    sizes = numbers.scale[shown]
-    bottom = min(0.0, float((numbers.low[:, shown] * sizes).min()))
-    top = max(0.0, float((numbers.high[:, shown] * sizes).max()))
-    scale = Scale(bottom, top)
+    low, high = numbers.drawn(numbers.low)[:, shown], numbers.drawn(numbers.high)[:, shown]
+    scale = Scale(min(0.0, float(low.min())), max(0.0, float(high.max())))
     found = []
     for k in shown.tolist():
-        mean, low, high = numbers.mean[s, k], numbers.low[s, k], numbers.high[s, k]
-        overall = numbers.overall[k]
-        places = [
-            scale.place(float(value * numbers.scale[k])) for value in (low, mean, high, overall)
-        ]
+        values = (numbers.low[s], numbers.mean[s], numbers.high[s], numbers.overall)
+        below, place, above, overall = (scale.place(float(numbers.drawn(v)[k])) for v in values)
+        least, mean, most, usual = (numbers.text(float(v[k])) for v in values)
         found.append(
             Item(
                 name=numbers.names[k],
-                mean=numbers.text(mean),
-                overall=numbers.text(overall),
-                low=places[0],
-                place=places[1],
-                high=places[2],
-                overall_place=places[3],
+                mean=mean,
+                overall=usual,
+                low=below,
+                place=place,
+                high=above,
+                overall_place=overall,
                 zero=scale.place(0.0),
-                alt=f"{numbers.text(mean)}, {percent(_INNER)} of the tasks of this kind between "
-                f"{numbers.text(low)} and {numbers.text(high)}; over all tasks "
-                f"{numbers.text(overall)}",
+                alt=f"{mean}, {percent(_INNER)} of the tasks of this kind between {least} and "
+                f"{most}; over all tasks {usual}",
             )
         )
     return tuple(found)
 
 
 # -- words ----------------------------------------------------------------------------------------
+
+_Describe = Callable[["_Numbers", int], tuple[str, list[str]]]
+
+
+def _describer(family: Family) -> _Describe:
+    return _describe_arms if family.n_features is None else _describe_features
 
 
 def _describe_arms(numbers: _Numbers, s: int) -> tuple[str, list[str]]:
@@ -249,18 +306,31 @@ def _describe_arms(numbers: _Numbers, s: int) -> tuple[str, list[str]]:
 
 
 def _describe_features(numbers: _Numbers, s: int) -> tuple[str, list[str]]:
-    """Return a headline and further sentences."""
+    """Return a headline, where the kind differs most from all tasks, and further sentences."""
     size = np.abs(numbers.mean[s] * numbers.scale)
     constant = [k for k, name in enumerate(numbers.names) if name == "intercept"]
     order = [k for k in np.argsort(-size, kind="stable").tolist() if k not in constant]
     first = order[:_MOST_NAMED]
-    headline = "There is only a base level."
+    largest = "There is only a base level."
     if first:
         k, *others = first
-        headline = f"`{numbers.names[k]}` matters most ({numbers.compared(s, k, _ALL)})"
-        headline += f", then {listed([numbers.named(s, k) for k in others])}." if others else "."
+        largest = f"`{numbers.names[k]}` matters most ({numbers.compared(s, k, _ALL)})"
+        largest += f", then {listed([numbers.named(s, k) for k in others])}." if others else "."
     base = [f"The base level is {numbers.compared(s, k)}." for k in constant]
-    return headline, [*base, *_describe_differences(numbers, s, {*first, *constant}, "feature")]
+    unlike = [
+        (k, word)
+        for sign, word in ((1, "higher"), (-1, "lower"))
+        for k in numbers.outstanding(s, sign, set(constant))
+    ]
+    unlike = sorted(unlike, key=lambda pair: -abs(numbers.distance[s, pair[0]]))[:2]
+    named = {*(k for k, _ in unlike), *constant}
+    if not unlike:
+        return largest, [*base, *_describe_differences(numbers, s, {*first, *named}, "feature")]
+    (k, word), *others_unlike = unlike
+    headline = f"`{numbers.names[k]}` is {word} than usual ({numbers.compared(s, k, _ALL)})"
+    for k, word in others_unlike:
+        headline += f"; `{numbers.names[k]}` is {word} ({numbers.compared(s, k)})"
+    return f"{headline}.", [largest, *base, *_describe_differences(numbers, s, named, "feature")]
 
 
 def _describe_differences(numbers: _Numbers, s: int, named: set[int], noun: str) -> list[str]:

@@ -71,6 +71,19 @@ def family_intervals(
     return Intervals(arm_names or _item_names(family), mean, low, high)
 
 
+def standardized(intervals: Intervals, prior: MixturePrior) -> Intervals:
+    """Return intervals as distances from the mixture's means, in its standard deviations.
+
+    A large intercept, or a feature in small units, would otherwise flatten all other features.
+    """
+    together = prior.family.collapse(prior.weights)
+    deviation = np.sqrt(together.parameter_variances()[0])
+    unit = np.where(deviation > 0, deviation, 1.0)
+    centre = together.parameter_means()[0]
+    scaled = ((a - centre) / unit for a in (intervals.mean, intervals.low, intervals.high))
+    return Intervals(intervals.items, *scaled)
+
+
 def largest_components(weights: Float[Array, " L"]) -> Int[Array, " l"]:
     """Return the components to draw: those with the largest weights, in their order."""
     return np.sort(np.argsort(-weights, kind="stable")[:MOST_COMPONENTS])
@@ -111,11 +124,15 @@ def plot_prior(
     """Draw a prior's weights, and the intervals of each component's arms or features."""
     components = largest_components(prior.weights)
     intervals = family_intervals(prior.family.select(components), level, prior.arm_names)
+    quantity = _quantity(prior.family)
+    if prior.family.n_features is not None and prior.n_components > 1:
+        intervals = standardized(intervals, prior)
+        quantity = f"{quantity}, in standard deviations from the mixture's mean"
     intervals = intervals.select(distinct_items(intervals.mean))
     figure, (left, right) = _panels(len(components), len(intervals.items), width, height)
     draw_weights(left, prior, components)
     draw_intervals(right, intervals, [COMPONENTS[i] for i in range(len(components))])
-    _title(right, _quantity(prior.family), level, len(intervals.items), prior.family)
+    _title(right, quantity, level, len(intervals.items), prior.family)
     return figure
 
 

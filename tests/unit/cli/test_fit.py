@@ -210,10 +210,13 @@ def test_features_in_place_of_arms(
     printed = capsys.readouterr().out
     assert "320 rows, 40 tasks, 2 features, no bad rows" in printed
     assert "linear: features were given" in printed
-    assert "age matters most (" in printed
+    assert "age is higher than usual (" in printed
+    assert "age is lower than usual (" in printed
     assert "not checked: no tasks were held out" in printed
     assert "reward per decision" not in printed
     prior = mixts.MixturePrior.load(out)
+    assert prior.descriptions is not None
+    assert all(f": {text}".replace("`", "") in printed for text in prior.descriptions)
     assert isinstance(prior.family, mixts.LinearGaussian)
     assert prior.family.covariance_type == "diag"
     # The truth is -2 and 2, each of 20 tasks; the hyperprior, worth about one task, pulls to 0.

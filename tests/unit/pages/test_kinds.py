@@ -8,7 +8,7 @@ import pytest
 import mixts
 from mixts import errors
 from mixts.families import BernoulliStatistics, LinearStatistics
-from mixts.pages.kinds import MOST_ITEMS, distinctive_items, kinds_of
+from mixts.pages.kinds import MOST_ITEMS, descriptions_of, distinctive_items, kinds_of
 
 
 def bernoulli(rates: list[list[float]], weights: list[float]) -> mixts.MixturePrior:
@@ -109,13 +109,52 @@ def test_features_count_by_their_size() -> None:
     factor[:, 0] = [[1, 100, 1, 1], [1, -100, 1, 1]]  # one row a task
     tasks = LinearStatistics(count=[1, 1], factor=factor)
     first, second = kinds_of(prior, tasks, ["intercept", "income", "age"])
-    assert (
-        first.headline
-        == "`income` matters most (0.1, against 0.0 over all tasks), then `age` (2.0, against 2.0)."
+    assert first.headline == "`income` is higher than usual (0.1, against 0.0 over all tasks)."
+    assert second.headline == "`income` is lower than usual (−0.1, against 0.0 over all tasks)."
+    assert first.sentences[:2] == (
+        "`income` matters most (0.1, against 0.0 over all tasks), then `age` (2.0, against 2.0).",
+        "The base level is 5.0, against 5.0.",
     )
-    assert second.headline.startswith("`income` matters most (−0.1, against 0.0")
-    assert first.sentences[0] == "The base level is 5.0, against 5.0."
-    assert first.items[1].place > first.items[1].zero > second.items[1].place
+
+
+def test_features_are_drawn_by_their_differences() -> None:
+    """The base level is the same for both kinds, and does not flatten the rest."""
+    mean = np.array([[5000.0, 0.1, 2.0], [5000.0, -0.1, 2.0]])
+    prior = mixts.MixturePrior(mixts.LinearGaussian(mean, [np.eye(3) * 1e-4] * 2, 1.0))
+    first, second = kinds_of(prior, no_tasks(prior), ["intercept", "income", "age"])
+    # Coefficients of 0.1 and -0.1 are one standard deviation of all tasks apart from their mean.
+    for kind, sign in ((first, 1), (second, -1)):
+        base, income, age = kind.items
+        assert base.place == age.place == base.overall_place == income.overall_place == base.zero
+        assert sign * (income.place - income.zero) > 25
+    assert (first.items[0].mean, first.items[0].overall) == ("5000.0", "5000.0")
+    (only,) = kinds_of(prior.select([0]), no_tasks(prior), ["intercept", "income", "age"])
+    assert only.items[0].place == only.items[0].zero, "without observations, scales are unknown"
+
+
+# -- sentences of a prior -------------------------------------------------------------------------
+
+
+def test_a_prior_without_sentences_gets_those_of_its_parameters() -> None:
+    prior = bernoulli([[0.3, 0.02, 0.1, 0.2], [0.1, 0.3, 0.1, 0.2]], [0.42, 0.58])
+    items = ["shoes", "books", "hats", "music"]
+    kinds = kinds_of(prior, no_tasks(prior), items)
+    assert descriptions_of(prior, items) == tuple(kind.headline for kind in kinds)
+    assert descriptions_of(prior)[0].startswith("`arm 0` has the highest mean (0.30, against")
+    own = prior.with_descriptions(["They buy shoes.", "They buy books."])
+    assert descriptions_of(own) == ("They buy shoes.", "They buy books.")
+    counts = np.ones((1, 2, 2, 2))
+    mdp = mixts.MixturePrior(mixts.TabularMDP(counts, counts, 3, [1.0, 0.0]))
+    assert descriptions_of(mdp) == ()
+
+
+def test_features_without_names_are_described_too() -> None:
+    mean = np.array([[1.0, 3.0], [1.0, -3.0]])
+    prior = mixts.MixturePrior(mixts.LinearGaussian(mean, [np.eye(2)] * 2, 1.0))
+    assert descriptions_of(prior) == (
+        "`feature 1` is higher than usual (3.0, against 0.0 over all tasks).",
+        "`feature 1` is lower than usual (−3.0, against 0.0 over all tasks).",
+    )
 
 
 def test_of_many_arms_the_distinctive_ones_are_drawn() -> None:

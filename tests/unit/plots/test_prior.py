@@ -19,6 +19,7 @@ from mixts.plots.prior import (
     family_intervals,
     largest_components,
     sorted_weights,
+    standardized,
 )
 from mixts.plots.style import new_axes
 
@@ -56,6 +57,17 @@ def test_items_without_names_have_numbers() -> None:
     assert family_intervals(arm_prior().family, 0.5).items == ("arm 0", "arm 1", "arm 2")
     linear = mixts.LinearGaussian(np.zeros((1, 2)), [np.eye(2)], 1.0)
     assert family_intervals(linear, 0.5).items == ("feature 0", "feature 1")
+
+
+def test_features_are_drawn_in_standard_deviations_from_the_mean() -> None:
+    mean = np.array([[5000.0, 3.0], [5000.0, -3.0]])
+    prior = mixts.MixturePrior(mixts.LinearGaussian(mean, [np.eye(2) * 16] * 2, 1.0))
+    found = standardized(family_intervals(prior.family, 0.8), prior)
+    # The variance of the mixture is 16 within kinds, and 9 between them in the second feature.
+    np.testing.assert_allclose(found.mean, [[0.0, 0.6], [0.0, -0.6]], atol=1e-12)
+    np.testing.assert_allclose(found.high[:, 0], stats.norm.ppf(0.9))
+    figure = mixts.plot(prior)
+    assert "standard deviations from the mixture's mean" in figure.axes[1].get_title(loc="left")
 
 
 def test_of_an_mdp_rewards_are_drawn() -> None:
