@@ -194,7 +194,8 @@ class _Numbers:
     """Standard deviation over all tasks of all kinds."""
     scale: Float[Array, " K"]
     """Typical size of each feature, by which coefficients can be compared; 1 for arms."""
-    digits: int
+    digits: Int[Array, " K"]
+    """Digits after the point: the same for all arms, and for features by their units."""
     differences: bool
     """True for features of several kinds, which are drawn by their differences."""
 
@@ -209,13 +210,13 @@ class _Numbers:
         """Distance from the mean of all tasks, in standard deviations."""
         return (self.mean - self.overall) / np.where(self.deviation > 0, self.deviation, 1.0)
 
-    def text(self, value: float) -> str:
-        """Format a number with the digits that all of them have."""
-        return signed(f"{value:.{self.digits}f}")
+    def text(self, value: float, k: int) -> str:
+        """Format a number of an arm or feature."""
+        return signed(f"{value:.{self.digits[k]}f}")
 
     def compared(self, s: int, k: int, all_tasks: str = "") -> str:
         """Format a kind's mean beside that of all tasks."""
-        mean, overall = self.text(self.mean[s, k]), self.text(self.overall[k])
+        mean, overall = self.text(self.mean[s, k], k), self.text(self.overall[k], k)
         return f"{mean}, against {overall}{all_tasks}" if len(self.mean) > 1 else mean
 
     def named(self, s: int, k: int) -> str:
@@ -238,7 +239,9 @@ def _numbers_of(
         raise ParameterError(f"expected a name for each of {mean.shape[1]}, got {len(names)}")
     together = family.collapse(prior.weights[:n_kinds] / prior.weights[:n_kinds].sum())
     largest = np.abs(mean).max(axis=0)
-    typical = float(np.median(largest[largest > 0])) if mean.any() else 1.0
+    if family.n_features is None:
+        largest = np.full_like(largest, np.median(largest[largest > 0]) if mean.any() else 1.0)
+    size = np.floor(np.log10(np.where(largest > 0, largest, 1.0)))
     return _Numbers(
         tuple(map(short_name, names)),
         mean,
@@ -247,7 +250,7 @@ def _numbers_of(
         together.parameter_means()[0],
         np.sqrt(together.parameter_variances()[0]),
         np.ones(len(names)) if tasks is None else tasks.feature_scales,
-        digits=int(np.clip(1 - np.floor(np.log10(typical)), 0, 6)),
+        digits=np.clip(1 - size, 0, 6).astype(int),
         differences=family.n_features is not None and n_kinds > 1,
     )
 
@@ -266,7 +269,7 @@ def _items(numbers: _Numbers, s: int, shown: Int[Array, " k"]) -> tuple[Item, ..
     for k in shown.tolist():
         values = (numbers.low[s], numbers.mean[s], numbers.high[s], numbers.overall)
         below, place, above, overall = (scale.place(float(numbers.drawn(v)[k])) for v in values)
-        least, mean, most, usual = (numbers.text(float(v[k])) for v in values)
+        least, mean, most, usual = (numbers.text(float(v[k]), k) for v in values)
         found.append(
             Item(
                 name=numbers.names[k],
@@ -345,7 +348,7 @@ def _describe_differences(numbers: _Numbers, s: int, named: set[int], noun: str)
     if len(numbers.mean) > 1 and np.abs(numbers.distance[s]).max() <= _STANDS_OUT:
         sentences.append(f"No {noun} stands out: tasks of this kind are like the average task.")
     k = int(np.argmax((numbers.high[s] - numbers.low[s]) * numbers.scale))
-    low, high = numbers.text(numbers.low[s, k]), numbers.text(numbers.high[s, k])
+    low, high = numbers.text(numbers.low[s, k], k), numbers.text(numbers.high[s, k], k)
     sentences.append(
         f"Tasks of this kind differ most in `{numbers.names[k]}`: {percent(_INNER)} of them are "
         f"between {low} and {high}."

@@ -109,10 +109,10 @@ def test_features_count_by_their_size() -> None:
     factor[:, 0] = [[1, 100, 1, 1], [1, -100, 1, 1]]  # one row a task
     tasks = LinearStatistics(count=[1, 1], factor=factor)
     first, second = kinds_of(prior, tasks, ["intercept", "income", "age"])
-    assert first.headline == "`income` is higher than usual (0.1, against 0.0 over all tasks)."
-    assert second.headline == "`income` is lower than usual (−0.1, against 0.0 over all tasks)."
+    assert first.headline == "`income` is higher than usual (0.10, against 0.00 over all tasks)."
+    assert second.headline == "`income` is lower than usual (−0.10, against 0.00 over all tasks)."
     assert first.sentences[:2] == (
-        "`income` matters most (0.1, against 0.0 over all tasks), then `age` (2.0, against 2.0).",
+        "`income` matters most (0.10, against 0.00 over all tasks), then `age` (2.0, against 2.0).",
         "The base level is 5.0, against 5.0.",
     )
 
@@ -127,7 +127,7 @@ def test_features_are_drawn_by_their_differences() -> None:
         base, income, age = kind.items
         assert base.place == age.place == base.overall_place == income.overall_place == base.zero
         assert sign * (income.place - income.zero) > 25
-    assert (first.items[0].mean, first.items[0].overall) == ("5000.0", "5000.0")
+    assert (first.items[0].mean, first.items[0].overall) == ("5000", "5000")
     (only,) = kinds_of(prior.select([0]), no_tasks(prior), ["intercept", "income", "age"])
     assert only.items[0].place == only.items[0].zero, "without observations, scales are unknown"
 
