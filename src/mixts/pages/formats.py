@@ -11,10 +11,15 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 from html import escape
 from typing import NamedTuple
 
 MINUS = "\N{MINUS SIGN}"
+_SMALLEST = 1e-6
+"""Smaller numbers are written with an exponent."""
+_RARE = 0.001
+"""Smaller probabilities are only said to be smaller."""
 
 
 # -- numbers --------------------------------------------------------------------------------------
@@ -31,18 +36,52 @@ def plural(n: int, noun: str) -> str:
 
 
 def number(value: float) -> str:
-    """Return a number with three digits, whole ones as they are: 1, 0.312, 4.07, 1,234, 1.2e−05."""
+    """Return a number with three digits, whole ones as they are: 1, 0.312, 4.07, 1,234, 1.2e−07."""
     if not math.isfinite(value):
         return "not a number" if math.isnan(value) else "∞" if value > 0 else f"{MINUS}∞"
     size = abs(value)
-    if size >= 1e6 or 0 < size < 1e-3:
+    if size >= 1e6 or 0 < size < _SMALLEST:
         text = f"{value:.3g}"
     elif value == int(value):
         text = f"{value + 0.0:,.0f}"
     else:
         before = math.floor(math.log10(size)) if size else 0
-        text = f"{value:,.{max(0, 2 - max(before, -1))}f}"
+        text = f"{value:,.{max(0, 2 - (before if size < 1e-3 else max(before, -1)))}f}"
     return signed(text)
+
+
+class Bounds(NamedTuple):
+    """A number and the ends of an interval, as text; in print, too, the number lies between."""
+
+    low: str
+    value: str
+    high: str
+
+
+def bounds(low: float, value: float, high: float) -> Bounds:
+    """Return a number and the ends of its interval with the same digits.
+
+    The ends are rounded outwards. If the number lies outside, as the mean of a skewed distribution
+    may lie outside a central interval, the interval is extended to it.
+
+    Parameters
+    ----------
+    low, high
+        Ends of the interval.
+    value
+        The number.
+    """
+    low, high = min(low, value), max(high, value)
+    size = max(abs(low), abs(high))
+    if not math.isfinite(size) or size >= 1e6 or size < _SMALLEST:
+        return Bounds(number(low), number(value), number(high))
+    digits = max(0, 2 - math.floor(math.log10(size)))
+    # Digits of the shortest decimal that is this float: 0.3 must not become 0.299 or 0.301.
+    below, middle, above = (
+        Decimal(repr(float(x))).quantize(Decimal(1).scaleb(-digits), rounding)
+        for x, rounding in ((low, ROUND_FLOOR), (value, ROUND_HALF_EVEN), (high, ROUND_CEILING))
+    )
+    return Bounds(*(signed(f"{x + 0:,.{digits}f}") if x else "0" for x in (below, middle, above)))
 
 
 def signed(text: str) -> str:
@@ -52,11 +91,12 @@ def signed(text: str) -> str:
 
 def percent(share: float) -> str:
     """Return a share as a percentage, never rounded to nothing or to everything."""
-    if 0 < share < 0.005:
-        return "<1 %"
-    if 0.995 <= share < 1:
-        return ">99 %"
-    return f"{100 * share:.0f} %"
+    if 0 < share < _RARE:
+        return "< 0.1 %"
+    if 1 - _RARE < share < 1:
+        return "> 99.9 %"
+    near_an_end = 0 < share < 0.01 or 0.99 < share < 1
+    return f"{100 * share:.{int(near_an_end)}f} %"
 
 
 class RateUnit(NamedTuple):

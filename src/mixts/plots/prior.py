@@ -124,15 +124,16 @@ def plot_prior(
     """Draw a prior's weights, and the intervals of each component's arms or features."""
     components = largest_components(prior.weights)
     intervals = family_intervals(prior.family.select(components), level, prior.arm_names)
-    quantity = _quantity(prior.family)
-    if prior.family.n_features is not None and prior.n_components > 1:
+    compared = prior.family.n_features is not None and prior.n_components > 1
+    if compared:
         intervals = standardized(intervals, prior)
-        quantity = f"{quantity}, in standard deviations from the mixture's mean"
     intervals = intervals.select(distinct_items(intervals.mean))
     figure, (left, right) = _panels(len(components), len(intervals.items), width, height)
     draw_weights(left, prior, components)
     draw_intervals(right, intervals, [COMPONENTS[i] for i in range(len(components))])
-    _title(right, quantity, level, len(intervals.items), prior.family)
+    _title(right, _quantity(prior.family), level, len(intervals.items), prior.family)
+    if compared:
+        right.set_xlabel("standard deviations from the mixture's mean")
     return figure
 
 

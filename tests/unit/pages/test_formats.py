@@ -18,7 +18,8 @@ from tests.unit.service.dashboard.sample_dashboards import HOSTILE
     [
         (0.0, "0"), (-0.0, "0"), (1.0, "1"), (0.3124, "0.312"), (0.05, "0.050"), (4.071, "4.07"),
         (37.94, "37.9"), (1234.5, "1,234"), (0.001, "0.001"), (-0.25, "−0.250"), (-3.0, "−3"),
-        (1.234e-5, "1.23e−05"), (2.5e7, "2.5e+07"), (float("inf"), "∞"), (float("-inf"), "−∞"),
+        (1.234e-5, "0.0000123"), (1.234e-7, "1.23e−07"), (2.5e7, "2.5e+07"),
+        (float("inf"), "∞"), (float("-inf"), "−∞"),
     ],
 )  # fmt: skip
 def test_numbers(value: float, said: str) -> None:
@@ -27,11 +28,64 @@ def test_numbers(value: float, said: str) -> None:
 
 @pytest.mark.parametrize(
     ("share", "said"),
-    [(0.0, "0 %"), (0.004, "<1 %"), (0.42, "42 %"), (0.9949, "99 %"), (0.996, ">99 %"),
-     (1, "100 %")],
+    [(0.0, "0 %"), (1e-172, "< 0.1 %"), (0.0009, "< 0.1 %"), (0.004, "0.4 %"), (0.42, "42 %"),
+     (0.987, "99 %"), (0.996, "99.6 %"), (0.9995, "> 99.9 %"), (1, "100 %")],
 )  # fmt: skip
 def test_a_share_is_never_rounded_to_nothing_or_to_all(share: float, said: str) -> None:
     assert formats.percent(share) == said
+
+
+def value_of(text: str) -> float:
+    return float(text.replace("−", "-").replace(",", ""))
+
+
+@given(st.floats(0, 1))
+def test_a_percentage_is_near_its_share(share: float) -> None:
+    text = formats.percent(share)
+    assert "e" not in text
+    number = value_of(text.strip("<> %"))
+    if text.startswith("<"):
+        assert 0 < share < 0.001
+    elif text.startswith(">"):
+        assert 0.999 < share < 1
+    else:
+        assert abs(number - 100 * share) <= 0.5
+        assert (number == 0) == (share == 0)
+        assert (number == 100) == (share == 1)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "said"),
+    [
+        ((1.86e-186, 0.0234, 0.0881), ("0", "0.0234", "0.0881")),
+        ((0.1471, 0.3444, 0.5257), ("0.147", "0.344", "0.526")),
+        ((0.3, 0.3, 0.3), ("0.300", "0.300", "0.300")),
+        # The mean of a skewed distribution, beyond its 95 % point.
+        ((0.0, 0.2, 0.1), ("0", "0.200", "0.200")),
+        ((-12.34, -3.0, 123.4), ("−13", "−3", "124")),
+        ((0.0, 0.0, 0.0), ("0", "0", "0")),
+        ((1.0, 2.0, float("inf")), ("1", "2", "∞")),
+    ],
+)
+def test_an_interval_is_printed_with_the_digits_of_its_size(
+    numbers: tuple[float, float, float], said: tuple[str, str, str]
+) -> None:
+    assert formats.bounds(*numbers) == said
+
+
+ENDS = st.floats(-1e9, 1e9) | st.floats(0, 1) | st.floats(0, 1e-150)
+
+
+@given(ENDS, ENDS, ENDS)
+def test_a_printed_number_lies_inside_its_printed_interval(a: float, b: float, c: float) -> None:
+    low, value, high = formats.bounds(a, b, c)
+    assert value_of(low) <= value_of(value) <= value_of(high)
+    # The interval in print holds the one that was given, up to rounding by exponents.
+    least, most = min(a, b), max(b, c)
+    if 1e-6 <= max(abs(least), abs(most)) < 1e6:
+        assert value_of(low) <= least
+        assert value_of(high) >= most
+        assert "e" not in low + value + high
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def test_features_are_drawn_in_standard_deviations_from_the_mean() -> None:
     np.testing.assert_allclose(found.mean, [[0.0, 0.6], [0.0, -0.6]], atol=1e-12)
     np.testing.assert_allclose(found.high[:, 0], stats.norm.ppf(0.9))
     figure = mixts.plot(prior)
-    assert "standard deviations from the mixture's mean" in figure.axes[1].get_title(loc="left")
+    assert figure.axes[1].get_xlabel() == "standard deviations from the mixture's mean"
 
 
 def test_of_an_mdp_rewards_are_drawn() -> None:
