@@ -73,7 +73,9 @@ SIGNATURES = {
     "TabularMDP.from_means": "(mdps, strength)",
     "TabularMDP.mdp": "(self, parameters)",
     "Trajectory": "(states, actions, rewards, lengths=None)",
-    "MixturePrior": "(family, weights=None, names=None, arm_names=None, features=None, *, descriptions=None)",
+    "MixturePrior": (
+        "(family, weights=None, names=None, arm_names=None, features=None, *, descriptions=None)"
+    ),
     "MixturePrior.collapse": "(self)",
     "MixturePrior.draw": "(self, rng, n)",
     "MixturePrior.with_arms": "(self, family)",

@@ -144,7 +144,8 @@ def descriptions_of(
         return ()
     n = prior.n_components if n_kinds is None else n_kinds
     if items is None:
-        items = prior.arm_names or _item_numbers(family)
+        named = prior.arm_names if prior.features is None else prior.features.names
+        items = named or _item_numbers(family)
     numbers = _numbers_of(prior, tasks, tuple(items), n)
     sentences = [_describer(family)(numbers, s)[0] for s in range(n)]
     return (*sentences, *[_BROAD] * (prior.n_components - n))
