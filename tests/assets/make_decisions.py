@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 import mixts
 from mixts.service import Decide, Decision
@@ -45,6 +45,30 @@ def requests(kind: str, rng: np.random.Generator) -> list[Decide]:
     return made
 
 
+def make_silent(kind: str, path: Path, rng: np.random.Generator) -> list[dict[str, Any]]:
+    """One decision with the default reward, two deferred ones, of which one is activated."""
+    told = []
+    settings: dict[str, Any] = {"floor": 0.01, "seed": 1}
+    with (
+        mixts.DecisionStore(path) as store,
+        mixts.Decider(
+            None, store, reward_window=1e-6, default_reward=0.0, **settings
+        ) as silent,
+    ):  # fmt: skip
+        asked = requests(kind, rng)[1]
+        told.append({"asked": asdict(asked), "decision": asdict(silent.decide_many([asked])[0])})
+        told[0] |= {"value": None, "default": 0.0}
+        while store.has_open_defaults():
+            silent.end_windows()
+    with mixts.DecisionStore(path) as store, mixts.Decider(None, store, **settings) as decider:
+        for asked in requests(kind, rng)[1:4:2]:
+            deferred = replace(asked, defer=True)
+            decision = asdict(decider.decide_many([deferred])[0])
+            told.append({"asked": asdict(deferred), "decision": decision, "value": None})
+        decider.activate(told[-1]["decision"]["id"])
+    return told
+
+
 def make(kind: str) -> None:
     name = f"decisions-{kind}-v{len(MIGRATIONS)}"
     path = FOLDER / f"{name}.db"
@@ -65,6 +89,7 @@ def make(kind: str) -> None:
                 if entry["value"] is None and rng.random() < 0.7:
                     entry["value"] = float(rng.integers(2))
                     decider.reward(entry["decision"]["id"], entry["value"])
+    told += make_silent(kind, path, rng)
     with mixts.DecisionStore(path) as store, mixts.Decider(None, store, reward_window=1e-6) as late:
         late_entry = next(entry for entry in told if entry["value"] is None)
         late_entry["value"] = 1.0

@@ -232,7 +232,7 @@ def test_damaged_statistics_are_not_decided_on(
     with Decider(arms(), store) as decider:
         decider.reward(decider.decide("damaged").id, 1.0)
         with store.backend.transaction() as transaction:
-            transaction.replace_tasks([(1, 1, 1, 0, counts.astype("<i8").tobytes())])
+            transaction.replace_tasks([(1, 1, 1, 0, 0, 0, counts.astype("<i8").tobytes())])
         results: list[list[Result]] = []
         told = threading.Semaphore(0)
 

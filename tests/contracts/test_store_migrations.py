@@ -94,10 +94,25 @@ VERSION = {
 }
 """Statements that mark the tables as those of the first version."""
 
+UNDO = (
+    *(f"ALTER TABLE decisions DROP COLUMN {name}" for name in ("deferred", "due")),
+    "ALTER TABLE decisions DROP COLUMN default_reward",
+    "ALTER TABLE rewards DROP COLUMN is_default",
+    *(f"DROP TABLE {name}" for name in ("late_rewards", "activated", "open_windows")),
+    *(
+        f"ALTER TABLE {table} DROP COLUMN {name}"
+        for table in ("tasks", "activity")
+        for name in ("defaults", "deferred")
+    ),
+    "ALTER TABLE decisions DROP COLUMN policy",
+)
+"""Statements that undo all steps but the first."""
+
 
 def test_decisions_from_before_policies_are_thompson_sampling(filled: str) -> None:
     with mixts.DecisionStore(filled) as store, store.backend.transaction() as transaction:
-        transaction._execute("ALTER TABLE decisions DROP COLUMN policy")
+        for statement in UNDO:
+            transaction._execute(statement)
         transaction._execute(VERSION[store.backend.database])
     with (
         mixts.DecisionStore(filled) as store,

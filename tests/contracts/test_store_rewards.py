@@ -139,7 +139,7 @@ def test_a_rebuild_mends_what_differs(store: mixts.DecisionStore) -> None:
         before = decider.task("bad")
     with store.backend.transaction() as transaction:
         (entry,), _ = transaction.lock_tasks(["bad"], [], 0)
-        transaction.replace_tasks([(entry.number, 9, 9, 9, b"")])
+        transaction.replace_tasks([(entry.number, 9, 9, 9, 9, 9, b"")])
     seen = rebuild(store, write=False)
     assert (seen.differing, seen.examples, seen.written) == (1, ("bad",), False)
     assert store.task("bad").decisions == 9

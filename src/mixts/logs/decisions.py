@@ -26,8 +26,13 @@ VERSION = 1
 FEATURES = "action_context"
 """Column of the actions' features, which only files of linear priors have."""
 
-POLICY = "policy"
-"""Column of the policy that chose the action; older files do not have it."""
+LATER_COLUMNS = frozenset(
+    {
+        "policy", "reward_is_default", "late_reward", "late_rewarded_at", "deferred",
+        "activated_at",
+    }
+)  # fmt: skip
+"""Columns that older files do not have."""
 
 BATCH_ROWS = 1 << 14
 """Rows that a reader takes into memory at a time."""
@@ -54,7 +59,12 @@ def schema(has_features: bool, about: Mapping[str, Any]) -> Any:
         pa.field("action_dist", vector, nullable=False),
         pa.field("weights", vector, nullable=False),
         pa.field("prior_version", pa.int64(), nullable=False),
-        pa.field(POLICY, pa.string(), nullable=False),
+        pa.field("policy", pa.string(), nullable=False),
+        pa.field("reward_is_default", pa.bool_(), nullable=False),
+        pa.field("late_reward", number),
+        pa.field("late_rewarded_at", moment),
+        pa.field("deferred", pa.bool_(), nullable=False),
+        pa.field("activated_at", moment),
     ]
     if has_features:
         columns.append(pa.field(FEATURES, pa.list_(vector), nullable=False))
@@ -112,7 +122,8 @@ class DecisionLog:
 
     def _check(self, columns: Any) -> None:
         expected = schema(False, {})
-        missing = [name for name in expected.names if name not in (*columns.names, POLICY)]
+        known = LATER_COLUMNS.union(columns.names)
+        missing = [name for name in expected.names if name not in known]
         if missing:
             raise FormatError(
                 f"{self.name} has no column {', '.join(missing)}: expected a file that "

@@ -1,8 +1,8 @@
 """A batch of operations: reads, learns, decides and logs, in one transaction.
 
-A batch first learns from its rewards, then makes its decisions, so that decisions use as many
-rewards as possible. Any other order would also be correct: all operations of a batch were submitted
-before any of them had a result.
+A batch first learns from its rewards (``outcomes``), then makes its decisions, so that decisions
+use as many rewards as possible. Any other order would also be correct: all operations of a batch
+were submitted before any of them had a result.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from msgspec import Struct
 from msgspec.structs import replace
 
 from mixts import _checks
@@ -24,47 +23,36 @@ from mixts.errors import (
     ConflictError,
     MaskError,
     MixtsError,
-    OutcomeError,
     ParameterError,
-    UnknownDecisionError,
 )
 from mixts.families.linear_statistics import check_rows
 from mixts.prior import MixturePrior
-from mixts.service.locked import (
-    MOST_WAITING,
-    FeatureSets,
-    LockedTasks,
-    WaitingActions,
-    taken,
-)
-from mixts.service.policy import Policy
+from mixts.service.locked import MOST_WAITING, LockedTasks, WaitingActions, taken
+from mixts.service.outcomes import Outcomes, Rules
 from mixts.service.records import (
+    Changes,
     Decide,
     Decision,
     LoggedDecision,
-    LoggedReward,
     Operation,
-    Receipt,
     Result,
-    Reward,
-    Tally,
     TaskEntry,
-    WaitingDecision,
     checked_name,
 )
-from mixts.service.store.base import Transaction, TransactionConflictError, pack, unpack
+from mixts.service.store.base import (
+    Transaction,
+    TransactionConflictError,
+    find_features,
+    pack,
+    unpack,
+)
 from mixts.service.versions import ActivePrior
 
 Key = tuple[str, str]
 """A task's name, and the key that identifies a request of this task."""
 
-
-class Rules(Struct, frozen=True):
-    """Settings of the decider that every batch follows."""
-
-    policy: Policy
-    window_us: int | None
-    """Microseconds after a decision in which its reward is on time; None: always."""
+_FOREVER = 2**61
+"""A window longer than any time, in microseconds."""
 
 
 class Batch:
@@ -89,103 +77,40 @@ class Batch:
         self._rules = rules
         self._rng = rng
         self._now = now
-        self._tally = Tally()
+        self._changes = Changes()
         self._results: dict[int, Result] = {}
         """Results by place."""
+        self._outcomes = Outcomes(transaction, rules, now, self._changes, self._results)
         self._digests: dict[int, bytes] = {}
         """Digests of the requests that have a key, by place."""
 
     def perform(self, operations: Sequence[Operation]) -> list[Result]:
         """Return a result for each operation; a refused operation changes nothing."""
-        rewards = self._match_rewards(operations)
+        numbers = self._outcomes.match(operations)
         requests, keys = self._check_requests(operations)
-        tasks = self._lock(requests, rewards)
+        tasks = self._lock(requests, numbers)
         # Search after locking: other writers need the same locks to use these keys or decisions.
         answered = self._transaction.find_keys(keys) if keys else {}
-        new_rewards = self._learn(rewards, tasks)
-        new_decisions = self._decide(_without_repeats(requests, answered), tasks, new_rewards)
-        changed = tasks.changed()
-        if changed:
-            self._transaction.add(new_rewards, new_decisions, changed, self._tally, self._now)
+        self._outcomes.perform(tasks)
+        self._changes.decisions = self._decide(_without_repeats(requests, answered), tasks)
+        self._changes.tasks = tasks.changed()
+        if self._changes.tasks:
+            self._transaction.add(self._changes, self._now)
         self._answer_retries(operations, answered)
         return [self._results[place] for place in range(len(operations))]
 
-    def _lock(
-        self,
-        requests: dict[int, Decide],
-        rewards: list[tuple[int, LoggedDecision, float]],
-    ) -> LockedTasks:
-        """Lock the tasks of all operations."""
-        numbers = sorted({decision.task for _, decision, _ in rewards})
+    def _lock(self, requests: dict[int, Decide], numbers: list[int]) -> LockedTasks:
+        """Lock the tasks of all operations: by name, and by number."""
         names = list(dict.fromkeys(request.task for request in requests.values()))
         entries: list[TaskEntry] = []
         if names or numbers:
-            entries, self._tally.tasks = self._transaction.lock_tasks(names, numbers, self._now)
+            entries, n_new = self._transaction.lock_tasks(names, numbers, self._now)
+            self._changes.tally.tasks = n_new
             if not self._transaction.is_active(self._active.version):
                 # Another replica activated a prior before the tasks were locked: their statistics
                 # may have more arms now.
                 raise TransactionConflictError("the prior has changed")
         return LockedTasks(entries, self._active)
-
-    # -- rewards ------------------------------------------------------------------------------
-
-    def _match_rewards(
-        self, operations: Sequence[Operation]
-    ) -> list[tuple[int, LoggedDecision, float]]:
-        """Return place, decision and value of each reward whose decision is in the log.
-
-        The result of any other reward is an error.
-        """
-        rewards = {
-            place: (parse_id(operation.decision), operation)
-            for place, operation in enumerate(operations)
-            if isinstance(operation, Reward)
-        }
-        ids = [id for id, _ in rewards.values() if id is not None]
-        logged = self._transaction.find_decisions(ids) if ids else {}
-        found = []
-        for place, (id, reward) in rewards.items():
-            if id in logged:
-                found.append((place, logged[id], reward.value))
-            else:
-                self._results[place] = UnknownDecisionError(
-                    f"no decision {reward.decision!r} was made in this store"
-                )
-        return found
-
-    def _learn(
-        self, rewards: list[tuple[int, LoggedDecision, float]], tasks: LockedTasks
-    ) -> list[LoggedReward]:
-        """Update the tasks' statistics with the rewards, and return the rows to log."""
-        if not rewards:
-            return []
-        known = self._transaction.find_rewards([decision.seq for _, decision, _ in rewards])
-        features = self._features([decision for _, decision, _ in rewards])
-        new = []
-        for place, decision, value in rewards:
-            try:
-                if decision.seq in known:
-                    self._results[place] = _duplicate(decision, value, *known[decision.seq])
-                    continue
-                window = self._rules.window_us
-                late = window is not None and self._now - decision.at > window
-                tasks.observe(decision, features, value, self._now, late)
-            except MixtsError as error:
-                self._results[place] = error
-                continue
-            new.append(LoggedReward(decision.seq, self._now, float(value), int(late)))
-            known[decision.seq] = (float(value), late)
-            self._results[place] = Receipt(duplicate=False, late=late)
-            self._tally.rewards += 1
-            self._tally.late += late
-            self._tally.reward_sum += float(value)
-        return new
-
-    def _features(self, decisions: Sequence[LoggedDecision | WaitingDecision]) -> FeatureSets:
-        """Return the features of the actions that these decisions chose from."""
-        numbers = sorted({d.action_set for d in decisions if d.action_set is not None})
-        sets = self._transaction.find_action_sets(numbers) if numbers else {}
-        return {number: unpack(body).reshape(n, d) for number, (n, d, body) in sets.items()}
 
     # -- decisions ----------------------------------------------------------------------------
 
@@ -208,10 +133,8 @@ class Batch:
                 self._results[place] = error
         return requests, keys
 
-    def _decide(
-        self, requests: dict[int, Decide], tasks: LockedTasks, rewards: list[LoggedReward]
-    ) -> list[LoggedDecision]:
-        """Choose the actions, and return the rows to log; ``rewards`` are those of this batch."""
+    def _decide(self, requests: dict[int, Decide], tasks: LockedTasks) -> list[LoggedDecision]:
+        """Choose the actions, and return the rows to log."""
         if not requests:
             return []
         policy = self._rules.policy
@@ -219,29 +142,29 @@ class Batch:
         rows, statistics = tasks.rows(names)
         row_of = dict(zip(names, rows.tolist(), strict=True))
         agent = policy.resume(self._active.prior, statistics, self._rng)
-        waiting = self._find_waiting(row_of, tasks, rewards) if policy.uses_waiting else None
+        waiting = self._find_waiting(row_of, tasks) if policy.uses_waiting else None
         new = []
         for group in _groups(requests, one_a_task=policy.uses_waiting):
             new += self._decide_group(group, agent, row_of, tasks, waiting)
-        self._tally.decisions += len(new)
+        self._changes.tally.decisions += len(new)
+        self._changes.tally.deferred += sum(decision.deferred for decision in new)
         return new
 
-    def _find_waiting(
-        self, row_of: dict[str, int], tasks: LockedTasks, rewards: list[LoggedReward]
-    ) -> WaitingActions:
+    def _find_waiting(self, row_of: dict[str, int], tasks: LockedTasks) -> WaitingActions:
         """Return the actions of earlier decisions whose rewards may still come."""
         waiting = WaitingActions()
         counts = tasks.waiting_counts(row_of)
         if not counts:
             return waiting
-        # The rewards of this batch are not in the log yet.
-        rewarded = {reward.decision for reward in rewards}
+        # The rewards and the activations of this batch are not in the log yet.
+        rewarded = {reward.decision for reward in self._changes.rewards}
         counts = {number: count + len(rewarded) for number, count in counts.items()}
-        window = self._rules.window_us
-        since = 0 if window is None else self._now - window
-        found = self._transaction.find_waiting(counts, MOST_WAITING, since)
+        window = _FOREVER if self._rules.window_us is None else self._rules.window_us
+        found = self._transaction.find_waiting(counts, MOST_WAITING, self._now, window)
+        found += [d for d in self._outcomes.activated() if d.task in counts]
         found = [decision for decision in found if decision.seq not in rewarded]
-        features = self._features(found)
+        found.sort(key=lambda decision: decision.seq)
+        features = find_features(self._transaction, found)
         row_of_number = {tasks.number(name): row for name, row in row_of.items()}
         for decision in found:
             waiting.add(row_of_number[decision.task], taken(decision, features))
@@ -277,17 +200,20 @@ class Batch:
                     "its parameters are too large, or too small, to compute with"
                 )
                 continue
-            entry = tasks.count_decision(request.task, belief, active.version, self._now)
+            entry = tasks.count_decision(request, belief, active.version, self._now)
+            due = None if request.defer else self._rules.due(self._now)
             made = LoggedDecision(
-                seq=0, id=new_id(self._now), task=entry.number, at=self._now,
+                seq=0, activated_at=None, id=new_id(self._now), task=entry.number, at=self._now,
                 version=active.version, action=action, propensity=float(law[action]),
                 weights=pack(belief), request=self._digests.get(place),
-                action_set=self._action_set(request), policy=policy.name, key=request.key,
-                probabilities=pack(law),
+                action_set=self._action_set(request), policy=policy.name,
+                deferred=int(request.defer), due=due,
+                default_reward=None if due is None else self._rules.default_reward,
+                key=request.key, probabilities=pack(law),
             )  # fmt: skip
             new.append(made)
             self._results[place] = _response(made, request.task, active)
-            if waiting is not None:
+            if waiting is not None and not request.defer:
                 offered = request.actions
                 waiting.add(row_of[request.task], action if offered is None else offered[action])
         return new
@@ -359,7 +285,9 @@ def checked_request(request: Decide, prior: MixturePrior, floor: float) -> Decid
             f"{n_available} actions cannot all have the floor of {floor:g}: offer at most "
             f"{int(1 / floor)}, or lower the floor"
         )
-    return Decide(request.task, actions, mask, request.key)
+    if not isinstance(request.defer, bool):
+        raise ParameterError(f"defer must be True or False, got {request.defer!r}")
+    return Decide(request.task, actions, mask, request.key, request.defer)
 
 
 def _groups(requests: dict[int, Decide], *, one_a_task: bool) -> list[dict[int, Decide]]:
@@ -409,19 +337,19 @@ def _without_repeats(
 
 
 def _digest(request: Decide) -> bytes:
-    """Return a digest of the actions and the mask, which must be the same in a retry."""
-    if request.actions is None and request.mask is None:
+    """Return a digest of the request without its names, which must be the same in a retry."""
+    if request.actions is None and request.mask is None and not request.defer:
         return _NO_ACTIONS
     try:
         actions = None if request.actions is None else np.asarray(request.actions, float)
         mask = None if request.mask is None else np.asarray(request.mask, bool)
     except (TypeError, ValueError, OverflowError):
         return b"malformed"
-    return _digest_of(actions, mask)
+    return _digest_of(actions, mask, prefix=b"defer" if request.defer else b"")
 
 
-def _digest_of(*arrays: Array | None) -> bytes:
-    content = hashlib.sha256()
+def _digest_of(*arrays: Array | None, prefix: bytes = b"") -> bytes:
+    content = hashlib.sha256(prefix)
     for array in arrays:
         content.update(b"-" if array is None else repr(array.shape).encode() + array.tobytes())
     return content.digest()[:16]
@@ -438,38 +366,18 @@ def new_id(now: int) -> bytes:
     return (now // 1000).to_bytes(6, "big") + os.urandom(10)
 
 
-def parse_id(text: object) -> bytes | None:
-    """Return the bytes of a decision's id, or None if the text cannot be an id."""
-    if not isinstance(text, str) or len(text) != 32 or not text.isascii() or not text.isalnum():
-        return None
-    try:
-        return bytes.fromhex(text)
-    except ValueError:
-        return None
-
-
 def _response(
     logged: LoggedDecision, task: str, prior: ActivePrior, *, repeated: bool = False
 ) -> Decision:
     return Decision(
         logged.id.hex(), task, logged.action, logged.propensity,
         tuple(unpack(logged.weights).tolist()), logged.version, prior.arm_name(logged.action),
-        repeated, logged.policy,
+        repeated, logged.policy, bool(logged.deferred),
     )  # fmt: skip
-
-
-def _duplicate(decision: LoggedDecision, value: float, known: float, late: bool) -> Receipt:
-    """Return the receipt of a repeated reward; raise if its value is another one."""
-    given = _checks.numbers(value, "a reward must be a number", OutcomeError)
-    if given.ndim or float(given) != known:
-        raise ConflictError(
-            f"decision {decision.id.hex()} has the reward {known!r}, which stays; got {value!r}"
-        )
-    return Receipt(duplicate=True, late=late)
 
 
 def _key_taken(key: Key) -> ConflictError:
     return ConflictError(
-        f"key {key[1]!r} of task {key[0]!r} was used for a request with other actions or another "
-        "mask: take a new key for a new decision"
+        f"key {key[1]!r} of task {key[0]!r} was used for a request with other actions, another "
+        "mask or another defer: take a new key for a new decision"
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from types import TracebackType
@@ -21,10 +21,13 @@ from mixts.errors import (
     UnknownTaskError,
 )
 from mixts.prior import MixturePrior
-from mixts.service.batch import Batch, Rules
+from mixts.service.batch import Batch
+from mixts.service.clock import SteadyClock
+from mixts.service.outcomes import Rules
 from mixts.service.policy import DEFAULT_POLICY, Policy
 from mixts.service.records import (
     ActionPosteriors,
+    Activate,
     Decide,
     Decision,
     Health,
@@ -42,10 +45,12 @@ from mixts.service.versions import (
     ActivePrior,
     check_arms,
     check_decides,
+    check_default,
     check_servable,
     fitted_shape,
     prior_digest,
 )
+from mixts.service.windows import WindowCloser, silence_warning
 from mixts.service.writer import BatchWriter, CallSoon, Done
 
 R = TypeVar("R")
@@ -60,9 +65,13 @@ _FEWEST_DRAWS, _MOST_NUMBERS = 200, 1_000_000
 """With thousands of actions, fewer draws keep the memory bounded."""
 
 
+_CLOCK = SteadyClock()
+"""The clock of all deciders of this process."""
+
+
 def now_us() -> int:
-    """Return microseconds since 1970."""
-    return time.time_ns() // 1000
+    """Return microseconds since 1970, which do not follow jumps of the system's clock."""
+    return _CLOCK.now_us()
 
 
 class Decider:
@@ -90,7 +99,12 @@ class Decider:
     horizon : int, optional
         Expected number of decisions of a task: exploration fades towards its end.
     reward_window : float, optional
-        Seconds after a decision in which its reward is learned from; later ones are only logged.
+        Seconds after a decision, or its activation, in which its reward is learned from; later
+        ones are only logged.
+    default_reward : float, optional
+        Reward of a decision if no other comes within the reward window, which it needs: 0 where
+        only clicks are reported. Both are stored with the decision when its window begins, so new
+        settings apply to new decisions.
     seed : optional
         Seed of the actions' random draws.
     max_pending : int
@@ -115,6 +129,7 @@ class Decider:
         floor: float = 0.0,
         horizon: int | None = None,
         reward_window: float | None = None,
+        default_reward: float | None = None,
         seed: Seed = None,
         max_pending: int = 10_000,
     ) -> None:
@@ -123,14 +138,20 @@ class Decider:
         self.store = store
         self.policy = Policy.checked(policy, horizon, floor)
         """The policy in force, with its horizon and its floor."""
-        self._rules = Rules(self.policy, _window_us(reward_window))
+        self.rules = Rules(
+            self.policy, _window_us(reward_window), _default_reward(default_reward, reward_window)
+        )
+        """The policy, the reward window and the default reward in force."""
         self._rng = _random.generator(seed, "decider")
         self._versions: dict[int, ActivePrior] = {}
         max_pending = _checks.count(max_pending, "max_pending")
         store.claim(self)
         self._writer = BatchWriter(self._perform, store.backend.probe, max_pending)
+        has_default = self.rules.default_reward is not None
+        self._closer = WindowCloser(store, self.submit, lambda: now_us(), has_default)
         try:
             self._writer.run(lambda: self._begin(prior))
+            self._closer.start()
         except BaseException:
             self.close()
             raise
@@ -138,7 +159,13 @@ class Decider:
     # -- decisions and rewards ----------------------------------------------------------------
 
     def decide(
-        self, task: str, actions: Any = None, mask: Any = None, key: str | None = None
+        self,
+        task: str,
+        actions: Any = None,
+        mask: Any = None,
+        key: str | None = None,
+        *,
+        defer: bool = False,
     ) -> Decision:
         """Choose an action for a task.
 
@@ -152,12 +179,15 @@ class Decider:
             True where an action is available; all are, unless given.
         key : str, optional
             Makes the call safe to repeat: the same key for the same task returns the same decision.
+        defer : bool
+            The action may never be shown: the reward window begins with ``activate``, and without
+            it the decision gets no default reward.
 
         Returns
         -------
         Decision
         """
-        return self._wait(Decide(task, actions, mask, key), Decision)
+        return self._wait(Decide(task, actions, mask, key, defer), Decision)
 
     def reward(self, decision_id: str, value: float) -> Receipt:
         """Report the reward of a decision.
@@ -177,6 +207,23 @@ class Decider:
             Another value for the same decision raises ``ConflictError``.
         """
         return self._wait(Reward(decision_id, value), Receipt)
+
+    def activate(self, decision_id: str) -> Receipt:
+        """Report that the action of a deferred decision was shown: its reward window begins.
+
+        A reward activates its decision by itself.
+
+        Parameters
+        ----------
+        decision_id : str
+            ``Decision.id``.
+
+        Returns
+        -------
+        Receipt
+            A duplicate if the decision was active already, or was not deferred.
+        """
+        return self._wait(Activate(decision_id), Receipt)
 
     def decide_many(self, requests: Sequence[Decide]) -> list[Decision | MixtsError]:
         """Choose actions for many requests in one transaction.
@@ -206,6 +253,30 @@ class Decider:
         """
         return self._wait_all(rewards, Reward)
 
+    def activate_many(self, decision_ids: Sequence[str]) -> list[Receipt | MixtsError]:
+        """Activate many deferred decisions in one transaction.
+
+        Parameters
+        ----------
+        decision_ids : sequence of str
+
+        Returns
+        -------
+        list of Receipt or MixtsError
+            In the order of the ids; the error of an unknown one is returned, not raised.
+        """
+        return self._wait_all([Activate(id) for id in decision_ids], Activate)
+
+    def end_windows(self) -> int:
+        """Write all default rewards that are due; a thread does this about once a second.
+
+        Returns
+        -------
+        int
+            The number of default rewards that were written.
+        """
+        return self._closer.end_windows()
+
     def submit(
         self, operations: Sequence[Operation], done: Done, call_soon: CallSoon | None = None
     ) -> None:
@@ -213,7 +284,7 @@ class Decider:
 
         Parameters
         ----------
-        operations : sequence of Decide or Reward
+        operations : sequence of Decide, Reward or Activate
         done : callable
             Called once, when the operations are durable, with a Decision, a Receipt or an error for
             each; in the writer's thread or, with ``call_soon``, perhaps in this one.
@@ -244,7 +315,7 @@ class Decider:
             version = transaction.active_version()
             assert version is not None
             batch = Batch(
-                transaction, self._load(version), self._load, self._rules, self._rng, now_us()
+                transaction, self._load(version), self._load, self.rules, self._rng, now_us()
             )
             return batch.perform(operations)
 
@@ -336,9 +407,11 @@ class Decider:
     def _begin(self, prior: MixturePrior | None) -> None:
         if prior is None:
             self.policy.check_floor(self.prior)
+            check_default(self.prior, self.rules.default_reward)
             return
         check_decides(prior, self.policy)
         self.policy.check_floor(prior)
+        check_default(prior, self.rules.default_reward)
         self._transact(lambda transaction: self._begin_with(transaction, prior))
 
     def _begin_with(self, transaction: Transaction, prior: MixturePrior) -> None:
@@ -354,6 +427,7 @@ class Decider:
 
     def _activate(self, transaction: Transaction, version: int, prior: MixturePrior) -> None:
         self.policy.check_floor(prior)
+        check_default(prior, self.rules.default_reward)
         transaction.activate(version, now_us(), self._fit(transaction, prior))
 
     def _fit(self, transaction: Transaction, prior: MixturePrior) -> str:
@@ -395,7 +469,7 @@ class Decider:
         means = belief.mean_rewards(offered)[0].tolist() if has_actions else ()
         return TaskState(
             name, row.decisions, row.rewards, row.late, tuple(belief.weights[0].tolist()),
-            tuple(means), active.version, active.prior.names,
+            tuple(means), active.version, active.prior.names, row.defaults, row.deferred,
         )  # fmt: skip
 
     def state(self, task: str) -> TaskState:
@@ -449,6 +523,12 @@ class Decider:
         return self.health().writable
 
     @property
+    def warning(self) -> str | None:
+        """What seems to be wrong with the rewards, such as clicks without silence; else None."""
+        value = self._closer.only_value
+        return None if value is None else silence_warning(value)
+
+    @property
     def batches(self) -> tuple[int, int]:
         """Number of batches that were written, and of operations in all of them."""
         return self._writer.batches, self._writer.batch_operations
@@ -468,6 +548,7 @@ class Decider:
 
     def close(self) -> None:
         """Write what was accepted; the store stays open, also for another decider."""
+        self._closer.close()
         self._writer.close()
         self.store.release(self)
 
@@ -495,3 +576,18 @@ def _window_us(reward_window: float | None) -> int | None:
     if not number or not 0 < reward_window < 1e9:
         raise ParameterError(f"reward_window must be seconds above 0, got {reward_window!r}")
     return int(reward_window * 1e6)
+
+
+def _default_reward(default_reward: float | None, reward_window: float | None) -> float | None:
+    """Return the default reward, or raise ``ParameterError`` if it can never come."""
+    if default_reward is None:
+        return None
+    number = isinstance(default_reward, (int, float)) and not isinstance(default_reward, bool)
+    if not number or not math.isfinite(default_reward):
+        raise ParameterError(f"default_reward must be a finite number, got {default_reward!r}")
+    if reward_window is None:
+        raise ParameterError(
+            "default_reward needs a reward_window, after which silence counts: give both, such as "
+            "reward_window=1800 (mixts serve --reward-window 30m)"
+        )
+    return float(default_reward)

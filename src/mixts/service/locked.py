@@ -10,7 +10,8 @@ import numpy as np
 
 from mixts._typing import Array, Float, Int
 from mixts.families import Statistics
-from mixts.service.records import LoggedDecision, TaskEntry, WaitingDecision
+from mixts.service.records import Decide, LoggedDecision, TaskEntry, WaitingDecision
+from mixts.service.store.base import FeatureSets
 from mixts.service.versions import ActivePrior
 
 MOST_WAITING = 100
@@ -19,9 +20,6 @@ MOST_WAITING = 100
 A task whose rewards never come would otherwise make every decision slower than the one before it.
 With the imagined outcomes of a hundred decisions, a task is decided as one that is well known.
 """
-
-FeatureSets = dict[int, Float[Array, "K d"]]
-"""Feature rows by the number of their action set."""
 
 
 class LockedTasks:
@@ -49,12 +47,12 @@ class LockedTasks:
         return inverse, self._statistics[distinct]
 
     def waiting_counts(self, names: Iterable[str]) -> dict[int, int]:
-        """Return the numbers of those tasks that have decisions without a reward, and how many."""
+        """Return the numbers of tasks with decisions that may wait for a reward, and how many."""
         entries = [self._entries[self._by_name[name]] for name in names]
         return {
-            entry.number: entry.decisions - entry.rewards
+            entry.number: entry.decisions - entry.rewards - entry.deferred
             for entry in entries
-            if entry.decisions > entry.rewards
+            if entry.decisions > entry.rewards + entry.deferred
         }
 
     def n_decided(self, row_of: dict[str, int], n_rows: int) -> Int[Array, " n"]:
@@ -69,9 +67,9 @@ class LockedTasks:
         return self._entries[self._by_name[name]].number
 
     def observe(
-        self, decision: LoggedDecision, features: FeatureSets, value: float, now: int, late: bool
+        self, decision: LoggedDecision, features: FeatureSets, value: float, *, late: bool
     ) -> None:
-        """Learn from a reward, or only count it if it is late; raise if it is impossible."""
+        """Learn from a reward, or only check it if it is late; raise if it is impossible."""
         row = self._by_number[decision.task]
         observed = self._statistics.observations(taken(decision, features), value)
         if late:
@@ -79,25 +77,48 @@ class LockedTasks:
         else:
             self._statistics.observe(np.array([row]), observed)
             self._observed.add(row)
-        entry = self._entries[row]
+
+    def count_reward(self, decision: LoggedDecision, now: int, *, late: bool) -> None:
+        """Count the reward of a decision."""
+        entry = self._touch(self._by_number[decision.task])
         entry.rewards += 1
         entry.late += late
         entry.last_at = now
-        self._touched.add(row)
+
+    def count_default(self, decision: LoggedDecision) -> None:
+        """Count the default reward of a decision."""
+        entry = self._touch(self._by_number[decision.task])
+        entry.rewards += 1
+        entry.defaults += 1
+
+    def count_late(self, decision: LoggedDecision, now: int) -> None:
+        """Count a reward that came after the default reward."""
+        entry = self._touch(self._by_number[decision.task])
+        entry.late += 1
+        entry.last_at = now
+
+    def count_activation(self, decision: LoggedDecision, now: int) -> None:
+        """Count the activation of a deferred decision."""
+        entry = self._touch(self._by_number[decision.task])
+        entry.deferred -= 1
+        entry.last_at = now
 
     def count_decision(
-        self, name: str, weights: Float[Array, " L"], version: int, now: int
+        self, request: Decide, weights: Float[Array, " L"], version: int, now: int
     ) -> TaskEntry:
         """Count a decision of a task, and store its most probable component."""
-        row = self._by_name[name]
-        entry = self._entries[row]
+        entry = self._touch(self._by_name[request.task])
         entry.decisions += 1
+        entry.deferred += request.defer
         entry.latent = int(weights.argmax())
         entry.certainty = float(weights[entry.latent])
         entry.version = version
         entry.last_at = now
-        self._touched.add(row)
         return entry
+
+    def _touch(self, row: int) -> TaskEntry:
+        self._touched.add(row)
+        return self._entries[row]
 
     def changed(self) -> list[TaskEntry]:
         """Return the tasks to save, with their new statistics."""

@@ -54,12 +54,15 @@ class Decide(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
         True where an action is available; all are, unless given.
     key : str, optional
         Makes the request safe to repeat: the same key for the same task returns the same decision.
+    defer : bool
+        The action may never be shown: the reward window begins when the decision is activated.
     """
 
     task: Name
     actions: Rows = None
     mask: Mask = None
     key: Name | None = None
+    defer: bool = False
 
 
 class Reward(Struct, frozen=True, forbid_unknown_fields=True):
@@ -77,7 +80,25 @@ class Reward(Struct, frozen=True, forbid_unknown_fields=True):
     value: float
 
 
-Operation = Decide | Reward
+class Activate(Struct, frozen=True, forbid_unknown_fields=True):
+    """Report that the action of a deferred decision was shown: its reward window begins.
+
+    Parameters
+    ----------
+    decision : str
+        The decision's id (``id`` on the wire).
+    """
+
+    decision: Name = field(name="id")
+
+
+class Expire(Struct, frozen=True):
+    """End of a decision's reward window: the decider itself asks for the default reward."""
+
+    decision: str
+
+
+Operation = Decide | Reward | Activate | Expire
 
 # -- responses ------------------------------------------------------------------------------------
 
@@ -101,13 +122,15 @@ class Decision(Struct, frozen=True, omit_defaults=True):
     # A factory: ``omit_defaults`` would leave out a default, and every response names the policy.
     policy: str = field(default_factory=lambda: FIRST_POLICY)
     """Short name of the policy that chose the action, such as "ids"."""
+    deferred: bool = False
+    """True if the reward window begins when the decision is activated."""
 
 
 class Receipt(Struct, frozen=True, omit_defaults=True):
-    """Confirmation that a reward is durable, and counted once."""
+    """Confirmation that a reward, or an activation, is durable and counted once."""
 
     duplicate: bool
-    """The same reward had come before; nothing changed."""
+    """The same reward had come before, or the decision was active already; nothing changed."""
     late: bool = False
     """The reward came after the reward window: it was logged, not learned from."""
 
@@ -130,6 +153,10 @@ class TaskState(Struct, frozen=True, omit_defaults=True):
     prior_version: int
     names: tuple[str, ...] | None = None
     """Names of the components, where the prior has them."""
+    defaults: int = 0
+    """Number of rewards that are defaults: no other came within the window."""
+    deferred: int = 0
+    """Number of deferred decisions that are not activated."""
 
 
 class PriorVersion(Struct, frozen=True):
@@ -179,6 +206,8 @@ class TaskEntry(Struct):
     first_at: int
     last_at: int
     statistics: bytes
+    defaults: int = 0
+    deferred: int = 0
 
 
 class LoggedDecision(Struct, frozen=True):
@@ -188,6 +217,8 @@ class LoggedDecision(Struct, frozen=True):
     """
 
     seq: int
+    activated_at: int | None
+    """Time at which a deferred decision was activated, from ``activated``; not inserted."""
     id: bytes
     task: int
     at: int
@@ -199,8 +230,35 @@ class LoggedDecision(Struct, frozen=True):
     """Digest of the actions and the mask that a key stands for."""
     action_set: int | None
     policy: str
+    deferred: int = 0
+    """1 if the decision was deferred."""
+    due: int | None = None
+    """End of the reward window; None if there is no window, or if it has not begun."""
+    default_reward: float | None = None
+    """Reward of the decision if no other comes until ``due``; None: there is none."""
     key: str | None = None
     probabilities: bytes = b""
+
+    @property
+    def is_active(self) -> bool:
+        """True unless the decision is deferred and was not activated."""
+        return not self.deferred or self.activated_at is not None
+
+    @property
+    def window(self) -> OpenWindow | None:
+        """The row of ``open_windows`` that the decision has until its reward comes."""
+        if self.due is None:
+            return None
+        return OpenWindow(int(self.default_reward is not None), self.due, self.seq)
+
+
+class OpenWindow(NamedTuple):
+    """A row of ``open_windows``: a reward window that has begun, of a decision without a reward."""
+
+    has_default: int
+    """1 if the decision gets a default reward when the window ends."""
+    due: int
+    decision: int
 
 
 class WaitingDecision(NamedTuple):
@@ -221,6 +279,34 @@ class LoggedReward(Struct, frozen=True):
     value: float
     late: int
     """1 if the reward came too late to be learned from."""
+    is_default: int = 0
+    """1 if this is the default reward, because no other came within the window."""
+
+
+class LateReward(Struct, frozen=True):
+    """A row of ``late_rewards``: a reward that came after its decision had the default reward."""
+
+    decision: int
+    at: int
+    value: float
+
+
+class LoggedActivation(Struct, frozen=True):
+    """A row of ``activated``: the reward window of a deferred decision begins."""
+
+    decision: int
+    at: int
+    due: int | None
+    default_reward: float | None
+
+
+class KnownReward(NamedTuple):
+    """The reward of a decision that is in the log, and the late one beside a default."""
+
+    value: float
+    late: bool
+    is_default: bool = False
+    late_value: float | None = None
 
 
 class Tally(Struct):
@@ -231,6 +317,24 @@ class Tally(Struct):
     rewards: int = 0
     reward_sum: float = 0.0
     late: int = 0
+    defaults: int = 0
+    deferred: int = 0
+    """Number of decisions that were deferred, minus those that were activated."""
+
+
+class Changes(Struct):
+    """Rows that a batch writes."""
+
+    tally: Tally = field(default_factory=Tally)
+    rewards: list[LoggedReward] = field(default_factory=list)
+    late_rewards: list[LateReward] = field(default_factory=list)
+    activated: list[LoggedActivation] = field(default_factory=list)
+    decisions: list[LoggedDecision] = field(default_factory=list)
+    opened: list[OpenWindow] = field(default_factory=list)
+    """Windows of deferred decisions; those of other decisions follow from ``decisions``."""
+    closed: list[OpenWindow] = field(default_factory=list)
+    """Windows of decisions that now have a reward."""
+    tasks: list[TaskEntry] = field(default_factory=list)
 
 
 # -- what can be read from a store ----------------------------------------------------------------
@@ -251,6 +355,9 @@ class TaskRow(Struct, frozen=True):
     """The prior's version at the last decision."""
     first_at: float
     last_at: float
+    defaults: int = 0
+    deferred: int = 0
+    """Number of deferred decisions that are not activated."""
 
 
 class DecisionRow(Struct, frozen=True):
@@ -266,6 +373,15 @@ class DecisionRow(Struct, frozen=True):
     rewarded_at: float | None
     late: bool
     policy: str
+    is_default: bool = False
+    """True if ``value`` is the default reward."""
+    late_value: float | None = None
+    """The reward that came after the default; None if none came."""
+    deferred: bool = False
+    activated_at: float | None = None
+    """Time at which a deferred decision was activated."""
+    due: float | None = None
+    """End of the reward window; None if there is no window, or if it has not begun."""
 
 
 class ActionRow(Struct, frozen=True):
@@ -284,7 +400,26 @@ class Totals(Struct, frozen=True):
     tasks: int
     decisions: int
     rewards: int
+    """Number of decisions with a reward, a default one included."""
     late: int
+    """Number of rewards that came after the window, beside a default reward or without one."""
+    defaults: int = 0
+    """Number of default rewards."""
+    deferred: int = 0
+    """Number of deferred decisions that are not activated."""
+
+
+class Unrewarded(Struct, frozen=True):
+    """Counts of the decisions without a reward."""
+
+    waiting: int
+    """Decisions whose reward window is open, or that have no window."""
+    deferred: int
+    """Deferred decisions that are not activated: their actions were not shown."""
+    given_up: int
+    """Decisions whose window has ended without a reward, and that have no default reward."""
+    due: int
+    """Decisions whose window has ended, and whose default reward is about to be written."""
 
 
 class Activity(Struct, frozen=True):
@@ -294,8 +429,10 @@ class Activity(Struct, frozen=True):
     decisions: int
     rewards: int
     reward_sum: float
-    """Sum of the rewards that arrived in this span, including late ones."""
+    """Sum of the rewards that arrived in this span, including late ones and defaults, but not those
+    that came after a default."""
     late: int
+    defaults: int = 0
 
 
 class Share(Struct, frozen=True):

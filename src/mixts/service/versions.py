@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mixts._typing import Array, Float
-from mixts.errors import ParameterError, StatisticsError, StoreError
+from mixts.errors import MixtsError, ParameterError, StatisticsError, StoreError
 from mixts.families import Family, Statistics
 from mixts.prior import MixturePrior
 from mixts.service.policy import Policy
@@ -170,6 +170,21 @@ def check_decides(prior: MixturePrior, policy: Policy) -> None:
                 f"the prior has no probabilities for a new task under policy {each.name!r}: its "
                 "parameters are too large, or too small, to compute with"
             )
+
+
+def check_default(prior: MixturePrior, value: float | None) -> None:
+    """Raise ``ParameterError`` if a default reward is impossible under a prior."""
+    if value is None:
+        return
+    statistics = prior.family.empty_statistics(1)
+    actions = some_actions(prior)
+    try:
+        observed = statistics.observations(0 if actions is None else actions[0], value)
+        statistics.observe(np.zeros(1, np.int64), observed)
+    except MixtsError as error:
+        raise ParameterError(
+            f"default_reward must be a possible reward of {prior.family!r}: {error}"
+        ) from error
 
 
 def fitted_shape(prior: MixturePrior, shape: str | None) -> str:

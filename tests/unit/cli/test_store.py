@@ -51,7 +51,7 @@ def test_rebuild(store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str])
     with DecisionStore(path) as store, store.backend.transaction() as transaction:
         (entry,), _ = transaction.lock_tasks(["u2"], [], 0)
         transaction.replace_tasks(
-            [(entry.number, entry.decisions + 1, entry.rewards, entry.late, entry.statistics)]
+            [(entry.number, entry.decisions + 1, entry.rewards, entry.late, 0, 0, entry.statistics)]
         )
     different = "1 task differs from the log: 'u2'"
     for _ in range(2):  # a check changes nothing

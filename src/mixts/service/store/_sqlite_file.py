@@ -64,6 +64,29 @@ MIGRATIONS: tuple[str, ...] = (
     """,
     # Before there was a choice, every decision was Thompson sampling.
     "ALTER TABLE decisions ADD COLUMN policy TEXT NOT NULL DEFAULT 'ts'",
+    # Default rewards and deferred decisions. open_windows is derived: a rebuild makes it again.
+    """
+    ALTER TABLE decisions ADD COLUMN deferred INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE decisions ADD COLUMN due INTEGER;
+    ALTER TABLE decisions ADD COLUMN default_reward REAL;
+    ALTER TABLE rewards ADD COLUMN is_default INTEGER NOT NULL DEFAULT 0;
+    CREATE TABLE late_rewards (
+        seq INTEGER PRIMARY KEY, decision INTEGER NOT NULL UNIQUE REFERENCES decisions,
+        at INTEGER NOT NULL, value REAL NOT NULL
+    ) STRICT;
+    CREATE TABLE activated (
+        seq INTEGER PRIMARY KEY, decision INTEGER NOT NULL UNIQUE REFERENCES decisions,
+        at INTEGER NOT NULL, due INTEGER, default_reward REAL
+    ) STRICT;
+    CREATE TABLE open_windows (
+        has_default INTEGER NOT NULL, due INTEGER NOT NULL,
+        decision INTEGER NOT NULL REFERENCES decisions, PRIMARY KEY (has_default, due, decision)
+    ) STRICT, WITHOUT ROWID;
+    ALTER TABLE tasks ADD COLUMN defaults INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE tasks ADD COLUMN deferred INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE activity ADD COLUMN defaults INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE activity ADD COLUMN deferred INTEGER NOT NULL DEFAULT 0;
+    """,
 )
 """``MIGRATIONS[n]`` takes a file of version n to version n + 1; version 0 is an empty file."""
 

@@ -7,7 +7,7 @@ transaction. Times are whole microseconds since 1970, arrays are bytes.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -15,14 +15,19 @@ import numpy as np
 
 from mixts._typing import Array, ArrayLike, Float
 from mixts.service.records import (
+    Changes,
+    KnownReward,
     LoggedDecision,
-    LoggedReward,
-    Tally,
+    OpenWindow,
     TaskEntry,
     WaitingDecision,
 )
 
 Row = tuple[Any, ...]
+
+CountedTask = tuple[int, int, int, int, int, int, bytes]
+"""Number of a task, its decisions, rewards, late rewards, defaults and deferred decisions, and its
+statistics."""
 
 SPAN_US = 10_000_000
 """Activity is counted in spans of ten seconds."""
@@ -83,17 +88,18 @@ class Transaction(ABC):
         """Return the decisions for pairs of a task's name and a key."""
 
     @abstractmethod
-    def find_rewards(self, decisions: Sequence[int]) -> dict[int, tuple[float, bool]]:
-        """Return the rewards of decisions, by ``seq``: the value, and whether it was late."""
+    def find_rewards(self, decisions: Sequence[int]) -> dict[int, KnownReward]:
+        """Return the rewards of decisions, by ``seq``."""
 
     @abstractmethod
     def find_waiting(
-        self, tasks: Mapping[int, int], last: int, since: int
+        self, tasks: Mapping[int, int], last: int, now: int, window: int
     ) -> list[WaitingDecision]:
-        """Return the decisions of tasks without a reward, oldest first.
+        """Return the decisions of tasks that wait for a reward, oldest first.
 
-        ``tasks`` are numbers, each with an upper bound on its decisions without a reward. Only the
-        last decisions of each task count, ``last`` of them, and only those made from ``since`` on.
+        ``tasks`` are numbers, each with an upper bound on its decisions that wait. Only the last
+        decisions of each task count, ``last`` of them. Deferred decisions that are not activated do
+        not wait, nor do those whose window has ended; ``window`` is that of decisions without one.
         """
 
     @abstractmethod
@@ -105,23 +111,20 @@ class Transaction(ABC):
         """Return sets of actions: number of actions, number of features, and the values."""
 
     @abstractmethod
-    def add(
-        self,
-        rewards: Sequence[LoggedReward],
-        decisions: Sequence[LoggedDecision],
-        tasks: Sequence[TaskEntry],
-        tally: Tally,
-        now: int,
-    ) -> None:
-        """Log rewards, then decisions, and save the tasks."""
+    def add(self, changes: Changes, now: int) -> None:
+        """Log rewards, activations and decisions, open and close windows, and save the tasks."""
 
     @abstractmethod
     def freeze(self) -> None:
         """Keep all other writers out until the transaction ends."""
 
     @abstractmethod
-    def replace_tasks(self, rows: Sequence[tuple[int, int, int, int, bytes]]) -> None:
-        """Overwrite tasks; rows are (number, decisions, rewards, late, statistics)."""
+    def replace_tasks(self, rows: Sequence[CountedTask]) -> None:
+        """Overwrite the counts and the statistics of tasks."""
+
+    @abstractmethod
+    def replace_windows(self, wrong: Sequence[OpenWindow], missing: Sequence[OpenWindow]) -> None:
+        """Remove wrong rows of ``open_windows``, and insert missing ones."""
 
     @abstractmethod
     def add_prior(
@@ -139,6 +142,19 @@ class Transaction(ABC):
     @abstractmethod
     def shape(self) -> str | None:
         """Return the shape of the tasks' statistics, locked until the transaction ends."""
+
+
+FeatureSets = dict[int, Float[Array, "K d"]]
+"""Feature rows by the number of their action set."""
+
+
+def find_features(
+    transaction: Transaction, decisions: Iterable[LoggedDecision | WaitingDecision]
+) -> FeatureSets:
+    """Return the features of the actions that these decisions chose from."""
+    numbers = sorted({d.action_set for d in decisions if d.action_set is not None})
+    sets = transaction.find_action_sets(numbers) if numbers else {}
+    return {number: unpack(body).reshape(n, d) for number, (n, d, body) in sets.items()}
 
 
 class Backend(ABC):

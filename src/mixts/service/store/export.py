@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,8 +37,10 @@ _SIZES = (
 # Outer joins: the database then reads decisions in order and sorts nothing.
 _PAGE = (
     "SELECT d.id, t.name, d.at, d.action, d.version, d.propensity, d.probabilities, d.weights, "
-    "d.action_set, r.value, r.at, r.late, d.policy FROM decisions d "
+    "d.action_set, r.value, r.at, r.late, d.policy, r.is_default, l.value, l.at, d.deferred, a.at "
+    "FROM decisions d "
     "LEFT JOIN tasks t ON t.number = d.task LEFT JOIN rewards r ON r.decision = d.seq "
+    "LEFT JOIN late_rewards l ON l.decision = d.seq LEFT JOIN activated a ON a.decision = d.seq "
     "WHERE d.seq >= ? AND d.seq <= ? AND d.at >= ? AND d.at < ? ORDER BY d.seq"
 )
 _SETS = (
@@ -58,6 +61,10 @@ class Exported:
     """Number of decisions whose reward came after the reward window."""
     n_bytes: int
     """Size of the file."""
+    n_defaults: int = 0
+    """Number of decisions with the default reward."""
+    n_deferred: int = 0
+    """Number of deferred decisions that are not activated."""
 
 
 def export(
@@ -92,17 +99,36 @@ def export(
     family = priors[max(priors)].family
     has_features = family.n_features is not None
     columns = schema(has_features, _about(store, priors, since, until))
-    n_rows = n_rewards = n_late = 0
+    counts: Counter[str] = Counter()
     with replacing(path) as part, parquet.ParquetWriter(part, columns, compression="zstd") as file:
         for first, last in _pages(store, end, span, _row_factor(family)):
             rows = store.backend.query(_PAGE, (first, last, *span))
             sets = store.backend.query(_SETS, (first, last)) if has_features else []
             table = _table(columns, rows, {row[0]: row[1:] for row in sets}, priors)
             file.write_table(table, row_group_size=len(rows))
-            n_rows += len(rows)
-            n_rewards += sum(row[9] is not None for row in rows)
-            n_late += sum(bool(row[11]) for row in rows)
-    return Exported(n_rows, n_rewards, n_late, Path(path).stat().st_size)
+            counts += _counted(table)
+    size = Path(path).stat().st_size
+    return Exported(
+        counts["rows"], counts["rewards"], counts["late"], size, counts["defaults"],
+        counts["deferred"],
+    )  # fmt: skip
+
+
+def _counted(table: Any) -> Counter[str]:
+    """Return the counts of ``Exported`` for one page."""
+    valid = {
+        name: np.asarray(table[name].is_valid())
+        for name in ("reward", "late_reward", "activated_at")
+    }
+    late = np.asarray(table["late"]) | valid["late_reward"]
+    inactive = np.asarray(table["deferred"]) & ~valid["activated_at"]
+    return Counter(
+        rows=table.num_rows,
+        rewards=int(valid["reward"].sum()),
+        late=int(late.sum()),
+        defaults=int(np.asarray(table["reward_is_default"]).sum()),
+        deferred=int(inactive.sum()),
+    )
 
 
 # -- reading --------------------------------------------------------------------------------------
@@ -150,7 +176,7 @@ def _table(
 
     (
         ids, tasks, times, actions, versions, pscores, laws, weights, offers, rewards, rewarded,
-        late, policies,
+        late, policies, defaults, late_values, late_times, deferred, activated,
     ) = zip(*rows, strict=True)  # fmt: skip
     names = {version: prior.arm_names for version, prior in priors.items()}
     arms = [
@@ -173,6 +199,11 @@ def _table(
         "weights": _vectors(weights),
         "prior_version": versions,
         "policy": policies,
+        "reward_is_default": [bool(flag) for flag in defaults],
+        "late_reward": late_values,
+        "late_rewarded_at": late_times,
+        "deferred": [bool(flag) for flag in deferred],
+        "activated_at": activated,
     }
     if FEATURES in columns.names:
         arrays[FEATURES] = _matrices([sets[number] for number in offers])

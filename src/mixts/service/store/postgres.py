@@ -17,15 +17,17 @@ from msgspec.structs import astuple
 
 from mixts.errors import MissingExtraError, StoreError, StoreUnavailableError
 from mixts.service.records import (
+    Changes,
+    KnownReward,
     LoggedDecision,
-    LoggedReward,
-    Tally,
+    OpenWindow,
     TaskEntry,
     WaitingDecision,
 )
 from mixts.service.store.base import (
     SPAN_US,
     Backend,
+    CountedTask,
     Row,
     Transaction,
     TransactionConflictError,
@@ -115,6 +117,30 @@ MIGRATIONS: tuple[str, ...] = (
     """,
     # Before there was a choice, every decision was Thompson sampling.
     "ALTER TABLE decisions ADD COLUMN policy TEXT NOT NULL DEFAULT 'ts'",
+    # Default rewards and deferred decisions. open_windows is derived: a rebuild makes it again.
+    """
+    ALTER TABLE decisions ADD COLUMN deferred BIGINT NOT NULL DEFAULT 0,
+        ADD COLUMN due BIGINT, ADD COLUMN default_reward DOUBLE PRECISION;
+    ALTER TABLE rewards ADD COLUMN is_default BIGINT NOT NULL DEFAULT 0;
+    CREATE TABLE late_rewards (
+        seq BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        decision BIGINT NOT NULL UNIQUE REFERENCES decisions,
+        at BIGINT NOT NULL, value DOUBLE PRECISION NOT NULL
+    );
+    CREATE TABLE activated (
+        seq BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        decision BIGINT NOT NULL UNIQUE REFERENCES decisions,
+        at BIGINT NOT NULL, due BIGINT, default_reward DOUBLE PRECISION
+    );
+    CREATE TABLE open_windows (
+        has_default BIGINT NOT NULL, due BIGINT NOT NULL,
+        decision BIGINT NOT NULL REFERENCES decisions, PRIMARY KEY (has_default, due, decision)
+    );
+    ALTER TABLE tasks ADD COLUMN defaults BIGINT NOT NULL DEFAULT 0,
+        ADD COLUMN deferred BIGINT NOT NULL DEFAULT 0;
+    ALTER TABLE activity ADD COLUMN defaults BIGINT NOT NULL DEFAULT 0,
+        ADD COLUMN deferred BIGINT NOT NULL DEFAULT 0;
+    """,
 )
 """``MIGRATIONS[n]`` upgrades a database from version n to n + 1; version 0 has no tables."""
 
@@ -130,41 +156,67 @@ _NEW_TASKS = (
 )
 _LOCK_TASKS = (
     "SELECT number, name, decisions, rewards, late, latent, certainty, version, first_at, last_at, "
-    "statistics FROM tasks WHERE name = ANY(%s) OR number = ANY(%s) ORDER BY number FOR UPDATE"
+    "statistics, defaults, deferred FROM tasks WHERE name = ANY(%s) OR number = ANY(%s) "
+    "ORDER BY number FOR UPDATE"
 )
 _SAVE_TASK = (
     "UPDATE tasks SET decisions = %s, rewards = %s, late = %s, latent = %s, certainty = %s, "
-    "version = %s, last_at = %s, statistics = %s WHERE number = %s"
+    "version = %s, last_at = %s, statistics = %s, defaults = %s, deferred = %s WHERE number = %s"
+)
+_DECISION = (
+    "SELECT d.seq, a.at, d.id, d.task, d.at, d.version, d.action, d.propensity, d.weights, "
+    "d.request, d.action_set, d.policy, d.deferred, COALESCE(a.due, d.due), "
+    "COALESCE(a.default_reward, d.default_reward)"
 )
 _DECISIONS_BY_ID = (
-    "SELECT seq, id, task, at, version, action, propensity, weights, request, action_set, policy "
-    "FROM decisions WHERE id = ANY(%s)"
+    _DECISION + " FROM decisions d LEFT JOIN activated a ON a.decision = d.seq WHERE id = ANY(%s)"
 )
 _DECISIONS_BY_KEY = (
-    "SELECT seq, id, task, at, d.version, action, propensity, weights, request, action_set, "
-    "policy, wanted.name, wanted.key FROM unnest(%s::text[], %s::text[]) AS wanted (name, key) "
+    _DECISION + ", wanted.name, wanted.key "
+    "FROM unnest(%s::text[], %s::text[]) AS wanted (name, key) "
     "JOIN tasks t ON t.name = wanted.name JOIN decisions d ON d.task = t.number "
-    "AND d.key = wanted.key"
+    "AND d.key = wanted.key LEFT JOIN activated a ON a.decision = d.seq"
 )
 _NEW_DECISION = (
     "INSERT INTO decisions (id, task, at, version, action, propensity, weights, request, "
-    "action_set, policy, key, probabilities) "
-    "VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
+    "action_set, policy, deferred, due, default_reward, key, probabilities) "
+    "VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
 )
 _WAITING = (
     "SELECT d.seq, d.task, d.action, d.action_set FROM unnest(%s::bigint[]) AS wanted (task) "
-    "CROSS JOIN LATERAL (SELECT seq, task, at, action, action_set FROM decisions "
+    "CROSS JOIN LATERAL (SELECT seq, task, at, action, action_set, deferred, due FROM decisions "
     "WHERE task = wanted.task ORDER BY seq DESC LIMIT %s) d "
-    "WHERE d.at >= %s AND NOT EXISTS (SELECT 1 FROM rewards r WHERE r.decision = d.seq) "
-    "ORDER BY d.seq"
+    "LEFT JOIN activated a ON a.decision = d.seq "
+    "WHERE (d.deferred = 0 OR a.at IS NOT NULL) "
+    "AND COALESCE(a.due, d.due, d.at + %s::bigint) >= %s "
+    "AND NOT EXISTS (SELECT 1 FROM rewards r WHERE r.decision = d.seq) ORDER BY d.seq"
 )
-_NEW_REWARD = "INSERT INTO rewards (decision, at, value, late) VALUES (%s, %s, %s, %s)"
+_REWARDS = (
+    "SELECT r.decision, r.value, r.late, r.is_default, l.value FROM rewards r "
+    "LEFT JOIN late_rewards l ON l.decision = r.decision WHERE r.decision = ANY(%s)"
+)
+_NEW_REWARD = (
+    "INSERT INTO rewards (decision, at, value, late, is_default) VALUES (%s, %s, %s, %s, %s)"
+)
+_NEW_LATE_REWARD = "INSERT INTO late_rewards (decision, at, value) VALUES (%s, %s, %s)"
+_NEW_ACTIVATION = (
+    "INSERT INTO activated (decision, at, due, default_reward) VALUES (%s, %s, %s, %s)"
+)
+_OPEN_WINDOW = "INSERT INTO open_windows (has_default, due, decision) VALUES (%s, %s, %s)"
+_OPEN_WINDOWS = (
+    "INSERT INTO open_windows (has_default, due, decision) "
+    "SELECT CASE WHEN default_reward IS NULL THEN 0 ELSE 1 END, due, seq FROM decisions "
+    "WHERE id = ANY(%s)"
+)
+_CLOSE_WINDOW = "DELETE FROM open_windows WHERE has_default = %s AND due = %s AND decision = %s"
 _ACTIVITY = (
-    "INSERT INTO activity AS a (start, writer, tasks, decisions, rewards, reward_sum, late) "
-    "VALUES (%s, %s, %s, %s, %s, %s, %s) ON CONFLICT (start, writer) DO UPDATE SET "
+    "INSERT INTO activity AS a (start, writer, tasks, decisions, rewards, reward_sum, late, "
+    "defaults, deferred) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s) "
+    "ON CONFLICT (start, writer) DO UPDATE SET "
     "tasks = a.tasks + excluded.tasks, decisions = a.decisions + excluded.decisions, "
     "rewards = a.rewards + excluded.rewards, reward_sum = a.reward_sum + excluded.reward_sum, "
-    "late = a.late + excluded.late"
+    "late = a.late + excluded.late, defaults = a.defaults + excluded.defaults, "
+    "deferred = a.deferred + excluded.deferred"
 )
 
 
@@ -187,7 +239,7 @@ class PostgresTransaction(Transaction):
 
     def find_decisions(self, ids: Sequence[bytes]) -> dict[bytes, LoggedDecision]:
         rows = self._execute(_DECISIONS_BY_ID, (list(ids),))
-        return {row[1]: LoggedDecision(*row) for row in rows}
+        return {row[2]: LoggedDecision(*row) for row in rows}
 
     def lock_tasks(
         self, names: Sequence[str], numbers: Sequence[int], now: int
@@ -202,17 +254,19 @@ class PostgresTransaction(Transaction):
         names = [name for name, _ in pairs]
         keys = [key for _, key in pairs]
         rows = self._execute(_DECISIONS_BY_KEY, (names, keys))
-        return {(row[11], row[12]): LoggedDecision(*row[:11]) for row in rows}
+        return {(row[-2], row[-1]): LoggedDecision(*row[:-2]) for row in rows}
 
-    def find_rewards(self, decisions: Sequence[int]) -> dict[int, tuple[float, bool]]:
-        sql = "SELECT decision, value, late FROM rewards WHERE decision = ANY(%s)"
-        rows = self._execute(sql, (list(decisions),))
-        return {decision: (value, bool(late)) for decision, value, late in rows}
+    def find_rewards(self, decisions: Sequence[int]) -> dict[int, KnownReward]:
+        rows = self._execute(_REWARDS, (list(decisions),))
+        return {
+            decision: KnownReward(value, bool(late), bool(is_default), late_value)
+            for decision, value, late, is_default, late_value in rows
+        }
 
     def find_waiting(
-        self, tasks: Mapping[int, int], last: int, since: int
+        self, tasks: Mapping[int, int], last: int, now: int, window: int
     ) -> list[WaitingDecision]:
-        rows = self._execute(_WAITING, (list(tasks), last, since))
+        rows = self._execute(_WAITING, (list(tasks), last, window, now))
         return [WaitingDecision(*row) for row in rows]
 
     def action_set(self, digest: bytes, n_actions: int, n_features: int, body: bytes) -> int:
@@ -235,39 +289,48 @@ class PostgresTransaction(Transaction):
             number: (n_actions, n_features, body) for number, n_actions, n_features, body in rows
         }
 
-    def add(
-        self,
-        rewards: Sequence[LoggedReward],
-        decisions: Sequence[LoggedDecision],
-        tasks: Sequence[TaskEntry],
-        tally: Tally,
-        now: int,
-    ) -> None:
+    def add(self, changes: Changes, now: int) -> None:
+        opened = [decision.id for decision in changes.decisions if decision.window is not None]
         with self._connection.pipeline(), self._connection.cursor() as cursor:
-            for reward in rewards:
+            for reward in changes.rewards:
                 cursor.execute(_NEW_REWARD, astuple(reward))
-            for decision in decisions:
-                cursor.execute(_NEW_DECISION, astuple(decision)[1:])
-            for t in tasks:
+            for late in changes.late_rewards:
+                cursor.execute(_NEW_LATE_REWARD, astuple(late))
+            for activation in changes.activated:
+                cursor.execute(_NEW_ACTIVATION, astuple(activation))
+            for window in changes.opened:
+                cursor.execute(_OPEN_WINDOW, window)
+            for decision in changes.decisions:
+                cursor.execute(_NEW_DECISION, astuple(decision)[2:])
+            if opened:
+                cursor.execute(_OPEN_WINDOWS, (opened,))
+            for window in changes.closed:
+                cursor.execute(_CLOSE_WINDOW, window)
+            for t in changes.tasks:
                 cursor.execute(
                     _SAVE_TASK,
                     (
                         t.decisions, t.rewards, t.late, t.latent, t.certainty, t.version,
-                        t.last_at, t.statistics, t.number,
+                        t.last_at, t.statistics, t.defaults, t.deferred, t.number,
                     ),
                 )  # fmt: skip
-            cursor.execute(_ACTIVITY, (now - now % SPAN_US, self._writer, *astuple(tally)))
+            cursor.execute(_ACTIVITY, (now - now % SPAN_US, self._writer, *astuple(changes.tally)))
 
     def freeze(self) -> None:
         self._execute("LOCK TABLE tasks IN EXCLUSIVE MODE")
 
-    def replace_tasks(self, rows: Sequence[tuple[int, int, int, int, bytes]]) -> None:
+    def replace_tasks(self, rows: Sequence[CountedTask]) -> None:
         with self._connection.cursor() as cursor:
             cursor.executemany(
-                "UPDATE tasks SET decisions = %s, rewards = %s, late = %s, statistics = %s "
-                "WHERE number = %s",
+                "UPDATE tasks SET decisions = %s, rewards = %s, late = %s, defaults = %s, "
+                "deferred = %s, statistics = %s WHERE number = %s",
                 [(*rest, number) for number, *rest in rows],
             )
+
+    def replace_windows(self, wrong: Sequence[OpenWindow], missing: Sequence[OpenWindow]) -> None:
+        with self._connection.cursor() as cursor:
+            cursor.executemany(_CLOSE_WINDOW, wrong)
+            cursor.executemany(_OPEN_WINDOW, missing)
 
     def add_prior(
         self, digest: bytes, now: int, family: str, n_components: int, body: bytes

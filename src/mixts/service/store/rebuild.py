@@ -11,7 +11,8 @@ import numpy as np
 from mixts._typing import Array, Int
 from mixts.errors import StoreError
 from mixts.families import Family, Statistics
-from mixts.service.store.base import Row, Transaction, unpack
+from mixts.service.records import OpenWindow
+from mixts.service.store.base import CountedTask, Row, Transaction, unpack
 from mixts.service.store.store import DecisionStore
 from mixts.service.versions import ActivePrior
 
@@ -23,10 +24,28 @@ _SHOWN = 10
 
 _NUMBERS = "SELECT number FROM tasks ORDER BY number"
 _DECISIONS = "SELECT task, COUNT(*) FROM decisions GROUP BY task"
-_TASKS = "SELECT number, name, decisions, rewards, late, statistics FROM tasks ORDER BY number"
+_DEFERRED = (
+    "SELECT d.task, COUNT(*) FROM decisions d LEFT JOIN activated a ON a.decision = d.seq "
+    "WHERE d.deferred = 1 AND a.decision IS NULL GROUP BY d.task"
+)
+_LATE = (
+    "SELECT d.task, COUNT(*) FROM late_rewards l JOIN decisions d ON d.seq = l.decision "
+    "GROUP BY d.task"
+)
+_TASKS = (
+    "SELECT number, name, decisions, rewards, late, defaults, deferred, statistics FROM tasks "
+    "ORDER BY number"
+)
 _REWARDS = (
-    "SELECT d.task, d.action, d.action_set, r.value, r.late FROM rewards r "
+    "SELECT d.task, d.action, d.action_set, r.value, r.late, r.is_default FROM rewards r "
     "JOIN decisions d ON d.seq = r.decision ORDER BY r.seq"
+)
+_STORED_WINDOWS = "SELECT has_default, due, decision FROM open_windows"
+_LOGGED_WINDOWS = (
+    "SELECT CASE WHEN COALESCE(a.default_reward, d.default_reward) IS NULL THEN 0 ELSE 1 END, "
+    "COALESCE(a.due, d.due), d.seq FROM decisions d LEFT JOIN activated a ON a.decision = d.seq "
+    "LEFT JOIN rewards r ON r.decision = d.seq "
+    "WHERE r.decision IS NULL AND COALESCE(a.due, d.due) IS NOT NULL"
 )
 
 
@@ -43,11 +62,14 @@ class Rebuilt:
     examples: tuple[str, ...]
     """Names of the first of these tasks."""
     written: bool
-    """True if these tasks were corrected."""
+    """True if these tasks, and the open windows, were corrected."""
+    defaults: int = 0
+    windows: int = 0
+    """Number of open reward windows that differ from the log."""
 
 
 def rebuild(store: DecisionStore, *, write: bool = True) -> Rebuilt:
-    """Recompute every task from the log, and correct those that differ.
+    """Recompute every task and the open reward windows from the log, and correct what differs.
 
     The rebuild learns from rewards one by one in the order of the log, as the service did, so
     statistics agree to the bit. No other process can write meanwhile.
@@ -67,8 +89,11 @@ def rebuild(store: DecisionStore, *, write: bool = True) -> Rebuilt:
         transaction.freeze()
         numbers = np.array([row[0] for row in store.backend.scan(_NUMBERS)], np.int64)
         log = _Log(numbers, active.prior.family)
-        for task, n in store.backend.scan(_DECISIONS):
-            log.decisions[log.rows([task])] = n
+        for counts, sql in (
+            (log.decisions, _DECISIONS), (log.deferred, _DEFERRED), (log.late, _LATE),
+        ):  # fmt: skip
+            for task, n in store.backend.scan(sql):
+                counts[log.rows([task])] = n
         rewards = store.backend.scan(_REWARDS)
         while chunk := list(islice(rewards, _CHUNK)):
             log.learn(chunk, transaction)
@@ -79,10 +104,22 @@ def rebuild(store: DecisionStore, *, write: bool = True) -> Rebuilt:
             examples += [name for name, _ in wrong[: _SHOWN - len(examples)]]
             if write:
                 transaction.replace_tasks([row for _, row in wrong])
+        n_windows = _compare_windows(store, transaction, write)
     return Rebuilt(
         len(numbers), int(log.decisions.sum()), int(log.rewards.sum()), int(log.late.sum()),
-        n_differing, tuple(examples), write and n_differing > 0,
+        n_differing, tuple(examples), write and n_differing + n_windows > 0,
+        int(log.defaults.sum()), n_windows,
     )  # fmt: skip
+
+
+def _compare_windows(store: DecisionStore, transaction: Transaction, write: bool) -> int:
+    """Return the number of open windows that differ from the log, after correcting them."""
+    scan = store.backend.scan
+    wrong = [OpenWindow(*row) for row in scan(f"{_STORED_WINDOWS} EXCEPT {_LOGGED_WINDOWS}")]
+    missing = [OpenWindow(*row) for row in scan(f"{_LOGGED_WINDOWS} EXCEPT {_STORED_WINDOWS}")]
+    if write:
+        transaction.replace_windows(wrong, missing)
+    return len(wrong) + len(missing)
 
 
 class _Log:
@@ -93,18 +130,25 @@ class _Log:
         self._family = family
         self._sets: dict[int, Array] = {}
         self.statistics: Statistics = family.empty_statistics(len(numbers))
-        self.decisions, self.rewards, self.late = np.zeros((3, len(numbers)), np.int64)
+        self._counts = np.zeros((5, len(numbers)), np.int64)
+        self.decisions, self.rewards, self.late, self.defaults, self.deferred = self._counts
 
     def rows(self, tasks: list[int]) -> Int[Array, " m"]:
         """Return the rows of tasks with these numbers."""
         return np.searchsorted(self._numbers, tasks)
 
+    def counts(self, part: slice) -> list[list[int]]:
+        """Return the counts of some tasks, in the order of a task's row."""
+        found: list[list[int]] = self._counts[:, part].T.tolist()
+        return found
+
     def learn(self, chunk: list[Row], transaction: Transaction) -> None:
         """Learn from the next rewards of the log."""
-        tasks, actions, sets, values, late = zip(*chunk, strict=True)
+        tasks, actions, sets, values, late, defaults = zip(*chunk, strict=True)
         rows, is_late = self.rows(list(tasks)), np.array(late, bool)
         np.add.at(self.rewards, rows, 1)
         np.add.at(self.late, rows, is_late)
+        np.add.at(self.defaults, rows, np.array(defaults, np.int64))
         learned = np.flatnonzero(~is_late)
         if not len(learned):
             return
@@ -126,7 +170,7 @@ class _Log:
 
 def _differences(
     store: DecisionStore, active: ActivePrior, log: _Log
-) -> Iterator[list[tuple[str, tuple[int, int, int, int, bytes]]]]:
+) -> Iterator[list[tuple[str, CountedTask]]]:
     """Yield names and correct rows of tasks that differ, a chunk at a time."""
     stored = store.backend.scan(_TASKS)
     start = 0
@@ -134,12 +178,13 @@ def _differences(
         part = slice(start, start + len(chunk))
         start += len(chunk)
         right = active.codec.encode(log.statistics[part])
-        kept = active.codec.encode(active.codec.decode([bytes(row[5]) for row in chunk]))
-        counts = np.stack([log.decisions[part], log.rewards[part], log.late[part]], axis=1)
+        kept = active.codec.encode(active.codec.decode([bytes(row[7]) for row in chunk]))
         yield [
-            (row[1], (row[0], *(int(n) for n in count), content))
-            for row, count, content, old in zip(chunk, counts, right, kept, strict=True)
-            if old != content or tuple(row[2:5]) != tuple(count.tolist())
+            (name, (number, *count, content))
+            for (number, name, *stored, _), count, content, old in zip(
+                chunk, log.counts(part), right, kept, strict=True
+            )
+            if old != content or stored != count
         ]
 
 

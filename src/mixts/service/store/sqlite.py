@@ -16,13 +16,14 @@ from msgspec.structs import astuple
 
 from mixts.errors import MissingExtraError, StoreUnavailableError
 from mixts.service.records import (
+    Changes,
+    KnownReward,
     LoggedDecision,
-    LoggedReward,
-    Tally,
+    OpenWindow,
     TaskEntry,
     WaitingDecision,
 )
-from mixts.service.store.base import SPAN_US, Backend, Row, Transaction
+from mixts.service.store.base import SPAN_US, Backend, CountedTask, Row, Transaction
 
 try:
     import apsw
@@ -36,7 +37,7 @@ from mixts.service.store._sqlite_log import Connections, WriteAheadLog
 
 _TASK = (
     "SELECT number, name, decisions, rewards, late, latent, certainty, version, first_at, last_at, "
-    "statistics FROM tasks"
+    "statistics, defaults, deferred FROM tasks"
 )
 _TASK_BY_NAME = _TASK + " WHERE name = ?"
 _TASK_BY_NUMBER = _TASK + " WHERE number = ?"
@@ -46,31 +47,47 @@ _NEW_TASK = (
 )
 _SAVE_TASK = (
     "UPDATE tasks SET decisions = ?, rewards = ?, late = ?, latent = ?, certainty = ?, "
-    "version = ?, last_at = ?, statistics = ? WHERE number = ?"
+    "version = ?, last_at = ?, statistics = ?, defaults = ?, deferred = ? WHERE number = ?"
 )
 _DECISION = (
-    "SELECT seq, id, task, at, version, action, propensity, weights, request, action_set, policy "
-    "FROM decisions"
+    "SELECT d.seq, a.at, d.id, d.task, d.at, d.version, d.action, d.propensity, d.weights, "
+    "d.request, d.action_set, d.policy, d.deferred, COALESCE(a.due, d.due), "
+    "COALESCE(a.default_reward, d.default_reward) "
+    "FROM decisions d LEFT JOIN activated a ON a.decision = d.seq"
 )
-_DECISION_BY_ID = _DECISION + " WHERE id = ?"
-_DECISION_BY_KEY = _DECISION + " WHERE task = (SELECT number FROM tasks WHERE name = ?) AND key = ?"
+_DECISION_BY_ID = _DECISION + " WHERE d.id = ?"
+_DECISION_BY_KEY = (
+    _DECISION + " WHERE d.task = (SELECT number FROM tasks WHERE name = ?) AND d.key = ?"
+)
 _NEW_DECISION = (
     "INSERT INTO decisions (id, task, at, version, action, propensity, weights, request, "
-    "action_set, policy, key, probabilities) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "action_set, policy, deferred, due, default_reward, key, probabilities) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 # SQLite reads the inner rows one by one, and stops at the outer limit.
 _WAITING = (
-    "SELECT d.seq, d.task, d.action, d.action_set FROM (SELECT seq, task, at, action, action_set "
-    "FROM decisions WHERE task = ? ORDER BY seq DESC LIMIT ?) d "
-    "WHERE d.at >= ? AND NOT EXISTS (SELECT 1 FROM rewards r WHERE r.decision = d.seq) LIMIT ?"
+    "SELECT d.seq, d.task, d.action, d.action_set FROM (SELECT seq, task, at, action, action_set, "
+    "deferred, due FROM decisions WHERE task = ? ORDER BY seq DESC LIMIT ?) d "
+    "LEFT JOIN activated a ON a.decision = d.seq "
+    "WHERE (d.deferred = 0 OR a.at IS NOT NULL) AND COALESCE(a.due, d.due, d.at + ?) >= ? "
+    "AND NOT EXISTS (SELECT 1 FROM rewards r WHERE r.decision = d.seq) LIMIT ?"
 )
-_NEW_REWARD = "INSERT INTO rewards (decision, at, value, late) VALUES (?, ?, ?, ?)"
+_REWARD = (
+    "SELECT r.value, r.late, r.is_default, l.value FROM rewards r "
+    "LEFT JOIN late_rewards l ON l.decision = r.decision WHERE r.decision = ?"
+)
+_NEW_REWARD = "INSERT INTO rewards (decision, at, value, late, is_default) VALUES (?, ?, ?, ?, ?)"
+_NEW_LATE_REWARD = "INSERT INTO late_rewards (decision, at, value) VALUES (?, ?, ?)"
+_NEW_ACTIVATION = "INSERT INTO activated (decision, at, due, default_reward) VALUES (?, ?, ?, ?)"
+_OPEN_WINDOW = "INSERT INTO open_windows (has_default, due, decision) VALUES (?, ?, ?)"
+_CLOSE_WINDOW = "DELETE FROM open_windows WHERE has_default = ? AND due = ? AND decision = ?"
 _ACTIVITY = (
-    "INSERT INTO activity (start, writer, tasks, decisions, rewards, reward_sum, late) "
-    "VALUES (?, '', ?, ?, ?, ?, ?) ON CONFLICT (start, writer) DO UPDATE SET "
+    "INSERT INTO activity (start, writer, tasks, decisions, rewards, reward_sum, late, defaults, "
+    "deferred) VALUES (?, '', ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (start, writer) DO UPDATE SET "
     "tasks = tasks + excluded.tasks, decisions = decisions + excluded.decisions, "
     "rewards = rewards + excluded.rewards, reward_sum = reward_sum + excluded.reward_sum, "
-    "late = late + excluded.late"
+    "late = late + excluded.late, defaults = defaults + excluded.defaults, "
+    "deferred = deferred + excluded.deferred"
 )
 
 
@@ -119,22 +136,20 @@ class SQLiteTransaction(Transaction):
                 found[pair] = LoggedDecision(*row)
         return found
 
-    def find_rewards(self, decisions: Sequence[int]) -> dict[int, tuple[float, bool]]:
+    def find_rewards(self, decisions: Sequence[int]) -> dict[int, KnownReward]:
         found = {}
         for seq in decisions:
-            for value, late in self._execute(
-                "SELECT value, late FROM rewards WHERE decision = ?", (seq,)
-            ):
-                found[seq] = (value, bool(late))
+            for value, late, is_default, late_value in self._execute(_REWARD, (seq,)):
+                found[seq] = KnownReward(value, bool(late), bool(is_default), late_value)
         return found
 
     def find_waiting(
-        self, tasks: Mapping[int, int], last: int, since: int
+        self, tasks: Mapping[int, int], last: int, now: int, window: int
     ) -> list[WaitingDecision]:
         found = [
             WaitingDecision(*row)
             for task, most in tasks.items()
-            for row in self._execute(_WAITING, (task, last, since, most))
+            for row in self._execute(_WAITING, (task, last, window, now, most))
         ]
         return sorted(found, key=lambda decision: decision.seq)
 
@@ -152,38 +167,48 @@ class SQLiteTransaction(Transaction):
         sql = "SELECT n_actions, n_features, body FROM action_sets WHERE number = ?"
         return {number: self._execute(sql, (number,)).fetchone() for number in numbers}
 
-    def add(
-        self,
-        rewards: Sequence[LoggedReward],
-        decisions: Sequence[LoggedDecision],
-        tasks: Sequence[TaskEntry],
-        tally: Tally,
-        now: int,
-    ) -> None:
-        for reward in rewards:
+    def add(self, changes: Changes, now: int) -> None:
+        for reward in changes.rewards:
             self._execute(_NEW_REWARD, astuple(reward))
-        for decision in decisions:
-            self._execute(_NEW_DECISION, astuple(decision)[1:])
-        for t in tasks:
+        for late in changes.late_rewards:
+            self._execute(_NEW_LATE_REWARD, astuple(late))
+        for activation in changes.activated:
+            self._execute(_NEW_ACTIVATION, astuple(activation))
+        for window in changes.opened:
+            self._execute(_OPEN_WINDOW, window)
+        for decision in changes.decisions:
+            self._execute(_NEW_DECISION, astuple(decision)[2:])
+            if decision.window is not None:
+                seq = self._connection.last_insert_rowid()
+                self._execute(_OPEN_WINDOW, (*decision.window[:2], seq))
+        for window in changes.closed:
+            self._execute(_CLOSE_WINDOW, window)
+        for t in changes.tasks:
             self._execute(
                 _SAVE_TASK,
                 (
                     t.decisions, t.rewards, t.late, t.latent, t.certainty, t.version, t.last_at,
-                    t.statistics, t.number,
+                    t.statistics, t.defaults, t.deferred, t.number,
                 ),
             )  # fmt: skip
-        self._execute(_ACTIVITY, (now - now % SPAN_US, *astuple(tally)))
+        self._execute(_ACTIVITY, (now - now % SPAN_US, *astuple(changes.tally)))
 
     def freeze(self) -> None:
         return None
 
-    def replace_tasks(self, rows: Sequence[tuple[int, int, int, int, bytes]]) -> None:
+    def replace_tasks(self, rows: Sequence[CountedTask]) -> None:
         for number, *rest in rows:
             self._execute(
-                "UPDATE tasks SET decisions = ?, rewards = ?, late = ?, statistics = ? "
-                "WHERE number = ?",
+                "UPDATE tasks SET decisions = ?, rewards = ?, late = ?, defaults = ?, "
+                "deferred = ?, statistics = ? WHERE number = ?",
                 (*rest, number),
             )
+
+    def replace_windows(self, wrong: Sequence[OpenWindow], missing: Sequence[OpenWindow]) -> None:
+        for window in wrong:
+            self._execute(_CLOSE_WINDOW, window)
+        for window in missing:
+            self._execute(_OPEN_WINDOW, window)
 
     def add_prior(
         self, digest: bytes, now: int, family: str, n_components: int, body: bytes

@@ -20,6 +20,7 @@ from mixts.service.records import (
     Share,
     TaskRow,
     Totals,
+    Unrewarded,
 )
 from mixts.service.store.base import Backend, Row, unpack
 
@@ -30,15 +31,20 @@ _POSTGRES = ("postgresql://", "postgres://")
 _SETTLED_US = 3600 * _SECOND
 _NEVER = 2**62
 
+_FEWEST_REWARDS, _LOOKED_AT = 200, 1_000
+"""Number of rewards from which on ``only_value`` judges, and of the last ones that it looks at."""
+
 _TASK = (
-    "SELECT name, decisions, rewards, late, latent, certainty, version, first_at, last_at "
-    "FROM tasks"
+    "SELECT name, decisions, rewards, late, latent, certainty, version, first_at, last_at, "
+    "defaults, deferred FROM tasks"
 )
 _HISTORY = (
     "SELECT d.id, d.at, d.action, d.propensity, d.weights, d.version, r.value, r.at, r.late, "
-    "d.policy "
+    "d.policy, r.is_default, l.value, d.deferred, a.at, COALESCE(a.due, d.due) "
     "FROM (SELECT * FROM decisions WHERE task = (SELECT number FROM tasks WHERE name = ?) "
-    "ORDER BY seq DESC LIMIT ?) d LEFT JOIN rewards r ON r.decision = d.seq ORDER BY d.seq"
+    "ORDER BY seq DESC LIMIT ?) d LEFT JOIN rewards r ON r.decision = d.seq "
+    "LEFT JOIN late_rewards l ON l.decision = d.seq "
+    "LEFT JOIN activated a ON a.decision = d.seq ORDER BY d.seq"
 )
 _ACTIONS = (
     "SELECT d.action, COUNT(*), COUNT(r.value), COALESCE(SUM(r.value), 0) "
@@ -47,13 +53,27 @@ _ACTIONS = (
     "GROUP BY d.action ORDER BY d.action"
 )
 _ACTIVITY = (
-    "SELECT span, SUM(decisions), SUM(rewards), SUM(reward_sum), SUM(late) FROM "
-    "(SELECT start / ? AS span, decisions, rewards, reward_sum, late FROM activity "
+    "SELECT span, SUM(decisions), SUM(rewards), SUM(reward_sum), SUM(late), SUM(defaults) FROM "
+    "(SELECT start / ? AS span, decisions, rewards, reward_sum, late, defaults FROM activity "
     "WHERE start >= ?) a GROUP BY span ORDER BY span"
 )
 _COUNTS = (
     "SELECT COALESCE(SUM(tasks), 0), COALESCE(SUM(decisions), 0), COALESCE(SUM(rewards), 0), "
-    "COALESCE(SUM(late), 0) FROM activity WHERE start >= ? AND start < ?"
+    "COALESCE(SUM(late), 0), COALESCE(SUM(defaults), 0), COALESCE(SUM(deferred), 0) "
+    "FROM activity WHERE start >= ? AND start < ?"
+)
+_WINDOWS = (
+    "SELECT has_default, CASE WHEN due < ? THEN 1 ELSE 0 END, COUNT(*) FROM open_windows "
+    "GROUP BY 1, 2"
+)
+_DUE = (
+    "SELECT d.id FROM (SELECT due, decision FROM open_windows WHERE has_default = 1 AND due < ? "
+    "ORDER BY due, decision LIMIT ?) w JOIN decisions d ON d.seq = w.decision "
+    "ORDER BY w.due, w.decision"
+)
+_LAST_VALUES = (
+    "SELECT COUNT(*), MIN(value), MAX(value) FROM "
+    "(SELECT value FROM rewards ORDER BY seq DESC LIMIT ?) r"
 )
 _SPLIT = (
     "SELECT latent, COUNT(*), SUM(CASE WHEN certainty >= 0.9 THEN 1 ELSE 0 END) FROM tasks "
@@ -76,6 +96,9 @@ class Summary(Struct, frozen=True):
     """Size of the tables and their indices; of a file, with its write-ahead log."""
     totals: Totals
     priors: list[PriorVersion]
+    unrewarded: Unrewarded
+    only_value: float | None
+    """The one value of all rewards, if the log looks like one of clicks only; else None."""
 
 
 class DecisionStore:
@@ -96,7 +119,7 @@ class DecisionStore:
     --------
     >>> with mixts.DecisionStore("decisions.db") as store:  # doctest: +SKIP
     ...     store.totals()
-    Totals(tasks=0, decisions=0, rewards=0, late=0)
+    Totals(tasks=0, decisions=0, rewards=0, late=0, defaults=0, deferred=0)
     """
 
     def __init__(self, path_or_url: str | os.PathLike[str], *, create: bool = True) -> None:
@@ -161,11 +184,11 @@ class DecisionStore:
         backend = self.backend
         return Summary(
             self.name, backend.database, backend.schema_version(), backend.n_bytes(),
-            self.totals(), self.priors(),
+            self.totals(), self.priors(), self.unrewarded(), self.only_value(),
         )  # fmt: skip
 
     def totals(self) -> Totals:
-        """Return the number of tasks, decisions, rewards and late rewards.
+        """Return the number of tasks, decisions, rewards, and rewards of each kind.
 
         Returns
         -------
@@ -175,14 +198,68 @@ class DecisionStore:
         recent = self._counts(before, _NEVER)
         now = int(time.time() * _SECOND)
         if now - before > 2 * _SETTLED_US:
-            # Counts older than an hour change no more: add them up once, not at every call.
-            until = now - _SETTLED_US
-            self._settled = (until, _sum(old, self._counts(before, until)))
+            # Counts older than an hour change no more: add them up once, not at every call. The
+            # last count tells the time of the writers, whose clocks may differ from this one.
+            ((last,),) = self._query("SELECT COALESCE(MAX(start), 0) FROM activity")
+            until = min(now, int(last)) - _SETTLED_US
+            if until > before:
+                self._settled = (until, _sum(old, self._counts(before, until)))
         return _sum(old, recent)
 
     def _counts(self, since: int, until: int) -> Totals:
         (row,) = self._query(_COUNTS, (since, until))
         return Totals(*(int(count) for count in row))
+
+    def unrewarded(self, now: float | None = None) -> Unrewarded:
+        """Return the number of decisions without a reward, by reason.
+
+        Parameters
+        ----------
+        now : float, optional
+            The time, in seconds since 1970.
+
+        Returns
+        -------
+        Unrewarded
+            Decisions from before there was a reward window count as waiting.
+        """
+        moment = int((time.time() if now is None else now) * _SECOND)
+        windows = {(row[0], row[1]): int(row[2]) for row in self._query(_WINDOWS, (moment,))}
+        totals = self.totals()
+        given_up, due = windows.get((0, 1), 0), windows.get((1, 1), 0)
+        rest = totals.decisions - totals.rewards - totals.deferred - given_up - due
+        return Unrewarded(max(rest, 0), totals.deferred, given_up, due)
+
+    def due(self, now: int, limit: int) -> list[str]:
+        """Return ids of decisions whose window ended before ``now`` (in us) without a reward.
+
+        Only those with a default reward, first those that ended first.
+        """
+        return [bytes(id).hex() for (id,) in self._query(_DUE, (now, limit))]
+
+    def has_open_defaults(self) -> bool:
+        """Return whether some decision will get a default reward unless another comes."""
+        return bool(self._query("SELECT 1 FROM open_windows WHERE has_default = 1 LIMIT 1"))
+
+    def only_value(self) -> float | None:
+        """Return the one value of all recent rewards, if silence seems to mean another value.
+
+        A log of clicks only has many rewards that are all equal and not zero, while most decisions
+        have none. Its beliefs are wrong: an arm that is clicked on in 6 % of the cases looks like
+        one that always is.
+
+        Returns
+        -------
+        float or None
+            None if the log does not look like one of clicks only.
+        """
+        totals = self.totals()
+        shown = totals.decisions - totals.deferred
+        if totals.rewards < _FEWEST_REWARDS or 2 * totals.rewards > shown:
+            return None
+        ((n, low, high),) = self._query(_LAST_VALUES, (_LOOKED_AT,))
+        alike = n >= _FEWEST_REWARDS and low == high and low != 0
+        return float(low) if alike else None
 
     def activity(self, since: float, bin_seconds: int) -> list[Activity]:
         """Return counts of decisions and rewards over time.
@@ -202,8 +279,8 @@ class DecisionStore:
         width = bin_seconds * _SECOND
         rows = self._query(_ACTIVITY, (width, int(since * _SECOND)))
         return [
-            Activity(int(span) * bin_seconds, int(n), int(m), float(total), int(late))
-            for span, n, m, total, late in rows
+            Activity(int(span) * bin_seconds, int(n), int(m), float(total), int(late), int(missed))
+            for span, n, m, total, late, missed in rows
         ]
 
     def split(self, version: int) -> list[Share]:
@@ -287,10 +364,12 @@ class DecisionStore:
             DecisionRow(
                 bytes(id).hex(), at / _SECOND, action, propensity,
                 tuple(unpack(bytes(weights)).tolist()), version, value,
-                None if rewarded is None else rewarded / _SECOND, bool(late), policy,
+                _seconds(rewarded), bool(late), policy, bool(is_default), late_value,
+                bool(deferred), _seconds(activated), _seconds(due),
             )
             for (
                 id, at, action, propensity, weights, version, value, rewarded, late, policy,
+                is_default, late_value, deferred, activated, due,
             ) in self._query(_HISTORY, (name, limit))
         ]  # fmt: skip
 
@@ -356,9 +435,13 @@ class DecisionStore:
 
 
 def _task_row(row: Row) -> TaskRow:
-    name, decisions, rewards, late, latent, certainty, version, first_at, last_at = row
-    seconds = first_at / _SECOND, last_at / _SECOND
-    return TaskRow(name, decisions, rewards, late, latent, certainty, version, *seconds)
+    *before, first_at, last_at, defaults, deferred = row
+    seconds = (first_at / _SECOND, last_at / _SECOND)
+    return TaskRow(*(*before, *seconds, defaults, deferred))
+
+
+def _seconds(moment: int | None) -> float | None:
+    return None if moment is None else moment / _SECOND
 
 
 def _sum(one: Totals, other: Totals) -> Totals:
