@@ -25,9 +25,9 @@ INTERCEPT = "intercept"
 _MOST_SHOWN = 20
 """Names or levels that an error message lists."""
 
-_UNKNOWN = -2
+UNKNOWN = -2
+"""Place of a text that is no level."""
 _REFERENCE = -1
-"""Places of levels without a number of their own."""
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ class LevelFeature:
 
     def places(self, levels: Sequence[str]) -> Int[Array, " n"]:
         """Return the number of each level in a row, -1 for the reference, -2 for unknown levels."""
-        unknown = _UNKNOWN if self.other is None else self._places[self.other]
+        unknown = UNKNOWN if self.other is None else self._places[self.other]
         return np.array([self._places.get(level, unknown) for level in levels], np.int64)
 
     def fill(self, row: Array, value: Any) -> None:

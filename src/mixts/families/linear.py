@@ -160,6 +160,22 @@ class LinearGaussian(Family):
             return float(np.linalg.eigvalsh(self.covariance.reshape(-1, d, d)).max())
         return float(self.covariance.max())
 
+    def mapped(self, matrix: Float[Array, "d d"]) -> LinearGaussian:
+        """Return the same prior for rows r of other coordinates, in which these are ``matrix @ r``.
+
+        Rewards are a'theta in both: theta becomes ``matrix.T @ theta``.
+        """
+        mean = self.mean @ matrix
+        if self.covariance_type in ("diag", "spherical") and np.array_equal(
+            matrix, np.diag(np.diagonal(matrix))
+        ):
+            variances = self.parameter_variances() * np.diagonal(matrix) ** 2
+            return LinearGaussian(mean, variances, self.noise_std, "diag")
+        tied = self.covariance_type == "tied"
+        covariance = matrix.T @ (self.covariance if tied else self.full_covariances()) @ matrix
+        covariance = (covariance + np.swapaxes(covariance, -1, -2)) / 2
+        return LinearGaussian(mean, covariance, self.noise_std, "tied" if tied else "full")
+
     def collapse(self, weights: Float[Array, " L"]) -> LinearGaussian:
         """Return one component with the mean and the covariance of the mixture: UniTS."""
         mean = weights @ self.mean

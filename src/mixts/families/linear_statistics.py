@@ -69,6 +69,12 @@ class LinearStatistics(Statistics):
         squares = (self.array("factor")[:, :-1, :-1] ** 2).sum(axis=(0, 1))
         return np.sqrt(squares / max(int(self.array("count").sum()), 1))
 
+    def mapped(self, matrix: Float[Array, "d d"]) -> Self:
+        """Return the statistics of the same observations with rows ``matrix @ row``."""
+        factor = self.array("factor")
+        rows = np.concatenate([factor[..., :-1] @ matrix.T, factor[..., -1:]], axis=2)
+        return type(self)(single=self.single, count=self.array("count"), factor=triangle(rows))
+
     def _check(self) -> None:
         count, factor = self.array("count"), self.array("factor")
         square = factor.ndim == 3 and factor.shape[1] == factor.shape[2] >= 2

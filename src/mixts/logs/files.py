@@ -96,6 +96,26 @@ def pieces_of(path: str, delimiter: str) -> list[Piece]:
     return [Piece(path, "csv", a, b, header) for a, b in zip(starts, ends, strict=True)]
 
 
+def number_columns(piece: Piece) -> frozenset[str]:
+    """Return the columns that the file itself declares as numbers; CSV files declare nothing."""
+    if piece.format == "csv":
+        return frozenset()
+    with pyarrow().parquet.ParquetFile(piece.path) as file:
+        return frozenset(field.name for field in file.schema_arrow if are_numbers(field.type))
+
+
+def are_numbers(kind: Any, *, text: bool = False) -> bool:
+    """Return whether a column of this type has numbers (with ``text``: or text with numbers)."""
+    types = pyarrow().types
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(
+        types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
+        or types.is_boolean(kind) or types.is_null(kind)
+        or (text and (types.is_string(kind) or types.is_large_string(kind)))
+    )  # fmt: skip
+
+
 def delimiter_of(path: str, given: str | None) -> str:
     """Return the given delimiter, by default a tab for ``.tsv`` files and a comma for others."""
     if given is not None:

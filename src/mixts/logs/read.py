@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -13,16 +12,15 @@ from mixts import _checks
 from mixts.engines import EngineLike, engine_of
 from mixts.errors import FormatError, LogsError, ParameterError
 from mixts.families import Statistics
+from mixts.features import Features
 from mixts.logs.bad_rows import BadRows, Example, without_reward
 from mixts.logs.decisions import check_missing
 from mixts.logs.files import Paths, Piece, batches_of, delimiter_of, log_files, pieces_of
-from mixts.logs.rows import Observations, Request, observations, unsupported
+from mixts.logs.levels import find_features
+from mixts.logs.rows import Observations, Request, observations, sorted_order, unsupported
 from mixts.logs.tally import Counted, Tally, binary
 
 LogFamily = Literal["bernoulli", "gaussian", "poisson", "linear"]
-
-_WHOLE = re.compile(r"-?[0-9]+")
-_DIGITS = re.compile(r"([0-9]+)")
 
 
 @dataclass(frozen=True)
@@ -36,7 +34,8 @@ class TaskLogs:
     arms: tuple[str, ...] | None
     """Names of arms, as given or sorted like tasks; None for linear tasks."""
     features: tuple[str, ...] | None
-    """Names of features of linear tasks, "intercept" first if there is one; None for arms."""
+    """Names of the numbers in a row of linear tasks: "intercept" first if there is one, "price",
+    "brand=acme"; None for arms."""
     family: LogFamily
     why: str
     """Reason for this family, in words."""
@@ -52,6 +51,11 @@ class TaskLogs:
     """Columns that were read, to read the rows of some tasks again."""
 
     @property
+    def space(self) -> Features | None:
+        """Features of linear tasks, with their levels; None for arms."""
+        return self.request.space
+
+    @property
     def missing(self) -> str:
         """Number of rows without a reward and what they count as, in words; "" if there are none.
 
@@ -62,18 +66,6 @@ class TaskLogs:
         rows = "1 row had" if self.n_missing == 1 else f"{self.n_missing:,} rows had"
         count = "counts" if self.n_missing == 1 else "count"
         return f"{rows} no reward and {count} as {self.request.missing_reward:g} (--missing-reward)"
-
-
-def sorted_order(names: Sequence[str]) -> list[int]:
-    """Return the indices that sort names, numbers in them by size: "item 2" before "item 10"."""
-    if all(_WHOLE.fullmatch(name) for name in names):
-        return sorted(range(len(names)), key=lambda i: (int(names[i]), names[i]))
-    return sorted(range(len(names)), key=lambda i: (_natural(names[i]), names[i]))
-
-
-def _natural(name: str) -> list[str | int]:
-    # Text and numbers alternate, so that equal positions have equal types.
-    return [int(part) if i % 2 else part for i, part in enumerate(_DIGITS.split(name))]
 
 
 BATCH_ROWS = 1 << 17
@@ -105,7 +97,7 @@ def read_logs(
     task: str,
     reward: str,
     arm: str | None = None,
-    features: Sequence[str] | None = None,
+    features: Sequence[str] | Features | None = None,
     family: Literal["auto", "bernoulli", "gaussian", "poisson", "linear"] = "auto",
     intercept: bool = False,
     arms: Sequence[str] | None = None,
@@ -113,6 +105,8 @@ def read_logs(
     delimiter: str | None = None,
     allow_bad_rows: bool = False,
     batch_rows: int = BATCH_ROWS,
+    text: Sequence[str] = (),
+    top_levels: int | None = None,
     engine: EngineLike = None,
 ) -> TaskLogs:
     """Read the statistics of past tasks from CSV or Parquet files, of any size.
@@ -129,7 +123,11 @@ def read_logs(
     task, reward
         Columns of the task and of the reward.
     arm, features
-        Column of the chosen arm, or columns of the features of the choice: one of the two.
+        Column of the chosen arm, or columns of the features of the choice: one of the two. Numbers
+        stay as they are. A column most of whose values are no numbers is text, and each of its
+        levels is a number that is 0 or 1; if the rows have an intercept or the levels of an earlier
+        feature, the first level has none: it is the reference. A :class:`mixts.Features`, such as
+        ``prior.features``, gives the same rows as an earlier prior.
     family
         "bernoulli", "gaussian", "poisson" or "linear". "auto" is "linear" with features; with arms
         it is "bernoulli" if every reward is 0 or 1, and "gaussian" otherwise.
@@ -146,6 +144,11 @@ def read_logs(
         Whether to accept logs in which more than half of the rows are bad.
     batch_rows
         Approximate number of rows in memory at a time.
+    text
+        Features that are text even if they look like numbers, such as postal codes.
+    top_levels
+        Keep so many levels of each text feature, the most frequent ones; the rest are one level,
+        "other". By default all are kept, and more than 50 are refused.
     engine
         Where files are read, as in :func:`mixts.engines.engine_of`: a number of processes, an
         executor, an engine; None is this process. Workers must find the files at the same paths.
@@ -161,21 +164,32 @@ def read_logs(
     >>> logs = read_logs("clicks.csv", task="user", arm="item", reward="clicked")  # doctest: +SKIP
     >>> prior = mixts.learn_prior(logs.statistics, "auto", seed=1)  # doctest: +SKIP
     """
+    space = features if isinstance(features, Features) else None
+    names = features.raw_names if isinstance(features, Features) else features
+    if space is not None and intercept > space.intercept:
+        raise ParameterError("intercept is a part of these features: leave it out, or make others")
     request = _request(
-        task, reward, arm, features, family, intercept, arms,
+        task, reward, arm, names, family, intercept if space is None else space.intercept, arms,
         _checks.count(batch_rows, "batch_rows"),
     )  # fmt: skip
     request = replace(
-        request, delimiter=delimiter, missing_reward=_missing(missing_reward, request.family)
+        request,
+        delimiter=delimiter,
+        missing_reward=_missing(missing_reward, request.family),
+        space=space,
+        text=_text_features(text, request, space),
+        top_levels=None if top_levels is None else _checks.count(top_levels, "top_levels"),
     )
     files = log_files(paths)
     jobs = pieces_to_read(files, request)
     for piece, used in jobs:
         _check_columns(piece, request, used)
-    tally = Tally(request.family, request.arms, len(request.feature_names))
-    found = Part(tally.counted(), BadRows(), 0, 0, None, 0, _NO_RANGE)
     path, above = "", 0
     with engine_of(1 if engine is None else engine) as where:
+        if request.family == "linear" and space is None:
+            request = replace(request, space=find_features(jobs, request, where))
+        tally = Tally(request.family, request.arms, len(request.feature_names))
+        found = Part(tally.counted(), BadRows(), 0, 0, None, 0, _NO_RANGE)
         parts = where.map(read_piece, ((piece, used, request) for piece, used in jobs))
         for (piece, _), part in zip(jobs, parts, strict=True):
             above = above if piece.path == path else 0
@@ -224,6 +238,19 @@ def _request(
             raise ParameterError("arms must name at least one arm, got none")
     kind = "linear" if linear else family
     return Request(task, reward, arm, names, intercept, kind, listed, batch_rows)
+
+
+def _text_features(
+    text: Sequence[str], request: Request, space: Features | None
+) -> tuple[str, ...]:
+    """Return the features that are text; they must be among the features."""
+    if isinstance(text, str):
+        raise ParameterError(f"text must be a list of features, got {text!r}")
+    unknown = [name for name in text if name not in request.features]
+    if unknown or (text and space is not None):
+        known = ", ".join(request.features) if space is None else "none, they are known already"
+        raise ParameterError(f"text must be among the features ({known}), got {list(text)}")
+    return tuple(text)
 
 
 def _missing(given: Any, family: str) -> float | None:

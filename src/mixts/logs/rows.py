@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
@@ -14,6 +15,7 @@ from mixts._typing import Array, Bool, Float, Int
 from mixts.errors import ParameterError
 from mixts.families._kernels.arms import LARGEST_COUNT
 from mixts.families._kernels.roots import LARGEST
+from mixts.features import Features
 from mixts.logs.bad_rows import (
     N_EXAMPLES,
     NO_ARM,
@@ -25,11 +27,25 @@ from mixts.logs.bad_rows import (
     of_reason,
     shortened,
 )
-from mixts.logs.files import Batch, pyarrow
+from mixts.logs.files import Batch, are_numbers, pyarrow
 
+_WHOLE = re.compile(r"-?[0-9]+")
+_DIGITS = re.compile(r"([0-9]+)")
 _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 _NOT_FINITE = r"(?i)^[+-]?(nan|inf|infinity)$"
 _TRUTH = r"(?i)^(true|false)$"
+
+
+def sorted_order(names: Sequence[str]) -> list[int]:
+    """Return the indices that sort names, numbers in them by size: "item 2" before "item 10"."""
+    if all(_WHOLE.fullmatch(name) for name in names):
+        return sorted(range(len(names)), key=lambda i: (int(names[i]), names[i]))
+    return sorted(range(len(names)), key=lambda i: (_natural(names[i]), names[i]))
+
+
+def _natural(name: str) -> list[str | int]:
+    # Text and numbers alternate, so that equal positions have equal types.
+    return [int(part) if i % 2 else part for i, part in enumerate(_DIGITS.split(name))]
 
 
 def coded_names(column: Any, what: str) -> tuple[Int[Array, " m"], list[str]]:
@@ -95,10 +111,7 @@ def numbers(
     kind = column.type
     if types.is_string(kind) or types.is_large_string(kind):
         return _parsed(column)
-    if not (
-        types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
-        or types.is_boolean(kind) or types.is_null(kind)
-    ):  # fmt: skip
+    if not are_numbers(kind):
         raise ParameterError(f"the column of the {what} must have numbers, got {kind}")
     values = _array(column.cast(arrow.float64(), safe=False))
     return values, np.isnan(values), np.zeros(len(values), bool)
@@ -153,6 +166,12 @@ class Request:
     """Column separator of CSV files; None if it follows from the file's name."""
     missing_reward: float | None = None
     """Reward of rows without one; None if these rows are bad."""
+    text: tuple[str, ...] = ()
+    """Features that are text even if they look like numbers."""
+    top_levels: int | None = None
+    """Levels of a text feature to keep; the rest are one level. None keeps all."""
+    space: Features | None = None
+    """The features of linear tasks, which a first pass over the files may have found."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -162,8 +181,8 @@ class Request:
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """Names of the features; the intercept comes first."""
-        return ("intercept", *self.features) if self.intercept else self.features
+        """Names of the numbers of a row; the intercept comes first."""
+        return () if self.space is None else self.space.names
 
 
 @dataclass(frozen=True)

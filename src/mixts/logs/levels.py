@@ -1,0 +1,136 @@
+"""The first pass over features: which columns hold numbers, and the levels of those with text.
+
+Counts merge, and levels are sorted, so the result depends neither on the order of rows and files
+nor on the processes that read them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mixts.engines import Engine
+from mixts.errors import ParameterError
+from mixts.features import Feature, Features, LevelFeature, NumberFeature
+from mixts.logs.files import Batch, Piece, are_numbers, batches_of, number_columns
+from mixts.logs.rows import Request, coded_names, numbers, sorted_order
+
+MOST_LEVELS = 50
+"""Largest number of levels of a text feature: each is a coefficient that tasks must learn."""
+
+OTHER = "other"
+"""Name of the level that stands for all levels that were not kept."""
+
+_MOST_COUNTED = 20_000
+"""Distinct values of a column that are kept: a column of numbers may have one in each row."""
+
+
+@dataclass(frozen=True)
+class Values:
+    """Values of a column: how many there are, how many are numbers, and how often each occurs."""
+
+    n: int = 0
+    n_numbers: int = 0
+    counts: Counter[str] | None = None
+    """None if there are too many different values to be levels."""
+
+    def __add__(self, other: Values) -> Values:
+        both = None
+        if self.counts is not None and other.counts is not None:
+            both = self.counts + other.counts
+            both = both if len(both) <= _MOST_COUNTED else None
+        return Values(self.n + other.n, self.n_numbers + other.n_numbers, both)
+
+    @property
+    def are_numbers(self) -> bool:
+        """Whether at least half of the values are numbers; the others make bad rows."""
+        return 2 * self.n_numbers >= self.n
+
+
+def find_features(jobs: Sequence[tuple[Piece, str]], request: Request, engine: Engine) -> Features:
+    """Return the features of logs: columns of numbers as they are, and the levels of the others.
+
+    Parameters
+    ----------
+    jobs
+        The pieces of the logs, each with its delimiter.
+    request
+        Columns of the features, and how to treat text.
+    engine
+        Where files are read.
+    """
+    known = [number_columns(piece) for piece in {piece.path: piece for piece, _ in jobs}.values()]
+    unclear = tuple(
+        name
+        for name in request.features
+        if name in request.text or not all(name in names for names in known)
+    )
+    found = {name: Values(counts=Counter()) for name in unclear}
+    if unclear:
+        arguments = ((piece, used, unclear, request.batch_rows) for piece, used in jobs)
+        for part in engine.map(count_values, arguments):
+            found = {name: found[name] + part[name] for name in unclear}
+    columns: list[Feature] = []
+    has_constant = request.intercept
+    for name in request.features:
+        if name not in found or (name not in request.text and found[name].are_numbers):
+            columns.append(NumberFeature(name))
+            continue
+        # A constant and all levels of a feature would say the same: the first level goes.
+        columns.append(_level_feature(name, found[name], request.top_levels, has_constant))
+        has_constant = True
+    return Features(columns, request.intercept)
+
+
+def count_values(
+    piece: Piece, delimiter: str, columns: tuple[str, ...], batch_rows: int
+) -> dict[str, Values]:
+    """Count the values of some columns of a piece, one batch at a time."""
+    found = {name: Values(counts=Counter()) for name in columns}
+    for batch in batches_of(piece, columns, delimiter, batch_rows):
+        if batch.columns:
+            found = {name: found[name] + _values(batch, name) for name in columns}
+    return found
+
+
+def _values(batch: Batch, name: str) -> Values:
+    column = batch.columns[name]
+    codes, names = coded_names(column, f"feature {name!r}")
+    used = np.bincount(codes[codes >= 0], minlength=len(names))
+    n_numbers = 0
+    if are_numbers(column.type, text=True):
+        _, missing, broken = numbers(column, f"feature {name!r}")
+        n_numbers = int((~(missing | broken)).sum())
+    counts = None
+    if len(names) <= _MOST_COUNTED:
+        counts = Counter({name: n for name, n in zip(names, used.tolist(), strict=True) if n})
+    return Values(int((codes >= 0).sum()), n_numbers, counts)
+
+
+def _level_feature(
+    name: str, values: Values, top_levels: int | None, has_constant: bool
+) -> LevelFeature:
+    counts = values.counts
+    n = f"more than {_MOST_COUNTED:,}" if counts is None else f"{len(counts):,}"
+    most = MOST_LEVELS if top_levels is None else top_levels
+    if counts is None or (top_levels is None and len(counts) > most):
+        raise ParameterError(
+            f"feature {name!r} is text with {n} levels, and each would be a coefficient; expected "
+            f"at most {MOST_LEVELS}. Keep the most frequent ones and call the rest {OTHER!r} "
+            "(top_levels), or leave the feature out"
+        )
+    if len(counts) < 2:
+        raise ParameterError(
+            f"feature {name!r} is text and has {'only the level ' if counts else 'no value'}"
+            f"{', '.join(map(repr, counts))}: leave it out"
+        )
+    levels = [level for level in counts if level != OTHER or len(counts) <= most]
+    other = None
+    if len(counts) > most:
+        levels = sorted(levels, key=lambda level: (-counts[level], level))[:most]
+        other = OTHER
+    ordered = [levels[i] for i in sorted_order(levels)] + [OTHER] * (other is not None)
+    return LevelFeature(name, ordered, ordered[0] if has_constant else None, other)
