@@ -289,7 +289,7 @@ class Features:
         if isinstance(descriptions, (Mapping, str)) or not isinstance(descriptions, Sequence):
             raise ActionError(
                 "actions must be a list of descriptions such as "
-                f"{self._example}, got {type(descriptions).__name__}"
+                f"{self.example()}, got {type(descriptions).__name__}"
             )
         rows = np.zeros((len(descriptions), self.n_numbers))
         rows[:, : int(self.intercept)] = 1.0
@@ -316,7 +316,7 @@ class Features:
     def _fill(self, row: Array, description: Any) -> None:
         if not isinstance(description, Mapping):
             raise ActionError(
-                f"an action must be a description such as {self._example}, got {description!r}"
+                f"an action must be a description such as {self.example()}, got {description!r}"
             )
         for column, part in self.parts:
             try:
@@ -332,13 +332,12 @@ class Features:
                 f"unknown feature {unknown!r}: leave it out; features: {_some(self.raw_names)}"
             )
 
-    @property
-    def _example(self) -> str:
-        found = {
+    def example(self) -> dict[str, float | str]:
+        """Return the description of some action."""
+        return {
             column.name: 1.0 if isinstance(column, NumberFeature) else column.levels[0]
-            for column in self.columns[:3]
+            for column in self.columns
         }
-        return f"{found}"
 
     def descriptions(self, rows: ArrayLike) -> list[dict[str, float | str]]:
         """Return what actions with these rows are: the inverse of :meth:`rows`.

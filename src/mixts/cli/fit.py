@@ -17,11 +17,14 @@ from mixts.cli._engine import add_engine_options, engine_from
 from mixts.diagnostics import PolicyComparison, compare_policies
 from mixts.engines import engine_of
 from mixts.errors import MixtsError, ParameterError
+from mixts.features import Features
 from mixts.learning.fit import MOST_HELD_OUT, SELECT_FROM, Fit, fit_logs
+from mixts.logs.levels import MOST_LEVELS
 from mixts.pages import check_installed
 from mixts.pages.fit import FitRun, agent_class, described, fit_kinds, write_fit_page
 from mixts.pages.policies import policy_sources, policy_table, policy_verdict
 from mixts.plots import new_axes
+from mixts.prior import MixturePrior
 
 _DESCRIPTION = f"""\
 Read logs of past tasks, with a row for each choice and its reward; learn which kinds of task there
@@ -34,7 +37,8 @@ _WIDTH = 100
 
 _OPTIONS = {
     "n_components": "--components", "select_from": "--select-from", "held_out": "--held-out",
-    "robust": "--robust", "noise_std": "--noise-std", "covariance_type": "--covariance",
+    "robust": "--robust", "text": "--text",
+    "top_levels": "--top-levels", "noise_std": "--noise-std", "covariance_type": "--covariance",
     "missing_reward": "--missing-reward",
 }  # fmt: skip
 """Options of the parameters of ``fit_logs``, for error messages."""
@@ -51,7 +55,14 @@ def register(commands: Any) -> None:
     add("logs", nargs="+", metavar="FILE", help="CSV or Parquet files, patterns or folders")
     add("--task", required=True, metavar="COLUMN", help="task of a row: a user, a session")
     add("--arm", metavar="COLUMN", help="arm that was chosen")
-    add("--features", type=_names, metavar="A,B,...", help="or columns that describe the choice")
+    described = "or columns that describe the choice, numbers or text"
+    add("--features", type=_names, metavar="A,B,...", help=described)
+    same = "or the features of an earlier prior, so that this one can replace it"
+    add("--features-of", type=Path, metavar="PRIOR", help=same)
+    names = "features that are text although they look like numbers"
+    add("--text", type=_names, default=(), metavar="A,B,...", help=names)
+    top = f"keep N levels of each text feature; the rest are one (default: all, max {MOST_LEVELS})"
+    add("--top-levels", type=int, metavar="N", help=top)
     add("--intercept", action="store_true", help="add a first feature that is always 1")
     add("--reward", required=True, metavar="COLUMN", help="reward of the choice, a number")
     empty = "reward of rows that have none, for example 0 (default: such rows are bad)"
@@ -121,9 +132,10 @@ def run(options: argparse.Namespace) -> int:
 def _fit(options: argparse.Namespace, engine: Any) -> Fit:
     columns = {
         "task": options.task, "reward": options.reward, "arm": options.arm,
-        "features": options.features, "family": options.family, "intercept": options.intercept,
+        "features": _features(options), "family": options.family, "intercept": options.intercept,
         "arms": options.arms, "missing_reward": options.missing_reward,
         "delimiter": options.delimiter, "allow_bad_rows": options.allow_bad_rows,
+        "text": options.text, "top_levels": options.top_levels,
     }  # fmt: skip
     try:
         return fit_logs(
@@ -138,6 +150,25 @@ def _fit(options: argparse.Namespace, engine: Any) -> Fit:
         if name in _OPTIONS:
             raise ParameterError(f"{_OPTIONS[name]} {rest}") from None
         raise
+
+
+def _features(options: argparse.Namespace) -> tuple[str, ...] | Features | None:
+    """Return the columns of features, or the features of an earlier prior."""
+    names: tuple[str, ...] | None = options.features
+    if options.features_of is None:
+        return names
+    if names is not None:
+        raise ParameterError("give either --features or --features-of, not both")
+    try:
+        features = MixturePrior.load(options.features_of).features
+    except OSError as error:
+        raise ParameterError(f"--features-of {options.features_of}: {error.strerror}") from None
+    if features is None:
+        raise ParameterError(
+            f"--features-of must be a prior that names its features, and {options.features_of} "
+            "does not: name the columns by --features"
+        )
+    return features
 
 
 @contextmanager
@@ -217,13 +248,14 @@ def command_of(options: argparse.Namespace) -> str:
     """Return the command line that makes the same fit again."""
     words = ["mixts", "fit", *options.logs]
     names = (
-        "task", "arm", "features", "intercept", "reward", "missing_reward", "arms", "family",
-        "delimiter", "allow_bad_rows", "components", "select_from", "method", "noise_std",
-        "covariance", "robust", "held_out", "seed", "out",
+        "task", "arm", "features", "features_of", "text", "top_levels", "intercept", "reward",
+        "missing_reward", "arms", "family", "delimiter", "allow_bad_rows",
+        "components", "select_from", "method", "noise_std", "covariance",
+        "robust", "held_out", "seed", "out",
     )  # fmt: skip
     usual = {
         "family": "auto", "components": "auto", "select_from": SELECT_FROM, "method": "evidence",
-        "robust": 0.0, "held_out": 0.2,
+        "robust": 0.0, "held_out": 0.2, "text": (),
     }  # fmt: skip
     for name in names:
         value = getattr(options, name)

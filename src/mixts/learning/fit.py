@@ -14,13 +14,13 @@ from typing import Any, Literal
 import numpy as np
 
 from mixts import _checks, _random
-from mixts._typing import Array, Float, Int, Seed
+from mixts._typing import Array, Int, Seed
 from mixts.engines import EngineLike
 from mixts.errors import ConvergenceWarning, ParameterError
-from mixts.families import LinearGaussian, LinearStatistics, Statistics
+from mixts.families import Statistics
 from mixts.families.linear import CovarianceType
-from mixts.features import NumberFeature
 from mixts.learning.check import PriorCheck, check_prior
+from mixts.learning.coordinates import mapped, scaling, unmapped
 from mixts.learning.learn import Learned, Method, flat_family, learn, robust_prior, seed_number
 from mixts.logs import TaskLogs, read_logs
 from mixts.logs.files import Paths
@@ -179,13 +179,15 @@ def fit_logs(
     tasks = _read(logs, columns, engine, report)
     report(f"learning from {len(tasks.tasks):,} tasks")
     training, checked = _split(len(tasks.tasks), settings)
-    scaling = scaling_of(tasks, training, covariance_type)
-    observed = tasks.statistics[training]
-    learned, n_compared = _learned(_mapped(observed, scaling), settings, engine)
+    observed, matrix = tasks.statistics[training], None
+    if tasks.space is not None:
+        # Without a mean to subtract, a diagonal covariance of the scaled rows stays diagonal.
+        matrix = scaling(tasks.space, observed, centred=covariance_type != "diag")
+    learned, n_compared = _learned(mapped(observed, matrix), settings, engine)
     learned = replace(
         learned,
-        prior=_unmapped(learned.prior, scaling),
-        unimodal=_unmapped(learned.unimodal, scaling),
+        prior=unmapped(learned.prior, matrix),
+        unimodal=unmapped(learned.unimodal, matrix),
     )
     names = [f"kind {s + 1}" for s in range(learned.prior.n_components)]
     prior = _named(learned.prior, names, tasks)
@@ -194,12 +196,12 @@ def fit_logs(
     check = None
     if len(checked):
         held = tasks.statistics[checked]
-        flat = flat_family(_mapped(held, scaling), **prior.family.learning_settings())
+        flat = flat_family(mapped(held, matrix), **prior.family.learning_settings())
         check = check_prior(
             prior,
             held,
             unimodal=_named(learned.unimodal, None, tasks),
-            flat=_unmapped(MixturePrior(flat), scaling),
+            flat=unmapped(MixturePrior(flat), matrix),
             seed=settings.seed,
         )
     return Fit(tasks, settings, learned, prior, training, checked, check, n_compared)
@@ -252,53 +254,3 @@ def _learned(tasks: Statistics, settings: FitSettings, engine: EngineLike) -> tu
 
 def _named(prior: MixturePrior, names: list[str] | None, logs: TaskLogs) -> MixturePrior:
     return MixturePrior(prior.family, prior.weights, names, logs.arms, logs.space)
-
-
-# -- coordinates ----------------------------------------------------------------------------------
-
-
-def scaling_of(
-    logs: TaskLogs, tasks: Int[Array, " n"], covariance_type: CovarianceType | None = None
-) -> Float[Array, "d d"] | None:
-    """Return the matrix that scales the rows of these tasks; None for tasks of arms.
-
-    Learning begins with a prior that is as broad for each feature as the data, independent of the
-    others. A feature far from 0, such as a year, contradicts that: its coefficient and the
-    intercept depend on each other. In centred coordinates they do not. Each number is divided by
-    its spread, and its mean is subtracted if the rows have a constant; a diagonal covariance stays
-    diagonal only without that.
-    """
-    space, statistics = logs.space, logs.statistics
-    if space is None or not isinstance(statistics, LinearStatistics):
-        return None
-    factor = statistics[tasks].array("factor")[:, :-1, :-1]
-    squares = np.einsum("nij,nik->jk", factor, factor)
-    n = max(int(statistics[tasks].array("count").sum()), 1)
-    constant = None if covariance_type == "diag" else space.constant
-    mean = np.zeros(space.n_numbers) if constant is None else constant @ squares / n
-    size = np.sqrt(np.diagonal(squares) / n)
-    # A spread that is lost in the rounding of squares counts as this much of the size.
-    spread = np.sqrt(np.maximum(size**2 - mean**2, (1e-7 * size) ** 2))
-    matrix = np.eye(space.n_numbers)
-    for column, part in space.parts:
-        j = part.start
-        if isinstance(column, NumberFeature) and spread[j] > 0:
-            matrix[j] /= spread[j]
-            if constant is not None:
-                matrix[j] -= constant * (mean[j] / spread[j])
-    return matrix
-
-
-def _mapped(statistics: Statistics, scaling: Float[Array, "d d"] | None) -> Statistics:
-    if scaling is None:
-        return statistics
-    assert isinstance(statistics, LinearStatistics)
-    return statistics.mapped(scaling)
-
-
-def _unmapped(prior: MixturePrior, scaling: Float[Array, "d d"] | None) -> MixturePrior:
-    """Return a prior of scaled rows as a prior of the rows of the logs."""
-    if scaling is None:
-        return prior
-    assert isinstance(prior.family, LinearGaussian)
-    return MixturePrior(prior.family.mapped(scaling), prior.weights)

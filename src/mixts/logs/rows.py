@@ -15,7 +15,7 @@ from mixts._typing import Array, Bool, Float, Int
 from mixts.errors import ParameterError
 from mixts.families._kernels.arms import LARGEST_COUNT
 from mixts.families._kernels.roots import LARGEST
-from mixts.features import Features
+from mixts.features import UNKNOWN, Features, LevelFeature, NumberFeature
 from mixts.logs.bad_rows import (
     N_EXAMPLES,
     NO_ARM,
@@ -219,13 +219,9 @@ def observations(batch: Batch, request: Request, path: str) -> Observations:
     rewards, missing = found.numbers(request.reward, "reward", NO_REWARD, request.missing_reward)
     outside = unsupported(rewards, request.family)
     found.note(_support(request.family), outside, lambda i: f"{rewards[i]:g}")
-    columns = [
-        found.numbers(name, f"feature {name!r}", f"no feature {name!r}")[0]
-        for name in request.features
-    ]
-    if request.intercept:
-        columns.insert(0, np.ones(len(batch)))
-    features = np.stack(columns, axis=1) if columns else np.empty((len(batch), 0))
+    features = np.empty((len(batch), 0))
+    if request.space is not None:
+        features = found.rows(request.space)
     if request.family == "linear":
         size = np.abs(features).sum(axis=1) + np.abs(rewards)
         found.note(f"features and reward beyond {LARGEST:g}", ~(size <= LARGEST))
@@ -274,6 +270,30 @@ class _Reasons:
         self.note(f"{what} is not a number", broken, lambda i: column[int(i)])
         self.note(f"{what} is not finite", ~np.isfinite(values), lambda i: values[i])
         return values, missing
+
+    def rows(self, space: Features) -> Float[Array, "m d"]:
+        """Return the rows of features; mark those without a value that the features take."""
+        rows = np.zeros((len(self._batch), space.n_numbers))
+        rows[:, : int(space.intercept)] = 1.0
+        for column, part in space.parts:
+            if isinstance(column, NumberFeature):
+                name = f"feature {column.name!r}"
+                values, _ = self.numbers(column.name, name, f"no {name}")
+                rows[:, part.start] = (values - column.centre) / column.scale
+            else:
+                places = self._places(column)
+                numbered = np.flatnonzero(places >= 0)
+                rows[numbered, part.start + places[numbered]] = 1.0
+        return rows
+
+    def _places(self, column: LevelFeature) -> Int[Array, " m"]:
+        """Return the place of each row's level; mark rows without a known level."""
+        name = f"feature {column.name!r}"
+        codes, levels = coded_names(self._batch.columns[column.name], name)
+        self.note(f"no {name}", codes < 0)
+        places = np.array([*column.places(levels), UNKNOWN])[codes]
+        self.note(f"{name} has an unknown level", places == UNKNOWN, lambda i: levels[codes[i]])
+        return places
 
 
 def unsupported(rewards: Float[Array, " m"], family: str) -> Bool[Array, " m"]:

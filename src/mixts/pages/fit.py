@@ -157,11 +157,13 @@ def _code(fit: Fit, prior_file: Path, comparison: PolicyComparison | None) -> st
         where = tasks_of(comparison.decisive)
         lines.append(f"# On {where}, the bestseller earned more than this agent.")
     lines.append(f"agent = mixts.{agent_class(comparison)}(prior)")
-    if fit.logs.features is not None:
+    features = fit.prior.features
+    if features is not None:
         lines += [
-            f"# a row of features for each choice: {', '.join(fit.logs.features)}",
-            "row = agent.act(actions)",
-            "agent.update(actions[row], reward)",
+            f"# a description of each choice, with {', '.join(features.raw_names)}",
+            f"actions = [{features.example()}, ...]",
+            "chosen = agent.act(actions)",
+            "agent.update(actions[chosen], reward)",
         ]
     else:
         lines += [

@@ -12,7 +12,8 @@ import numpy as np
 
 from mixts._typing import Array, Float, Int
 from mixts.errors import ParameterError
-from mixts.families import Family, Statistics
+from mixts.families import Family, LinearGaussian, Statistics
+from mixts.learning.coordinates import moments, scaling
 from mixts.pages.charts import Scale
 from mixts.pages.formats import listed, percent, signed
 from mixts.prior import MixturePrior
@@ -234,7 +235,8 @@ class _Numbers:
 def _numbers_of(
     prior: MixturePrior, tasks: Statistics | None, names: tuple[str, ...], n_kinds: int
 ) -> _Numbers:
-    family = prior.family.select(np.arange(n_kinds))
+    family, scale = _comparable(prior, tasks)
+    family = family.select(np.arange(n_kinds))
     mean, tail = family.parameter_means(), (1 - _INNER) / 2
     if len(names) != mean.shape[1]:
         raise ParameterError(f"expected a name for each of {mean.shape[1]}, got {len(names)}")
@@ -250,10 +252,27 @@ def _numbers_of(
         family.parameter_quantiles(1 - tail),
         together.parameter_means()[0],
         np.sqrt(together.parameter_variances()[0]),
-        np.ones(len(names)) if tasks is None else tasks.feature_scales,
+        scale,
         digits=np.clip(1 - size, 0, 6).astype(int),
         differences=family.n_features is not None and n_kinds > 1,
     )
+
+
+def _comparable(prior: MixturePrior, tasks: Statistics | None) -> tuple[Family, Float[Array, " K"]]:
+    """Return the family in units of the logs, and the typical size of each feature.
+
+    A feature with a name is compared by its spread, and the base level is the mean reward of an
+    action whose numbers are the average.
+    """
+    family, features = prior.family, prior.features
+    if tasks is None or features is None or not isinstance(family, LinearGaussian):
+        sizes = np.ones(family.statistics_shape) if tasks is None else tasks.feature_scales
+        return family, sizes
+    _, spread = moments(features, tasks)
+    units = 1 / np.abs(np.diagonal(features.scaling()))
+    centred = units[:, None] * scaling(features, tasks, scaled=False)
+    sizes = units * spread
+    return family.mapped(np.linalg.inv(centred)), np.where(sizes > 0, sizes, 1.0)
 
 
 def short_name(name: str) -> str:

@@ -200,6 +200,31 @@ def test_the_code_says_where_the_bestseller_earned_more(
     assert f"# On {where}, the bestseller earned more than this agent.\nagent = mixts.Mix" in page
 
 
+def test_features_of_an_earlier_prior(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [f"u{i % 6},{i % 5},{['acme', 'bolt', 'core'][i % 3]},{i % 7}" for i in range(60)]
+    log, first = tmp_path / "log.csv", tmp_path / "first.json"
+    log.write_text("\n".join(["user,price,brand,spent", *rows]), encoding="utf-8")
+    columns = ["fit", str(log), "--task", "user", "--reward", "spent", "--components", "1"]
+    output = ["--no-report", "--held-out", "0", "--out"]
+    named = ["--features", "price,brand", "--text", "price", "--top-levels", "2", "--intercept"]
+    assert main([*columns, *named, *output, str(first)]) == 0
+    assert "5 features" in capsys.readouterr().out
+    features = mixts.MixturePrior.load(first).features
+    assert features is not None
+    assert features.names[1:] == ("price=1", "price=other", "brand=bolt", "brand=other")
+    second = tmp_path / "second.json"
+    assert main([*columns, "--features-of", str(first), *output, str(second)]) == 0
+    assert mixts.MixturePrior.load(second).features == features
+    wrong = [
+        (["--features-of", str(first), "--features", "price"], "either --features or"),
+        (["--features-of", str(tmp_path / "none.json")], "No such file"),
+        (["--features", "price", "--text", "brand"], "--text must be among the features"),
+    ]
+    for options, message in wrong:
+        assert main([*columns, *options, *output, str(tmp_path / "third.json")]) != 0
+        assert message in capsys.readouterr().err
+
+
 def test_features_in_place_of_arms(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -222,7 +247,8 @@ def test_features_in_place_of_arms(
     # The truth is -2 and 2, each of 20 tasks; the hyperprior, worth about one task, pulls to 0.
     assert sorted(prior.family.mean[:, 1].tolist()) == pytest.approx([-2, 2], abs=2 / 20)
     page = html.unescape((tmp_path / "prior.html").read_text(encoding="utf-8"))
-    assert "# a row of features for each choice: intercept, age" in page
+    assert "# a description of each choice, with age" in page
+    assert "actions = [{'age': 1.0}, ...]" in page
     assert "The base level is " in page
     assert 'id="earnings"' not in page
     assert "agent = mixts.MixIDS(prior)" in page

@@ -1,0 +1,71 @@
+"""Coordinates of linear tasks: centred and scaled to learn in, and those of the logs.
+
+Learning begins with a prior that is as broad for each feature as the data, and independent of the
+others. A feature far from 0, such as a year, contradicts that: its coefficient and the intercept
+depend on each other. In centred coordinates they do not.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mixts._typing import Array, Float
+from mixts.families import LinearGaussian, LinearStatistics, Statistics
+from mixts.features import Features, NumberFeature
+from mixts.prior import MixturePrior
+
+
+def moments(
+    space: Features, statistics: Statistics, *, centred: bool = True
+) -> tuple[Float[Array, " d"], Float[Array, " d"]]:
+    """Return the mean and the spread of each number of the rows of these tasks.
+
+    Without a constant in the rows, or if they must not be ``centred``, means are 0, and the spread
+    is the root mean square. The spread of a constant is 0.
+    """
+    assert isinstance(statistics, LinearStatistics)
+    factor = statistics.array("factor")[:, :-1, :-1]
+    squares = np.einsum("nij,nik->jk", factor, factor)
+    n = max(int(statistics.array("count").sum()), 1)
+    constant = space.constant if centred else None
+    mean = np.zeros(space.n_numbers) if constant is None else constant @ squares / n
+    size = np.sqrt(np.diagonal(squares) / n)
+    # A spread that is lost in the rounding of squares counts as this much of the size.
+    spread = np.sqrt(np.maximum(size**2 - mean**2, (1e-7 * size) ** 2))
+    if space.intercept:
+        mean[0] = spread[0] = 0.0
+    return mean, spread
+
+
+def scaling(
+    space: Features, statistics: Statistics, *, centred: bool = True, scaled: bool = True
+) -> Float[Array, "d d"]:
+    """Return the matrix W by which ``W @ row`` has numbers around 0, divided by their spread.
+
+    Levels stay as they are: each is 0 or 1.
+    """
+    mean, spread = moments(space, statistics, centred=centred)
+    constant, matrix = space.constant, np.eye(space.n_numbers)
+    for column, part in space.parts:
+        j = part.start
+        if isinstance(column, NumberFeature) and spread[j] > 0:
+            if constant is not None and centred:
+                matrix[j] -= constant * mean[j]
+            matrix[j] /= spread[j] if scaled else 1.0
+    return matrix
+
+
+def mapped(statistics: Statistics, matrix: Float[Array, "d d"] | None) -> Statistics:
+    """Return the statistics of rows ``matrix @ row``; None changes nothing."""
+    if matrix is None:
+        return statistics
+    assert isinstance(statistics, LinearStatistics)
+    return statistics.mapped(matrix)
+
+
+def unmapped(prior: MixturePrior, matrix: Float[Array, "d d"] | None) -> MixturePrior:
+    """Return a prior of rows ``matrix @ row`` as a prior of the rows; None changes nothing."""
+    if matrix is None:
+        return prior
+    assert isinstance(prior.family, LinearGaussian)
+    return MixturePrior(prior.family.mapped(matrix), prior.weights)
