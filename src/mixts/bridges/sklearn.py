@@ -15,7 +15,7 @@ from mixts._typing import Array, ArrayLike, Float, Int
 from mixts.errors import MissingExtraError, StatisticsError
 from mixts.families import Family, Statistics
 from mixts.families.linear import CovarianceType
-from mixts.learning import Learned, Method, learn, mixture_evidence
+from mixts.learning import Learned, Method, Rule, learn, mixture_evidence
 from mixts.learning.histories import statistics_of
 from mixts.prior import MixturePrior
 
@@ -116,6 +116,7 @@ class MixturePriorEstimator(DensityMixin, BaseEstimator):  # type: ignore[misc]
         n_restarts: int | None = None,
         max_iterations: int | None = None,
         tolerance: float | None = None,
+        select: Rule = "stack",
         max_components: int = 10,
         n_folds: int = 5,
         robust: float = 0.0,
@@ -132,6 +133,7 @@ class MixturePriorEstimator(DensityMixin, BaseEstimator):  # type: ignore[misc]
         self.n_restarts = n_restarts
         self.max_iterations = max_iterations
         self.tolerance = tolerance
+        self.select = select
         self.max_components = max_components
         self.n_folds = n_folds
         self.robust = robust

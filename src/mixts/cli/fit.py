@@ -11,13 +11,14 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from mixts.cli._engine import add_engine_options, engine_from
 from mixts.diagnostics import PolicyComparison, compare_policies
 from mixts.engines import engine_of
 from mixts.errors import MixtsError, ParameterError
 from mixts.features import Features
+from mixts.learning import Rule
 from mixts.learning.fit import MOST_HELD_OUT, SELECT_FROM, Fit, fit_logs
 from mixts.logs.levels import MOST_LEVELS
 from mixts.pages import check_installed
@@ -84,6 +85,8 @@ def register(commands: Any) -> None:
     learning = parser.add_argument_group("learning")
     add = learning.add_argument
     add("--components", type=_components, default="auto", metavar="auto|N", help="number of kinds")
+    rules = "what auto makes of the mixtures it compares: join several, or take one (default stack)"
+    add("--select", choices=get_args(Rule), default="stack", help=rules)
     most = f"most tasks on which auto compares numbers of kinds (default {SELECT_FROM:,})"
     add("--select-from", type=int, default=SELECT_FROM, metavar="N", help=most)
     add("--method", choices=("evidence", "two-stage"), default="evidence")
@@ -141,8 +144,8 @@ def _fit(options: argparse.Namespace, engine: Any) -> Fit:
         return fit_logs(
             options.logs, columns, n_components=options.components, method=options.method,
             noise_std=options.noise_std, covariance_type=options.covariance, robust=options.robust,
-            held_out=options.held_out, select_from=options.select_from, seed=options.seed,
-            engine=engine, progress=None if options.quiet else _print_progress,
+            select=options.select, select_from=options.select_from, held_out=options.held_out,
+            seed=options.seed, engine=engine, progress=None if options.quiet else _print_progress,
         )  # fmt: skip
     except ParameterError as error:
         # Messages begin with the name of the parameter; here it is an option.
@@ -250,12 +253,12 @@ def command_of(options: argparse.Namespace) -> str:
     names = (
         "task", "arm", "features", "features_of", "text", "top_levels", "intercept", "reward",
         "missing_reward", "arms", "family", "delimiter", "allow_bad_rows",
-        "components", "select_from", "method", "noise_std", "covariance",
+        "components", "select", "select_from", "method", "noise_std", "covariance",
         "robust", "held_out", "seed", "out",
     )  # fmt: skip
     usual = {
-        "family": "auto", "components": "auto", "select_from": SELECT_FROM, "method": "evidence",
-        "robust": 0.0, "held_out": 0.2, "text": (),
+        "family": "auto", "components": "auto", "select": "stack", "select_from": SELECT_FROM,
+        "method": "evidence", "robust": 0.0, "held_out": 0.2, "text": (),
     }  # fmt: skip
     for name in names:
         value = getattr(options, name)

@@ -191,9 +191,18 @@ class LinearGaussian(Family):
         return LinearGaussian(one.mean, factor * one.covariance, one.noise_std)
 
     def append(self, other: Family) -> LinearGaussian:
-        """Return these components followed by those of the other family, with full covariances."""
+        """Return these components followed by those of the other family.
+
+        Covariances are full, unless both families have the same other type, each component with a
+        covariance of its own.
+        """
         self._check_same_kind(other)
         assert isinstance(other, LinearGaussian)
+        kind = self.covariance_type
+        if kind == other.covariance_type != "tied":
+            covariance = np.concatenate([self.covariance, other.covariance])
+            mean = np.concatenate([self.mean, other.mean])
+            return LinearGaussian(mean, covariance, self.noise_std, kind)
         mean = np.concatenate([self.mean, other.mean])
         covariance = np.concatenate([self.full_covariances(), other.full_covariances()])
         return LinearGaussian(mean, covariance, self.noise_std)

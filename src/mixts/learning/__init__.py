@@ -6,7 +6,7 @@ from mixts.learning.evidence import mixture_evidence
 from mixts.learning.fit import Fit, FitSettings, fit_logs
 from mixts.learning.histories import statistics_of
 from mixts.learning.learn import Learned, Method, flat_family, learn, learn_prior, robust_prior
-from mixts.learning.select import Selection
+from mixts.learning.select import Rule, Selection
 
 __all__ = [
     "Fit",
@@ -15,6 +15,7 @@ __all__ = [
     "Learned",
     "Method",
     "PriorCheck",
+    "Rule",
     "Selection",
     "check_prior",
     "fit_logs",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -22,6 +22,7 @@ from mixts.families.linear import CovarianceType
 from mixts.learning.check import PriorCheck, check_prior
 from mixts.learning.coordinates import mapped, scaling, unmapped
 from mixts.learning.learn import Learned, Method, flat_family, learn, robust_prior, seed_number
+from mixts.learning.select import Rule
 from mixts.logs import TaskLogs, read_logs
 from mixts.logs.files import Paths
 from mixts.prior import MixturePrior
@@ -44,6 +45,7 @@ class FitSettings:
     held_out: float = 0.2
     select_from: int = SELECT_FROM
     seed: int = 1
+    select: Rule = "stack"
 
     def __post_init__(self) -> None:
         if not 0 <= self.held_out < 1:
@@ -86,7 +88,7 @@ class Fit:
     @property
     def converged(self) -> bool:
         """Whether learning ended because the objective stopped improving."""
-        return self.learned.history is None or self.learned.history.converged
+        return self.learned.converged
 
     @property
     def training_tasks(self) -> Statistics:
@@ -105,9 +107,14 @@ class Fit:
         number = "1 kind" if n == 1 else f"{n} kinds"
         parts = [f"{number} of task, learned from {len(self.training):,} tasks"]
         if self.learned.selection is not None:
-            last = self.learned.selection.candidates[-1]
+            selection = self.learned.selection
             on = "" if self.n_compared == len(self.training) else f" on {self.n_compared:,} tasks"
-            parts.append(f"1 to {last} kinds compared{on}")
+            compared = f"1 to {selection.candidates[-1]} kinds compared{on}"
+            members = list(map(str, selection.members))
+            if len(members) > 1:
+                joined = f"{', '.join(members[:-1])} and {members[-1]}"
+                compared += f", and mixtures of {joined} kinds joined"
+            parts.append(compared)
         if self.learned.history is not None:
             n_iterations = self.learned.history.n_iterations
             word = "converged after" if self.converged else "NOT CONVERGED after"
@@ -125,6 +132,7 @@ def fit_logs(
     covariance_type: CovarianceType | None = None,
     robust: float = 0.0,
     held_out: float = 0.2,
+    select: Rule = "stack",
     select_from: int = SELECT_FROM,
     seed: Seed = None,
     engine: EngineLike = None,
@@ -140,7 +148,7 @@ def fit_logs(
     columns
         Arguments of :func:`mixts.logs.read_logs`, needed for files: ``task``, ``reward``, ``arm``
         or ``features``, and options such as ``family`` or ``delimiter``.
-    n_components, method, noise_std, covariance_type
+    n_components, method, noise_std, covariance_type, select
         As in :func:`mixts.learn_prior`.
     robust
         Weight of an additional broad component; 0 adds none.
@@ -148,8 +156,8 @@ def fit_logs(
         Fraction of tasks to check on, at most 1,000 tasks; 0 learns from all tasks and skips the
         check.
     select_from
-        With "auto": largest number of tasks on which numbers of components are compared. The chosen
-        number is then learned from all tasks.
+        With "auto": largest number of tasks on which numbers of components are compared. The
+        selected mixtures are then learned from all tasks.
     seed
         Seed of all that is random.
     engine
@@ -173,7 +181,7 @@ def fit_logs(
     """
     settings = FitSettings(
         n_components, method, noise_std, covariance_type, robust, held_out, select_from,
-        seed_number(seed),
+        seed_number(seed), select,
     )  # fmt: skip
     report = progress or (lambda line: None)
     tasks = _read(logs, columns, engine, report)
@@ -237,7 +245,7 @@ def _learned(tasks: Statistics, settings: FitSettings, engine: EngineLike) -> tu
     """Learn from tasks; also return the number of tasks on which candidates were compared."""
     options: dict[str, Any] = {
         "method": settings.method, "seed": settings.seed, "noise_std": settings.noise_std,
-        "covariance_type": settings.covariance_type, "engine": engine,
+        "covariance_type": settings.covariance_type, "select": settings.select, "engine": engine,
     }  # fmt: skip
     with warnings.catch_warnings():
         # `Fit.converged` and `Fit.outcome` report it.
@@ -248,8 +256,8 @@ def _learned(tasks: Statistics, settings: FitSettings, engine: EngineLike) -> tu
             return learn(tasks, "auto", **options), len(tasks)
         some = _random.stream(settings.seed, "fit", "selection").permutation(len(tasks))
         compared = learn(tasks[np.sort(some[: settings.select_from])], "auto", **options)
-        learned = learn(tasks, compared.prior.n_components, **options)
-        return replace(learned, selection=compared.selection), settings.select_from
+        # A selection of None: only one of the tasks had observations.
+        return learn(tasks, compared.selection or 1, **options), settings.select_from
 
 
 def _named(prior: MixturePrior, names: list[str] | None, logs: TaskLogs) -> MixturePrior:

@@ -11,14 +11,15 @@ import numpy as np
 
 from mixts import _checks, _random
 from mixts._typing import ArrayLike, Seed
-from mixts.engines import EngineLike, engine_of
+from mixts.engines import Engine, EngineLike, engine_of
 from mixts.errors import ConvergenceWarning, ParameterError, StatisticsError
 from mixts.families import Family, Statistics
 from mixts.families.linear import CovarianceType
-from mixts.learning.em import History, Patience, best, pooled_restart, run_all
+from mixts.learning.em import History, Patience, Restart, best, pooled_restart, run_all
 from mixts.learning.histories import statistics_of
 from mixts.learning.models import Model, check_options, model_of
-from mixts.learning.select import Problem, Selection, compare
+from mixts.learning.select import Problem, Rule, Selection, compare
+from mixts.learning.stack import by_weight, merge_same, union
 from mixts.learning.starts import canonical
 from mixts.prior import MixturePrior
 
@@ -43,16 +44,19 @@ class Learned:
     """One component, learned from the same tasks by the same method: the prior of UniTS."""
     method: Method
     history: History | None = None
-    """Course of the best restart; None for the method "two-stage", which does not iterate."""
+    """Course of the best restart; None for the method "two-stage", which does not iterate. If the
+    prior joins mixtures, of that with the largest weight."""
     restarts: tuple[History, ...] = ()
-    """Courses of all restarts with the chosen number of components."""
+    """Courses of all restarts with this number of components."""
     selection: Selection | None = None
     """Comparison of numbers of components; None where the number was given."""
+    converged: bool = True
+    """Whether learning ended because the objective stopped improving, for all joined mixtures."""
 
 
 def learn_prior(
     tasks: Any,
-    n_components: int | Literal["auto"],
+    n_components: int | Literal["auto"] | Selection,
     method: Method = "evidence",
     *,
     seed: Seed = None,
@@ -64,6 +68,7 @@ def learn_prior(
     n_restarts: int | None = None,
     max_iterations: int | None = None,
     tolerance: float | None = None,
+    select: Rule = "stack",
     max_components: int = 10,
     n_folds: int = 5,
     robust: float = 0.0,
@@ -80,8 +85,9 @@ def learn_prior(
         histories: see :func:`mixts.learning.statistics_of`. Tasks may differ in length; tasks
         without observations are ignored.
     n_components
-        Number of components, or "auto": the smallest number whose held-out evidence,
-        cross-validated over tasks, is within one standard error of the best.
+        Number of components; or "auto", which compares mixtures of 1, 2, 3 ... components by the
+        evidence of held-out tasks, cross-validated over tasks; or the ``selection`` of such a
+        comparison on other tasks.
     method
         "evidence" maximises ``sum over tasks of ln sum_s w_s p(task | s)``, the exact marginal
         likelihood, with a weak hyperprior; every task counts by how much was observed of it.
@@ -101,8 +107,13 @@ def learn_prior(
     n_restarts, max_iterations, tolerance
         For "evidence": number of starts, iterations of each, and the improvement of the objective
         per task below which a restart stops.
+    select
+        For "auto": "stack" joins the mixtures that together predict held-out tasks best, with the
+        weights that do; "best" takes the one that predicts best; "one-standard-error" takes the
+        smallest that is within one standard error of the best.
     max_components, n_folds
-        For "auto": largest number of components, and number of folds of the cross-validation.
+        For "auto": largest number of components that is compared, and number of folds of the
+        cross-validation.
     robust
         Weight of an additional broad component for tasks unlike any seen, see
         :func:`mixts.learning.robust_prior`; 0 adds none.
@@ -134,14 +145,14 @@ def learn_prior(
         tasks, n_components, method,
         seed=seed, noise_std=noise_std, horizon=horizon, initial=initial, support=support,
         covariance_type=covariance_type, n_restarts=n_restarts, max_iterations=max_iterations,
-        tolerance=tolerance, max_components=max_components, n_folds=n_folds, robust=robust,
-        engine=engine,
+        tolerance=tolerance, select=select, max_components=max_components, n_folds=n_folds,
+        robust=robust, engine=engine,
     ).prior  # fmt: skip
 
 
 def learn(
     tasks: Any,
-    n_components: int | Literal["auto"],
+    n_components: int | Literal["auto"] | Selection,
     method: Method = "evidence",
     *,
     seed: Seed = None,
@@ -153,6 +164,7 @@ def learn(
     n_restarts: int | None = None,
     max_iterations: int | None = None,
     tolerance: float | None = None,
+    select: Rule = "stack",
     max_components: int = 10,
     n_folds: int = 5,
     robust: float = 0.0,
@@ -172,6 +184,8 @@ def learn(
     """
     if method not in get_args(Method):
         raise ParameterError(f"method must be one of {get_args(Method)}, got {method!r}")
+    if select not in get_args(Rule):
+        raise ParameterError(f"select must be one of {get_args(Rule)}, got {select!r}")
     options: dict[str, Any] = {
         "noise_std": noise_std, "covariance_type": covariance_type, "horizon": horizon,
         "initial": initial, "support": support,
@@ -190,12 +204,16 @@ def learn(
         N_FOLD_RESTARTS if n_restarts is None else n_restarts,
         _checks.count(max_components, "max_components"),
         _checks.count(n_folds, "n_folds", least=2),
+        select,
     )  # fmt: skip
     if robust < 0 or robust >= 1:
         raise ParameterError(f"robust must be a weight from 0 to below 1, got {robust!r}")
-    wanted = _checked_number(n_components, len(observed))
+    selection = n_components if isinstance(n_components, Selection) else None
+    members = _checked_numbers(n_components, len(observed))
     by_method = _by_two_stages if method == "two-stage" else _by_evidence
-    learned = by_method(problem, wanted, engine)
+    learned = by_method(problem, members, engine)
+    if selection is not None:
+        learned = replace(learned, selection=selection)
     return replace(learned, prior=robust_prior(learned.prior, robust)) if robust else learned
 
 
@@ -269,50 +287,78 @@ def _unused(name: str, taken: tuple[str, ...]) -> str:
 # -- the two methods ------------------------------------------------------------------------------
 
 
-def _by_evidence(problem: Problem, n_components: int | None, engine: EngineLike) -> Learned:
-    n_expected = problem.n_restarts * (1 if n_components else (problem.n_folds + 1) * 3)
+Members = dict[int, float]
+"""Numbers of components of the mixtures to join, with the weight of each mixture."""
+
+
+def _by_evidence(problem: Problem, members: Members | None, engine: EngineLike) -> Learned:
+    n_expected = problem.n_restarts * (len(members) if members else (problem.n_folds + 1) * 3)
     selection = None
     with engine_of(engine, n_jobs=n_expected) as where:
-        if n_components is None:
+        if members is None:
             comparison = compare(problem, where)
             selection, pooled = comparison.selection, comparison.pooled
-            restarts = comparison.restarts
+            members, restarts = selection.members, comparison.restarts
         else:
-            model = problem.make(problem.statistics)
-            pooled = pooled_restart(model, problem.patience)
-            restarts = (pooled,)
-            if n_components > 1:
-                jobs = problem.restart_jobs(model, pooled, n_components)
-                restarts = tuple(run_all(jobs, where))
-    chosen = best(restarts)
-    if not chosen.history.converged:
-        warnings.warn(
-            f"learning stopped after {chosen.history.n_iterations} iterations although it still "
-            "gained: give a larger max_iterations, or a larger tolerance",
-            ConvergenceWarning,
-            stacklevel=4,
-        )
-    courses = tuple(restart.history for restart in restarts)
-    prior = _ordered(chosen.prior)
-    return Learned(prior, pooled.prior, "evidence", chosen.history, courses, selection)
+            pooled, restarts = _restarts(problem, list(members), where)
+    found = {n: best(restarts[n]) for n in members}
+    heaviest = max(members, key=lambda n: members[n])
+    for restart in found.values():
+        if not restart.history.converged:
+            warnings.warn(
+                f"learning stopped after {restart.history.n_iterations} iterations although it "
+                "still gained: give a larger max_iterations, or a larger tolerance",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+    return Learned(
+        _joined(problem, {n: found[n].prior for n in members}, members),
+        pooled.prior,
+        "evidence",
+        found[heaviest].history,
+        tuple(restart.history for restart in restarts[heaviest]),
+        selection,
+        all(restart.history.converged for restart in found.values()),
+    )
 
 
-def _by_two_stages(problem: Problem, n_components: int | None, engine: EngineLike) -> Learned:
+def _restarts(
+    problem: Problem, numbers: list[int], where: Engine
+) -> tuple[Restart, dict[int, tuple[Restart, ...]]]:
+    """Learn mixtures of these numbers of components from all tasks; one component comes first."""
+    model = problem.make(problem.statistics)
+    pooled = pooled_restart(model, problem.patience)
+    jobs = [job for n in numbers if n > 1 for job in problem.restart_jobs(model, pooled, n)]
+    results = run_all(jobs, where)
+    found: dict[int, tuple[Restart, ...]] = {1: (pooled,)}
+    for n in set(numbers) - {1}:
+        pairs = zip(jobs, results, strict=True)
+        found[n] = tuple(restart for job, restart in pairs if job.n_components == n)
+    return pooled, found
+
+
+def _by_two_stages(problem: Problem, members: Members | None, engine: EngineLike) -> Learned:
     selection = None
-    if n_components is None:
+    if members is None:
         n_expected = problem.n_restarts * (problem.n_folds + 1) * 3
         with engine_of(engine, n_jobs=n_expected) as where:
             selection = compare(problem, where).selection
-        n_components = selection.chosen
+        members = selection.members
     model: Model = problem.make(problem.statistics)
     # scikit-learn takes 32 bits.
     state = _random.seed_sequence(problem.seed, "learn", "two-stage").generate_state(1)
-    prior, unimodal = model.two_stage(n_components, int(state[0]))
-    return Learned(_ordered(prior), unimodal, "two-stage", selection=selection)
+    found = {n: model.two_stage(n, int(state[0])) for n in members}
+    _, unimodal = found[max(members, key=lambda n: members[n])]
+    prior = _joined(problem, {n: mixture for n, (mixture, _) in found.items()}, members)
+    return Learned(prior, unimodal, "two-stage", selection=selection)
 
 
-def _ordered(prior: MixturePrior) -> MixturePrior:
-    return prior.select(np.argsort(-prior.weights, kind="stable"))
+def _joined(problem: Problem, mixtures: dict[int, MixturePrior], members: Members) -> MixturePrior:
+    """Return the mixtures as one prior, without components that are practically the same."""
+    if len(members) == 1:
+        return by_weight(next(iter(mixtures.values())))
+    joined = union([mixtures[n] for n in members], list(members.values()))
+    return merge_same(joined, problem.statistics)
 
 
 # -- arguments ------------------------------------------------------------------------------------
@@ -334,19 +380,23 @@ def _observed(tasks: Any, options: dict[str, Any]) -> Statistics:
     return statistics[canonical(statistics)]
 
 
-def _checked_number(n_components: Any, n_tasks: int) -> int | None:
-    """Return the number of components, or None where it is to be selected."""
-    if isinstance(n_components, str):
+def _checked_numbers(n_components: Any, n_tasks: int) -> Members | None:
+    """Return the mixtures to learn, or None where they are to be selected."""
+    if isinstance(n_components, Selection):
+        members = n_components.members
+    elif isinstance(n_components, str):
         if n_components != "auto":
             raise ParameterError(f"n_components must be a number or 'auto', got {n_components!r}")
-        return None if n_tasks > 1 else 1
-    n = _checks.count(n_components, "n_components")
+        return None if n_tasks > 1 else {1: 1.0}
+    else:
+        members = {_checks.count(n_components, "n_components"): 1.0}
+    n = max(members)
     if n > n_tasks:
         raise ParameterError(
             f"{n} components need at least as many observed tasks, got {n_tasks}: ask for fewer, "
             "or for 'auto'"
         )
-    return n
+    return members
 
 
 def seed_number(seed: Seed) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
 
 import numpy as np
 from scipy import special
@@ -14,8 +16,13 @@ from mixts.engines import Engine
 from mixts.families import Statistics
 from mixts.learning.em import Job, Patience, Restart, best, pooled_restart, run_all
 from mixts.learning.models import Model
+from mixts.learning.stack import stack_weights
 from mixts.learning.starts import digests
 from mixts.prior import MixturePrior
+
+Rule = Literal["stack", "best", "one-standard-error"]
+"""What becomes of mixtures with different numbers of components: join those that predict best
+together, or take the one that predicts best, or the smallest within one standard error of it."""
 
 ENOUGH = 2
 """Stop after this many candidates in a row that do not predict better than the best one."""
@@ -34,9 +41,12 @@ class Selection:
     bic: Float[Array, " c"]
     """-2 log evidence + parameters times ln(tasks), of the fit to all tasks; smaller is better."""
     chosen: int
-    """Number of components that was chosen."""
+    """Number of components that was chosen; in a stack, that of the mixture with the largest
+    weight."""
     n_folds: int
     """Number of parts that the tasks were divided into."""
+    rule: Rule = "one-standard-error"
+    """How the choice was made."""
 
     @property
     def mean(self) -> Float[Array, " c"]:
@@ -58,23 +68,46 @@ class Selection:
         """Standard error of the gap; see :func:`gap_error`."""
         return gap_error(self.held_out, self.n_folds)
 
+    @cached_property
+    def weights(self) -> Float[Array, " c"]:
+        """Weight of each candidate in the prior; unless stacked, the chosen one has them all."""
+        if self.rule == "stack":
+            return stack_weights(self.held_out)
+        return np.asarray(np.array(self.candidates) == self.chosen, float)
+
+    @property
+    def members(self) -> dict[int, float]:
+        """Numbers of components of the mixtures in the prior, with the weight of each mixture."""
+        pairs = zip(self.candidates, self.weights.tolist(), strict=True)
+        return {candidate: weight for candidate, weight in pairs if weight > 0}
+
     @property
     def sentence(self) -> str:
         """Reason for the choice, in a sentence."""
         best = self.candidates[self.best]
+        first = f"{_kinds(best)} {'predicts' if best == 1 else 'predict'} best"
+        if len(self.members) > 1:
+            parts = [f"{n} ({weight:.0%})" for n, weight in self.members.items()]
+            return (
+                f"{first}; mixtures of {_listed(parts)} kinds together predict still better, so "
+                "the prior joins them."
+            )
         if best == self.chosen:
-            return f"{_kinds(best)} {'predicts' if best == 1 else 'predict'} best."
+            return f"{first}."
         verb = "is" if self.chosen == 1 else "are"
         was = "was" if self.chosen == 1 else "were"
         return (
-            f"{_kinds(best)} {'predicts' if best == 1 else 'predict'} best; "
-            f"{_kinds(self.chosen)} {verb} within one standard error, so {self.chosen} {was} "
-            "chosen."
+            f"{first}; {_kinds(self.chosen)} {verb} within one standard error, so {self.chosen} "
+            f"{was} chosen."
         )
 
 
 def _kinds(n: int) -> str:
     return "1 kind" if n == 1 else f"{n} kinds"
+
+
+def _listed(words: list[str]) -> str:
+    return f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 def gap_error(held_out: Float[Array, "c n"], n_folds: int) -> Float[Array, " c"]:
@@ -98,6 +131,14 @@ def one_standard_error(held_out: Float[Array, "c n"], n_folds: int) -> int:
     return int(np.argmax(mean.max() - mean <= gap_error(held_out, n_folds)))
 
 
+_CHOICES: dict[Rule, Callable[[Float[Array, "c n"], int], int]] = {
+    "stack": lambda held_out, n_folds: int(np.argmax(stack_weights(held_out))),
+    "best": lambda held_out, n_folds: int(np.argmax(held_out.mean(axis=1))),
+    "one-standard-error": one_standard_error,
+}
+"""Index of the chosen candidate, by rule."""
+
+
 @dataclass(frozen=True)
 class Problem:
     """Tasks to learn from, and how to learn."""
@@ -111,6 +152,7 @@ class Problem:
     """Restarts for the tasks outside one fold; fewer, because there are many folds."""
     max_components: int
     n_folds: int
+    rule: Rule
 
     def restart_jobs(self, model: Model, pooled: Restart, n_components: int) -> list[Job]:
         """Return the restarts of a mixture of all tasks."""
@@ -125,25 +167,22 @@ class Comparison:
     """Result of :func:`compare`."""
 
     selection: Selection
-    restarts: tuple[Restart, ...]
-    """Restarts with the chosen number of components, on all tasks."""
+    restarts: dict[int, tuple[Restart, ...]]
+    """Restarts on all tasks, by number of components."""
     pooled: Restart
     """One component, learned from all tasks."""
 
 
 def compare(problem: Problem, where: Engine) -> Comparison:
-    """Compare mixtures from one component upwards.
-
-    The chosen candidate is the smallest whose held-out evidence is within one standard error of the
-    best; the standard error is that of their difference, task by task.
-    """
+    """Compare mixtures from one component upwards, and choose by the problem's rule."""
     n = len(problem.statistics)
     n_folds = max(2, min(problem.n_folds, n))
     parts = folds(n, n_folds, problem.seed)
     whole = problem.make(problem.statistics)
     pooled = pooled_restart(whole, problem.patience)
     training = [_Fold.of(problem, parts == k) for k in range(int(parts.max()) + 1)]
-    held_out, bic, found = [], [], []
+    held_out, bic = [], []
+    found: dict[int, tuple[Restart, ...]] = {}
     # Equal tasks cannot belong to two components, and their differences have no standard error.
     n_distinct = len(set(digests(problem.statistics)))
     limit = max(1, min(problem.max_components, n // LEAST_TASKS, n_distinct))
@@ -153,16 +192,15 @@ def compare(problem: Problem, where: Engine) -> Comparison:
         for part, restart in zip(training, by_fold, strict=True):
             scores[part.inside] = task_evidence(restart.prior, part.test)
         held_out.append(scores)
-        found.append(restarts)
+        found[candidate] = restarts
         bic.append(_bic(best(restarts), whole, candidate))
         means = np.array([one.mean() for one in held_out])
         if candidate - 1 - int(np.argmax(means)) >= ENOUGH:
             break
-    chosen = one_standard_error(np.array(held_out), n_folds)
-    selection = Selection(
-        tuple(range(1, len(found) + 1)), np.array(held_out), np.array(bic), chosen + 1, n_folds
-    )
-    return Comparison(selection, found[chosen], pooled)
+    table = np.array(held_out)
+    chosen = _CHOICES[problem.rule](table, n_folds) + 1
+    selection = Selection(tuple(found), table, np.array(bic), chosen, n_folds, problem.rule)
+    return Comparison(selection, found, pooled)
 
 
 def task_evidence(prior: MixturePrior, model: Model) -> Float[Array, " n"]:

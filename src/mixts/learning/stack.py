@@ -1,0 +1,148 @@
+"""Stacking: the union of mixtures of different sizes, weighted by how well they predict tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+
+import numpy as np
+
+from mixts._typing import Array, Float
+from mixts.families import Family, Statistics
+from mixts.prior import MixturePrior
+
+PRECISION = 1e-6
+"""Largest distance of the mean log evidence of a task from its maximum over all weights."""
+_MOST_STEPS = 10_000
+EARNED = 1.0
+"""Log evidence of all held-out tasks together that one more mixture must add. A weight that is
+fitted to the tasks adds about one by chance, as in Akaike's criterion."""
+NEGLIGIBLE = 0.01
+"""Weight below which a mixture is left out."""
+SAME = 0.005
+"""Mean change of a task's log evidence by which all merged components together may differ from the
+union. The differences between numbers of components that matter are about ten times as large."""
+_COMPARED = 500
+"""Largest number of tasks on which components are compared with each other."""
+
+
+def stack_weights(held_out: Float[Array, "c n"]) -> Float[Array, " c"]:
+    """Weight mixtures so that their union predicts the held-out tasks best.
+
+    The best mixture is the first member. The mixture that adds most evidence comes next, and so on,
+    while a further mixture adds at least ``EARNED``. All others have weight zero.
+
+    Parameters
+    ----------
+    held_out
+        Held-out log evidence of every task under each mixture.
+
+    Returns
+    -------
+    array
+        Weight of each mixture; the weights sum to one.
+    """
+    possible = held_out[:, np.isfinite(held_out.max(axis=0))]
+    members = [int(np.argmax(possible.sum(axis=1)))]
+    weights, value = np.ones(1), float(possible[members[0]].sum())
+    while len(members) < len(held_out):
+        trials = []
+        for c in range(len(held_out)):
+            if c not in members:
+                trial = optimal_weights(possible[[*members, c]])
+                trials.append((_union_evidence(possible[[*members, c]], trial), c, trial))
+        best = max(trials, key=lambda trial: trial[0])
+        if not best[0] - value > EARNED:
+            break
+        value, weights = best[0], best[2]
+        members.append(best[1])
+    found = np.zeros(len(held_out))
+    # A later member can make an earlier one needless.
+    found[members] = np.where(weights < NEGLIGIBLE, 0.0, weights)
+    return found / found.sum()
+
+
+def optimal_weights(held_out: Float[Array, "c n"]) -> Float[Array, " c"]:
+    """Maximise the mean over tasks of ``ln sum_c v_c p_c(task)`` over the weights v.
+
+    The objective is concave. A step of expectation maximisation multiplies each weight by its
+    derivative. The largest derivative minus one bounds the distance from the maximum: the steps
+    stop when it is below ``PRECISION``.
+    """
+    evidence = np.exp(held_out - held_out.max(axis=0))
+    weights = np.full(len(held_out), 1 / len(held_out))
+    for _ in range(_MOST_STEPS):
+        derivative = (evidence / (weights @ evidence)).mean(axis=1)
+        if derivative.max() <= 1 + PRECISION:
+            break
+        weights = weights * derivative
+    return np.asarray(weights / weights.sum())
+
+
+def _union_evidence(held_out: Float[Array, "c n"], weights: Float[Array, " c"]) -> float:
+    largest = held_out.max(axis=0)
+    return float((largest + np.log(weights @ np.exp(held_out - largest))).sum())
+
+
+def union(mixtures: Sequence[MixturePrior], weights: Sequence[float]) -> MixturePrior:
+    """Return the components of all mixtures as one prior, sorted by weight.
+
+    Parameters
+    ----------
+    mixtures
+        Mixtures of one family. Numbers that all components share, such as the noise of Gaussian
+        rewards, are those of the mixture with the largest weight.
+    weights
+        Weight of each mixture.
+
+    Returns
+    -------
+    MixturePrior
+        The evidence of a task is the weighted sum of its evidences under the mixtures, if they
+        agree in what all components share.
+    """
+    order = np.argsort(-np.asarray(weights), kind="stable").tolist()
+    family = reduce(Family.append, [mixtures[c].family for c in order])
+    joined = np.concatenate([weights[c] * mixtures[c].weights for c in order])
+    return by_weight(MixturePrior(family, joined / joined.sum()))
+
+
+def merge_same(prior: MixturePrior, tasks: Statistics) -> MixturePrior:
+    """Merge components that are practically the same, so that one has the weight of both.
+
+    Replacing component j by component i changes each task's log evidence a little. The pair with
+    the smallest mean absolute change over tasks comes first, and merging stops before the changes
+    add up to ``SAME``. Absolute changes matter: the tasks were learned from, so that a gain of
+    evidence on them would be no reason to drop a broad component.
+    """
+    log_evidence = prior.family.log_evidence(tasks[np.arange(min(len(tasks), _COMPARED))])
+    evidence = np.exp(log_evidence - log_evidence.max(axis=1, keepdims=True))
+    weights, kept, left = prior.weights.copy(), np.arange(prior.n_components), SAME
+    while len(kept) > 1:
+        change = _changes(evidence[:, kept], weights[kept])
+        i, j = np.unravel_index(np.argmin(change), change.shape)
+        left -= float(change[i, j])
+        if left < 0:
+            break
+        weights[kept[i]] += weights[kept[j]]
+        kept = np.delete(kept, j)
+    merged = prior.select(kept)
+    weights = weights[kept] / weights[kept].sum()
+    return by_weight(MixturePrior(merged.family, weights))
+
+
+def _changes(evidence: Float[Array, "n L"], weights: Float[Array, " L"]) -> Float[Array, "L L"]:
+    """Return the mean change of a task's log evidence if i replaces j, for each pair (i, j)."""
+    ratio = evidence / (evidence @ weights)[:, None]
+    change = np.full((len(weights), len(weights)), np.inf)
+    for j in range(len(weights)):
+        others = np.delete(np.arange(len(weights)), j)
+        factor = 1 + weights[j] * (ratio[:, others] - ratio[:, [j]])
+        with np.errstate(divide="ignore"):  # a task that only component j explains
+            change[others, j] = np.abs(np.log(np.maximum(factor, 0.0))).mean(axis=0)
+    return change
+
+
+def by_weight(prior: MixturePrior) -> MixturePrior:
+    """Return the prior with the heaviest component first."""
+    return prior.select(np.argsort(-prior.weights, kind="stable"))
