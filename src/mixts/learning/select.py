@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -74,6 +74,11 @@ class Selection:
         if self.rule == "stack":
             return stack_weights(self.held_out)
         return np.asarray(np.array(self.candidates) == self.chosen, float)
+
+    def by(self, rule: Rule) -> Selection:
+        """Return what another rule makes of the same comparison."""
+        chosen = self.candidates[_CHOICES[rule](self.held_out, self.n_folds)]
+        return replace(self, chosen=chosen, rule=rule)
 
     @property
     def members(self) -> dict[int, float]:

@@ -14,6 +14,8 @@ from mixts.prior import MixturePrior
 PRECISION = 1e-6
 """Largest distance of the mean log evidence of a task from its maximum over all weights."""
 _MOST_STEPS = 10_000
+_IMPOSSIBLE = 500.0
+"""Log evidence by which a mixture that rules a task out is below the best mixture for the task."""
 EARNED = 1.0
 """Log evidence of all held-out tasks together that one more mixture must add. A weight that is
 fitted to the tasks adds about one by chance, as in Akaike's criterion."""
@@ -43,6 +45,9 @@ def stack_weights(held_out: Float[Array, "c n"]) -> Float[Array, " c"]:
         Weight of each mixture; the weights sum to one.
     """
     possible = held_out[:, np.isfinite(held_out.max(axis=0))]
+    if not possible.size:
+        return np.eye(len(held_out))[0]
+    possible = np.maximum(possible, possible.max(axis=0) - _IMPOSSIBLE)
     members = [int(np.argmax(possible.sum(axis=1)))]
     weights, value = np.ones(1), float(possible[members[0]].sum())
     while len(members) < len(held_out):

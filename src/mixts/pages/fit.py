@@ -18,7 +18,7 @@ from mixts.agents import policy_named
 from mixts.diagnostics import PolicyComparison
 from mixts.learning import Fit, PriorCheck, Selection
 from mixts.pages.document import Figure, Report, Section, Table
-from mixts.pages.formats import literal, plural, signed
+from mixts.pages.formats import literal, percent, plural, signed
 from mixts.pages.kinds import MOST_ITEMS, Kind, kinds_of
 from mixts.pages.page import PriorPage, write_prior_page
 from mixts.pages.policies import policy_answer, policy_verdict, tasks_of
@@ -73,9 +73,9 @@ def write_fit_page(
         Result of :func:`mixts.diagnostics.compare_policies`; None if policies were not compared.
     """
     sections = [_selection_section(fit), _check_section(fit), _logs_section(fit)]
-    kinds, n = fit_kinds(fit), fit.n_components
+    kinds = fit_kinds(fit)
     report = Report(
-        title="There is one kind of task" if n == 1 else f"There are {n} kinds of task",
+        title=_title(fit),
         paragraphs=(),
         sections=tuple(section for section in sections if section is not None),
         versions=_versions(),
@@ -100,6 +100,16 @@ def write_fit_page(
 
 
 # -- above the kinds ------------------------------------------------------------------------------
+
+
+def _title(fit: Fit) -> str:
+    n, selection = fit.n_components, fit.learned.selection
+    if n == 1:
+        return "There is one kind of task"
+    if selection is not None and len(selection.members) > 1:
+        # Kinds of different mixtures overlap, so their number is no claim about the world.
+        return f"{n} kinds of task describe the logs"
+    return f"There are {n} kinds of task"
 
 
 def _items(fit: Fit) -> str:
@@ -185,9 +195,14 @@ def _selection_section(fit: Fit) -> Section | None:
         f"mixtures of 1 to {selection.candidates[-1]} kinds were learned from the other parts, and "
         f"predicted its tasks. {selection.sentence}"
     )
+    alone = len(selection.members) == 1
+    notes = {
+        n: " (chosen)" if alone else f" (weight {percent(weight)})"
+        for n, weight in selection.members.items()
+    }
     rows = tuple(
         (
-            f"{candidate}{' (chosen)' if candidate == selection.chosen else ''}",
+            f"{candidate}{notes.get(candidate, '')}",
             signed(f"{mean:.3f}"),
             "–" if i == selection.best else f"{gap:.3f} ± {error:.3f}",
             f"{bic:,.1f}",

@@ -120,13 +120,14 @@ def draw_held_out(ax: Any, selection: Selection) -> None:
         x, mean, np.where(np.isfinite(error), error, 0.0), color=_MAIN.color, linewidth=LINE,
         elinewidth=0.8, capsize=1.8, capthick=0.8, marker="o", markersize=2.6, zorder=2,
     )  # fmt: skip
-    chosen = selection.candidates.index(selection.chosen)
+    chosen = [selection.candidates.index(n) for n in selection.members]
     ax.plot(
-        [x[chosen]], [mean[chosen]], linestyle="", marker="o", markersize=7.5, zorder=3,
+        x[chosen], mean[chosen], linestyle="", marker="o", markersize=7.5, zorder=3,
         markerfacecolor="none", markeredgecolor=LOOKS["TS"].color, markeredgewidth=1.0,
     )  # fmt: skip
     ax.set_title(
-        f"\N{LARGE CIRCLE} chosen: {selection.chosen}", loc="left", size=FONT, pad=3,
+        f"\N{LARGE CIRCLE} {'chosen' if len(chosen) == 1 else 'joined'}: "
+        + ", ".join(map(str, selection.members)), loc="left", size=FONT, pad=3,
         color=legible(LOOKS["TS"].color),
     )  # fmt: skip
     ax.set_ylabel("held-out log evidence per task")

@@ -61,11 +61,11 @@ def learn_priors(tasks: LinearStatistics, seed: int) -> Priors:
 
 
 def learn_mixture(tasks: LinearStatistics, seed: int) -> Learned:
-    """Learn a mixture by the evidence, with the number of components that predicts best."""
+    """Learn a mixture by the evidence, the smallest within one standard error of the best."""
     return learn(
         tasks, "auto",
         seed=seed, max_components=MAX_COMPONENTS, n_restarts=N_RESTARTS, tolerance=TOLERANCE,
-        n_folds=N_FOLDS, engine=1,
+        n_folds=N_FOLDS, select="one-standard-error", engine=1,
     )  # fmt: skip
 
 

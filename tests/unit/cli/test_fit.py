@@ -260,16 +260,17 @@ def test_auto_compares_on_some_tasks_and_learns_from_all(
 ) -> None:  # fmt: skip
     calls = []
 
-    def spy(tasks: mixts.Statistics, number: int | str, **options: Any) -> Learned:
+    compared = Selection((1, 2), np.array([[1.0, 2.0], [0.0, 1.0]]), np.zeros(2), 1, 5)
+
+    def spy(tasks: mixts.Statistics, number: Any, **options: Any) -> Learned:
         """One kind, as if two had been compared."""
         calls.append((len(tasks), number))
-        compared = Selection((1, 2), np.array([[1.0, 2.0], [0.0, 1.0]]), np.zeros(2), 1, 5)
-        return replace(learn(tasks, 1, **options), selection=compared if number == "auto" else None)
+        return replace(learn(tasks, 1, **options), selection=compared)
 
     monkeypatch.setattr(fit, "learn", spy)
     command = ["fit", str(folder / "clicks.csv"), *COLUMNS, "--select-from", "8"]
     assert main([*command, "--held-out", "0", "--out", str(tmp_path / "prior.json")]) == 0
-    assert calls == [(8, "auto"), (40, 1)]
+    assert calls == [(8, "auto"), (40, compared)]
     printed = capsys.readouterr().out
     assert (
         "1 kind of task, learned from 40 tasks; 1 to 2 kinds compared on 8 tasks; conv" in printed

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mixts.errors import ParameterError
-from mixts.learning import Fit, FitSettings, Selection, fit_logs
+from mixts.learning import Fit, FitSettings, Selection, fit_logs, learn, mixture_evidence, select
 from mixts.learning.fit import MOST_HELD_OUT, _split
 from mixts.logs import TaskLogs, read_logs
 
@@ -78,6 +78,24 @@ def test_auto_says_how_many_tasks_it_compared(logs: TaskLogs) -> None:
     assert fit.learned.selection is not None
     assert fit.learned.selection.held_out.shape[1] == 12
     assert "kinds compared on 12 tasks" in fit.outcome
+
+
+def test_joined_mixtures_are_learned_from_all_tasks(
+    logs: TaskLogs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though they were compared on a few."""
+    monkeypatch.setattr(select, "stack_weights", lambda held_out: np.array([0.4, 0.6]))
+    fit = fit_logs(logs, held_out=0, select_from=8, seed=1, engine=1)
+    assert fit.learned.selection is not None
+    assert fit.learned.selection.members == {1: 0.4, 2: 0.6}
+    assert "1 to 2 kinds compared on 8 tasks, and mixtures of 1 and 2 kinds joined" in fit.outcome
+    parts = [learn(logs.statistics, n, seed=1, engine=1).prior for n in (1, 2)]
+    tasks = logs.statistics
+    together = np.logaddexp(*(
+        np.log(w) + mixture_evidence(part, tasks) for w, part in zip((0.4, 0.6), parts, strict=True)
+    ))  # fmt: skip
+    np.testing.assert_allclose(mixture_evidence(fit.prior, tasks), together, atol=0.1)
+    assert fit.n_components == len(fit.prior.names or ()) <= 3
 
 
 @pytest.mark.parametrize(

@@ -85,6 +85,11 @@ def test_held_out_evidence_and_bic() -> None:
     assert (mark.get_xdata()[0], mark.get_ydata()[0]) == (2, SELECTION.mean[1])
     assert "chosen: 2" in ax.get_title(loc="left")
     ax = new_axes()
+    swing = np.repeat([[0.0, -5.0], [-5.0, 0.0], [-9.0, -9.0]], 20, axis=1)
+    draw_held_out(ax, Selection((1, 2, 3), swing, np.zeros(3), 1, 5, "stack"))
+    assert list(ax.lines[-1].get_xdata()) == [1, 2]
+    assert "joined: 1, 2" in ax.get_title(loc="left")
+    ax = new_axes()
     draw_bic(ax, SELECTION)
     np.testing.assert_array_equal(ax.lines[0].get_ydata(), SELECTION.bic)
     assert ax.lines[1].get_ydata() == [41.0]

@@ -1,0 +1,216 @@
+"""Stacking: weights of mixtures, their union, and the components that are merged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import optimize, special
+
+import mixts
+from mixts.families import Statistics
+from mixts.learning import Rule, Selection, learn, mixture_evidence
+from mixts.learning.stack import (
+    EARNED,
+    PRECISION,
+    SAME,
+    merge_same,
+    optimal_weights,
+    stack_weights,
+    union,
+)
+from tests.oracles.learning_references import drawn, statistics_of
+
+
+def table(seed: int, n_candidates: int = 4, n_tasks: int = 80) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    return rng.normal(-6, 2, n_tasks) + rng.normal(0, 1.0, (n_candidates, n_tasks))
+
+
+def evidence(held_out: np.ndarray, weights: np.ndarray) -> float:
+    """Log evidence of all tasks under the union, by brute force."""
+    with np.errstate(divide="ignore"):
+        joint = np.log(weights)[:, None] + held_out
+    return float(special.logsumexp(joint, axis=0).sum())
+
+
+def bernoulli_tasks(n_kinds: int, n_tasks: int, seed: int, n_rows: int = 12) -> Statistics:
+    rng = np.random.default_rng(seed)
+    mean = rng.beta(1, 1, size=(n_kinds, 5))
+    prior = mixts.MixturePrior(mixts.BernoulliArms(6 * mean + 0.1, 6 * (1 - mean) + 0.1))
+    return statistics_of(drawn(prior, n_tasks, n_rows, seed), prior)
+
+
+# -- weights --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_weights_maximise_the_evidence_of_the_union(seed: int) -> None:
+    held_out = table(seed)
+    found = optimal_weights(held_out)
+    best = optimize.minimize(
+        lambda w: -evidence(held_out, np.maximum(w, 1e-300)) / 80,
+        np.full(4, 0.25),
+        bounds=[(0, 1)] * 4,
+        constraints={"type": "eq", "fun": lambda w: w.sum() - 1},
+        options={"ftol": 1e-12},
+    )
+    assert found.sum() == pytest.approx(1.0)
+    assert evidence(held_out, found) / 80 >= -best.fun - PRECISION
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_stack_is_never_below_its_best_mixture_and_each_member_is_earned(seed: int) -> None:
+    held_out = table(seed)
+    weights = stack_weights(held_out)
+    alone = held_out.sum(axis=1).max()
+    n = int((weights > 0).sum())
+    assert n > 1
+    assert evidence(held_out, weights) > alone + EARNED * (n - 1) * 0.99
+    everything = evidence(held_out, optimal_weights(held_out))
+    # Members that were left out would have added less than EARNED each.
+    assert everything - evidence(held_out, weights) < EARNED * (4 - n) + 0.1
+
+
+def test_equal_mixtures_are_not_joined() -> None:
+    held_out = np.repeat(table(1, 1), 3, axis=0)
+    np.testing.assert_array_equal(stack_weights(held_out), [1, 0, 0])
+    better = held_out + np.array([[0.0], [0.5], [-0.5]])
+    np.testing.assert_array_equal(stack_weights(better), [0, 1, 0])
+
+
+def test_halves_of_the_tasks_join_two_mixtures() -> None:
+    """By symmetry, each mixture has half of the weight."""
+    good = np.repeat([[0.0, -5.0], [-5.0, 0.0]], 20, axis=1)
+    np.testing.assert_allclose(stack_weights(good), [0.5, 0.5], atol=1e-3)
+
+
+def test_impossible_tasks_do_not_decide() -> None:
+    held_out = table(2, 2)
+    weights = stack_weights(held_out)
+    held_out = np.column_stack([held_out, [-np.inf, -np.inf]])
+    np.testing.assert_array_equal(stack_weights(held_out), weights)
+    # A task that only one mixture can explain gives weight to this mixture.
+    only = np.column_stack([np.array([[0.0] * 30, [-9.0] * 30]), [-np.inf, -1.0]])
+    found = stack_weights(only)
+    assert 0 < found[1] < 0.1
+    np.testing.assert_array_equal(stack_weights(np.full((2, 3), -np.inf)), [1, 0])
+    # Two tasks that need two further mixtures.
+    needed = np.array([[0.0, -np.inf, -np.inf], [-1.0, 0.0, -np.inf], [-1.0, -np.inf, 0.0]])
+    assert (stack_weights(np.repeat(needed, 5, axis=1)) > 0).sum() > 1
+    assert np.isfinite(evidence(needed, stack_weights(needed)))
+
+
+# -- the union ------------------------------------------------------------------------------------
+
+
+def test_the_evidence_of_a_union_is_the_weighted_sum(tmp_path: Path) -> None:
+    tasks = bernoulli_tasks(3, 40, seed=1)
+    mixtures = [mixts.learn_prior(tasks, n, seed=1, n_restarts=1, engine=1) for n in (1, 2, 3)]
+    weights = [0.2, 0.5, 0.3]
+    joined = union(mixtures, weights)
+    parts = [np.log(w) + mixture_evidence(m, tasks) for w, m in zip(weights, mixtures, strict=True)]
+    expected = special.logsumexp(parts, axis=0)
+    np.testing.assert_allclose(mixture_evidence(joined, tasks), expected, rtol=1e-12)
+    assert joined.n_components == 6
+    assert (np.diff(joined.weights) <= 0).all()
+    joined.save(tmp_path / "prior.json")
+    again = mixts.MixturePrior.load(tmp_path / "prior.json")
+    np.testing.assert_array_equal(mixture_evidence(again, tasks), mixture_evidence(joined, tasks))
+
+
+def test_a_union_has_the_noise_of_the_heaviest_mixture() -> None:
+    parts = [
+        mixts.MixturePrior(mixts.GaussianArms([[0.0, 1.0]], [[1.0, 1.0]], noise))
+        for noise in (0.5, 0.7)
+    ]
+    assert union(parts, [0.4, 0.6]).family.noise_std == 0.7
+
+
+@pytest.mark.parametrize(("kind", "joined"), [("diag", "diag"), ("full", "full"), ("tied", "full")])
+def test_covariances_of_joined_linear_mixtures(kind: str, joined: str) -> None:
+    covariance = {"diag": np.ones((2, 3)), "full": np.stack([np.eye(3)] * 2), "tied": np.eye(3)}
+    family = mixts.LinearGaussian(np.zeros((2, 3)), covariance[kind], 0.5, kind)  # type: ignore[arg-type]
+    both = family.append(family)
+    assert both.covariance_type == joined
+    np.testing.assert_array_equal(both.full_covariances(), np.stack([np.eye(3)] * 4))
+
+
+def test_equal_components_are_merged_and_different_ones_kept() -> None:
+    tasks = bernoulli_tasks(2, 60, seed=2)
+    prior = mixts.learn_prior(tasks, 2, seed=1, n_restarts=1, engine=1)
+    merged = merge_same(union([prior, prior], [0.7, 0.3]), tasks)
+    assert merged.n_components == 2
+    np.testing.assert_allclose(merged.weights, prior.weights)
+    np.testing.assert_allclose(merged.family.parameter_means(), prior.family.parameter_means())
+    mixtures = [mixts.learn_prior(tasks, n, seed=1, n_restarts=1, engine=1) for n in (1, 2, 4)]
+    joined = union(mixtures, [0.3, 0.4, 0.3])
+    few = merge_same(joined, tasks)
+    assert 2 < few.n_components <= joined.n_components
+    change = mixture_evidence(few, tasks) - mixture_evidence(joined, tasks)
+    assert np.abs(change).mean() <= SAME
+
+
+# -- learning -------------------------------------------------------------------------------------
+
+
+def test_rules_make_their_priors_of_one_comparison() -> None:
+    tasks = bernoulli_tasks(4, 90, seed=3)
+    options = {"seed": 1, "n_restarts": 1, "n_folds": 3, "max_components": 4, "engine": 1}
+    stacked = learn(tasks, "auto", **options)
+    assert stacked.selection is not None
+    assert stacked.selection.rule == "stack"
+    rules: tuple[Rule, ...] = ("best", "one-standard-error")
+    for rule in rules:
+        learned = learn(tasks, "auto", select=rule, **options)
+        assert learned.selection is not None
+        np.testing.assert_array_equal(learned.selection.held_out, stacked.selection.held_out)
+        assert learned.selection.chosen == stacked.selection.by(rule).chosen
+        assert learned.prior.n_components == learned.selection.chosen
+        assert learned.selection.members == {learned.selection.chosen: 1.0}
+    best = stacked.selection.by("best")
+    assert best.chosen == stacked.selection.candidates[stacked.selection.best]
+
+
+@pytest.mark.parametrize("method", ["evidence", "two-stage"])
+def test_a_selection_is_learned_from_other_tasks(method: str) -> None:
+    """Here the same tasks: then the prior is the same, too, to the bit."""
+    tasks = bernoulli_tasks(3, 60, seed=4)
+    options = {"seed": 1, "n_restarts": 1, "n_folds": 3, "max_components": 3, "engine": 1}
+    first = learn(tasks, "auto", method, **options)  # type: ignore[arg-type]
+    again = learn(tasks, first.selection, method, **options)  # type: ignore[arg-type]
+    assert again.selection is first.selection
+    assert first.prior.n_components > 1
+    np.testing.assert_array_equal(again.prior.weights, first.prior.weights)
+    for name, array in first.prior.family.arrays().items():
+        np.testing.assert_array_equal(again.prior.family.arrays()[name], array)
+
+
+def test_one_kind_costs_nothing() -> None:
+    """Stacked priors of tasks of one kind predict other such tasks as well as one component."""
+    losses = []
+    for seed in range(6):
+        tasks = bernoulli_tasks(1, 200, seed, n_rows=8)
+        options = {"seed": 1, "n_restarts": 1, "max_components": 3, "engine": 1}
+        learned = learn(tasks[np.arange(60)], "auto", n_folds=3, **options)
+        rest = tasks[np.arange(60, 200)]
+        loss = mixture_evidence(learned.unimodal, rest) - mixture_evidence(learned.prior, rest)
+        losses.append(loss.mean())
+    assert np.mean(losses) < 0.005
+
+
+def test_the_sentence_names_the_joined_mixtures() -> None:
+    held_out = np.repeat([[0.0, -5.0, -1.0], [-5.0, 0.0, -1.0], [-9.0, -9.0, -9.0]], 20, axis=1)
+    selection = Selection((1, 2, 3), held_out, np.zeros(3), 1, 5, "stack")
+    assert set(selection.members) == {1, 2}
+    assert selection.sentence == (
+        "1 kind predicts best; mixtures of 1 (50%) and 2 (50%) kinds together predict still "
+        "better, so the prior joins them."
+    )
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_an_unknown_rule_is_refused() -> None:
+    with pytest.raises(mixts.errors.ParameterError, match="select must be one of"):
+        learn(bernoulli_tasks(1, 10, 0), "auto", select="most")  # type: ignore[arg-type]
