@@ -146,7 +146,7 @@ class LearnedPart(_TruthPart):
     def _learn_auto(self, statistics: Statistics, seed: int) -> Learned:
         return learn(
             statistics, "auto", seed=seed, noise_std=self.truth.noise_std, engine=1,
-            max_components=MAX_COMPONENTS,
+            max_components=MAX_COMPONENTS, select="one-standard-error",
         )  # fmt: skip
 
 
