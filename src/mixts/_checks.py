@@ -177,7 +177,8 @@ def name_list(names: Sequence[str] | None, length: int, what: str) -> tuple[str,
     if len(names) != length:
         raise ParameterError(f"{what} must have {length} entries, got {len(names)}")
     if len(set(names)) != length:
-        raise ParameterError(f"{what} must be distinct, got {list(names)}")
+        twice = next(name for k, name in enumerate(names) if name in names[:k])
+        raise ParameterError(f"{what} must be distinct, but {twice!r} occurs twice")
     return tuple(names)
 
 

@@ -216,15 +216,10 @@ class Belief:
                 else "this belief is about one task: leave task out"
             )
         index = 0 if task is None else int(_checks.task_indices([task], self._axis.size)[0])
-        prior = type(self.prior)(
-            self.posterior.family(index),
-            self._exact_weights()[index],
-            self.prior.names,
-            self.prior.arm_names,
-            self.prior.features,
-        )
-        retired = np.flatnonzero(self.prior.retired)
-        return prior.retire_arms(retired.tolist()) if len(retired) else prior
+        return self.prior.replace(
+            family=self.posterior.family(index), weights=self._exact_weights()[index],
+            descriptions=None,
+        )  # fmt: skip
 
     # -- sampling: the two draws of Algorithm 1 -----------------------------------------------
 

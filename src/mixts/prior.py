@@ -14,13 +14,49 @@ from mixts._files import pack_bundle, unpack_bundle, write_bundle
 from mixts._typing import Array, ArrayLike, Bool, Float, Int
 from mixts.belief import Belief
 from mixts.errors import ActionError, FormatError, MixtsError, ParameterError, StatisticsError
+from mixts.families.arms import ArmFamily
 from mixts.families.base import FAMILIES, Family
+from mixts.families.population import arm_population, like_arms
 from mixts.families.statistics import Statistics
 from mixts.families.trajectory import Trajectory
 from mixts.features import Features
 
 _MOST_SHOWN = 20
 """Arm names that an error message lists."""
+
+
+_ARM_PRIOR = "arm_prior."
+"""What the names of the arm prior's arrays begin with, in files."""
+
+
+def _of_arm_prior(name: str) -> bool:
+    return name.startswith(_ARM_PRIOR)
+
+
+def _some(names: Sequence[str]) -> str:
+    """Return the first names as text, and how many more there are."""
+    shown = ", ".join(map(repr, names[:_MOST_SHOWN]))
+    more = len(names) - _MOST_SHOWN
+    return shown + (f" and {more:,} more" if more > 0 else "")
+
+
+def _check_arm_prior(arm_prior: Any, family: Family) -> None:
+    same = type(arm_prior) is type(family) and arm_prior.settings() == family.settings()
+    if not same or (arm_prior.n_components, arm_prior.n_arms) != (family.n_components, 1):
+        raise ParameterError(
+            f"arm_prior must be one arm like those of {family!r}, for every component, "
+            f"got {arm_prior!r}"
+        )
+
+
+def _mean_guess(mean: Any, family: Family) -> float:
+    level = float(_checks.numbers(mean, "mean must be a number", ParameterError))
+    low, high = family.reward_range or (-np.inf, np.inf)
+    if not low < level < high or not np.isfinite(level):
+        raise ParameterError(
+            f"mean must be a mean reward between {low:g} and {high:g}, got {mean!r}"
+        )
+    return level
 
 
 class MixturePrior:
@@ -43,6 +79,9 @@ class MixturePrior:
         may be described by names, as ``{"price": 3.2, "brand": "acme"}``.
     descriptions
         A sentence about each component, as ``mixts fit`` writes them; the dashboard shows them.
+    arm_prior
+        Distribution of a new arm's parameters under each component: a family of the same type with
+        L components and one arm. Learned priors have one; None derives it from the arms.
     """
 
     def __init__(
@@ -54,6 +93,7 @@ class MixturePrior:
         features: Features | None = None,
         *,
         descriptions: Sequence[str] | None = None,
+        arm_prior: Family | None = None,
     ) -> None:
         if not isinstance(family, Family):
             raise ParameterError(f"family must be a mixts family, got {type(family).__name__}")
@@ -68,6 +108,10 @@ class MixturePrior:
         self.descriptions = _checked_descriptions(descriptions, family.n_components)
         self._retired = np.zeros(family.n_arms or 0, bool)
         self._n_retired = 0
+        self._new = np.zeros(family.n_arms or 0, bool)
+        if arm_prior is not None:
+            _check_arm_prior(arm_prior, family)
+        self._arm_prior = arm_prior
         with np.errstate(divide="ignore"):
             self.log_weights: Float[Array, " L"] = np.log(self.weights)
         self.log_weights.flags.writeable = False
@@ -91,12 +135,14 @@ class MixturePrior:
         if shown < self.n_components:
             lines.append(f"  ... and {self.n_components - shown} more")
         if self.has_retired:
-            labels = [
-                self.arm_names[k] if self.arm_names else str(k)
-                for k in np.flatnonzero(self.retired)
-            ]
-            lines.append(f"  retired arms: {', '.join(labels)}")
+            lines.append(f"  retired arms: {self._labels(self._retired)}")
+        if self._new.any():
+            lines.append(f"  new arms: {self._labels(self._new)}")
         return "\n".join(lines)
+
+    def _labels(self, marked: Bool[Array, " K"]) -> str:
+        index = np.flatnonzero(marked)
+        return _some([self.arm_names[k] if self.arm_names else str(k) for k in index])
 
     # -- beliefs ------------------------------------------------------------------------------
 
@@ -150,7 +196,11 @@ class MixturePrior:
         Linear: mean and full covariance of the mixture. Arms: each arm's mean and variance; the
         correlation between arms is lost (``family.to_linear()`` keeps it for Gaussian arms).
         """
-        return self._with(self.family.collapse(self.weights), None, None, None)
+        one = None if self._arm_prior is None else self._arm_prior.collapse(self.weights)
+        family = self.family.collapse(self.weights)
+        return self.replace(
+            family=family, weights=None, names=None, descriptions=None, arm_prior=one
+        )
 
     def select(self, components: ArrayLike) -> MixturePrior:
         """Return a prior of some components, their weights rescaled to sum to one.
@@ -175,10 +225,108 @@ class MixturePrior:
         names = [self.names[i] for i in index] if self.names else None
         names = names if names and len(set(names)) == len(names) else None
         texts = [self.descriptions[i] for i in index] if self.descriptions else None
-        return self._with(self.family.select(index), weights / weights.sum(), names, texts)
+        some = None if self._arm_prior is None else self._arm_prior.select(index)
+        return self.replace(
+            family=self.family.select(index), weights=weights / weights.sum(), names=names,
+            descriptions=texts, arm_prior=some,
+        )  # fmt: skip
+
+    def append(self, family: Family, weight: float, name: str | None = None) -> MixturePrior:
+        """Return a prior with one more component, the last one.
+
+        Parameters
+        ----------
+        family
+            The component, a family of one component.
+        weight
+            Its weight, between 0 and 1; the other weights are rescaled.
+        name
+            Its name, if the components have names.
+        """
+        weights = np.append(self.weights * (1 - weight), weight)
+        names = None if self.names is None else [*self.names, str(name)]
+        more = None if self._arm_prior is None else self._arm_prior.append(arm_population(family))
+        joined = self.family.append(family)
+        return self.replace(
+            family=joined, weights=weights / weights.sum(), names=names, descriptions=None,
+            arm_prior=more,
+        )  # fmt: skip
+
+    # -- arms ---------------------------------------------------------------------------------
+
+    @property
+    def arm_prior(self) -> Family | None:
+        """Distribution of a new arm's parameters under each component; None without arms.
+
+        A family with L components and one arm. A learned prior knows it from its tasks; for other
+        priors it has the mean of the arms that are not new, and their variance.
+        """
+        if self._arm_prior is not None or not isinstance(self.family, ArmFamily):
+            return self._arm_prior
+        seen = np.flatnonzero(~self._new)
+        return arm_population(self.family.arms(seen) if len(seen) else self.family)
+
+    def add_arms(
+        self,
+        arms: Sequence[str] | int,
+        *,
+        like: str | int | None = None,
+        mean: float | None = None,
+    ) -> MixturePrior:
+        """Return a prior with new arms that have no data yet; their parameters are ``arm_prior``'s.
+
+        The new arms are marked in ``new_arms`` until a prior is learned from their data.
+
+        Parameters
+        ----------
+        arms
+            Names of the new arms, or their number if the arms have no names.
+        like
+            An arm that the new arms resemble: they get its mean under every component, with the
+            variance of any new arm.
+        mean
+            A guess of the new arms' mean reward, the same under every component.
+        """
+        if like is not None and mean is not None:
+            raise ParameterError("give like or mean, not both")
+        names = self._new_names(arms)
+        n = len(names) if names is not None else _checks.count(arms, "arms")
+        one = self.arm_prior
+        if not isinstance(one, ArmFamily) or not isinstance(self.family, ArmFamily):
+            raise ParameterError(f"only priors of arms accept new arms, got {self.family!r}")
+        if like is not None:
+            found = self.family.parameter_means()[:, [self.arm_index(like)]]
+            one = like_arms(one, found, one.parameter_variances())
+        elif mean is not None:
+            level = _mean_guess(mean, self.family)
+            one = like_arms(one, np.full((self.n_components, 1), level), one.parameter_variances())
+        return self.with_arms(one.arms([0] * n), names)
+
+    def _new_names(self, arms: Any) -> list[str] | None:
+        if isinstance(arms, str) or (self.arm_names is not None and isinstance(arms, int)):
+            raise ParameterError(f"arms must be a list of names of new arms, got {arms!r}")
+        if isinstance(arms, (int, np.integer)):
+            return None
+        if self.arm_names is None:
+            raise ParameterError(
+                f"the arms of this prior have no names: give the number of new arms, got {arms!r}"
+            )
+        names = list(arms)
+        if not names or not all(isinstance(name, str) and name for name in names):
+            raise ParameterError(f"arms must be names of new arms, at least one, got {names!r}")
+        taken = [name for name in names if name in self._arm_index]
+        if taken or len(set(names)) < len(names):
+            raise ParameterError(
+                f"the prior already has the arm {taken[0]!r}"
+                if taken
+                else f"names of new arms must differ, got {_some(names)}"
+            )
+        return names
 
     def with_arms(self, family: Family, arm_names: Sequence[str] | None = None) -> MixturePrior:
-        """Return a prior with more arms; live tasks keep their statistics.
+        """Return a prior with more arms, marked as new; live tasks keep their statistics.
+
+        :meth:`add_arms` needs no parameters.
 
         Descriptions stay unless a new arm becomes the best of a component, which they would deny.
 
@@ -201,8 +349,11 @@ class MixturePrior:
         if texts is not None:
             best = self.family.parameter_means().max(axis=1)
             texts = texts if np.all(family.parameter_means().max(axis=1) <= best) else None
-        prior = MixturePrior(joined, self.weights, self.names, names, descriptions=texts)
-        return prior._retire(self._retired)
+        prior = self.replace(
+            family=joined, arm_names=names, descriptions=texts, arm_prior=self.arm_prior
+        )
+        prior._new[len(self._new) :] = True
+        return prior
 
     def retire_arms(self, arms: Sequence[int | str]) -> MixturePrior:
         """Return a prior whose agents never take these arms; their observations still count.
@@ -212,15 +363,57 @@ class MixturePrior:
         arms
             Indices or names of arms.
         """
-        if isinstance(arms, (str, int)):
-            raise ParameterError(f"arms must be a list of indices or names, got {arms!r}")
-        retired = self._retired.copy()
-        for arm in arms:
-            retired[self.arm_index(arm)] = True
+        retired = self._retired | self._marked(arms)
         if retired.all():
             raise ParameterError("all arms would be retired: at least one must remain")
-        same = self._with(self.family, self.weights, self.names, self.descriptions)
-        return same._retire(retired)
+        return self.replace()._mark(retired, self._new)
+
+    def restore_arms(self, arms: Sequence[int | str]) -> MixturePrior:
+        """Return a prior whose agents take these retired arms again.
+
+        Parameters
+        ----------
+        arms
+            Indices or names of arms; an arm that is not retired stays as it is.
+        """
+        return self.replace()._mark(self._retired & ~self._marked(arms), self._new)
+
+    def rename_arms(self, names: Mapping[str, str]) -> MixturePrior:
+        """Return a prior with other names of some arms; an arm keeps its index and its data.
+
+        Parameters
+        ----------
+        names
+            The new name of each present name. All names change at once, so two arms may swap
+            theirs.
+        """
+        if self.arm_names is None:
+            raise ParameterError("the arms of this prior have no names")
+        changed = list(self.arm_names)
+        for old, new in names.items():
+            if not isinstance(new, str) or not new:
+                raise ParameterError(f"the new name of {old!r} must be a text, got {new!r}")
+            changed[self.arm_index(str(old))] = new
+        return self.replace(arm_names=changed, descriptions=None)
+
+    def mark_new(self, arms: Sequence[int | str]) -> MixturePrior:
+        """Return a prior in which exactly these arms are marked as new."""
+        return self.replace()._mark(self._retired, self._marked(arms))
+
+    def _marked(self, arms: Sequence[int | str]) -> Bool[Array, " K"]:
+        if isinstance(arms, (str, int)):
+            raise ParameterError(f"arms must be a list of indices or names, got {arms!r}")
+        marked = np.zeros(len(self._retired), bool)
+        for arm in arms:
+            marked[self.arm_index(arm)] = True
+        return marked
+
+    @property
+    def new_arms(self) -> Bool[Array, " K"]:
+        """True for each arm that was added and has not been learned from data since."""
+        view = self._new[:]
+        view.flags.writeable = False
+        return view
 
     def with_descriptions(self, descriptions: Sequence[str] | None) -> MixturePrior:
         """Return the same prior with a sentence about each component, or with none.
@@ -230,7 +423,7 @@ class MixturePrior:
         descriptions
             A sentence for each component.
         """
-        return self._with(self.family, self.weights, self.names, descriptions)
+        return self.replace(descriptions=descriptions)
 
     @property
     def retired(self) -> Bool[Array, " K"]:
@@ -251,7 +444,8 @@ class MixturePrior:
             raise ParameterError(f"{self.family!r} has no arms")
         if isinstance(arm, str):
             if arm not in self._arm_index:
-                raise ParameterError(f"unknown arm {arm!r}; arms: {self.arm_names or n_arms}")
+                known = _some(self.arm_names or [f"0 to {n_arms - 1}"])
+                raise ParameterError(f"unknown arm {arm!r}; arms: {known}")
             return self._arm_index[arm]
         index = _checks.count(arm, "arm", least=0)
         if index >= n_arms:
@@ -277,12 +471,8 @@ class MixturePrior:
         names = [str(name) for name in array.reshape(-1)]
         unknown = [name for name in names if name not in self._arm_index]
         if unknown:
-            known = ", ".join(map(repr, self.arm_names[:_MOST_SHOWN]))
-            more = len(self.arm_names) - _MOST_SHOWN
-            raise ActionError(
-                f"unknown arm {unknown[0]!r}; known arms: {known}"
-                + (f" and {more} more" if more > 0 else "")
-            )
+            known = _some(self.arm_names)
+            raise ActionError(f"unknown arm {unknown[0]!r}; known arms: {known}")
         index = np.array([self._arm_index[name] for name in names], np.int64)
         return index.reshape(array.shape)
 
@@ -318,22 +508,23 @@ class MixturePrior:
             )
         return np.stack(sets)
 
-    def _with(
-        self,
-        family: Family,
-        weights: ArrayLike | None,
-        names: Sequence[str] | None,
-        descriptions: Sequence[str] | None,
-    ) -> MixturePrior:
-        prior = MixturePrior(
-            family, weights, names, self.arm_names, self.features, descriptions=descriptions
-        )
-        return prior._retire(self._retired)
+    def replace(self, **changes: Any) -> MixturePrior:
+        """Return a prior with other values of some of the constructor's arguments.
 
-    def _retire(self, retired: Bool[Array, " k"]) -> MixturePrior:
-        """Set the retired arms of a new prior."""
+        Everything else stays: the marks of arms, too, whose number may grow.
+        """
+        kept: dict[str, Any] = {
+            "family": self.family, "weights": self.weights, "names": self.names,
+            "arm_names": self.arm_names, "features": self.features,
+            "descriptions": self.descriptions, "arm_prior": self._arm_prior,
+        }  # fmt: skip
+        return MixturePrior(**{**kept, **changes})._mark(self._retired, self._new)
+
+    def _mark(self, retired: Bool[Array, " k"], new: Bool[Array, " k"]) -> MixturePrior:
+        """Set the retired arms and the new arms of a prior that was just made."""
         self._retired[: len(retired)] = retired
         self._n_retired = int(self._retired.sum())
+        self._new[: len(new)] = new
         return self
 
     # -- files --------------------------------------------------------------------------------
@@ -355,11 +546,16 @@ class MixturePrior:
             "arm_names": self.arm_names,
             "retired": [int(k) for k in np.flatnonzero(self._retired)],
         }
+        if self._new.any():
+            header["new"] = [int(k) for k in np.flatnonzero(self._new)]
         if self.features is not None:
             header["features"] = self.features.header()
         if self.descriptions is not None:
             header["descriptions"] = self.descriptions
-        return header, {"weights": self.weights, **self.family.arrays()}
+        arrays = {"weights": self.weights, **self.family.arrays()}
+        if self._arm_prior is not None:
+            arrays |= {f"{_ARM_PRIOR}{k}": v for k, v in self._arm_prior.arrays().items()}
+        return header, arrays
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> MixturePrior:
@@ -382,16 +578,18 @@ class MixturePrior:
                 f"{source}: unknown family {header.get('family')!r}; known: {sorted(FAMILIES)}"
             )
         try:
-            own = dict(arrays)
-            weights = own.pop("weights")
-            family = kind.restore(dict(header["settings"]), own)
+            one = {k.removeprefix(_ARM_PRIOR): v for k, v in arrays.items() if _of_arm_prior(k)}
+            own = {k: v for k, v in arrays.items() if not _of_arm_prior(k)}
+            weights, settings = own.pop("weights"), dict(header["settings"])
             described = header.get("features")
-            features = None if described is None else Features.restore(described)
             prior = MixturePrior(
-                family, weights, header["names"], header["arm_names"], features,
+                kind.restore(settings, own), weights, header["names"], header["arm_names"],
+                None if described is None else Features.restore(described),
                 descriptions=header.get("descriptions"),
+                arm_prior=kind.restore(settings, one) if one else None,
             )  # fmt: skip
-            return prior.retire_arms(header["retired"]) if header["retired"] else prior
+            prior = prior.retire_arms(header["retired"]) if header["retired"] else prior
+            return prior.mark_new(header["new"]) if header.get("new") else prior
         except (MixtsError, KeyError, TypeError, ValueError) as error:
             raise FormatError(f"{source} is damaged: {error}") from error
 

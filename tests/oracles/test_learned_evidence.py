@@ -54,14 +54,15 @@ def learned(kind: str, n_components: int, noise_is_given: bool = False) -> Any:
 
 @cache
 def hyperprior(kind: str, n_components: int, noise_is_given: bool) -> Hyperprior:
-    """A single component is held by what is as broad as the data, several by what they share."""
+    """A single component is held by the population of arms, several by what they share."""
     options = {k: v for k, v in case(kind).options.items() if k != "covariance_type"}
     if noise_is_given:
         options["noise_std"] = NOISE
     flat = flat_family(case(kind).statistics, **options)
     noise = flat.noise_std if kind in NOISY and not noise_is_given else None  # type: ignore[attr-defined]
     if n_components == 1:
-        return Hyperprior(flat, 1.0, noise)
+        centre = learned(kind, n_components, noise_is_given).centre
+        return Hyperprior(flat if centre is None else centre, 1.0, noise)
     centre = learned(kind, n_components, noise_is_given).unimodal.family
     return Hyperprior(centre, PSEUDO / n_components, noise)
 

@@ -174,6 +174,12 @@ class ArmFamily(Family):
             f"{type(self).__name__}({self.n_components} components, {self.n_arms} arms{settings})"
         )
 
+    def arms(self, index: ArrayLike) -> Self:
+        """Return the family of these arms, in this order, repeats allowed."""
+        chosen = np.asarray(index, np.int64)
+        some = {name: array[:, chosen] for name, array in self.arrays().items()}
+        return type(self)(**some, **self.settings())
+
     def with_arms(self, other: Family) -> Self:
         """Return these arms followed by the other family's, component by component."""
         if type(other) is not type(self) or other.settings() != self.settings():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import special
@@ -13,6 +13,7 @@ from mixts._typing import Array, Float
 from mixts.engines import Engine
 from mixts.families import Family
 from mixts.learning.models import Model
+from mixts.learning.population import population
 from mixts.learning.starts import start
 from mixts.prior import MixturePrior
 
@@ -21,6 +22,9 @@ _FIRST_REACH = 4.0
 _REACH_FACTOR = 4.0
 """Factor by which a successful leap lengthens the next one, and a refused leap shortens it."""
 _LARGEST_REACH = 4.0**6
+_POPULATION_ROUNDS = 2
+"""Number of times that one component is learned about the arms' population. In the first round the
+population itself still suffers from rarely tried arms, which resemble the broad hyperprior."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,8 @@ class Restart:
 
     prior: MixturePrior
     history: History
+    centre: Family | None = None
+    """Centre of the hyperprior, where it was learned: the population of arms, for every arm."""
 
     @property
     def objective(self) -> float:
@@ -182,8 +188,20 @@ class Job:
 
 
 def pooled_restart(model: Model, patience: Patience) -> Restart:
-    """Learn one component from all tasks."""
-    return climb(model, model.centre, np.ones(1), patience)
+    """Learn one component from all tasks; rarely tried arms resemble the others.
+
+    The hyperprior is first as broad as the data, then the population of arms that was found.
+    """
+    restart = climb(model, model.centre, np.ones(1), patience)
+    for _ in range(_POPULATION_ROUNDS):
+        found = population(model, restart.prior)
+        if found is None:
+            break
+        centre = found.every_arm
+        first = found.replaced(restart.prior.family)
+        again = climb(model.about(centre, model.pseudo), first, np.ones(1), patience)
+        restart = replace(again, centre=centre)
+    return restart
 
 
 def run(job: Job) -> Restart:

@@ -261,4 +261,4 @@ def _learned(tasks: Statistics, settings: FitSettings, engine: EngineLike) -> tu
 
 
 def _named(prior: MixturePrior, names: list[str] | None, logs: TaskLogs) -> MixturePrior:
-    return MixturePrior(prior.family, prior.weights, names, logs.arms, logs.space)
+    return prior.replace(names=names, arm_names=logs.arms, features=logs.space)

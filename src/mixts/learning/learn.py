@@ -18,6 +18,7 @@ from mixts.families.linear import CovarianceType
 from mixts.learning.em import History, Patience, Restart, best, pooled_restart, run_all
 from mixts.learning.histories import statistics_of
 from mixts.learning.models import Model, check_options, model_of
+from mixts.learning.population import with_arm_prior
 from mixts.learning.select import Problem, Rule, Selection, compare
 from mixts.learning.stack import by_weight, merge_same, union
 from mixts.learning.starts import canonical
@@ -52,6 +53,9 @@ class Learned:
     """Comparison of numbers of components; None where the number was given."""
     converged: bool = True
     """Whether learning ended because the objective stopped improving, for all joined mixtures."""
+    centre: Family | None = None
+    """Centre of the hyperprior of ``unimodal`` by evidence: arms like the others; None without
+    arms."""
 
 
 def learn_prior(
@@ -212,6 +216,9 @@ def learn(
     members = _checked_numbers(n_components, len(observed))
     by_method = _by_two_stages if method == "two-stage" else _by_evidence
     learned = by_method(problem, members, engine)
+    model = problem.make(observed)
+    prior, unimodal = (with_arm_prior(model, one) for one in (learned.prior, learned.unimodal))
+    learned = replace(learned, prior=prior, unimodal=unimodal)
     if selection is not None:
         learned = replace(learned, selection=selection)
     return replace(learned, prior=robust_prior(learned.prior, robust)) if robust else learned
@@ -272,12 +279,8 @@ def robust_prior(prior: MixturePrior, weight: float = 0.01) -> MixturePrior:
     if share >= 1:
         raise ParameterError(f"weight must be between 0 and 1, got {weight!r}")
     broad = prior.family.broaden(prior.weights, BROADER)
-    joined = prior.family.append(broad)
-    weights = np.append(prior.weights * (1 - share), share)
-    names = None if prior.names is None else [*prior.names, _unused("other", prior.names)]
-    result = MixturePrior(joined, weights / weights.sum(), names, prior.arm_names, prior.features)
-    retired = np.flatnonzero(prior.retired).tolist()
-    return result.retire_arms(retired) if retired else result
+    name = None if prior.names is None else _unused("other", prior.names)
+    return prior.append(broad, share, name)
 
 
 def _unused(name: str, taken: tuple[str, ...]) -> str:
@@ -319,6 +322,7 @@ def _by_evidence(problem: Problem, members: Members | None, engine: EngineLike) 
         tuple(restart.history for restart in restarts[heaviest]),
         selection,
         all(restart.history.converged for restart in found.values()),
+        pooled.centre,
     )
 
 

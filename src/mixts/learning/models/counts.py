@@ -225,7 +225,7 @@ class Rows:
         self,
         counts: Float[Array, "L rows k"],
         share: Float[Array, "n L"],
-        centre: Float[Array, "1 rows k"],
+        centre: Float[Array, "#L rows k"],
         pseudo: float,
     ) -> Float[Array, "L rows k"]:
         """Return counts under which the shares of tasks and the pseudo-tasks are more likely."""
@@ -245,7 +245,7 @@ class _Problem:
     rows: Rows
     outcome_shares: Float[Array, "u L"]
     total_shares: Float[Array, "v L"]
-    centre: Float[Array, "1 rows k"]
+    centre: Float[Array, "#L rows k"]
     pseudo: float
 
     def _sums(self, counts: Array, *, derivatives: bool = False) -> tuple[Array, Array]:
@@ -328,7 +328,7 @@ def expected_logs(counts: Float[Array, "... k"]) -> Float[Array, "... k"]:
 
 
 def pseudo_density(
-    counts: Float[Array, "L rows k"], centre: Float[Array, "1 rows k"]
+    counts: Float[Array, "L rows k"], centre: Float[Array, "#L rows k"]
 ) -> Float[Array, "L rows"]:
     """Compute E[ln density of p] under the counts, with p drawn from the centre."""
     possible = counts > 0

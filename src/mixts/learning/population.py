@@ -1,0 +1,64 @@
+"""Learn what the arms of each component look like, and let rarely tried arms resemble them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import special
+
+from mixts._typing import Array, Float
+from mixts.families import Family
+from mixts.families.arms import ArmFamily, ArmStatistics
+from mixts.families.population import arm_population, tasks_known
+from mixts.learning.models import Model
+from mixts.learning.starts import PSEUDO
+from mixts.prior import MixturePrior
+
+
+@dataclass(frozen=True)
+class Population:
+    """Distribution of the arms of each component, as far as the tasks show it."""
+
+    arm_prior: ArmFamily
+    """One arm: the distribution of a new arm's parameters under each component."""
+    known: Float[Array, "L K"]
+    """Number of tasks from which each component knows each arm; see ``tasks_known``."""
+
+    @property
+    def every_arm(self) -> ArmFamily:
+        """The arm prior for each arm."""
+        return self.arm_prior.arms([0] * self.known.shape[1])
+
+    def replaced(self, family: Family, least: float = 0.0) -> Family:
+        """Return the family with the arm prior where no more than this many tasks are known."""
+        new, unknown = self.every_arm.arrays(), self.known <= least
+        arrays = {k: np.where(unknown, new[k], old) for k, old in family.arrays().items()}
+        return family.restore(family.settings(), arrays)
+
+
+def population(model: Model, prior: MixturePrior) -> Population | None:
+    """Return the population of arms in the model's tasks, or None if the family has no arms."""
+    family, statistics = prior.family, model.statistics
+    if not isinstance(family, ArmFamily) or not isinstance(statistics, ArmStatistics):
+        return None
+    share = special.softmax(prior.log_weights + model.log_evidence(family), axis=1)
+    known = tasks_known(family, statistics.pulls, share)
+    return Population(arm_population(family, known), known)
+
+
+def with_arm_prior(model: Model, prior: MixturePrior) -> MixturePrior:
+    """Return a learned prior with its arm prior; arms that a component does not know come from it.
+
+    The hyperprior of several components makes an arm resemble itself in all tasks. Where its
+    pseudo-tasks say more about an arm than the tasks do, the other arms of the component know
+    better. Arms that no task tried are marked as new.
+    """
+    found = population(model, prior)
+    if found is None:
+        return prior
+    assert isinstance(model.statistics, ArmStatistics)
+    n = prior.n_components
+    family = found.replaced(prior.family, PSEUDO / n if n > 1 else 0.0)
+    result = prior.replace(family=family, arm_prior=found.arm_prior)
+    return result.mark_new(np.flatnonzero(~model.statistics.pulls.any(axis=0)).tolist())
