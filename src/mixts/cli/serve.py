@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import math
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -51,6 +52,11 @@ def register(commands: Any) -> None:
         "90m, 12h, 30d (default: no limit)"
     )
     add("--reward-window", type=_seconds, metavar="TIME", help=late)
+    default = (
+        "reward of a decision if no other arrives within the reward window: 0 if clients report "
+        "clicks only (default: silence says nothing)"
+    )
+    add("--default-reward", type=_reward, metavar="NUMBER", help=default)
     listening = parser.add_argument_group("network")
     add = listening.add_argument
     add("--host", default="127.0.0.1", help="address (default 127.0.0.1: this machine only)")
@@ -93,20 +99,27 @@ def _serve(options: argparse.Namespace) -> None:
     from mixts.service.http.limits import Limits
     from mixts.service.policy import DEFAULT_POLICY, Policy
     from mixts.service.store import DecisionStore
-    from mixts.service.versions import check_servable
+    from mixts.service.versions import check_default, check_servable
 
     tokens = _tokens(options)
+    if options.default_reward is not None and options.reward_window is None:
+        raise ParameterError(
+            "--default-reward needs --reward-window, after which silence counts, such as 30m"
+        )
     limits = Limits(body=options.max_body, actions=options.max_actions, batch=options.max_batch)
-    # Check the policy and the prior before a store is created for them.
+    # Check the settings and the prior before a store is created for them.
     policy = Policy.checked(options.policy or DEFAULT_POLICY, options.horizon, options.floor)
     prior = None if options.prior is None else check_servable(MixturePrior.load(options.prior))
+    if prior is not None:
+        check_default(prior, options.default_reward)
     with (
         server.handle_stop_signals() as signals,
         server.bind(options.host, options.port) as listener,
         DecisionStore(options.store) as store,
         Decider(
             prior, store, policy=policy.name, floor=policy.floor, horizon=policy.horizon,
-            reward_window=options.reward_window, max_pending=options.max_pending,
+            reward_window=options.reward_window, default_reward=options.default_reward,
+            max_pending=options.max_pending,
         ) as decider,
     ):  # fmt: skip
         active = decider.active
@@ -172,6 +185,16 @@ def _seconds(text: str) -> float:
     if found is None or float(found[1]) == 0:
         raise argparse.ArgumentTypeError(f"expected seconds, or 90m, 12h, 30d, got {text!r}")
     return float(found[1]) * _UNITS[found[2]]
+
+
+def _reward(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise argparse.ArgumentTypeError(f"expected a finite number, got {text!r}")
+    return number
 
 
 def _port(text: str) -> int:

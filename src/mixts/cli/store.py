@@ -53,13 +53,16 @@ def register(commands: Any) -> None:
 
 def run_show(options: argparse.Namespace) -> int:
     """Print a summary of a store."""
+    from mixts.service.windows import silence_warning
 
     with _opened(options.store) as store:
         found = store.summary()
     totals = found.totals
     print(f"{found.name}: {found.database}, tables of version {found.schema_version}, ", end="")
     print(f"{found.n_bytes / 1e6:,.1f} MB")
-    print(_counted(totals.tasks, totals.decisions, totals.rewards, totals.late))
+    print(_counted(totals))
+    if totals.decisions > totals.rewards:
+        print(_without_reward(found.unrewarded))
     for row in found.priors:
         uploaded = datetime.fromtimestamp(row.uploaded_at, UTC).strftime("%Y-%m-%d %H:%M")
         kinds = f"{row.n_components} component{'s' * (row.n_components != 1)}"
@@ -67,6 +70,8 @@ def run_show(options: argparse.Namespace) -> int:
         print(f"prior version {row.version}: {row.family}, {kinds}, from {uploaded} UTC{active}")
     if not found.priors:
         print("no prior yet: mixts serve --prior brings one")
+    if found.only_value is not None:
+        print(f"warning: {silence_warning(found.only_value)}")
     return 0
 
 
@@ -76,10 +81,12 @@ def run_rebuild(options: argparse.Namespace) -> int:
 
     with _opened(options.store) as store:
         found = rebuild(store, write=not options.check)
-    print(_counted(found.tasks, found.decisions, found.rewards, found.late))
+    print(_counted(found))
+    if found.windows:
+        print(f"{found.windows:,} open reward windows differ from the log")
     if not found.differing:
         print("every task's statistics are those of the log, to the bit")
-        return 0
+        return FAILED if options.check and found.windows else 0
     one = found.differing == 1
     which = "1 task differs" if one else f"{found.differing:,} tasks differ"
     names = ", ".join(repr(name) for name in found.examples)
@@ -109,7 +116,8 @@ def run_export(options: argparse.Namespace) -> int:
                 events = write_dsjson(table, out, missing_reward=options.missing_reward)
             left_out = events.n_without_reward
     size = out.stat().st_size / 1e6
-    print(f"{done.n_rows:,} decisions, {_rewards(done.n_rewards, done.n_late)}")
+    counts = _rewards(done.n_rewards, done.n_late, done.n_defaults)
+    print(f"{done.n_rows:,} decisions, {counts}")
     if left_out:
         print(f"{left_out:,} decisions without a reward were left out")
     print(f"{out} has them: {size:,.1f} MB")
@@ -153,9 +161,22 @@ def _moment(text: str) -> float:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-def _counted(tasks: int, decisions: int, rewards: int, late: int) -> str:
-    return f"{tasks:,} tasks, {decisions:,} decisions, {_rewards(rewards, late)}"
+def _counted(found: Any) -> str:
+    counts = _rewards(found.rewards, found.late, found.defaults)
+    return f"{found.tasks:,} tasks, {found.decisions:,} decisions, {counts}"
 
 
-def _rewards(n: int, late: int) -> str:
-    return f"{n:,} rewards" + (f", {late:,} of them late" if late else "")
+def _rewards(n: int, late: int, defaults: int) -> str:
+    if not defaults:
+        return f"{n:,} rewards" + (f", {late:,} of them late" if late else "")
+    after = f"; {late:,} rewards came late" if late else ""
+    return f"{n:,} rewards, {defaults:,} of them defaults{after}"
+
+
+def _without_reward(found: Any) -> str:
+    counts = {
+        "wait for one": found.waiting + found.due,
+        "were deferred and not activated": found.deferred,
+        "have waited longer than the reward window": found.given_up,
+    }
+    return "without a reward: " + ", ".join(f"{n:,} {what}" for what, n in counts.items() if n)

@@ -38,7 +38,15 @@ from mixts.errors import (
     UnknownTaskError,
 )
 from mixts.prior import MixturePrior
-from mixts.service.records import Decide, Decision, PriorVersion, Receipt, Reward, TaskState
+from mixts.service.records import (
+    Activate,
+    Decide,
+    Decision,
+    PriorVersion,
+    Receipt,
+    Reward,
+    TaskState,
+)
 
 import msgspec  # isort: skip  # after the records, which name the extra that installs it
 
@@ -150,9 +158,13 @@ def _plain(value: Any) -> Any:
 _encode_json = msgspec.json.Encoder(enc_hook=_plain).encode
 
 
-def _encode(request: Decide | Reward) -> bytes:
+def _encode(request: Decide | Reward | Activate) -> bytes:
     """Return the JSON of a request; raise the error that the service would give for its arrays."""
-    checked = _checked_decide(request) if isinstance(request, Decide) else _checked_reward(request)
+    checked: Decide | Reward | Activate = request
+    if isinstance(request, Decide):
+        checked = _checked_decide(request)
+    elif isinstance(request, Reward):
+        checked = _checked_reward(request)
     try:
         return _encode_json(checked)
     except (TypeError, UnicodeEncodeError) as error:
@@ -313,8 +325,16 @@ class ServiceCalls(ABC):
     def _reward(self, request: Reward) -> Steps[Receipt]:
         return _convert((yield from self._send("POST", "/v1/reward", _encode(request))), Receipt)
 
+    def _activate(self, decision_id: str) -> Steps[Receipt]:
+        body = _encode(Activate(decision_id))
+        return _convert((yield from self._send("POST", "/v1/activate", body)), Receipt)
+
+    def _activate_many(self, decision_ids: Sequence[str]) -> Steps[list[Receipt | MixtsError]]:
+        requests = [Activate(id) for id in decision_ids]
+        return (yield from self._send_batch("/v1/activate:batch", requests, Receipt))
+
     def _send_batch(
-        self, path: str, requests: Sequence[Decide | Reward], kind: type[Value]
+        self, path: str, requests: Sequence[Decide | Reward | Activate], kind: type[Value]
     ) -> Steps[list[Value | MixtsError]]:
         """Send a list in parts; after a failed part, its items and all later ones are its error."""
         parts = list(_split(requests))
@@ -369,7 +389,7 @@ class _Version(msgspec.Struct):
     version: int
 
 
-def _split(requests: Sequence[Decide | Reward]) -> Iterator[list[bytes | MixtsError]]:
+def _split(requests: Sequence[Decide | Reward | Activate]) -> Iterator[list[bytes | MixtsError]]:
     """Yield the encoded requests in parts that fit in one request; some are errors instead."""
     part: list[bytes | MixtsError] = []
     n_bytes = 0

@@ -63,7 +63,13 @@ class Client(ServiceCalls):
         self._http.close()
 
     def decide(
-        self, task: str, actions: Any = None, mask: Any = None, key: str | None = None
+        self,
+        task: str,
+        actions: Any = None,
+        mask: Any = None,
+        key: str | None = None,
+        *,
+        defer: bool = False,
     ) -> Decision:
         """Choose an action for a task.
 
@@ -77,13 +83,16 @@ class Client(ServiceCalls):
             True where an action is available; all are, unless given.
         key : str, optional
             Makes the call safe to repeat: the same key for the same task returns the same decision.
+        defer : bool
+            The action may never be shown: the reward window begins with ``activate``, and without
+            it the decision gets no default reward.
 
         Returns
         -------
         Decision
             The action, its probability, and the id that the reward refers to.
         """
-        return self._run(self._decide(Decide(task, actions, mask, key)))
+        return self._run(self._decide(Decide(task, actions, mask, key, defer)))
 
     def reward(self, decision_id: str, value: float) -> Receipt:
         """Report the reward of a decision.
@@ -101,6 +110,21 @@ class Client(ServiceCalls):
             Whether the reward had come before, or came too late to be learned from.
         """
         return self._run(self._reward(Reward(decision_id, value)))
+
+    def activate(self, decision_id: str) -> Receipt:
+        """Report that the action of a deferred decision was shown: its reward window begins.
+
+        Parameters
+        ----------
+        decision_id : str
+            ``Decision.id``.
+
+        Returns
+        -------
+        Receipt
+            A duplicate if the decision was active already, or was not deferred.
+        """
+        return self._run(self._activate(decision_id))
 
     def decide_many(self, requests: Sequence[Decide]) -> list[Decision | MixtsError]:
         """Make many decisions.
@@ -135,6 +159,21 @@ class Client(ServiceCalls):
             A result for each reward; the exception of a refused one is returned, not raised.
         """
         return self._run(self._send_batch("/v1/reward:batch", rewards, Receipt))
+
+    def activate_many(self, decision_ids: Sequence[str]) -> list[Receipt | MixtsError]:
+        """Activate many deferred decisions, in several requests as ``decide_many``.
+
+        Parameters
+        ----------
+        decision_ids : sequence of str
+            Ids of decisions.
+
+        Returns
+        -------
+        list of Receipt or MixtsError
+            A result for each id; the exception of an unknown one is returned, not raised.
+        """
+        return self._run(self._activate_many(decision_ids))
 
     def task(self, name: str) -> TaskState:
         """Return the counts and the belief of a task.
@@ -254,14 +293,24 @@ class AsyncClient(ServiceCalls):
         await self._http.aclose()
 
     async def decide(
-        self, task: str, actions: Any = None, mask: Any = None, key: str | None = None
+        self,
+        task: str,
+        actions: Any = None,
+        mask: Any = None,
+        key: str | None = None,
+        *,
+        defer: bool = False,
     ) -> Decision:
         """Choose an action for a task; see ``Client.decide``."""
-        return await self._run(self._decide(Decide(task, actions, mask, key)))
+        return await self._run(self._decide(Decide(task, actions, mask, key, defer)))
 
     async def reward(self, decision_id: str, value: float) -> Receipt:
         """Report the reward of a decision; see ``Client.reward``."""
         return await self._run(self._reward(Reward(decision_id, value)))
+
+    async def activate(self, decision_id: str) -> Receipt:
+        """Report that a deferred decision was shown; see ``Client.activate``."""
+        return await self._run(self._activate(decision_id))
 
     async def decide_many(self, requests: Sequence[Decide]) -> list[Decision | MixtsError]:
         """Make many decisions; see ``Client.decide_many``."""
@@ -270,6 +319,10 @@ class AsyncClient(ServiceCalls):
     async def reward_many(self, rewards: Sequence[Reward]) -> list[Receipt | MixtsError]:
         """Report many rewards; see ``Client.reward_many``."""
         return await self._run(self._send_batch("/v1/reward:batch", rewards, Receipt))
+
+    async def activate_many(self, decision_ids: Sequence[str]) -> list[Receipt | MixtsError]:
+        """Activate many deferred decisions; see ``Client.activate_many``."""
+        return await self._run(self._activate_many(decision_ids))
 
     async def task(self, name: str) -> TaskState:
         """Return the counts and the belief of a task; see ``Client.task``."""

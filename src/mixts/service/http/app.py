@@ -38,7 +38,7 @@ from mixts.service.http.refusals import (
     wrong_method,
 )
 from mixts.service.http.security import OPEN_PATHS, SECURITY_HEADERS, Gate, Tokens
-from mixts.service.records import Decide, Decision, Operation, Receipt, Result, Reward
+from mixts.service.records import Activate, Decide, Decision, Operation, Receipt, Result, Reward
 
 RATE = 10_000.0
 """Operations per second that one client may send, by default."""
@@ -49,7 +49,7 @@ RATE = 10_000.0
 
 @dataclass(frozen=True, slots=True)
 class OperationKind:
-    """Decide or reward: an operation that clients send alone or in batches."""
+    """Decide, reward or activate: an operation that clients send alone or in batches."""
 
     name: str
     read: Callable[[Any, Limits], Operation]
@@ -85,6 +85,12 @@ REWARD = OperationKind(
     "reward", protocol.read_reward, Reward, Receipt, "Report the reward of a decision",
     "Report many rewards, each with its own result", "value", (404, 409),
 )  # fmt: skip
+ACTIVATE = OperationKind(
+    "activate", protocol.read_activate, Activate, Receipt,
+    "Begin the reward window of a deferred decision: its action was shown",
+    "Activate many decisions, each with its own result", "id", (404,),
+)  # fmt: skip
+KINDS = (DECIDE, REWARD, ACTIVATE)
 
 
 class OperationAddress(NamedTuple):
@@ -97,10 +103,10 @@ class OperationAddress(NamedTuple):
 
 OPERATIONS = {
     endpoint.path: OperationAddress(endpoint.name, kind, endpoint.is_batch)
-    for kind in (DECIDE, REWARD)
+    for kind in KINDS
     for endpoint in kind.endpoints()
 }
-ENDPOINTS = (*DECIDE.endpoints(), *REWARD.endpoints(), *endpoints.ENDPOINTS)
+ENDPOINTS = (*(each for kind in KINDS for each in kind.endpoints()), *endpoints.ENDPOINTS)
 """All endpoints, for the OpenAPI document."""
 
 ResultsFuture = asyncio.Future[list[Result]]
@@ -175,7 +181,7 @@ class Operations:
             self._metrics.count_operations(kind.name, refusal.status)
             raise refusal from error
         self._metrics.count_operations(kind.name, 200)
-        return protocol.encode(self._response(result))
+        return protocol.encode(self._response(kind, result))
 
     async def _perform_batch(self, kind: OperationKind, body: bytes, client: str) -> bytes:
         """Return the result of each item; raise if the store refused the whole batch."""
@@ -199,7 +205,7 @@ class Operations:
                 responses.append(protocol.error_response(refusal, item=True))
             else:
                 statuses[200] += 1
-                responses.append(self._response(result))
+                responses.append(self._response(kind, result))
         for status, n in statuses.items():
             self._metrics.count_operations(kind.name, status, n)
         return protocol.encode(responses)
@@ -210,9 +216,10 @@ class Operations:
         except RefusalError as refusal:
             return refusal
 
-    def _response(self, result: Decision | Receipt) -> Decision | Receipt:
+    def _response(self, kind: OperationKind, result: Decision | Receipt) -> Decision | Receipt:
         """Count a result, and return its response; a retry gets the first try's response."""
-        self._metrics.count_result(result)
+        if kind is not ACTIVATE:
+            self._metrics.count_result(result)
         if isinstance(result, Decision) and result.repeated:
             return msgspec.structs.replace(result, repeated=False)
         return result

@@ -22,6 +22,7 @@ from starlette.routing import Route
 
 from mixts.errors import OverloadedError, ParameterError, StoreError, UnknownTaskError
 from mixts.prior import MixturePrior
+from mixts.service.decider import now_us
 from mixts.service.http import protocol
 from mixts.service.http.limits import Limits, read_body, read_headers
 from mixts.service.http.metrics import CONTENT_TYPE, Metrics
@@ -53,6 +54,13 @@ def endpoint(
 
     return register
 
+
+_UNREWARDED = {
+    "waiting": "their window is open, or has no end",
+    "deferred": "they were deferred, and not activated",
+    "given_up": "their window has ended, and there is no default reward",
+    "due": "their window has ended, and the default reward is about to be written",
+}
 
 PAGES = {
     "/": "overview_page",
@@ -212,7 +220,10 @@ class Endpoints:
             known = None if self._needs_token else health.reason
             reason = known or "the store cannot be written to"
             raise RefusalError(503, "store_unavailable", reason, headers=retry_after(5))
-        return json_response(HealthStatus("ok", health.pending, self._decider.policy.name))
+        status = HealthStatus("ok", health.pending, self._decider.policy.name)
+        if self._decider.warning is not None:
+            status.warning = self._decider.warning
+        return json_response(status)
 
     @endpoint("GET", "/metrics", "text/plain", "Counters for Prometheus")
     async def metrics(self, request: Request) -> Response:
@@ -224,6 +235,10 @@ class Endpoints:
             "pending_operations": ("Operations that wait for the writer", health.pending),
             "groups": ("Committed batches", batches),
             "group_operations": ("Operations in all committed batches", operations),
+            "only_clicks": (
+                "1 if rewards seem to come for clicks only, with no default reward, else 0",
+                int(self._decider.warning is not None),
+            ),
         }
         with suppress(StoreError):  # the counters of this process are known even so
             gauges |= await self.readers.run(self._store_gauges)
@@ -235,7 +250,12 @@ class Endpoints:
         totals = self._store.totals()
         gauges = {
             f"store_{name}": (f"{name.capitalize()} in the store", getattr(totals, name))
-            for name in ("tasks", "decisions", "rewards", "late")
+            for name in ("tasks", "decisions", "rewards", "late", "defaults")
+        }
+        without = asdict(self._store.unrewarded(now_us() / 1e6))
+        gauges |= {
+            f"store_unrewarded_{name}": (f"Decisions without a reward: {_UNREWARDED[name]}", n)
+            for name, n in without.items()
         }
         version = self._decider.prior_version
         return gauges | {"prior_version": ("Active version of the prior", version)}

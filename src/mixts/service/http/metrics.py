@@ -25,7 +25,9 @@ class Metrics:
         def counter(name: str, description: str, *labels: str) -> Counter:
             return Counter(f"mixts_{name}", description, labels, registry=registry)
 
-        operations = counter("operations_total", "Decisions and rewards.", "operation", "status")
+        operations = counter(
+            "operations_total", "Decisions, rewards and activations.", "operation", "status"
+        )
         requests = counter("requests_total", "HTTP requests.", "endpoint", "status")
         self._late = counter("late_rewards_total", "Rewards after the reward window.")
         self._duplicates = counter("duplicate_rewards_total", "Rewards that had come before.")

@@ -25,7 +25,7 @@ from mixts.service.http.limits import (
     too_many_actions,
 )
 from mixts.service.http.refusals import RefusalError
-from mixts.service.records import Decide, Reward
+from mixts.service.records import Activate, Decide, Reward
 
 # -- responses ------------------------------------------------------------------------------------
 
@@ -56,6 +56,7 @@ class HealthStatus(Struct):
     status: str
     pending: int | UnsetType = UNSET
     policy: str | UnsetType = UNSET
+    warning: str | UnsetType = UNSET
 
 
 class ErrorDetail(Struct):
@@ -87,6 +88,7 @@ def error_response(refusal: RefusalError, *, item: bool = False) -> ErrorRespons
 
 _decide = msgspec.json.Decoder(Decide)
 _reward = msgspec.json.Decoder(Reward)
+_activate = msgspec.json.Decoder(Activate)
 _batch = msgspec.json.Decoder(list[Raw])
 
 
@@ -118,6 +120,13 @@ def read_decide(body: bytes | Raw, limits: Limits) -> Decide:
 def read_reward(body: bytes | Raw, limits: Limits) -> Reward:
     """Return the report of one reward."""
     request: Reward = _decode(_reward, body)
+    _check_name(request.decision, "id")
+    return request
+
+
+def read_activate(body: bytes | Raw, limits: Limits) -> Activate:
+    """Return the report that a deferred decision was shown."""
+    request: Activate = _decode(_activate, body)
     _check_name(request.decision, "id")
     return request
 
