@@ -1,12 +1,14 @@
-"""Any sequence of requests, good and bad, against a model of thirty lines."""
+"""Any sequence of requests, good and bad, at any time, against a model of sixty lines."""
 
 from __future__ import annotations
 
 import json
 import tempfile
 from collections import Counter
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from unittest import mock
 from urllib.parse import quote
 
 import hypothesis
@@ -23,6 +25,7 @@ from hypothesis.stateful import (
 import mixts
 from mixts.service.http.app import Service
 from mixts.service.store.rebuild import rebuild
+from mixts.service.windows import WindowCloser
 from tests.contracts.stores import arms
 from tests.unit.service.http.calls import Answer, get, post
 
@@ -44,36 +47,69 @@ WRONG_VALUES = st.sampled_from(
 )
 
 
+WINDOW = 60
+"""The reward window, in seconds; the default reward is 0."""
+
+
 class Model:
     """Model of the service without a store, a prior or a network."""
 
     def __init__(self) -> None:
+        self.now = 1_000_000
         self.keys: dict[tuple[str, str], tuple[Any, str]] = {}
         self.decisions: dict[str, tuple[str, int]] = {}
+        self.shown: dict[str, int] = {}
+        """Time at which the window of a decision began."""
         self.rewards: dict[str, float] = {}
+        """Rewards that are learned from, default ones included."""
+        self.defaults: set[str] = set()
+        self.late: dict[str, float] = {}
 
     def decide(self, request: dict[str, Any], answer: Answer) -> int:
         """The status to expect; a new decision is remembered."""
         pair = (request["task"], request.get("key"))
+        contents = (request.get("mask"), request.get("defer", False))
         if pair in self.keys:
-            mask, id = self.keys[pair]
-            if mask != request.get("mask"):
+            known, id = self.keys[pair]
+            if known != contents:
                 return 409
             assert answer.json["id"] == id
             return 200
         id = answer.json["id"]
         assert id not in self.decisions
         self.decisions[id] = (request["task"], answer.json["action"])
+        if not request.get("defer"):
+            self.shown[id] = self.now
         if pair[1] is not None:
-            self.keys[pair] = (request.get("mask"), id)
+            self.keys[pair] = (contents, id)
         return 200
 
-    def reward(self, id: str, value: float) -> tuple[int, bool]:
-        """The status to expect, and whether it is a duplicate."""
-        if id in self.rewards:
-            return (200, True) if self.rewards[id] == value else (409, False)
-        self.rewards[id] = value
-        return 200, False
+    def activate(self, id: str) -> bool:
+        """Whether it is a duplicate."""
+        duplicate = id in self.shown
+        self.shown.setdefault(id, self.now)
+        return duplicate
+
+    def reward(self, id: str, value: float) -> tuple[int, dict[str, bool]]:
+        """The status to expect, and the response."""
+        self.activate(id)
+        if id in self.due():
+            self.end_window(id)
+        known = self.late if id in self.defaults else self.rewards
+        late = {"late": True} if known is self.late else {}
+        if id in known:
+            return (200, {"duplicate": True, **late}) if known[id] == value else (409, {})
+        known[id] = value
+        return 200, {"duplicate": False, **late}
+
+    def due(self) -> list[str]:
+        """Decisions whose window has ended without a reward."""
+        ended = [id for id, shown in self.shown.items() if self.now > shown + WINDOW]
+        return [id for id in ended if id not in self.rewards]
+
+    def end_window(self, id: str) -> None:
+        self.rewards[id] = 0.0
+        self.defaults.add(id)
 
     def belief(self, prior: mixts.MixturePrior, task: str) -> mixts.Belief:
         """Return the belief of a task, from all of its rewards."""
@@ -94,11 +130,21 @@ class ServiceMachine(RuleBasedStateMachine):
         self.folder = tempfile.TemporaryDirectory()
         self.path = Path(self.folder.name) / "decisions.db"
         self.model, self.scale = Model(), 1.0
+        # Time goes on only by the rule for it, and windows end only by the rule for that.
+        self.patches = ExitStack()
+        now_us = mock.patch("mixts.service.decider.now_us", self.now_us)
+        self.patches.enter_context(now_us)
+        self.patches.enter_context(mock.patch.object(WindowCloser, "start"))
         self.start()
+
+    def now_us(self) -> int:
+        return self.model.now * 1_000_000
 
     def start(self) -> None:
         self.store = mixts.DecisionStore(self.path)
-        self.decider = mixts.Decider(arms(), self.store, seed=1)
+        self.decider = mixts.Decider(
+            arms(), self.store, reward_window=WINDOW, default_reward=0.0, seed=1
+        )
         self.service = Service(self.decider, self.store, rate=0)
 
     def stop(self) -> None:
@@ -110,11 +156,13 @@ class ServiceMachine(RuleBasedStateMachine):
         found = rebuild(self.store, write=False)
         self.stop()
         self.folder.cleanup()
+        self.patches.close()
         assert (found.decisions, found.differing) == (len(self.model.decisions), 0)
+        assert (found.defaults, found.windows) == (len(self.model.defaults), 0)
 
-    @rule(target=ids, task=TASKS, key=KEYS, mask=MASKS)
-    def decide(self, task: str, key: str | None, mask: list[bool] | None) -> Any:
-        request = {"task": task, "key": key, "mask": mask}
+    @rule(target=ids, task=TASKS, key=KEYS, mask=MASKS, defer=st.booleans())
+    def decide(self, task: str, key: str | None, mask: list[bool] | None, defer: bool) -> Any:
+        request = {"task": task, "key": key, "mask": mask, "defer": defer or None}
         request = {name: value for name, value in request.items() if value is not None}
         answer = post(self.service, "/v1/decide", request)
         assert answer.status == self.model.decide(request, answer), answer.body
@@ -127,18 +175,40 @@ class ServiceMachine(RuleBasedStateMachine):
     @rule(id=ids, value=VALUES)
     def reward(self, id: str, value: float) -> None:
         answer = post(self.service, "/v1/reward", {"id": id, "value": value})
-        status, duplicate = self.model.reward(id, float(value))
+        status, expected = self.model.reward(id, float(value))
         assert answer.status == status, answer.body
-        assert status != 200 or answer.json == {"duplicate": duplicate}
+        assert status != 200 or answer.json == expected
 
     @rule(pairs=st.lists(st.tuples(ids, VALUES), max_size=5))
     def reward_batch(self, pairs: list[tuple[str, float]]) -> None:
         items = [{"id": id, "value": value} for id, value in pairs]
         answers = post(self.service, "/v1/reward:batch", items).json
         for (id, value), answer in zip(pairs, answers, strict=True):
-            status, duplicate = self.model.reward(id, float(value))
+            status, expected = self.model.reward(id, float(value))
             assert ("error" in answer) == (status != 200)
-            assert status != 200 or answer == {"duplicate": duplicate}
+            assert status != 200 or answer == expected
+
+    @rule(id=ids)
+    def show(self, id: str) -> None:
+        answer = post(self.service, "/v1/activate", {"id": id})
+        assert (answer.status, answer.json) == (200, {"duplicate": self.model.activate(id)})
+
+    @rule(chosen=st.lists(ids, max_size=5))
+    def show_batch(self, chosen: list[str]) -> None:
+        answers = post(self.service, "/v1/activate:batch", [{"id": id} for id in chosen]).json
+        assert answers == [{"duplicate": self.model.activate(id)} for id in chosen]
+
+    @rule(seconds=st.sampled_from([1, 30, WINDOW, WINDOW + 1]))
+    def wait(self, seconds: int) -> None:
+        self.model.now += seconds
+
+    @rule()
+    def end_windows(self) -> None:
+        due = self.model.due()
+        assert self.store.unrewarded(self.model.now).due == len(due)
+        assert self.decider.end_windows() == len(due)
+        for id in due:
+            self.model.end_window(id)
 
     @rule(request=WRONG_DECISIONS)
     def wrong_decision(self, request: Any) -> None:
@@ -151,7 +221,8 @@ class ServiceMachine(RuleBasedStateMachine):
         body = f'{{"id": {json.dumps(id)}, "value": {value}}}'.encode()
         answer = post(self.service, "/v1/reward", body)
         # Another value, possible or not, does not change a known reward.
-        assert answer.status in ({400, 409, 422} if id in self.model.rewards else {400, 422})
+        known = self.model.late if id in self.model.defaults else self.model.rewards
+        assert answer.status in ({400, 409, 422} if id in known else {400, 422})
 
     @rule(body=st.binary(max_size=30), path=st.sampled_from(["decide", "reward", "decide:batch"]))
     def garbage(self, body: bytes, path: str) -> None:
@@ -161,6 +232,7 @@ class ServiceMachine(RuleBasedStateMachine):
     @rule(id=st.sampled_from(["0" * 32, "", "x", "0" * 64]))
     def unknown(self, id: str) -> None:
         assert post(self.service, "/v1/reward", {"id": id, "value": 1}).status in (404, 422)
+        assert post(self.service, "/v1/activate", {"id": id}).status in (404, 422)
 
     @rule(scale=st.sampled_from([1.0, 2.0, 3.0]))
     def activate(self, scale: float) -> None:
@@ -178,8 +250,11 @@ class ServiceMachine(RuleBasedStateMachine):
             return
         totals = self.store.totals()
         tasks = Counter(task for task, _ in self.model.decisions.values())
-        counts = (len(tasks), len(self.model.decisions), len(self.model.rewards), 0)
+        model = self.model
+        counts = (len(tasks), len(model.decisions), len(model.rewards), len(model.late))
         assert (totals.tasks, totals.decisions, totals.rewards, totals.late) == counts
+        hidden = len(model.decisions) - len(model.shown)
+        assert (totals.defaults, totals.deferred) == (len(model.defaults), hidden)
 
     @rule(task=TASKS)
     def look(self, task: str) -> None:
@@ -195,4 +270,4 @@ class ServiceMachine(RuleBasedStateMachine):
 
 
 TestServiceMachine = ServiceMachine.TestCase
-TestServiceMachine.settings = hypothesis.settings(max_examples=10, stateful_step_count=25)
+TestServiceMachine.settings = hypothesis.settings(max_examples=12, stateful_step_count=40)

@@ -61,7 +61,7 @@ def run_show(options: argparse.Namespace) -> int:
     print(f"{found.name}: {found.database}, tables of version {found.schema_version}, ", end="")
     print(f"{found.n_bytes / 1e6:,.1f} MB")
     print(_counted(totals))
-    if totals.decisions > totals.rewards:
+    if totals.defaults or found.unrewarded.deferred or found.unrewarded.given_up:
         print(_without_reward(found.unrewarded))
     for row in found.priors:
         uploaded = datetime.fromtimestamp(row.uploaded_at, UTC).strftime("%Y-%m-%d %H:%M")
@@ -179,4 +179,5 @@ def _without_reward(found: Any) -> str:
         "were deferred and not activated": found.deferred,
         "have waited longer than the reward window": found.given_up,
     }
-    return "without a reward: " + ", ".join(f"{n:,} {what}" for what, n in counts.items() if n)
+    listed = ", ".join(f"{n:,} {what}" for what, n in counts.items() if n)
+    return f"decisions without a reward: {listed or 'none'}"

@@ -504,14 +504,15 @@ class Decider:
         return ActionPosteriors(tuple(mean.tolist()), tuple(low.tolist()), tuple(high.tolist()))
 
     def health(self) -> Health:
-        """Return whether decisions can be written, why not, and how many operations wait.
+        """Return whether decisions can be written, how many operations wait, and a warning.
 
         Returns
         -------
         Health
         """
-        reason = self._writer.failure
-        return Health(reason is None, reason, self._writer.pending)
+        reason, value = self._writer.failure, self._closer.only_value
+        warning = None if value is None else silence_warning(value)
+        return Health(reason is None, reason, self._writer.pending, warning)
 
     def ready(self) -> bool:
         """Return whether decisions can be written.
@@ -521,12 +522,6 @@ class Decider:
         bool
         """
         return self.health().writable
-
-    @property
-    def warning(self) -> str | None:
-        """What seems to be wrong with the rewards, such as clicks without silence; else None."""
-        value = self._closer.only_value
-        return None if value is None else silence_warning(value)
 
     @property
     def batches(self) -> tuple[int, int]:

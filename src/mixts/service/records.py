@@ -187,6 +187,8 @@ class Health(Struct, frozen=True):
     """Reason why decisions cannot be written; None if they can."""
     pending: int
     """Number of operations that wait for the writer."""
+    warning: str | None = None
+    """What seems to be wrong with the rewards, such as clicks without silence; else None."""
 
 
 # -- rows that a transaction reads and writes -----------------------------------------------------

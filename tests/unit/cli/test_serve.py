@@ -151,7 +151,8 @@ def test_without_the_extra_it_says_which(
     ("option", "value"),
     [
         ("--port", "65536"), ("--port", "-1"), ("--reward-window", "0"),
-        ("--reward-window", "3 weeks"), ("--rate-limit", "nan"), ("--rate-limit", "-1"),
+        ("--reward-window", "3 weeks"), ("--default-reward", "none"),
+        ("--default-reward", "inf"), ("--rate-limit", "nan"), ("--rate-limit", "-1"),
         ("--max-body", "0"), ("--max-batch", "1.5"), ("--max-actions", "ten"),
         ("--horizon", "0"), ("--horizon", "2.5"),
     ],

@@ -51,6 +51,21 @@ def test_a_reward_is_acknowledged(client_of: Callable[..., Any]) -> None:
     assert service.bodies == [{"id": "0" * 32, "value": 0.5}, {"id": "0" * 32, "value": 1}]
 
 
+def test_a_deferred_decision_is_activated(client_of: Callable[..., Any]) -> None:
+    batch = (200, [{"duplicate": False}, {"error": {"code": "unknown_decision", "message": "no"}}])
+    service = Service((200, {**DECIDED, "deferred": True}), (200, {"duplicate": True}), batch)
+    client = client_of(service)
+    assert client.decide("u17", key="k", defer=True).deferred
+    assert client.activate("0" * 32) == Receipt(duplicate=True)
+    first, second = client.activate_many(["1" * 32, "2" * 32])
+    assert first == Receipt(duplicate=False)
+    assert isinstance(second, errors.UnknownDecisionError)
+    paths = [request.url.path for request in service.asked]
+    assert paths == ["/v1/decide", "/v1/activate", "/v1/activate:batch"]
+    assert service.bodies[0] == {"task": "u17", "key": "k", "defer": True}
+    assert service.bodies[1:] == [{"id": "0" * 32}, [{"id": "1" * 32}, {"id": "2" * 32}]]
+
+
 @pytest.mark.parametrize(
     ("name", "path"),
     [

@@ -221,8 +221,8 @@ class Endpoints:
             reason = known or "the store cannot be written to"
             raise RefusalError(503, "store_unavailable", reason, headers=retry_after(5))
         status = HealthStatus("ok", health.pending, self._decider.policy.name)
-        if self._decider.warning is not None:
-            status.warning = self._decider.warning
+        if health.warning is not None:
+            status.warning = health.warning
         return json_response(status)
 
     @endpoint("GET", "/metrics", "text/plain", "Counters for Prometheus")
@@ -237,7 +237,7 @@ class Endpoints:
             "group_operations": ("Operations in all committed batches", operations),
             "only_clicks": (
                 "1 if rewards seem to come for clicks only, with no default reward, else 0",
-                int(self._decider.warning is not None),
+                int(health.warning is not None),
             ),
         }
         with suppress(StoreError):  # the counters of this process are known even so

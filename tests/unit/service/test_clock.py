@@ -1,0 +1,61 @@
+"""The clock of reward windows follows the system's clock, but not its jumps."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from mixts.service.clock import SteadyClock
+
+SECOND = 1_000_000_000
+HOUR, DAY = 3600 * SECOND, 86_400 * SECOND
+
+
+class Machine:
+    """A system's clock that can jump, and a monotonic one that cannot."""
+
+    def __init__(self) -> None:
+        self.wall, self.monotonic = 1_700_000_000 * SECOND, 5 * SECOND
+        self.clock = SteadyClock(lambda: self.wall, lambda: self.monotonic)
+
+    def run(self, nanoseconds: int, jump: int = 0) -> int:
+        """Let time go by, after a jump of the system's clock; return what the steady clock adds."""
+        before = self.clock.now_us()
+        self.wall += nanoseconds + jump
+        self.monotonic += nanoseconds
+        return 1000 * (self.clock.now_us() - before)
+
+
+def test_it_is_the_systems_clock() -> None:
+    machine = Machine()
+    assert machine.clock.now_us() == machine.wall // 1000
+    assert machine.run(HOUR) == pytest.approx(HOUR, abs=2000)
+    assert machine.clock.now_us() == machine.wall // 1000
+
+
+@pytest.mark.parametrize("jump", [DAY, -DAY])
+def test_a_jump_is_followed_slowly(jump: int, caplog: pytest.LogCaptureFixture) -> None:
+    machine = Machine()
+    caplog.set_level(logging.WARNING, "mixts.service")
+    caplog.handler.setLevel(logging.WARNING)
+    logging.getLogger("mixts.service").addHandler(caplog.handler)
+    try:
+        assert machine.run(0, jump) == 0
+        for _ in range(60):
+            added = machine.run(SECOND)
+            assert 0.9 * SECOND - 2000 <= added <= 1.1 * SECOND + 2000
+    finally:
+        logging.getLogger("mixts.service").removeHandler(caplog.handler)
+    messages = {record.getMessage() for record in caplog.records}
+    (message,) = messages
+    assert f"jumped {'forward' if jump > 0 else 'back'} by 86400 seconds" in message
+    machine.run(12 * DAY)
+    assert machine.clock.now_us() == machine.wall // 1000
+
+
+def test_a_small_correction_is_followed_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    machine = Machine()
+    machine.run(SECOND, jump=-SECOND // 20)
+    assert machine.clock.now_us() == machine.wall // 1000
+    assert not caplog.records
