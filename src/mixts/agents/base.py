@@ -12,8 +12,11 @@ from mixts import _checks, _random
 from mixts._files import read_bundle, write_bundle
 from mixts._tasks import TaskAxis
 from mixts._typing import ActionsLike, Array, ArrayLike, Bool, Float, Int, Seed
+from mixts.agents.offers import Request, with_names
 from mixts.errors import FormatError, MixtsError, ParameterError
 from mixts.families.base import Waiting
+from mixts.families.choice import top_rows
+from mixts.families.rewards import Money
 from mixts.families.trajectory import Trajectory
 from mixts.prior import MixturePrior
 
@@ -63,7 +66,14 @@ class Agent(ABC):
 
     @overload
     def act(
-        self, actions: ActionsLike | None, tasks: ArrayLike, mask: ArrayLike | None = ...
+        self,
+        actions: ActionsLike | None,
+        tasks: ArrayLike,
+        mask: ArrayLike | None = ...,
+        *,
+        values: Any = ...,
+        costs: Any = ...,
+        top: int | None = ...,
     ) -> Array: ...
 
     @overload
@@ -73,6 +83,9 @@ class Agent(ABC):
         *,
         tasks: ArrayLike,
         mask: ArrayLike | None = ...,
+        values: Any = ...,
+        costs: Any = ...,
+        top: int | None = ...,
     ) -> Array: ...
 
     @overload
@@ -81,6 +94,10 @@ class Agent(ABC):
         actions: ActionsLike | None = ...,
         tasks: None = ...,
         mask: ArrayLike | None = ...,
+        *,
+        values: Any = ...,
+        costs: Any = ...,
+        top: int | None = ...,
     ) -> Any: ...
 
     @abstractmethod
@@ -89,6 +106,10 @@ class Agent(ABC):
         actions: ActionsLike | None = None,
         tasks: ArrayLike | None = None,
         mask: ArrayLike | None = None,
+        *,
+        values: Any = None,
+        costs: Any = None,
+        top: int | None = None,
     ) -> Any:
         """Choose an action for each task, or for each entry of ``tasks``.
 
@@ -100,13 +121,21 @@ class Agent(ABC):
         tasks
             The task of each decision, repeats allowed; None for one decision for each task.
         mask
-            True where an action is available, (K,) or (n, K); None if all are.
+            True where an action is available, (K,) or (n, K), or a list with the names of the
+            available arms; None if all are.
+        values, costs
+            The agent maximises ``value * mean reward - cost``: one number for each action, (K,) or
+            (n, K), or a dictionary by arm name. None: values 1, costs 0. Beliefs are about rewards
+            and do not change with either.
+        top
+            Number of actions to rank; None for one action.
 
         Returns
         -------
         int or array
             The arm's index, the row of ``actions``, or the policy (h, X) of an episode. One task
             without a task axis: an int or one policy. Otherwise an array with the decisions first.
+            With ``top``: that many distinct actions, the best first, (top,) or (n, top).
         """
 
     @abstractmethod
@@ -130,13 +159,7 @@ class Agent(ABC):
         """
 
     @abstractmethod
-    def _probabilities(
-        self,
-        index: Int[Array, " m"],
-        actions: Array | None,
-        mask: Bool[Array, "m K"],
-        waiting: Waiting | None = None,
-    ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
+    def _probabilities(self, asked: Request) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
         """Return the probabilities of the actions and their standard errors; checked input.
 
         Both are zero where the mask is false.
@@ -160,6 +183,30 @@ class Agent(ABC):
         if waiting is not None:
             raise ParameterError(f"{type(self).__name__} takes no waiting decisions: leave it out")
         return None
+
+    def _checked_money(self, values: Any, costs: Any, mask: Bool[Array, "m K"]) -> Money | None:
+        """Check and return values and costs of the actions; None if neither is given."""
+        if values is not None or costs is not None:
+            raise ParameterError(
+                f"the experts of {type(self).__name__} vote by mean rewards: leave values and "
+                "costs out"
+            )
+        return None
+
+    def _checked_top(self, top: Any, mask: Bool[Array, "m K"]) -> int:
+        """Check and return the length of a ranking."""
+        raise ParameterError(
+            f"{type(self).__name__} learns from one decision at a time: leave top out"
+        )
+
+    def _slates(
+        self, asked: Request, k: int
+    ) -> tuple[Int[Array, "m k"], Float[Array, "m K"], Float[Array, "m K"]]:
+        """Return k actions for each decision, best first, and P(action is among them), with errors.
+
+        The probabilities are those of the procedure that drew the actions.
+        """
+        raise ParameterError(f"{type(self).__name__} ranks no actions: leave top out")
 
     def _settings(self) -> dict[str, Any]:
         """Return the other arguments of the constructor: plain numbers and strings."""
@@ -187,32 +234,56 @@ class Agent(ABC):
         available = self._available(mask, n_rows, n_actions)
         return np.ones((n_rows, n_actions), bool) if available is None else available
 
+    def _request(
+        self,
+        actions: ActionsLike | None,
+        tasks: ArrayLike | None,
+        mask: ArrayLike | None,
+        waiting: Any,
+        values: Any,
+        costs: Any,
+    ) -> Request:
+        """Check the arguments of decisions."""
+        index = self._axis.decisions(tasks)
+        sets, n_actions = self._action_sets(actions, len(index))
+        available = self._full_mask(mask, len(index), n_actions)
+        pending = self._checked_waiting(waiting)
+        return Request(
+            index, sets, available, pending, self._checked_money(values, costs, available)
+        )
+
     def action_probabilities(
         self,
         actions: ActionsLike | None = None,
         tasks: ArrayLike | None = None,
         mask: ArrayLike | None = None,
         waiting: Any = None,
+        *,
+        values: Any = None,
+        costs: Any = None,
+        top: int | None = None,
     ) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
         """Return the probability of each action in the next decision, and its standard error.
 
         Parameters
         ----------
-        actions, tasks, mask
+        actions, tasks, mask, values, costs
             As in ``act``.
         waiting
             Decisions whose rewards have not come, see :meth:`BeliefAgent.act`.
+        top
+            Return the probability that each action is among so many, which ``act`` would rank.
 
         Returns
         -------
         probabilities, standard_errors
             (K,) or (n, K) each. Exact probabilities have standard error 0; estimates are unbiased.
         """
-        index = self._axis.decisions(tasks)
-        sets, n_actions = self._action_sets(actions, len(index))
-        available = self._full_mask(mask, len(index), n_actions)
-        pending = self._checked_waiting(waiting)
-        probabilities, errors = self._probabilities(index, sets, available, pending)
+        asked = self._request(actions, tasks, mask, waiting, values, costs)
+        if top is None:
+            probabilities, errors = self._probabilities(asked)
+        else:
+            _, probabilities, errors = self._slates(asked, self._checked_top(top, asked.mask))
         return self._axis.squeeze(probabilities), self._axis.squeeze(errors)
 
     def act_with_probabilities(
@@ -222,6 +293,10 @@ class Agent(ABC):
         mask: ArrayLike | None = None,
         floor: float = 0.0,
         waiting: Any = None,
+        *,
+        values: Any = None,
+        costs: Any = None,
+        top: int | None = None,
     ) -> tuple[Any, Float[Array, "..."], Float[Array, "..."]]:
         """Draw the action from the very probabilities that are returned, ready to be logged.
 
@@ -230,31 +305,43 @@ class Agent(ABC):
 
         Parameters
         ----------
-        actions, tasks, mask
+        actions, tasks, mask, values, costs
             As in ``act``.
         floor
             Least probability of every available action. Only ``floor > 0`` guarantees that every
-            action can be drawn.
+            action can be drawn. With ``top``, every action has it in each position: in all, an
+            action is shown with a probability of at least ``top * floor``.
         waiting
             Decisions whose rewards have not come, see :meth:`BeliefAgent.act`.
+        top
+            Number of actions to rank; None for one action.
 
         Returns
         -------
         action, probabilities, standard_errors
-            The action as ``act`` returns it; (K,) or (n, K) for the others.
+            The action as ``act`` returns it; (K,) or (n, K) for the others. With ``top``: the
+            ranked actions, and the probability that each action is among them.
         """
-        index = self._axis.decisions(tasks)
-        sets, n_actions = self._action_sets(actions, len(index))
-        available = self._full_mask(mask, len(index), n_actions)
-        room = _room_above(floor, available)
-        pending = self._checked_waiting(waiting)
-        probabilities, errors = self._probabilities(index, sets, available, pending)
-        if floor > 0:
-            probabilities = np.where(available, floor + room * probabilities, 0.0)
-            errors = room * errors
-        chosen = draw_rows(self._rng, probabilities)
+        asked = self._request(actions, tasks, mask, waiting, values, costs)
+        room = _room_above(floor, asked.mask)
+        if top is None:
+            probabilities, errors = self._probabilities(asked)
+            if floor > 0:
+                probabilities = np.where(asked.mask, floor + room * probabilities, 0.0)
+                errors = room * errors
+            chosen: Array = draw_rows(self._rng, probabilities)
+            self._remember(asked.tasks, asked.actions, chosen, probabilities)
+        else:
+            k = self._checked_top(top, asked.mask)
+            chosen, probabilities, errors = self._slates(asked, k)
+            if floor > 0:
+                # The whole ranking is random as often as the first action would be.
+                rows = np.flatnonzero(self._rng.random(len(chosen)) >= np.ravel(room))
+                level = np.zeros((len(rows), asked.mask.shape[1]))
+                chosen[rows] = top_rows(self._rng, level, asked.mask[rows], k)
+                probabilities = np.where(asked.mask, k * floor + room * probabilities, 0.0)
+                errors = room * errors
         self.last_latent = None
-        self._remember(index, sets, chosen, probabilities)
         return (
             self._axis.squeeze(chosen),
             self._axis.squeeze(probabilities),
@@ -320,7 +407,9 @@ class Agent(ABC):
 def without_retired(
     prior: MixturePrior, mask: ArrayLike | None, n_rows: int, n_actions: int
 ) -> ArrayLike | None:
-    """Return the mask without the prior's retired arms."""
+    """Return the mask without the prior's retired arms; it may be a list of names."""
+    if mask is not None:
+        mask = with_names(prior, mask)
     if not prior.has_retired:
         return mask
     return (

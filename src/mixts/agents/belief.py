@@ -11,11 +11,12 @@ import numpy as np
 from mixts import _checks
 from mixts._typing import ActionsLike, Array, ArrayLike, Bool, Float, Int, Seed
 from mixts.agents.base import Agent, without_retired
+from mixts.agents.offers import Request, checked_money, checked_top
 from mixts.belief import Belief
 from mixts.errors import MaskError, ParameterError
 from mixts.families.base import Waiting
 from mixts.families.choice import finite_actions
-from mixts.families.rewards import RewardBelief
+from mixts.families.rewards import Money, RewardBelief
 from mixts.families.statistics import Statistics
 from mixts.families.trajectory import Trajectory
 from mixts.prior import MixturePrior
@@ -152,12 +153,16 @@ class BeliefAgent(Agent):
         tasks: ArrayLike | None = None,
         mask: ArrayLike | None = None,
         waiting: Any = None,
+        *,
+        values: Any = None,
+        costs: Any = None,
+        top: int | None = None,
     ) -> Any:
         """Choose an action for each task, or for each entry of ``tasks``.
 
         Parameters
         ----------
-        actions, tasks, mask
+        actions, tasks, mask, values, costs, top
             See :meth:`Agent.act`.
         waiting
             Decisions whose rewards have not come yet: for one task their actions, for many
@@ -170,21 +175,19 @@ class BeliefAgent(Agent):
         int or array
             See :meth:`Agent.act`.
         """
-        return self.act_with_probabilities(actions, tasks, mask, waiting=waiting)[0]
+        how = {"values": values, "costs": costs, "top": top}
+        return self.act_with_probabilities(actions, tasks, mask, waiting=waiting, **how)[0]
 
     # -- for subclasses: what a policy needs to know --------------------------------------------
 
-    def _rewards(
-        self,
-        index: Int[Array, " m"],
-        actions: Array | None,
-        mask: Bool[Array, "m K"],
-        waiting: Waiting | None,
-    ) -> RewardBelief:
-        """Return the belief about the mean rewards of the actions on offer."""
+    def _rewards(self, asked: Request) -> RewardBelief:
+        """Return the belief about the mean rewards, or utilities, of the actions on offer."""
+        actions = asked.actions
         if actions is not None:
-            actions = finite_actions(actions, mask)
-        return self.belief.posterior.rewards(index, self._latent_weights(index), actions, waiting)
+            actions = finite_actions(actions, asked.mask)
+        weights = self._latent_weights(asked.tasks)
+        rewards = self.belief.posterior.rewards(asked.tasks, weights, actions, asked.waiting)
+        return rewards.priced(asked.money)
 
     def _latent_weights(self, index: Int[Array, " m"]) -> Float[Array, "m L"]:
         """Return the weights of the components by which to decide."""
@@ -207,21 +210,26 @@ class BeliefAgent(Agent):
         return np.maximum(self._horizon - self._n_decided(index, waiting) - 1, 0)
 
     def _rewards_by_part(
-        self,
-        index: Int[Array, " m"],
-        actions: Array | None,
-        mask: Bool[Array, "m K"],
-        waiting: Waiting | None,
-        n_draws: int,
+        self, asked: Request, n_draws: int
     ) -> Iterator[tuple[slice, RewardBelief]]:
         """Yield parts of the decisions whose draws fit into memory, and ``_rewards`` of each."""
+        index, actions, mask, waiting, money = asked
         if actions is not None:
             actions = finite_actions(actions, mask)
         size = max(1, _MOST_NUMBERS // (mask.shape[1] * n_draws * self.prior.n_components))
         for start in range(0, len(index), size):
             part = slice(start, start + size)
             sets = actions[part] if actions is not None and actions.ndim == 3 else actions
-            yield part, self._rewards(index[part], sets, mask[part], waiting)
+            own = None if money is None else money.part(part)
+            yield part, self._rewards(Request(index[part], sets, mask[part], waiting, own))
+
+    def _checked_money(self, values: Any, costs: Any, mask: Bool[Array, "m K"]) -> Money | None:
+        return checked_money(values, costs, mask, self.prior)
+
+    def _checked_top(self, top: Any, mask: Bool[Array, "m K"]) -> int:
+        if self.prior.family.plans:
+            raise ParameterError("a policy is planned for whole episodes: leave top out")
+        return checked_top(top, mask)
 
     def _checked_waiting(self, waiting: Any) -> Waiting | None:
         if waiting is None:

@@ -21,10 +21,10 @@ from mixts._numbers import softmax
 from mixts._typing import ActionsLike, Array, ArrayLike, Bool, Float, Int, Seed
 from mixts.agents.base import Agent, draw_rows, without_retired
 from mixts.agents.belief import belief_state, restored_belief
+from mixts.agents.offers import Request
 from mixts.belief import Belief
 from mixts.errors import ActionError, FeedbackError, ObservationError, OutcomeError, ParameterError
 from mixts.families._kernels.roots import LARGEST
-from mixts.families.base import Waiting
 from mixts.families.choice import feature_sets
 from mixts.families.trajectory import Trajectory
 from mixts.prior import MixturePrior
@@ -135,23 +135,25 @@ class VotingAgent(Agent):
         actions: ActionsLike | None = None,
         tasks: ArrayLike | None = None,
         mask: ArrayLike | None = None,
+        *,
+        values: Any = None,
+        costs: Any = None,
+        top: int | None = None,
     ) -> Any:
-        """Draw an action from the mixed votes; see :meth:`Agent.act`."""
-        index = self._axis.decisions(tasks)
-        sets, n_actions = self._action_sets(actions, len(index))
-        available = self._full_mask(mask, len(index), n_actions)
-        probabilities, _ = self._probabilities(index, sets, available)
+        """Draw an action from the mixed votes; see :meth:`Agent.act`.
+
+        Experts vote by mean rewards, one decision at a time: values, costs and top are refused.
+        """
+        asked = self._request(actions, tasks, mask, None, values, costs)
+        if top is not None:
+            self._checked_top(top, asked.mask)
+        probabilities, _ = self._probabilities(asked)
         chosen = draw_rows(self._rng, probabilities)
-        self._remember(index, sets, chosen, probabilities)
+        self._remember(asked.tasks, asked.actions, chosen, probabilities)
         return self._axis.squeeze(chosen)
 
-    def _probabilities(
-        self,
-        index: Int[Array, " m"],
-        actions: Array | None,
-        mask: Bool[Array, "m K"],
-        waiting: Waiting | None = None,
-    ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
+    def _probabilities(self, asked: Request) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
+        index, actions, mask = asked.tasks, asked.actions, asked.mask
         advice = self._advice(index, actions, mask)
         share = np.einsum("ml,mlk->mk", softmax(self._log_weights[index]), advice)
         n_available = mask.sum(axis=1)

@@ -2,20 +2,42 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any, ClassVar
 
 import numpy as np
 
 from mixts._typing import Array, Bool, Float, Int, Seed
 from mixts.agents.belief import BeliefAgent
-from mixts.families.base import Waiting
+from mixts.agents.offers import Request, rank_by_scores
+from mixts.families.choice import top_rows
 from mixts.prior import MixturePrior
 
 _N_SAMPLES = 1000
 """Number of draws behind a quantile of estimates at a horizon."""
 
 
-class Greedy(BeliefAgent):
+class ScoringAgent(BeliefAgent):
+    """An agent that takes the actions of the highest scores; a subclass defines ``_scores``."""
+
+    deterministic: ClassVar[bool] = True
+
+    @abstractmethod
+    def _scores(self, asked: Request) -> Float[Array, "m K"]:
+        """Return the score of each action."""
+
+    def _probabilities(self, asked: Request) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
+        return shared_best(self._scores(asked), asked.mask)
+
+    def _slates(
+        self, asked: Request, k: int
+    ) -> tuple[Int[Array, "m k"], Float[Array, "m K"], Float[Array, "m K"]]:
+        scores, mask = self._scores(asked), asked.mask
+        ranked = top_rows(self._rng, scores, mask, k)
+        return ranked, rank_by_scores(scores, mask, k), np.zeros(mask.shape)
+
+
+class Greedy(ScoringAgent):
     """The action with the highest mean reward under the belief; no exploration.
 
     Good for short tasks under an informative prior. In a long task it may take an inferior action
@@ -39,19 +61,11 @@ class Greedy(BeliefAgent):
     0
     """
 
-    deterministic: ClassVar[bool] = True
-
-    def _probabilities(
-        self,
-        index: Int[Array, " m"],
-        actions: Array | None,
-        mask: Bool[Array, "m K"],
-        waiting: Waiting | None = None,
-    ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
-        return shared_best(self._rewards(index, actions, mask, waiting).means(), mask)
+    def _scores(self, asked: Request) -> Float[Array, "m K"]:
+        return self._rewards(asked).means()
 
 
-class BayesUCB(BeliefAgent):
+class BayesUCB(ScoringAgent):
     """The action with the highest quantile of its mean reward under the mixture.
 
     After n decisions of the task the quantile is that of probability ``1 - 1 / (n + 2)`` (Kaufmann,
@@ -80,8 +94,6 @@ class BayesUCB(BeliefAgent):
     0
     """
 
-    deterministic: ClassVar[bool] = True
-
     def __init__(
         self,
         prior: MixturePrior,
@@ -99,26 +111,21 @@ class BayesUCB(BeliefAgent):
     def _settings(self) -> dict[str, Any]:
         return {"horizon": self._horizon}
 
-    def _probabilities(
-        self,
-        index: Int[Array, " m"],
-        actions: Array | None,
-        mask: Bool[Array, "m K"],
-        waiting: Waiting | None = None,
-    ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
-        quantiles = np.empty(mask.shape)
+    def _scores(self, asked: Request) -> Float[Array, "m K"]:
+        index, waiting = asked.tasks, asked.waiting
+        quantiles = np.empty(asked.mask.shape)
         level = 1.0 - 1.0 / (self._n_decided(index, waiting) + 2.0)
         n_draws = 1 if self._horizon is None else _N_SAMPLES
-        for part, rewards in self._rewards_by_part(index, actions, mask, waiting, n_draws):
+        for part, rewards in self._rewards_by_part(asked, n_draws):
             left = self._n_more(index[part], waiting)
             if left is None:
                 quantiles[part] = rewards.quantiles(level[part])
             else:
-                _, drawn = rewards.draw_estimates(self._rng, _N_SAMPLES, left)
+                drawn = rewards.scores(rewards.draw_estimates(self._rng, _N_SAMPLES, left)[1])
                 place = np.ceil(level[part] * _N_SAMPLES).astype(np.int64) - 1
                 drawn.sort(axis=1)
                 quantiles[part] = drawn[np.arange(len(place)), place]
-        return shared_best(quantiles, mask)
+        return quantiles
 
 
 def shared_best(

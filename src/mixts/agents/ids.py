@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 
 from mixts import _checks
-from mixts._typing import ActionsLike, Array, ArrayLike, Bool, Float, Int, Seed
+from mixts._typing import ActionsLike, Array, ArrayLike, Float, Int, Seed
 from mixts.agents._kernels import least_ratio
+from mixts.agents.base import draw_rows
 from mixts.agents.belief import BeliefAgent
+from mixts.agents.offers import Request, rank_by_scores
 from mixts.errors import ParameterError
-from mixts.families.base import Waiting
+from mixts.families.choice import top_rows
 from mixts.families.rewards import INFORMATION
 from mixts.prior import MixturePrior
 
@@ -100,51 +102,58 @@ class MixIDS(BeliefAgent):
         tasks: ArrayLike | None = None,
         mask: ArrayLike | None = None,
         waiting: Any = None,
+        *,
+        values: Any = None,
+        costs: Any = None,
     ) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
         """Return the expected regret and the information of each action: why it is taken.
 
         Parameters
         ----------
-        actions, tasks, mask, waiting
-            As in ``act``.
+        actions, tasks, mask, waiting, values, costs
+            As in ``act``. With values or costs, both terms are about utilities.
 
         Returns
         -------
         regret, information
             (K,) or (n, K) each; NaN for actions that are not available.
         """
-        index = self._axis.decisions(tasks)
-        sets, n_actions = self._action_sets(actions, len(index))
-        available = self._full_mask(mask, len(index), n_actions)
-        found = self._terms(index, sets, available, self._checked_waiting(waiting))
-        regret, information = (np.where(available, term, np.nan) for term in found)
+        asked = self._request(actions, tasks, mask, waiting, values, costs)
+        regret, information = (np.where(asked.mask, term, np.nan) for term in self._terms(asked))
         return self._axis.squeeze(regret), self._axis.squeeze(information)
 
-    def _probabilities(
-        self,
-        index: Int[Array, " m"],
-        actions: Array | None,
-        mask: Bool[Array, "m K"],
-        waiting: Waiting | None = None,
-    ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
-        regret, information = self._terms(index, actions, mask, waiting)
-        law = np.zeros(mask.shape)
-        least_ratio(regret, information, mask, law)
-        return law, np.zeros(mask.shape)
+    def _probabilities(self, asked: Request) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
+        regret, information = self._terms(asked)
+        law = np.zeros(asked.mask.shape)
+        least_ratio(regret, information, asked.mask, law)
+        return law, np.zeros(asked.mask.shape)
 
-    def _terms(
-        self,
-        index: Int[Array, " m"],
-        actions: Array | None,
-        mask: Bool[Array, "m K"],
-        waiting: Waiting | None,
-    ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
+    def _slates(
+        self, asked: Request, k: int
+    ) -> tuple[Int[Array, "m k"], Float[Array, "m K"], Float[Array, "m K"]]:
+        """Draw the first action, and add those of the highest expected utility."""
+        law, errors = self._probabilities(asked)
+        mask, means = asked.mask, self._rewards(asked).means()
+        first, rows = draw_rows(self._rng, law), np.arange(len(mask))
+        rest = mask.copy()
+        rest[rows, first] = False
+        ranked = np.empty((len(mask), k), np.int64)
+        ranked[:, 0], ranked[:, 1:] = first, top_rows(self._rng, means, rest, k - 1)
+        included = law.copy()
+        for one in np.flatnonzero((law > 0).any(axis=0)):
+            rest = mask.copy()
+            rest[:, one] = False
+            included += law[:, one : one + 1] * rank_by_scores(means, rest, k - 1)
+        return ranked, np.minimum(included, 1.0), errors
+
+    def _terms(self, asked: Request) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
         """Return regret and information of each action."""
+        mask = asked.mask
         regret, information = np.empty(mask.shape), np.empty(mask.shape)
         drawn = self._horizon is not None or self._information == "mutual-information"
         n_draws = self._n_samples if drawn else 1
-        for part, rewards in self._rewards_by_part(index, actions, mask, waiting, n_draws):
-            left = self._n_more(index[part], waiting)
+        for part, rewards in self._rewards_by_part(asked, n_draws):
+            left = self._n_more(asked.tasks[part], asked.waiting)
             how = (self._rng, mask[part], self._information, self._n_samples)
             found = rewards.terms(*how) if left is None else rewards.terms_ahead(*how, left)
             regret[part], information[part] = found

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from mixts import _checks
-from mixts._typing import ActionsLike, Array, ArrayLike, Bool, Float, Int, Seed
+from mixts._typing import ActionsLike, Array, ArrayLike, Float, Int, Seed
 from mixts.agents.belief import BeliefAgent
+from mixts.agents.offers import Request
 from mixts.errors import ParameterError
-from mixts.families.base import Waiting
-from mixts.families.choice import best_rows
+from mixts.families.choice import best_rows, top_rows
+from mixts.families.rewards import RewardBelief
 from mixts.prior import MixturePrior
 
 
@@ -96,83 +98,107 @@ class MixTS(BeliefAgent):
         tasks: ArrayLike | None = None,
         mask: ArrayLike | None = None,
         waiting: Any = None,
+        *,
+        values: Any = None,
+        costs: Any = None,
+        top: int | None = None,
     ) -> Any:
         """Choose by lines 5 and 6 of the algorithm for each decision  [paper: Alg. 1].
 
         ``last_latent`` holds the latent states that were drawn. See :meth:`Agent.act`. Waiting
-        decisions count towards the horizon; otherwise they change nothing.
+        decisions count towards the horizon; otherwise they change nothing. With ``top``, the
+        ranking is that of one draw.
         """
-        index = self._axis.decisions(tasks)
-        family = self.belief.prior.family
-        sets, n_actions = self._action_sets(actions, len(index))
-        available = self._available(mask, len(index), n_actions)
-        pending = self._checked_waiting(waiting)
-        if self._horizon is not None:
-            mask = self._full_mask(mask, len(index), n_actions)
-            chosen, latent = self._act_ahead(index, sets, mask, pending)
-            self.last_latent = self._axis.squeeze(latent)
-            return self._axis.squeeze(chosen)
-        latent = self._draw_latent(index)
-        theta = self.belief.posterior.sample(self._rng, index, latent)
-        chosen = family.best_action(self._rng, theta, sets, available)
+        if values is not None or costs is not None or top is not None or self._horizon is not None:
+            asked = self._request(actions, tasks, mask, waiting, values, costs)
+            k = None if top is None else self._checked_top(top, asked.mask)
+            chosen, latent = self._take(asked, k)
+        else:
+            index = self._axis.decisions(tasks)
+            family = self.belief.prior.family
+            sets, n_actions = self._action_sets(actions, len(index))
+            available = self._available(mask, len(index), n_actions)
+            self._checked_waiting(waiting)
+            latent = self._draw_latent(index)
+            theta = self.belief.posterior.sample(self._rng, index, latent)
+            chosen = family.best_action(self._rng, theta, sets, available)
         self.last_latent = self._axis.squeeze(latent)
         return self._axis.squeeze(chosen)
 
     def _draw_latent(self, index: Int[Array, " m"]) -> Int[Array, " m"]:
         return self.belief.draw_latent(self._rng, index)
 
-    def _act_ahead(
-        self,
-        index: Int[Array, " m"],
-        actions: Array | None,
-        mask: Bool[Array, "m K"],
-        waiting: Waiting | None,
-    ) -> tuple[Int[Array, " m"], Int[Array, " m"]]:
-        """Draw a component, and what the mean of each action would be at the horizon.
+    def _take(self, asked: Request, k: int | None) -> tuple[Array, Int[Array, " m"]]:
+        """Draw components and mean rewards once; return the best action or k, and the components.
 
-        Returns the best actions and the components.
+        With a horizon the means that actions would have then are drawn in place of mean rewards.
         """
-        left = self._n_more(index, waiting)
-        assert left is not None
-        # Actions that no decision can take cost no random numbers.
-        used = np.arange(mask.shape[1]) if actions is None else np.flatnonzero(mask.any(axis=0))
-        sets = None if actions is None else actions[..., used, :]
-        rewards = self._rewards(index, sets, mask[:, used], None)
-        latent, drawn = rewards.draw_estimates(self._rng, 1, left)
-        return used[best_rows(self._rng, drawn[:, 0], mask[:, used])], latent[:, 0]
+        used = np.arange(asked.mask.shape[1])
+        if self._horizon is None:
+            latent = self._draw_latent(asked.tasks)
+            theta = self.belief.posterior.sample(self._rng, asked.tasks, latent)
+            outcomes = self.prior.family.mean_rewards(theta, asked.actions)
+        else:
+            # Actions that no decision can take cost no random numbers.
+            if asked.actions is not None:
+                used = np.flatnonzero(asked.mask.any(axis=0))
+                asked = asked.among(used)
+            left = self._n_more(asked.tasks, asked.waiting)
+            assert left is not None
+            rewards = self._rewards(asked._replace(waiting=None, money=None))
+            latents, drawn = rewards.draw_estimates(self._rng, 1, left)
+            latent, outcomes = latents[:, 0], drawn[:, 0]
+        scores = outcomes if asked.money is None else asked.money.of(outcomes)
+        if k is None:
+            return used[best_rows(self._rng, scores, asked.mask)], latent
+        return used[top_rows(self._rng, scores, asked.mask, k)], latent
 
-    def _law_ahead(
-        self,
-        index: Int[Array, " m"],
-        actions: Array | None,
-        mask: Bool[Array, "m K"],
-        waiting: Waiting | None,
-    ) -> Float[Array, "m K"]:
-        """Return how often each action is the best in draws of estimates at the horizon."""
-        law, n = np.empty(mask.shape), self._n_samples
-        left = self._n_more(index, waiting)
-        assert left is not None
-        for part, rewards in self._rewards_by_part(index, actions, mask, None, n):
-            _, drawn = rewards.draw_estimates(self._rng, n, left[part])
-            drawn = np.where(mask[part, None], drawn, -np.inf)
-            best = drawn == drawn.max(axis=2, keepdims=True)
+    def _draws(self, asked: Request) -> Iterator[tuple[slice, RewardBelief, Float[Array, "m n K"]]]:
+        """Yield parts of the decisions, the belief about each and draws from it."""
+        left = self._n_more(asked.tasks, asked.waiting)
+        n = self._n_samples
+        for part, rewards in self._rewards_by_part(asked._replace(waiting=None), n):
+            if left is None:
+                _, drawn = rewards.draw_mixture(self._rng, n)
+            else:
+                _, drawn = rewards.draw_estimates(self._rng, n, left[part])
+            yield part, rewards, drawn
+
+    def _probabilities(self, asked: Request) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
+        if self._horizon is None and asked.money is None:
+            weights = self._latent_weights(asked.tasks)
+            return self.belief.posterior.best_action_probabilities(
+                self._rng, asked.tasks, weights, asked.actions, asked.mask, self._n_samples
+            )
+        if (exact := self._exact(asked, 1)) is not None:
+            return exact
+        law, mask = np.empty(asked.mask.shape), asked.mask
+        for part, rewards, drawn in self._draws(asked):
+            scores = np.where(mask[part, None], rewards.scores(drawn), -np.inf)
+            best = scores == scores.max(axis=2, keepdims=True)
             law[part] = (best / best.sum(axis=2, keepdims=True)).mean(axis=1)
-        return law
+        return law, self._standard_errors(law)
 
-    def _probabilities(
-        self,
-        index: Int[Array, " m"],
-        actions: Array | None,
-        mask: Bool[Array, "m K"],
-        waiting: Waiting | None = None,
-    ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
+    def _slates(
+        self, asked: Request, k: int
+    ) -> tuple[Int[Array, "m k"], Float[Array, "m K"], Float[Array, "m K"]]:
+        """Rank one draw; the probabilities are exact, or those of all draws of which it is one."""
+        if (exact := self._exact(asked, k)) is not None:
+            return self._take(asked, k)[0], *exact
+        ranked, included = np.empty((len(asked.mask), k), np.int64), np.empty(asked.mask.shape)
+        for part, rewards, drawn in self._draws(asked):
+            found = rewards.draw_rankings(self._rng, asked.mask[part], k, drawn)
+            ranked[part], included[part] = found
+        return ranked, included, self._standard_errors(included)
+
+    def _exact(self, asked: Request, k: int) -> tuple[Array, Array] | None:
+        """Return P(action is among the best k) and its errors; None where they must be sampled."""
         if self._horizon is not None:
-            law = self._law_ahead(index, actions, mask, waiting)
-            return law, np.sqrt(law * (1.0 - law) / self._n_samples)
-        weights = self._latent_weights(index)
-        return self.belief.posterior.best_action_probabilities(
-            self._rng, index, weights, actions, mask, self._n_samples
-        )
+            return None
+        return self._rewards(asked._replace(waiting=None)).inclusion(asked.mask, k)
+
+    def _standard_errors(self, shares: Float[Array, "m K"]) -> Float[Array, "m K"]:
+        return np.sqrt(shares * (1.0 - shares) / self._n_samples)
 
 
 class Oracle(MixTS):

@@ -59,6 +59,7 @@ class BetaMarginal(Marginal):
 
     form: ClassVar[int] = LOGIT_BETA
     whole: ClassVar[bool] = True
+    lowest: ClassVar[float] = 0.0
     highest: ClassVar[float] = 1.0
 
     tame: bool = False

@@ -51,6 +51,18 @@ def best_rows(
     return best
 
 
+def top_rows(
+    rng: np.random.Generator, scores: Float[Array, "m K"], mask: Bool[Array, "m K"], k: int
+) -> Int[Array, "m k"]:
+    """Return the indices of the k largest available scores of each row, ties at random."""
+    if not np.isfinite(scores[mask]).all():
+        row = int((mask & ~np.isfinite(scores)).any(axis=1).argmax())
+        raise ActionError(f"the actions of decision {row} must have finite features")
+    last = np.where(mask, -scores, np.inf)
+    luck = np.asarray(rng.random(scores.shape))
+    return np.lexsort((luck, last))[:, :k]
+
+
 def best_products(
     rng: np.random.Generator,
     theta: Float[Array, "m d"],

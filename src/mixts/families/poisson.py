@@ -65,6 +65,7 @@ class GammaMarginal(Marginal):
 
     form: ClassVar[int] = LOG_GAMMA
     whole: ClassVar[bool] = True
+    lowest: ClassVar[float] = 0.0
 
     @property
     def a(self) -> Array:

@@ -44,6 +44,8 @@ class Marginal(ABC):
 
     whole: ClassVar[bool] = False
     """Whether rewards are whole numbers."""
+    lowest: ClassVar[float] = -math.inf
+    """The lowest possible mean."""
     highest: ClassVar[float] = math.inf
     """The highest possible average of rewards."""
 

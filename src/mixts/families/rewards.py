@@ -4,26 +4,58 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from mixts._numbers import softmax
 from mixts._typing import Array, Bool, Float, Int
+from mixts.families.choice import top_rows
 from mixts.families.quadrature import NEGLIGIBLE, Marginal, expected_best, explain_best
+from mixts.families.ranking import Distribution, Utilities, rank_arms
 
 INFORMATION = ("variance", "best-action", "latent-and-best-action", "mutual-information")
 """Measures of the information in an action, see :class:`mixts.MixIDS`."""
+
+
+class Money(NamedTuple):
+    """The utility of an action's mean reward: value * mean reward - cost, for m decisions."""
+
+    values: Float[Array, "m K"]
+    costs: Float[Array, "m K"]
+
+    def of(self, outcomes: Float[Array, "m ... K"]) -> Float[Array, "m ... K"]:
+        """Return the utilities of mean rewards."""
+        between = (slice(None), *[None] * (outcomes.ndim - 2))
+        return self.values[between] * outcomes - self.costs[between]
+
+    def part(self, rows: slice) -> Money:
+        """Return the money of some decisions."""
+        return Money(self.values[rows], self.costs[rows])
 
 
 class RewardBelief(ABC):
     """Joint distribution of the mean rewards of K actions under a mixture, for m decisions.
 
     Given the component, each action's mean reward has the distribution ``marginal``; the
-    subclass knows how the actions depend on each other.
+    subclass knows how the actions depend on each other. Draws are mean rewards. The rest is about
+    the numbers that a policy maximises: here the mean rewards, their utilities in
+    :class:`PricedRewards`.
     """
 
     weights: Float[Array, "m L"]
     """Posterior weights of the components."""
+
+    independent: ClassVar[bool] = False
+    """Whether actions are independent given the component."""
+
+    def priced(self, money: Money | None) -> RewardBelief:
+        """Return the belief about the utilities; None: the mean rewards themselves."""
+        return self if money is None else PricedRewards(self, money)
+
+    def scores(self, outcomes: Float[Array, "m ... K"]) -> Float[Array, "m ... K"]:
+        """Return what a policy maximises, given mean rewards."""
+        return outcomes
 
     @property
     @abstractmethod
@@ -163,20 +195,49 @@ class RewardBelief(ABC):
         The gap between the best action and the action of the highest mean is sampled. The other
         differences of regrets come from exact means.
         """
-        means = self.means()
+        means, scores = self.means(), self.scores(drawn)
         lead = np.where(mask, means, -np.inf).argmax(axis=1)[:, None]
-        top = np.where(mask[:, None], drawn, -np.inf).max(axis=2)
-        gain = (top - np.take_along_axis(drawn, lead[:, None], axis=2)[:, :, 0]).mean(axis=1)
+        top = np.where(mask[:, None], scores, -np.inf).max(axis=2)
+        gain = (top - np.take_along_axis(scores, lead[:, None], axis=2)[:, :, 0]).mean(axis=1)
         regret = gain[:, None] + np.take_along_axis(means, lead, axis=1) - means
         if measure == "variance":
-            return regret, drawn.var(axis=1)
+            return regret, scores.var(axis=1)
         # Estimates of counts are often equal: then chance decides which is called the best.
-        ties = mask[:, None] & (drawn == top[:, :, None])
+        ties = mask[:, None] & (scores == top[:, :, None])
         groups = best = np.where(ties, rng.random(drawn.shape), -1.0).argmax(axis=2)
         if measure == "latent-and-best-action":
             groups = best * self.weights.shape[1] + latent
-        entropy = measure == "mutual-information"
-        return regret, _explained(drawn, groups, self.marginal if entropy else None)
+        if measure == "mutual-information":
+            return regret, _explained(drawn, groups, self.marginal)
+        return regret, _explained(scores, groups, None)
+
+    # -- rankings -------------------------------------------------------------------------------
+
+    def inclusion(
+        self, mask: Bool[Array, "m K"], k: int
+    ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]] | None:
+        """Return P(action is among the best k) and its error by quadrature; None: draw rankings."""
+        return None
+
+    def draw_rankings(
+        self,
+        rng: np.random.Generator,
+        mask: Bool[Array, "m K"],
+        k: int,
+        drawn: Float[Array, "m n K"],
+    ) -> tuple[Int[Array, "m k"], Float[Array, "m K"]]:
+        """Return the ranking of one of n draws, and how many rankings of all include each action.
+
+        The ranking is that of a draw taken at random: given the draws, these shares are the true
+        probabilities of being included.
+        """
+        m, n, n_actions = drawn.shape
+        every = np.repeat(mask, n, axis=0)
+        ranked = top_rows(rng, self.scores(drawn).reshape(-1, n_actions), every, k)
+        included = np.zeros((m, n_actions))
+        np.add.at(included, (np.repeat(np.arange(m), n * k), ranked.reshape(-1)), 1.0 / n)
+        taken = ranked.reshape(m, n, k)[np.arange(m), rng.integers(n, size=m)]
+        return taken, np.minimum(included, 1.0)
 
 
 @dataclass(frozen=True)
@@ -185,6 +246,7 @@ class IndependentRewards(RewardBelief):
 
     weights: Float[Array, "m L"]
     distributions: Marginal
+    independent: ClassVar[bool] = True
 
     @property
     def marginal(self) -> Marginal:
@@ -207,6 +269,87 @@ class IndependentRewards(RewardBelief):
             best, explained = explain_best(self.marginal, self.weights, mask)
             information = explained[0 if measure == "best-action" else 1]
         return best[:, None] - self.means(), information
+
+    def inclusion(
+        self, mask: Bool[Array, "m K"], k: int
+    ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]] | None:
+        return _inclusion(self.marginal, self.weights, mask, k)
+
+
+@dataclass(frozen=True)
+class PricedRewards(RewardBelief):
+    """Utilities of actions: value * mean reward - cost. Draws stay mean rewards."""
+
+    rewards: RewardBelief
+    money: Money
+
+    @property
+    def weights(self) -> Float[Array, "m L"]:  # type: ignore[override]
+        return self.rewards.weights
+
+    @property
+    def marginal(self) -> Marginal:
+        return self.rewards.marginal
+
+    @property
+    def _utilities(self) -> Utilities:
+        """Distributions of the utilities given the component."""
+        shape = self.marginal.mean().shape
+        values, costs = (np.broadcast_to(x[:, None], shape) for x in self.money)
+        return Utilities(self.marginal, values, costs)
+
+    def draw(
+        self, rng: np.random.Generator, rows: Int[Array, " n"], latent: Int[Array, " n"]
+    ) -> Float[Array, "n K"]:
+        return self.rewards.draw(rng, rows, latent)
+
+    def draw_estimates(
+        self, rng: np.random.Generator, n_samples: int, n_more: Int[Array, " m"]
+    ) -> tuple[Int[Array, "m n"], Float[Array, "m n K"]]:
+        return self.rewards.draw_estimates(rng, n_samples, n_more)
+
+    def scores(self, outcomes: Float[Array, "m ... K"]) -> Float[Array, "m ... K"]:
+        return self.money.of(outcomes)
+
+    def means(self) -> Float[Array, "m K"]:
+        return self.money.of(self.rewards.means())
+
+    def variances(self) -> Float[Array, "m K"]:
+        return self.money.values**2 * self.rewards.variances()
+
+    def quantiles(self, probability: Float[Array, " m"]) -> Float[Array, "m K"]:
+        """Return the quantile of each utility: of the lower tail of what is sold at a loss."""
+        found = self.rewards.quantiles(probability)
+        if (self.money.values < 0).any():
+            found = np.where(self.money.values < 0, self.rewards.quantiles(1 - probability), found)
+        return self.money.of(found)
+
+    def terms(
+        self, rng: np.random.Generator, mask: Bool[Array, "m K"], measure: str, n_samples: int
+    ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
+        """Return the terms of utilities, exact where those of mean rewards are."""
+        if not self.rewards.independent or measure == "mutual-information":
+            regret, information = super().terms(rng, mask, measure, n_samples)
+            return regret, self.variances() if measure == "variance" else information
+        explain = measure != "variance"
+        found = rank_arms(self._utilities, self.weights, mask, wants_best=True, explain=explain)
+        which = {"best-action": 0, "latent-and-best-action": 1}
+        information = found.explained[which[measure]] if explain else self.variances()
+        return found.best[:, None] - self.means(), information
+
+    def inclusion(
+        self, mask: Bool[Array, "m K"], k: int
+    ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]] | None:
+        if not self.rewards.independent:
+            return None
+        return _inclusion(self._utilities, self.weights, mask, k)
+
+
+def _inclusion(
+    arms: Distribution, weights: Float[Array, "m L"], mask: Bool[Array, "m K"], k: int
+) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
+    found = rank_arms(arms, weights, mask, k)
+    return found.chance, np.where(mask, found.error[:, None], 0.0)
 
 
 def with_expected_rewards(
