@@ -15,7 +15,7 @@ Arms of no variance are points: steps between cells, whose probabilities are add
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -28,6 +28,10 @@ is right to 1e-13."""
 
 _TOLERANCE = 1e-12
 """Largest difference between both sides of the check of a cell."""
+
+_ROUGH = 1e-15
+"""Largest estimate of the error of an integral. Where a density has a pole, the true error is some
+thousand times as large."""
 
 _NOTABLE = 1e-8
 """Larger differences in all are reported as the error of the result."""
@@ -70,6 +74,7 @@ _COARSE = _rule(_N // 2)[2][0]
 """Weights of the rule with every second point."""
 
 
+@runtime_checkable
 class Distribution(Protocol):
     """What a ranking needs to know of distributions (..., K): see ``Marginal``."""
 
@@ -268,6 +273,8 @@ class _Pairs:
                 bad = off > _TOLERANCE
                 if wants_best:
                     bad |= self._is_rough(some, above)
+                # In a cell that fails and cannot be halved, any arm may be the best.
+                off = np.where(off > _TOLERANCE, off + np.abs(wins.sum(axis=(1, 2))), off)
                 bad &= ~some.narrow & (level < _N_HALVINGS)
                 failed[first : first + size] = bad
                 good = ~bad
@@ -300,11 +307,12 @@ class _Pairs:
     def _is_rough(self, cells: _Cells, above: Float[Array, "n i"]) -> Bool[Array, " n"]:
         """Return where the integral of ``above`` may be wrong.
 
-        The error of a rule is about the square of that of the rule with every second point.
+        The error of a rule for a smooth function is about the square of that of the rule with every
+        second point.
         """
         error = (above @ _WEIGHTS - above[:, ::2] @ _COARSE) ** 2
         share = (cells.high - cells.low) / (self.end - self.start)[cells.pair]
-        return np.asarray(error * share > _TOLERANCE)
+        return np.asarray(error * share > _ROUGH)
 
     def _points(self) -> tuple[tuple[Array, Array], Array]:
         """Return the arms without variance, (pair, arm), and P(arm is among the best k)."""
@@ -338,7 +346,7 @@ class _Pairs:
                 below, wins = joined[3][own], joined[4][own]
                 lower, width = cells.low, (cells.high - cells.low)[:, None, None]
                 part = width * ((1.0 - below) @ _RUNNING.T)
-                area = part[:, :, 0]
+                area = part[:, :, 0].copy()
                 part[:-1] += np.cumsum(area[:0:-1], axis=0)[::-1, :, None]
                 t = cells.points[:, None]
                 here = _mean_below(self.mean[p][:, None], t, below, part)

@@ -1,0 +1,200 @@
+"""P(an arm is among the best k by utility) against the compiled quadrature, scipy and draws."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+from mixts.families.bernoulli import BetaMarginal
+from mixts.families.poisson import GammaMarginal
+from mixts.families.quadrature import (
+    Marginal,
+    NormalMarginal,
+    best_arm_probabilities,
+    explain_best,
+)
+from mixts.families.ranking import Utilities, rank_arms
+from mixts.families.rewards import IndependentRewards, Money
+from tests.statistical.standard_errors import assert_within, of_frequency, of_mean
+
+MARGINALS = {
+    "beta": (BetaMarginal, stats.beta),
+    "gamma": (GammaMarginal, lambda a, b: stats.gamma(a, scale=1 / b)),
+    "normal": (lambda p: NormalMarginal(p, 0.7), lambda a, b: stats.norm(a, np.sqrt(b))),
+}
+kinds = pytest.mark.parametrize("kind", MARGINALS)
+
+
+def drawn_marginal(kind: str, rng: np.random.Generator, shape: tuple[int, ...], low: float) -> Any:
+    return MARGINALS[kind][0](rng.uniform(low, 20.0, (2, *shape)))
+
+
+def mixture(rng: np.random.Generator, m: int, n: int) -> Any:
+    return rng.dirichlet(np.ones(n), m)
+
+
+# -- with equal values: the compiled quadrature ----------------------------------------------------
+
+
+@kinds
+@pytest.mark.parametrize("low", [0.4, 2.0])
+@pytest.mark.parametrize("value", [1.0, 3.5])
+def test_equal_prices_change_no_ranking(kind: str, low: float, value: float) -> None:
+    """value * theta - cost is best where theta is: the other quadrature says the same."""
+    rng = np.random.default_rng(1)
+    marginal, weights = drawn_marginal(kind, rng, (4, 3, 5), low), mixture(rng, 4, 3)
+    mask = rng.random((4, 5)) < 0.7
+    mask[:, 0] = True
+    chance, _ = best_arm_probabilities(marginal, weights, mask)
+    best, explained = explain_best(marginal, weights, mask)
+    shape = (4, 3, 5)
+    priced = Utilities(marginal, np.full(shape, value), np.full(shape, 0.3))
+    found = rank_arms(priced, weights, mask, wants_best=True, explain=True)
+    np.testing.assert_allclose(found.chance, chance, atol=1e-11)
+    np.testing.assert_array_equal(found.error, 0.0)
+    np.testing.assert_allclose(found.best, value * best - 0.3, rtol=1e-9)
+    np.testing.assert_allclose(found.explained, value**2 * explained, rtol=1e-6, atol=1e-9)
+
+
+@kinds
+def test_sharp_arms(kind: str) -> None:
+    rng = np.random.default_rng(2)
+    marginal = MARGINALS[kind][0](rng.uniform(1e5, 1.001e5, (2, 2, 2, 4)))
+    weights, mask = mixture(rng, 2, 2), np.ones((2, 4), bool)
+    chance, _ = best_arm_probabilities(marginal, weights, mask)
+    np.testing.assert_allclose(rank_arms(marginal, weights, mask).chance, chance, atol=1e-9)
+
+
+# -- with values and costs of their own: plain integrals by scipy ----------------------------------
+
+
+def utilities(kind: str, parameters: Any, values: Any, costs: Any) -> list[Any]:
+    """Distribution function, density and ends of each arm's utility."""
+
+    def one(a: float, b: float, value: float, cost: float) -> Any:
+        mean = MARGINALS[kind][1](a, b)
+        ends = sorted(value * mean.ppf(q) - cost for q in (1e-13, 1 - 1e-13))
+        middle = sorted(value * mean.ppf(q) - cost for q in (1e-6, 1e-3, 0.1, 0.5, 0.9, 0.999))
+
+        def cdf(t: float) -> float:
+            x = (t + cost) / value
+            return float(mean.cdf(x) if value > 0 else mean.sf(x))
+
+        return cdf, lambda t: float(mean.pdf((t + cost) / value) / abs(value)), [*ends, *middle]
+
+    return [one(*each) for each in zip(*parameters, values, costs, strict=True)]
+
+
+def inclusion_by_scipy(arms: list[Any], k: int) -> Any:
+    """By enumeration of the arms that are above."""
+    found = np.zeros(len(arms))
+    cuts = np.unique([t for _, _, points in arms for t in points])
+    for a, (_, density, points) in enumerate(arms):
+        others = [cdf for b, (cdf, _, _) in enumerate(arms) if b != a]
+
+        def integrand(t: float, density: Any = density, others: Any = others) -> float:
+            below = [cdf(t) for cdf in others]
+            few = 0.0
+            for above in itertools.product([False, True], repeat=len(below)):
+                if sum(above) < k:
+                    terms = (1 - f if up else f for f, up in zip(below, above, strict=True))
+                    few += float(np.prod(list(terms)))
+            return density(t) * few
+
+        inside = cuts[(cuts >= min(points)) & (cuts <= max(points))]
+        found[a] = sum(
+            integrate.quad(integrand, low, high, epsabs=1e-11, limit=100)[0]
+            for low, high in itertools.pairwise(inside)
+        )
+    return found
+
+
+@kinds
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_inclusion_is_that_of_scipy(kind: str, k: int) -> None:
+    rng = np.random.default_rng(k)
+    parameters = rng.uniform(1.5, 6.0, (2, 1, 1, 4))
+    values, costs = np.array([1.0, 2.5, -1.0, 0.4]), np.array([0.2, 1.0, -0.9, 0.0])
+    marginal = MARGINALS[kind][0](parameters)
+    priced = Utilities(marginal, values.reshape(1, 1, 4), costs.reshape(1, 1, 4))
+    found = rank_arms(priced, np.ones((1, 1)), np.ones((1, 4), bool), k)
+    expected = inclusion_by_scipy(utilities(kind, parameters[:, 0, 0], values, costs), k)
+    np.testing.assert_allclose(found.chance[0], expected, atol=1e-8)
+    assert found.error[0] == 0
+
+
+@kinds
+@pytest.mark.parametrize("measure", ["variance", "best-action", "latent-and-best-action"])
+def test_terms_of_utilities_are_those_of_draws(kind: str, measure: str) -> None:
+    rng = np.random.default_rng(5)
+    marginal: Marginal = MARGINALS[kind][0](rng.uniform(1.5, 8.0, (2, 1, 2, 4)))
+    money = Money(np.array([[1.0, 2.0, -0.5, 0.0]]), np.array([[0.1, 0.8, -0.6, -0.3]]))
+    weights, mask = np.array([[0.3, 0.7]]), np.ones((1, 4), bool)
+    rewards = IndependentRewards(weights, marginal).priced(money)
+    regret, information = rewards.terms(rng, mask, measure, 2)
+    n = 400_000
+    latent = (rng.random(n) > 0.3).astype(int)
+    drawn = money.of(rewards.draw(rng, np.zeros(n, int), latent)[None])[0]
+    best = drawn.argmax(axis=1)
+    assert_within(of_mean(drawn.max(axis=1, keepdims=True) - drawn, regret[0]))
+    if measure == "variance":
+        np.testing.assert_allclose(information[0], drawn.var(axis=0), rtol=0.02, atol=1e-12)
+        return
+    groups = best if measure == "best-action" else best + 4 * latent
+    explained = np.zeros(4)
+    for g in np.unique(groups):
+        own = drawn[groups == g]
+        explained += len(own) / n * (own.mean(axis=0) - drawn.mean(axis=0)) ** 2
+    np.testing.assert_allclose(information[0], explained, rtol=0.03, atol=2e-4)
+
+
+# -- points ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_arms_without_variance_share_their_places(k: int) -> None:
+    """Two certain arms are equal, one has no value: frequencies of rankings with random ties."""
+    parameters = np.array([[0.3, 0.3, 0.5, 0.1, 9.0], [0.0, 0.0, 0.2, 0.3, 0.4]])[:, None, None]
+    money = Money(np.array([[1.0, 1.0, 1.0, 1.0, 0.0]]), np.array([[0.0, 0.0, 0.1, 0.0, -0.3]]))
+    rewards = IndependentRewards(np.ones((1, 1)), NormalMarginal(parameters, 1.0)).priced(money)
+    found = rewards.inclusion(np.ones((1, 5), bool), k)
+    assert found is not None
+    rng, n = np.random.default_rng(3), 100_000
+    drawn = rewards.draw(rng, np.zeros(n, int), np.zeros(n, int))[None]
+    _, shares = rewards.draw_rankings(rng, np.ones((1, 5), bool), k, drawn)
+    assert_within(of_frequency(shares[0] * n, n, found[0][0]))
+    np.testing.assert_allclose(found[0].sum(), k, rtol=1e-12)
+    np.testing.assert_allclose(found[0][0, 0], found[0][0, 1], rtol=1e-12)
+    np.testing.assert_allclose(found[0][0, 0], found[0][0, 4], rtol=1e-12)
+
+
+def test_only_certain_arms() -> None:
+    money = Money(np.zeros((1, 3)), np.array([[3.0, 1.0, 2.0]]))
+    marginal = BetaMarginal(np.full((2, 1, 1, 3), 2.0))
+    rewards = IndependentRewards(np.ones((1, 1)), marginal).priced(money)
+    mask = np.ones((1, 3), bool)
+    included = rewards.inclusion(mask, 2)
+    assert included is not None
+    np.testing.assert_allclose(included[0], [[0.0, 1.0, 1.0]], atol=1e-15)
+    regret, information = rewards.terms(np.random.default_rng(0), mask, "best-action", 2)
+    np.testing.assert_allclose(regret, [[2.0, 0.0, 1.0]])
+    np.testing.assert_allclose(information, 0.0, atol=1e-15)
+
+
+def test_an_error_is_reported_where_doubles_end() -> None:
+    """Masses next to the upper end of Beta(0.05, 0.05) have no digits left."""
+    marginal = BetaMarginal(np.full((2, 1, 1, 3), 0.03) * np.array([1.0, 2.0, 3.0]))
+    found = rank_arms(marginal, np.ones((1, 1)), np.ones((1, 3), bool))
+    exact, _ = best_arm_probabilities(marginal, np.ones((1, 1)), np.ones((1, 3), bool))
+    assert np.abs(found.chance - exact).max() <= found.error[0]
+
+
+def test_everything_is_included_when_all_are_shown() -> None:
+    marginal = GammaMarginal(np.array([[2.0, 5.0, 0.7], [1.0, 3.0, 0.5]])[:, None, None])
+    mask = np.array([[True, False, True]])
+    found = rank_arms(marginal, np.ones((1, 1)), mask, 2)
+    np.testing.assert_allclose(found.chance, [[1.0, 0.0, 1.0]], atol=1e-12)
