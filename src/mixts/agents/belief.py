@@ -10,12 +10,12 @@ import numpy as np
 
 from mixts import _checks
 from mixts._typing import ActionsLike, Array, ArrayLike, Bool, Float, Int, Seed
-from mixts.agents.base import Agent, without_retired
-from mixts.agents.offers import Request, checked_money, checked_top
+from mixts.agents.base import Agent, draw_rows, without_retired
+from mixts.agents.offers import Request, checked_money, checked_top, rank_by_scores
 from mixts.belief import Belief
 from mixts.errors import MaskError, ParameterError
 from mixts.families.base import Waiting
-from mixts.families.choice import finite_actions
+from mixts.families.choice import finite_actions, top_rows
 from mixts.families.rewards import Money, RewardBelief
 from mixts.families.statistics import Statistics
 from mixts.families.trajectory import Trajectory
@@ -163,7 +163,8 @@ class BeliefAgent(Agent):
         Parameters
         ----------
         actions, tasks, mask, values, costs, top
-            See :meth:`Agent.act`.
+            See :meth:`Agent.act`. Unless a subclass says otherwise, a ranking starts with the
+            action that the agent draws, and the others follow by their expected utility.
         waiting
             Decisions whose rewards have not come yet: for one task their actions, for many
             ``(actions, tasks)``, both as ``update`` takes them. The agent decides as if their
@@ -177,6 +178,24 @@ class BeliefAgent(Agent):
         """
         how = {"values": values, "costs": costs, "top": top}
         return self.act_with_probabilities(actions, tasks, mask, waiting=waiting, **how)[0]
+
+    def _slates(
+        self, asked: Request, k: int
+    ) -> tuple[Int[Array, "m k"], Float[Array, "m K"], Float[Array, "m K"]]:
+        """Draw the first action by its law, and add those of the highest expected utility."""
+        law, errors = self._probabilities(asked)
+        mask, means = asked.mask, self._rewards(asked).means()
+        first, rows = draw_rows(self._rng, law), np.arange(len(mask))
+        rest = mask.copy()
+        rest[rows, first] = False
+        ranked = np.empty((len(mask), k), np.int64)
+        ranked[:, 0], ranked[:, 1:] = first, top_rows(self._rng, means, rest, k - 1)
+        included = law.copy()
+        for one in np.flatnonzero((law > 0).any(axis=0)):
+            rest = mask.copy()
+            rest[:, one] = False
+            included += law[:, one : one + 1] * rank_by_scores(means, rest, k - 1)
+        return ranked, np.minimum(included, 1.0), errors
 
     # -- for subclasses: what a policy needs to know --------------------------------------------
 

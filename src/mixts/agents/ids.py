@@ -7,13 +7,11 @@ from typing import Any
 import numpy as np
 
 from mixts import _checks
-from mixts._typing import ActionsLike, Array, ArrayLike, Float, Int, Seed
+from mixts._typing import ActionsLike, Array, ArrayLike, Float, Seed
 from mixts.agents._kernels import least_ratio
-from mixts.agents.base import draw_rows
 from mixts.agents.belief import BeliefAgent
-from mixts.agents.offers import Request, rank_by_scores
+from mixts.agents.offers import Request
 from mixts.errors import ParameterError
-from mixts.families.choice import top_rows
 from mixts.families.rewards import INFORMATION
 from mixts.prior import MixturePrior
 
@@ -127,24 +125,6 @@ class MixIDS(BeliefAgent):
         law = np.zeros(asked.mask.shape)
         least_ratio(regret, information, asked.mask, law)
         return law, np.zeros(asked.mask.shape)
-
-    def _slates(
-        self, asked: Request, k: int
-    ) -> tuple[Int[Array, "m k"], Float[Array, "m K"], Float[Array, "m K"]]:
-        """Draw the first action, and add those of the highest expected utility."""
-        law, errors = self._probabilities(asked)
-        mask, means = asked.mask, self._rewards(asked).means()
-        first, rows = draw_rows(self._rng, law), np.arange(len(mask))
-        rest = mask.copy()
-        rest[rows, first] = False
-        ranked = np.empty((len(mask), k), np.int64)
-        ranked[:, 0], ranked[:, 1:] = first, top_rows(self._rng, means, rest, k - 1)
-        included = law.copy()
-        for one in np.flatnonzero((law > 0).any(axis=0)):
-            rest = mask.copy()
-            rest[:, one] = False
-            included += law[:, one : one + 1] * rank_by_scores(means, rest, k - 1)
-        return ranked, np.minimum(included, 1.0), errors
 
     def _terms(self, asked: Request) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
         """Return regret and information of each action."""
