@@ -148,13 +148,16 @@ class Flow:
         self._jobs = iter(jobs)
         self._under_way: dict[Future[Any], Job] = {}
 
-    def fill(self) -> None:
-        """Submit jobs until the window is full."""
+    def fill(self) -> list[Future[Any]]:
+        """Submit jobs until the window is full, and return those that were not done before."""
         window = self._engine.window
-        running = sum(not future.done() for future in self._under_way)
-        room = min(window - running, _BUFFERED_WINDOWS * window - len(self._under_way))
+        running = [future for future in self._under_way if not future.done()]
+        room = min(window - len(running), _BUFFERED_WINDOWS * window - len(self._under_way))
         for job in itertools.islice(self._jobs, max(0, room)):
-            self._under_way[self._engine.submit(self._function, *job)] = job
+            future = self._engine.submit(self._function, *job)
+            self._under_way[future] = job
+            running.append(future)
+        return running
 
     def results(self, progress: Progress, in_order: bool) -> Iterator[tuple[Job, Any]]:
         """Yield jobs with their results; cancel the others when the caller stops."""
@@ -183,10 +186,10 @@ class Flow:
         """Wait for the first job in order, or for any; failed jobs last."""
         if in_order:
             first = next(iter(self._under_way))
-            # Other jobs that finish meanwhile make room for new ones.
+            # Other jobs that finish meanwhile make room for new ones, also those that finish
+            # before the wait begins.
             while not first.done():
-                wait([f for f in self._under_way if not f.done()], return_when=FIRST_COMPLETED)
-                self.fill()
+                wait(self.fill(), return_when=FIRST_COMPLETED)
             return [first]
         finished, _ = wait(self._under_way, return_when=FIRST_COMPLETED)
         return sorted(finished, key=lambda future: future.exception() is not None)
