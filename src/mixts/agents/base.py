@@ -297,6 +297,7 @@ class Agent(ABC):
         values: Any = None,
         costs: Any = None,
         top: int | None = None,
+        new_share: float | None = None,
     ) -> tuple[Any, Float[Array, "..."], Float[Array, "..."]]:
         """Draw the action from the very probabilities that are returned, ready to be logged.
 
@@ -315,6 +316,10 @@ class Agent(ABC):
             Decisions whose rewards have not come, see :meth:`BeliefAgent.act`.
         top
             Number of actions to rank; None for one action.
+        new_share
+            Largest probability of all new arms together (``prior.new_arms``); the rest goes to the
+            other available arms in proportion. A floor is added after that. With ``top``, only
+            this share of the rankings may have new arms. None: no limit.
 
         Returns
         -------
@@ -326,6 +331,9 @@ class Agent(ABC):
         room = _room_above(floor, asked.mask)
         if top is None:
             probabilities, errors = self._probabilities(asked)
+            if new_share is not None:
+                share = checked_share(new_share)
+                probabilities = limit_new(probabilities, asked.mask, self._new_arms(), share)
             if floor > 0:
                 probabilities = np.where(asked.mask, floor + room * probabilities, 0.0)
                 errors = room * errors
@@ -334,6 +342,10 @@ class Agent(ABC):
         else:
             k = self._checked_top(top, asked.mask)
             chosen, probabilities, errors = self._slates(asked, k)
+            if new_share is not None:
+                found = chosen, probabilities, errors
+                limited = self._limit_slates(asked, k, checked_share(new_share), found)
+                chosen, probabilities, errors = limited
             if floor > 0:
                 # The whole ranking is random as often as the first action would be.
                 rows = np.flatnonzero(self._rng.random(len(chosen)) >= np.ravel(room))
@@ -347,6 +359,29 @@ class Agent(ABC):
             self._axis.squeeze(probabilities),
             self._axis.squeeze(errors),
         )
+
+    def _limit_slates(
+        self, asked: Request, k: int, share: float, found: tuple[Array, Array, Array]
+    ) -> tuple[Array, Array, Array]:
+        """Rank without new arms in all but a share of the decisions, if enough arms are left."""
+        new = self._new_arms()
+        old = asked.mask & ~new if new.any() else asked.mask
+        rows = (old.sum(axis=1) >= k) & (asked.mask & ~old).any(axis=1)
+        if not rows.any():
+            return found
+        other = self._slates(asked._replace(mask=np.where(rows[:, None], old, asked.mask)), k)
+        part = np.where(rows, share, 1.0)[:, None]
+        kept = self._rng.random((len(part), 1)) < part
+        (chosen, law, error), (chosen_old, law_old, error_old) = found, other
+        return (
+            np.where(kept, chosen, chosen_old),
+            part * law + (1 - part) * law_old,
+            part * error + (1 - part) * error_old,
+        )
+
+    def _new_arms(self) -> Bool[Array, " k"]:
+        """Return the mask of new arms; empty if there are none."""
+        return np.zeros(0, bool)
 
     # -- files --------------------------------------------------------------------------------
 
@@ -437,3 +472,39 @@ def draw_rows(rng: np.random.Generator, probabilities: Float[Array, "m K"]) -> I
     threshold = rng.random(len(probabilities)) * total[:, -1]
     # The first index whose cumulative sum exceeds the threshold has a positive probability.
     return np.asarray((total > threshold[:, None]).argmax(axis=1))
+
+
+def checked_share(share: Any) -> float:
+    """Return the largest probability of new arms together; raise unless it is one."""
+    number = isinstance(share, (int, float, np.number)) and not isinstance(share, bool)
+    if not number or not 0 <= share <= 1:
+        raise ParameterError(f"the share of new arms must be between 0 and 1, got {share!r}")
+    return float(share)
+
+
+def limit_new(
+    probabilities: Float[Array, "m K"],
+    available: Bool[Array, "m K"],
+    new: Bool[Array, " k"],
+    share: float,
+) -> Float[Array, "m K"]:
+    """Return probabilities in which new arms together have at most this share.
+
+    The other available arms get the rest in proportion, or evenly if they had nothing. Decisions
+    in which only new arms are available keep their probabilities.
+    """
+    if not new.any():
+        return probabilities
+    old = available & ~new
+    taken = np.where(new, probabilities, 0.0).sum(axis=1)
+    excess = (taken > share) & old.any(axis=1)
+    if not excess.any():
+        return probabilities
+    rest = np.where(old, probabilities, 0.0)
+    total = rest.sum(axis=1, keepdims=True)
+    # Arms that had nothing at all share evenly.
+    rest = np.where(total > 0, rest, old)
+    rest = rest / np.maximum(rest.sum(axis=1, keepdims=True), 1e-300)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        part = np.where(new, probabilities * (share / taken[:, None]), 0.0)
+    return np.where(excess[:, None], part + (1 - share) * rest, probabilities)

@@ -305,6 +305,9 @@ class BeliefAgent(Agent):
         # Retiring changes neither parameters nor statistics: the belief stays as it is.
         self.belief.prior = self.prior.retire_arms(arms)
 
+    def _new_arms(self) -> Bool[Array, " k"]:
+        return self.prior.new_arms
+
     def _available(
         self, mask: ArrayLike | None, n_rows: int, n_actions: int
     ) -> Bool[Array, "m K"] | None:

@@ -14,7 +14,7 @@ from importlib import import_module
 from mixts._version import __version__
 from mixts.errors import MixtsError
 
-COMMANDS = ("list", "reproduce", "fit", "serve", "store")
+COMMANDS = ("list", "reproduce", "fit", "serve", "store", "arms")
 """Sub-commands; each is the module of the same name."""
 
 FAILED = 1

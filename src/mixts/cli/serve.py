@@ -47,6 +47,11 @@ def register(commands: Any) -> None:
         "policy, and the policies greedy and ucb, need one above 0, such as 0.01"
     )
     add("--floor", type=float, default=0.0, metavar="P", help=floor)
+    new_items = (
+        "largest share of a task's decisions that new arms may take together, such as 5%% or 0.05 "
+        "(default: no limit); an arm is new until a prior is learned from its data"
+    )
+    add("--new-item-share", type=_share, metavar="SHARE", help=new_items)
     late = (
         "learn only from rewards that arrive within this time after their decision: seconds, or "
         "90m, 12h, 30d (default: no limit)"
@@ -108,7 +113,9 @@ def _serve(options: argparse.Namespace) -> None:
         )
     limits = Limits(body=options.max_body, actions=options.max_actions, batch=options.max_batch)
     # Check the settings and the prior before a store is created for them.
-    policy = Policy.checked(options.policy or DEFAULT_POLICY, options.horizon, options.floor)
+    policy = Policy.checked(
+        options.policy or DEFAULT_POLICY, options.horizon, options.floor, options.new_item_share
+    )
     prior = None if options.prior is None else check_servable(MixturePrior.load(options.prior))
     if prior is not None:
         check_default(prior, options.default_reward)
@@ -118,8 +125,8 @@ def _serve(options: argparse.Namespace) -> None:
         DecisionStore(options.store) as store,
         Decider(
             prior, store, policy=policy.name, floor=policy.floor, horizon=policy.horizon,
-            reward_window=options.reward_window, default_reward=options.default_reward,
-            max_pending=options.max_pending,
+            new_item_share=policy.new_item_share, reward_window=options.reward_window,
+            default_reward=options.default_reward, max_pending=options.max_pending,
         ) as decider,
     ):  # fmt: skip
         active = decider.active
@@ -195,6 +202,14 @@ def _reward(text: str) -> float:
     if not math.isfinite(number):
         raise argparse.ArgumentTypeError(f"expected a finite number, got {text!r}")
     return number
+
+
+def _share(text: str) -> float:
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(%?)", text)
+    share = float(found[1]) / (100 if found[2] else 1) if found else -1.0
+    if not 0 <= share <= 1:
+        raise argparse.ArgumentTypeError(f"expected a share such as 5% or 0.05, got {text!r}")
+    return share
 
 
 def _port(text: str) -> int:

@@ -38,6 +38,7 @@ from mixts.errors import (
     UnknownTaskError,
 )
 from mixts.prior import MixturePrior
+from mixts.service.arms import ArmChanges, ArmList
 from mixts.service.records import (
     Activate,
     Decide,
@@ -379,6 +380,13 @@ class ServiceCalls(ABC):
 
     def _activate_prior(self, version: int) -> Steps[None]:
         yield from self._send("POST", f"/v1/priors/{_checks.count(version, 'version')}/activate")
+
+    def _arms(self) -> Steps[ArmList]:
+        return _convert((yield from self._send("GET", "/v1/arms")), ArmList)
+
+    def _change_arms(self, changes: ArmChanges) -> Steps[ArmList]:
+        body = msgspec.json.encode(changes)
+        return _convert((yield from self._send("POST", "/v1/arms", body)), ArmList)
 
     def _ready(self) -> Steps[bool]:
         outcome = yield Request("GET", "/readyz", None, self._timeout)

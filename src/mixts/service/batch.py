@@ -186,8 +186,9 @@ class Batch:
             # Decisions whose rewards never come are neither observed nor waiting, but were made.
             agent.n_decided = tasks.n_decided(row_of, len(agent.belief.posterior.statistics))
         chosen, probabilities, _ = agent.act_with_probabilities(
-            actions, rows, mask, policy.floor, None if waiting is None else waiting.of(rows)
-        )
+            actions, rows, mask, policy.floor, None if waiting is None else waiting.of(rows),
+            new_share=policy.new_item_share,
+        )  # fmt: skip
         weights = agent.belief.weights[rows]
         finite = np.asarray(np.isfinite(probabilities).all(axis=1))
         new = []

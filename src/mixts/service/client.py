@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self, cast
 
 from mixts.errors import MixtsError
 from mixts.prior import MixturePrior
 from mixts.service._calls import Request, ServiceCalls, ServiceError, Steps, Value
+from mixts.service.arms import ArmChanges, ArmList
 from mixts.service.records import Decide, Decision, PriorVersion, Receipt, Reward, TaskState
 
 __all__ = ["AsyncClient", "Client", "ServiceError"]
@@ -229,6 +230,39 @@ class Client(ServiceCalls):
         """
         self._run(self._activate_prior(version))
 
+    def arms(self) -> ArmList:
+        """Return the arms of the active prior: names, and which are retired or new.
+
+        Returns
+        -------
+        ArmList
+            The version of the prior, and its arms.
+        """
+        return self._run(self._arms())
+
+    def change_arms(
+        self,
+        add: Sequence[str] = (),
+        retire: Sequence[str] = (),
+        restore: Sequence[str] = (),
+        rename: Mapping[str, str] | None = None,
+    ) -> ArmList:
+        """Change the arms of the active prior, all at once; a repeated call changes nothing.
+
+        Parameters
+        ----------
+        add, retire, restore : sequence of str
+            Names of new arms, of arms to take no more, and of retired arms to take again.
+        rename : mapping of str to str
+            New names by present names.
+
+        Returns
+        -------
+        ArmList
+            The arms after the changes.
+        """
+        return self._run(self._change_arms(ArmChanges.checked(add, retire, restore, rename)))
+
     def ready(self) -> bool:
         """Return whether the service responds and accepts writes; there are no retries.
 
@@ -341,6 +375,20 @@ class AsyncClient(ServiceCalls):
     async def activate_prior(self, version: int) -> None:
         """Use a version of the prior from now on; see ``Client.activate_prior``."""
         await self._run(self._activate_prior(version))
+
+    async def arms(self) -> ArmList:
+        """Return the arms of the active prior; see ``Client.arms``."""
+        return await self._run(self._arms())
+
+    async def change_arms(
+        self,
+        add: Sequence[str] = (),
+        retire: Sequence[str] = (),
+        restore: Sequence[str] = (),
+        rename: Mapping[str, str] | None = None,
+    ) -> ArmList:
+        """Change the arms of the active prior; see ``Client.change_arms``."""
+        return await self._run(self._change_arms(ArmChanges.checked(add, retire, restore, rename)))
 
     async def ready(self) -> bool:
         """Return whether the service responds and accepts writes; see ``Client.ready``."""

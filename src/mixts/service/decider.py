@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -21,6 +21,7 @@ from mixts.errors import (
     UnknownTaskError,
 )
 from mixts.prior import MixturePrior
+from mixts.service.arms import ArmChanges, ArmList
 from mixts.service.batch import Batch
 from mixts.service.clock import SteadyClock
 from mixts.service.outcomes import Rules
@@ -96,6 +97,9 @@ class Decider:
         The least probability of every available action. Without it, actions may have
         probability 0, and off-policy evaluation has no full support; the deterministic policies
         "greedy" and "ucb" need a floor above 0.
+    new_item_share : float, optional
+        Largest probability that all new arms together (``prior.new_arms``) have in a decision; the
+        rest goes to the other arms in proportion, and the floor is added after that.
     horizon : int, optional
         Expected number of decisions of a task: exploration fades towards its end.
     reward_window : float, optional
@@ -128,6 +132,7 @@ class Decider:
         policy: str = DEFAULT_POLICY,
         floor: float = 0.0,
         horizon: int | None = None,
+        new_item_share: float | None = None,
         reward_window: float | None = None,
         default_reward: float | None = None,
         seed: Seed = None,
@@ -136,7 +141,7 @@ class Decider:
         if prior is not None:
             check_servable(prior)
         self.store = store
-        self.policy = Policy.checked(policy, horizon, floor)
+        self.policy = Policy.checked(policy, horizon, floor, new_item_share)
         """The policy in force, with its horizon and its floor."""
         self.rules = Rules(
             self.policy, _window_us(reward_window), _default_reward(default_reward, reward_window)
@@ -403,6 +408,66 @@ class Decider:
         self._writer.run(
             lambda: self._transact(lambda transaction: self._activate(transaction, version, prior))
         )
+
+    def arms(self) -> ArmList:
+        """Return the arms of the active prior: names, and which are retired or new.
+
+        Returns
+        -------
+        ArmList
+        """
+        active = self.active
+        return ArmList.of(active.version, active.prior)
+
+    def change_arms(
+        self,
+        add: Sequence[str] = (),
+        retire: Sequence[str] = (),
+        restore: Sequence[str] = (),
+        rename: Mapping[str, str] | None = None,
+    ) -> ArmList:
+        """Change the arms of the active prior: make a version with the changes, and activate it.
+
+        All changes happen at once, in one transaction, whatever other replicas do meanwhile. What
+        has been changed already stays as it is, so a repeated call changes nothing.
+
+        Parameters
+        ----------
+        add : sequence of str
+            Names of new arms; they look like the other arms of each component
+            (``prior.arm_prior``).
+        retire : sequence of str
+            Arms to take no more; their observations still count.
+        restore : sequence of str
+            Retired arms to take again.
+        rename : mapping of str to str
+            New names by present names; an arm keeps its data, and its history shows the new name.
+
+        Returns
+        -------
+        ArmList
+            The arms after the changes.
+        """
+        changes = ArmChanges.checked(add, retire, restore, rename)
+
+        def change(transaction: Transaction) -> ArmList:
+            shape = transaction.shape()  # locks: no other writer activates a prior meanwhile
+            version = transaction.active_version()
+            assert version is not None
+            before = self._load(version).prior
+            prior = changes.applied(before)
+            if prior is not before:
+                check_decides(prior, self.policy)
+                self.policy.check_floor(prior)
+                version, _ = transaction.add_prior(
+                    prior_digest(prior), now_us(), prior.family.kind, prior.n_components,
+                    prior.to_bytes(),
+                )  # fmt: skip
+                transaction.activate(version, now_us(), fitted_shape(prior, shape))
+            return ArmList.of(version, prior)
+
+        found: ArmList = self._writer.run(lambda: self._transact(change))
+        return found
 
     def _begin(self, prior: MixturePrior | None) -> None:
         if prior is None:

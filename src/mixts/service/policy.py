@@ -11,6 +11,7 @@ from msgspec import Struct
 from mixts import _checks
 from mixts._typing import Seed
 from mixts.agents import BeliefAgent, MixTS, policy_named
+from mixts.agents.base import checked_share
 from mixts.errors import ParameterError
 from mixts.families import Statistics
 from mixts.prior import MixturePrior
@@ -28,9 +29,13 @@ class Policy(Struct, frozen=True):
     """Expected number of decisions of a task; None: no end in sight."""
     floor: float = 0.0
     """Smallest probability that an available action may have."""
+    new_item_share: float | None = None
+    """Largest probability of all new arms together; None: no limit."""
 
     @classmethod
-    def checked(cls, name: Any, horizon: Any = None, floor: Any = 0.0) -> Policy:
+    def checked(
+        cls, name: Any, horizon: Any = None, floor: Any = 0.0, new_item_share: Any = None
+    ) -> Policy:
         """Return the policy; raise ``ParameterError`` if it cannot be served."""
         agent = policy_named(name)
         number = isinstance(floor, (int, float, np.number)) and not isinstance(floor, bool)
@@ -49,7 +54,8 @@ class Policy(Struct, frozen=True):
                     f"policy {name!r} does not explore, so it has no use for a horizon: leave the "
                     "horizon out"
                 )
-        return cls(name, horizon, float(floor))
+        share = None if new_item_share is None else checked_share(new_item_share)
+        return cls(name, horizon, float(floor), share)
 
     @property
     def uses_waiting(self) -> bool:

@@ -141,7 +141,7 @@ def check_arms(prior: MixturePrior, before: MixturePrior | None) -> None:
         f"arm {place} is {old[place]!r} in the prior in force and "
         f"{new[place] if place < len(new) else 'missing'!r} in this one: tasks have statistics by "
         "the arm's place, so the arms in force must come first and in their order (mixts fit "
-        "--arms says which), new ones after them"
+        "--arms says which), new ones after them; mixts arms rename renames an arm"
     )
 
 

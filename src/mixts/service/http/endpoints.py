@@ -22,6 +22,7 @@ from starlette.routing import Route
 
 from mixts.errors import OverloadedError, ParameterError, StoreError, UnknownTaskError
 from mixts.prior import MixturePrior
+from mixts.service.arms import ArmChanges, ArmList
 from mixts.service.decider import now_us
 from mixts.service.http import protocol
 from mixts.service.http.limits import Limits, read_body, read_headers
@@ -203,6 +204,32 @@ class Endpoints:
             )  # fmt: skip
         await self.readers.run(self._decider.activate_prior, version)
         return json_response(Activation(version, True))
+
+    @endpoint(
+        "GET", "/v1/arms", ArmList, "List the arms: names, and which are retired or new",
+        errors=(422,),
+    )  # fmt: skip
+    async def arms(self, request: Request) -> Response:
+        """Return the arms of the active prior."""
+        return json_response(await self.readers.run(self._decider.arms))
+
+    @endpoint(
+        "POST", "/v1/arms", ArmList, "Add, retire, restore or rename arms, all at once",
+        request=ArmChanges, scope="admin", errors=BODY_ERRORS,
+    )  # fmt: skip
+    async def change_arms(self, request: Request) -> Response:
+        """Activate a version of the prior with other arms."""
+        limits = self._limits
+        headers = read_headers(request.scope["headers"], limits)
+        protocol.check_content_type(headers)
+        body = await read_body(request.receive, headers, limits.body)
+        changes = protocol.read_arm_changes(body, limits)
+
+        def change() -> ArmList:
+            found: ArmList = self._decider.change_arms(**asdict(changes))
+            return found
+
+        return json_response(await self.readers.run(change))
 
     # -- health and metrics -------------------------------------------------------------------
 

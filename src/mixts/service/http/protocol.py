@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
+from mixts.service.arms import ArmChanges
 from mixts.service.http.limits import (
     Headers,
     Limits,
@@ -89,6 +90,7 @@ def error_response(refusal: RefusalError, *, item: bool = False) -> ErrorRespons
 _decide = msgspec.json.Decoder(Decide)
 _reward = msgspec.json.Decoder(Reward)
 _activate = msgspec.json.Decoder(Activate)
+_arm_changes = msgspec.json.Decoder(ArmChanges)
 _batch = msgspec.json.Decoder(list[Raw])
 
 
@@ -129,6 +131,13 @@ def read_activate(body: bytes | Raw, limits: Limits) -> Activate:
     request: Activate = _decode(_activate, body)
     _check_name(request.decision, "id")
     return request
+
+
+def read_arm_changes(body: bytes, limits: Limits) -> ArmChanges:
+    """Return the changes of the arms."""
+    check_depth(body, limits)
+    changes: ArmChanges = _decode(_arm_changes, body)
+    return changes
 
 
 def split_batch(body: bytes, limits: Limits) -> list[Raw]:

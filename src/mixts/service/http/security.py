@@ -204,7 +204,8 @@ def required_scope(method: str, path: str) -> str:
     """Return the scope that a request needs, whether its address exists or not."""
     if method in ("GET", "HEAD"):
         return "read"
-    return "write" if method == "POST" and not path.startswith("/v1/priors") else "admin"
+    is_admin = path.startswith(("/v1/priors", "/v1/arms"))
+    return "write" if method == "POST" and not is_admin else "admin"
 
 
 def is_page(path: str) -> bool:

@@ -154,7 +154,7 @@ def _row_factor(family: Family) -> int:
 def _priors(store: DecisionStore) -> dict[int, MixturePrior]:
     """Return every version of the prior: it names arms and components."""
     priors = {}
-    for row in store.priors():
+    for row in sorted(store.priors(), key=lambda row: (row.active, row.version)):
         body = store.prior_body(row.version)
         assert body is not None
         priors[row.version] = MixturePrior.from_bytes(body, f"version {row.version} of the prior")
@@ -178,7 +178,7 @@ def _table(
         ids, tasks, times, actions, versions, pscores, laws, weights, offers, rewards, rewarded,
         late, policies, defaults, late_values, late_times, deferred, activated,
     ) = zip(*rows, strict=True)  # fmt: skip
-    names = {version: prior.arm_names for version, prior in priors.items()}
+    names = _present_names(priors)
     arms = [
         None if (known := names[version]) is None else known[action]
         for version, action in zip(versions, actions, strict=True)
@@ -233,6 +233,22 @@ def _lists(lengths: Any, values: Any) -> Any:
 
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     return pyarrow.ListArray.from_arrays(offsets, values)
+
+
+def _present_names(
+    priors: Mapping[int, MixturePrior],
+) -> dict[int, tuple[str, ...] | None]:
+    """Return the names of each version's arms: the present names, because arms may be renamed.
+
+    The active version comes last.
+    """
+    latest: tuple[str, ...] = ()
+    names: dict[int, tuple[str, ...] | None] = {}
+    for version in reversed(list(priors)):
+        own = priors[version].arm_names
+        latest += () if own is None else own[len(latest) :]
+        names[version] = None if own is None else latest[: len(own)]
+    return names
 
 
 def _about(

@@ -1,0 +1,144 @@
+"""``mixts arms``: list, add, retire, restore or rename the arms of a prior file or a service."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import Any
+
+from mixts.errors import ParameterError
+from mixts.prior import MixturePrior
+
+_ADD = """\
+Add arms that have no data yet. They look like the other arms of each kind, and are marked as new
+until a prior is learned from their data. Each argument is one name; commas are part of it."""
+_WHERE = """\
+The first argument is the file of a prior: the result is written to --out, or back to the file with
+--force. With --service URL there is no file: the running service makes a version of its prior with
+the changes, and decides with it from then on."""
+_HELP = {
+    "list": "print the arms",
+    "add": "add arms without data",
+    "retire": "take arms no more; their data still count",
+    "restore": "take retired arms again",
+    "rename": "rename arms: OLD NEW, repeated",
+}
+
+
+def register(commands: Any) -> None:
+    """Add the command to the parser."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "arms", help="list, add, retire or rename the arms of a prior or a service"
+    )
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
+    for name, text in _HELP.items():
+        about = f"{_ADD if name == 'add' else text.capitalize() + '.'}\n{_WHERE}"
+        action = actions.add_parser(name, help=text, description=about)
+        action.set_defaults(run=run_list if name == "list" else run_change, action=name)
+        names = "[FILE] [NAME ...]" if name != "list" else "[FILE]"
+        add = action.add_argument
+        add("words", nargs="*", metavar=names, help="the prior's file, and names of arms")
+        add("--service", metavar="URL", help="address of a running service, instead of a file")
+        token = "token with the scope admin (read for list); default: MIXTS_TOKEN"
+        add("--token", metavar="TOKEN", help=token)
+        if name == "list":
+            continue
+        add("--out", type=Path, metavar="FILE", help="file to write the changed prior to")
+        add("--force", action="store_true", help="overwrite a file that exists")
+        if name == "add":
+            add("--like", metavar="ARM", help="file only: an arm that the new arms resemble")
+            guess = "file only: a guess of the new arms' mean reward"
+            add("--mean", type=float, metavar="NUMBER", help=guess)
+
+
+def run_list(options: argparse.Namespace) -> int:
+    """Print the arms, one a line."""
+    from mixts.service.arms import ArmList
+
+    if options.service is None:
+        path, names = _file_and_names(options)
+        found = ArmList.of(0, MixturePrior.load(path))
+    else:
+        names = options.words
+        with _client(options) as client:
+            found = client.arms()
+    if names:
+        raise ParameterError(f"mixts arms list takes no names of arms, got {names[0]!r}")
+    for arm in found.arms:
+        marks = [mark for mark, on in (("retired", arm.retired), ("new", arm.new)) if on]
+        name = str(arm.index) if arm.name is None else arm.name
+        print(name + (f"  ({', '.join(marks)})" if marks else ""))
+    return 0
+
+
+def run_change(options: argparse.Namespace) -> int:
+    """Change the arms, and print what they are then."""
+    if options.service is not None:
+        if options.out or options.force:
+            raise ParameterError("--out and --force are for files: leave them out with --service")
+        if options.action == "add" and (options.like is not None or options.mean is not None):
+            raise ParameterError("--like and --mean are for files: leave them out with --service")
+        changes = _changes(options.action, options.words)
+        with _client(options) as client:
+            found = client.change_arms(**changes)
+        print(f"prior version {found.version} is active: {_counted(found.arms)}")
+        return 0
+    path, names = _file_and_names(options)
+    target = _target(path, options)
+    prior = _changed(MixturePrior.load(path), names, options)
+    prior.save(target)
+    from mixts.service.arms import ArmList
+
+    print(f"{target}: {_counted(ArmList.of(0, prior).arms)}")
+    return 0
+
+
+def _changed(prior: MixturePrior, names: list[str], options: argparse.Namespace) -> MixturePrior:
+    from mixts.service.arms import ArmChanges
+
+    if options.action == "add" and (options.like is not None or options.mean is not None):
+        return prior.add_arms(names, like=options.like, mean=options.mean)
+    return ArmChanges.checked(**_changes(options.action, names)).applied(prior)
+
+
+def _changes(action: str, names: list[str]) -> dict[str, Any]:
+    if not names:
+        raise ParameterError(f"mixts arms {action} needs names of arms")
+    if action != "rename":
+        return {action: names}
+    if len(names) % 2:
+        raise ParameterError(f"mixts arms rename needs pairs, OLD NEW, got {len(names)} names")
+    return {"rename": dict(zip(names[::2], names[1::2], strict=True))}
+
+
+def _file_and_names(options: argparse.Namespace) -> tuple[Path, list[str]]:
+    if not options.words:
+        raise ParameterError("give the file of a prior, or --service URL")
+    return Path(options.words[0]), list(options.words[1:])
+
+
+def _target(path: Path, options: argparse.Namespace) -> Path:
+    target = options.out or path
+    if target.exists() and not options.force:
+        raise ParameterError(
+            f"{target} exists: choose another --out, or add --force"
+            if options.out
+            else f"give --out FILE, or --force to change {path} itself"
+        )
+    return Path(target)
+
+
+def _client(options: argparse.Namespace) -> Any:
+    from mixts.service.client import Client
+
+    return Client(options.service, options.token or os.environ.get("MIXTS_TOKEN"))
+
+
+def _counted(arms: Any) -> str:
+    parts = [f"{len(arms):,} arms"]
+    for mark in ("retired", "new"):
+        n = sum(getattr(arm, mark) for arm in arms)
+        if n:
+            parts.append(f"{n:,} {mark}")
+    return ", ".join(parts)

@@ -1,0 +1,78 @@
+"""The limit on the probability of new arms."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import mixts
+from mixts import errors
+from mixts.agents import POLICIES
+from mixts.agents.base import limit_new
+
+
+def prior() -> mixts.MixturePrior:
+    family = mixts.BernoulliArms([[3.0, 2.0, 4.0]], [[20.0, 30.0, 25.0]])
+    return mixts.MixturePrior(family, arm_names=["a", "b", "c"]).add_arms(["x", "y"], mean=0.4)
+
+
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+def test_new_arms_together_have_at_most_their_share(policy: str) -> None:
+    free_agent, agent = (POLICIES[policy](prior(), n_tasks=4, seed=1) for _ in range(2))
+    _, free, _ = free_agent.act_with_probabilities()
+    _, law, _ = agent.act_with_probabilities(new_share=0.1)
+    assert (free[:, 3:].sum(axis=1) > 0.3).all()
+    np.testing.assert_allclose(law[:, 3:].sum(axis=1), 0.1)
+    np.testing.assert_allclose(law.sum(axis=1), 1.0)
+    new = free[:, 3:] / free[:, 3:].sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(law[:, 3:], 0.1 * new, atol=1e-12)
+    old = free[:, :3].sum(axis=1)
+    if (old > 0).all():
+        np.testing.assert_allclose(law[:, :3], 0.9 * free[:, :3] / old[:, None], atol=1e-12)
+    else:
+        np.testing.assert_allclose(law[:, :3], 0.3)
+
+
+def test_the_logged_probability_is_that_of_the_draw() -> None:
+    agent = mixts.MixTS(prior(), n_tasks=20_000, seed=3)
+    taken, law, _ = agent.act_with_probabilities(new_share=0.1)
+    share = np.bincount(taken, minlength=5) / len(taken)
+    np.testing.assert_allclose(share, law[0], atol=4 * np.sqrt(0.25 / len(taken)))
+
+
+def test_a_share_below_the_limit_stays() -> None:
+    one, two = (mixts.MixTS(prior(), seed=3) for _ in range(2))
+    _, free, _ = one.act_with_probabilities()
+    _, law, _ = two.act_with_probabilities(new_share=0.999)
+    np.testing.assert_array_equal(free, law)
+
+
+def test_only_new_arms_on_offer_keep_their_probabilities() -> None:
+    mask = [False, False, False, True, True]
+    _, law, _ = mixts.MixTS(prior(), seed=3).act_with_probabilities(mask=mask, new_share=0.1)
+    assert law[3:].sum() == pytest.approx(1.0)
+
+
+def test_masked_arms_get_nothing_of_the_rest() -> None:
+    mask = [True, False, True, True, True]
+    _, law, _ = mixts.MixTS(prior(), seed=3).act_with_probabilities(mask=mask, new_share=0.0)
+    assert law[1] == law[3] == law[4] == 0
+    assert law.sum() == pytest.approx(1.0)
+
+
+def test_a_floor_is_added_after_the_limit() -> None:
+    _, law, _ = mixts.MixTS(prior(), seed=3).act_with_probabilities(floor=0.02, new_share=0.1)
+    assert law[3:].sum() == pytest.approx(0.9 * 0.1 + 2 * 0.02)
+
+
+def test_arms_without_any_probability_share_evenly() -> None:
+    law = limit_new(
+        np.array([[0.0, 0.0, 1.0]]), np.ones((1, 3), bool), np.array([False, False, True]), 0.2
+    )
+    np.testing.assert_allclose(law, [[0.4, 0.4, 0.2]])
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.5, True])
+def test_a_bad_share_is_refused(share: object) -> None:
+    with pytest.raises(errors.ParameterError, match="between 0 and 1"):
+        mixts.MixTS(prior()).act_with_probabilities(new_share=share)  # type: ignore[arg-type]
