@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 import mixts
 from mixts.cli.main import main
+from mixts.service.arms import ArmList
 from mixts.service.client import AsyncClient
 from tests.contracts.stores import arms
 from tests.unit.service.test_client_service import deciding, served
@@ -74,7 +76,14 @@ def test_wrong_use(
     assert file.read_bytes() == before
 
 
-async def test_a_running_service(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+async def changed(url: str) -> ArmList:
+    async with AsyncClient(url) as client:
+        found = await client.change_arms(rename={"b": "B"}, restore=["a"])
+        assert found == await client.arms()
+        return found
+
+
+def test_a_running_service(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     prior = arms().replace(arm_names=["a", "b", "c"])
     with deciding(tmp_path / "decisions.db", prior) as decider, served(decider) as url:
         assert run("add", "--service", url, "d, e") == 0
@@ -87,7 +96,6 @@ async def test_a_running_service(tmp_path: Path, capsys: pytest.CaptureFixture[s
         assert capsys.readouterr().out.splitlines() == ["a  (retired)", "b", "c", "d, e  (new)"]
         assert run("retire", "--service", url, "nobody") == 2
         assert "unknown arm 'nobody'" in capsys.readouterr().err
-        async with AsyncClient(url) as client:
-            found = await client.change_arms(rename={"b": "B"}, restore=["a"])
-            assert found == await client.arms() == decider.arms()
+        found = asyncio.run(changed(url))
+        assert found == decider.arms()
         assert [arm.name for arm in found.arms] == ["a", "B", "c", "d, e"]
