@@ -76,3 +76,14 @@ def test_arms_without_any_probability_share_evenly() -> None:
 def test_a_bad_share_is_refused(share: object) -> None:
     with pytest.raises(errors.ParameterError, match="between 0 and 1"):
         mixts.MixTS(prior()).act_with_probabilities(new_share=share)  # type: ignore[arg-type]
+
+
+def test_only_a_share_of_the_rankings_has_new_arms() -> None:
+    n = 4000
+    agent = mixts.MixTS(prior(), n_tasks=n, seed=3)
+    shown, law, _ = agent.act_with_probabilities(top=2, new_share=0.1)
+    has_new = (shown >= 3).any(axis=1).mean()
+    assert 0.05 < has_new < 0.1 + 4 * np.sqrt(0.09 / n)
+    share = np.array([(shown == k).any(axis=1).mean() for k in range(5)])
+    np.testing.assert_allclose(share, law.mean(axis=0), atol=4 * np.sqrt(0.25 / n))
+    np.testing.assert_allclose(law.sum(axis=1), 2.0)
