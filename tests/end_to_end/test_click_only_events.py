@@ -1,0 +1,114 @@
+"""The page "Learn when only clicks are reported", as a reader follows it."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mixts
+from mixts.service.store.rebuild import rebuild
+from tests.end_to_end.reader import environment, page_blocks, shell, write_scripts
+
+parquet = pytest.importorskip("pyarrow.parquet")
+
+PAGE = "click-only-events.md"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty folder but for the scripts that the page shows."""
+    folder = tmp_path_factory.mktemp("reader")
+    write_scripts(PAGE, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def printed(folder: Path) -> str:
+    """Serve, run the shop, stop the service, and return what the shop printed."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    script = folder / "shop.py"
+    script.write_text(script.read_text().replace("8321", port))
+    serve, shop, after = page_blocks(PAGE, "sh")
+    commands = serve.splitlines()
+    shell("\n".join(commands[:-1]), folder, folder / "bin")
+    process = subprocess.Popen(
+        [*commands[-1].split(), "--port", port],
+        executable=folder / "bin" / "mixts",
+        cwd=folder,
+        env=environment(folder / "bin"),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert "serving" in process.stdout.readline()
+    try:
+        output = shell(shop, folder, folder / "bin")
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
+    assert process.returncode == 0
+    (folder / "after.txt").write_text(shell(after, folder, folder / "bin"))
+    return output
+
+
+def test_the_shop_prints_what_the_page_says(printed: str) -> None:
+    assert printed == page_blocks(PAGE, "text")[0]
+
+
+def test_the_export_is_the_shop_s_own_log(printed: str, folder: Path) -> None:
+    events = json.loads((folder / "events.json").read_text())
+    rows = parquet.read_table(folder / "shop.parquet").to_pylist()
+    assert len(rows) == 960
+    for row in rows:
+        clicked = events.get(row["id"])
+        assert row["reward"] == clicked  # None where nothing was shown
+        assert row["reward_is_default"] == (clicked == 0)
+        assert (row["activated_at"] is None) == (clicked is None or not row["deferred"])
+        assert (row["late"], row["late_reward"]) == (False, None)
+
+
+def test_beliefs_are_those_of_the_full_log(printed: str, folder: Path) -> None:
+    """Exactly: silence and the clicks are all that a belief depends on."""
+    events = json.loads((folder / "events.json").read_text())
+    prior = mixts.MixturePrior.load(folder / "prior.json")
+    rows = parquet.read_table(folder / "shop.parquet").to_pylist()
+    with mixts.DecisionStore(folder / "shop.db") as store, mixts.Decider(None, store) as decider:
+        for visitor in sorted({row["task"] for row in rows}):
+            seen = [row for row in rows if row["task"] == visitor and row["id"] in events]
+            belief = prior.belief()
+            belief.update([row["action"] for row in seen], [events[row["id"]] for row in seen])
+            state = decider.task(visitor)
+            assert state.weights == pytest.approx(belief.weights, abs=1e-12)
+            assert state.mean_rewards == pytest.approx(belief.mean_rewards(), abs=1e-12)
+        found = rebuild(store, write=False)
+        assert (found.differing, found.windows) == (0, 0)
+
+
+def test_mean_rewards_are_those_of_the_shop(printed: str, folder: Path) -> None:
+    """Within four standard errors; from clicks alone, every item would seem certain."""
+    events = json.loads((folder / "events.json").read_text())
+    rows = parquet.read_table(folder / "shop.parquet").to_pylist()
+    seen = [row for row in rows if row["id"] in events]
+    values = np.array([events[row["id"]] for row in seen if row["arm"] == "books"])
+    assert len(values) > 100
+    error = np.sqrt(0.4 * 0.6 / len(values))
+    assert abs(values.mean() - 0.4) < 4 * error
+    learned = mixts.MixturePrior.load(folder / "next.json")
+    names = list(learned.arm_names or ())
+    mean = learned.belief().mean_rewards()[names.index("books")]
+    # The evidence of 60 visitors pools them: the prior's mean is close to that of all rewards.
+    assert abs(mean - values.mean()) < 0.1
+
+
+def test_the_store_says_what_is_missing(printed: str, folder: Path) -> None:
+    said = (folder / "after.txt").read_text()
+    assert re.search(r"960 decisions, \d+ rewards, \d+ of them defaults", said)
+    assert re.search(r"decisions without a reward: \d+ were deferred and not activated", said)
