@@ -98,7 +98,7 @@ UNDO = (
     *(f"ALTER TABLE decisions DROP COLUMN {name}" for name in ("deferred", "due")),
     "ALTER TABLE decisions DROP COLUMN default_reward",
     "ALTER TABLE rewards DROP COLUMN is_default",
-    *(f"DROP TABLE {name}" for name in ("late_rewards", "activated", "open_windows")),
+    *(f"DROP TABLE {name}" for name in ("late_rewards", "activated", "open_windows", "counts")),
     *(
         f"ALTER TABLE {table} DROP COLUMN {name}"
         for table in ("tasks", "activity")

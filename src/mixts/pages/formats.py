@@ -167,6 +167,11 @@ def day(at: float) -> str:
     return f"{_utc(at).day} {_utc(at):%b}"
 
 
+def brief_moment(at: float) -> str:
+    """Return the day and the time of day: 14 Mar, 12:03."""
+    return f"{day(at)}, {minute(at)}"
+
+
 def ago(at: float, now: float) -> str:
     """Return the time that has passed, in one unit; a moment in the future counts as now."""
     seconds = max(0.0, now - at)

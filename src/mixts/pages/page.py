@@ -169,8 +169,8 @@ def new_environment(*packages: str) -> Any:
 
 
 _FORMATS = (
-    "ago", "clock", "count", "date_time", "duration", "iso", "moment", "number", "percent",
-    "plural", "visible", "without_code",
+    "ago", "brief_moment", "clock", "count", "date_time", "duration", "iso", "moment", "number",
+    "percent", "plural", "visible", "without_code",
 )  # fmt: skip
 """Functions of :mod:`mixts.pages.formats` that templates use by their own names."""
 

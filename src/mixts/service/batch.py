@@ -213,6 +213,7 @@ class Batch:
                 key=request.key, probabilities=pack(law),
             )  # fmt: skip
             new.append(made)
+            self._changes.count_decision(made)
             self._results[place] = _response(made, request.task, active)
             if waiting is not None and not request.defer:
                 offered = request.actions

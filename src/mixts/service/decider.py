@@ -593,13 +593,33 @@ class Decider:
         """Number of batches that were written, and of operations in all of them."""
         return self._writer.batches, self._writer.batch_operations
 
-    def _belief(self, task: str) -> tuple[ActivePrior, Belief]:
-        """Return the active prior and the belief of one task, with the task axis."""
-        content = self.store.statistics(checked_name(task, "task"))
-        if content is None:
-            raise _unknown(task)
+    def weights(self, tasks: Sequence[str]) -> list[tuple[float, ...]]:
+        """Return the present probabilities of the components, of many tasks at once.
+
+        Parameters
+        ----------
+        tasks : sequence of str
+            Names of tasks; one without decisions raises ``UnknownTaskError``.
+
+        Returns
+        -------
+        list of tuple of float
+            P_t(s) under the active prior, in the order of the tasks.
+        """
+        if not tasks:
+            return []
+        _, belief = self._belief(*tasks)
+        return [tuple(row) for row in belief.weights.tolist()]
+
+    def _belief(self, *tasks: str) -> tuple[ActivePrior, Belief]:
+        """Return the active prior and the belief of tasks, with the task axis."""
+        contents = self.store.statistics([checked_name(task, "task") for task in tasks])
+        for task in tasks:
+            if task not in contents:
+                raise _unknown(task)
         active = self.active
-        return active, active.prior.condition(active.codec.decode([content]))
+        statistics = active.codec.decode([contents[task] for task in tasks])
+        return active, active.prior.condition(statistics)
 
     def _offered(self, task: str, active: ActivePrior) -> Float[Array, "K d"] | None:
         return None if active.prior.family.n_arms is not None else self.store.last_offer(task)

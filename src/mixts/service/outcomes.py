@@ -155,6 +155,7 @@ class Outcomes:
         tasks.count_late(decision, self._now)
         self._changes.late_rewards.append(LateReward(decision.seq, self._now, float(value)))
         self._changes.tally.late += 1
+        self._changes.count_late(decision)
         self._known[decision.seq] = known._replace(late_value=float(value))
         return Receipt(duplicate=False, late=True)
 
@@ -175,6 +176,7 @@ class Outcomes:
         """Log the reward that a decision is counted with, and close its window."""
         decision = self._decisions[decision.seq]
         self._changes.rewards.append(reward)
+        self._changes.count_reward(decision, reward)
         if decision.window is not None:
             self._changes.closed.append(decision.window)
         tally = self._changes.tally
@@ -220,6 +222,7 @@ class Outcomes:
         if active.window is not None:
             self._changes.opened.append(active.window)
         self._changes.tally.deferred -= 1
+        self._changes.count_activation(decision)
         tasks.count_activation(decision, self._now)
         return Receipt(duplicate=False)
 

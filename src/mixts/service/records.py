@@ -324,6 +324,31 @@ class Tally(Struct):
     """Number of decisions that were deferred, minus those that were activated."""
 
 
+class SpanCount(Struct):
+    """Counts of some decisions, and of the rewards that came for them; a row of ``counts``."""
+
+    first_at: int
+    last_at: int
+    """Times of the first and of the last of the decisions."""
+    decisions: int = 0
+    deferred: int = 0
+    rewards: int = 0
+    defaults: int = 0
+    late: int = 0
+    reward_sum: float = 0.0
+    reward_squares: float = 0.0
+
+
+CountKey = tuple[int, int, int, int, str]
+"""Microseconds of a span, its start, an arm (``NO_ARM`` for features), a version and a policy."""
+
+NO_ARM = -1
+"""Stands for the rows of features that a decision chose from: their indices mean nothing."""
+
+COUNT_SPANS = (600_000_000, 86_400_000_000)
+"""Decisions are counted by ten minutes and by days, in microseconds."""
+
+
 class Changes(Struct):
     """Rows that a batch writes."""
 
@@ -337,6 +362,41 @@ class Changes(Struct):
     closed: list[OpenWindow] = field(default_factory=list)
     """Windows of decisions that now have a reward."""
     tasks: list[TaskEntry] = field(default_factory=list)
+    counts: dict[CountKey, SpanCount] = field(default_factory=dict)
+
+    def count_decision(self, decision: LoggedDecision) -> None:
+        """Count a new decision."""
+        for count in self._counts_of(decision):
+            count.decisions += 1
+            count.deferred += decision.deferred
+
+    def count_reward(self, decision: LoggedDecision, reward: LoggedReward) -> None:
+        """Count the reward of a decision, in the span in which the decision was made."""
+        for count in self._counts_of(decision):
+            count.rewards += 1
+            count.defaults += reward.is_default
+            count.late += reward.late
+            count.reward_sum += reward.value
+            count.reward_squares += reward.value**2
+
+    def count_late(self, decision: LoggedDecision) -> None:
+        """Count a reward that came after the default."""
+        for count in self._counts_of(decision):
+            count.late += 1
+
+    def count_activation(self, decision: LoggedDecision) -> None:
+        """Count the activation of a deferred decision."""
+        for count in self._counts_of(decision):
+            count.deferred -= 1
+
+    def _counts_of(self, decision: LoggedDecision) -> list[SpanCount]:
+        at, arm = decision.at, decision.action if decision.action_set is None else NO_ARM
+        return [
+            self.counts.setdefault(
+                (span, at - at % span, arm, decision.version, decision.policy), SpanCount(at, at)
+            )
+            for span in COUNT_SPANS
+        ]
 
 
 # -- what can be read from a store ----------------------------------------------------------------
@@ -435,6 +495,51 @@ class Activity(Struct, frozen=True):
     that came after a default."""
     late: int
     defaults: int = 0
+
+
+class Earnings(Struct, frozen=True):
+    """Counts of some decisions, and of the rewards that came for them so far."""
+
+    decisions: int = 0
+    deferred: int = 0
+    """Number of deferred decisions that are not activated."""
+    rewards: int = 0
+    """Number of decisions with a reward, a default one included."""
+    defaults: int = 0
+    late: int = 0
+    reward_sum: float = 0.0
+    """Sum of the rewards, including late ones and defaults, but not those after a default."""
+    reward_squares: float = 0.0
+
+    @property
+    def unrewarded(self) -> int:
+        """Number of decisions without a reward, whatever the reason."""
+        return max(0, self.decisions - self.rewards)
+
+
+class ArmEarnings(Struct, frozen=True):
+    """Decisions that took an arm; -1 stands for all rows of features."""
+
+    arm: int
+    earned: Earnings
+
+
+class ArmTraffic(Struct, frozen=True):
+    """Decisions that took an arm (None: any arm) in a span of time that begins at ``start``."""
+
+    start: float
+    arm: int | None
+    decisions: int
+
+
+class VersionEarnings(Struct, frozen=True):
+    """Decisions that a policy made under a version of the prior."""
+
+    version: int
+    policy: str
+    first_at: float
+    last_at: float
+    earned: Earnings
 
 
 class Share(Struct, frozen=True):

@@ -3,18 +3,20 @@
 The HTTP part calls these functions and adds headers; nothing here knows of requests::
 
     GET /                   overview_page(decider, store, now=time.time(), search=..., offset=...,
-                                          span=..., address="http://127.0.0.1:8321", token=False)
+                                          span=..., arm=..., arms=...,
+                                          address="http://127.0.0.1:8321", token=False)
     GET /tasks/{name}       task_page(decider, store, name, now=..., address=..., token=...)
     GET /tasks?name=...     the same: browsers resolve the names "." and ".." of a path away
     GET /assets/{name}      ASSETS[name]: media type and content
 
-A name in a path is percent-encoded whole, its slashes too. ``search``, ``offset`` and ``span`` are
-the overview's query parameters as they come: an unknown span is replaced by the hour, an offset
-that is no number by 0. Empty pages show commands with ``address``, where the service is reached,
-and with a token if ``token`` is true. ``now`` is in seconds since 1970. For a task that the store
-has never seen, `UnknownTaskError` is raised: respond with ``missing_page(name)`` and status 404.
-For a store that cannot be read, `StoreUnavailableError` is raised: respond with
-``unavailable_page(str(error))`` and status 503.
+A name in a path is percent-encoded whole, its slashes too. ``search``, ``offset``, ``span``,
+``arm`` (a part of an arm's name) and ``arms`` (rows of the table of arms) are the overview's query
+parameters as they come: an unknown span is replaced by the hour, an offset that is no number by 0.
+Empty pages show commands with ``address``, where the service is reached, and with a token if
+``token`` is true. ``now`` is in seconds since 1970. For a task that the store has never seen,
+`UnknownTaskError` is raised: respond with ``missing_page(name)`` and status 404. For a store that
+cannot be read, `StoreUnavailableError` is raised: respond with ``unavailable_page(str(error))`` and
+status 503.
 
 Pages have no inline script and no inline style, and load nothing but ``ASSETS``: they work under
 ``default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:;
@@ -30,7 +32,8 @@ from mixts.service.dashboard.layout import (
     task_link,
     unavailable_page,
 )
-from mixts.service.dashboard.overview import SPANS, overview_page
+from mixts.service.dashboard.over_time import SPANS
+from mixts.service.dashboard.overview import overview_page
 from mixts.service.dashboard.task import task_page
 
 __all__ = [

@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import json
 import shlex
+from collections.abc import Container
+from dataclasses import asdict, dataclass, replace
 from importlib import resources
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -12,7 +14,9 @@ from urllib.parse import quote, urlencode
 from mixts.pages import formats
 from mixts.pages.charts import colour
 from mixts.pages.page import new_environment
+from mixts.service.dashboard.arms import ARM_ROWS
 from mixts.service.dashboard.source import PriorFacts, family_words
+from mixts.service.records import Unrewarded
 
 ADDRESS = "http://127.0.0.1:8321"
 """Default address of the service, for the commands on pages."""
@@ -66,9 +70,7 @@ def render(template: str, **values: Any) -> str:
 @functools.cache
 def _environment() -> Any:
     environment = new_environment("mixts.service.dashboard")
-    environment.filters.update(
-        colour=colour, family=family_words, list_link=list_link, task_link=task_link
-    )
+    environment.filters.update(colour=colour, family=family_words, task_link=task_link)
     environment.globals.update(icon="data:image/svg+xml," + quote(_ICON))
     return environment
 
@@ -99,12 +101,39 @@ def task_link(name: str) -> str:
     return f"/tasks?name={encoded}" if name in ("", ".", "..") else f"/tasks/{encoded}"
 
 
-def list_link(search: str, offset: int, span: str, anchor: str = "#tasks") -> str:
-    """Return the address of the overview that shows this page of the list of tasks."""
-    values = {"search": search, "offset": max(0, offset), "span": span}
-    defaults = {"search": "", "offset": 0, "span": DEFAULT_SPAN}
-    query = urlencode({key: value for key, value in values.items() if value != defaults[key]})
-    return f"/?{query}{anchor}" if query else f"/{anchor}"
+@dataclass(frozen=True)
+class Query:
+    """The part of the overview's address after the question mark."""
+
+    search: str = ""
+    """Part of a task's name."""
+    offset: int = 0
+    """Number of tasks of the list that are skipped."""
+    span: str = DEFAULT_SPAN
+    """Name of the period that charts cover."""
+    arm: str = ""
+    """Part of an arm's name."""
+    arms: int = ARM_ROWS
+    """Number of rows of the table of arms."""
+
+    def checked(self, spans: Container[str], longest: int) -> Query:
+        """Return the query with a known span and with searches of at most some characters."""
+        span = self.span if self.span in spans else DEFAULT_SPAN
+        return replace(self, search=self.search[:longest], arm=self.arm[:longest], span=span)
+
+    def kept(self, *names: str) -> list[tuple[str, str | int]]:
+        """Return names and values that differ from the defaults, for a form to keep."""
+        usual = Query()
+        values = [(name, getattr(self, name)) for name in names]
+        return [(name, value) for name, value in values if value != getattr(usual, name)]
+
+    def link(self, anchor: str = "", **changes: str | int) -> str:
+        """Return the address of the overview with some values changed; defaults are left out."""
+        values = asdict(replace(self, **changes))  # type: ignore[arg-type]
+        values["offset"] = max(0, values["offset"])
+        usual = asdict(Query())
+        query = urlencode({key: value for key, value in values.items() if value != usual[key]})
+        return f"/?{query}{anchor}" if query else f"/{anchor}"
 
 
 # -- example commands, for pages that have nothing to show yet ------------------------------------
@@ -149,3 +178,17 @@ def weights_in_words(weights: tuple[float, ...], version: int, facts: PriorFacts
     return ", ".join(
         f"{formats.visible(facts.kind(s, version))} {formats.percent(weights[s])}" for s in order
     )
+
+
+def unrewarded_words(counts: Unrewarded) -> str:
+    """Return how many decisions have no reward, by reason."""
+    parts = [
+        f"{formats.count(n)} {word}"
+        for n, word in (
+            (counts.waiting + counts.due, "waiting"),
+            (counts.given_up, "given up after the window"),
+            (counts.deferred, "never activated"),
+        )
+        if n
+    ]
+    return ", ".join(parts) or "every decision has a reward"

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from mixts.pages import formats
+from mixts.pages import descriptions_of, formats
 from mixts.prior import MixturePrior
 from mixts.service.policy import Policy
 from mixts.service.records import (
     ActionPosteriors,
     ActionRow,
     Activity,
+    ArmEarnings,
+    ArmTraffic,
     DecisionRow,
     Health,
     PriorVersion,
@@ -19,6 +23,8 @@ from mixts.service.records import (
     TaskRow,
     TaskState,
     Totals,
+    Unrewarded,
+    VersionEarnings,
 )
 
 
@@ -28,6 +34,10 @@ class StoreReader(Protocol):
 
     def totals(self) -> Totals: ...
     def activity(self, since: float, bin_seconds: int) -> list[Activity]: ...
+    def unrewarded(self, now: float | None = None) -> Unrewarded: ...
+    def arms(self, since: float, bin_seconds: int) -> list[ArmEarnings]: ...
+    def traffic(self, since: float, bin_seconds: int, arms: Sequence[int]) -> list[ArmTraffic]: ...
+    def versions(self) -> list[VersionEarnings]: ...
     def split(self, version: int) -> list[Share]: ...
     def tasks(self, search: str = "", limit: int = 50, offset: int = 0) -> list[TaskRow]: ...
     def task(self, name: str) -> TaskRow | None: ...
@@ -49,6 +59,7 @@ class DeciderReader(Protocol):
     def health(self) -> Health: ...
     def state(self, task: str) -> TaskState: ...
     def posterior(self, task: str) -> ActionPosteriors: ...
+    def weights(self, tasks: Sequence[str]) -> list[tuple[float, ...]]: ...
 
 
 @dataclass(frozen=True)
@@ -63,6 +74,22 @@ class PriorFacts:
     retired: tuple[bool, ...] = ()
     n_arms: int | None = None
     n_features: int | None = None
+    descriptions: tuple[str, ...] = ()
+    """A sentence about each component; empty for priors that have none."""
+
+    @property
+    def has_kinds(self) -> bool:
+        """Whether there is more than one kind: one kind alone needs no drawing."""
+        return len(self.weights) > 1
+
+    def about(self, component: int | None) -> str:
+        """Return the sentence about a component, or nothing."""
+        known = component is not None and component < len(self.descriptions)
+        return self.descriptions[component] if known and component is not None else ""
+
+    def is_retired(self, arm: int) -> bool:
+        """Return whether an arm is retired."""
+        return arm < len(self.retired) and self.retired[arm]
 
     def kind(self, component: int, version: int | None = None) -> str:
         """Return the name of a component; one of another version has its number only."""
@@ -95,7 +122,15 @@ def prior_facts(prior: MixturePrior, version: int) -> PriorFacts:
         retired=tuple(map(bool, prior.retired)),
         n_arms=family.n_arms,
         n_features=family.n_features,
+        descriptions=_descriptions(prior),
     )
+
+
+@functools.lru_cache(maxsize=8)
+def _descriptions(prior: MixturePrior) -> tuple[str, ...]:
+    """Describe a prior once, not at every refresh of a page."""
+    # Names of arms come from anybody: they must not reorder the sentence around them.
+    return tuple(map(formats.visible, descriptions_of(prior)))
 
 
 def family_words(kind: str) -> str:

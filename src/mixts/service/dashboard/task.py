@@ -16,6 +16,7 @@ from mixts.service.dashboard.layout import (
     decide_command,
     render,
     reward_command,
+    unrewarded_words,
     weights_in_words,
 )
 from mixts.service.dashboard.source import (
@@ -34,6 +35,7 @@ from mixts.service.records import (
     Health,
     TaskRow,
     TaskState,
+    Unrewarded,
 )
 
 MOST_KINDS = 8
@@ -60,6 +62,8 @@ class KindWeight:
     """None for several components together."""
     weight: float
     prior: float
+    about: str = ""
+    """A sentence about the component."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,11 @@ class Action:
     """Mean of its rewards."""
     retired: bool
     best: bool
+
+    @property
+    def text(self) -> formats.Bounds:
+        """Mean and interval as text."""
+        return formats.bounds(self.low, self.mean, self.high)
 
 
 @dataclass(frozen=True)
@@ -107,6 +116,21 @@ class TaskView:
         numbered = list(enumerate(self.history, self.first_number))
         return numbered[: -LAST_DECISIONS - 1 : -1]
 
+    @property
+    def unrewarded(self) -> Unrewarded:
+        """Number of decisions without a reward; those before ``history`` count as waiting."""
+        silent = self.row.decisions - self.row.rewards - self.row.deferred
+        given_up = sum(self.outcome(row) == "given up" for row in self.history)
+        return Unrewarded(max(0, silent - given_up), self.row.deferred, given_up, 0)
+
+    def outcome(self, row: DecisionRow) -> str:
+        """Return why a decision has no reward; nothing if it has one."""
+        if row.value is not None:
+            return ""
+        if row.deferred and row.activated_at is None:
+            return "not activated"
+        return "given up" if row.due is not None and row.due < self.now else "waiting"
+
     def kind_then(self, row: DecisionRow) -> tuple[str, float]:
         """Return the kind that was most likely at a decision, and its probability."""
         component = max(range(len(row.weights)), key=lambda s: row.weights[s])
@@ -137,7 +161,11 @@ def task_page(
         token=token,
         likeliest=max(view.kinds, key=lambda kind: (kind.colour is not None, kind.weight)),
         tiles=_tiles(view),
-        weights=weight_chart(shown, view.first_number, view.prior) if shown else None,
+        weights=(
+            weight_chart(shown, view.first_number, view.prior)
+            if shown and view.prior.has_kinds
+            else None
+        ),
         period=f"From {_moment(shown[0])} to {_moment(shown[-1])}." if shown else "",
         actions_caption=_actions_caption(view),
         decide=decide_command(address, task, view.prior, token),
@@ -183,7 +211,10 @@ def kind_weights(weights: Sequence[float], facts: PriorFacts) -> tuple[KindWeigh
         order.sort(key=lambda s: (-weights[s], -facts.weight(s), s))
         order = order[: MOST_KINDS - 1]
     looks = charts.colours(order)
-    found = [KindWeight(facts.kind(s), looks[s], weights[s], facts.weight(s)) for s in order]
+    found = [
+        KindWeight(facts.kind(s), looks[s], weights[s], facts.weight(s), facts.about(s))
+        for s in order
+    ]
     rest = sorted(set(range(len(weights))) - set(order))
     if rest:
         total = math.fsum(weights[s] for s in rest)
@@ -198,7 +229,7 @@ def _actions(
     """Return all actions in their order or, of many, those with the highest means."""
     n = len(posterior.mean)
     order = list(range(n))
-    open_to = [k for k in order if not (k < len(facts.retired) and facts.retired[k])]
+    open_to = [k for k in order if not facts.is_retired(k)]
     best = max(open_to, key=lambda k: posterior.mean[k], default=None)
     if n > MOST_ACTIONS:
         order.sort(key=lambda k: (-posterior.mean[k], k))
@@ -211,11 +242,12 @@ def _actions(
                 index=k,
                 name=facts.action(k),
                 mean=posterior.mean[k],
-                low=posterior.low[k],
-                high=posterior.high[k],
+                # A mixture may be so skewed that its mean lies outside a central interval.
+                low=min(posterior.low[k], posterior.mean[k]),
+                high=max(posterior.high[k], posterior.mean[k]),
                 taken=seen.decisions,
                 observed=seen.reward_sum / seen.rewards if seen.rewards else None,
-                retired=k < len(facts.retired) and facts.retired[k],
+                retired=facts.is_retired(k),
                 best=k == best and n > 1,
             )
         )
@@ -224,13 +256,16 @@ def _actions(
 
 def _tiles(view: TaskView) -> list[Tile]:
     row = view.row
-    waiting = max(0, row.decisions - row.rewards)
     seen = f"first {formats.ago(row.first_at, view.now)}"
-    notes = f"{formats.count(waiting)} waiting" if waiting else "none waiting"
+    rewards = [
+        f"{formats.count(n)} {word}" for n, word in ((row.defaults, "defaults"), (row.late, "late"))
+        if n
+    ]  # fmt: skip
+    silent = formats.count(max(0, row.decisions - row.rewards))
     return [
         ("Decisions", formats.count(row.decisions), "", seen),
-        ("Rewards", formats.count(row.rewards), "", notes),
-        ("Late rewards", formats.count(row.late), "", "logged, not learned from"),
+        ("Rewards", formats.count(row.rewards), "", ", ".join(rewards) or "all in time"),
+        ("Without reward", silent, "", unrewarded_words(view.unrewarded)),
         ("Last activity", formats.ago(row.last_at, view.now), "", formats.moment(row.last_at)),
     ]
 

@@ -298,12 +298,14 @@ class Endpoints:
         """Return the dashboard."""
         query = request.query_params
         search = query.get("search", "").replace("\0", "")[:MAX_NAME]
-        offset = query.get("offset", "0")
+        offset, rows = query.get("offset", "0"), query.get("arms", "0")
         return await self._page(
             lambda: _dashboard().overview_page(
                 self._decider, self._store, now=time.time(), search=search,
                 offset=int(offset) if _OFFSET.fullmatch(offset) else 0,
-                span=query.get("span", ""), address=_address(request), token=self._needs_token,
+                span=query.get("span", ""), arm=query.get("arm", "")[:MAX_NAME],
+                arms=rows if _OFFSET.fullmatch(rows) else 0, address=_address(request),
+                token=self._needs_token,
             )
         )  # fmt: skip
 

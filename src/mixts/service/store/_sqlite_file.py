@@ -14,6 +14,7 @@ from typing import Any
 import apsw
 
 from mixts.errors import StoreError
+from mixts.service.store.base import COUNTS_OF_THE_LOG
 
 # -- the tables: a version is only ever added, and old files are migrated step by step -------------
 
@@ -86,6 +87,18 @@ MIGRATIONS: tuple[str, ...] = (
     ALTER TABLE tasks ADD COLUMN deferred INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE activity ADD COLUMN defaults INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE activity ADD COLUMN deferred INTEGER NOT NULL DEFAULT 0;
+    """,
+    # What each arm, version and policy earned over time. It is derived: a rebuild makes it again.
+    f"""
+    CREATE TABLE counts (
+        span INTEGER NOT NULL, start INTEGER NOT NULL, arm INTEGER NOT NULL,
+        version INTEGER NOT NULL, policy TEXT NOT NULL, writer TEXT NOT NULL,
+        first_at INTEGER NOT NULL, last_at INTEGER NOT NULL, decisions INTEGER NOT NULL,
+        deferred INTEGER NOT NULL, rewards INTEGER NOT NULL, defaults INTEGER NOT NULL,
+        late INTEGER NOT NULL, reward_sum REAL NOT NULL, reward_squares REAL NOT NULL,
+        PRIMARY KEY (span, start, arm, version, policy, writer)
+    ) STRICT, WITHOUT ROWID;
+    INSERT INTO counts {COUNTS_OF_THE_LOG};
     """,
 )
 """``MIGRATIONS[n]`` takes a file of version n to version n + 1; version 0 is an empty file."""

@@ -32,6 +32,21 @@ statistics."""
 SPAN_US = 10_000_000
 """Activity is counted in spans of ten seconds."""
 
+COUNTS_OF_THE_LOG = """
+    SELECT s.span, d.at - d.at % s.span, CASE WHEN d.action_set IS NULL THEN d.action ELSE -1 END,
+        d.version, d.policy, '', MIN(d.at), MAX(d.at), COUNT(*),
+        SUM(CASE WHEN d.deferred = 1 AND a.decision IS NULL THEN 1 ELSE 0 END),
+        COUNT(r.decision), COALESCE(SUM(r.is_default), 0),
+        COALESCE(SUM(r.late), 0) + COUNT(l.decision),
+        COALESCE(SUM(r.value), 0.0), COALESCE(SUM(r.value * r.value), 0.0)
+    FROM decisions d CROSS JOIN (SELECT 600000000 AS span UNION ALL SELECT 86400000000) s
+    LEFT JOIN rewards r ON r.decision = d.seq
+    LEFT JOIN activated a ON a.decision = d.seq LEFT JOIN late_rewards l ON l.decision = d.seq
+    GROUP BY 1, 2, 3, 4, 5
+"""
+"""Rows of ``counts`` as they follow from the log. A migration uses this statement: if the tables
+change, keep a copy for it."""
+
 WORD = 8
 """Bytes of every number: 64-bit integers and doubles, little-endian."""
 
@@ -125,6 +140,10 @@ class Transaction(ABC):
     @abstractmethod
     def replace_windows(self, wrong: Sequence[OpenWindow], missing: Sequence[OpenWindow]) -> None:
         """Remove wrong rows of ``open_windows``, and insert missing ones."""
+
+    @abstractmethod
+    def replace_counts(self) -> None:
+        """Make all rows of ``counts`` again, from the log."""
 
     @abstractmethod
     def add_prior(

@@ -25,6 +25,7 @@ from mixts.service.records import (
     WaitingDecision,
 )
 from mixts.service.store.base import (
+    COUNTS_OF_THE_LOG,
     SPAN_US,
     Backend,
     CountedTask,
@@ -141,6 +142,19 @@ MIGRATIONS: tuple[str, ...] = (
     ALTER TABLE activity ADD COLUMN defaults BIGINT NOT NULL DEFAULT 0,
         ADD COLUMN deferred BIGINT NOT NULL DEFAULT 0;
     """,
+    # What each arm, version and policy earned over time. It is derived: a rebuild makes it again.
+    f"""
+    CREATE TABLE counts (
+        span BIGINT NOT NULL, start BIGINT NOT NULL, arm BIGINT NOT NULL,
+        version BIGINT NOT NULL, policy TEXT NOT NULL, writer TEXT NOT NULL,
+        first_at BIGINT NOT NULL, last_at BIGINT NOT NULL, decisions BIGINT NOT NULL,
+        deferred BIGINT NOT NULL, rewards BIGINT NOT NULL, defaults BIGINT NOT NULL,
+        late BIGINT NOT NULL, reward_sum DOUBLE PRECISION NOT NULL,
+        reward_squares DOUBLE PRECISION NOT NULL,
+        PRIMARY KEY (span, start, arm, version, policy, writer)
+    );
+    INSERT INTO counts {COUNTS_OF_THE_LOG};
+    """,
 )
 """``MIGRATIONS[n]`` upgrades a database from version n to n + 1; version 0 has no tables."""
 
@@ -217,6 +231,17 @@ _ACTIVITY = (
     "rewards = a.rewards + excluded.rewards, reward_sum = a.reward_sum + excluded.reward_sum, "
     "late = a.late + excluded.late, defaults = a.defaults + excluded.defaults, "
     "deferred = a.deferred + excluded.deferred"
+)
+_COUNT = (
+    "INSERT INTO counts AS c VALUES "
+    "(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s) "
+    "ON CONFLICT (span, start, arm, version, policy, writer) DO UPDATE SET "
+    "first_at = LEAST(c.first_at, excluded.first_at), "
+    "last_at = GREATEST(c.last_at, excluded.last_at), "
+    "decisions = c.decisions + excluded.decisions, deferred = c.deferred + excluded.deferred, "
+    "rewards = c.rewards + excluded.rewards, defaults = c.defaults + excluded.defaults, "
+    "late = c.late + excluded.late, reward_sum = c.reward_sum + excluded.reward_sum, "
+    "reward_squares = c.reward_squares + excluded.reward_squares"
 )
 
 
@@ -314,6 +339,8 @@ class PostgresTransaction(Transaction):
                         t.last_at, t.statistics, t.defaults, t.deferred, t.number,
                     ),
                 )  # fmt: skip
+            for key, count in changes.counts.items():
+                cursor.execute(_COUNT, (*key, self._writer, *astuple(count)))
             cursor.execute(_ACTIVITY, (now - now % SPAN_US, self._writer, *astuple(changes.tally)))
 
     def freeze(self) -> None:
@@ -331,6 +358,10 @@ class PostgresTransaction(Transaction):
         with self._connection.cursor() as cursor:
             cursor.executemany(_CLOSE_WINDOW, wrong)
             cursor.executemany(_OPEN_WINDOW, missing)
+
+    def replace_counts(self) -> None:
+        self._execute("DELETE FROM counts")
+        self._execute(f"INSERT INTO counts {COUNTS_OF_THE_LOG}")
 
     def add_prior(
         self, digest: bytes, now: int, family: str, n_components: int, body: bytes

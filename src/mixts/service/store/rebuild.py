@@ -12,7 +12,7 @@ from mixts._typing import Array, Int
 from mixts.errors import StoreError
 from mixts.families import Family, Statistics
 from mixts.service.records import OpenWindow
-from mixts.service.store.base import CountedTask, Row, Transaction, unpack
+from mixts.service.store.base import COUNTS_OF_THE_LOG, CountedTask, Row, Transaction, unpack
 from mixts.service.store.store import DecisionStore
 from mixts.service.versions import ActivePrior
 
@@ -40,6 +40,11 @@ _REWARDS = (
     "SELECT d.task, d.action, d.action_set, r.value, r.late, r.is_default FROM rewards r "
     "JOIN decisions d ON d.seq = r.decision ORDER BY r.seq"
 )
+_STORED_COUNTS = """
+    SELECT span, start, arm, version, policy, '', MIN(first_at), MAX(last_at), SUM(decisions),
+        SUM(deferred), SUM(rewards), SUM(defaults), SUM(late), SUM(reward_sum), SUM(reward_squares)
+    FROM counts GROUP BY 1, 2, 3, 4, 5
+"""
 _STORED_WINDOWS = "SELECT has_default, due, decision FROM open_windows"
 _LOGGED_WINDOWS = (
     "SELECT CASE WHEN COALESCE(a.default_reward, d.default_reward) IS NULL THEN 0 ELSE 1 END, "
@@ -62,10 +67,12 @@ class Rebuilt:
     examples: tuple[str, ...]
     """Names of the first of these tasks."""
     written: bool
-    """True if these tasks, and the open windows, were corrected."""
+    """True if these tasks, the open windows and the counts over time were corrected."""
     defaults: int = 0
     windows: int = 0
     """Number of open reward windows that differ from the log."""
+    counts: int = 0
+    """Number of counts over time (of an arm, a version and a policy) that differ from the log."""
 
 
 def rebuild(store: DecisionStore, *, write: bool = True) -> Rebuilt:
@@ -105,10 +112,11 @@ def rebuild(store: DecisionStore, *, write: bool = True) -> Rebuilt:
             if write:
                 transaction.replace_tasks([row for _, row in wrong])
         n_windows = _compare_windows(store, transaction, write)
+        n_counts = _compare_counts(store, transaction, write)
     return Rebuilt(
         len(numbers), int(log.decisions.sum()), int(log.rewards.sum()), int(log.late.sum()),
-        n_differing, tuple(examples), write and n_differing + n_windows > 0,
-        int(log.defaults.sum()), n_windows,
+        n_differing, tuple(examples), write and n_differing + n_windows + n_counts > 0,
+        int(log.defaults.sum()), n_windows, n_counts,
     )  # fmt: skip
 
 
@@ -120,6 +128,27 @@ def _compare_windows(store: DecisionStore, transaction: Transaction, write: bool
     if write:
         transaction.replace_windows(wrong, missing)
     return len(wrong) + len(missing)
+
+
+def _compare_counts(store: DecisionStore, transaction: Transaction, write: bool) -> int:
+    """Return the number of counts over time that differ from the log, after correcting them."""
+    stored, logged = (
+        {row[:6]: ([int(n) for n in row[6:13]], np.array(row[13:], float))
+         for row in store.backend.scan(sql)}
+        for sql in (_STORED_COUNTS, COUNTS_OF_THE_LOG)
+    )  # fmt: skip
+    # Sums depend on the order of the rewards, in their last digits.
+    same = [
+        key
+        for key, (counts, sums) in logged.items()
+        if key in stored
+        and stored[key][0] == counts
+        and np.allclose(stored[key][1], sums, rtol=1e-9, atol=1e-9)
+    ]
+    n_wrong = len(stored.keys() | logged.keys()) - len(same)
+    if write and n_wrong:
+        transaction.replace_counts()
+    return n_wrong
 
 
 class _Log:

@@ -23,7 +23,14 @@ from mixts.service.records import (
     TaskEntry,
     WaitingDecision,
 )
-from mixts.service.store.base import SPAN_US, Backend, CountedTask, Row, Transaction
+from mixts.service.store.base import (
+    COUNTS_OF_THE_LOG,
+    SPAN_US,
+    Backend,
+    CountedTask,
+    Row,
+    Transaction,
+)
 
 try:
     import apsw
@@ -88,6 +95,15 @@ _ACTIVITY = (
     "rewards = rewards + excluded.rewards, reward_sum = reward_sum + excluded.reward_sum, "
     "late = late + excluded.late, defaults = defaults + excluded.defaults, "
     "deferred = deferred + excluded.deferred"
+)
+_COUNT = (
+    "INSERT INTO counts VALUES (?, ?, ?, ?, ?, '', ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+    "ON CONFLICT (span, start, arm, version, policy, writer) DO UPDATE SET "
+    "first_at = min(first_at, excluded.first_at), last_at = max(last_at, excluded.last_at), "
+    "decisions = decisions + excluded.decisions, deferred = deferred + excluded.deferred, "
+    "rewards = rewards + excluded.rewards, defaults = defaults + excluded.defaults, "
+    "late = late + excluded.late, reward_sum = reward_sum + excluded.reward_sum, "
+    "reward_squares = reward_squares + excluded.reward_squares"
 )
 
 
@@ -191,6 +207,8 @@ class SQLiteTransaction(Transaction):
                     t.statistics, t.defaults, t.deferred, t.number,
                 ),
             )  # fmt: skip
+        for key, count in changes.counts.items():
+            self._execute(_COUNT, (*key, *astuple(count)))
         self._execute(_ACTIVITY, (now - now % SPAN_US, *astuple(changes.tally)))
 
     def freeze(self) -> None:
@@ -209,6 +227,10 @@ class SQLiteTransaction(Transaction):
             self._execute(_CLOSE_WINDOW, window)
         for window in missing:
             self._execute(_OPEN_WINDOW, window)
+
+    def replace_counts(self) -> None:
+        self._execute("DELETE FROM counts")
+        self._execute(f"INSERT INTO counts {COUNTS_OF_THE_LOG}")
 
     def add_prior(
         self, digest: bytes, now: int, family: str, n_components: int, body: bytes

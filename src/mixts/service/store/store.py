@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from msgspec import Struct
 from msgspec.structs import astuple
 
 from mixts._typing import Array, Float
-from mixts.errors import StoreError
+from mixts.errors import ParameterError, StoreError
 from mixts.service.records import (
+    COUNT_SPANS,
     ActionRow,
     Activity,
+    ArmEarnings,
+    ArmTraffic,
     DecisionRow,
+    Earnings,
     PriorVersion,
     Share,
     TaskRow,
     Totals,
     Unrewarded,
+    VersionEarnings,
 )
 from mixts.service.store.base import Backend, Row, unpack
 
@@ -56,6 +62,19 @@ _ACTIVITY = (
     "SELECT span, SUM(decisions), SUM(rewards), SUM(reward_sum), SUM(late), SUM(defaults) FROM "
     "(SELECT start / ? AS span, decisions, rewards, reward_sum, late, defaults FROM activity "
     "WHERE start >= ?) a GROUP BY span ORDER BY span"
+)
+_EARNED = (
+    "SUM(decisions), SUM(deferred), SUM(rewards), SUM(defaults), SUM(late), SUM(reward_sum), "
+    "SUM(reward_squares)"
+)
+_ARMS = f"SELECT arm, {_EARNED} FROM counts WHERE span = ? AND start >= ? GROUP BY arm"
+_TRAFFIC = (
+    "SELECT bin, arm, SUM(decisions) FROM (SELECT start / ? AS bin, {} AS arm, decisions "
+    "FROM counts WHERE span = ? AND start >= ? {}) c GROUP BY 1, 2 ORDER BY 1, 2"
+)
+_VERSIONS = (
+    f"SELECT version, policy, MIN(first_at), MAX(last_at), {_EARNED} FROM counts "
+    "WHERE span = ? GROUP BY version, policy ORDER BY version, policy"
 )
 _COUNTS = (
     "SELECT COALESCE(SUM(tasks), 0), COALESCE(SUM(decisions), 0), COALESCE(SUM(rewards), 0), "
@@ -283,6 +302,63 @@ class DecisionStore:
             for span, n, m, total, late, missed in rows
         ]
 
+    def arms(self, since: float, bin_seconds: int) -> list[ArmEarnings]:
+        """Return what the decisions since some time earned, by the arm that they took.
+
+        Rewards count in the span in which their decision was made.
+
+        Parameters
+        ----------
+        since : float
+            The first moment, in seconds since 1970: the begin of a span.
+        bin_seconds : int
+            The length of a span: a multiple of 600, up to a day.
+
+        Returns
+        -------
+        list of ArmEarnings
+        """
+        rows = self._query(_ARMS, (_count_span(bin_seconds), int(since * _SECOND)))
+        return [ArmEarnings(int(arm), _earnings(row)) for arm, *row in rows]
+
+    def traffic(self, since: float, bin_seconds: int, arms: Sequence[int]) -> list[ArmTraffic]:
+        """Return how many decisions took some arms over time, and how many any arm.
+
+        Parameters
+        ----------
+        since, bin_seconds
+            As for :meth:`arms`.
+        arms : sequence of int
+            Arms of interest.
+
+        Returns
+        -------
+        list of ArmTraffic
+            ``arm`` is None for all arms together. Spans without decisions are left out.
+        """
+        width = bin_seconds * _SECOND
+        values = (width, _count_span(bin_seconds), int(since * _SECOND))
+        found = self._query(_TRAFFIC.format("NULL", ""), values)
+        if arms:
+            wanted = f"AND arm IN ({', '.join('?' * len(arms))})"
+            found += self._query(_TRAFFIC.format("arm", wanted), (*values, *arms))
+        return [
+            ArmTraffic(int(span) * bin_seconds, None if arm is None else int(arm), int(n))
+            for span, arm, n in found
+        ]
+
+    def versions(self) -> list[VersionEarnings]:
+        """Return what all decisions earned, by version of the prior and by policy.
+
+        Returns
+        -------
+        list of VersionEarnings
+        """
+        return [
+            VersionEarnings(version, policy, first / _SECOND, last / _SECOND, _earnings(row))
+            for version, policy, first, last, *row in self._query(_VERSIONS, (COUNT_SPANS[-1],))
+        ]
+
     def split(self, version: int) -> list[Share]:
         """Return how many tasks have each component of a version as their most probable one.
 
@@ -341,10 +417,12 @@ class DecisionStore:
         rows = self._query(_TASK + " WHERE name = ?", (name,))
         return _task_row(rows[0]) if rows else None
 
-    def statistics(self, name: str) -> bytes | None:
-        """Return a task's statistics as they are stored, or None if there is no such task."""
-        rows = self._query("SELECT statistics FROM tasks WHERE name = ?", (name,))
-        return bytes(rows[0][0]) if rows else None
+    def statistics(self, names: Sequence[str]) -> dict[str, bytes]:
+        """Return the statistics of tasks as they are stored; unknown tasks are left out."""
+        if not names:
+            return {}
+        sql = f"SELECT name, statistics FROM tasks WHERE name IN ({', '.join('?' * len(names))})"
+        return {name: bytes(content) for name, content in self._query(sql, tuple(names))}
 
     def history(self, name: str, limit: int = 200) -> list[DecisionRow]:
         """Return the last decisions of a task with their rewards, oldest first.
@@ -442,6 +520,20 @@ def _task_row(row: Row) -> TaskRow:
 
 def _seconds(moment: int | None) -> float | None:
     return None if moment is None else moment / _SECOND
+
+
+def _count_span(bin_seconds: int) -> int:
+    """Return the longest span of ``counts`` of which a bin consists."""
+    width = bin_seconds * _SECOND
+    fitting = [span for span in COUNT_SPANS if width % span == 0]
+    if not fitting:
+        raise ParameterError(f"bin_seconds must be a multiple of 600, got {bin_seconds!r}")
+    return max(fitting)
+
+
+def _earnings(row: Sequence[Any]) -> Earnings:
+    decisions, deferred, rewards, defaults, late = (int(n) for n in row[:5])
+    return Earnings(decisions, deferred, rewards, defaults, late, float(row[5]), float(row[6]))
 
 
 def _sum(one: Totals, other: Totals) -> Totals:

@@ -16,13 +16,18 @@ from mixts.service.records import (
     ActionPosteriors,
     ActionRow,
     Activity,
+    ArmEarnings,
+    ArmTraffic,
     DecisionRow,
+    Earnings,
     Health,
     PriorVersion,
     Share,
     TaskRow,
     TaskState,
     Totals,
+    Unrewarded,
+    VersionEarnings,
 )
 
 NOW = 1_773_490_984.0
@@ -80,6 +85,39 @@ class FakeStore:
             for start, spans in bins.items()
         ]  # fmt: skip
 
+    def unrewarded(self, now: float | None = None) -> Unrewarded:
+        totals = self.totals()
+        return Unrewarded(totals.decisions - totals.rewards, 0, 0, 0)
+
+    def arms(self, since: float, bin_seconds: int) -> list[ArmEarnings]:
+        found: dict[int, list[DecisionRow]] = {}
+        for row in self._since(since):
+            found.setdefault(row.action, []).append(row)
+        return [ArmEarnings(arm, earnings_of(rows)) for arm, rows in found.items()]
+
+    def traffic(self, since: float, bin_seconds: int, arms: Sequence[int]) -> list[ArmTraffic]:
+        counts: dict[tuple[float, int | None], int] = {}
+        for row in self._since(since):
+            start = bin_seconds * (row.at // bin_seconds)
+            for arm in (None, row.action):
+                if arm is None or arm in arms:
+                    counts[start, arm] = counts.get((start, arm), 0) + 1
+        return [ArmTraffic(start, arm, n) for (start, arm), n in counts.items()]
+
+    def versions(self) -> list[VersionEarnings]:
+        found: dict[tuple[int, str], list[DecisionRow]] = {}
+        for row in self._since(0.0):
+            found.setdefault((row.prior_version, row.policy), []).append(row)
+        return [
+            VersionEarnings(*key, min(r.at for r in rows), max(r.at for r in rows),
+                            earnings_of(rows))
+            for key, rows in found.items()
+        ]  # fmt: skip
+
+    def _since(self, since: float) -> list[DecisionRow]:
+        rows = [row for history in self.histories.values() for row in history]
+        return [row for row in rows if row.at >= since]
+
     def split(self, version: int) -> list[Share]:
         shares: dict[int | None, Share] = {}
         for row in self.rows:
@@ -112,6 +150,15 @@ class FakeStore:
         ]
 
 
+def earnings_of(rows: Sequence[DecisionRow]) -> Earnings:
+    """What some decisions earned."""
+    values = [row.value for row in rows if row.value is not None]
+    return Earnings(
+        decisions=len(rows), rewards=len(values), late=sum(row.late for row in rows),
+        reward_sum=math.fsum(values), reward_squares=math.fsum(v * v for v in values),
+    )  # fmt: skip
+
+
 @dataclass
 class FakeDecider:
     """A decider whose beliefs are those of the last decisions."""
@@ -123,6 +170,10 @@ class FakeDecider:
     writable: bool = True
     reason: str | None = None
     pending: int = 0
+    warning: str | None = None
+
+    def weights(self, tasks: Sequence[str]) -> list[tuple[float, ...]]:
+        return [self.state(task).weights for task in tasks]
 
     def priors(self) -> list[PriorVersion]:
         kind, n = self.prior.family.kind, self.prior.n_components
@@ -134,7 +185,7 @@ class FakeDecider:
         ]
 
     def health(self) -> Health:
-        return Health(self.writable, self.reason, self.pending)
+        return Health(self.writable, self.reason, self.pending, self.warning)
 
     def state(self, task: str) -> TaskState:
         row = self.store.task(task)

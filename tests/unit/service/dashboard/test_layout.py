@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from mixts.service.dashboard import task_link
-from mixts.service.dashboard.layout import decide_command, list_link, reward_command
+from mixts.service.dashboard.layout import Query, decide_command, reward_command
 from mixts.service.dashboard.source import PriorFacts, prior_facts
 from tests.unit.service.dashboard.sample_dashboards import HOSTILE, arm_prior, linear_prior
 
@@ -34,9 +34,15 @@ def test_a_link_leads_to_the_task_of_that_name(name: str) -> None:
 
 
 def test_only_what_differs_from_the_usual_is_in_a_link() -> None:
-    assert list_link("", 0, "hour") == "/#tasks"
-    assert list_link("", -25, "hour") == "/#tasks"
-    assert list_link("a&b #", 25, "day") == "/?search=a%26b+%23&offset=25&span=day#tasks"
+    assert Query().link("#tasks") == "/#tasks"
+    assert Query().link("#tasks", offset=-25) == "/#tasks"
+    query = Query("a&b #", 25, "day", "c")
+    assert query.link("#tasks") == "/?search=a%26b+%23&offset=25&span=day&arm=c#tasks"
+    assert query.link(search="", offset=0, span="hour", arm="") == "/"
+    assert query.link("#arms", arms=50) == (
+        "/?search=a%26b+%23&offset=25&span=day&arm=c&arms=50#arms"
+    )
+    assert query.kept("search", "arms") == [("search", "a&b #")]
 
 
 # -- commands -------------------------------------------------------------------------------------
