@@ -19,7 +19,8 @@ from mixts.engines import engine_of
 from mixts.errors import MixtsError, ParameterError
 from mixts.features import Features
 from mixts.learning import Rule
-from mixts.learning.fit import MOST_HELD_OUT, SELECT_FROM, Fit, fit_logs
+from mixts.learning.fit import SELECT_FROM, Fit, fit_logs
+from mixts.learning.held_out import MOST_HELD_OUT
 from mixts.logs.levels import MOST_LEVELS
 from mixts.pages import check_installed
 from mixts.pages.fit import FitRun, agent_class, described, fit_kinds, write_fit_page
@@ -68,6 +69,8 @@ def register(commands: Any) -> None:
     add("--reward", required=True, metavar="COLUMN", help="reward of the choice, a number")
     empty = "reward of rows that have none, for example 0 (default: such rows are bad)"
     add("--missing-reward", type=float, metavar="REWARD", help=empty)
+    when = "time of the choice: hold out the latest tasks instead of random ones"
+    add("--time", metavar="COLUMN", help=when)
     add("--arms", type=_names, metavar="A,B,...", help="use only these arms, in this order")
     families = ("auto", "bernoulli", "gaussian", "poisson", "linear")
     add(
@@ -136,7 +139,7 @@ def _fit(options: argparse.Namespace, engine: Any) -> Fit:
     columns = {
         "task": options.task, "reward": options.reward, "arm": options.arm,
         "features": _features(options), "family": options.family, "intercept": options.intercept,
-        "arms": options.arms, "missing_reward": options.missing_reward,
+        "arms": options.arms, "missing_reward": options.missing_reward, "time": options.time,
         "delimiter": options.delimiter, "allow_bad_rows": options.allow_bad_rows,
         "text": options.text, "top_levels": options.top_levels,
     }  # fmt: skip
@@ -204,6 +207,7 @@ def summary(
     items = f"{len(fit.items)} {'arms' if logs.arms is not None else 'features'}"
     bad = logs.bad_rows.total
     lines = [
+        *(row for warning in fit.warnings for row in _wrapped(f"warning: {warning}")),
         *([] if comparison is None else _policy_lines(comparison)),
         f"{logs.n_rows:,} rows, {len(logs.tasks):,} tasks, {items}, "
         f"{f'{bad:,}' if bad else 'no'} bad row{'s' * (bad != 1)}",
@@ -238,13 +242,14 @@ def agent_code(out: Path, comparison: PolicyComparison | None = None) -> str:
 
 
 def _indented(lines: Iterable[str]) -> list[str]:
-    return [
-        row
-        for line in lines
-        for row in textwrap.wrap(
-            line, _WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
-        )
-    ]
+    return [row for line in lines for row in _wrapped(line, "  ")]
+
+
+def _wrapped(line: str, indent: str = "") -> list[str]:
+    rest = indent + "  "
+    return textwrap.wrap(
+        line, _WIDTH, initial_indent=indent, subsequent_indent=rest, break_on_hyphens=False
+    )
 
 
 def command_of(options: argparse.Namespace) -> str:
@@ -252,7 +257,7 @@ def command_of(options: argparse.Namespace) -> str:
     words = ["mixts", "fit", *options.logs]
     names = (
         "task", "arm", "features", "features_of", "text", "top_levels", "intercept", "reward",
-        "missing_reward", "arms", "family", "delimiter", "allow_bad_rows",
+        "missing_reward", "time", "arms", "family", "delimiter", "allow_bad_rows",
         "components", "select", "select_from", "method", "noise_std", "covariance",
         "robust", "held_out", "seed", "out",
     )  # fmt: skip

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -21,16 +21,16 @@ from mixts.families import Statistics
 from mixts.families.linear import CovarianceType
 from mixts.learning.check import PriorCheck, check_prior
 from mixts.learning.coordinates import mapped, scaling, unmapped
+from mixts.learning.held_out import divide
 from mixts.learning.learn import Learned, Method, flat_family, learn, robust_prior, seed_number
 from mixts.learning.select import Rule
-from mixts.logs import TaskLogs, read_logs
+from mixts.logs import LogWarning, TaskLogs, read_logs, review
 from mixts.logs.files import Paths
+from mixts.logs.review import NO_KINDS
 from mixts.prior import MixturePrior
 
 SELECT_FROM = 1000
 """Default number of tasks on which numbers of components are compared."""
-MOST_HELD_OUT = 1000
-"""Largest number of held-out tasks: more would not make the check more certain."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,10 @@ class Fit:
     """Check on the held-out tasks; None if no tasks were held out."""
     n_compared: int
     """Number of tasks on which numbers of components were compared; 0 if the number was given."""
+    training_tasks: Statistics = field(repr=False)
+    """Statistics of the tasks that the prior was learned from."""
+    warnings: tuple[LogWarning, ...] = ()
+    """Signs that the logs are not what they should be; none for healthy logs."""
 
     @property
     def n_components(self) -> int:
@@ -89,11 +93,6 @@ class Fit:
     def converged(self) -> bool:
         """Whether learning ended because the objective stopped improving."""
         return self.learned.converged
-
-    @property
-    def training_tasks(self) -> Statistics:
-        """Statistics of the tasks that the prior was learned from."""
-        return self.logs.statistics[self.training]
 
     @property
     def items(self) -> tuple[str, ...]:
@@ -154,7 +153,8 @@ def fit_logs(
         Weight of an additional broad component; 0 adds none.
     held_out
         Fraction of tasks to check on, at most 1,000 tasks; 0 learns from all tasks and skips the
-        check.
+        check. If the columns name a ``time``, the latest tasks are held out, and the prior is
+        learned from rows before they begin; otherwise random tasks are held out.
     select_from
         With "auto": largest number of tasks on which numbers of components are compared. The
         selected mixtures are then learned from all tasks.
@@ -168,7 +168,9 @@ def fit_logs(
     Returns
     -------
     Fit
-        The prior, the check, how the number of components was chosen, and the log's summary.
+        The prior, the check, how the number of components was chosen, the log's summary, and
+        warnings about logs that may be wrong. Logs from which nothing can be learned raise
+        :class:`mixts.errors.LogsError`.
         Components are named "kind 1", "kind 2" ... by weight; arms have the names of the logs.
 
     Examples
@@ -185,13 +187,15 @@ def fit_logs(
     )  # fmt: skip
     report = progress or (lambda line: None)
     tasks = _read(logs, columns, engine, report)
-    report(f"learning from {len(tasks.tasks):,} tasks")
-    training, checked = _split(len(tasks.tasks), settings)
-    observed, matrix = tasks.statistics[training], None
+    found = review(tasks)
+    divided = divide(tasks, held_out, settings.seed, engine)
+    report(f"learning from {len(divided.training):,} of {len(tasks.tasks):,} tasks")
+    observed, matrix = divided.statistics, None
     if tasks.space is not None:
         # Without a mean to subtract, a diagonal covariance of the scaled rows stays diagonal.
         matrix = scaling(tasks.space, observed, centred=covariance_type != "diag")
-    learned, n_compared = _learned(mapped(observed, matrix), settings, engine)
+    shown = all(warning.code != NO_KINDS for warning in found)
+    learned, n_compared = _learned(mapped(observed, matrix), settings, shown, engine)
     learned = replace(
         learned,
         prior=unmapped(learned.prior, matrix),
@@ -202,8 +206,8 @@ def fit_logs(
     if robust:
         prior = robust_prior(prior, robust)
     check = None
-    if len(checked):
-        held = tasks.statistics[checked]
+    if len(divided.held_out):
+        held = tasks.statistics[divided.held_out]
         flat = flat_family(mapped(held, matrix), **prior.family.learning_settings())
         check = check_prior(
             prior,
@@ -212,7 +216,10 @@ def fit_logs(
             flat=unmapped(MixturePrior(flat), matrix),
             seed=settings.seed,
         )
-    return Fit(tasks, settings, learned, prior, training, checked, check, n_compared)
+    return Fit(
+        tasks, settings, learned, prior, divided.training, divided.held_out, check, n_compared,
+        divided.statistics, (*found, *([] if divided.warning is None else [divided.warning])),
+    )  # fmt: skip
 
 
 def _read(
@@ -234,15 +241,13 @@ def _read(
     return read_logs(logs, **columns, engine=engine)
 
 
-def _split(n_tasks: int, settings: FitSettings) -> tuple[Array, Array]:
-    """Divide tasks at random into tasks to learn from and tasks to check on."""
-    n = min(int(settings.held_out * n_tasks), MOST_HELD_OUT)
-    order = _random.stream(settings.seed, "fit", "held out").permutation(n_tasks)
-    return np.sort(order[n:]), np.sort(order[:n])
+def _learned(
+    tasks: Statistics, settings: FitSettings, kinds_show: bool, engine: EngineLike
+) -> tuple[Learned, int]:
+    """Learn from tasks; also return the number of tasks on which candidates were compared.
 
-
-def _learned(tasks: Statistics, settings: FitSettings, engine: EngineLike) -> tuple[Learned, int]:
-    """Learn from tasks; also return the number of tasks on which candidates were compared."""
+    If tasks are too short to show kinds, "auto" is one component.
+    """
     options: dict[str, Any] = {
         "method": settings.method, "seed": settings.seed, "noise_std": settings.noise_std,
         "covariance_type": settings.covariance_type, "select": settings.select, "engine": engine,
@@ -250,6 +255,8 @@ def _learned(tasks: Statistics, settings: FitSettings, engine: EngineLike) -> tu
     with warnings.catch_warnings():
         # `Fit.converged` and `Fit.outcome` report it.
         warnings.simplefilter("ignore", ConvergenceWarning)
+        if settings.n_components == "auto" and not kinds_show:
+            return learn(tasks, 1, **options), 0
         if settings.n_components != "auto":
             return learn(tasks, settings.n_components, **options), 0
         if len(tasks) <= settings.select_from:

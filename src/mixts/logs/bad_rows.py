@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
 
+from mixts.errors import LogsError
+
 N_EXAMPLES = 3
 """Number of examples of each reason, the first ones."""
 
@@ -18,6 +20,7 @@ NO_TASK = "no task"
 NO_ARM = "no arm"
 OTHER_ARM = "an arm that is not listed"
 NO_REWARD = "no reward"
+NO_TIME = "no time"
 
 
 class Example(NamedTuple):
@@ -100,6 +103,20 @@ def without_reward(bad: BadRows, reward_range: tuple[float, float]) -> str:
             "reward is unknown, add --allow-bad-rows (allow_bad_rows=True)."
         )
     )
+
+
+_ARMS_PER_ROW = 0.9
+"""Number of arms per row from which the column of arms must be an id."""
+
+
+def refuse_arm_a_row(n_rows: int, n_arms: int, column: str) -> None:
+    """Raise `LogsError` if almost every row has an arm of its own."""
+    if n_arms >= _ARMS_PER_ROW * n_rows:
+        raise LogsError(
+            f"{n_rows:,} rows have {n_arms:,} different arms: an arm that occurs once teaches "
+            f"nothing. {column!r} seems to identify rows: name the column that says what was "
+            "chosen (--arm)"
+        )
 
 
 def shortened(value: object) -> str:

@@ -9,16 +9,19 @@ from typing import Any, Literal
 import numpy as np
 
 from mixts import _checks
+from mixts._typing import Array, Int
 from mixts.engines import EngineLike, engine_of
 from mixts.errors import FormatError, LogsError, ParameterError
 from mixts.families import Statistics
 from mixts.features import Features
-from mixts.logs.bad_rows import BadRows, Example, without_reward
+from mixts.logs.bad_rows import BadRows, Example, refuse_arm_a_row, without_reward
 from mixts.logs.decisions import check_missing
 from mixts.logs.files import Paths, Piece, batches_of, delimiter_of, log_files, pieces_of
 from mixts.logs.levels import find_features
 from mixts.logs.rows import Observations, Request, observations, sorted_order, unsupported
+from mixts.logs.sample import RowSample, feature_hashes, name_hashes, no_rows
 from mixts.logs.tally import Counted, Tally, binary
+from mixts.logs.times import TaskTimes
 
 LogFamily = Literal["bernoulli", "gaussian", "poisson", "linear"]
 
@@ -46,6 +49,10 @@ class TaskLogs:
     """Number of rows without a reward that count as the ``missing_reward`` that was given."""
     reward_range: tuple[float, float]
     """Smallest and largest reward in the files; ``missing_reward`` is none of them."""
+    times: TaskTimes | None = field(repr=False)
+    """First and last time of each task; None without a column of times."""
+    sample: RowSample = field(repr=False)
+    """Rows of some tasks, all of them if the logs are small; indices as in ``tasks``, ``arms``."""
     files: tuple[str, ...] = field(repr=False)
     request: Request = field(repr=False)
     """Columns that were read, to read the rows of some tasks again."""
@@ -89,6 +96,8 @@ class Part:
     """Number of rows without a reward that count all the same."""
     reward_range: tuple[float, float]
     """Smallest and largest reward; infinity and minus infinity if there are none."""
+    times: TaskTimes
+    sample: RowSample
 
 
 def read_logs(
@@ -102,6 +111,7 @@ def read_logs(
     intercept: bool = False,
     arms: Sequence[str] | None = None,
     missing_reward: float | None = None,
+    time: str | None = None,
     delimiter: str | None = None,
     allow_bad_rows: bool = False,
     batch_rows: int = BATCH_ROWS,
@@ -138,6 +148,9 @@ def read_logs(
     missing_reward
         Reward of the rows that have none (null, NaN, an empty text), for example 0 where only
         clicks are recorded. By default these rows are bad.
+    time
+        Column of the time of each row: numbers, or dates as in ISO 8601 (without a zone: UTC).
+        :func:`mixts.learning.fit_logs` then holds out the latest tasks.
     delimiter
         Column separator of CSV files; by default a tab for ``.tsv`` files and a comma for others.
     allow_bad_rows
@@ -179,25 +192,63 @@ def read_logs(
         space=space,
         text=_text_features(text, request, space),
         top_levels=None if top_levels is None else _checks.count(top_levels, "top_levels"),
+        time=time,
     )
     files = log_files(paths)
+    tally, found, request = _read(files, request, engine)
+    return _task_logs(tally, found, request, files, allow_bad_rows)
+
+
+def read_before(
+    logs: TaskLogs, time: float, engine: EngineLike = None
+) -> tuple[Int[Array, " n"], Statistics]:
+    """Read the rows before a time again.
+
+    Parameters
+    ----------
+    logs
+        Result of :func:`read_logs` with a column of times. Its files are read again.
+    time
+        Rows at this time and later ones are left out.
+    engine
+        Where files are read, as in :func:`read_logs`.
+
+    Returns
+    -------
+    tuple
+        Indices of the tasks that have earlier rows, into ``logs.tasks``, and their statistics.
+    """
+    request = replace(logs.request, family=logs.family, arms=logs.arms, before=time)
+    tally, _, _ = _read(logs.files, request, engine)
+    index = {name: i for i, name in enumerate(logs.tasks)}
+    found = np.array([index[name] for name in tally.tasks], dtype=np.int64)
+    order = np.argsort(found)
+    return found[order], tally.counted(order).statistics
+
+
+def _read(
+    files: Sequence[str], request: Request, engine: EngineLike
+) -> tuple[Tally, Part, Request]:
+    """Count the rows of all files, in order; also return the request with its features."""
     jobs = pieces_to_read(files, request)
     for piece, used in jobs:
         _check_columns(piece, request, used)
     path, above = "", 0
     with engine_of(1 if engine is None else engine) as where:
-        if request.family == "linear" and space is None:
+        if request.family == "linear" and request.space is None:
             request = replace(request, space=find_features(jobs, request, where))
         tally = Tally(request.family, request.arms, len(request.feature_names))
-        found = Part(tally.counted(), BadRows(), 0, 0, None, 0, _NO_RANGE)
+        found = Part(tally.counted(), BadRows(), 0, 0, None, 0, _NO_RANGE, TaskTimes(), no_rows())
         parts = where.map(read_piece, ((piece, used, request) for piece, used in jobs))
         for (piece, _), part in zip(jobs, parts, strict=True):
             above = above if piece.path == path else 0
             path = piece.path
-            tally.merge(part.counted)
-            found = _joined(found, part, above)
+            tasks, arms = tally.merge(part.counted)
+            if request.time is not None:
+                found.times.merge(part.times, tasks)
+            found = _joined(found, replace(part, sample=part.sample.moved(tasks, arms)), above)
             above += part.n_rows
-    return _task_logs(tally, found, request, files, allow_bad_rows)
+    return tally, found, request
 
 
 def pieces_to_read(files: Sequence[str], request: Request) -> list[tuple[Piece, str]]:
@@ -285,6 +336,7 @@ def read_piece(piece: Piece, delimiter: str, request: Request) -> Part:
     tally = Tally(request.family, request.arms, len(request.feature_names))
     bad, n_rows = BadRows(), 0
     n_other, other, n_missing, extent = 0, None, 0, _NO_RANGE
+    times, sample = TaskTimes(), no_rows()
     for batch in batches_of(piece, request.columns, delimiter, request.batch_rows):
         n_rows += len(batch) + batch.ragged.total
         if not batch.columns:
@@ -299,11 +351,33 @@ def read_piece(piece: Piece, delimiter: str, request: Request) -> Part:
             if unlike.any():
                 n_other += int(unlike.sum())
                 other = other or _example(rows, int(np.argmax(unlike)), piece)
-        tally.add(rows)
-    return Part(tally.counted(), bad, n_rows, n_other, other, n_missing, extent)
+        if len(rows.arm_names) > _MANY_ARMS:  # before all of them get room
+            refuse_arm_a_row(len(rows.rewards), len(rows.arm_names), str(request.arm))
+        tasks, arms = tally.add(rows)
+        if request.time is not None:
+            times.add(tasks, rows.times, rows.n_dates)
+        sample += _sampled(rows, tasks, arms, sample)
+    counted = tally.counted()
+    if request.time is not None:
+        times = times.ordered(np.arange(len(counted.tasks)))
+    return Part(counted, bad, n_rows, n_other, other, n_missing, extent, times, sample)
 
 
+def _sampled(
+    rows: Observations, tasks: Int[Array, " m"], arms: Int[Array, " a"], known: RowSample
+) -> RowSample:
+    """Return the rows of a batch whose tasks belong to a sample; arms are empty if linear."""
+    hashes = name_hashes(rows.task_names)[rows.tasks]
+    kept = hashes < known.limit
+    choices = arms[kept] if len(rows.arm_names) else feature_hashes(rows.features[kept])
+    return RowSample(tasks[kept], choices, rows.rewards[kept], rows.times[kept], hashes[kept])
+
+
+_MANY_ARMS = 10_000
+"""Number of arms in a batch above which an arm a row is refused at once."""
 _NO_RANGE = (np.inf, -np.inf)
+_SAME = np.empty(0, np.int64)
+"""No other indices."""
 
 
 def _range(known: tuple[float, float], rewards: Any) -> tuple[float, float]:
@@ -328,6 +402,7 @@ def _joined(found: Part, part: Part, above: int) -> Part:
         other=found.other or other,
         n_missing=found.n_missing + part.n_missing,
         reward_range=_range(found.reward_range, part.reward_range),
+        sample=found.sample + part.sample,
     )
 
 
@@ -366,9 +441,21 @@ def _task_logs(
         found.bad,
         found.n_missing,
         found.reward_range,
+        None if request.time is None else _task_times(found.times, tasks),
+        found.sample.moved(np.argsort(tasks), np.argsort(_SAME if arms is None else arms)),
         files,
         request,
     )
+
+
+def _task_times(times: TaskTimes, order: Int[Array, " n"]) -> TaskTimes:
+    """Return the times of tasks in an order, unless numbers and dates are mixed."""
+    if times.n_dates and times.n_numbers:
+        raise FormatError(
+            f"{times.n_dates:,} times are dates and {times.n_numbers:,} are numbers: one of them "
+            "is wrong"
+        )
+    return times.ordered(order)
 
 
 def _why(family: LogFamily, request: Request, found: Part, n_good: int) -> str:

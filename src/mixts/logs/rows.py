@@ -21,6 +21,7 @@ from mixts.logs.bad_rows import (
     NO_ARM,
     NO_REWARD,
     NO_TASK,
+    NO_TIME,
     OTHER_ARM,
     BadRows,
     Example,
@@ -28,6 +29,7 @@ from mixts.logs.bad_rows import (
     shortened,
 )
 from mixts.logs.files import Batch, are_numbers, pyarrow
+from mixts.logs.times import moments
 
 _WHOLE = re.compile(r"-?[0-9]+")
 _DIGITS = re.compile(r"([0-9]+)")
@@ -172,12 +174,15 @@ class Request:
     """Levels of a text feature to keep; the rest are one level. None keeps all."""
     space: Features | None = None
     """The features of linear tasks, which a first pass over the files may have found."""
+    time: str | None = None
+    before: float | None = None
+    """Read only rows before this time; None to read all."""
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Columns to read, each once."""
-        arm = () if self.arm is None else (self.arm,)
-        return tuple(dict.fromkeys([self.task, *arm, self.reward, *self.features]))
+        named = [self.task, self.arm, self.reward, *self.features, self.time]
+        return tuple(dict.fromkeys(name for name in named if name is not None))
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -201,6 +206,10 @@ class Observations:
     """Number of each row in its piece."""
     missing: Bool[Array, " m"]
     """Whether each row had no reward, and got the request's ``missing_reward``."""
+    times: Float[Array, " m"]
+    """Time of each row; NaN without a column of times."""
+    n_dates: int
+    """Number of times that are dates; the others are numbers."""
 
 
 def observations(batch: Batch, request: Request, path: str) -> Observations:
@@ -225,10 +234,12 @@ def observations(batch: Batch, request: Request, path: str) -> Observations:
     if request.family == "linear":
         size = np.abs(features).sum(axis=1) + np.abs(rewards)
         found.note(f"features and reward beyond {LARGEST:g}", ~(size <= LARGEST))
-    good = found.good
+    times, dates = found.times(request.time)
+    good = found.good if request.before is None else found.good & (times < request.before)
     return Observations(
         tasks[good], task_names, arms if request.arm is None else arms[good], arm_names,
         rewards[good], features[good], found.bad, batch.rows[good], missing[good],
+        times[good], int(dates[good].sum()),
     )  # fmt: skip
 
 
@@ -294,6 +305,17 @@ class _Reasons:
         places = np.array([*column.places(levels), UNKNOWN])[codes]
         self.note(f"{name} has an unknown level", places == UNKNOWN, lambda i: levels[codes[i]])
         return places
+
+    def times(self, name: str | None) -> tuple[Float[Array, " m"], Bool[Array, " m"]]:
+        """Return a column of times, and which of them are dates; mark rows without a time."""
+        if name is None:
+            return np.full(len(self._batch), np.nan), np.zeros(len(self._batch), bool)
+        column = self._batch.columns[name]
+        values, missing, broken, dates = moments(column)
+        self.note(NO_TIME, missing)
+        self.note("time is neither a number nor a date", broken, lambda i: column[int(i)])
+        self.note("time is not finite", ~np.isfinite(values), lambda i: values[i])
+        return values, dates
 
 
 def unsupported(rewards: Float[Array, " m"], family: str) -> Bool[Array, " m"]:

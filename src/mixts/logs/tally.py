@@ -118,8 +118,8 @@ class Tally:
 
     # -- counting -----------------------------------------------------------------------------
 
-    def add(self, rows: Observations) -> None:
-        """Count the rows of a batch."""
+    def add(self, rows: Observations) -> tuple[Int[Array, " m"], Int[Array, " a"]]:
+        """Count the rows of a batch; return the task and, unless linear, the arm of each row."""
         tasks = self._named(self.tasks, rows.task_names, rows.tasks)
         arms = rows.arms if self._linear else self._named(self.arms, rows.arm_names, rows.arms)
         if self._auto and self.family == "bernoulli" and not binary(rows.rewards).all():
@@ -131,6 +131,7 @@ class Tally:
         except OutcomeError as error:
             # Rows are checked before: only the sum of an arm's rewards can be too large.
             raise StatisticsError("the rewards of an arm add up to more than 2^62") from error
+        return tasks, arms
 
     def _named(
         self, names: Names, found: Sequence[str], index: Int[Array, " m"]
@@ -141,8 +142,8 @@ class Tally:
         places[used] = names.indices([found[i] for i in used])
         return places[index]
 
-    def merge(self, other: Counted) -> None:
-        """Add the counts of another tally."""
+    def merge(self, other: Counted) -> tuple[Int[Array, " n"], Int[Array, " k"]]:
+        """Add the counts of another tally; return the indices that its tasks and arms have here."""
         if other.family == "gaussian" and self.family == "bernoulli":
             self._become_gaussian()
         tasks = self.tasks.indices(other.tasks)
@@ -160,6 +161,7 @@ class Tally:
             values = theirs.array(name).copy()
             values[known] = merged.array(name)
             array[where] = values
+        return tasks, arms
 
     def counted(
         self, tasks: Int[Array, " n"] | None = None, arms: Int[Array, " k"] | None = None

@@ -84,6 +84,7 @@ def write_fit_page(
         made=datetime.now(UTC).isoformat(timespec="seconds"),
         seconds=run.seconds,
         summary=_summary(fit, kinds, comparison),
+        warnings=tuple(f"Warning: {warning}" for warning in fit.warnings),
     )
     linear = fit.logs.arms is None
     page = PriorPage(

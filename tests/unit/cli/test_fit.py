@@ -282,6 +282,20 @@ def test_auto_compares_on_some_tasks_and_learns_from_all(
     assert "1 (chosen)" in page
 
 
+def test_warnings_come_first(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file that is given twice under two names."""
+    for name in ("a.csv", "b.csv"):
+        (tmp_path / name).write_text((folder / "clicks.csv").read_text())
+    command = ["fit", str(tmp_path), *COLUMNS, "--components", "2", "--seed", "1"]
+    assert main([*command, "--out", str(tmp_path / "prior.json")]) == 0
+    words = "Every row occurs 2 times, or a multiple of that."
+    assert capsys.readouterr().out.startswith(f"warning: {words}")
+    page = html.unescape((tmp_path / "prior.html").read_text(encoding="utf-8"))
+    assert page.index(f"Warning: {words}") < page.index("In short")
+
+
 def test_rows_without_a_reward_count(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

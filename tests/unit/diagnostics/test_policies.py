@@ -14,8 +14,8 @@ import pytest
 from mixts.diagnostics import Earnings, PolicyComparison, _replays, compare_policies
 from mixts.diagnostics._replays import merged, training_scores
 from mixts.errors import ParameterError
-from mixts.learning import Fit, FitSettings, fit_logs
-from mixts.learning.fit import _split
+from mixts.learning import Fit, fit_logs
+from mixts.learning.held_out import split
 from mixts.logs import read_rows
 
 ARMS = {"task": "user", "arm": "item", "reward": "reward"}
@@ -138,7 +138,7 @@ def test_the_bestseller_wins_where_learning_does_not_pay(tmp_path: Path) -> None
 
 
 def test_the_bestseller_knows_the_training_tasks_only(tmp_path: Path) -> None:
-    training, held_out = _split(120, FitSettings(held_out=0.5, seed=1))
+    held_out, training = split(120, 0.5, 1)
     rates = np.empty((120, 2))
     rates[training], rates[held_out] = [0.6, 0.4], [0.2, 0.9]
     path = write_arms(tmp_path / "logs.csv", np.full((120, 2), 8), click(rates))

@@ -9,7 +9,6 @@ import pytest
 
 from mixts.errors import ParameterError
 from mixts.learning import Fit, FitSettings, Selection, fit_logs, learn, mixture_evidence, select
-from mixts.learning.fit import MOST_HELD_OUT, _split
 from mixts.logs import TaskLogs, read_logs
 
 COLUMNS = {"task": "user", "arm": "item", "reward": "clicked"}
@@ -59,7 +58,7 @@ def test_files_are_read_on_the_way(clicks: Path, fitted: Fit) -> None:
     again = fit_logs(
         clicks, COLUMNS, n_components=2, robust=0.02, seed=1, engine=1, progress=lines.append
     )
-    assert lines == [f"reading {clicks}", "learning from 30 tasks"]
+    assert lines == [f"reading {clicks}", "learning from 24 of 30 tasks"]
     assert again.logs.bad_rows.total == 1
     np.testing.assert_array_equal(again.prior.weights, fitted.prior.weights)
     np.testing.assert_array_equal(again.held_out, fitted.held_out)
@@ -117,14 +116,6 @@ def test_bad_arguments_are_refused(logs: TaskLogs, options: dict, message: str) 
 def test_files_need_columns(clicks: Path) -> None:
     with pytest.raises(ParameterError, match="columns are needed to read files"):
         fit_logs(clicks)
-
-
-def test_tasks_are_held_out_once() -> None:
-    settings = FitSettings(held_out=0.3)
-    training, held_out = _split(50, settings)
-    assert len(held_out) == 15
-    assert sorted([*training, *held_out]) == list(range(50))
-    assert len(_split(100_000, settings)[1]) == MOST_HELD_OUT
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,147 @@
+"""Logs that cannot be right: refused, or warned about with the cause and what to do."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mixts.errors import LogsError
+from mixts.logs.bad_rows import NO_REWARD, refuse_arm_a_row, shortened, without_reward
+from mixts.logs.read import TaskLogs
+from mixts.logs.row_faults import FEWEST_ROWS, MOST_NAMED, LogWarning, copies, drift, sorted_rows
+
+NO_KINDS = "no-kinds"
+"""Code of the warning that tasks are too short to show kinds."""
+
+SHORT = 2
+"""Rows of a short task: with at most two rows, no kind of task shows in how rewards go together."""
+FEWEST_LONG, LEAST_LONG = 30, 0.1
+"""Least number and least share of longer tasks from which kinds can be learned."""
+FEW_ROWS, RARE = 10, 0.01
+"""An arm is rare with fewer rows than this, or than this share of an average arm's rows."""
+
+
+def review(logs: TaskLogs) -> tuple[LogWarning, ...]:
+    """Look for faults of logs before anything is learned from them.
+
+    Parameters
+    ----------
+    logs
+        Result of :func:`mixts.logs.read_logs`.
+
+    Returns
+    -------
+    tuple
+        Warnings; none for healthy logs. Raises :class:`mixts.errors.LogsError` for logs from which
+        nothing can be learned: all rewards are equal, there is one arm only, or an arm a row.
+    """
+    _refuse(logs)
+    warnings = [
+        _empty_rewards(logs), _short_tasks(logs), _rare_arms(logs), copies(logs),
+        sorted_rows(logs), drift(logs),
+    ]  # fmt: skip
+    return tuple(warning for warning in warnings if warning is not None)
+
+
+# -- refusals -------------------------------------------------------------------------------------
+
+
+def _refuse(logs: TaskLogs) -> None:
+    """Raise `LogsError` for logs from which nothing can be learned."""
+    _refuse_equal_rewards(logs)
+    if logs.arms is None:
+        return
+    rows = logs.statistics.pulls.sum(axis=0)
+    tried, n = np.flatnonzero(rows), int(rows.sum())
+    column = logs.request.arm
+    if len(tried) == 1:
+        raise LogsError(
+            f"all {n:,} rows have the same arm, {shortened(logs.arms[tried[0]])!r}: there is "
+            f"nothing to choose between. Does {column!r} say what was chosen (--arm)?"
+        )
+    if n >= FEWEST_ROWS:
+        refuse_arm_a_row(n, len(tried), str(column))
+
+
+def _refuse_equal_rewards(logs: TaskLogs) -> None:
+    low, high = logs.reward_range
+    filled = logs.request.missing_reward
+    if logs.n_missing and filled is not None:
+        low, high = min(low, filled), max(high, filled)
+    if low < high:
+        return
+    cause = without_reward(logs.bad_rows, logs.reward_range)
+    if not cause and logs.n_missing:
+        cause = (
+            f"{logs.n_missing:,} rows had no reward and count as {filled:g}, and every reward that "
+            f"is present is {filled:g}, too: another value must stand for no reward"
+            if logs.reward_range[0] <= logs.reward_range[1]
+            else "no row has a reward: is the column of rewards the right one (--reward)?"
+        )
+    if not cause and low > 0:
+        cause = (
+            "it seems that only rows with a reward were logged. Log what was shown without "
+            "success, too: with the reward 0, or with an empty one and --missing-reward 0 "
+            "(missing_reward=0)"
+        )
+    if not cause:
+        cause = "is the column of rewards the right one (--reward)?"
+    raise LogsError(f"every reward is {low:g}, so nothing can be learned: {cause}")
+
+
+# -- rewards, tasks and arms ----------------------------------------------------------------------
+
+
+def _empty_rewards(logs: TaskLogs) -> LogWarning | None:
+    """Warn if rewards are positive where they are present: others may have been 0."""
+    n = logs.bad_rows.counts.get(NO_REWARD, 0)
+    cause = without_reward(logs.bad_rows, logs.reward_range)
+    if not cause or n < 0.01 * logs.n_rows:
+        return None
+    return LogWarning("empty-rewards", cause, {"n_rows": n})
+
+
+def _short_tasks(logs: TaskLogs) -> LogWarning | None:
+    n = np.asarray(logs.statistics.n_observations)
+    n_tasks, n_short = len(n), int((n <= SHORT).sum())
+    n_long = n_tasks - n_short
+    if 2 * n_short <= n_tasks:
+        return None
+    column, few = logs.request.task, n_long < max(FEWEST_LONG, LEAST_LONG * n_tasks)
+    what = "the arms" if logs.arms is not None else "the features"
+    numbers = {"n_tasks": n_tasks, "n_short": n_short, "n_long": n_long}
+    if n.max() == 1:
+        said = (
+            f"Every task has one row ({n_tasks:,} tasks): nothing within a task shows its kind. "
+            f"Does {column!r} identify rows? Name a column with several rows a task (--task). If "
+            f"tasks are so short, the prior has one component, about {what}."
+        )
+        return LogWarning(NO_KINDS, said, numbers)
+    said = f"{n_short:,} of {n_tasks:,} tasks have only one or two rows"
+    if few:
+        said += (
+            ": kinds of task cannot be identified, and the prior has one component, about "
+            f"{what}. Is {column!r} the task (--task)?"
+        )
+        return LogWarning(NO_KINDS, said, numbers)
+    said += f": their kind does not show. The kinds come from the other {n_long:,} tasks."
+    return LogWarning("short-tasks", said, numbers)
+
+
+def _rare_arms(logs: TaskLogs) -> LogWarning | None:
+    if logs.arms is None:
+        return None
+    rows = logs.statistics.pulls.sum(axis=0)
+    rare = np.flatnonzero(rows < max(FEW_ROWS, RARE * rows.mean()))
+    if not len(rare):
+        return None
+    first = rare[np.argsort(rows[rare], kind="stable")][:MOST_NAMED]
+    named = ", ".join(f"{shortened(logs.arms[k])} ({rows[k]:,})" for k in first)
+    more = f" and {len(rare) - len(first):,} more" if len(rare) > len(first) else ""
+    arms = "1 arm has" if len(rare) == 1 else f"{len(rare):,} arms have"
+    said = (
+        f"{arms} few rows: {named}{more}. What the prior says about them comes from the other "
+        "arms. Leave them out (--arms names those to keep), or log more of them."
+    )
+    return LogWarning(
+        "rare-arms", said, {"n_arms": len(rare), "most_rows": float(rows[rare].max())}
+    )

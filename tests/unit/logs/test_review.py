@@ -1,0 +1,261 @@
+"""Logs that cannot be right are refused or warned about; healthy logs are not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mixts.errors import LogsError
+from mixts.logs import LogWarning, files, read_logs, review, row_faults, sample
+from tests.unit.logs.sample_logs import ARMS, write
+
+Row = tuple[Any, ...]
+TIMED = {**ARMS, "time": "at"}
+
+
+def logged(path: Path, rows: Iterable[Row], **columns: Any) -> tuple[LogWarning, ...]:
+    """Write rows of user, item, clicked, at; read and review them."""
+    lines = "\n".join(",".join(map(str, row)) for row in rows)
+    write(path / "t.csv", f"user,item,clicked,at\n{lines}\n")
+    return review(read_logs(path / "t.csv", **(columns or ARMS)))
+
+
+def clicks(n_users: int = 60, n_rows: int = 20, n_items: int = 4, seed: int = 1) -> list[Row]:
+    """Healthy clicks: random items, rates by item and user, times that increase."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for user in range(n_users):
+        rates = rng.beta(1, 2, n_items)
+        start = rng.uniform(0, 1e6)
+        for i, item in enumerate(rng.integers(n_items, size=n_rows)):
+            clicked = int(rng.random() < rates[item])
+            found.append((f"u{user}", f"item {item}", clicked, round(start + 60 * i, 1)))
+    return found
+
+
+def amounts(reward: Callable[[np.random.Generator, int], Any], seed: int = 2) -> list[Row]:
+    rng = np.random.default_rng(seed)
+    rows = [(u, i, rng.uniform(0, 100)) for u in range(50) for i in rng.integers(5, size=30)]
+    return [(f"u{u}", f"item {i}", reward(rng, i), f"{at:.6f}") for u, i, at in rows]
+
+
+def codes(found: tuple[LogWarning, ...]) -> list[str]:
+    return [warning.code for warning in found]
+
+
+# -- healthy logs ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("columns", [ARMS, TIMED])
+def test_healthy_clicks_have_no_warnings(
+    seed: int, columns: dict[str, Any], tmp_path: Path
+) -> None:
+    assert logged(tmp_path, clicks(seed=seed), **columns) == ()
+
+
+@pytest.mark.parametrize(
+    "reward",
+    [
+        lambda rng, i: int(rng.random() < (0.01, 0.99, 0.02, 0.5, 0.98)[i]),
+        lambda rng, i: int(rng.integers(1, 6)),
+        lambda rng, i: int(rng.poisson(3 + i)),
+        lambda rng, i: round(float(rng.normal(i, 2)), 3),
+        lambda rng, i: (0, 9.99, 5)[int(rng.integers(3))],
+    ],
+    ids=["extreme rates", "ratings", "counts", "amounts", "prices"],
+)
+@pytest.mark.parametrize("columns", [ARMS, TIMED])
+def test_healthy_rewards_have_no_warnings(
+    reward: Callable[[np.random.Generator, int], Any], columns: dict[str, Any], tmp_path: Path
+) -> None:
+    assert logged(tmp_path, amounts(reward), **columns) == ()
+
+
+def test_healthy_features_have_no_warnings(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    rows = [
+        (f"u{u}", round(age, 2), round(age * (u % 2) + rng.normal(), 3), f"2024-05-{1 + u % 28:02}")
+        for u in range(40)
+        for age in rng.standard_normal(12)
+    ]
+    columns = {"task": "user", "features": ["item"], "reward": "clicked"}
+    assert logged(tmp_path, rows, **columns) == ()
+    assert logged(tmp_path, rows, **columns, time="at") == ()
+
+
+def test_days_are_times_that_many_rows_share(tmp_path: Path) -> None:
+    """A user sees an item several times a day, and mostly without a click."""
+    rng = np.random.default_rng(4)
+    rows = [
+        (f"u{u}", f"item {rng.integers(3)}", int(rng.random() < 0.05), f"2024-05-{1 + day:02}")
+        for u in range(60)
+        for day in range(5)
+        for _ in range(12)
+    ]
+    assert logged(tmp_path, rows, **TIMED) == ()
+
+
+# -- refusals -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda r: (*r[:2], 1, r[3]), ["every reward is 1", "log", "--missing-reward 0"]),
+        (lambda r: (*r[:2], 0, r[3]), ["every reward is 0", "--reward"]),
+        (lambda r: (*r[:2], r[2] or "", r[3]), ["no reward", "--missing-reward 0"]),
+        (lambda r: (r[0], "shoes", *r[2:]), ["same arm, 'shoes'", "--arm"]),
+        (lambda r: (r[0], f"{r[0]} {r[3]}", *r[2:]), ["1,200 rows have 1,200", "--arm"]),
+    ],
+    ids=["all ones", "all zeros", "only clicks", "one arm", "an arm a row"],
+)
+def test_logs_that_teach_nothing_are_refused(
+    change: Callable[[Row], Row], words: list[str], tmp_path: Path
+) -> None:
+    with pytest.raises(LogsError) as refused:
+        logged(tmp_path, map(change, clicks()))
+    for word in words:
+        assert word.lower() in str(refused.value).lower()
+
+
+def test_only_clicks_with_some_empty_ones_are_refused(tmp_path: Path) -> None:
+    rows = [r for i, r in enumerate(clicks()) if r[2] or i % 9 == 0]
+    with pytest.raises(LogsError, match=r"every reward that is present is 1.*--missing-reward 0"):
+        logged(tmp_path, [(*r[:2], r[2] or "", r[3]) for r in rows])
+    rest = {**ARMS, "missing_reward": 1}
+    with pytest.raises(LogsError, match="another value must stand for no reward"):
+        logged(tmp_path, [(*r[:2], r[2] or "", r[3]) for r in rows], **rest)
+
+
+# -- warnings -------------------------------------------------------------------------------------
+
+
+def test_positive_rewards_beside_empty_ones(tmp_path: Path) -> None:
+    rows = amounts(lambda rng, i: rng.choice([1, 2, 5, ""], p=[0.3, 0.2, 0.1, 0.4]))
+    (warning,) = logged(tmp_path, rows)
+    assert warning.code == "empty-rewards"
+    assert "--missing-reward 0" in warning.sentence
+    assert f"{warning.numbers['n_rows']:,} rows have no reward" in warning.sentence
+
+
+def test_a_task_a_row(tmp_path: Path) -> None:
+    rows = [(f"{r[0]} {i}", *r[1:]) for i, r in enumerate(clicks())]
+    (warning,) = logged(tmp_path, rows)
+    assert warning.code == "no-kinds"
+    assert "Every task has one row (1,200 tasks)" in warning.sentence
+    assert "--task" in warning.sentence
+
+
+def test_short_tasks(tmp_path: Path) -> None:
+    (warning,) = logged(tmp_path, [(i // 2, *r[1:]) for i, r in enumerate(clicks())])
+    assert warning.code == "no-kinds"
+    assert "600 of 600 tasks have only one or two rows" in warning.sentence
+    short = [(f"short {i}", *r[1:]) for i, r in enumerate(clicks(n_users=5))]
+    (warning,) = logged(tmp_path, [*clicks(), *short])
+    assert (warning.code, warning.numbers["n_long"]) == ("short-tasks", 60)
+    assert "come from the other 60 tasks" in warning.sentence
+
+
+def test_rare_arms(tmp_path: Path) -> None:
+    rare = [("u1", f"new {i}", i % 2, 0) for i in range(5)]
+    (warning,) = logged(tmp_path, [*clicks(), *rare, *rare[:1]])
+    assert warning.code == "rare-arms"
+    assert "5 arms have few rows: new 1 (1), new 2 (1), new 3 (1) and 2 more" in warning.sentence
+
+
+@pytest.mark.parametrize("factor", [2, 3])
+def test_a_file_given_twice(factor: int, tmp_path: Path) -> None:
+    (warning,) = logged(tmp_path, clicks() * factor)
+    assert (warning.code, warning.numbers["factor"]) == ("copies", factor)
+    assert f"Every row occurs {factor} times" in warning.sentence
+
+
+@pytest.mark.parametrize("copied", [0.05, 0.5])
+def test_a_join_that_made_copies(copied: float, tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    rows = [r for r in clicks() for _ in range(1 + int(rng.random() < copied))]
+    (warning,) = logged(tmp_path, rows, **TIMED)
+    assert warning.code == "copies"
+    assert warning.numbers["n_copies"] == len(rows) - 1200
+    assert f"{len(rows) - 1200:,} of {len(rows):,} rows repeat" in warning.sentence
+
+
+def test_rows_sorted_by_reward(tmp_path: Path) -> None:
+    rows = sorted(clicks(), key=lambda r: -r[2])
+    for columns in (ARMS, TIMED):
+        (warning,) = logged(tmp_path, rows, **columns)
+        assert warning.code == "sorted-rewards"
+        assert "replays shuffle" in warning.sentence
+        assert warning.numbers["n_sorted"] == warning.numbers["n_tasks"] > 50
+
+
+def test_a_time_that_tells_the_reward(tmp_path: Path) -> None:
+    rows = [(*r[:3], r[3] + (1e7 if r[2] else 0)) for r in clicks()]
+    found = logged(tmp_path, rows, **TIMED)
+    assert "time-follows-reward" in codes(found)
+    assert "is it the time of the choice (--time)?" in " ".join(map(str, found))
+
+
+def test_rewards_that_drift(tmp_path: Path) -> None:
+    rng = np.random.default_rng(6)
+    rows = [
+        (f"u{u}", f"item {i}", int(rng.random() < (0.1 + 0.5 * (i == 1) * u / 200)), u)
+        for u in range(200)
+        for i in rng.integers(3, size=15)
+    ]
+    (warning,) = logged(tmp_path, rows, **TIMED)
+    assert warning.code == "drift"
+    assert "item 1 0." in warning.sentence
+    assert warning.numbers["n_arms"] == 1
+    assert warning.numbers["first"] < warning.numbers["last"]
+
+
+def test_chance_does_not_drift(tmp_path: Path) -> None:
+    """Users differ, and each has a time of its own: rows are no independent evidence."""
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        rows = [
+            (f"u{u}", f"item {i}", int(rng.random() < rate), u)
+            for u, rate in enumerate(rng.beta(0.3, 0.7, 60))
+            for i in rng.integers(3, size=30)
+        ]
+        assert logged(tmp_path, rows, **TIMED) == ()
+
+
+# -- the sample -----------------------------------------------------------------------------------
+
+
+def test_a_sample_depends_on_the_logs_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sample, "MOST_ROWS", 250)
+    logged(tmp_path, clicks())
+    whole = read_logs(tmp_path / "t.csv", **TIMED).sample
+    users = len(np.unique(whole.tasks))
+    assert len(whole) == 20 * users == 240
+    monkeypatch.setattr(files, "PIECE_BYTES", 3000)
+    monkeypatch.setattr(files, "_SCAN_BYTES", 1000)
+    for engine in (None, 2):
+        other = read_logs(tmp_path / "t.csv", **TIMED, batch_rows=17, engine=engine).sample
+        for name in ("tasks", "choices", "rewards", "times"):
+            assert np.array_equal(getattr(other, name), getattr(whole, name)), name
+
+
+def test_one_long_task_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sample, "MOST_ROWS", 50)
+    rows = clicks(n_users=1, n_rows=300)
+    logged(tmp_path, rows)
+    found = read_logs(tmp_path / "t.csv", **ARMS, batch_rows=20).sample
+    assert found.rewards.tolist() == [r[2] for r in rows[:50]]
+
+
+def test_faults_are_found_in_a_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sample, "MOST_ROWS", 300)
+    assert codes(logged(tmp_path, clicks() * 2)) == ["copies"]
+    assert codes(logged(tmp_path, sorted(clicks(), key=lambda r: r[2]))) == ["sorted-rewards"]
+    assert row_faults.CHANCE < 0.001
