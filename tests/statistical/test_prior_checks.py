@@ -169,7 +169,7 @@ def test_tasks_of_another_kind_are_found(name: str) -> None:
     more = mixts.MixturePrior(family, [0.5, 0.3, 0.2], names=["one", "two", "rare"])
     common = check_prior(more, belief.statistics[np.flatnonzero(~odd)], seed=0, n_draws=1)
     assert common.usage.unused.tolist() == [False, False, True]
-    assert "Kinds that no task uses: rare." in str(common)
+    assert "Kinds that hardly any task uses: rare (" in str(common)
 
 
 def test_the_flat_prior_is_rarely_better_however_actions_were_chosen() -> None:

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, get_args
 
 from mixts.cli._engine import add_engine_options, engine_from
-from mixts.diagnostics import PolicyComparison, compare_policies
+from mixts.diagnostics import PolicyComparison, advise, compare_policies
 from mixts.engines import engine_of
 from mixts.errors import MixtsError, ParameterError
 from mixts.features import Features
-from mixts.learning import Rule
+from mixts.learning import PriorCheck, Rule
 from mixts.learning.fit import SELECT_FROM, Fit, fit_logs
 from mixts.learning.held_out import MOST_HELD_OUT
 from mixts.logs.levels import MOST_LEVELS
@@ -208,7 +208,7 @@ def summary(
     bad = logs.bad_rows.total
     lines = [
         *(row for warning in fit.warnings for row in _wrapped(f"warning: {warning}")),
-        *([] if comparison is None else _policy_lines(comparison)),
+        *([] if comparison is None else _policy_lines(comparison, fit.check)),
         f"{logs.n_rows:,} rows, {len(logs.tasks):,} tasks, {items}, "
         f"{f'{bad:,}' if bad else 'no'} bad row{'s' * (bad != 1)}",
         *_indented(logs.bad_rows.lines()),
@@ -225,11 +225,12 @@ def summary(
     report = "" if page is None else f", and the page about it to {page}"
     code = agent_code(out, comparison)
     lines += [f"wrote the prior to {out}{report}; start with", f"  agent = {code}"]
+    lines += _wrapped(str(advise(fit, comparison)))
     return "\n".join(lines)
 
 
-def _policy_lines(comparison: PolicyComparison) -> list[str]:
-    words = [*policy_verdict(comparison), *policy_sources(comparison)]
+def _policy_lines(comparison: PolicyComparison, check: PriorCheck | None) -> list[str]:
+    words = [*policy_verdict(comparison, check), *policy_sources(comparison)]
     return [
         *policy_table(comparison),
         *_indented(sentence.replace("`", "") for sentence in words),

@@ -1,6 +1,7 @@
 """What policies earn and why: comparison, confidence sets, decomposition, identification."""
 
 from mixts.diagnostics._inequalities import Inequality, PriorScales
+from mixts.diagnostics.advice import Advice, advise
 from mixts.diagnostics.confidence import ConfidenceSets, Threshold, follow_confidence_sets
 from mixts.diagnostics.decomposition import (
     Decomposition,
@@ -11,6 +12,7 @@ from mixts.diagnostics.identification import Identification, identify
 from mixts.diagnostics.policies import Earnings, PolicyComparison, compare_policies
 
 __all__ = [
+    "Advice",
     "ConfidenceSets",
     "Decomposition",
     "Earnings",
@@ -19,6 +21,7 @@ __all__ = [
     "PolicyComparison",
     "PriorScales",
     "Threshold",
+    "advise",
     "compare_policies",
     "decompose_regret",
     "follow_confidence_sets",

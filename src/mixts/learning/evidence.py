@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from scipy import special
@@ -75,6 +76,22 @@ class Evidence:
             return Estimate(np.nan, np.nan)
         ratio = value.sum() / n.sum()
         return Estimate(float(ratio), estimate((value - ratio * n) / n.mean()).error)
+
+    def verdict(self, name: str) -> Literal["better", "worse", "no different"]:
+        """Compare the checked prior with this one, by two standard errors of the gain.
+
+        A prior that calls a task impossible which the other explains is worse, whatever the gain on
+        other tasks.
+        """
+        ours, theirs = (np.isfinite(self.log_evidence[one]) for one in (self.names[0], name))
+        if (~ours & theirs).any():
+            return "worse"
+        mean, error = self.gain(name)
+        if (ours & ~theirs).any() and not mean < 0:
+            return "better"
+        if not np.isfinite(error) or abs(mean) <= 2 * error:
+            return "no different"
+        return "better" if mean > 0 else "worse"
 
     def gain(self, name: str) -> Estimate:
         """Return the mean over tasks of the checked prior's log evidence minus this prior's."""

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import special
 
 from mixts._numbers import Estimate
 from mixts.learning.measures import LEVEL
@@ -48,26 +47,31 @@ def findings(check: PriorCheck) -> list[str]:
     sentences = [_evidence_sentence(check)]
     for name, one in check.calibration.items():
         if one.findings:
-            sentences.append(f"Calibration of {name}: {one.verdict}.")
+            sentences.append(f"Calibration of {name}: {one.verdict}. So {one.remedy}.")
     named = [name for name, one in check.calibration.items() if one.verdict == "calibrated"]
     if named:
         sentences.append(f"Predictions of {' and of '.join(named)} are calibrated.")
     sentences += _surprise_sentences(check)
     usage = check.usage
     if usage.unused.any():
-        unused = [usage.names[s] for s in np.flatnonzero(usage.unused)]
-        sentences.append(f"Kinds that no task uses: {', '.join(unused)}.")
+        unused = [
+            f"{usage.names[s]} ({usage.found[s]:.1f} tasks, {usage.expected[s]:.1f} expected)"
+            for s in np.flatnonzero(usage.unused)
+        ]
+        sentences.append(f"Kinds that hardly any task uses: {', '.join(unused)}.")
     return sentences
+
+
+_COMPARED = {
+    "better": "better than", "worse": "worse than", "no different": "no different from",
+}  # fmt: skip
 
 
 def _evidence_sentence(check: PriorCheck) -> str:
     evidence = check.evidence
     words: dict[str, list[str]] = {}
     for name in evidence.names[1:]:
-        mean, error = evidence.gain(name)
-        clear = bool(np.isfinite(error)) and abs(mean) > 2 * error
-        word = ("better than" if mean > 0 else "worse than") if clear else "no different from"
-        words.setdefault(word, []).append(name)
+        words.setdefault(_COMPARED[evidence.verdict(name)], []).append(name)
     said = "; ".join(f"{word} {' and '.join(names)}" for word, names in words.items())
     return f"Held-out evidence: {said} (by two standard errors)."
 
@@ -75,12 +79,10 @@ def _evidence_sentence(check: PriorCheck) -> str:
 def _surprise_sentences(check: PriorCheck) -> list[str]:
     surprise = check.surprise
     n, expected = int(surprise.surprising.sum()), surprise.n_expected
-    # Probability of as many surprising tasks if they come independently.
-    chance = float(special.gammainc(n, expected)) if n and expected else 1.0
     level, usual = f"p <= {LEVEL:g}", f"where {expected:.1f} are expected"
     sentences = [
         f"Tasks that no kind explains: {n:,} with {level}, {usual}."
-        if n and chance < LEVEL
+        if surprise.beyond_chance
         else f"{_many(n, 'surprising task')} ({level}), {usual}: within chance."
     ]
     if len(surprise.impossible):

@@ -39,6 +39,26 @@ _NOISE_WORDS = {
 }
 
 
+_REMEDIES = {
+    "narrow": "decisions explore too little and trust a kind too soon; add --robust, or learn from "
+    "more tasks",
+    "wide": "decisions explore more than they need; learn from more tasks",
+    "high": "rewards are better than the prior says, so that good choices are tried too late; "
+    "learn from recent logs",
+    "low": "rewards are worse than the prior says, so that first decisions disappoint; learn from "
+    "recent logs",
+    "shape": "probabilities of kinds are not exact; try another --family, or more tasks",
+}
+_NOISE_REMEDIES = {
+    "high": "decisions trust single rewards too much; give a larger --noise-std",
+    "low": "decisions learn slower than they could; give a smaller --noise-std",
+    "narrow": "the noise differs from task to task; try another --family",
+    "wide": "decisions are hardly affected",
+    "shape": "single large rewards can mislead decisions; try another --family",
+}
+"""What a fault means for decisions, and what to do."""
+
+
 class Coverage(NamedTuple):
     """Share of outcomes in central intervals of a level; the error is that of a right prior."""
 
@@ -113,7 +133,7 @@ class Calibration:
 
         The spread, the location and the deviation are each tested at a third of 1 %.
         """
-        if self.n_predictions < FEWEST:
+        if not self.judged:
             return ()
         limit = float(special.ndtri(1 - SIGNIFICANCE / 6))
         found = []
@@ -129,9 +149,20 @@ class Calibration:
         return tuple(found)
 
     @property
+    def judged(self) -> bool:
+        """Whether there are enough predictions for a verdict: at least 10."""
+        return self.n_predictions >= FEWEST
+
+    @property
+    def remedy(self) -> str:
+        """Consequence of the faults for decisions, and what to do about them; "" if none."""
+        words = _NOISE_REMEDIES if self.group == "noise" else _REMEDIES
+        return "; ".join(words[name] for name in self.findings)
+
+    @property
     def verdict(self) -> str:
         """Findings in words."""
-        if self.n_predictions < FEWEST:
+        if not self.judged:
             return "too few to tell"
         if not self.findings:
             return "calibrated"
@@ -181,6 +212,17 @@ class Surprise:
     def n_expected(self) -> float:
         """Largest expected number of surprising tasks if the prior is right."""
         return LEVEL * int((self.n_observations > 0).sum())
+
+    @property
+    def beyond_chance(self) -> bool:
+        """Whether there are more surprising tasks than chance explains, or impossible ones.
+
+        Under a right prior as many come with a probability below 1 %.
+        """
+        n, expected = int(self.surprising.sum()), self.n_expected
+        if len(self.impossible):
+            return True
+        return bool(n and expected and float(special.gammainc(n, expected)) < LEVEL)
 
     @property
     def n_unlike(self) -> int:

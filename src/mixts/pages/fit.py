@@ -15,7 +15,7 @@ import numpy as np
 
 from mixts._version import __version__
 from mixts.agents import policy_named
-from mixts.diagnostics import PolicyComparison
+from mixts.diagnostics import PolicyComparison, advise
 from mixts.learning import Fit, PriorCheck, Selection
 from mixts.pages.document import Figure, Report, Section, Table
 from mixts.pages.formats import literal, percent, plural, signed
@@ -120,7 +120,8 @@ def _items(fit: Fit) -> str:
 def _summary(
     fit: Fit, kinds: tuple[Kind, ...], comparison: PolicyComparison | None
 ) -> tuple[str, ...]:
-    lines = [] if comparison is None else [" ".join(policy_verdict(comparison))]
+    lines = [f"{advise(fit, comparison)}"]
+    lines += [] if comparison is None else [" ".join(policy_verdict(comparison, fit.check))]
     lines += [f"{kind}" for kind in kinds[: fit.n_components][:3]]
     left = fit.n_components - 3
     lines += [f"And {plural(left, 'more kind')}, below."] if left > 0 else []
@@ -129,7 +130,7 @@ def _summary(
     lines.append(
         "Not checked: no tasks were held out."
         if fit.check is None
-        else f"Checked on {plural(fit.check.n_tasks, 'task')}. {fit.check.findings[0]}"
+        else f"Checked on {plural(fit.check.n_tasks, 'task')}. {' '.join(fit.check.findings)}"
     )
     bad, n = fit.logs.bad_rows.total, fit.logs.n_rows
     if bad:

@@ -95,7 +95,8 @@ def percent(share: float) -> str:
         return "< 0.1 %"
     if 1 - _RARE < share < 1:
         return "> 99.9 %"
-    near_an_end = 0 < share < 0.01 or 0.99 < share < 1
+    exact = round(share, 9)  # weights of components are right up to rounding
+    near_an_end = 0 < exact < 0.01 or 0.99 < exact < 1
     return f"{100 * share:.{int(near_an_end)}f} %"
 
 

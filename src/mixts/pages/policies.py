@@ -11,6 +11,7 @@ from mixts._numbers import Estimate
 from mixts.diagnostics import Earnings, PolicyComparison
 from mixts.diagnostics._replays import BESTSELLER
 from mixts.diagnostics.policies import FEWEST_TASKS
+from mixts.learning import PriorCheck
 from mixts.pages.charts import Scale
 from mixts.pages.formats import count, listed, plural, signed
 from mixts.pages.kinds import Item, short_name
@@ -85,8 +86,16 @@ def policy_table(comparison: PolicyComparison) -> list[str]:
 # -- the verdict ----------------------------------------------------------------------------------
 
 
-def policy_verdict(comparison: PolicyComparison) -> list[str]:
-    """Say what the policy to start with earns beside the bestseller, and which policy to use."""
+def policy_verdict(comparison: PolicyComparison, check: PriorCheck | None = None) -> list[str]:
+    """Say what the policy to start with earns beside the bestseller, and which policy to use.
+
+    Parameters
+    ----------
+    comparison
+        The earnings.
+    check
+        Check of the prior: a simulation says nothing if predictions fail it.
+    """
     one, agent, (digits, _) = comparison.decisive, comparison.agent, _digits_of(comparison)
     name = "" if one.bestseller is None else f" (`{short_name(one.bestseller)}`)"
     return [
@@ -95,7 +104,16 @@ def policy_verdict(comparison: PolicyComparison) -> list[str]:
         f"{_text(one.mean(BESTSELLER), digits)} with the bestseller{name}: "
         f"{_difference(one, agent, BESTSELLER)}.",
         *_advice(comparison),
+        *_distrust(one, check),
     ]
+
+
+def _distrust(one: Earnings, check: PriorCheck | None) -> list[str]:
+    """Say that a simulation from a prior whose check fails proves nothing."""
+    failing = check is not None and any(found.findings for found in check.calibration.values())
+    if one.source == "replay" or not failing:
+        return []
+    return ["But these tasks were drawn from the prior, and the prior fails its check: see below."]
 
 
 def _advice(comparison: PolicyComparison) -> list[str]:
@@ -115,9 +133,9 @@ def _advice(comparison: PolicyComparison) -> list[str]:
             "earns if the prior is wrong.",
         ]
     if recommended == BESTSELLER:
-        return [*sentences, "Use the bestseller: it earned most."]
+        return [*sentences, f"Use the bestseller: it clearly earned more than {_NAMES[usual]}."]
     gain = _difference(one, recommended, usual)
-    return [*sentences, f"Use {_NAMES[recommended]}: it earned most, {gain} than {_NAMES[usual]}."]
+    return [*sentences, f"Use {_NAMES[recommended]}: it earned {gain} than {_NAMES[usual]}."]
 
 
 def tasks_of(one: Earnings) -> str:

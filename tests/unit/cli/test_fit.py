@@ -76,8 +76,9 @@ def test_it_says_what_it_did(fitted: tuple[str, Path], folder: Path) -> None:
     assert "Other, 1 % of tasks: A broad kind" in printed
     assert "on 8 held-out tasks\n  Held-out evidence: " in printed
     page = out.with_suffix(".html")
-    assert lines[-2] == f"wrote the prior to {out}, and the page about it to {page}; start with"
-    assert lines[-1] == f"  agent = mixts.MixIDS(mixts.MixturePrior.load({str(out)!r}))"
+    words = f"wrote the prior to {out}, and the page about it to {page}; start with"
+    assert lines[-3:-1] == [words, f"  agent = mixts.MixIDS(mixts.MixturePrior.load({str(out)!r}))"]
+    assert lines[-1] == "Use this prior: its checks on held-out tasks pass."
 
 
 def test_it_says_first_what_policies_earn(fitted: tuple[str, Path]) -> None:

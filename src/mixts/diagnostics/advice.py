@@ -1,0 +1,128 @@
+"""Advice on a learned prior: use it, use it with caution, or do not use it, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from mixts.diagnostics._replays import BESTSELLER
+from mixts.diagnostics.policies import PolicyComparison
+from mixts.learning import Fit, PriorCheck
+
+Answer = Literal["use", "caution", "no"]
+
+GROSS = 0.1
+"""Error of a predicted probability from which a prior is not to be trusted without a replay; logs
+of bandit algorithms alone cause deviations of up to about 0.1."""
+
+_WORDS: dict[Answer, str] = {
+    "use": "Use this prior",
+    "caution": "Use this prior with caution",
+    "no": "Do not use this prior",
+}
+
+
+@dataclass(frozen=True)
+class Advice:
+    """Whether to use a prior, and the reasons."""
+
+    answer: Answer
+    reasons: tuple[str, ...]
+    """Reasons against it; for "use", what speaks for it."""
+
+    def __str__(self) -> str:
+        return f"{_WORDS[self.answer]}: {'; '.join(self.reasons)}."
+
+
+def advise(fit: Fit, comparison: PolicyComparison | None = None) -> Advice:
+    """Say whether to use a prior that was learned from logs.
+
+    Parameters
+    ----------
+    fit
+        Result of :func:`mixts.learning.fit_logs`.
+    comparison
+        Result of :func:`mixts.diagnostics.compare_policies`; None if policies were not compared.
+
+    Returns
+    -------
+    Advice
+        "no" if held-out tasks speak against the prior, "caution" if any of its checks fails or
+        could not be made, "use" only if all of them pass.
+    """
+    against: list[str] = []
+    doubts: list[str] = []
+    if fit.check is None:
+        doubts.append("it was not checked on held-out tasks")
+    else:
+        pays = comparison is not None and _pays(comparison)
+        against += _evidence_reasons(fit.check)
+        gross, slight = _calibration_reasons(fit.check, pays)
+        against += gross
+        doubts += slight + _task_reasons(fit.check)
+    if comparison is not None:
+        lost, unclear = _policy_reasons(comparison)
+        against += lost
+        doubts += unclear
+    if not fit.converged:
+        doubts.append("learning stopped before it converged")
+    doubts += [f"the logs may be wrong ({found.code}; see the warning)" for found in fit.warnings]
+    if against:
+        return Advice("no", tuple(against))
+    if doubts:
+        return Advice("caution", tuple(doubts))
+    return Advice("use", ("its checks on held-out tasks pass",))
+
+
+def _pays(comparison: PolicyComparison) -> bool:
+    """Return whether a replay of held-out tasks clearly earned more than the bestseller."""
+    one = comparison.decisive
+    return one.source == "replay" and one.clearly(comparison.agent, BESTSELLER)
+
+
+def _evidence_reasons(check: PriorCheck) -> list[str]:
+    evidence, reasons = check.evidence, []
+    for name in evidence.names[1:]:
+        if evidence.verdict(name) == "worse":
+            what = "one kind of task" if name == "UniTS" else "a prior that knows nothing"
+            reasons.append(f"it predicts held-out tasks worse than {what} ({name})")
+    if len(check.surprise.impossible):
+        n = len(check.surprise.impossible)
+        tasks = "1 held-out task" if n == 1 else f"{n:,} held-out tasks"
+        reasons.append(f"it calls {tasks} impossible: add --robust")
+    return reasons
+
+
+def _calibration_reasons(check: PriorCheck, pays: bool) -> tuple[list[str], list[str]]:
+    gross: list[str] = []
+    slight: list[str] = []
+    for name, one in check.calibration.items():
+        if one.findings:
+            said = f"its predictions of {name} fail the check ({one.verdict}): {one.remedy}"
+            (gross if one.deviation >= GROSS and not pays else slight).append(said)
+        elif not one.judged:
+            slight.append(f"there are too few predictions of {name} to check them")
+    return gross, slight
+
+
+def _task_reasons(check: PriorCheck) -> list[str]:
+    reasons = []
+    if check.surprise.beyond_chance and not len(check.surprise.impossible):
+        reasons.append("more held-out tasks than expected fit no kind: add --robust")
+    if check.usage.unused.any():
+        reasons.append("held-out tasks hardly use some of its kinds: fewer --components may do")
+    flat = check.evidence.names[-1]
+    if check.evidence.verdict(flat) == "no different":
+        said = "it predicts held-out tasks no better than a prior that knows nothing"
+        reasons.append(f"{said} ({flat})")
+    return reasons
+
+
+def _policy_reasons(comparison: PolicyComparison) -> tuple[list[str], list[str]]:
+    one = comparison.decisive
+    on = "held-out tasks" if one.source == "replay" else "tasks drawn from the prior"
+    if comparison.recommended == BESTSELLER:
+        return [f"the bestseller earned more on {on}"], []
+    if not one.clearly(comparison.agent, BESTSELLER):
+        return [], [f"on {on} no policy clearly earned more than the bestseller"]
+    return [], []
