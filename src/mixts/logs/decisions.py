@@ -41,8 +41,18 @@ Source = Any
 """Path of a file, or a ``pyarrow.Table`` with the same columns, for example some of its rows."""
 
 
-def schema(has_features: bool, about: Mapping[str, Any]) -> Any:
-    """Return the columns of a file; its metadata hold ``about`` as the header."""
+def feature_column(name: str) -> str:
+    """Return the column of a named feature of the chosen action: its name, if that is free."""
+    return f"feature_{name}" if name in schema(True, {}).names else name
+
+
+def schema(
+    has_features: bool, about: Mapping[str, Any], named: Mapping[str, type] | None = None
+) -> Any:
+    """Return the columns of a file; its metadata hold ``about`` as the header.
+
+    ``named`` features of the chosen action have columns of their own: of ``str``, or of ``float``.
+    """
     pa = pyarrow()
     number, vector, moment = pa.float64(), pa.list_(pa.float64()), pa.timestamp("us", tz="UTC")
     columns = [
@@ -68,6 +78,8 @@ def schema(has_features: bool, about: Mapping[str, Any]) -> Any:
     ]
     if has_features:
         columns.append(pa.field(FEATURES, pa.list_(vector), nullable=False))
+    for name, kind in (named or {}).items():
+        columns.append(pa.field(feature_column(name), pa.string() if kind is str else number))
     header = {"format": FORMAT, "version": VERSION, **about}
     return pa.schema(columns, {"mixts": json.dumps(header)})
 

@@ -39,6 +39,7 @@ from mixts.errors import (
 )
 from mixts.prior import MixturePrior
 from mixts.service.arms import ArmChanges, ArmList
+from mixts.service.offers import has_names, is_named, plain_actions
 from mixts.service.records import (
     Activate,
     Decide,
@@ -174,14 +175,19 @@ def _encode(request: Decide | Reward | Activate) -> bytes:
 
 def _checked_decide(request: Decide) -> Decide:
     """Return the request with lists instead of arrays, and with a key, so that retries are safe."""
-    rows = mask = None
-    if request.actions is not None:
+    rows: list[Any] | None = None
+    mask: Any = None
+    if has_names(request.actions):
+        rows = plain_actions(request.actions)
+    elif request.actions is not None:
         expected = "actions must be rows of finite numbers"
         array = _checks.numbers(request.actions, expected, ActionError)
         if not np.isfinite(array).all():
             raise ActionError(f"{expected}, got NaN or infinity")
         rows = array.tolist()
-    if request.mask is not None:
+    if is_named(request.mask):
+        mask = [str(name) for name in request.mask]
+    elif request.mask is not None:
         mask = np.asarray(request.mask)
         if mask.dtype != bool:
             raise MaskError(f"mask must be a list of true and false, got type {mask.dtype}")

@@ -28,6 +28,14 @@ from mixts.errors import (
 from mixts.families.linear_statistics import check_rows
 from mixts.prior import MixturePrior
 from mixts.service.locked import MOST_WAITING, LockedTasks, WaitingActions, taken
+from mixts.service.offers import (
+    Ids,
+    has_names,
+    is_named,
+    named_mask,
+    names_digest,
+    offered_actions,
+)
 from mixts.service.outcomes import Outcomes, Rules
 from mixts.service.records import (
     Changes,
@@ -40,6 +48,7 @@ from mixts.service.records import (
     checked_name,
 )
 from mixts.service.store.base import (
+    ActionSet,
     Transaction,
     TransactionConflictError,
     find_features,
@@ -53,6 +62,12 @@ Key = tuple[str, str]
 
 _FOREVER = 2**61
 """A window longer than any time, in microseconds."""
+
+
+class CheckedDecide(Decide, frozen=True, kw_only=True):
+    """A checked request: actions and mask are arrays, and ids are beside them."""
+
+    ids: Ids | None
 
 
 class Batch:
@@ -99,7 +114,7 @@ class Batch:
         self._answer_retries(operations, answered)
         return [self._results[place] for place in range(len(operations))]
 
-    def _lock(self, requests: dict[int, Decide], numbers: list[int]) -> LockedTasks:
+    def _lock(self, requests: dict[int, CheckedDecide], numbers: list[int]) -> LockedTasks:
         """Lock the tasks of all operations: by name, and by number."""
         names = list(dict.fromkeys(request.task for request in requests.values()))
         entries: list[TaskEntry] = []
@@ -116,7 +131,7 @@ class Batch:
 
     def _check_requests(
         self, operations: Sequence[Operation]
-    ) -> tuple[dict[int, Decide], list[Key]]:
+    ) -> tuple[dict[int, CheckedDecide], list[Key]]:
         """Return the valid requests by place, and all keys, which may already have a decision."""
         requests, keys = {}, []
         floor = self._rules.policy.floor
@@ -133,7 +148,9 @@ class Batch:
                 self._results[place] = error
         return requests, keys
 
-    def _decide(self, requests: dict[int, Decide], tasks: LockedTasks) -> list[LoggedDecision]:
+    def _decide(
+        self, requests: dict[int, CheckedDecide], tasks: LockedTasks
+    ) -> list[LoggedDecision]:
         """Choose the actions, and return the rows to log."""
         if not requests:
             return []
@@ -172,7 +189,7 @@ class Batch:
 
     def _decide_group(
         self,
-        requests: dict[int, Decide],
+        requests: dict[int, CheckedDecide],
         agent: BeliefAgent,
         row_of: dict[str, int],
         tasks: LockedTasks,
@@ -214,20 +231,18 @@ class Batch:
             )  # fmt: skip
             new.append(made)
             self._changes.count_decision(made)
-            self._results[place] = _response(made, request.task, active)
+            self._results[place] = _response(made, request.task, active, request.ids)
             if waiting is not None and not request.defer:
                 offered = request.actions
                 waiting.add(row_of[request.task], action if offered is None else offered[action])
         return new
 
-    def _action_set(self, request: Decide) -> int | None:
+    def _action_set(self, request: CheckedDecide) -> int | None:
         """Store the request's action set if it is new, and return its number."""
         if request.actions is None:
             return None
-        body = pack(request.actions)
-        n_actions, n_features = request.actions.shape
-        digest = hashlib.sha256(f"{n_actions} {n_features} ".encode() + body).digest()
-        return self._transaction.action_set(digest, n_actions, n_features, body)
+        actions = ActionSet.of(request.actions, request.ids)
+        return self._transaction.action_set(actions.digest, actions)
 
     # -- repeated requests --------------------------------------------------------------------
 
@@ -256,27 +271,33 @@ class Batch:
     ) -> Result:
         """Return the logged decision of a key, or an error if the request is a different one."""
         if logged.request == digest:
-            return _response(logged, key[0], self._load(logged.version), repeated=True)
+            ids = None
+            if logged.action_set is not None:
+                ids = self._transaction.find_action_sets([logged.action_set])[
+                    logged.action_set
+                ].names
+            return _response(logged, key[0], self._load(logged.version), ids, repeated=True)
         return result if isinstance(result, MixtsError) else _key_taken(key)
 
 
 # -- requests -------------------------------------------------------------------------------------
 
 
-def checked_request(request: Decide, prior: MixturePrior, floor: float) -> Decide:
+def checked_request(request: Decide, prior: MixturePrior, floor: float) -> CheckedDecide:
     """Return the request with its actions and its mask as arrays, or raise an error.
 
     The mask of the returned request also excludes retired arms; None means that all actions are
     available.
     """
-    actions, n_actions = prior.family.action_sets(request.actions, 1)
+    offered, ids = offered_actions(request.actions, prior)
+    actions, n_actions = prior.family.action_sets(offered, 1)
     if actions is not None:
         if actions.ndim != 2:
             raise ActionError(f"actions must be one set (K, d), got shape {actions.shape}")
         check_rows(actions, np.zeros(n_actions))
     mask = None
     if request.mask is not None:
-        mask = _checks.action_mask(request.mask, 1, n_actions)[0]
+        mask = _checks.action_mask(named_mask(request.mask, ids), 1, n_actions)[0]
     if prior.has_retired:
         mask = ~prior.retired if mask is None else mask & ~prior.retired
         if not mask.any():
@@ -289,16 +310,18 @@ def checked_request(request: Decide, prior: MixturePrior, floor: float) -> Decid
         )
     if not isinstance(request.defer, bool):
         raise ParameterError(f"defer must be True or False, got {request.defer!r}")
-    return Decide(request.task, actions, mask, request.key, request.defer)
+    return CheckedDecide(request.task, actions, mask, request.key, request.defer, ids=ids)
 
 
-def _groups(requests: dict[int, Decide], *, one_a_task: bool) -> list[dict[int, Decide]]:
+def _groups(
+    requests: dict[int, CheckedDecide], *, one_a_task: bool
+) -> list[dict[int, CheckedDecide]]:
     """Split requests into groups with the same number of actions.
 
     With ``one_a_task``, a group has at most one request of a task, and its second request comes in
     a later group, so that it is decided after the first.
     """
-    groups: dict[tuple[int, int], dict[int, Decide]] = {}
+    groups: dict[tuple[int, int], dict[int, CheckedDecide]] = {}
     turns: Counter[str] = Counter()
     for place, request in requests.items():
         n_actions = 0 if request.actions is None else len(request.actions)
@@ -309,7 +332,7 @@ def _groups(requests: dict[int, Decide], *, one_a_task: bool) -> list[dict[int, 
 
 
 def _stack(
-    requests: list[Decide],
+    requests: list[CheckedDecide],
 ) -> tuple[Float[Array, "m K d"] | None, Bool[Array, "m K"] | None]:
     """Stack the actions and masks of requests with the same number of actions."""
     actions = mask = None
@@ -323,8 +346,8 @@ def _stack(
 
 
 def _without_repeats(
-    requests: dict[int, Decide], answered: dict[Key, LoggedDecision]
-) -> dict[int, Decide]:
+    requests: dict[int, CheckedDecide], answered: dict[Key, LoggedDecision]
+) -> dict[int, CheckedDecide]:
     """Leave out requests whose key has a decision or came earlier in the batch."""
     seen: set[Key] = set()
     left = {}
@@ -342,12 +365,14 @@ def _digest(request: Decide) -> bytes:
     """Return a digest of the request without its names, which must be the same in a retry."""
     if request.actions is None and request.mask is None and not request.defer:
         return _NO_ACTIONS
+    actions, mask = request.actions, request.mask
+    named = names_digest(actions, mask)
     try:
-        actions = None if request.actions is None else np.asarray(request.actions, float)
-        mask = None if request.mask is None else np.asarray(request.mask, bool)
+        rows = None if actions is None or has_names(actions) else np.asarray(actions, float)
+        available = None if mask is None or is_named(mask) else np.asarray(mask, bool)
     except (TypeError, ValueError, OverflowError):
         return b"malformed"
-    return _digest_of(actions, mask, prefix=b"defer" if request.defer else b"")
+    return _digest_of(rows, available, prefix=(b"defer" if request.defer else b"") + named)
 
 
 def _digest_of(*arrays: Array | None, prefix: bytes = b"") -> bytes:
@@ -369,11 +394,17 @@ def new_id(now: int) -> bytes:
 
 
 def _response(
-    logged: LoggedDecision, task: str, prior: ActivePrior, *, repeated: bool = False
+    logged: LoggedDecision,
+    task: str,
+    prior: ActivePrior,
+    ids: Ids | None,
+    *,
+    repeated: bool = False,
 ) -> Decision:
+    arm = prior.arm_name(logged.action) if ids is None else ids[logged.action]
     return Decision(
         logged.id.hex(), task, logged.action, logged.propensity,
-        tuple(unpack(logged.weights).tolist()), logged.version, prior.arm_name(logged.action),
+        tuple(unpack(logged.weights).tolist()), logged.version, arm,
         repeated, logged.policy, bool(logged.deferred),
     )  # fmt: skip
 

@@ -78,8 +78,10 @@ class Client(ServiceCalls):
         ----------
         task : str
             Name of the task.
-        actions : (K, d) array_like, optional
-            Feature rows of the actions; only for linear priors, which need them.
+        actions : (K, d) array_like or list of dict, optional
+            Feature rows of the actions, or actions with ids and named features,
+            ``{"id": "sku-17", "features": {"price": 3.2}}``; only for linear priors, which need
+            them.
         mask : (K,) array_like of bool, optional
             True where an action is available; all are, unless given.
         key : str, optional

@@ -11,7 +11,7 @@ from typing import Any, Self, TypeVar
 import numpy as np
 
 from mixts import _checks, _random
-from mixts._typing import Array, Float, Seed
+from mixts._typing import Seed
 from mixts.belief import Belief
 from mixts.errors import (
     MixtsError,
@@ -41,12 +41,13 @@ from mixts.service.records import (
     checked_name,
 )
 from mixts.service.store import DecisionStore
-from mixts.service.store.base import Transaction, TransactionConflictError
+from mixts.service.store.base import ActionSet, Transaction, TransactionConflictError
 from mixts.service.versions import (
     ActivePrior,
     check_arms,
     check_decides,
     check_default,
+    check_features,
     check_servable,
     fitted_shape,
     prior_digest,
@@ -178,10 +179,12 @@ class Decider:
         ----------
         task : str
             The task's name; a new name is a new task.
-        actions : (K, d) array_like, optional
-            The feature rows that are offered; only for linear priors, which need them.
-        mask : (K,) array_like of bool, optional
-            True where an action is available; all are, unless given.
+        actions : (K, d) array_like or list of dict, optional
+            The feature rows that are offered, or actions with ids and named features,
+            ``{"id": "sku-17", "features": {"price": 3.2}}``; only for linear priors, which need
+            them.
+        mask : (K,) array_like of bool or list of str, optional
+            True where an action is available, or the ids of these actions; all are, unless given.
         key : str, optional
             Makes the call safe to repeat: the same key for the same task returns the same decision.
         defer : bool
@@ -499,7 +502,9 @@ class Decider:
         """Return the shape of statistics under a prior; raise if it does not fit the tasks."""
         shape = fitted_shape(prior, transaction.shape())
         active = transaction.active_version()
-        check_arms(prior, None if active is None else self._load(active).prior)
+        before = None if active is None else self._load(active).prior
+        check_arms(prior, before)
+        check_features(prior, before)
         return shape
 
     def _load(self, version: int) -> ActivePrior:
@@ -531,10 +536,12 @@ class Decider:
         active, belief = self._belief(name)
         offered = self._offered(name, active)
         has_actions = active.prior.family.n_arms is not None or offered is not None
-        means = belief.mean_rewards(offered)[0].tolist() if has_actions else ()
+        rows = None if offered is None else offered.rows
+        means = belief.mean_rewards(rows)[0].tolist() if has_actions else ()
         return TaskState(
             name, row.decisions, row.rewards, row.late, tuple(belief.weights[0].tolist()),
             tuple(means), active.version, active.prior.names, row.defaults, row.deferred,
+            None if offered is None else offered.names,
         )  # fmt: skip
 
     def state(self, task: str) -> TaskState:
@@ -555,7 +562,8 @@ class Decider:
             Linear priors: of the actions last offered.
         """
         active, belief = self._belief(task)
-        offered = self._offered(task, active)
+        last = self._offered(task, active)
+        offered = None if last is None else last.rows
         family = active.prior.family
         if family.n_arms is None and offered is None:
             return ActionPosteriors((), (), ())
@@ -621,7 +629,7 @@ class Decider:
         statistics = active.codec.decode([contents[task] for task in tasks])
         return active, active.prior.condition(statistics)
 
-    def _offered(self, task: str, active: ActivePrior) -> Float[Array, "K d"] | None:
+    def _offered(self, task: str, active: ActivePrior) -> ActionSet | None:
         return None if active.prior.family.n_arms is not None else self.store.last_offer(task)
 
     # -- closing ------------------------------------------------------------------------------

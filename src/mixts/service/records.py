@@ -31,14 +31,36 @@ Name = Annotated[
     Meta(min_length=1, max_length=MAX_NAME, extra_json_schema={"pattern": "^[^\\u0000]+$"}),
 ]
 
-if TYPE_CHECKING:  # in process, anything that makes an array
+# -- requests -------------------------------------------------------------------------------------
+
+
+if TYPE_CHECKING:  # in process, anything that makes an array or a mapping
+    Described: TypeAlias = Any
+else:  # on the wire
+    Described = dict[str, float | bool | str] | list[float]
+
+
+class Offered(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """An action that a request offers, with an id and features.
+
+    Parameters
+    ----------
+    features : dict or list of float
+        Values by the names of the prior's features, or a row of numbers.
+    id : str, optional
+        The caller's id of the action; ids differ within a request.
+    """
+
+    features: Described
+    id: Name | None = None
+
+
+if TYPE_CHECKING:  # in process, anything that makes an array, or a list of offered actions
     Rows: TypeAlias = Any
     Mask: TypeAlias = Any
 else:  # on the wire
-    Rows = list[list[float]] | None
-    Mask = list[bool] | None
-
-# -- requests -------------------------------------------------------------------------------------
+    Rows = list[list[float] | Offered] | None
+    Mask = list[bool | Name] | None
 
 
 class Decide(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -48,10 +70,11 @@ class Decide(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     ----------
     task : str
         The task's name.
-    actions : (K, d) array_like, optional
-        The feature rows that are offered; only for linear priors, which need them.
-    mask : (K,) array_like of bool, optional
-        True where an action is available; all are, unless given.
+    actions : (K, d) array_like or list of Offered, optional
+        The feature rows that are offered, or actions with ids and named features; only for linear
+        priors, which need them.
+    mask : (K,) array_like of bool or list of str, optional
+        True where an action is available, or the ids of these actions; all are, unless given.
     key : str, optional
         Makes the request safe to repeat: the same key for the same task returns the same decision.
     defer : bool
@@ -116,7 +139,7 @@ class Decision(Struct, frozen=True, omit_defaults=True):
     """P_t(s) of the components when the decision was made."""
     prior_version: int
     arm: str | None = None
-    """The arm's name, where the prior names its arms."""
+    """The arm's name, where the prior names its arms; or the id of the action, where it has one."""
     repeated: bool = False
     """True for an earlier decision that is returned again because the key is the same."""
     # A factory: ``omit_defaults`` would leave out a default, and every response names the policy.
@@ -157,6 +180,8 @@ class TaskState(Struct, frozen=True, omit_defaults=True):
     """Number of rewards that are defaults: no other came within the window."""
     deferred: int = 0
     """Number of deferred decisions that are not activated."""
+    ids: tuple[str, ...] | None = None
+    """Ids of the actions last offered, in the order of ``mean_rewards``."""
 
 
 class PriorVersion(Struct, frozen=True):
@@ -444,6 +469,8 @@ class DecisionRow(Struct, frozen=True):
     """Time at which a deferred decision was activated."""
     due: float | None = None
     """End of the reward window; None if there is no window, or if it has not begun."""
+    arm: str | None = None
+    """Id of the action, where the request gave one."""
 
 
 class ActionRow(Struct, frozen=True):

@@ -145,6 +145,19 @@ def check_arms(prior: MixturePrior, before: MixturePrior | None) -> None:
     )
 
 
+def check_features(prior: MixturePrior, before: MixturePrior | None) -> None:
+    """Raise ``ParameterError`` if a feature would get the statistics of another."""
+    old = None if before is None else before.features
+    if old is None or prior.features is None or prior.features == old:
+        return
+    raise ParameterError(
+        f"the prior in force has the features {', '.join(old.names)} and this one "
+        f"{', '.join(prior.features.names)}, or others of their levels and scales: tasks have "
+        "statistics by the place of a feature, so both must be the same (mixts fit --features-of "
+        "the prior in force)"
+    )
+
+
 def some_actions(prior: MixturePrior) -> Float[Array, "2 d"] | None:
     """Return actions for a trial decision, or None for a prior of arms."""
     n_features = prior.family.n_features

@@ -131,6 +131,10 @@ class TaskView:
             return "not activated"
         return "given up" if row.due is not None and row.due < self.now else "waiting"
 
+    def taken(self, row: DecisionRow) -> str:
+        """Return the name of the action that a decision took: its id, if it has one."""
+        return row.arm or self.prior.action(row.action)
+
     def kind_then(self, row: DecisionRow) -> tuple[str, float]:
         """Return the kind that was most likely at a decision, and its probability."""
         component = max(range(len(row.weights)), key=lambda s: row.weights[s])
@@ -186,7 +190,7 @@ def read_task(decider: DeciderReader, store: StoreReader, task: str, now: float)
     history = store.history(task, HISTORY)
     # Rows of features are others at every decision: their indices mean nothing.
     counts = [] if facts.n_arms is None else store.actions(task, COUNTED)
-    actions = _actions(posterior, counts, facts)
+    actions = _actions(posterior, counts, facts, state.ids)
     ends = [value for one in actions for value in (one.low, one.high, one.mean)]
     return TaskView(
         now=now,
@@ -224,7 +228,10 @@ def kind_weights(weights: Sequence[float], facts: PriorFacts) -> tuple[KindWeigh
 
 
 def _actions(
-    posterior: ActionPosteriors, counts: Sequence[ActionRow], facts: PriorFacts
+    posterior: ActionPosteriors,
+    counts: Sequence[ActionRow],
+    facts: PriorFacts,
+    ids: Sequence[str] | None = None,
 ) -> tuple[Action, ...]:
     """Return all actions in their order or, of many, those with the highest means."""
     n = len(posterior.mean)
@@ -240,7 +247,7 @@ def _actions(
         found.append(
             Action(
                 index=k,
-                name=facts.action(k),
+                name=facts.action(k) if ids is None else ids[k],
                 mean=posterior.mean[k],
                 # A mixture may be so skewed that its mean lies outside a central interval.
                 low=min(posterior.low[k], posterior.mean[k]),

@@ -141,9 +141,12 @@ def check_actions(body: bytes, limits: Limits) -> None:
     if len(body) <= 3 * limits.actions:
         return
     plain = _STRING.sub(b"", body)
-    if plain.count(b"[") > limits.actions + 2:  # 2: the lists "actions" and "mask" themselves
+    n_objects = plain.count(b"{") - 1  # the request is one itself
+    # 2: the lists "actions" and "mask" themselves. An action with an id may have an object within.
+    if plain.count(b"[") > limits.actions + 2 or n_objects > 2 * limits.actions:
         raise too_many_actions("actions", limits)
-    if plain.count(b"true") + plain.count(b"false") > limits.actions:
+    # Features may be true or false, too; then the mask is counted when it is decoded.
+    if n_objects <= 0 and plain.count(b"true") + plain.count(b"false") > limits.actions:
         raise too_many_actions("mask", limits)
 
 

@@ -100,6 +100,8 @@ MIGRATIONS: tuple[str, ...] = (
     ) STRICT, WITHOUT ROWID;
     INSERT INTO counts {COUNTS_OF_THE_LOG};
     """,
+    # Ids of the actions, a JSON list in their order; actions that are rows of numbers have none.
+    "ALTER TABLE action_sets ADD COLUMN ids TEXT",
 )
 """``MIGRATIONS[n]`` takes a file of version n to version n + 1; version 0 is an empty file."""
 

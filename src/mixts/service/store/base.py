@@ -6,10 +6,12 @@ transaction. Times are whole microseconds since 1970, arrays are bytes.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -61,6 +63,39 @@ def pack(values: ArrayLike) -> bytes:
 def unpack(content: bytes) -> Float[Array, " n"]:
     """Return the doubles that ``pack`` packed, as a writable array."""
     return np.frombuffer(content, "<f8").astype(float)
+
+
+class ActionSet(NamedTuple):
+    """A row of ``action_sets``: actions that were offered together."""
+
+    n_actions: int
+    n_features: int
+    body: bytes
+    ids: str | None
+    """Ids of the actions, a JSON list; None if they have none."""
+
+    @classmethod
+    def of(cls, rows: Float[Array, "K d"], ids: Sequence[str] | None) -> ActionSet:
+        """Return the set of these rows, whose actions may have ids."""
+        n_actions, n_features = rows.shape
+        names = None if ids is None else json.dumps(list(ids))
+        return cls(n_actions, n_features, pack(rows), names)
+
+    @property
+    def rows(self) -> Float[Array, "K d"]:
+        """Features of the actions."""
+        return unpack(bytes(self.body)).reshape(self.n_actions, self.n_features)
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """Ids of the actions."""
+        return None if self.ids is None else tuple(json.loads(self.ids))
+
+    @property
+    def digest(self) -> bytes:
+        """Digest of the whole set."""
+        head = f"{self.n_actions} {self.n_features} ".encode()
+        return hashlib.sha256(head + self.body + (self.ids or "").encode()).digest()
 
 
 # -- a database -----------------------------------------------------------------------------------
@@ -118,12 +153,12 @@ class Transaction(ABC):
         """
 
     @abstractmethod
-    def action_set(self, digest: bytes, n_actions: int, n_features: int, body: bytes) -> int:
+    def action_set(self, digest: bytes, actions: ActionSet) -> int:
         """Return the number of a set of actions, storing the set if it is new."""
 
     @abstractmethod
-    def find_action_sets(self, numbers: Sequence[int]) -> dict[int, tuple[int, int, bytes]]:
-        """Return sets of actions: number of actions, number of features, and the values."""
+    def find_action_sets(self, numbers: Sequence[int]) -> dict[int, ActionSet]:
+        """Return sets of actions, by their numbers."""
 
     @abstractmethod
     def add(self, changes: Changes, now: int) -> None:
@@ -173,7 +208,7 @@ def find_features(
     """Return the features of the actions that these decisions chose from."""
     numbers = sorted({d.action_set for d in decisions if d.action_set is not None})
     sets = transaction.find_action_sets(numbers) if numbers else {}
-    return {number: unpack(body).reshape(n, d) for number, (n, d, body) in sets.items()}
+    return {number: actions.rows for number, actions in sets.items()}
 
 
 class Backend(ABC):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,10 @@ from mixts._files import replacing
 from mixts._version import __version__
 from mixts.errors import MissingExtraError, ParameterError, StoreError
 from mixts.families import Family
-from mixts.logs.decisions import FEATURES, schema
+from mixts.features import NumberFeature
+from mixts.logs.decisions import FEATURES, feature_column, schema
 from mixts.prior import MixturePrior
-from mixts.service.store.base import WORD, Row, unpack
+from mixts.service.store.base import WORD, ActionSet, Row, unpack
 from mixts.service.store.store import DecisionStore
 
 _PAGE_ROWS = 20_000
@@ -44,7 +45,7 @@ _PAGE = (
     "WHERE d.seq >= ? AND d.seq <= ? AND d.at >= ? AND d.at < ? ORDER BY d.seq"
 )
 _SETS = (
-    "SELECT number, n_actions, n_features, body FROM action_sets "
+    "SELECT number, n_actions, n_features, body, ids FROM action_sets "
     "WHERE number IN (SELECT action_set FROM decisions WHERE seq >= ? AND seq <= ?)"
 )
 
@@ -98,13 +99,15 @@ def export(
     priors = _priors(store)  # after the query: so no decision's prior is missing
     family = priors[max(priors)].family
     has_features = family.n_features is not None
-    columns = schema(has_features, _about(store, priors, since, until))
+    raw = _raw_columns(priors)
+    columns = schema(has_features, _about(store, priors, since, until), raw)
     counts: Counter[str] = Counter()
     with replacing(path) as part, parquet.ParquetWriter(part, columns, compression="zstd") as file:
         for first, last in _pages(store, end, span, _row_factor(family)):
             rows = store.backend.query(_PAGE, (first, last, *span))
             sets = store.backend.query(_SETS, (first, last)) if has_features else []
-            table = _table(columns, rows, {row[0]: row[1:] for row in sets}, priors)
+            offers = {number: ActionSet(*rest) for number, *rest in sets}
+            table = _table(columns, rows, offers, priors)
             file.write_table(table, row_group_size=len(rows))
             counts += _counted(table)
     size = Path(path).stat().st_size
@@ -169,7 +172,7 @@ def _priors(store: DecisionStore) -> dict[int, MixturePrior]:
 def _table(
     columns: Any,
     rows: list[Row],
-    sets: Mapping[int, tuple[int, int, bytes]],
+    sets: Mapping[int, ActionSet],
     priors: Mapping[int, MixturePrior],
 ) -> Any:
     import pyarrow
@@ -207,6 +210,13 @@ def _table(
     }
     if FEATURES in columns.names:
         arrays[FEATURES] = _matrices([sets[number] for number in offers])
+        names_of = {number: offer.names for number, offer in sets.items()}
+        arrays["arm"] = [
+            None if (known := names_of[number]) is None else known[action]
+            for number, action in zip(offers, actions, strict=True)
+        ]
+        chosen = [(sets[number], k) for number, k in zip(offers, actions, strict=True)]
+        arrays |= _raw_values(priors, versions, chosen)
     return pyarrow.table(
         [
             column if isinstance(column, pyarrow.Array) else pyarrow.array(column, field.type)
@@ -221,11 +231,44 @@ def _vectors(contents: tuple[bytes, ...]) -> Any:
     return _lists([len(content) // WORD for content in contents], unpack(b"".join(contents)))
 
 
-def _matrices(sets: list[tuple[int, int, bytes]]) -> Any:
+def _matrices(sets: list[ActionSet]) -> Any:
     """Return packed feature rows as a column of lists of lists."""
-    values = unpack(b"".join(body for _, _, body in sets))
-    rows = _lists(np.repeat([d for _, d, _ in sets], [n for n, _, _ in sets]), values)
-    return _lists([n for n, _, _ in sets], rows)
+    sizes = [actions.n_actions for actions in sets]
+    values = unpack(b"".join(actions.body for actions in sets))
+    rows = _lists(np.repeat([actions.n_features for actions in sets], sizes), values)
+    return _lists(sizes, rows)
+
+
+def _raw_columns(priors: Mapping[int, MixturePrior]) -> dict[str, type]:
+    """Return the features that some prior names: their types, ``str`` or ``float``."""
+    found: dict[str, type] = {}
+    for prior in priors.values():
+        for column in () if prior.features is None else prior.features.columns:
+            kind = float if isinstance(column, NumberFeature) else str
+            found[column.name] = kind if found.get(column.name, kind) is kind else str
+    return found
+
+
+def _raw_values(
+    priors: Mapping[int, MixturePrior],
+    versions: Sequence[int],
+    chosen: Sequence[tuple[ActionSet, int]],
+) -> dict[str, list[float | str | None]]:
+    """Return the value of each named feature of the chosen actions, as the prior then read it."""
+    kinds = _raw_columns(priors)
+    rows: dict[tuple[int, bytes], dict[str, float | str | None]] = {}
+    found: dict[str, list[float | str | None]] = {feature_column(name): [] for name in kinds}
+    for version, (actions, action) in zip(versions, chosen, strict=True):
+        start = action * actions.n_features * WORD
+        body = actions.body[start : start + actions.n_features * WORD]
+        features = priors[version].features
+        if (version, body) not in rows:
+            rows[version, body] = {} if features is None else features.values(unpack(body))
+        values = rows[version, body]
+        for name, kind in kinds.items():
+            value = values.get(name)
+            found[feature_column(name)].append(None if value is None else kind(value))
+    return found
 
 
 def _lists(lengths: Any, values: Any) -> Any:
@@ -263,7 +306,11 @@ def _about(
         "store": store.name,
         "family": priors[max(priors)].family.kind,
         "priors": {
-            version: {"names": prior.names, "arm_names": prior.arm_names}
+            version: {
+                "names": prior.names,
+                "arm_names": prior.arm_names,
+                "features": None if prior.features is None else prior.features.header(),
+            }
             for version, prior in priors.items()
         },
         "exported_at": time.time(),

@@ -27,6 +27,7 @@ from mixts.service.records import (
 from mixts.service.store.base import (
     COUNTS_OF_THE_LOG,
     SPAN_US,
+    ActionSet,
     Backend,
     CountedTask,
     Row,
@@ -155,6 +156,8 @@ MIGRATIONS: tuple[str, ...] = (
     );
     INSERT INTO counts {COUNTS_OF_THE_LOG};
     """,
+    # Ids of the actions, a JSON list in their order; actions that are rows of numbers have none.
+    "ALTER TABLE action_sets ADD COLUMN ids TEXT",
 )
 """``MIGRATIONS[n]`` upgrades a database from version n to n + 1; version 0 has no tables."""
 
@@ -204,6 +207,9 @@ _WAITING = (
     "WHERE (d.deferred = 0 OR a.at IS NOT NULL) "
     "AND COALESCE(a.due, d.due, d.at + %s::bigint) >= %s "
     "AND NOT EXISTS (SELECT 1 FROM rewards r WHERE r.decision = d.seq) ORDER BY d.seq"
+)
+_ACTION_SETS = (
+    "SELECT number, n_actions, n_features, body, ids FROM action_sets WHERE number = ANY(%s)"
 )
 _REWARDS = (
     "SELECT r.decision, r.value, r.late, r.is_default, l.value FROM rewards r "
@@ -294,25 +300,22 @@ class PostgresTransaction(Transaction):
         rows = self._execute(_WAITING, (list(tasks), last, window, now))
         return [WaitingDecision(*row) for row in rows]
 
-    def action_set(self, digest: bytes, n_actions: int, n_features: int, body: bytes) -> int:
+    def action_set(self, digest: bytes, actions: ActionSet) -> int:
         # If another replica is adding the same set, the INSERT waits, and then the SELECT finds it.
         find = "SELECT number FROM action_sets WHERE digest = %s"
         number = self._scalar(find, digest)
         if number is None:
             self._execute(
-                "INSERT INTO action_sets (digest, n_actions, n_features, body) "
-                "VALUES (%s, %s, %s, %s) ON CONFLICT (digest) DO NOTHING",
-                (digest, n_actions, n_features, body),
+                "INSERT INTO action_sets (digest, n_actions, n_features, body, ids) "
+                "VALUES (%s, %s, %s, %s, %s) ON CONFLICT (digest) DO NOTHING",
+                (digest, *actions),
             )
             number = self._scalar(find, digest)
         return int(number)
 
-    def find_action_sets(self, numbers: Sequence[int]) -> dict[int, tuple[int, int, bytes]]:
-        sql = "SELECT number, n_actions, n_features, body FROM action_sets WHERE number = ANY(%s)"
-        rows = self._execute(sql, (list(numbers),))
-        return {
-            number: (n_actions, n_features, body) for number, n_actions, n_features, body in rows
-        }
+    def find_action_sets(self, numbers: Sequence[int]) -> dict[int, ActionSet]:
+        rows = self._execute(_ACTION_SETS, (list(numbers),))
+        return {number: ActionSet(*rest) for number, *rest in rows}
 
     def add(self, changes: Changes, now: int) -> None:
         opened = [decision.id for decision in changes.decisions if decision.window is not None]

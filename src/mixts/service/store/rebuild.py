@@ -12,7 +12,7 @@ from mixts._typing import Array, Int
 from mixts.errors import StoreError
 from mixts.families import Family, Statistics
 from mixts.service.records import OpenWindow
-from mixts.service.store.base import COUNTS_OF_THE_LOG, CountedTask, Row, Transaction, unpack
+from mixts.service.store.base import COUNTS_OF_THE_LOG, CountedTask, Row, Transaction
 from mixts.service.store.store import DecisionStore
 from mixts.service.versions import ActivePrior
 
@@ -193,8 +193,8 @@ class _Log:
         if len(self._sets) > _CHUNK:
             self._sets.clear()
         missing = sorted(numbers - self._sets.keys())
-        for number, (n, d, body) in transaction.find_action_sets(missing).items():
-            self._sets[number] = unpack(body).reshape(n, d)
+        for number, actions in transaction.find_action_sets(missing).items():
+            self._sets[number] = actions.rows
 
 
 def _differences(

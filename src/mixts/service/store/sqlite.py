@@ -26,6 +26,7 @@ from mixts.service.records import (
 from mixts.service.store.base import (
     COUNTS_OF_THE_LOG,
     SPAN_US,
+    ActionSet,
     Backend,
     CountedTask,
     Row,
@@ -169,19 +170,20 @@ class SQLiteTransaction(Transaction):
         ]
         return sorted(found, key=lambda decision: decision.seq)
 
-    def action_set(self, digest: bytes, n_actions: int, n_features: int, body: bytes) -> int:
+    def action_set(self, digest: bytes, actions: ActionSet) -> int:
         number = self._one("SELECT number FROM action_sets WHERE digest = ?", digest)
         if number is None:
             self._execute(
-                "INSERT INTO action_sets (digest, n_actions, n_features, body) VALUES (?, ?, ?, ?)",
-                (digest, n_actions, n_features, body),
+                "INSERT INTO action_sets (digest, n_actions, n_features, body, ids) "
+                "VALUES (?, ?, ?, ?, ?)",
+                (digest, *actions),
             )
             number = self._connection.last_insert_rowid()
         return int(number)
 
-    def find_action_sets(self, numbers: Sequence[int]) -> dict[int, tuple[int, int, bytes]]:
-        sql = "SELECT n_actions, n_features, body FROM action_sets WHERE number = ?"
-        return {number: self._execute(sql, (number,)).fetchone() for number in numbers}
+    def find_action_sets(self, numbers: Sequence[int]) -> dict[int, ActionSet]:
+        sql = "SELECT n_actions, n_features, body, ids FROM action_sets WHERE number = ?"
+        return {number: ActionSet(*self._execute(sql, (number,)).fetchone()) for number in numbers}
 
     def add(self, changes: Changes, now: int) -> None:
         for reward in changes.rewards:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Sequence
@@ -11,7 +12,6 @@ from typing import Any, Self
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from mixts._typing import Array, Float
 from mixts.errors import ParameterError, StoreError
 from mixts.service.records import (
     COUNT_SPANS,
@@ -28,7 +28,7 @@ from mixts.service.records import (
     Unrewarded,
     VersionEarnings,
 )
-from mixts.service.store.base import Backend, Row, unpack
+from mixts.service.store.base import ActionSet, Backend, Row, unpack
 
 _SECOND = 1_000_000
 
@@ -46,11 +46,12 @@ _TASK = (
 )
 _HISTORY = (
     "SELECT d.id, d.at, d.action, d.propensity, d.weights, d.version, r.value, r.at, r.late, "
-    "d.policy, r.is_default, l.value, d.deferred, a.at, COALESCE(a.due, d.due) "
+    "d.policy, r.is_default, l.value, d.deferred, a.at, COALESCE(a.due, d.due), s.ids "
     "FROM (SELECT * FROM decisions WHERE task = (SELECT number FROM tasks WHERE name = ?) "
     "ORDER BY seq DESC LIMIT ?) d LEFT JOIN rewards r ON r.decision = d.seq "
     "LEFT JOIN late_rewards l ON l.decision = d.seq "
-    "LEFT JOIN activated a ON a.decision = d.seq ORDER BY d.seq"
+    "LEFT JOIN activated a ON a.decision = d.seq "
+    "LEFT JOIN action_sets s ON s.number = d.action_set ORDER BY d.seq"
 )
 _ACTIONS = (
     "SELECT d.action, COUNT(*), COUNT(r.value), COALESCE(SUM(r.value), 0) "
@@ -99,7 +100,7 @@ _SPLIT = (
     "WHERE version = ? GROUP BY latent ORDER BY latent"
 )
 _LAST_OFFER = (
-    "SELECT a.n_actions, a.n_features, a.body FROM decisions d "
+    "SELECT a.n_actions, a.n_features, a.body, a.ids FROM decisions d "
     "JOIN action_sets a ON a.number = d.action_set "
     "WHERE d.task = (SELECT number FROM tasks WHERE name = ?) ORDER BY d.seq DESC LIMIT 1"
 )
@@ -444,10 +445,11 @@ class DecisionStore:
                 tuple(unpack(bytes(weights)).tolist()), version, value,
                 _seconds(rewarded), bool(late), policy, bool(is_default), late_value,
                 bool(deferred), _seconds(activated), _seconds(due),
+                None if ids is None else json.loads(ids)[action],
             )
             for (
                 id, at, action, propensity, weights, version, value, rewarded, late, policy,
-                is_default, late_value, deferred, activated, due,
+                is_default, late_value, deferred, activated, due, ids,
             ) in self._query(_HISTORY, (name, limit))
         ]  # fmt: skip
 
@@ -470,13 +472,10 @@ class DecisionStore:
             for action, n, m, total in self._query(_ACTIONS, (name, limit))
         ]
 
-    def last_offer(self, name: str) -> Float[Array, "K d"] | None:
-        """Return the feature rows that a task was offered last, or None."""
+    def last_offer(self, name: str) -> ActionSet | None:
+        """Return the actions that a task was offered last, or None."""
         rows = self._query(_LAST_OFFER, (name,))
-        if not rows:
-            return None
-        n_actions, n_features, body = rows[0]
-        return unpack(bytes(body)).reshape(n_actions, n_features)
+        return ActionSet(*rows[0]) if rows else None
 
     # -- priors -------------------------------------------------------------------------------
 
