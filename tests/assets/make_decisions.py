@@ -35,10 +35,12 @@ def linear(scale: float) -> mixts.MixturePrior:
 
 
 def requests(kind: str, rng: np.random.Generator) -> list[Decide]:
-    """One a task: some with a key, some with a mask."""
+    """One a task: some with a key, some with a mask, some actions with ids."""
     made = []
     for number in range(N_TASKS):
         actions = rng.normal(size=(3, 2)).round(3).tolist() if kind == "linear" else None
+        if actions is not None and number % 4 == 1:
+            actions = [{"id": f"item {k}", "features": row} for k, row in enumerate(actions)]
         mask = [True, False, True] if number % 3 == 0 else None
         key = f"key {number} {rng.integers(1000)}" if number % 2 else None
         made.append(Decide(f"task {number} é", actions, mask, key))

@@ -49,6 +49,7 @@ def test_an_old_file_has_every_acknowledged_operation(asset: Path) -> None:
             assert row.weights == tuple(decision["weights"])
             assert row.prior_version == decision["prior_version"]
             assert row.policy == decision.get("policy", "ts")
+            assert row.arm == (decision["arm"] if "linear" in asset.stem else None)
             assert row.value == entry.get("default", entry["value"])
             assert row.is_default == ("default" in entry)
             assert row.deferred == entry["asked"].get("defer", False)
