@@ -95,6 +95,7 @@ VERSION = {
 """Statements that mark the tables as those of the first version."""
 
 UNDO = (
+    "ALTER TABLE action_sets DROP COLUMN ids",
     *(f"ALTER TABLE decisions DROP COLUMN {name}" for name in ("deferred", "due")),
     "ALTER TABLE decisions DROP COLUMN default_reward",
     "ALTER TABLE rewards DROP COLUMN is_default",

@@ -202,7 +202,10 @@ def test_a_reward_of_wrong_types_is_refused_with_the_field(body: str, field: str
         ('{"task": "t", "actions": [1, 2]}', "actions[0]"),
         ('{"task": "t", "mask": [true, 1]}', "mask[1]"),
         ('{"task": "t", "mask": [true, null]}', "mask[1]"),
-        ('{"task": "t", "mask": [true, "true"]}', "mask[1]"),
+        ('{"task": "t", "mask": ["a", ""]}', "mask[1]"),
+        ('{"task": "t", "actions": [{"id": "a"}]}', "actions[0]"),
+        ('{"task": "t", "actions": [{"features": {"x": null}}]}', "actions[0].features.x"),
+        ('{"task": "t", "actions": [{"features": {}, "price": 1}]}', "actions[0]"),
     ],
 )
 def test_a_decision_of_wrong_types_is_refused_with_the_path(body: str, field: str) -> None:
