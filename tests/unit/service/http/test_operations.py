@@ -204,7 +204,7 @@ def test_a_reward_of_wrong_types_is_refused_with_the_field(body: str, field: str
         ('{"task": "t", "mask": [true, null]}', "mask[1]"),
         ('{"task": "t", "mask": ["a", ""]}', "mask[1]"),
         ('{"task": "t", "actions": [{"id": "a"}]}', "actions[0]"),
-        ('{"task": "t", "actions": [{"features": {"x": null}}]}', "actions[0].features.x"),
+        ('{"task": "t", "actions": [{"features": {"x": null}}]}', "actions[0].features[...]"),
         ('{"task": "t", "actions": [{"features": {}, "price": 1}]}', "actions[0]"),
     ],
 )
