@@ -84,9 +84,11 @@ def run_rebuild(options: argparse.Namespace) -> int:
     print(_counted(found))
     if found.windows:
         print(f"{found.windows:,} open reward windows differ from the log")
+    if found.counts:
+        print(f"{found.counts:,} counts over time differ from the log")
     if not found.differing:
         print("every task's statistics are those of the log, to the bit")
-        return FAILED if options.check and found.windows else 0
+        return FAILED if options.check and found.windows + found.counts else 0
     one = found.differing == 1
     which = "1 task differs" if one else f"{found.differing:,} tasks differ"
     names = ", ".join(repr(name) for name in found.examples)

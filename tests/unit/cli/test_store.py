@@ -60,6 +60,13 @@ def test_rebuild(store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert main(["store", "rebuild", str(path)]) == 0
     assert capsys.readouterr().out.splitlines() == [counts, different, "it was replaced"]
     assert main(["store", "rebuild", str(path), "--check"]) == 0
+    capsys.readouterr()
+    with DecisionStore(path) as store, store.backend.transaction() as transaction:
+        transaction._execute("UPDATE counts SET decisions = 99 WHERE span < 1000000000")  # type: ignore[attr-defined]
+    assert main(["store", "rebuild", str(path), "--check"]) == 1
+    assert " counts over time differ from the log" in capsys.readouterr().out
+    assert main(["store", "rebuild", str(path)]) == 0
+    assert main(["store", "rebuild", str(path), "--check"]) == 0
 
 
 def test_export(store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -212,7 +212,7 @@ def traffic_chart(
     since, size, now
         Begin of the first bin, seconds of a bin, and the time.
     bands
-        Colours of the arms that have a band, the arm with most decisions first.
+        Colours of the arms that have a band, from the top down.
     facts
         The active prior.
     """

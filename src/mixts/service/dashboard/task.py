@@ -76,6 +76,8 @@ class Action:
     low: float
     high: float
     taken: int
+    rewards: int
+    """Number of its decisions that have a reward."""
     observed: float | None
     """Mean of its rewards."""
     retired: bool
@@ -253,6 +255,7 @@ def _actions(
                 low=min(posterior.low[k], posterior.mean[k]),
                 high=max(posterior.high[k], posterior.mean[k]),
                 taken=seen.decisions,
+                rewards=seen.rewards,
                 observed=seen.reward_sum / seen.rewards if seen.rewards else None,
                 retired=facts.is_retired(k),
                 best=k == best and n > 1,

@@ -1,0 +1,82 @@
+"""Draw docs/images/dashboard.png: the dashboard of a simulated shop after two hours.
+
+    python -m docs.images.make_dashboard
+
+The two hours are simulated, so the clock of the service is replaced. Needs the extra `serve`,
+playwright and a Chromium.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+import mixts
+from mixts.service import Decide, Decider, DecisionStore, Reward, decider
+from tests.unit.service.test_client_service import served
+
+ITEMS = ("boots", "sneakers", "sandals", "jackets", "shirts", "hats", "bags", "belts")
+LIKES = ((0, 3), (1, 4), (2, 6))
+"""What customers of each kind like."""
+SECONDS, STEP, N_VISITS, N_CUSTOMERS = 7200, 60, 45, 240
+
+
+def shop() -> mixts.MixturePrior:
+    """Return three kinds of customer who like different items."""
+    mean = np.full((3, len(ITEMS)), 0.08)
+    for kind, liked in zip(mean, LIKES, strict=True):
+        kind[list(liked)] = 0.45, 0.3
+    return mixts.MixturePrior(mixts.BernoulliArms(12 * mean, 12 * (1 - mean)), arm_names=ITEMS)
+
+
+def fill(store: DecisionStore, prior: mixts.MixturePrior) -> Decider:
+    """Simulate visits and clicks; halfway, a prior with other weights is uploaded."""
+    rng = np.random.default_rng(1)
+    kinds, rates = prior.draw(rng, N_CUSTOMERS)
+    now = [time.time() - SECONDS]
+    decider.now_us = lambda: int(now[0] * 1e6)
+    service = Decider(prior, store, seed=1, reward_window=1800, default_reward=0)
+    for step in range(SECONDS // STEP):
+        now[0] += STEP
+        customers = rng.integers(0, N_CUSTOMERS, N_VISITS)
+        made = service.decide_many([Decide(f"customer {c + 1}") for c in customers])
+        clicks = [
+            Reward(decision.id, 1.0)
+            for decision, customer in zip(made, customers, strict=True)
+            if rng.random() < rates[customer, decision.action]
+        ]
+        service.reward_many(clicks)
+        service.end_windows()
+        if step == SECONDS // STEP // 2:
+            weights = np.bincount(kinds, minlength=3) / N_CUSTOMERS
+            better = mixts.MixturePrior(prior.family, weights, arm_names=ITEMS)
+            service.upload_prior(better, activate=True)
+    return service
+
+
+def photograph(address: str, path: Path) -> None:
+    """Save a picture of the overview."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox"]
+        )
+        page = browser.new_page(viewport={"width": 1200, "height": 1870})
+        page.goto(f"{address}/?span=day")
+        page.screenshot(path=path)
+        browser.close()
+
+
+if __name__ == "__main__":
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        DecisionStore(Path(folder) / "decisions.db") as store,
+        fill(store, shop()) as service,
+        served(service) as address,
+    ):
+        photograph(address, Path(__file__).with_name("dashboard.png"))
