@@ -61,8 +61,22 @@ class ClickTraffic(Traffic):
         """Keys of decisions that were deferred."""
         self.activated: set[str] = set()
         """Ids of decisions that were activated, or rewarded."""
+        self.silent: set[str] = set()
+        """Ids of decisions that nobody clicks on."""
         self.late: set[str] = set()
         """Ids of decisions whose click came late."""
+
+    def next(self, now: float) -> Operation:
+        queue = self._to_reward
+        while queue and queue[0].at + self._delay <= now and self._is_silent(queue[0]):
+            queue.popleft()
+        return super().next(now)
+
+    def _is_silent(self, decided: Decided) -> bool:
+        """Return whether nothing more happens to a decision."""
+        if decided.deferred and decided.id not in self.activated:
+            return False
+        return decided.id in self.silent
 
     def _decide(self) -> Operation:
         operation = super()._decide()
@@ -74,14 +88,12 @@ class ClickTraffic(Traffic):
         return operation
 
     def _reward(self, decided: Decided) -> Operation:
-        """Return what the user does with a decision: a click, or the next decision."""
+        """Return what the user does with a decision: see it, or click on it."""
         if decided.deferred and decided.id not in self.activated:
             self.activated.add(decided.id)
             body = f'{{"id":"{decided.id}"}}'.encode()
             self._to_reward.append(decided)
             return Operation(ACTIVATE, decided.id, 0.0, http_request("activate", body))
-        if self._uniform() >= self._means[decided.task, decided.action]:
-            return self._decide()
         body = f'{{"id":"{decided.id}","value":1}}'.encode()
         return Operation(REWARD, decided.id, 1.0, http_request("reward", body))
 
@@ -98,6 +110,8 @@ class ClickTraffic(Traffic):
         super()._acknowledged_decision(operation, answer, now)
         decided = self.decided[operation.name]
         decided.deferred = operation.name in self.deferred
+        if is_new and self._uniform() >= self._means[decided.task, decided.action]:
+            self.silent.add(decided.id)
         if is_new and decided.deferred and self._uniform() < 0.5:
             self._to_reward.remove(decided)  # it is never shown
 

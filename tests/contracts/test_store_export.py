@@ -9,6 +9,7 @@ import pytest
 
 import mixts
 from mixts import errors
+from mixts.logs.decisions import DecisionLog, rewards_of
 from mixts.service import Decide, Decider, Reward
 from mixts.service.records import PriorVersion
 from mixts.service.store.export import Exported, export
@@ -103,3 +104,29 @@ def test_a_moment_is_a_number_of_seconds(
     with pytest.raises(errors.ParameterError, match="since must be seconds since 1970"):
         export(store, tmp_path / "log.parquet", since=moment)
     assert list(tmp_path.glob("*.parquet")) == []
+
+
+def test_silence(store: mixts.DecisionStore, tmp_path: Path) -> None:
+    window = {"reward_window": 1e-6, "default_reward": 0.0}
+    with Decider(arms(), store, seed=1) as decider:
+        hidden, shown, waiting = (decider.decide("a", defer=i < 2) for i in range(3))
+        decider.activate(shown.id)
+    with Decider(None, store, **window) as decider:
+        silent, late = decider.decide("a"), decider.decide("a")
+        while store.has_open_defaults():
+            decider.end_windows()
+        decider.reward(late.id, 1.0)
+    done = export(store, tmp_path / "log.parquet")
+    rows = parquet.read_table(tmp_path / "log.parquet").to_pylist()
+    assert [row["id"] for row in rows] == [d.id for d in (hidden, shown, waiting, silent, late)]
+    assert [row["reward"] for row in rows] == [None, None, None, 0.0, 0.0]
+    assert [row["reward_is_default"] for row in rows] == [False] * 3 + [True] * 2
+    assert [row["late_reward"] for row in rows] == [None] * 4 + [1.0]
+    assert [row["deferred"] for row in rows] == [True] * 2 + [False] * 3
+    assert [row["activated_at"] is None for row in rows] == [True, False, True, True, True]
+    assert (done.n_rewards, done.n_late, done.n_defaults, done.n_deferred) == (2, 1, 2, 1)
+    for batch in DecisionLog(tmp_path / "log.parquet").batches(["reward"]):
+        assert rewards_of(batch, None)[1].tolist() == [False] * 3 + [True] * 2
+        values, known = rewards_of(batch, 0.5)
+        assert known.tolist() == [False] + [True] * 4  # one was never shown
+        assert values[known].tolist() == [0.5, 0.5, 0.0, 0.0]

@@ -99,12 +99,18 @@ class DecisionLog:
                 columns, self.n_rows = file.schema_arrow, file.metadata.num_rows
         self._check(columns)
         self.has_features = FEATURES in columns.names
+        self._shown = [name for name in ("deferred", "activated_at") if name in columns.names]
         self.about = self._header(columns)
         """Header of the file: the store, the family, the versions of the prior, the time."""
 
     def batches(self, columns: Sequence[str], n_rows: int = BATCH_ROWS) -> Iterator[Any]:
-        """Yield the rows in order, as ``pyarrow.RecordBatch`` objects of at most ``n_rows``."""
+        """Yield the rows in order, as ``pyarrow.RecordBatch`` objects of at most ``n_rows``.
+
+        With rewards come the columns that tell which decisions were never shown.
+        """
         pa = pyarrow()
+        if "reward" in columns:
+            columns = [*columns, *self._shown]
         if isinstance(self._source, pa.Table):
             yield from self._source.select(list(columns)).to_batches(n_rows)
             return
@@ -159,13 +165,17 @@ def rewards_of(batch: Any, missing: float | None) -> tuple[Float[Array, " n"], B
     """Return the rewards of decisions, and which of them count.
 
     A number ``missing`` replaces the rewards that never came; with None, those decisions do not
-    count.
+    count. Deferred decisions that were never activated do not count either way.
     """
     column = batch.column("reward")
     came = np.asarray(column.is_valid())
     if missing is None:
         return np.asarray(column.fill_null(0.0), float), came
-    return np.asarray(column.fill_null(missing), float), np.ones(len(came), bool)
+    shown = np.ones(len(came), bool)
+    if "deferred" in batch.schema.names:
+        deferred, active = batch.column("deferred"), batch.column("activated_at")
+        shown = ~np.asarray(deferred) | np.asarray(active.is_valid())
+    return np.asarray(column.fill_null(missing), float), shown
 
 
 def vectors_of(column: Any) -> tuple[Float[Array, " m"], Int[Array, " n"]]:

@@ -56,10 +56,11 @@ class LockedTasks:
         }
 
     def n_decided(self, row_of: dict[str, int], n_rows: int) -> Int[Array, " n"]:
-        """Return the number of decisions of each task, in the rows of ``rows``."""
+        """Return the number of decisions of each task that may have been shown, by row."""
         counts = np.zeros(n_rows, np.int64)
         for name, row in row_of.items():
-            counts[row] = self._entries[self._by_name[name]].decisions
+            entry = self._entries[self._by_name[name]]
+            counts[row] = entry.decisions - entry.deferred
         return counts
 
     def number(self, name: str) -> int:

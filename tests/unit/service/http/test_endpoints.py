@@ -20,6 +20,7 @@ from mixts.service.http import openapi
 from mixts.service.http.app import ENDPOINTS, Service
 from mixts.service.http.limits import Limits
 from mixts.service.http.metrics import BUCKETS, Metrics
+from mixts.service.windows import WindowCloser
 from tests.unit.service.http.calls import Answer, FakeDecider, call, get, post, service
 
 PRIOR = mixts.MixturePrior(
@@ -307,6 +308,32 @@ def test_metrics_count_what_was_done(tmp_path: Path) -> None:
     assert counts['mixts_request_seconds_bucket{endpoint="reward",le="+Inf"}'] == 3
     assert counts['mixts_request_seconds_count{endpoint="decide_batch"}'] == 1
     assert counts["mixts_group_operations"] == 5
+
+
+def test_silence_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(WindowCloser, "start", lambda self: None)
+    window = {"reward_window": 1e-6, "default_reward": 0.0}
+    with DecisionStore(tmp_path / "d.db") as store, Decider(PRIOR, store, **window) as decider:
+        app = Service(decider, store)
+        requests = [{"task": "t"}] * 2 + [{"task": "t", "defer": True}]
+        made = post(app, "/v1/decide:batch", requests).json
+        assert [decision.get("deferred") for decision in made] == [None, None, True]
+        decider.end_windows()
+        post(app, "/v1/decide", {"task": "t"})
+        ready = get(app, "/readyz").json
+        decider._closer.only_value = 1.0
+        warned = get(app, "/readyz").json
+        text = get(app, "/metrics").body.decode()
+        state = get(app, "/v1/tasks/t").json
+        app.close()
+    assert "warning" not in ready
+    assert "--default-reward 0" in warned["warning"]
+    assert (state["rewards"], state["defaults"], state["deferred"]) == (2, 2, 1)
+    for line in (
+        "mixts_store_defaults 2.0", "mixts_only_clicks 1.0", "mixts_store_unrewarded_deferred 1.0",
+        "mixts_store_unrewarded_due 1.0", "mixts_store_unrewarded_waiting 0.0",
+    ):  # fmt: skip
+        assert line in text.splitlines()
 
 
 def test_metrics_are_valid_text_of_prometheus() -> None:
