@@ -53,6 +53,14 @@ FAMILIES: dict[str, Callable[[], Any]] = {
     "bernoulli": lambda: mixts.BernoulliArms(_table(0, 1.0, 8.0), _table(1, 1.0, 8.0)),
     "gaussian": lambda: mixts.GaussianArms(_table(0, -1.0, 1.0), _table(1, 0.1, 1.0), NOISE),
     "poisson": lambda: mixts.PoissonArms(_table(0, 1.0, 8.0), _table(1, 0.5, 2.0)),
+    "spend": lambda: mixts.SpendArms(
+        _table(0, 1.0, 8.0),
+        _table(1, 1.0, 8.0),
+        _table(2, -1.0, 1.0),
+        _table(3, 2.0, 6.0),
+        _table(4, 2.0, 9.0),
+        _table(5, 1.0, 3.0),
+    ),
     "full": lambda: _linear("full"),
     "tied": lambda: _linear("tied"),
     "diag": lambda: _linear("diag"),
@@ -112,7 +120,15 @@ class FamilyCase:
     @property
     def size(self) -> int:
         """Number of parameters."""
-        return N_STATES * N_MOVES * (1 + N_STATES) if self.mdp else SIZE
+        if self.mdp:
+            return N_STATES * N_MOVES * (1 + N_STATES)
+        # The mean reward, purchase rate and log spend of every arm.
+        return 3 * SIZE if self.name == "spend" else SIZE
+
+    @property
+    def n_rewards(self) -> int:
+        """Number of parameters that are mean rewards, or that are linear in these."""
+        return SIZE if self.name == "spend" else self.size
 
     @property
     def n_steps(self) -> int:
@@ -144,7 +160,8 @@ class FamilyCase:
             actions = rng.normal(size=(n, SIZE))
             return actions, family.outcomes(rng, actions @ theta[0])
         actions = rng.integers(SIZE, size=n)
-        return actions, family.outcomes(rng, theta[0, actions])
+        laws = family.reward_laws(np.repeat(theta, n, axis=0), actions, theta[0, actions])
+        return actions, family.outcomes(rng, laws)
 
     def belief(self, seed: int, n: int) -> mixts.Belief:
         """One task after n rounds."""

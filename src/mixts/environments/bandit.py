@@ -128,7 +128,8 @@ class BanditProblem(Problem):
     def play(self, chosen: Any) -> Outcome:
         index = self._checked(chosen)
         values = self._means[self._rows, index]
-        rewards = self._family.outcomes(self._reward_rng, values)
+        laws = self._family.reward_laws(self.parameters, index, values)
+        rewards = self._family.outcomes(self._reward_rng, laws)
         if self._sets is None:
             taken = index
         else:

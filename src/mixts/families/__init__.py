@@ -7,6 +7,7 @@ from mixts.families.gaussian import GaussianArms, GaussianStatistics
 from mixts.families.linear import LinearGaussian
 from mixts.families.linear_statistics import LinearStatistics
 from mixts.families.poisson import PoissonArms, PoissonStatistics
+from mixts.families.spend import SpendArms, SpendStatistics
 from mixts.families.statistics import Statistics
 from mixts.families.tabular import TabularMDP, TabularStatistics
 from mixts.families.trajectory import Trajectory
@@ -26,6 +27,8 @@ __all__ = [
     "PoissonArms",
     "PoissonStatistics",
     "Posterior",
+    "SpendArms",
+    "SpendStatistics",
     "Statistics",
     "TabularMDP",
     "TabularStatistics",

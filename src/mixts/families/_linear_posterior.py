@@ -26,7 +26,7 @@ from mixts.families._kernels.triangles import fold_block
 from mixts.families.base import Posterior, Waiting
 from mixts.families.linear_statistics import check_rows, raise_bad_row
 from mixts.families.quadrature import NormalMarginal
-from mixts.families.rewards import RewardBelief
+from mixts.families.rewards import AverageRewards
 from mixts.families.statistics import Statistics
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def _empty_slots(n_slots: int, n_groups: int, n_components: int, d: int) -> Slot
 
 
 @dataclass(frozen=True)
-class LinearRewards(RewardBelief):
+class LinearRewards(AverageRewards):
     """Mean rewards a'theta of actions, which depend on each other through theta."""
 
     posterior: LinearPosterior

@@ -1,4 +1,4 @@
-"""Families of independent arms: the code that Bernoulli, Gaussian and Poisson arms share.
+"""Families of independent arms: the code that Bernoulli, Gaussian, Poisson and spend arms share.
 
 A concrete family adds its parameters, its compiled loops and its marginal distribution (the
 posterior of one arm's mean).
@@ -17,12 +17,16 @@ from mixts import _checks
 from mixts._typing import Array, ArrayLike, Bool, Float, Int
 from mixts.errors import ActionError, OutcomeError, ParameterError, StatisticsError
 from mixts.families.base import Family, Posterior, Waiting
-from mixts.families.quadrature import Marginal, best_arm_probabilities
-from mixts.families.rewards import IndependentRewards, with_expected_rewards
+from mixts.families.quadrature import Marginal, MeanDistribution, best_arm_probabilities
+from mixts.families.rewards import IndependentRewards, RewardBelief, with_expected_rewards
 from mixts.families.statistics import Statistics
 
 _RECOMPUTE_COST = 4
 """Recomputing one arm's evidence costs about this many incremental updates of it."""
+
+
+Moments = tuple[Array, ...]
+"""Counts, averages and sums of squared deviations of each arm, (tasks, arms)."""
 
 
 class ArmStatistics(Statistics):
@@ -114,12 +118,27 @@ def by_arm(parameters: Float[Array, "L K"]) -> Float[Array, "K L"]:
     return np.array(parameters.T, order="C")
 
 
+def merge_moments(ours: Moments, theirs: Moments) -> Moments:
+    """Merge counts, averages and squared deviations by Chan's formula.
+
+    Without sums of squares, rewards near 1000 keep their digits.
+    """
+    count = ours[0] + theirs[0]
+    share = theirs[0] / np.maximum(count, 1)
+    gap = theirs[1] - ours[1]
+    # An arm that only one side has observed keeps that side's average exactly.
+    average = np.where(share == 1, theirs[1], ours[1] + gap * share)
+    return count, average, ours[2] + theirs[2] + gap * gap * share * ours[0]
+
+
 class ArmFamily(Family):
     """Independent arms given the component; parameters are the arms' mean rewards."""
 
     statistics_type: ClassVar[type[ArmStatistics]]
+    arm_parameters: ClassVar[int] = 2
+    """Number of parameters of an arm's posterior."""
     gather_loop: ClassVar[Callable[..., None]]
-    """Compiled loop that writes the two posterior parameters of every arm."""
+    """Compiled loop that writes the posterior parameters of every arm."""
     observe_loop: ClassVar[Callable[..., int]]
     """Compiled loop that checks and counts observations and updates the log evidence."""
     evidence_loop: ClassVar[Callable[..., None]]
@@ -136,8 +155,8 @@ class ArmFamily(Family):
         """Prior parameters for the compiled loops: arrays (K, L) and numbers."""
 
     @abstractmethod
-    def marginal(self, parameters: Float[Array, "2 ... K"]) -> Marginal:
-        """Return the distributions with these two parameters for each arm."""
+    def marginal(self, parameters: Float[Array, "q ... K"]) -> MeanDistribution:
+        """Return the distributions with these parameters for each arm."""
 
     @abstractmethod
     def evidence_constant(self, statistics: Statistics) -> Float[Array, " n"]:
@@ -150,8 +169,8 @@ class ArmFamily(Family):
 
     @classmethod
     @abstractmethod
-    def from_parameters(cls, parameters: Float[Array, "2 L K"], settings: dict[str, Any]) -> Self:
-        """Return the family whose components have these two parameters for each arm."""
+    def from_parameters(cls, parameters: Float[Array, "q L K"], settings: dict[str, Any]) -> Self:
+        """Return the family whose components have these parameters for each arm."""
 
     @functools.cached_property
     def n_components(self) -> int:
@@ -193,22 +212,24 @@ class ArmFamily(Family):
         joined = {k: np.concatenate([v, theirs[k]], axis=1) for k, v in self.arrays().items()}
         return type(self)(**joined, **self.settings())
 
-    def marginals(self, statistics: Statistics, tasks: Array, latent: Array) -> Marginal:
+    def marginals(self, statistics: Statistics, tasks: Array, latent: Array) -> MeanDistribution:
         """Return the distributions of the arms' means for tasks and components, which broadcast."""
         if tasks.shape != latent.shape:
             tasks, latent = (x.copy() for x in np.broadcast_arrays(tasks, latent))
-        parameters = np.empty((2, *latent.shape, self.n_arms))
-        flat = parameters.reshape(2, -1, self.n_arms) if latent.ndim != 1 else parameters
+        parameters = np.empty((self.arm_parameters, *latent.shape, self.n_arms))
+        flat = parameters
+        if latent.ndim != 1:
+            flat = parameters.reshape(self.arm_parameters, -1, self.n_arms)
         self.gather_loop(
             tasks.reshape(-1), latent.reshape(-1), statistics.stored, self.loop_parameters, flat
         )
         return self.marginal(parameters)
 
-    def prior_marginal(self, latent: Array) -> Marginal:
+    def prior_marginal(self, latent: Array) -> MeanDistribution:
         """Return the prior distributions of the arms' means under components."""
         return self.marginals(self.empty_statistics(1), np.zeros(1, np.int64), latent)
 
-    def _prior(self) -> Marginal:
+    def _prior(self) -> MeanDistribution:
         return self.prior_marginal(np.arange(self.n_components))
 
     def parameter_means(self) -> Float[Array, "L p"]:
@@ -318,7 +339,7 @@ class ArmPosterior(Posterior):
         """Draw mean rewards of all arms, given the one component of each task."""
         return self.prior.marginals(self.statistics, tasks, latent).sample(rng)
 
-    def _all(self, tasks: Int[Array, " m"]) -> Marginal:
+    def _all(self, tasks: Int[Array, " m"]) -> MeanDistribution:
         pairs = np.empty((2, len(tasks), self.prior.n_components), np.int64)
         pairs[0], pairs[1] = tasks[:, None], np.arange(self.prior.n_components)
         return self.prior.marginals(self.statistics, pairs[0], pairs[1])
@@ -351,7 +372,9 @@ class ArmPosterior(Posterior):
         ``act`` breaks ties at random between means that round to exactly 0 or 1 (priors far below
         Beta(0.1, 0.1)); the quadrature does not see such ties.
         """
-        result, error = best_arm_probabilities(self._all(tasks), weights, mask)
+        marginal = self._all(tasks)
+        assert isinstance(marginal, Marginal)
+        result, error = best_arm_probabilities(marginal, weights, mask)
         return result, np.where(mask, error[:, None], 0.0)
 
     def rewards(
@@ -360,15 +383,25 @@ class ArmPosterior(Posterior):
         weights: Float[Array, "m L"],
         actions: Array | None,
         waiting: Waiting | None = None,
-    ) -> IndependentRewards:
+    ) -> RewardBelief:
         """Return the belief about the mean rewards of the arms, exact."""
         marginal = self._all(tasks)
-        if waiting is None or not len(waiting.tasks):
+        assert isinstance(marginal, Marginal)
+        counts = self._waiting_counts(tasks, waiting)
+        if counts is None:
             return IndependentRewards(weights, marginal)
+        return with_expected_rewards(marginal, weights, counts)
+
+    def _waiting_counts(
+        self, tasks: Int[Array, " m"], waiting: Waiting | None
+    ) -> Int[Array, "m K"] | None:
+        """Return how many rewards of each arm the task of each decision waits for."""
+        if waiting is None or not len(waiting.tasks):
+            return None
         distinct, rows = np.unique(tasks, return_inverse=True)
         counts = np.zeros((len(distinct), self.prior.n_arms), np.int64)
         np.add.at(counts, tuple(waiting.among(distinct)), 1)
-        return with_expected_rewards(marginal, weights, counts[rows])
+        return np.asarray(counts[rows])
 
     def add_tasks(self, n: int) -> None:
         """Append tasks without observations."""

@@ -265,13 +265,19 @@ class Family(ABC):
         rng
             Random generator.
         means
-            Mean reward of each action taken.
+            Mean reward of each action taken, or what ``reward_laws`` returns.
 
         Returns
         -------
         array
             Rewards, (n,).
         """
+
+    def reward_laws(
+        self, parameters: Float[Array, "n p"], arms: Int[Array, " n"], means: Float[Array, " n"]
+    ) -> Float[Array, "n ..."]:
+        """Return what ``outcomes`` needs to draw a reward of each arm: its mean, if that is all."""
+        return means
 
     @abstractmethod
     def action_sets(self, actions: ArrayLike | None, n_rows: int) -> tuple[Array | None, int]:

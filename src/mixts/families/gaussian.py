@@ -16,7 +16,7 @@ from mixts.families._kernels.arms import (
     observe_gaussian,
 )
 from mixts.families._kernels.roots import LARGEST
-from mixts.families.arms import ArmFamily, ArmStatistics, by_arm
+from mixts.families.arms import ArmFamily, ArmStatistics, by_arm, merge_moments
 from mixts.families.linear import LinearGaussian
 from mixts.families.quadrature import NormalMarginal
 from mixts.families.statistics import Statistics
@@ -56,15 +56,7 @@ class GaussianStatistics(ArmStatistics):
         return self.array("count")
 
     def _merge(self, other: Self) -> dict[str, Array]:
-        """Merge by Chan's formula: without sums of squares, rewards near 1000 keep their digits."""
-        count = self.array("count") + other.array("count")
-        share = other.array("count") / np.maximum(count, 1)
-        gap = other.array("average") - self.array("average")
-        # An arm that only one side has observed keeps that side's average exactly.
-        average = np.where(share == 1, other.array("average"), self.array("average") + gap * share)
-        between = gap * gap * share * self.array("count")
-        squares = self.array("squares") + other.array("squares") + between
-        return {"count": count, "average": average, "squares": squares}
+        return dict(zip(self.fields, merge_moments(self.stored, other.stored), strict=True))
 
 
 class GaussianArms(ArmFamily):

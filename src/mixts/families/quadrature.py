@@ -25,6 +25,7 @@ __all__ = [
     "NEGLIGIBLE",
     "NORMAL",
     "Marginal",
+    "MeanDistribution",
     "NormalMarginal",
     "best_arm_probabilities",
     "expected_best",
@@ -33,21 +34,13 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class Marginal(ABC):
-    """Distributions of actions' means: two parameters each, (2, ..., K)."""
+class MeanDistribution(ABC):
+    """Distributions of actions' means, which q parameters describe, (q, ..., K)."""
 
     parameters: Array
 
-    form: ClassVar[int]
-    """Form of the density after an increasing map to the whole line, with these parameters:
-    ``NORMAL``, ``LOGIT_BETA``, ``LOG_GAMMA`` or ``MINUS_LOG_GAMMA``."""
-
-    whole: ClassVar[bool] = False
-    """Whether rewards are whole numbers."""
     lowest: ClassVar[float] = -math.inf
     """The lowest possible mean."""
-    highest: ClassVar[float] = math.inf
-    """The highest possible average of rewards."""
 
     @abstractmethod
     def sample(self, rng: np.random.Generator) -> Array:
@@ -68,18 +61,6 @@ class Marginal(ABC):
     @abstractmethod
     def cdf(self, value: Array) -> Array:
         """Return the probability of a mean of at most this value."""
-
-    @abstractmethod
-    def observe(self, average: Array, n: Array) -> tuple[Self, Array]:
-        """Return the distributions after n rewards of this average, and the log evidence of these.
-
-        Neither n rewards nor their sum need be whole numbers, and n may be 0. The log evidence
-        lacks the terms that do not depend on the parameters.
-        """
-
-    @abstractmethod
-    def draw_averages(self, rng: np.random.Generator, means: Array, n: Array) -> Array:
-        """Draw the average of n rewards of arms with these means; n is at least 1."""
 
     @abstractmethod
     def reward_entropy(self, mean: Array, variance: Array) -> Array:
@@ -105,7 +86,45 @@ class Marginal(ABC):
             below = self.cdf(np.broadcast_to(x[:, None], each.shape))
             return np.einsum("ml,mlk->mk", weights, below) - probability[:, None]
 
-        return _root(excess, low, high)
+        return find_root(excess, low, high)
+
+    def select(self, *index: Array) -> Self:
+        """Return some of the distributions, by indices on the axes before the arms."""
+        places: Any = (slice(None), *index)
+        return replace(self, parameters=self.parameters[places])
+
+    def expand(self, axis: int) -> Self:
+        """Return the distributions with one more axis of length 1 before the arms."""
+        return replace(self, parameters=np.expand_dims(self.parameters, axis + 1))
+
+
+@dataclass(frozen=True)
+class Marginal(MeanDistribution):
+    """Distributions of actions' means: two parameters each, (2, ..., K).
+
+    Of several rewards, only their number and their average matter.
+    """
+
+    form: ClassVar[int]
+    """Form of the density after an increasing map to the whole line, with these parameters:
+    ``NORMAL``, ``LOGIT_BETA``, ``LOG_GAMMA`` or ``MINUS_LOG_GAMMA``."""
+
+    whole: ClassVar[bool] = False
+    """Whether rewards are whole numbers."""
+    highest: ClassVar[float] = math.inf
+    """The highest possible average of rewards."""
+
+    @abstractmethod
+    def observe(self, average: Array, n: Array) -> tuple[Self, Array]:
+        """Return the distributions after n rewards of this average, and the log evidence of these.
+
+        Neither n rewards nor their sum need be whole numbers, and n may be 0. The log evidence
+        lacks the terms that do not depend on the parameters.
+        """
+
+    @abstractmethod
+    def draw_averages(self, rng: np.random.Generator, means: Array, n: Array) -> Array:
+        """Draw the average of n rewards of arms with these means; n is at least 1."""
 
     def estimates(
         self,
@@ -119,15 +138,6 @@ class Marginal(ABC):
             log_weights = np.log(weights)[:, None, :, None]
         after_weights = softmax(np.moveaxis(log_weights + log_evidence, 2, -1))
         return np.einsum("mnkl,mnlk->mnk", after_weights, after.mean())
-
-    def select(self, *index: Array) -> Self:
-        """Return some of the distributions, by indices on the axes before the arms."""
-        places: Any = (slice(None), *index)
-        return replace(self, parameters=self.parameters[places])
-
-    def expand(self, axis: int) -> Self:
-        """Return the distributions with one more axis of length 1 before the arms."""
-        return replace(self, parameters=np.expand_dims(self.parameters, axis + 1))
 
 
 NEGLIGIBLE = 1e-12
@@ -283,7 +293,7 @@ def _integrate(
     return found
 
 
-def _root(function: Callable[[Array], Array], low: Array, high: Array) -> Array:
+def find_root(function: Callable[[Array], Array], low: Array, high: Array) -> Array:
     """Return the zeros of an increasing function between ``low`` and ``high``, elementwise.
 
     Chandrupatla's method: inverse quadratic interpolation where that is safe, else bisection.

@@ -11,7 +11,13 @@ import numpy as np
 from mixts._numbers import softmax
 from mixts._typing import Array, Bool, Float, Int
 from mixts.families.choice import top_rows
-from mixts.families.quadrature import NEGLIGIBLE, Marginal, expected_best, explain_best
+from mixts.families.quadrature import (
+    NEGLIGIBLE,
+    Marginal,
+    MeanDistribution,
+    expected_best,
+    explain_best,
+)
 from mixts.families.ranking import Distribution, Utilities, rank_arms
 
 INFORMATION = ("variance", "best-action", "latent-and-best-action", "mutual-information")
@@ -59,8 +65,8 @@ class RewardBelief(ABC):
 
     @property
     @abstractmethod
-    def marginal(self) -> Marginal:
-        """Distributions of the mean rewards given the component, parameters (2, m, L, K)."""
+    def marginal(self) -> MeanDistribution:
+        """Distributions of the mean rewards given the component, parameters (q, m, L, K)."""
 
     @abstractmethod
     def draw(
@@ -86,7 +92,7 @@ class RewardBelief(ABC):
         weights, marginal = self._relevant()
         return marginal.mixture_quantiles(weights, probability)
 
-    def _relevant(self) -> tuple[Float[Array, "m k"], Marginal]:
+    def _relevant(self) -> tuple[Float[Array, "m k"], MeanDistribution]:
         """Return weights and distributions of the components that are not negligible everywhere."""
         n_kept = int((self.weights > NEGLIGIBLE).sum(axis=1).max(initial=1))
         if n_kept == self.weights.shape[1]:
@@ -117,39 +123,16 @@ class RewardBelief(ABC):
         drawn = self.draw(rng, rows.reshape(-1), latent.reshape(-1))
         return latent, drawn.reshape(*latent.shape, drawn.shape[1])
 
+    @abstractmethod
     def draw_estimates(
         self, rng: np.random.Generator, n_samples: int, n_more: Int[Array, " m"]
     ) -> tuple[Int[Array, "m n"], Float[Array, "m n K"]]:
         """Draw what the mean of each action would be after ``n_more`` observations of it.
 
-        Components and mean rewards are drawn first, then the average of the observations, and the
-        mixture is conditioned on that. Without more observations the estimate is the present mean;
-        with many, it is the drawn mean reward.
+        Components and mean rewards are drawn first, then the observations, and the mixture is
+        conditioned on these. Without more observations the estimate is the present mean; with
+        many, it is the drawn mean reward.
         """
-        latent, drawn = self.draw_mixture(rng, n_samples)
-        n = n_more[:, None, None]
-        averages = self.marginal.draw_averages(rng, drawn, np.maximum(n, 1))
-        return latent, np.where(n > 0, self._estimates(averages, n), self.means()[:, None])
-
-    def _estimates(
-        self, averages: Float[Array, "m n K"], n_more: Int[Array, "m 1 1"]
-    ) -> Float[Array, "m n K"]:
-        """Return E[theta_a | the average of n observations of a], each action on its own."""
-        if self.marginal.whole:
-            # Few sums are possible in a short time: one estimate for each of them.
-            sums = np.rint(averages * n_more).astype(np.int64)
-            if (most := int(sums.max(initial=0)) + 1) < averages.shape[1]:
-                possible = np.arange(most)[:, None] / np.maximum(n_more, 1)
-                possible = np.minimum(possible, self.marginal.highest)
-                table = self._estimate(np.broadcast_to(possible, (len(sums), most, 1)), n_more)
-                return np.take_along_axis(table, sums, axis=1)
-        return self._estimate(averages, n_more)
-
-    def _estimate(
-        self, averages: Float[Array, "m n _"], n_more: Int[Array, "m 1 1"]
-    ) -> Float[Array, "m n K"]:
-        weights, marginal = self._relevant()
-        return marginal.estimates(weights, averages, n_more)
 
     # -- terms of information-directed sampling -------------------------------------------------
 
@@ -240,8 +223,47 @@ class RewardBelief(ABC):
         return taken, np.minimum(included, 1.0)
 
 
+class AverageRewards(RewardBelief):
+    """Mean rewards that are learned from the average of an action's rewards."""
+
+    @property
+    @abstractmethod
+    def marginal(self) -> Marginal:
+        """Distributions of the mean rewards given the component, parameters (2, m, L, K)."""
+
+    def draw_estimates(
+        self, rng: np.random.Generator, n_samples: int, n_more: Int[Array, " m"]
+    ) -> tuple[Int[Array, "m n"], Float[Array, "m n K"]]:
+        """Draw what the mean of each action would be after ``n_more`` observations of it."""
+        latent, drawn = self.draw_mixture(rng, n_samples)
+        n = n_more[:, None, None]
+        averages = self.marginal.draw_averages(rng, drawn, np.maximum(n, 1))
+        return latent, np.where(n > 0, self._estimates(averages, n), self.means()[:, None])
+
+    def _estimates(
+        self, averages: Float[Array, "m n K"], n_more: Int[Array, "m 1 1"]
+    ) -> Float[Array, "m n K"]:
+        """Return E[theta_a | the average of n observations of a], each action on its own."""
+        if self.marginal.whole:
+            # Few sums are possible in a short time: one estimate for each of them.
+            sums = np.rint(averages * n_more).astype(np.int64)
+            if (most := int(sums.max(initial=0)) + 1) < averages.shape[1]:
+                possible = np.arange(most)[:, None] / np.maximum(n_more, 1)
+                possible = np.minimum(possible, self.marginal.highest)
+                table = self._estimate(np.broadcast_to(possible, (len(sums), most, 1)), n_more)
+                return np.take_along_axis(table, sums, axis=1)
+        return self._estimate(averages, n_more)
+
+    def _estimate(
+        self, averages: Float[Array, "m n _"], n_more: Int[Array, "m 1 1"]
+    ) -> Float[Array, "m n K"]:
+        weights, marginal = self._relevant()
+        assert isinstance(marginal, Marginal)
+        return marginal.estimates(weights, averages, n_more)
+
+
 @dataclass(frozen=True)
-class IndependentRewards(RewardBelief):
+class IndependentRewards(AverageRewards):
     """Mean rewards of arms, which are independent given the component."""
 
     weights: Float[Array, "m L"]
@@ -368,7 +390,7 @@ def with_expected_rewards(
 
 
 def _explained(
-    drawn: Float[Array, "m n K"], groups: Int[Array, "m n"], marginal: Marginal | None
+    drawn: Float[Array, "m n K"], groups: Int[Array, "m n"], marginal: MeanDistribution | None
 ) -> Float[Array, "m K"]:
     """Return the part of each action's variance that the groups of draws explain.
 

@@ -46,8 +46,13 @@ def assert_refused(
 OUTSIDE: dict[str, list[float]] = {
     "bernoulli": [0.5, 2.0, -1.0, NAN, INF],
     "poisson": [0.5, -1.0, NAN, INF, 1e300],
+    "spend": [-0.5, NAN, INF, -INF],
 }
-SUPPORT = {"bernoulli": "must be 0 or 1", "poisson": "must be whole numbers from 0 to .*"}
+SUPPORT = {
+    "bernoulli": "must be 0 or 1",
+    "poisson": "must be whole numbers from 0 to .*",
+    "spend": "must be numbers from 0 to .*",
+}
 
 
 @families
@@ -100,7 +105,7 @@ def test_tasks_that_do_not_exist(case: FamilyCase) -> None:
     assert_refused(single, (*update, [0, 0]), errors.TaskError, "leave tasks out")
 
 
-@pytest.mark.parametrize("name", ["bernoulli", "gaussian", "poisson"])
+@pytest.mark.parametrize("name", ["bernoulli", "gaussian", "poisson", "spend"])
 def test_arms_that_do_not_exist(name: str) -> None:
     belief = FamilyCase(name).tasks(1, 2, 9)
     ones = [1.0, 1.0]

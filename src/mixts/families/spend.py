@@ -1,0 +1,484 @@
+"""Spend arms: revenue with many zeros. A purchase happens or not, and its spend is log-normal."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from mixts import _checks
+from mixts._numbers import softmax
+from mixts._typing import Array, ArrayLike, Bool, Float, Int
+from mixts.errors import StatisticsError
+from mixts.families._kernels.arms import count_gaussian, evidence_bernoulli, observe_bernoulli
+from mixts.families._kernels.roots import LARGEST
+from mixts.families.arms import ArmFamily, ArmPosterior, ArmStatistics, by_arm, merge_moments
+from mixts.families.base import Waiting
+from mixts.families.rewards import RewardBelief
+from mixts.families.spend_marginal import (
+    LEVELS,
+    SpendMarginal,
+    fit_levels,
+    learn_spends,
+    level_means,
+    log_sum,
+    spend_evidence,
+)
+from mixts.families.statistics import Statistics
+
+Arrays = tuple[Array, ...]
+
+# -- loops ----------------------------------------------------------------------------------------
+#
+# ``counts`` are the arrays of the statistics, (tasks, arms); ``prior`` are the parameters, (K, L).
+# Purchases are counted and weighed by the loops of Bernoulli arms, log spends by those of Gaussian
+# arms; the sums over the levels of the variance are numpy's.
+
+
+def _first_bad(arms: Array, outcomes: Array, n_arms: int) -> int:
+    good = (arms >= 0) & (arms < n_arms) & (outcomes >= 0.0) & (outcomes <= LARGEST)
+    return -1 if good.all() else int(np.argmin(good))
+
+
+def count_spend(tasks: Array, arms: Array, outcomes: Array, counts: Arrays) -> int:
+    """Check all rewards, then count purchases, misses and log spends."""
+    purchases, misses, average, squares = counts
+    bad = _first_bad(arms, outcomes, purchases.shape[1])
+    if bad < 0:
+        bought = outcomes > 0
+        np.add.at(misses, (tasks[~bought], arms[~bought]), 1)
+        spends = np.log(outcomes[bought])
+        count_gaussian(tasks[bought], arms[bought], spends, (purchases, average, squares))
+    return bad
+
+
+def _spend_gaps(arms: Int[Array, " m"], statistics: Arrays, prior: Arrays) -> Float[Array, "m L"]:
+    """Return ln p(log spends) of some arms with these purchases, averages and squares."""
+    own = np.stack([parameter[arms] for parameter in prior[2:6]])
+    after = np.empty_like(own)
+    purchases, average, squares = (array[:, None] for array in statistics)
+    learn_spends(own, purchases, average, squares, after)
+    return spend_evidence(own[1], after[1], prior[6][arms], log_sum(after[2], after[3]))
+
+
+def observe_spend(
+    tasks: Array, arms: Array, outcomes: Array, counts: Arrays, prior: Arrays, relative: Array
+) -> int:
+    """Count as ``count_spend`` does, and add ln of each reward's probability to the evidence."""
+    purchases, misses, average, squares = counts
+    bad = _first_bad(arms, outcomes, purchases.shape[1])
+    if bad >= 0:
+        return bad
+    bought = outcomes > 0
+    rows, owners = np.unique(tasks[bought], return_inverse=True)
+    touched, columns = np.divmod(np.unique(owners * len(prior[0]) + arms[bought]), len(prior[0]))
+    now = (purchases[rows], average[rows], squares[rows])
+    for sign in (-1.0, 1.0):
+        found = tuple(array[touched, columns] for array in now)
+        np.add.at(relative, rows[touched], sign * _spend_gaps(columns, found, prior))
+        if sign < 0:
+            count_gaussian(owners, arms[bought], np.log(outcomes[bought]), now)
+    average[rows], squares[rows] = now[1:]
+    # This loop counts purchases and misses.
+    observe_bernoulli(
+        tasks, arms, bought.astype(float), (purchases, misses), (prior[0], prior[1]), relative
+    )
+    return -1
+
+
+def evidence_spend(tasks: Array, counts: Arrays, prior: Arrays, relative: Array) -> None:
+    """Compute the log evidence of tasks, each given once, from the statistics."""
+    purchases, misses, average, squares = counts
+    evidence_bernoulli(tasks, (purchases, misses), (prior[0], prior[1]), relative)
+    row, arm = np.nonzero(purchases[tasks])
+    owner = tasks[row]
+    found = (purchases[owner, arm], average[owner, arm], squares[owner, arm])
+    np.add.at(relative, owner, _spend_gaps(arm, found, prior))
+
+
+def gather_spend(tasks: Array, latent: Array, counts: Arrays, prior: Arrays, out: Array) -> None:
+    """Write the six parameters of every arm for pairs of a task and a component, (6, m, K)."""
+    purchases, misses, average, squares = (array[tasks] for array in counts)
+    own = np.stack([parameter.T[latent] for parameter in prior[:6]])
+    out[0], out[1] = own[0] + purchases, own[1] + misses
+    learn_spends(own[2:], purchases, average, squares, out[2:])
+
+
+# -- the family -----------------------------------------------------------------------------------
+
+
+class SpendStatistics(ArmStatistics):
+    """Purchases, misses, and average and squared deviations of log spends, (tasks, arms)."""
+
+    kind: ClassVar[str] = "spend-arms"
+    fields: ClassVar[dict[str, Any]] = {
+        "purchases": np.int64,
+        "misses": np.int64,
+        "average": float,
+        "squares": float,
+    }
+    support: ClassVar[str] = f"numbers from 0 to {LARGEST:g}"
+    count_loop = staticmethod(count_spend)
+
+    def _check(self) -> None:
+        super()._check()
+        if any((self.array(name) < 0).any() for name in ("purchases", "misses", "squares")):
+            raise StatisticsError("purchases, misses and squares must be at least 0")
+
+    @property
+    def purchases(self) -> Any:
+        """Number of rewards above 0 of each arm."""
+        return self._view(self.array("purchases"))
+
+    @property
+    def misses(self) -> Any:
+        """Number of rewards 0 of each arm."""
+        return self._view(self.array("misses"))
+
+    @property
+    def average(self) -> Any:
+        """Average logarithm of each arm's spends; 0 without purchases."""
+        return self._view(self.array("average"))
+
+    @property
+    def squares(self) -> Any:
+        """Sum of squared deviations of the logarithms from their average."""
+        return self._view(self.array("squares"))
+
+    @property
+    def pulls(self) -> Int[Array, "n K"]:
+        """Number of observations of each arm, task axis first."""
+        return self.array("purchases") + self.array("misses")
+
+    def _merge(self, other: Self) -> dict[str, Array]:
+        """Merge by Chan's formula, like Gaussian arms."""
+        merged = merge_moments(
+            *((x.array("purchases"), x.array("average"), x.array("squares")) for x in (self, other))
+        )
+        misses = self.array("misses") + other.array("misses")
+        return dict(zip(self.fields, (merged[0], misses, *merged[1:]), strict=True))
+
+
+class SpendArms(ArmFamily):
+    """K arms whose rewards are 0 or a log-normal spend, for L components.
+
+    A reward is above 0, a purchase, with probability p, which is Beta(alpha, beta). The logarithm
+    of a spend is normal with mean mu and variance sigma^2, both unknown. Given sigma^2, mu is
+    normal with mean ``log_spend`` and variance ``sigma^2 / strength``. sigma^2 is inverse gamma
+    with ``shape`` and ``scale``, on a grid: sigma is one of 61 values from 0.1 to 2. So the mean
+    reward ``p exp(mu + sigma^2 / 2)`` has a finite mean and variance.
+
+    With k purchases among n rewards, average y and squared deviations M2 of the log spends, an
+    arm's log evidence is ``ln B(alpha + k, beta + n - k) - ln B(alpha, beta) + (ln(r / (r + k)) -
+    k ln(2 pi)) / 2 + ln Z(a + k/2, b + (M2 + r k / (r + k) (y - m)^2) / 2) - ln Z(a, b) - k y``.
+    Here m, r, a and b are ``log_spend``, ``strength``, ``shape`` and ``scale``; Z(a, b) is the sum
+    of ``sigma^(-2 a) exp(-b / sigma^2)`` over the grid.
+
+    The parameters of a task are the mean rewards of the arms, then their p, then their mu.
+
+    Parameters
+    ----------
+    alpha, beta
+        Parameters of the Beta prior of each arm's purchase rate, (L, K), above 0.
+    log_spend
+        Prior mean of mu: the logarithm of a typical spend, (L, K).
+    strength
+        How many purchases ``log_spend`` is worth, (L, K), above 0.
+    shape, scale
+        Parameters of the prior of sigma^2, (L, K), above 0: it is near ``scale / shape``, and that
+        is worth ``2 shape`` purchases.
+    """
+
+    kind: ClassVar[str] = "spend-arms"
+    statistics_type: ClassVar[type[ArmStatistics]] = SpendStatistics
+    arm_parameters: ClassVar[int] = 6
+    gather_loop = staticmethod(gather_spend)
+    observe_loop = staticmethod(observe_spend)
+    evidence_loop = staticmethod(evidence_spend)
+
+    def __init__(
+        self,
+        alpha: ArrayLike,
+        beta: ArrayLike,
+        log_spend: ArrayLike,
+        strength: ArrayLike,
+        shape: ArrayLike,
+        scale: ArrayLike,
+    ) -> None:
+        self.alpha: Float[Array, "L K"] = _checks.real_array(alpha, "alpha", 2)
+        self.beta: Float[Array, "L K"] = _checks.real_array(beta, "beta", 2)
+        self.log_spend: Float[Array, "L K"] = _checks.real_array(log_spend, "log_spend", 2)
+        self.strength: Float[Array, "L K"] = _checks.real_array(strength, "strength", 2)
+        self.shape: Float[Array, "L K"] = _checks.real_array(shape, "shape", 2)
+        self.scale: Float[Array, "L K"] = _checks.real_array(scale, "scale", 2)
+        for name, array in self.arrays().items():
+            _checks.same_shape(self.alpha, array, f"alpha and {name}")
+            if name != "log_spend":
+                _checks.positive(array, name)
+        loop = [by_arm(array) for array in self.arrays().values()]
+        self._loop = (*loop, log_sum(loop[4], loop[5]))
+
+    @property
+    def dimensions(self) -> tuple[int, int]:
+        return self.alpha.shape[0], self.alpha.shape[1]
+
+    @property
+    def loop_parameters(self) -> tuple[Any, ...]:
+        return self._loop
+
+    @property
+    def task_bytes(self) -> int:
+        return 8 * (self.n_components + 2 * self.n_arms * len(LEVELS))
+
+    def arrays(self) -> dict[str, Array]:
+        return {
+            "alpha": self.alpha,
+            "beta": self.beta,
+            "log_spend": self.log_spend,
+            "strength": self.strength,
+            "shape": self.shape,
+            "scale": self.scale,
+        }
+
+    def marginal(self, parameters: Float[Array, "q ... K"]) -> SpendMarginal:
+        return SpendMarginal(parameters)
+
+    def _prior(self) -> SpendMarginal:
+        return SpendMarginal(np.stack(list(self.arrays().values())))
+
+    def evidence_constant(self, statistics: Statistics) -> Float[Array, " n"]:
+        purchases, average = statistics.array("purchases"), statistics.array("average")
+        return np.asarray(-(purchases * (average + 0.5 * math.log(2 * math.pi))).sum(axis=1))
+
+    # -- moments --------------------------------------------------------------------------------
+
+    def parameter_means(self) -> Float[Array, "L p"]:
+        """Return the prior means of mean rewards, purchase rates and mu under each component."""
+        return self._prior().law_means()
+
+    def parameter_variances(self) -> Float[Array, "L p"]:
+        """Return the prior variances of mean rewards, purchase rates and mu."""
+        covariances = self._prior().law_covariances()
+        return np.concatenate([covariances[i, i] for i in range(3)], axis=1)
+
+    def parameter_quantiles(self, probability: float) -> Float[Array, "L p"]:
+        """Return a prior quantile of mean rewards, purchase rates and mu."""
+        from scipy import special  # takes as long to import as all of mixts
+
+        prior = self._prior()
+        rates = special.betaincinv(self.alpha, self.beta, probability)
+        spends = prior.log_spend_quantile(probability)
+        return np.concatenate([prior.quantile(probability), rates, spends], axis=1)
+
+    def collapse(self, weights: Float[Array, " L"]) -> Self:
+        """Keep the mean and variance of each arm's mean reward.
+
+        Before these are set, purchase rate, mu and sigma^2 get the moments that they have in the
+        mixture.
+        """
+        prior, w = self._prior(), weights[:, None]
+        mean = (w * prior.mean()).sum(axis=0, keepdims=True)
+        square = (w * (prior.variance() + (prior.mean() - mean) ** 2)).sum(axis=0, keepdims=True)
+        rates, spreads = prior.purchase_rate(), prior.law_covariances()
+        rate, log_spend = (w * np.stack([rates, self.log_spend])).sum(axis=1, keepdims=True)
+        rate_variance = (w * (spreads[1, 1] + (rates - rate) ** 2)).sum(axis=0, keepdims=True)
+        total = np.maximum(rate * (1 - rate) / rate_variance - 1, 1e-12)
+        between = (w * (spreads[2, 2] + (self.log_spend - log_spend) ** 2)).sum(axis=0)[None]
+        logs, inverses, levels = (w * level_means(self.shape, self.scale)).sum(1, keepdims=True)
+        start = (w * np.stack([self.shape, self.scale])).sum(axis=1, keepdims=True)
+        shape, scale = fit_levels(start[0], start[1], logs, inverses)
+        parameters = (rate * total, (1 - rate) * total, log_spend, levels / between, shape, scale)
+        moments = SpendMarginal(np.stack(parameters)).spread(mean, square)
+        return self.from_parameters(moments.parameters, {})
+
+    def broaden(self, weights: Float[Array, " L"], factor: float) -> Self:
+        """Return the mixture's mean rewards with ``factor`` times their variances."""
+        one = self.collapse(weights)._prior()
+        return self.from_parameters(one.spread(one.mean(), factor * one.variance()).parameters, {})
+
+    @classmethod
+    def match(cls, mean: Array, variance: Array, settings: dict[str, Any]) -> Self:
+        """Return arms with these mean rewards, half of whose rewards are purchases."""
+        plain = np.multiply.outer([1.0, 1.0, 0.0, 1.0, 2.0, 1.0], np.ones(mean.shape))
+        return cls.from_parameters(SpendMarginal(plain).spread(mean, variance).parameters, settings)
+
+    @classmethod
+    def from_parameters(cls, parameters: Array, settings: dict[str, Any]) -> Self:
+        return cls(*parameters)
+
+    # -- acting and simulating --------------------------------------------------------------------
+
+    def posterior(
+        self, statistics: Statistics, log_weights: Float[Array, " L"], *, allow_dormant: bool = True
+    ) -> SpendPosterior:
+        """Return the posteriors; no component becomes dormant."""
+        return SpendPosterior(self, statistics)
+
+    def draw(self, rng: np.random.Generator, latent: Int[Array, " n"]) -> Float[Array, "n p"]:
+        """Draw mean rewards, purchase rates and mu from the prior of each given component."""
+        return _stacked(*self._prior().draw_laws(rng, latent))
+
+    def mean_rewards(
+        self, parameters: Float[Array, "... p"], actions: Array | None = None
+    ) -> Float[Array, "... K"]:
+        """Return the first K parameters."""
+        return np.asarray(parameters[..., : self.n_arms])
+
+    def reward_laws(
+        self, parameters: Float[Array, "n p"], arms: Int[Array, " n"], means: Float[Array, " n"]
+    ) -> Float[Array, "n 3"]:
+        """Return mean reward, purchase rate and mu of each arm."""
+        by_law = parameters.reshape(len(parameters), 3, self.n_arms)
+        return np.asarray(by_law[np.arange(len(arms)), :, arms])
+
+    def outcomes(self, rng: np.random.Generator, means: Float[Array, "n 3"]) -> Float[Array, " n"]:
+        """Draw a reward of each law by inversion: one uniform number decides about both parts."""
+        from scipy import special
+
+        mean, rate, log_spend = np.moveaxis(means, -1, 0)
+        with np.errstate(divide="ignore"):
+            variance = 2 * (np.log(mean) - np.log(rate) - log_spend)
+        deviation = np.sqrt(np.clip(variance, LEVELS[0], LEVELS[-1]))
+        place = (rng.random(mean.shape) - (1 - rate)) / rate
+        score = special.ndtri(np.maximum(place, 1e-16))
+        return np.where(place > 0, np.exp(log_spend + deviation * score), 0.0)
+
+
+def _stacked(p: Array, mu: Array, variance: Array) -> Float[Array, "... p"]:
+    return np.concatenate([p * np.exp(mu + variance / 2), p, mu], axis=-1)
+
+
+# -- beliefs --------------------------------------------------------------------------------------
+
+
+class SpendPosterior(ArmPosterior):
+    """Posteriors of spend arms; parameters are mean rewards, purchase rates and mu."""
+
+    def _all(self, tasks: Int[Array, " m"]) -> SpendMarginal:
+        found = super()._all(tasks)
+        assert isinstance(found, SpendMarginal)
+        return found
+
+    def sample(
+        self, rng: np.random.Generator, tasks: Int[Array, " m"], latent: Int[Array, " m"]
+    ) -> Float[Array, "m p"]:
+        """Draw the parameters of all arms, given the one component of each task."""
+        found = self.prior.marginals(self.statistics, tasks, latent)
+        assert isinstance(found, SpendMarginal)
+        return _stacked(*found.draw_laws(rng))
+
+    def component_means(self, tasks: Int[Array, " m"]) -> Float[Array, "m L p"]:
+        """Return E[theta | history, s]."""
+        return self._all(tasks).law_means()
+
+    def component_covariances(self, tasks: Int[Array, " m"]) -> Float[Array, "m L p p"]:
+        """Return Cov[theta | history, s]; different arms are independent."""
+        blocks = self._all(tasks).law_covariances()
+        n = self.prior.n_arms
+        out = np.zeros((*blocks.shape[2:4], 3, n, 3, n))
+        arms = np.arange(n)
+        for i, j in np.ndindex(3, 3):
+            out[:, :, i, arms, j, arms] = blocks[i, j]
+        return out.reshape(*out.shape[:2], 3 * n, 3 * n)
+
+    def best_action_probabilities(
+        self,
+        rng: np.random.Generator,
+        tasks: Int[Array, " m"],
+        weights: Float[Array, "m L"],
+        actions: Array | None,
+        mask: Bool[Array, "m K"],
+        n_samples: int,
+    ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
+        """Estimate P(arm is best) and its standard error, without bias.
+
+        Components are summed exactly, and mean rewards are sampled: component s gets
+        ``2 + n_samples w_s`` samples, a number that the history fixes.
+        """
+        marginal = self._all(tasks)
+        n = 2 + (n_samples * weights).astype(np.int64)
+        pairs = np.repeat(np.arange(n.size), n.reshape(-1))
+        drawn = _draw_means(rng, marginal, *np.unravel_index(pairs, n.shape))
+        best = np.where(mask[pairs // n.shape[1]], drawn, -np.inf).argmax(axis=1)
+        wins = np.bincount(pairs * mask.shape[1] + best, minlength=n.size * mask.shape[1])
+        share = wins.reshape(*n.shape, -1) / n[:, :, None]
+        variance = share * (1 - share) / (n[:, :, None] - 1)
+        return (
+            np.einsum("ml,mlk->mk", weights, share),
+            np.sqrt(np.einsum("ml,mlk->mk", weights**2, variance)),
+        )
+
+    def rewards(
+        self,
+        tasks: Int[Array, " m"],
+        weights: Float[Array, "m L"],
+        actions: Array | None,
+        waiting: Waiting | None = None,
+    ) -> SpendRewards:
+        """Return the belief about the mean rewards of the arms."""
+        belief = SpendRewards(weights, self._all(tasks))
+        counts = self._waiting_counts(tasks, waiting)
+        return belief if counts is None else belief.expecting(counts)
+
+
+def _draw_means(
+    rng: np.random.Generator, marginal: SpendMarginal, *index: Int[Array, " n"]
+) -> Float[Array, "n K"]:
+    p, mu, variance = marginal.draw_laws(rng, *index)
+    return np.asarray(p * np.exp(mu + variance / 2))
+
+
+@dataclass(frozen=True)
+class SpendRewards(RewardBelief):
+    """Mean rewards of spend arms, which are independent given the component."""
+
+    weights: Float[Array, "m L"]
+    distributions: SpendMarginal
+
+    @property
+    def marginal(self) -> SpendMarginal:
+        return self.distributions
+
+    def draw(
+        self, rng: np.random.Generator, rows: Int[Array, " n"], latent: Int[Array, " n"]
+    ) -> Float[Array, "n K"]:
+        return _draw_means(rng, self.marginal, rows, latent)
+
+    def draw_estimates(
+        self, rng: np.random.Generator, n_samples: int, n_more: Int[Array, " m"]
+    ) -> tuple[Int[Array, "m n"], Float[Array, "m n K"]]:
+        """Draw what the mean of each arm would be after ``n_more`` rewards of it."""
+        rows, latent = self.draw_latent(rng, n_samples)
+        laws = self.marginal.draw_laws(rng, rows.reshape(-1), latent.reshape(-1))
+        p, mu, variance = (law.reshape(*latent.shape, -1) for law in laws)
+        n = n_more[:, None, None]
+        purchases = rng.binomial(n, p)
+        average = mu + np.sqrt(variance / np.maximum(purchases, 1)) * rng.standard_normal(mu.shape)
+        squares = variance * 2 * rng.standard_gamma(np.maximum(purchases - 1, 0) / 2)
+        weights, marginal = self._relevant()
+        assert isinstance(marginal, SpendMarginal)
+        statistics = (purchases, n - purchases, average, squares)
+        after, log_evidence = marginal.expand(1).learn(*(x[:, :, None] for x in statistics))
+        with np.errstate(divide="ignore"):
+            log_weights = np.log(weights)[:, None, :, None]
+        after_weights = softmax(np.moveaxis(log_weights + log_evidence, 2, -1))
+        estimates = np.einsum("mnkl,mnlk->mnk", after_weights, after.mean())
+        return latent, np.where(n > 0, estimates, self.means()[:, None])
+
+    def expecting(self, counts: Int[Array, "m K"]) -> SpendRewards:
+        """Return the belief as if ``counts`` more rewards of each arm had come, all expected.
+
+        The expected share of them are purchases, and a log-normal distribution through these has
+        the mean spend of the mixture: means hardly move, but the variance shrinks.
+        """
+        w, marginal = self.weights[:, :, None], self.marginal
+        level = (w * level_means(marginal.shape, marginal.scale)[2]).sum(axis=1)
+        spend = (w * np.exp(marginal.log_mean_spend())).sum(axis=1)
+        purchases = counts * (w * marginal.purchase_rate()).sum(axis=1)
+        statistics = (purchases, counts - purchases, np.log(spend) - level / 2, purchases * level)
+        after, log_evidence = marginal.learn(*(x[:, None] for x in statistics))
+        with np.errstate(divide="ignore"):
+            weights = softmax(np.log(self.weights) + log_evidence.sum(axis=2))
+        return SpendRewards(weights, after)
