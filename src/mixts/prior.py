@@ -347,8 +347,11 @@ class MixturePrior:
         names = [*(self.arm_names or ()), *arm_names] if arm_names is not None else None
         texts = self.descriptions
         if texts is not None:
-            best = self.family.parameter_means().max(axis=1)
-            texts = texts if np.all(family.parameter_means().max(axis=1) <= best) else None
+            # A new arm that may be a kind's best makes its sentence wrong.
+            best, new = (
+                f.mean_rewards(f.parameter_means()).max(axis=1) for f in (self.family, family)
+            )
+            texts = texts if np.all(new <= best) else None
         prior = self.replace(
             family=joined, arm_names=names, descriptions=texts, arm_prior=self.arm_prior
         )

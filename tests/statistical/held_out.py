@@ -29,7 +29,7 @@ def held_out(case: FamilyCase, seed: int, n_tasks: int, rounds: int = 12) -> Any
         means = (actions * theta[owners]).sum(axis=1)
     else:
         actions = rng.integers(SIZE, size=len(owners))
-        means = theta[owners, actions]
+        means = family.reward_laws(theta[owners], actions, theta[owners, actions])
     belief.update(actions, family.outcomes(rng, means), tasks=owners)
     return belief.statistics
 

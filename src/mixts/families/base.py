@@ -158,6 +158,10 @@ class Family(ABC):
     def parameter_quantiles(self, probability: float) -> Float[Array, "L p"]:
         """Return a prior quantile of every parameter under each component."""
 
+    def explain_mean(self, component: int, arm: int) -> str:
+        """Say in words what the mean reward of an arm is made of; "" if there is nothing to say."""
+        return ""
+
     # -- learning -----------------------------------------------------------------------------
 
     def empty_statistics(self, n_tasks: int | None) -> Statistics:

@@ -272,6 +272,13 @@ class SpendArms(ArmFamily):
         spends = prior.log_spend_quantile(probability)
         return np.concatenate([prior.quantile(probability), rates, spends], axis=1)
 
+    def explain_mean(self, component: int, arm: int) -> str:
+        """Say how often the arm is bought, and for how much."""
+        rate = self._prior().purchase_rate()[component, arm]
+        spend = math.exp(self.log_spend[component, arm])
+        share = f"{100 * rate:.3g}% of decisions are purchases"
+        return f"{share}, and half of these spend above {spend:.3g}"
+
     def collapse(self, weights: Float[Array, " L"]) -> Self:
         """Keep the mean and variance of each arm's mean reward.
 

@@ -109,7 +109,7 @@ def fit_levels(
             b = np.clip(best[1] + length * by_scale, best[1] / 10, 10 * best[1])
             a, b = np.clip(a, LEAST, MOST), np.clip(b, LEAST, MOST)
             trial = value(a, b)
-            better = waiting & (trial > now)
+            better = waiting & (trial > now + _NOTHING * (1 + np.abs(now)))
             best = np.where(better, a, best[0]), np.where(better, b, best[1])
             now = np.where(better, trial, now)
             waiting &= ~better
@@ -121,7 +121,7 @@ def fit_levels(
     return best
 
 
-_NEWTON_STEPS, _HALVINGS = 50, 8
+_NEWTON_STEPS, _HALVINGS, _NOTHING = 50, 8, 1e-14
 
 
 def _newton(a: Array, b: Array, mean_log: Array, mean_inverse: Array) -> tuple[Array, Array]:

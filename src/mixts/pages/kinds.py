@@ -5,6 +5,7 @@ Readers see "kind" where code says component.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -200,6 +201,8 @@ class _Numbers:
     """Digits after the point: the same for all arms, and for features by their units."""
     differences: bool
     """True for features of several kinds, which are drawn by their differences."""
+    explain: Callable[[int, int], str]
+    """Function that says what the mean of a kind's arm is made of."""
 
     def drawn(self, values: Float[Array, "*L K"]) -> Float[Array, "*L K"]:
         """Return what a drawing shows of values: themselves, or their distance from the mean."""
@@ -237,9 +240,11 @@ def _numbers_of(
 ) -> _Numbers:
     family, scale = _comparable(prior, tasks)
     family = family.select(np.arange(n_kinds))
-    mean, tail = family.parameter_means(), (1 - _INNER) / 2
-    if len(names) != mean.shape[1]:
-        raise ParameterError(f"expected a name for each of {mean.shape[1]}, got {len(names)}")
+    # Mean rewards, or coefficients, come first among the parameters.
+    n, tail = math.prod(family.statistics_shape), (1 - _INNER) / 2
+    mean = family.parameter_means()[:, :n]
+    if len(names) != n:
+        raise ParameterError(f"expected a name for each of {n}, got {len(names)}")
     together = family.collapse(prior.weights[:n_kinds] / prior.weights[:n_kinds].sum())
     largest = np.abs(mean).max(axis=0)
     if family.n_features is None:
@@ -248,13 +253,14 @@ def _numbers_of(
     return _Numbers(
         tuple(map(short_name, names)),
         mean,
-        family.parameter_quantiles(tail),
-        family.parameter_quantiles(1 - tail),
-        together.parameter_means()[0],
-        np.sqrt(together.parameter_variances()[0]),
+        family.parameter_quantiles(tail)[:, :n],
+        family.parameter_quantiles(1 - tail)[:, :n],
+        together.parameter_means()[0, :n],
+        np.sqrt(together.parameter_variances()[0, :n]),
         scale,
         digits=np.clip(1 - size, 0, 6).astype(int),
         differences=family.n_features is not None and n_kinds > 1,
+        explain=family.explain_mean,
     )
 
 
@@ -325,7 +331,9 @@ def _describe_arms(numbers: _Numbers, s: int) -> tuple[str, list[str]]:
         for k in numbers.outstanding(s, sign, named)[:1]:
             headline += f"; `{numbers.names[k]}` is {word} than usual ({numbers.compared(s, k)})"
             named.add(k)
-    return headline + ".", _describe_differences(numbers, s, named, "arm")
+    reason = numbers.explain(s, best)
+    made_of = [f"Of `{numbers.names[best]}`, {reason}."] if reason else []
+    return headline + ".", [*made_of, *_describe_differences(numbers, s, named, "arm")]
 
 
 def _describe_features(numbers: _Numbers, s: int) -> tuple[str, list[str]]:

@@ -170,8 +170,9 @@ def test_new_arms_are_believed_as_each_component_says(name: str) -> None:
     agent = live_agent(name)
     arms = new_arms(name)
     agent.use_prior(agent.prior.with_arms(arms, arm_names=["elm", "fir"]))
-    expected = mixts.MixturePrior(arms).belief().component_mean
-    np.testing.assert_allclose(agent.belief.component_mean[:, SIZE:], expected, rtol=1e-12)
+    expected = arms.mean_rewards(mixts.MixturePrior(arms).belief().component_mean)
+    found = agent.prior.family.mean_rewards(agent.belief.component_mean)
+    np.testing.assert_allclose(found[:, SIZE:], expected, rtol=1e-12)
     np.testing.assert_allclose(
         agent.belief.mean_rewards()[SIZE:], agent.belief.weights @ expected, rtol=1e-12
     )

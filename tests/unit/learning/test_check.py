@@ -110,6 +110,11 @@ def test_parts_add_up_to_the_evidence(case: FamilyCase) -> None:
     mixed = special.logsumexp(case.prior.log_weights + evidence, axis=1)
     if case.linear or case.name == "gaussian":
         np.testing.assert_allclose(predictive.scores(), mixed, atol=CLOSE)
+    elif case.name == "spend":
+        # Spends are real numbers, and purchases are counts, of which there are many orders.
+        bought, tried = tasks.array("purchases"), tasks.pulls
+        orders = np.log(special.comb(tried, bought)).sum(axis=1)
+        np.testing.assert_allclose(predictive.scores(), mixed + orders, atol=CLOSE)
     else:
         # Counts: the probability of the counts themselves, of which the parts are all there is.
         scores = special.logsumexp(case.prior.log_weights + total, axis=1)
