@@ -167,6 +167,10 @@ class ArmFamily(Family):
     def match(cls, mean: Array, variance: Array, settings: dict[str, Any]) -> Self:
         """Return the family whose arms have these means and variances, (L, K)."""
 
+    def like(self, mean: Float[Array, "L k"], variance: Float[Array, "L k"]) -> ArmFamily:
+        """Return arms with these moments that otherwise resemble the arms of each component."""
+        return self.match(mean, variance, self.settings())
+
     @classmethod
     @abstractmethod
     def from_parameters(cls, parameters: Float[Array, "q L K"], settings: dict[str, Any]) -> Self:

@@ -50,7 +50,8 @@ def arm_population(family: Family, known: ArrayLike | None = None) -> ArmFamily:
     """
     if not isinstance(family, ArmFamily):
         raise ParameterError(f"only families of arms have a population of arms, got {family!r}")
-    mean, within = family.parameter_means(), family.parameter_variances()
+    prior = family.prior_marginal(np.arange(family.n_components))
+    mean, within = prior.mean(), prior.variance()
     share, error = np.ones(mean.shape), np.zeros(mean.shape)
     if known is not None:
         n = np.asarray(known, float)
@@ -74,7 +75,7 @@ def like_arms(
     if family.reward_range is not None:
         low, high = family.reward_range
         variance = np.minimum(variance, _NEARLY_ALL * (mean - low) * (high - mean))
-    return family.match(mean, variance, family.settings())
+    return family.like(mean, variance)
 
 
 def _between(
@@ -121,7 +122,7 @@ def _worth(family: ArmFamily) -> Float[Array, "L K"]:
     """
     prior = family.prior_marginal(np.arange(family.n_components))
     before = prior.variance()
-    after = prior.observe(prior.mean(), np.ones(before.shape))[0].variance()
+    after = prior.expect(np.ones(before.shape)).variance()
     with np.errstate(divide="ignore", invalid="ignore"):
         worth = after / (before - after)
     return np.where(np.isfinite(worth) & (worth > 0), worth, 1e12)

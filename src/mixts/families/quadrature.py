@@ -63,6 +63,10 @@ class MeanDistribution(ABC):
         """Return the probability of a mean of at most this value."""
 
     @abstractmethod
+    def expect(self, n: Array) -> Self:
+        """Return the distributions after n more rewards of each action, all of them expected."""
+
+    @abstractmethod
     def reward_entropy(self, mean: Array, variance: Array) -> Array:
         """Return the entropy of one reward of an arm whose mean has these moments.
 
@@ -121,6 +125,9 @@ class Marginal(MeanDistribution):
         Neither n rewards nor their sum need be whole numbers, and n may be 0. The log evidence
         lacks the terms that do not depend on the parameters.
         """
+
+    def expect(self, n: Array) -> Self:
+        return self.observe(self.mean(), n)[0]
 
     @abstractmethod
     def draw_averages(self, rng: np.random.Generator, means: Array, n: Array) -> Array:

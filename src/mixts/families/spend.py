@@ -20,9 +20,7 @@ from mixts.families.rewards import RewardBelief
 from mixts.families.spend_marginal import (
     LEVELS,
     SpendMarginal,
-    fit_levels,
     learn_spends,
-    level_means,
     log_sum,
     spend_evidence,
 )
@@ -288,17 +286,7 @@ class SpendArms(ArmFamily):
         prior, w = self._prior(), weights[:, None]
         mean = (w * prior.mean()).sum(axis=0, keepdims=True)
         square = (w * (prior.variance() + (prior.mean() - mean) ** 2)).sum(axis=0, keepdims=True)
-        rates, spreads = prior.purchase_rate(), prior.law_covariances()
-        rate, log_spend = (w * np.stack([rates, self.log_spend])).sum(axis=1, keepdims=True)
-        rate_variance = (w * (spreads[1, 1] + (rates - rate) ** 2)).sum(axis=0, keepdims=True)
-        total = np.maximum(rate * (1 - rate) / rate_variance - 1, 1e-12)
-        between = (w * (spreads[2, 2] + (self.log_spend - log_spend) ** 2)).sum(axis=0)[None]
-        logs, inverses, levels = (w * level_means(self.shape, self.scale)).sum(1, keepdims=True)
-        start = (w * np.stack([self.shape, self.scale])).sum(axis=1, keepdims=True)
-        shape, scale = fit_levels(start[0], start[1], logs, inverses)
-        parameters = (rate * total, (1 - rate) * total, log_spend, levels / between, shape, scale)
-        moments = SpendMarginal(np.stack(parameters)).spread(mean, square)
-        return self.from_parameters(moments.parameters, {})
+        return self.from_parameters(prior.pool(w).spread(mean, square).parameters, {})
 
     def broaden(self, weights: Float[Array, " L"], factor: float) -> Self:
         """Return the mixture's mean rewards with ``factor`` times their variances."""
@@ -307,9 +295,16 @@ class SpendArms(ArmFamily):
 
     @classmethod
     def match(cls, mean: Array, variance: Array, settings: dict[str, Any]) -> Self:
-        """Return arms with these mean rewards, half of whose rewards are purchases."""
+        """Return arms with these mean rewards, of which half are purchases."""
         plain = np.multiply.outer([1.0, 1.0, 0.0, 1.0, 2.0, 1.0], np.ones(mean.shape))
         return cls.from_parameters(SpendMarginal(plain).spread(mean, variance).parameters, settings)
+
+    def like(self, mean: Float[Array, "L k"], variance: Float[Array, "L k"]) -> Self:
+        """Return arms with these mean rewards, bought as often and spread as the arms here are."""
+        by_arm = np.swapaxes(self._prior().parameters, 1, 2)
+        pooled = SpendMarginal(by_arm).pool(np.full((self.n_arms, 1), 1 / self.n_arms))
+        typical = np.swapaxes(pooled.parameters, 1, 2) * np.ones(mean.shape)
+        return self.from_parameters(SpendMarginal(typical).spread(mean, variance).parameters, {})
 
     @classmethod
     def from_parameters(cls, parameters: Array, settings: dict[str, Any]) -> Self:
@@ -477,15 +472,10 @@ class SpendRewards(RewardBelief):
     def expecting(self, counts: Int[Array, "m K"]) -> SpendRewards:
         """Return the belief as if ``counts`` more rewards of each arm had come, all expected.
 
-        The expected share of them are purchases, and a log-normal distribution through these has
-        the mean spend of the mixture: means hardly move, but the variance shrinks.
+        Means hardly move, but the variance shrinks.
         """
-        w, marginal = self.weights[:, :, None], self.marginal
-        level = (w * level_means(marginal.shape, marginal.scale)[2]).sum(axis=1)
-        spend = (w * np.exp(marginal.log_mean_spend())).sum(axis=1)
-        purchases = counts * (w * marginal.purchase_rate()).sum(axis=1)
-        statistics = (purchases, counts - purchases, np.log(spend) - level / 2, purchases * level)
-        after, log_evidence = marginal.learn(*(x[:, None] for x in statistics))
+        statistics = self.marginal.expected(counts[:, None], self.weights)
+        after, log_evidence = self.marginal.learn(*statistics)
         with np.errstate(divide="ignore"):
             weights = softmax(np.log(self.weights) + log_evidence.sum(axis=2))
         return SpendRewards(weights, after)

@@ -201,6 +201,25 @@ class SpendMarginal(MeanDistribution):
     def variance(self) -> Array:
         return np.asarray(self.mean() ** 2 * np.expm1(self.log_relative_square()))
 
+    def pool(self, weights: Float[Array, "n _"]) -> Self:
+        """Return one row of distributions for all rows together, parameters (6, 1, K).
+
+        The purchase rate and mu keep the moments, sigma^2 the likeliest levels of the mixture.
+        """
+
+        def average(values: Array) -> Array:
+            return np.asarray((weights * values).sum(axis=0, keepdims=True))
+
+        rates, spreads = self.purchase_rate(), self.law_covariances()
+        rate, log_spend = average(rates), average(self.log_spend)
+        rate_variance = average(spreads[1, 1] + (rates - rate) ** 2)
+        total = np.maximum(rate * (1 - rate) / rate_variance - 1, 1e-12)
+        logs, inverses, levels = map(average, level_means(self.shape, self.scale))
+        shape, scale = fit_levels(average(self.shape), average(self.scale), logs, inverses)
+        strength = levels / average(spreads[2, 2] + (self.log_spend - log_spend) ** 2)
+        parameters = (rate * total, (1 - rate) * total, log_spend, strength, shape, scale)
+        return replace(self, parameters=np.stack(parameters))
+
     def spread(self, mean: Array, variance: Array) -> Self:
         """Return the distributions with these moments of the mean reward.
 
@@ -286,6 +305,25 @@ class SpendMarginal(MeanDistribution):
         log_evidence = special.betaln(*after[:2]) - special.betaln(self.alpha, self.beta)
         log_evidence += spend_evidence(self.strength, after[3], self._log_norm, result._log_norm)
         return result, np.asarray(log_evidence)
+
+    def expect(self, n: Array) -> Self:
+        return self.learn(*self.expected(n))[0]
+
+    def expected(
+        self, n: Array, weights: Float[Array, "m L"] | None = None
+    ) -> tuple[Array, Array, Array, Array]:
+        """Return the statistics of n expected rewards; with weights, expected by the mixture.
+
+        The expected share of them are purchases, and the log-normal distribution with their average
+        and variance has the expected spend: means hardly move when these are learned.
+        """
+        level = level_means(self.shape, self.scale)[2]
+        rate, spend = self.purchase_rate(), np.exp(self.log_mean_spend())
+        if weights is not None:
+            means = np.stack([rate, spend, level])
+            rate, spend, level = np.einsum("ml,imlk->imk", weights, means)[:, :, None]
+        purchases = n * rate
+        return purchases, n - purchases, np.log(spend) - level / 2, purchases * level
 
     def reward_entropy(self, mean: Array, variance: Array) -> Array:
         """Return the entropy of a normal reward with the variance of a typical arm's rewards."""
