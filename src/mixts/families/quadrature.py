@@ -41,6 +41,8 @@ class MeanDistribution(ABC):
 
     lowest: ClassVar[float] = -math.inf
     """The lowest possible mean."""
+    highest: ClassVar[float] = math.inf
+    """The highest possible average of rewards."""
 
     @abstractmethod
     def sample(self, rng: np.random.Generator) -> Array:
@@ -115,8 +117,6 @@ class Marginal(MeanDistribution):
 
     whole: ClassVar[bool] = False
     """Whether rewards are whole numbers."""
-    highest: ClassVar[float] = math.inf
-    """The highest possible average of rewards."""
 
     @abstractmethod
     def observe(self, average: Array, n: Array) -> tuple[Self, Array]:

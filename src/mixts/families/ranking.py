@@ -20,7 +20,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from mixts._typing import Array, Bool, Float, Int
-from mixts.families.quadrature import Marginal
+from mixts.families.quadrature import MeanDistribution
 
 _N = 16
 """Degree of the polynomials: with it, a normal distribution function over two standard deviations
@@ -89,7 +89,7 @@ class Distribution(Protocol):
 class Utilities:
     """Distributions of utilities, value * mean - cost; the values and costs have the same shape."""
 
-    means: Marginal
+    means: MeanDistribution
     values: Array
     costs: Array
 

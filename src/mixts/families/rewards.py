@@ -310,7 +310,7 @@ class PricedRewards(RewardBelief):
         return self.rewards.weights
 
     @property
-    def marginal(self) -> Marginal:
+    def marginal(self) -> MeanDistribution:
         return self.rewards.marginal
 
     @property

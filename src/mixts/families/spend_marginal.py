@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -149,6 +149,8 @@ class SpendMarginal(MeanDistribution):
     p is Beta(alpha, beta); given sigma^2, mu is normal with mean ``log_spend`` and variance
     ``sigma^2 / strength``; sigma^2 has the level weights of ``shape`` and ``scale``.
     """
+
+    lowest: ClassVar[float] = 0.0
 
     @property
     def alpha(self) -> Array:
