@@ -37,9 +37,10 @@ Array = NDArray[Any]
 Scores = dict[str, Array]
 """Mean utility per question, by policy; by value of a right answer and subject."""
 
-RANDOM = "TS, flat prior"
-MIXTURE = "MixIDS, mixture"
-ONE_KIND = "MixIDS, one kind"
+FLAT = "TS, flat prior"
+ONE_KIND = "TS, one kind"
+MIXTURE = "MixTS, mixture"
+GREEDY = "greedy, mixture"
 CEILING = "best per subject"
 FIXED = "best fixed choice"
 
@@ -103,15 +104,15 @@ def run(
     Returns
     -------
     tuple
-        Scores by policy, and the share of questions that the agent with the mixture prior sends to
-        the strong model, by value and subject.
+        Scores by policy, and the share of questions that the greedy agent sends to the strong
+        model, by value and subject.
     """
     rng = np.random.default_rng(seed)
     streams = draw_streams(counts, n_customers, n_questions, rng)
     prices = np.array([CHEAP_PRICE, 1.0])
     right, total = right_answers(counts), counts.sum(axis=1, keepdims=True)
     folds = rng.permutation(len(counts)) % n_folds
-    names = ("always cheap", "always strong", FIXED, RANDOM, ONE_KIND, MIXTURE, CEILING)
+    names = ("always cheap", "always strong", FIXED, FLAT, ONE_KIND, MIXTURE, GREEDY, CEILING)
     scores: Scores = {name: np.zeros((len(values), len(counts))) for name in names}
     strong = np.zeros((len(values), len(counts)))
     for fold in range(n_folds):
@@ -125,9 +126,10 @@ def run(
         n = len(asked)
         for i, value in enumerate(values):
             agents = {
-                RANDOM: mixts.MixTS(flat, n_tasks=n, seed=seed),
-                ONE_KIND: mixts.MixIDS(one, n_tasks=n, seed=seed),
-                MIXTURE: mixts.MixIDS(prior, n_tasks=n, seed=seed),
+                FLAT: mixts.MixTS(flat, n_tasks=n, seed=seed),
+                ONE_KIND: mixts.MixTS(one, n_tasks=n, seed=seed),
+                MIXTURE: mixts.MixTS(prior, n_tasks=n, seed=seed),
+                GREEDY: mixts.Greedy(prior, n_tasks=n, seed=seed),
             }
             found = {name: play(agent, asked, value, prices) for name, agent in agents.items()}
             always = value * asked - prices
@@ -139,7 +141,7 @@ def run(
             for name, (utility, taken) in found.items():
                 for s in held_out:
                     scores[name][i, s] = utility[subject == s].mean()
-                    if name == MIXTURE:
+                    if name == GREEDY:
                         strong[i, s] = taken[subject == s].mean()
             best = np.argmax(value * right / total - prices, axis=1)
             for s in held_out:
@@ -152,15 +154,17 @@ def mean_and_error(numbers: Array) -> tuple[Array, Array]:
     return numbers.mean(axis=-1), numbers.std(axis=-1, ddof=1) / np.sqrt(numbers.shape[-1])
 
 
-def print_tables(values: tuple[float, ...], scores: Scores, strong: Array) -> None:
-    """Print utilities, and gains over the best fixed choice subject by subject."""
+def print_tables(
+    values: tuple[float, ...], scores: Scores, strong: Array, subjects: list[str]
+) -> None:
+    """Print utilities, gains over the best fixed choice, and where the ceiling's gain is."""
     names = list(scores)
     print("utility per question (price of the strong model = 1)")
     print(f"{'value':>6}" + "".join(f"{name:>19}" for name in names))
     for i, value in enumerate(values):
         print(f"{value:6g}" + "".join(f"{scores[name][i].mean():19.3f}" for name in names))
     print("\ngain over the best fixed choice, per question, with standard errors over subjects")
-    shown = [RANDOM, ONE_KIND, MIXTURE, CEILING]
+    shown = [FLAT, ONE_KIND, MIXTURE, GREEDY, CEILING]
     print(f"{'value':>6}" + "".join(f"{name:>19}" for name in shown) + f"{'to the strong':>15}")
     for i, value in enumerate(values):
         cells = ""
@@ -168,6 +172,12 @@ def print_tables(values: tuple[float, ...], scores: Scores, strong: Array) -> No
             mean, error = mean_and_error(scores[name][i] - scores[FIXED][i])
             cells += f"{f'{mean:+.3f} ± {error:.3f}':>19}"
         print(f"{value:6g}{cells}{strong[i].mean():15.0%}")
+    print("\nsubject with the largest part of the gain of the best choice per subject")
+    for i, value in enumerate(values):
+        gain = scores[CEILING][i] - scores[FIXED][i]
+        if gain.sum() > 0:
+            most = int(np.argmax(gain))
+            print(f"{value:6g}  {subjects[most]}, {gain[most] / gain.sum():.0%}")
 
 
 def draw(values: tuple[float, ...], scores: Scores, path: Path, n_questions: int) -> None:
@@ -176,22 +186,24 @@ def draw(values: tuple[float, ...], scores: Scores, path: Path, n_questions: int
         from matplotlib.figure import Figure
     except ImportError:
         raise SystemExit("the picture needs matplotlib: pip install 'mixts[plots]'") from None
-    figure = Figure(figsize=(7.2, 4.2), layout="constrained")
+    figure = Figure(figsize=(9.0, 4.2), layout="constrained")
     ax = figure.add_subplot()
     looks = {
         CEILING: ("best model per subject, in hindsight", "#555555", (0, (4, 2))),
-        MIXTURE: ("mixture prior from other subjects", "#0b6e4f", "-"),
-        ONE_KIND: ("one kind from other subjects", "#2a6fbb", "-"),
-        RANDOM: ("flat prior, Thompson sampling", "#c8553d", "-"),
+        GREEDY: ("greedy, mixture prior from other subjects", "#0b6e4f", "-"),
+        MIXTURE: ("Thompson sampling, mixture prior", "#2a6fbb", "-"),
+        FLAT: ("Thompson sampling, flat prior", "#c8553d", "-"),
         "always cheap": ("always the cheap model", "#999999", ":"),
         "always strong": ("always the strong model", "#999999", "-."),
     }
     ax.axhline(0, color="black", linewidth=0.8)
-    for name, (label, color, dashes) in looks.items():
+    for k, (name, (label, color, dashes)) in enumerate(looks.items()):
         mean, error = mean_and_error(scores[name] - scores[FIXED])
-        ax.plot(values, mean, label=label, color=color, linestyle=dashes, linewidth=1.8)
-        if name in (MIXTURE, ONE_KIND, RANDOM):
-            ax.fill_between(values, mean - error, mean + error, color=color, alpha=0.15)
+        x = np.array(values)
+        if name in (GREEDY, MIXTURE, FLAT):
+            x = x * (1 + 0.012 * (k - 2))  # error bars beside each other
+            ax.errorbar(x, mean, error, color=color, linestyle="", elinewidth=1, capsize=2)
+        ax.plot(x, mean, label=label, color=color, linestyle=dashes, linewidth=1.8)
     top = float((scores[CEILING] - scores[FIXED]).mean(axis=1).max())
     ax.set_ylim(-1.2 * top, 1.25 * top)
     ax.set_xscale("log")
@@ -201,7 +213,7 @@ def draw(values: tuple[float, ...], scores: Scores, path: Path, n_questions: int
     ax.set_ylabel("utility per question,\ngain over the best fixed choice")
     ax.set_title(f"First {n_questions} questions of a new subject", loc="left")
     ax.spines[["top", "right"]].set_visible(False)
-    ax.legend(frameon=False, fontsize=9, loc="lower right")
+    figure.legend(frameon=False, fontsize=9, loc="outside right center")
     figure.savefig(path, dpi=160)
     print(f"\nThe picture is in {path}.")
 
@@ -216,9 +228,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, help="write the picture to this file")
     options = parser.parse_args(arguments)
-    _, counts = read_subjects(options.data)
+    subjects, counts = read_subjects(options.data)
     scores, strong = run(counts, VALUES, options.customers, options.questions, options.seed)
-    print_tables(VALUES, scores, strong)
+    print_tables(VALUES, scores, strong, subjects)
     if options.out is not None:
         draw(VALUES, scores, options.out, options.questions)
 
