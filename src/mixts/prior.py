@@ -33,9 +33,9 @@ def _of_arm_prior(name: str) -> bool:
     return name.startswith(_ARM_PRIOR)
 
 
-def _some(names: Sequence[str]) -> str:
+def _some(names: Sequence[str], *, quote: bool = True) -> str:
     """Return the first names as text, and how many more there are."""
-    shown = ", ".join(map(repr, names[:_MOST_SHOWN]))
+    shown = ", ".join(map(repr if quote else str, names[:_MOST_SHOWN]))
     more = len(names) - _MOST_SHOWN
     return shown + (f" and {more:,} more" if more > 0 else "")
 
@@ -142,7 +142,7 @@ class MixturePrior:
 
     def _labels(self, marked: Bool[Array, " K"]) -> str:
         index = np.flatnonzero(marked)
-        return _some([self.arm_names[k] if self.arm_names else str(k) for k in index])
+        return _some([self.arm_names[k] if self.arm_names else str(k) for k in index], quote=False)
 
     # -- beliefs ------------------------------------------------------------------------------
 

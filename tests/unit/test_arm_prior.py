@@ -106,7 +106,7 @@ def test_new_arms_come_from_the_arm_prior_and_are_marked() -> None:
     for k in (4, 5):
         np.testing.assert_allclose(prior.family.alpha[:, [k]], expected.alpha)
         np.testing.assert_allclose(prior.family.beta[:, [k]], expected.beta)
-    assert "new arms: 'sku-17', 'a, b'" in repr(prior)
+    assert "new arms: sku-17, a, b" in repr(prior)
 
 
 def test_new_arms_do_not_change_what_further_arms_look_like() -> None:
