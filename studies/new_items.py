@@ -112,7 +112,8 @@ def draw(courses: Mapping[str, Course], path: Path) -> None:
 
     figure, axes = pyplot.subplots(figsize=(7.5, 4.2), layout="constrained")
     for name, course in courses.items():
-        style = {"color": "black", "linestyle": "--"} if name == "true values" else {}
+        is_true = name == "true values"
+        style: dict[str, Any] = {"color": "black", "linestyle": "--"} if is_true else {}
         axes.plot(np.arange(1, len(course.share) + 1), course.share, label=name, **style)
     axes.set(xlabel="decision of a task", ylabel="traffic of the ten new items", ylim=(0, 1))
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
