@@ -72,7 +72,7 @@ def register(commands: Any) -> None:
     when = "time of the choice: hold out the latest tasks instead of random ones"
     add("--time", metavar="COLUMN", help=when)
     add("--arms", type=_names, metavar="A,B,...", help="use only these arms, in this order")
-    families = ("auto", "bernoulli", "gaussian", "poisson", "linear")
+    families = ("auto", "bernoulli", "gaussian", "poisson", "spend", "linear")
     add(
         "--family",
         choices=families,

@@ -23,7 +23,7 @@ from mixts.logs.sample import RowSample, feature_hashes, name_hashes, no_rows
 from mixts.logs.tally import Counted, Tally, binary
 from mixts.logs.times import TaskTimes
 
-LogFamily = Literal["bernoulli", "gaussian", "poisson", "linear"]
+LogFamily = Literal["bernoulli", "gaussian", "poisson", "spend", "linear"]
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,39 @@ class TaskLogs:
 BATCH_ROWS = 1 << 17
 """Approximate number of rows in memory at a time."""
 
-FAMILIES = ("auto", "bernoulli", "gaussian", "poisson", "linear")
+FAMILIES = ("auto", "bernoulli", "gaussian", "poisson", "spend", "linear")
+
+LEAST_ZEROS = 0.03
+"""Share of zeros from which on rewards of at least 0 may be purchases and spends."""
+FEW_AMOUNTS = 24
+"""So few different rewards above 0 are levels, ratings or small counts."""
+
+
+@dataclass(frozen=True)
+class Amounts:
+    """Zeros and amounts among rewards."""
+
+    n_zeros: int = 0
+    least: float = np.inf
+    """Smallest reward above 0."""
+    some: frozenset[float] = frozenset()
+    """Different rewards above 0; if there are more than ``FEW_AMOUNTS``, some of them."""
+
+    @classmethod
+    def of(cls, rewards: Array) -> Amounts:
+        """Return the amounts of some rewards."""
+        amounts = rewards[rewards > 0]
+        different = np.unique(amounts)[: FEW_AMOUNTS + 1]
+        least = float(np.min(amounts, initial=np.inf))
+        return cls(int((rewards == 0).sum()), least, frozenset(different.tolist()))
+
+    def __add__(self, other: Amounts) -> Amounts:
+        some = frozenset(sorted(self.some | other.some)[: FEW_AMOUNTS + 1])
+        return Amounts(self.n_zeros + other.n_zeros, min(self.least, other.least), some)
+
+    def are_spends(self, n: int) -> bool:
+        """Return whether n rewards of at least 0 look like purchases and spends."""
+        return self.n_zeros > LEAST_ZEROS * n and len(self.some) > FEW_AMOUNTS
 
 
 @dataclass(frozen=True)
@@ -98,6 +130,8 @@ class Part:
     """Smallest and largest reward; infinity and minus infinity if there are none."""
     times: TaskTimes
     sample: RowSample
+    amounts: Amounts = Amounts()
+    """Zeros and amounts, where the family is chosen by the data."""
 
 
 def read_logs(
@@ -107,7 +141,7 @@ def read_logs(
     reward: str,
     arm: str | None = None,
     features: Sequence[str] | Features | None = None,
-    family: Literal["auto", "bernoulli", "gaussian", "poisson", "linear"] = "auto",
+    family: Literal["auto", "bernoulli", "gaussian", "poisson", "spend", "linear"] = "auto",
     intercept: bool = False,
     arms: Sequence[str] | None = None,
     missing_reward: float | None = None,
@@ -139,8 +173,10 @@ def read_logs(
         feature, the first level has none: it is the reference. A :class:`mixts.Features`, such as
         ``prior.features``, gives the same rows as an earlier prior.
     family
-        "bernoulli", "gaussian", "poisson" or "linear". "auto" is "linear" with features; with arms
-        it is "bernoulli" if every reward is 0 or 1, and "gaussian" otherwise.
+        "bernoulli", "gaussian", "poisson", "spend" or "linear". "auto" is "linear" with features;
+        with arms it is "bernoulli" if every reward is 0 or 1, "spend" if no reward is negative,
+        more than 3% are 0 and the others have more than 24 different values, and "gaussian"
+        otherwise.
     intercept
         Whether to add a first feature that is always 1.
     arms
@@ -336,6 +372,7 @@ def read_piece(piece: Piece, delimiter: str, request: Request) -> Part:
     tally = Tally(request.family, request.arms, len(request.feature_names))
     bad, n_rows = BadRows(), 0
     n_other, other, n_missing, extent = 0, None, 0, _NO_RANGE
+    amounts = Amounts()
     times, sample = TaskTimes(), no_rows()
     for batch in batches_of(piece, request.columns, delimiter, request.batch_rows):
         n_rows += len(batch) + batch.ragged.total
@@ -347,6 +384,7 @@ def read_piece(piece: Piece, delimiter: str, request: Request) -> Part:
         n_missing += int(rows.missing.sum())
         extent = _range(extent, rows.rewards[~rows.missing])
         if request.family == "auto":
+            amounts += Amounts.of(rows.rewards)
             unlike = ~binary(rows.rewards)
             if unlike.any():
                 n_other += int(unlike.sum())
@@ -360,7 +398,7 @@ def read_piece(piece: Piece, delimiter: str, request: Request) -> Part:
     counted = tally.counted()
     if request.time is not None:
         times = times.ordered(np.arange(len(counted.tasks)))
-    return Part(counted, bad, n_rows, n_other, other, n_missing, extent, times, sample)
+    return Part(counted, bad, n_rows, n_other, other, n_missing, extent, times, sample, amounts)
 
 
 def _sampled(
@@ -403,6 +441,7 @@ def _joined(found: Part, part: Part, above: int) -> Part:
         n_missing=found.n_missing + part.n_missing,
         reward_range=_range(found.reward_range, part.reward_range),
         sample=found.sample + part.sample,
+        amounts=found.amounts + part.amounts,
     )
 
 
@@ -430,8 +469,11 @@ def _task_logs(
         arms = np.array(sorted_order(tuple(tally.arms)), dtype=np.int64)
     counted = tally.counted(tasks, arms)
     family: Any = counted.family
+    statistics = counted.statistics
+    if counted.spends is not None and found.amounts.are_spends(n_good):
+        family, statistics = "spend", counted.spends
     return TaskLogs(
-        counted.statistics,
+        statistics,
         counted.tasks,
         None if request.arm is None else counted.arms,
         request.feature_names or None,
@@ -463,6 +505,12 @@ def _why(family: LogFamily, request: Request, found: Part, n_good: int) -> str:
         return "features were given" if family == "linear" else "it was asked for"
     if family == "bernoulli":
         return "every reward is 0 or 1"
+    if family == "spend":
+        n, amounts = n_good - found.amounts.n_zeros, found.amounts
+        return (
+            f"{n:,} of {n_good:,} rewards are above 0 and range from {amounts.least:g} to "
+            f"{found.reward_range[1]:g}: purchases and spends"
+        )
     return (
         f"{found.n_other:,} of {n_good:,} rewards are neither 0 nor 1, the first in {found.other}"
     )

@@ -324,9 +324,15 @@ def unsupported(rewards: Float[Array, " m"], family: str) -> Bool[Array, " m"]:
         return (rewards != 0) & (rewards != 1)
     if family == "poisson":
         return ~((rewards >= 0) & (rewards <= LARGEST_COUNT) & (rewards == np.floor(rewards)))
+    if family == "spend":
+        return ~((rewards >= 0) & (rewards <= LARGEST))
     return ~(np.abs(rewards) <= LARGEST)
 
 
 def _support(family: str) -> str:
-    support = {"bernoulli": "0 or 1", "poisson": "a whole number from 0 to 2^53"}
+    support = {
+        "bernoulli": "0 or 1",
+        "poisson": "a whole number from 0 to 2^53",
+        "spend": f"from 0 to {LARGEST:g}",
+    }
     return f"reward is not {support.get(family, f'between -{LARGEST:g} and {LARGEST:g}')}"

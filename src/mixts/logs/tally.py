@@ -15,6 +15,7 @@ from mixts.families import (
     GaussianStatistics,
     LinearStatistics,
     PoissonStatistics,
+    SpendStatistics,
     Statistics,
 )
 from mixts.logs.rows import Observations
@@ -23,6 +24,7 @@ KINDS: dict[str, type[Statistics]] = {
     "bernoulli": BernoulliStatistics,
     "gaussian": GaussianStatistics,
     "poisson": PoissonStatistics,
+    "spend": SpendStatistics,
     "linear": LinearStatistics,
 }
 
@@ -57,13 +59,16 @@ class Counted:
     arms: tuple[str, ...]
     family: str
     statistics: Statistics
+    spends: SpendStatistics | None = None
+    """The same rewards as purchases and spends, if the family "gaussian" is not the only choice."""
 
 
 class Tally:
     """Statistics that grow by rows, or by merging other counts.
 
     With the family "auto", rewards are counted as Bernoulli until one is neither 0 nor 1; then the
-    counts become averages, and the family "gaussian".
+    counts become averages, and the family "gaussian". Until a reward is negative, the rewards are
+    also counted as purchases and spends: which of the two families it is, all rewards decide.
     """
 
     def __init__(self, family: str, arms: Sequence[str] | None, n_features: int) -> None:
@@ -73,6 +78,7 @@ class Tally:
         self._linear = family == "linear"
         self._size = n_features + 1
         self._arrays: dict[str, Array] = {}
+        self._spends: Tally | None = None
         self._make_arrays((0, 0))
 
     # -- room ---------------------------------------------------------------------------------
@@ -113,8 +119,15 @@ class Tally:
         """Convert counts of 0 and 1 to averages s / n and squared deviations s f / n."""
         counts = BernoulliStatistics(single=False, **self._arrays)
         self.family = "gaussian"
+        self._spends = Tally("spend", None, 0)
+        self._spends.tasks, self._spends.arms = self.tasks, self.arms
+        self._spends._adopt(as_spends(counts), self._room)
         found = as_gaussian(counts)
         self._arrays = {name: found.array(name) for name in found.fields}
+
+    def _adopt(self, statistics: Statistics, room: tuple[int, int]) -> None:
+        self._room = room
+        self._arrays = {name: statistics.array(name) for name in statistics.fields}
 
     # -- counting -----------------------------------------------------------------------------
 
@@ -124,14 +137,21 @@ class Tally:
         arms = rows.arms if self._linear else self._named(self.arms, rows.arm_names, rows.arms)
         if self._auto and self.family == "bernoulli" and not binary(rows.rewards).all():
             self._become_gaussian()
+        if self._spends is not None and (rows.rewards < 0).any():
+            self._spends = None
+        if self._spends is not None:
+            self._spends._observe(tasks, (arms, rows.rewards))
+        self._observe(tasks, (rows.features if self._linear else arms, rows.rewards))
+        return tasks, arms
+
+    def _observe(self, tasks: Int[Array, " m"], observed: tuple[Array, ...]) -> None:
         self._grow()
         statistics = KINDS[self.family].adopt(tuple(self._arrays.values()))
         try:
-            statistics.observe(tasks, (rows.features if self._linear else arms, rows.rewards))
+            statistics.observe(tasks, observed)
         except OutcomeError as error:
             # Rows are checked before: only the sum of an arm's rewards can be too large.
             raise StatisticsError("the rewards of an arm add up to more than 2^62") from error
-        return tasks, arms
 
     def _named(
         self, names: Names, found: Sequence[str], index: Int[Array, " m"]
@@ -148,10 +168,18 @@ class Tally:
             self._become_gaussian()
         tasks = self.tasks.indices(other.tasks)
         arms = self.arms.indices(other.arms)
-        self._grow()
-        theirs = other.statistics
+        theirs, spends = other.statistics, other.spends
         if self.family == "gaussian" and isinstance(theirs, BernoulliStatistics):
-            theirs = as_gaussian(theirs)
+            theirs, spends = as_gaussian(theirs), as_spends(theirs)
+        if self._spends is not None and spends is None:
+            self._spends = None
+        if self._spends is not None and spends is not None:
+            self._spends._merge(tasks, arms, spends)
+        self._merge(tasks, arms, theirs)
+        return tasks, arms
+
+    def _merge(self, tasks: Int[Array, " n"], arms: Int[Array, " k"], theirs: Statistics) -> None:
+        self._grow()
         where = tasks if self._linear else np.ix_(tasks, arms)
         kind = KINDS[self.family]
         ours = kind(single=False, **{name: array[where] for name, array in self._arrays.items()})
@@ -161,7 +189,6 @@ class Tally:
             values = theirs.array(name).copy()
             values[known] = merged.array(name)
             array[where] = values
-        return tasks, arms
 
     def counted(
         self, tasks: Int[Array, " n"] | None = None, arms: Int[Array, " k"] | None = None
@@ -171,12 +198,18 @@ class Tally:
         columns = np.arange(len(self.arms)) if arms is None else arms
         where = rows if self._linear else np.ix_(rows, columns)
         arrays = {name: array[where] for name, array in self._arrays.items()}
+        spends = None
+        if self._spends is not None:
+            self._spends._grow()
+            found = {name: array[where] for name, array in self._spends._arrays.items()}
+            spends = SpendStatistics(single=False, **found)
         task_names, arm_names = tuple(self.tasks), tuple(self.arms)
         return Counted(
             tuple(task_names[i] for i in rows),
             () if self._linear else tuple(arm_names[i] for i in columns),
             self.family,
             KINDS[self.family](single=False, **arrays),
+            spends,
         )
 
 
@@ -186,6 +219,13 @@ def as_gaussian(counts: BernoulliStatistics) -> GaussianStatistics:
     n = won + lost
     some = np.maximum(n, 1)
     return GaussianStatistics(count=n, average=won / some, squares=won * (lost / some))
+
+
+def as_spends(counts: BernoulliStatistics) -> SpendStatistics:
+    """Return the same rewards as purchases: each spends 1, whose logarithm is 0."""
+    won, lost = counts.array("successes"), counts.array("failures")
+    zeros = np.zeros(won.shape)
+    return SpendStatistics(purchases=won, misses=lost, average=zeros, squares=zeros)
 
 
 def binary(rewards: Array) -> Array:
