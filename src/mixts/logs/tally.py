@@ -170,7 +170,8 @@ class Tally:
         arms = self.arms.indices(other.arms)
         theirs, spends = other.statistics, other.spends
         if self.family == "gaussian" and isinstance(theirs, BernoulliStatistics):
-            theirs, spends = as_gaussian(theirs), as_spends(theirs)
+            spends = as_spends(theirs)
+            theirs = as_gaussian(theirs)
         if self._spends is not None and spends is None:
             self._spends = None
         if self._spends is not None and spends is not None:
