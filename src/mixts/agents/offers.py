@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,7 +38,11 @@ class Request(NamedTuple):
 
 
 def checked_money(
-    values: Any, costs: Any, mask: Bool[Array, "m K"], prior: MixturePrior
+    values: Any,
+    costs: Any,
+    mask: Bool[Array, "m K"],
+    prior: MixturePrior,
+    names: Sequence[str] | None = None,
 ) -> Money | None:
     """Return values and costs of every action of each decision; None if neither is given.
 
@@ -50,6 +54,8 @@ def checked_money(
         Available actions. The numbers of the others are ignored.
     prior
         The prior, which knows the names of arms.
+    names
+        Other names of the actions, such as ids; None: those of the arms.
     """
     if values is None and costs is None:
         return None
@@ -57,18 +63,19 @@ def checked_money(
         raise ParameterError(
             "a policy is planned for the rewards themselves: leave values and costs out"
         )
+    names = prior.arm_names if names is None else names
     return Money(
-        _amounts(values, 1.0, "values", mask, prior), _amounts(costs, 0.0, "costs", mask, prior)
+        _amounts(values, 1.0, "values", mask, names), _amounts(costs, 0.0, "costs", mask, names)
     )
 
 
 def _amounts(
-    given: Any, default: float, name: str, mask: Bool[Array, "m K"], prior: MixturePrior
+    given: Any, default: float, name: str, mask: Bool[Array, "m K"], names: Sequence[str] | None
 ) -> Float[Array, "m K"]:
     if given is None:
         return np.full(mask.shape, default)
     if isinstance(given, Mapping):
-        given = _by_arm(given, name, mask, prior)
+        given = _by_arm(given, name, mask, names)
     expected = f"{name} must be numbers, one for each action"
     array = _checks.numbers(given, expected, ParameterError)
     if array.shape not in (mask.shape[1:], mask.shape):
@@ -87,16 +94,15 @@ def _amounts(
 
 
 def _by_arm(
-    given: Mapping[Any, Any], name: str, mask: Bool[Array, "m K"], prior: MixturePrior
+    given: Mapping[Any, Any], name: str, mask: Bool[Array, "m K"], names: Sequence[str] | None
 ) -> list[Any]:
     """Return the numbers of a dictionary in the order of the arms; every available arm has one."""
-    names = prior.arm_names
     if names is None:
         raise ParameterError(f"{name} by name need a prior with arm_names: give a list of numbers")
     unknown = [arm for arm in given if arm not in set(names)]
     if unknown:
         raise ParameterError(f"{name}: unknown arms {unknown}; arms: {list(names)}")
-    offered = [names[k] for k in np.flatnonzero(mask.any(axis=0))]
+    offered = [names[k] for k in np.flatnonzero(mask.any(axis=0)).tolist()]
     missing = [arm for arm in offered if arm not in given]
     if missing:
         raise ParameterError(f"{name} must name every available arm; missing: {missing}")

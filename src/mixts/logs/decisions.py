@@ -29,7 +29,7 @@ FEATURES = "action_context"
 LATER_COLUMNS = frozenset(
     {
         "policy", "reward_is_default", "late_reward", "late_rewarded_at", "deferred",
-        "activated_at",
+        "activated_at", "slate", "position", "values", "costs",
     }
 )  # fmt: skip
 """Columns that older files do not have."""
@@ -75,6 +75,10 @@ def schema(
         pa.field("late_rewarded_at", moment),
         pa.field("deferred", pa.bool_(), nullable=False),
         pa.field("activated_at", moment),
+        pa.field("slate", pa.string()),
+        pa.field("position", pa.int64(), nullable=False),
+        pa.field("values", vector),
+        pa.field("costs", vector),
     ]
     if has_features:
         columns.append(pa.field(FEATURES, pa.list_(vector), nullable=False))

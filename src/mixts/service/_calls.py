@@ -12,7 +12,7 @@ import re
 import time
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote, urlsplit
@@ -193,7 +193,23 @@ def _checked_decide(request: Decide) -> Decide:
             raise MaskError(f"mask must be a list of true and false, got type {mask.dtype}")
         mask = mask.tolist()
     key = uuid.uuid4().hex if request.key is None else request.key
-    return msgspec.structs.replace(request, actions=rows, mask=mask, key=key)
+    values, costs = (_checked_amounts(getattr(request, name), name) for name in ("values", "costs"))
+    return msgspec.structs.replace(
+        request, actions=rows, mask=mask, key=key, values=values, costs=costs
+    )
+
+
+def _checked_amounts(amounts: Any, name: str) -> Any:
+    """Return values or costs as a list of floats, or as a dictionary of them."""
+    if amounts is None:
+        return None
+    expected = f"{name} must be finite numbers"
+    names = list(amounts) if isinstance(amounts, Mapping) else None
+    given = amounts if names is None else [amounts[each] for each in names]
+    array = _checks.numbers(given, expected, ParameterError)
+    if not np.isfinite(array).all():
+        raise ParameterError(f"{expected}, got NaN or infinity")
+    return array.tolist() if names is None else dict(zip(names, array.tolist(), strict=True))
 
 
 def _checked_reward(request: Reward) -> Reward:

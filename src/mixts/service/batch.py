@@ -8,9 +8,11 @@ were submitted before any of them had a result.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
@@ -18,6 +20,7 @@ from msgspec.structs import replace
 from mixts import _checks
 from mixts._typing import Array, Bool, Float
 from mixts.agents import BeliefAgent
+from mixts.agents.offers import checked_money, checked_top
 from mixts.errors import (
     ActionError,
     ConflictError,
@@ -44,6 +47,7 @@ from mixts.service.records import (
     LoggedDecision,
     Operation,
     Result,
+    Shown,
     TaskEntry,
     checked_name,
 )
@@ -204,38 +208,60 @@ class Batch:
             agent.n_decided = tasks.n_decided(row_of, len(agent.belief.posterior.statistics))
         chosen, probabilities, _ = agent.act_with_probabilities(
             actions, rows, mask, policy.floor, None if waiting is None else waiting.of(rows),
-            new_share=policy.new_item_share,
+            new_share=policy.new_item_share, **_money_and_top(list(requests.values())),
         )  # fmt: skip
+        chosen = chosen.reshape(len(rows), -1)
         weights = agent.belief.weights[rows]
         finite = np.asarray(np.isfinite(probabilities).all(axis=1))
         new = []
-        for (place, request), action, law, belief, is_finite in zip(
+        for (place, request), shown, law, belief, is_finite in zip(
             requests.items(), chosen.tolist(), probabilities, weights, finite.tolist(), strict=True
         ):
-            if not (is_finite and law[action] > 0):
+            if not (is_finite and (law[shown] > 0).all()):
                 self._results[place] = ParameterError(
                     f"version {active.version} of the prior has no probabilities for this task: "
                     "its parameters are too large, or too small, to compute with"
                 )
                 continue
-            entry = tasks.count_decision(request, belief, active.version, self._now)
-            due = None if request.defer else self._rules.due(self._now)
-            made = LoggedDecision(
-                seq=0, activated_at=None, id=new_id(self._now), task=entry.number, at=self._now,
-                version=active.version, action=action, propensity=float(law[action]),
-                weights=pack(belief), request=self._digests.get(place),
-                action_set=self._action_set(request), policy=policy.name,
-                deferred=int(request.defer), due=due,
-                default_reward=None if due is None else self._rules.default_reward,
-                key=request.key, probabilities=pack(law),
-            )  # fmt: skip
-            new.append(made)
-            self._changes.count_decision(made)
+            made = self._slate(place, request, shown, law, belief, tasks)
+            new += made
             self._results[place] = _response(made, request.task, active, request.ids)
             if waiting is not None and not request.defer:
                 offered = request.actions
-                waiting.add(row_of[request.task], action if offered is None else offered[action])
+                for action in shown:
+                    taken_now = action if offered is None else offered[action]
+                    waiting.add(row_of[request.task], taken_now)
         return new
+
+    def _slate(
+        self,
+        place: int,
+        request: CheckedDecide,
+        shown: list[int],
+        law: Float[Array, " K"],
+        belief: Float[Array, " L"],
+        tasks: LockedTasks,
+    ) -> list[LoggedDecision]:
+        """Return a row for each action that is shown; without ``top``, for the one action."""
+        due = None if request.defer else self._rules.due(self._now)
+        action_set, first = self._action_set(request), new_id(self._now)
+        money = None if request.values is None else pack(np.append(request.values, request.costs))
+        made = []
+        for position, action in enumerate(shown):
+            entry = tasks.count_decision(request, belief, self._active.version, self._now)
+            row = LoggedDecision(
+                seq=0, activated_at=None, id=new_id(self._now) if position else first,
+                task=entry.number, at=self._now, version=self._active.version, action=action,
+                propensity=float(law[action]), weights=pack(belief),
+                request=self._digests.get(place), action_set=action_set,
+                policy=self._rules.policy.name, deferred=int(request.defer), due=due,
+                default_reward=None if due is None else self._rules.default_reward,
+                slate=None if request.top is None else first, position=position,
+                key=None if position else request.key, probabilities=pack(law), money=money,
+            )  # fmt: skip
+            self._changes.count_decision(row)
+            made.append(row)
+        return made
 
     def _action_set(self, request: CheckedDecide) -> int | None:
         """Store the request's action set if it is new, and return its number."""
@@ -276,7 +302,8 @@ class Batch:
                 ids = self._transaction.find_action_sets([logged.action_set])[
                     logged.action_set
                 ].names
-            return _response(logged, key[0], self._load(logged.version), ids, repeated=True)
+            rows = [logged] if logged.slate is None else self._transaction.find_slate(logged.slate)
+            return _response(rows, key[0], self._load(logged.version), ids, repeated=True)
         return result if isinstance(result, MixtsError) else _key_taken(key)
 
 
@@ -295,9 +322,9 @@ def checked_request(request: Decide, prior: MixturePrior, floor: float) -> Check
         if actions.ndim != 2:
             raise ActionError(f"actions must be one set (K, d), got shape {actions.shape}")
         check_rows(actions, np.zeros(n_actions))
-    mask = None
+    mask, names = None, prior.arm_names if ids is None else ids
     if request.mask is not None:
-        mask = _checks.action_mask(named_mask(request.mask, ids), 1, n_actions)[0]
+        mask = _checks.action_mask(named_mask(request.mask, names), 1, n_actions)[0]
     if prior.has_retired:
         mask = ~prior.retired if mask is None else mask & ~prior.retired
         if not mask.any():
@@ -310,22 +337,31 @@ def checked_request(request: Decide, prior: MixturePrior, floor: float) -> Check
         )
     if not isinstance(request.defer, bool):
         raise ParameterError(f"defer must be True or False, got {request.defer!r}")
-    return CheckedDecide(request.task, actions, mask, request.key, request.defer, ids=ids)
+    available = np.ones((1, n_actions), bool) if mask is None else mask[None]
+    money = checked_money(request.values, request.costs, available, prior, names)
+    values, costs = (None, None) if money is None else (money.values[0], money.costs[0])
+    top = None if request.top is None else checked_top(request.top, available)
+    return CheckedDecide(
+        request.task, actions, mask, request.key, request.defer, values, costs, top, ids=ids
+    )
 
 
 def _groups(
     requests: dict[int, CheckedDecide], *, one_a_task: bool
 ) -> list[dict[int, CheckedDecide]]:
-    """Split requests into groups with the same number of actions.
+    """Split requests into groups with the same number of actions, offered and shown.
+
+    Requests with and without values are in different groups.
 
     With ``one_a_task``, a group has at most one request of a task, and its second request comes in
     a later group, so that it is decided after the first.
     """
-    groups: dict[tuple[int, int], dict[int, CheckedDecide]] = {}
+    groups: dict[tuple[int, int, int, bool], dict[int, CheckedDecide]] = {}
     turns: Counter[str] = Counter()
     for place, request in requests.items():
         n_actions = 0 if request.actions is None else len(request.actions)
-        groups.setdefault((turns[request.task], n_actions), {})[place] = request
+        kind = (turns[request.task], n_actions, request.top or 0, request.values is None)
+        groups.setdefault(kind, {})[place] = request
         if one_a_task:
             turns[request.task] += 1
     return [groups[key] for key in sorted(groups, key=lambda key: key[0])]
@@ -343,6 +379,15 @@ def _stack(
     if some_mask is not None:
         mask = np.stack([np.ones_like(some_mask) if m is None else m for m in masks])
     return actions, mask
+
+
+def _money_and_top(requests: list[CheckedDecide]) -> dict[str, Any]:
+    """Return the values, the costs and the length of the ranking of a group."""
+    if requests[0].values is None:
+        return {"top": requests[0].top}
+    values = np.stack([request.values for request in requests])
+    costs = np.stack([request.costs for request in requests])
+    return {"values": values, "costs": costs, "top": requests[0].top}
 
 
 def _without_repeats(
@@ -363,16 +408,27 @@ def _without_repeats(
 
 def _digest(request: Decide) -> bytes:
     """Return a digest of the request without its names, which must be the same in a retry."""
-    if request.actions is None and request.mask is None and not request.defer:
+    actions, mask, more = request.actions, request.mask, _more(request)
+    if actions is None and mask is None and not request.defer and not more:
         return _NO_ACTIONS
-    actions, mask = request.actions, request.mask
     named = names_digest(actions, mask)
     try:
         rows = None if actions is None or has_names(actions) else np.asarray(actions, float)
         available = None if mask is None or is_named(mask) else np.asarray(mask, bool)
+        rest = json.dumps(more, sort_keys=True).encode() if more else b""
     except (TypeError, ValueError, OverflowError):
         return b"malformed"
-    return _digest_of(rows, available, prefix=(b"defer" if request.defer else b"") + named)
+    return _digest_of(rows, available, prefix=(b"defer" if request.defer else b"") + named + rest)
+
+
+def _more(request: Decide) -> dict[str, Any]:
+    """Return values, costs and top of a request, as JSON has them, without those not given."""
+    given = {"values": request.values, "costs": request.costs, "top": request.top}
+    return {
+        name: amount if isinstance(amount, Mapping | int) else np.asarray(amount, float).tolist()
+        for name, amount in given.items()
+        if amount is not None
+    }
 
 
 def _digest_of(*arrays: Array | None, prefix: bytes = b"") -> bytes:
@@ -394,23 +450,27 @@ def new_id(now: int) -> bytes:
 
 
 def _response(
-    logged: LoggedDecision,
+    logged: Sequence[LoggedDecision],
     task: str,
     prior: ActivePrior,
     ids: Ids | None,
     *,
     repeated: bool = False,
 ) -> Decision:
-    arm = prior.arm_name(logged.action) if ids is None else ids[logged.action]
+    first, all_shown = logged[0], []
+    for row in logged:
+        arm = prior.arm_name(row.action) if ids is None else ids[row.action]
+        all_shown.append(Shown(row.id.hex(), row.action, row.propensity, row.position, arm))
     return Decision(
-        logged.id.hex(), task, logged.action, logged.propensity,
-        tuple(unpack(logged.weights).tolist()), logged.version, arm,
-        repeated, logged.policy, bool(logged.deferred),
+        first.id.hex(), task, first.action, first.propensity,
+        tuple(unpack(first.weights).tolist()), first.version, all_shown[0].arm,
+        repeated, first.policy, bool(first.deferred),
+        () if first.slate is None else tuple(all_shown),
     )  # fmt: skip
 
 
 def _key_taken(key: Key) -> ConflictError:
     return ConflictError(
         f"key {key[1]!r} of task {key[0]!r} was used for a request with other actions, another "
-        "mask or another defer: take a new key for a new decision"
+        "mask, other values, costs or top, or another defer: take a new key for a new decision"
     )

@@ -71,6 +71,9 @@ class Client(ServiceCalls):
         key: str | None = None,
         *,
         defer: bool = False,
+        values: Any = None,
+        costs: Any = None,
+        top: int | None = None,
     ) -> Decision:
         """Choose an action for a task.
 
@@ -89,13 +92,16 @@ class Client(ServiceCalls):
         defer : bool
             The action may never be shown: the reward window begins with ``activate``, and without
             it the decision gets no default reward.
+        values, costs, top
+            As for ``Decider.decide``.
 
         Returns
         -------
         Decision
             The action, its probability, and the id that the reward refers to.
         """
-        return self._run(self._decide(Decide(task, actions, mask, key, defer)))
+        request = Decide(task, actions, mask, key, defer, values, costs, top)
+        return self._run(self._decide(request))
 
     def reward(self, decision_id: str, value: float) -> Receipt:
         """Report the reward of a decision.
@@ -336,9 +342,13 @@ class AsyncClient(ServiceCalls):
         key: str | None = None,
         *,
         defer: bool = False,
+        values: Any = None,
+        costs: Any = None,
+        top: int | None = None,
     ) -> Decision:
         """Choose an action for a task; see ``Client.decide``."""
-        return await self._run(self._decide(Decide(task, actions, mask, key, defer)))
+        request = Decide(task, actions, mask, key, defer, values, costs, top)
+        return await self._run(self._decide(request))
 
     async def reward(self, decision_id: str, value: float) -> Receipt:
         """Report the reward of a decision; see ``Client.reward``."""

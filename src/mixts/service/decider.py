@@ -172,6 +172,9 @@ class Decider:
         key: str | None = None,
         *,
         defer: bool = False,
+        values: Any = None,
+        costs: Any = None,
+        top: int | None = None,
     ) -> Decision:
         """Choose an action for a task.
 
@@ -184,18 +187,26 @@ class Decider:
             ``{"id": "sku-17", "features": {"price": 3.2}}``; only for linear priors, which need
             them.
         mask : (K,) array_like of bool or list of str, optional
-            True where an action is available, or the ids of these actions; all are, unless given.
+            True where an action is available, or the names of these arms, or the ids of
+            these actions; all are, unless given.
         key : str, optional
             Makes the call safe to repeat: the same key for the same task returns the same decision.
         defer : bool
             The action may never be shown: the reward window begins with ``activate``, and without
             it the decision gets no default reward.
+        values, costs : (K,) array_like or dict of str to float, optional
+            Maximise value * mean reward - cost; a dictionary has numbers by arm name or id. Both
+            are logged with the decision.
+        top : int, optional
+            Show so many actions, the best first. Each is a decision with an id of its own, by which
+            its reward is reported: see ``Decision.shown``. Propensities are the probabilities that
+            an action is shown.
 
         Returns
         -------
         Decision
         """
-        return self._wait(Decide(task, actions, mask, key, defer), Decision)
+        return self._wait(Decide(task, actions, mask, key, defer, values, costs, top), Decision)
 
     def reward(self, decision_id: str, value: float) -> Receipt:
         """Report the reward of a decision.

@@ -58,9 +58,11 @@ class Offered(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
 if TYPE_CHECKING:  # in process, anything that makes an array, or a list of offered actions
     Rows: TypeAlias = Any
     Mask: TypeAlias = Any
+    Amounts: TypeAlias = Any
 else:  # on the wire
     Rows = list[list[float] | Offered] | None
     Mask = list[bool | Name] | None
+    Amounts = list[float] | dict[str, float] | None
 
 
 class Decide(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -74,11 +76,16 @@ class Decide(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
         The feature rows that are offered, or actions with ids and named features; only for linear
         priors, which need them.
     mask : (K,) array_like of bool or list of str, optional
-        True where an action is available, or the ids of these actions; all are, unless given.
+        True where an action is available, or the names of these arms, or the ids of these
+        actions; all are, unless given.
     key : str, optional
         Makes the request safe to repeat: the same key for the same task returns the same decision.
     defer : bool
         The action may never be shown: the reward window begins when the decision is activated.
+    values, costs : (K,) array_like or dict of str to float, optional
+        Maximise value * mean reward - cost; a dictionary has numbers by arm name or id.
+    top : int, optional
+        Show so many actions, the best first: each is a decision with an id of its own.
     """
 
     task: Name
@@ -86,6 +93,9 @@ class Decide(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     mask: Mask = None
     key: Name | None = None
     defer: bool = False
+    values: Amounts = None
+    costs: Amounts = None
+    top: int | None = None
 
 
 class Reward(Struct, frozen=True, forbid_unknown_fields=True):
@@ -126,6 +136,19 @@ Operation = Decide | Reward | Activate | Expire
 # -- responses ------------------------------------------------------------------------------------
 
 
+class Shown(Struct, frozen=True, omit_defaults=True):
+    """One of several actions that are shown together; its reward is reported by its id."""
+
+    id: str
+    action: int
+    propensity: float
+    """The probability that this action is among those shown."""
+    # A factory: ``omit_defaults`` would leave out the first position.
+    position: int = field(default_factory=lambda: 0)
+    """Place of the action, from 0."""
+    arm: str | None = None
+
+
 class Decision(Struct, frozen=True, omit_defaults=True):
     """An action for a task, durable before anybody sees it."""
 
@@ -147,6 +170,8 @@ class Decision(Struct, frozen=True, omit_defaults=True):
     """Short name of the policy that chose the action, such as "ids"."""
     deferred: bool = False
     """True if the reward window begins when the decision is activated."""
+    shown: tuple[Shown, ...] = ()
+    """With ``top``: all actions that are shown, this one first."""
 
 
 class Receipt(Struct, frozen=True, omit_defaults=True):
@@ -263,8 +288,16 @@ class LoggedDecision(Struct, frozen=True):
     """End of the reward window; None if there is no window, or if it has not begun."""
     default_reward: float | None = None
     """Reward of the decision if no other comes until ``due``; None: there is none."""
+    slate: bytes | None = None
+    """Id of the first of the decisions that are shown together; None for one decision alone."""
+    position: int = 0
+    """Place of the decision in its slate."""
     key: str | None = None
+    """Key of the request; of a slate, only the first decision has it."""
     probabilities: bytes = b""
+    """Probability of each action; in a slate, that the action is shown."""
+    money: bytes | None = None
+    """Values, then costs of all actions; None if the request had neither."""
 
     @property
     def is_active(self) -> bool:

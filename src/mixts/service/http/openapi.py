@@ -95,7 +95,7 @@ def document(endpoints: Sequence[Endpoint], limits: Limits, tokens: bool) -> dic
 def _set_lengths(components: dict[str, Any], limits: Limits) -> None:
     """Add the operator's limits, which the types do not know."""
     fields = components["Decide"]["properties"]
-    for name in ("actions", "mask"):
+    for name in ("actions", "mask", "values", "costs"):
         for form in fields[name]["anyOf"]:
             if form.get("type") == "array":
                 form["maxItems"] = limits.actions

@@ -114,8 +114,10 @@ def read_decide(body: bytes | Raw, limits: Limits) -> Decide:
         _check_name(request.key, "key")
     if request.actions is not None and len(request.actions) > limits.actions:
         raise too_many_actions("actions", limits)
-    if request.mask is not None and len(request.mask) > limits.actions:
-        raise too_many_actions("mask", limits)
+    for name in ("mask", "values", "costs"):
+        given = getattr(request, name)
+        if given is not None and len(given) > limits.actions:
+            raise too_many_actions(name, limits)
     return request
 
 

@@ -102,6 +102,13 @@ MIGRATIONS: tuple[str, ...] = (
     """,
     # Ids of the actions, a JSON list in their order; actions that are rows of numbers have none.
     "ALTER TABLE action_sets ADD COLUMN ids TEXT",
+    # Decisions that are shown together, and the values and costs by which they were made.
+    """
+    ALTER TABLE decisions ADD COLUMN slate BLOB;
+    ALTER TABLE decisions ADD COLUMN position INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE decisions ADD COLUMN money BLOB;
+    CREATE INDEX decisions_by_slate ON decisions (slate) WHERE slate IS NOT NULL;
+    """,
 )
 """``MIGRATIONS[n]`` takes a file of version n to version n + 1; version 0 is an empty file."""
 

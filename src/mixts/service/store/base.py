@@ -138,6 +138,10 @@ class Transaction(ABC):
         """Return the decisions for pairs of a task's name and a key."""
 
     @abstractmethod
+    def find_slate(self, slate: bytes) -> list[LoggedDecision]:
+        """Return the decisions that are shown together, by position."""
+
+    @abstractmethod
     def find_rewards(self, decisions: Sequence[int]) -> dict[int, KnownReward]:
         """Return the rewards of decisions, by ``seq``."""
 

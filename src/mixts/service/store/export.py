@@ -38,7 +38,8 @@ _SIZES = (
 # Outer joins: the database then reads decisions in order and sorts nothing.
 _PAGE = (
     "SELECT d.id, t.name, d.at, d.action, d.version, d.propensity, d.probabilities, d.weights, "
-    "d.action_set, r.value, r.at, r.late, d.policy, r.is_default, l.value, l.at, d.deferred, a.at "
+    "d.action_set, r.value, r.at, r.late, d.policy, r.is_default, l.value, l.at, d.deferred, a.at, "
+    "d.slate, d.position, d.money "
     "FROM decisions d "
     "LEFT JOIN tasks t ON t.number = d.task LEFT JOIN rewards r ON r.decision = d.seq "
     "LEFT JOIN late_rewards l ON l.decision = d.seq LEFT JOIN activated a ON a.decision = d.seq "
@@ -179,7 +180,8 @@ def _table(
 
     (
         ids, tasks, times, actions, versions, pscores, laws, weights, offers, rewards, rewarded,
-        late, policies, defaults, late_values, late_times, deferred, activated,
+        late, policies, defaults, late_values, late_times, deferred, activated, slates, positions,
+        money,
     ) = zip(*rows, strict=True)  # fmt: skip
     names = _present_names(priors)
     arms = [
@@ -207,6 +209,10 @@ def _table(
         "late_rewarded_at": late_times,
         "deferred": [bool(flag) for flag in deferred],
         "activated_at": activated,
+        "slate": [None if slate is None else bytes(slate).hex() for slate in slates],
+        "position": positions,
+        "values": [_half(each, 0) for each in money],
+        "costs": [_half(each, 1) for each in money],
     }
     if FEATURES in columns.names:
         arrays[FEATURES] = _matrices([sets[number] for number in offers])
@@ -224,6 +230,11 @@ def _table(
         ],
         schema=columns,
     )
+
+
+def _half(money: bytes | None, which: int) -> list[float] | None:
+    """Return the values (0) or the costs (1) of all actions."""
+    return None if money is None else unpack(money).reshape(2, -1)[which].tolist()
 
 
 def _vectors(contents: tuple[bytes, ...]) -> Any:

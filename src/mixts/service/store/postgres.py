@@ -158,6 +158,13 @@ MIGRATIONS: tuple[str, ...] = (
     """,
     # Ids of the actions, a JSON list in their order; actions that are rows of numbers have none.
     "ALTER TABLE action_sets ADD COLUMN ids TEXT",
+    # Decisions that are shown together, and the values and costs by which they were made.
+    """
+    ALTER TABLE decisions ADD COLUMN slate BYTEA;
+    ALTER TABLE decisions ADD COLUMN position BIGINT NOT NULL DEFAULT 0;
+    ALTER TABLE decisions ADD COLUMN money BYTEA;
+    CREATE INDEX decisions_by_slate ON decisions (slate) WHERE slate IS NOT NULL;
+    """,
 )
 """``MIGRATIONS[n]`` upgrades a database from version n to n + 1; version 0 has no tables."""
 
@@ -183,10 +190,14 @@ _SAVE_TASK = (
 _DECISION = (
     "SELECT d.seq, a.at, d.id, d.task, d.at, d.version, d.action, d.propensity, d.weights, "
     "d.request, d.action_set, d.policy, d.deferred, COALESCE(a.due, d.due), "
-    "COALESCE(a.default_reward, d.default_reward)"
+    "COALESCE(a.default_reward, d.default_reward), d.slate, d.position"
 )
 _DECISIONS_BY_ID = (
     _DECISION + " FROM decisions d LEFT JOIN activated a ON a.decision = d.seq WHERE id = ANY(%s)"
+)
+_DECISIONS_BY_SLATE = (
+    _DECISION + " FROM decisions d LEFT JOIN activated a ON a.decision = d.seq "
+    "WHERE d.slate = %s ORDER BY d.position"
 )
 _DECISIONS_BY_KEY = (
     _DECISION + ", wanted.name, wanted.key "
@@ -196,8 +207,9 @@ _DECISIONS_BY_KEY = (
 )
 _NEW_DECISION = (
     "INSERT INTO decisions (id, task, at, version, action, propensity, weights, request, "
-    "action_set, policy, deferred, due, default_reward, key, probabilities) "
-    "VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
+    "action_set, policy, deferred, due, default_reward, slate, position, key, "
+    "probabilities, money) "
+    "VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
 )
 _WAITING = (
     "SELECT d.seq, d.task, d.action, d.action_set FROM unnest(%s::bigint[]) AS wanted (task) "
@@ -286,6 +298,9 @@ class PostgresTransaction(Transaction):
         keys = [key for _, key in pairs]
         rows = self._execute(_DECISIONS_BY_KEY, (names, keys))
         return {(row[-2], row[-1]): LoggedDecision(*row[:-2]) for row in rows}
+
+    def find_slate(self, slate: bytes) -> list[LoggedDecision]:
+        return [LoggedDecision(*row) for row in self._execute(_DECISIONS_BY_SLATE, (slate,))]
 
     def find_rewards(self, decisions: Sequence[int]) -> dict[int, KnownReward]:
         rows = self._execute(_REWARDS, (list(decisions),))

@@ -60,17 +60,19 @@ _SAVE_TASK = (
 _DECISION = (
     "SELECT d.seq, a.at, d.id, d.task, d.at, d.version, d.action, d.propensity, d.weights, "
     "d.request, d.action_set, d.policy, d.deferred, COALESCE(a.due, d.due), "
-    "COALESCE(a.default_reward, d.default_reward) "
+    "COALESCE(a.default_reward, d.default_reward), d.slate, d.position "
     "FROM decisions d LEFT JOIN activated a ON a.decision = d.seq"
 )
 _DECISION_BY_ID = _DECISION + " WHERE d.id = ?"
+_DECISIONS_BY_SLATE = _DECISION + " WHERE d.slate = ? ORDER BY d.position"
 _DECISION_BY_KEY = (
     _DECISION + " WHERE d.task = (SELECT number FROM tasks WHERE name = ?) AND d.key = ?"
 )
 _NEW_DECISION = (
     "INSERT INTO decisions (id, task, at, version, action, propensity, weights, request, "
-    "action_set, policy, deferred, due, default_reward, key, probabilities) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "action_set, policy, deferred, due, default_reward, slate, position, key, "
+    "probabilities, money) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 # SQLite reads the inner rows one by one, and stops at the outer limit.
 _WAITING = (
@@ -152,6 +154,9 @@ class SQLiteTransaction(Transaction):
             for row in self._execute(_DECISION_BY_KEY, pair):
                 found[pair] = LoggedDecision(*row)
         return found
+
+    def find_slate(self, slate: bytes) -> list[LoggedDecision]:
+        return [LoggedDecision(*row) for row in self._execute(_DECISIONS_BY_SLATE, (slate,))]
 
     def find_rewards(self, decisions: Sequence[int]) -> dict[int, KnownReward]:
         found = {}
