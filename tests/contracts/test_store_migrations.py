@@ -95,6 +95,8 @@ VERSION = {
 """Statements that mark the tables as those of the first version."""
 
 UNDO = (
+    "DROP INDEX decisions_by_slate",
+    *(f"ALTER TABLE decisions DROP COLUMN {name}" for name in ("slate", "position", "money")),
     "ALTER TABLE action_sets DROP COLUMN ids",
     *(f"ALTER TABLE decisions DROP COLUMN {name}" for name in ("deferred", "due")),
     "ALTER TABLE decisions DROP COLUMN default_reward",
