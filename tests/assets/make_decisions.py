@@ -35,7 +35,7 @@ def linear(scale: float) -> mixts.MixturePrior:
 
 
 def requests(kind: str, rng: np.random.Generator) -> list[Decide]:
-    """One a task: some with a key, some with a mask, some actions with ids."""
+    """One a task: some with a key, some with a mask or costs, some actions with ids."""
     made = []
     for number in range(N_TASKS):
         actions = rng.normal(size=(3, 2)).round(3).tolist() if kind == "linear" else None
@@ -43,7 +43,8 @@ def requests(kind: str, rng: np.random.Generator) -> list[Decide]:
             actions = [{"id": f"item {k}", "features": row} for k, row in enumerate(actions)]
         mask = [True, False, True] if number % 3 == 0 else None
         key = f"key {number} {rng.integers(1000)}" if number % 2 else None
-        made.append(Decide(f"task {number} é", actions, mask, key))
+        costs = [0.0, 0.1, 0.2] if number == 5 else None
+        made.append(Decide(f"task {number} é", actions, mask, key, costs=costs))
     return made
 
 
