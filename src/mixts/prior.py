@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,9 @@ class MixturePrior:
     arm_prior
         Distribution of a new arm's parameters under each component: a family of the same type with
         L components and one arm. Learned priors have one; None derives it from the arms.
+    kinds
+        Name of the kind of task that each component describes. Several components may describe one
+        kind, as in a prior that joins mixtures. None: each component is a kind of its own.
     """
 
     def __init__(
@@ -94,6 +98,7 @@ class MixturePrior:
         *,
         descriptions: Sequence[str] | None = None,
         arm_prior: Family | None = None,
+        kinds: Sequence[str] | None = None,
     ) -> None:
         if not isinstance(family, Family):
             raise ParameterError(f"family must be a mixts family, got {type(family).__name__}")
@@ -105,7 +110,10 @@ class MixturePrior:
         self.arm_names = _checks.name_list(arm_names, family.n_arms or 0, "arm_names")
         self.features = _checked_features(features, family)
         self._arm_index = {name: k for k, name in enumerate(self.arm_names or ())}
-        self.descriptions = _checked_descriptions(descriptions, family.n_components)
+        self.descriptions = _checked_texts(
+            descriptions, family.n_components, "descriptions", "sentences"
+        )
+        self.kinds = _checked_texts(kinds, family.n_components, "kinds", "names of kinds")
         self._retired = np.zeros(family.n_arms or 0, bool)
         self._n_retired = 0
         self._new = np.zeros(family.n_arms or 0, bool)
@@ -199,7 +207,7 @@ class MixturePrior:
         one = None if self._arm_prior is None else self._arm_prior.collapse(self.weights)
         family = self.family.collapse(self.weights)
         return self.replace(
-            family=family, weights=None, names=None, descriptions=None, arm_prior=one
+            family=family, weights=None, names=None, descriptions=None, arm_prior=one, kinds=None
         )
 
     def select(self, components: ArrayLike) -> MixturePrior:
@@ -225,10 +233,11 @@ class MixturePrior:
         names = [self.names[i] for i in index] if self.names else None
         names = names if names and len(set(names)) == len(names) else None
         texts = [self.descriptions[i] for i in index] if self.descriptions else None
+        kinds = [self.kinds[i] for i in index] if self.kinds else None
         some = None if self._arm_prior is None else self._arm_prior.select(index)
         return self.replace(
             family=self.family.select(index), weights=weights / weights.sum(), names=names,
-            descriptions=texts, arm_prior=some,
+            descriptions=texts, arm_prior=some, kinds=kinds,
         )  # fmt: skip
 
     def append(self, family: Family, weight: float, name: str | None = None) -> MixturePrior:
@@ -241,15 +250,63 @@ class MixturePrior:
         weight
             Its weight, between 0 and 1; the other weights are rescaled.
         name
-            Its name, if the components have names.
+            Its name, if the components have names; also the name of its kind.
         """
         weights = np.append(self.weights * (1 - weight), weight)
         names = None if self.names is None else [*self.names, str(name)]
         more = None if self._arm_prior is None else self._arm_prior.append(arm_population(family))
         joined = self.family.append(family)
+        kinds = None if self.kinds is None else [*self.kinds, name or "other"]
         return self.replace(
             family=joined, weights=weights / weights.sum(), names=names, descriptions=None,
-            arm_prior=more,
+            arm_prior=more, kinds=kinds,
+        )  # fmt: skip
+
+    # -- kinds --------------------------------------------------------------------------------
+
+    @property
+    def kind_names(self) -> tuple[str, ...]:
+        """Name of each kind, in the order of the components that come first."""
+        if self.kinds is None:
+            return self.names or tuple(f"kind {s + 1}" for s in range(self.n_components))
+        return tuple(dict.fromkeys(self.kinds))
+
+    @property
+    def kind_indices(self) -> tuple[int, ...]:
+        """Index into ``kind_names`` of the kind that each component describes."""
+        if self.kinds is None:
+            return tuple(range(self.n_components))
+        index = {name: g for g, name in enumerate(self.kind_names)}
+        return tuple(index[name] for name in self.kinds)
+
+    def sum_by_kind(self, values: Float[Array, "*n L"]) -> Float[Array, "*n G"]:
+        """Sum values of components, such as their weights, over the components of each kind."""
+        if self.kinds is None:
+            return values
+        return np.asarray(values @ np.eye(len(self.kind_names))[list(self.kind_indices)])
+
+    def by_kind(self) -> MixturePrior:
+        """Return one component for each kind, with the weight and the moments of its components.
+
+        It is for reading: agents should start from the prior itself, which is more exact.
+        """
+        if self.kinds is None:
+            return self
+        names, index = self.kind_names, np.array(self.kind_indices)
+        first = [int(np.argmax(index == g)) for g in range(len(names))]
+        found = []
+        for g in range(len(names)):
+            own = np.flatnonzero(index == g)
+            weights = self.weights[own]
+            if len(own) == 1 or weights.sum() == 0:
+                found.append(self.family.select(own))
+            else:
+                found.append(self.family.select(own).collapse(weights / weights.sum()))
+        weights = self.sum_by_kind(self.weights)
+        texts = [self.descriptions[s] for s in first] if self.descriptions else None
+        return self.replace(
+            family=reduce(Family.append, found), weights=weights / weights.sum(), names=names,
+            descriptions=texts, arm_prior=None, kinds=None,
         )  # fmt: skip
 
     # -- arms ---------------------------------------------------------------------------------
@@ -519,7 +576,7 @@ class MixturePrior:
         kept: dict[str, Any] = {
             "family": self.family, "weights": self.weights, "names": self.names,
             "arm_names": self.arm_names, "features": self.features,
-            "descriptions": self.descriptions, "arm_prior": self._arm_prior,
+            "descriptions": self.descriptions, "arm_prior": self._arm_prior, "kinds": self.kinds,
         }  # fmt: skip
         return MixturePrior(**{**kept, **changes})._mark(self._retired, self._new)
 
@@ -555,6 +612,8 @@ class MixturePrior:
             header["features"] = self.features.header()
         if self.descriptions is not None:
             header["descriptions"] = self.descriptions
+        if self.kinds is not None:
+            header["kinds"] = self.kinds
         arrays = {"weights": self.weights, **self.family.arrays()}
         if self._arm_prior is not None:
             arrays |= {f"{_ARM_PRIOR}{k}": v for k, v in self._arm_prior.arrays().items()}
@@ -590,6 +649,7 @@ class MixturePrior:
                 None if described is None else Features.restore(described),
                 descriptions=header.get("descriptions"),
                 arm_prior=kind.restore(settings, one) if one else None,
+                kinds=header.get("kinds"),
             )  # fmt: skip
             prior = prior.retire_arms(header["retired"]) if header["retired"] else prior
             return prior.mark_new(header["new"]) if header.get("new") else prior
@@ -612,16 +672,15 @@ def _checked_features(features: Any, family: Family) -> Features | None:
     return features
 
 
-def _checked_descriptions(
-    descriptions: Sequence[str] | None, n_components: int
+def _checked_texts(
+    texts: Sequence[str] | None, n_components: int, what: str, noun: str
 ) -> tuple[str, ...] | None:
-    """Return a sentence for each component; unlike names, two components may have the same one."""
-    if descriptions is None:
+    """Return a text for each component; unlike names, two components may have the same one."""
+    if texts is None:
         return None
-    texts = tuple(descriptions) if not isinstance(descriptions, str) else (descriptions,)
-    if len(texts) != n_components or not all(isinstance(text, str) and text for text in texts):
+    found = tuple(texts) if not isinstance(texts, str) else (texts,)
+    if len(found) != n_components or not all(isinstance(text, str) and text for text in found):
         raise ParameterError(
-            f"descriptions must be {n_components} sentences, one for each component, got "
-            f"{descriptions!r}"
+            f"{what} must be {n_components} {noun}, one for each component, got {texts!r}"
         )
-    return texts
+    return found

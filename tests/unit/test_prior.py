@@ -295,3 +295,71 @@ def test_everything_in_a_file_is_checked_again(name: str, tmp_path: Path) -> Non
     path.write_text(json.dumps(DAMAGED[name]))
     with pytest.raises(errors.FormatError, match=r"damaged\.json"):
         mixts.MixturePrior.load(path)
+
+
+# -- kinds ----------------------------------------------------------------------------------------
+
+
+def prior_of_two_kinds() -> mixts.MixturePrior:
+    family = mixts.BernoulliArms([[8, 2], [6, 4], [1, 9]], [[2, 8], [4, 6], [9, 1]])
+    names, kinds = ["kind 1a", "kind 1b", "kind 2"], ["kind 1", "kind 1", "kind 2"]
+    return mixts.MixturePrior(
+        family, [0.3, 0.3, 0.4], names, ["a", "b"], kinds=kinds, descriptions=["x", "x", "y"]
+    )
+
+
+def test_what_belongs_to_a_kind_is_summed() -> None:
+    prior = prior_of_two_kinds()
+    assert prior.kind_names == ("kind 1", "kind 2")
+    assert prior.kind_indices == (0, 0, 1)
+    np.testing.assert_allclose(prior.sum_by_kind(prior.weights), [0.6, 0.4])
+    np.testing.assert_allclose(prior.sum_by_kind(np.eye(3)), [[1, 0], [1, 0], [0, 1]])
+    plain = prior.replace(kinds=None)
+    assert plain.kind_names == plain.names
+    assert plain.replace(names=None).kind_names == ("kind 1", "kind 2", "kind 3")
+    np.testing.assert_array_equal(plain.sum_by_kind(prior.weights), prior.weights)
+    assert plain.by_kind() is plain
+
+
+def test_a_kind_has_the_mean_and_the_variance_of_its_components() -> None:
+    prior = prior_of_two_kinds()
+    found = prior.by_kind()
+    assert found.names == ("kind 1", "kind 2")
+    assert found.descriptions == ("x", "y")
+    assert (found.kinds, found.arm_names) == (None, ("a", "b"))
+    np.testing.assert_allclose(found.family.parameter_means(), [[0.7, 0.3], [0.1, 0.9]])
+    own = prior.family.parameter_variances()
+    # Means 0.8 and 0.6 with equal weights have the variance 0.01.
+    np.testing.assert_allclose(
+        found.family.parameter_variances(), [own[:2].mean(axis=0) + 0.01, own[2]]
+    )
+    np.testing.assert_allclose(
+        found.weights @ found.family.parameter_means(),
+        prior.weights @ prior.family.parameter_means(),
+    )
+
+
+@pytest.mark.parametrize("suffix", ["json", "prior"])
+def test_kinds_are_saved(suffix: str, tmp_path: Path) -> None:
+    prior = prior_of_two_kinds()
+    prior.save(tmp_path / f"prior.{suffix}")
+    assert mixts.MixturePrior.load(tmp_path / f"prior.{suffix}").kinds == prior.kinds
+    prior.replace(kinds=None).save(tmp_path / "plain.json")
+    assert "kinds" not in (tmp_path / "plain.json").read_text()
+    assert mixts.MixturePrior.load(tmp_path / "plain.json").kinds is None
+
+
+def test_kinds_go_with_their_components() -> None:
+    prior = prior_of_two_kinds()
+    assert prior.select([2, 0]).kinds == ("kind 2", "kind 1")
+    assert prior.add_arms(["c"]).retire_arms(["a"]).kinds == prior.kinds
+    assert prior.collapse().kinds is None
+    assert mixts.learning.robust_prior(prior).kinds == (*(prior.kinds or ()), "other")
+    unnamed = prior.replace(names=None)
+    assert mixts.learning.robust_prior(unnamed).kind_names == ("kind 1", "kind 2", "other")
+
+
+@pytest.mark.parametrize("kinds", [["a"], ["a", "b", ""], ["a", "b", 3], "abc"])
+def test_wrong_kinds_are_refused(kinds: Any) -> None:
+    with pytest.raises(errors.ParameterError, match="kinds must be 3 names of kinds"):
+        prior_of_two_kinds().replace(kinds=kinds)

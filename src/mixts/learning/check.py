@@ -42,9 +42,10 @@ class PriorCheck:
     surprise: Surprise
     """Surprise of each task."""
     usage: Usage
-    """Number of tasks that come from each component."""
+    """Number of tasks that come from each kind."""
     component: Int[Array, " n"]
-    """Most likely component of each task; -1 where no component is possible."""
+    """Most likely kind of each task; -1 where no component is possible. A kind is a component,
+    unless ``prior.kinds`` says that several components describe one kind."""
 
     @property
     def n_tasks(self) -> int:
@@ -74,7 +75,7 @@ def check_prior(
     - Evidence: ln sum_s w_s p(task | s), beside that of ``unimodal`` and of ``flat``.
     - Calibration: every part of a task's statistics is predicted from its earlier parts.
     - Surprise: each task's probability beside tasks drawn from the prior.
-    - Usage: how many tasks come from each component.
+    - Usage: how many tasks come from each kind.
 
     Calibration and p-values take as given how often everything was tried. They are exact where that
     did not depend on the outcomes, as in logs of random or fixed choices; in logs of bandit
@@ -130,14 +131,15 @@ def check_prior(
     evidence = Evidence(values, n)
     possible = np.isfinite(evidence.log_evidence["this prior"])
     seen = n > 0
-    best = np.where(possible, joint.argmax(axis=1), -1)
+    by_kind = _by_kind(prior, joint)
+    best = np.where(possible, by_kind.argmax(axis=1), -1)
     return PriorCheck(
         prior,
         n,
         evidence,
         _calibration(prior, statistics, np.flatnonzero(seen & possible), rng),
         _surprise(prior, statistics, evidence, n_draws, rng),
-        _usage(prior, joint[seen & possible]),
+        _usage(prior, by_kind[seen & possible]),
         best,
     )
 
@@ -194,8 +196,19 @@ def _surprise(
     return Surprise(score, expected, spread, p_value, log_factor, evidence.n_observations)
 
 
-def _usage(prior: MixturePrior, joint: Float[Array, "m L"]) -> Usage:
+def _by_kind(prior: MixturePrior, joint: Float[Array, "m L"]) -> Float[Array, "m G"]:
+    """Return ln P(kind, task) from ln P(component, task)."""
+    if prior.kinds is None:
+        return joint
+    index = np.array(prior.kind_indices)
+    parts = [special.logsumexp(joint[:, index == g], axis=1) for g in range(index.max() + 1)]
+    return np.stack(parts, axis=1)
+
+
+def _usage(prior: MixturePrior, joint: Float[Array, "m G"]) -> Usage:
     share = special.softmax(joint, axis=1) if len(joint) else joint
-    names = prior.names or tuple(str(s) for s in range(prior.n_components))
+    unnamed = prior.kinds is None and prior.names is None
+    names = tuple(map(str, range(prior.n_components))) if unnamed else prior.kind_names
     largest = share.max(axis=0, initial=0.0)
-    return Usage(names, prior.weights, len(joint), share.sum(axis=0), largest)
+    weights = prior.sum_by_kind(prior.weights)
+    return Usage(names, weights, len(joint), share.sum(axis=0), largest)

@@ -68,4 +68,4 @@ def unmapped(prior: MixturePrior, matrix: Float[Array, "d d"] | None) -> Mixture
     if matrix is None:
         return prior
     assert isinstance(prior.family, LinearGaussian)
-    return MixturePrior(prior.family.mapped(matrix), prior.weights)
+    return prior.replace(family=prior.family.mapped(matrix))

@@ -24,6 +24,7 @@ from mixts.learning.coordinates import mapped, scaling, unmapped
 from mixts.learning.held_out import divide
 from mixts.learning.learn import Learned, Method, flat_family, learn, robust_prior, seed_number
 from mixts.learning.select import Rule
+from mixts.learning.stack import component_names
 from mixts.logs import LogWarning, TaskLogs, read_logs, review
 from mixts.logs.files import Paths
 from mixts.logs.review import NO_KINDS
@@ -90,6 +91,11 @@ class Fit:
         return self.learned.prior.n_components
 
     @property
+    def n_kinds(self) -> int:
+        """Number of kinds of task, without the broad one; each has one or more components."""
+        return len(self.learned.prior.kind_names)
+
+    @property
     def converged(self) -> bool:
         """Whether learning ended because the objective stopped improving."""
         return self.learned.converged
@@ -102,18 +108,18 @@ class Fit:
     @property
     def outcome(self) -> str:
         """Number of kinds, the comparison and the convergence, in a line."""
-        n = self.n_components
+        n, selection = self.n_kinds, self.learned.selection
         number = "1 kind" if n == 1 else f"{n} kinds"
-        parts = [f"{number} of task, learned from {len(self.training):,} tasks"]
-        if self.learned.selection is not None:
-            selection = self.learned.selection
+        made_of = [f"{self.n_components} components"] if self.n_components > n else []
+        compared = []
+        if selection is not None:
             on = "" if self.n_compared == len(self.training) else f" on {self.n_compared:,} tasks"
-            compared = f"1 to {selection.candidates[-1]} kinds compared{on}"
+            compared = [f"1 to {selection.candidates[-1]} kinds compared{on}"]
             members = list(map(str, selection.members))
             if len(members) > 1:
-                joined = f"{', '.join(members[:-1])} and {members[-1]}"
-                compared += f", and mixtures of {joined} kinds joined"
-            parts.append(compared)
+                made_of.append(f"mixtures of {', '.join(members[:-1])} and {members[-1]} joined")
+        why = f" ({': '.join(made_of)})" if made_of else ""
+        parts = [f"{number} of task{why}, learned from {len(self.training):,} tasks", *compared]
         if self.learned.history is not None:
             n_iterations = self.learned.history.n_iterations
             word = "converged after" if self.converged else "NOT CONVERGED after"
@@ -171,7 +177,8 @@ def fit_logs(
         The prior, the check, how the number of components was chosen, the log's summary, and
         warnings about logs that may be wrong. Logs from which nothing can be learned raise
         :class:`mixts.errors.LogsError`.
-        Components are named "kind 1", "kind 2" ... by weight; arms have the names of the logs.
+        Components are named "kind 1", "kind 2" ... by weight, or "kind 1a", "kind 1b" ... where
+        several describe one kind; arms have the names of the logs.
 
     Examples
     --------
@@ -201,8 +208,7 @@ def fit_logs(
         prior=unmapped(learned.prior, matrix),
         unimodal=unmapped(learned.unimodal, matrix),
     )
-    names = [f"kind {s + 1}" for s in range(learned.prior.n_components)]
-    prior = _named(learned.prior, names, tasks)
+    prior = _named(learned.prior, component_names(learned.prior), tasks)
     if robust:
         prior = robust_prior(prior, robust)
     check = None

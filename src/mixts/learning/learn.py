@@ -20,7 +20,7 @@ from mixts.learning.histories import statistics_of
 from mixts.learning.models import Model, check_options, model_of
 from mixts.learning.population import with_arm_prior
 from mixts.learning.select import Problem, Rule, Selection, compare
-from mixts.learning.stack import by_weight, merge_same, union
+from mixts.learning.stack import by_weight, merge_same, union, with_kinds
 from mixts.learning.starts import canonical
 from mixts.prior import MixturePrior
 
@@ -129,7 +129,9 @@ def learn_prior(
     Returns
     -------
     MixturePrior
-        Components are ordered by weight, the largest first.
+        Components are ordered by weight, the largest first. If mixtures were joined, several
+        components may describe one kind of task: ``prior.kinds`` says which, and components are
+        ordered by the weight of their kind first.
 
     See Also
     --------
@@ -215,7 +217,8 @@ def learn(
     selection = n_components if isinstance(n_components, Selection) else None
     members = _checked_numbers(n_components, len(observed))
     by_method = _by_two_stages if method == "two-stage" else _by_evidence
-    learned = by_method(problem, members, engine)
+    account = None if selection is None else selection.account
+    learned = by_method(problem, members, account, engine)
     model = problem.make(observed)
     prior, unimodal = (with_arm_prior(model, one) for one in (learned.prior, learned.unimodal))
     learned = replace(learned, prior=prior, unimodal=unimodal)
@@ -294,16 +297,20 @@ Members = dict[int, float]
 """Numbers of components of the mixtures to join, with the weight of each mixture."""
 
 
-def _by_evidence(problem: Problem, members: Members | None, engine: EngineLike) -> Learned:
+def _by_evidence(
+    problem: Problem, members: Members | None, account: int | None, engine: EngineLike
+) -> Learned:
     n_expected = problem.n_restarts * (len(members) if members else (problem.n_folds + 1) * 3)
     selection = None
     with engine_of(engine, n_jobs=n_expected) as where:
         if members is None:
             comparison = compare(problem, where)
             selection, pooled = comparison.selection, comparison.pooled
-            members, restarts = selection.members, comparison.restarts
+            members, account = selection.members, selection.account
+            restarts = comparison.restarts
         else:
-            pooled, restarts = _restarts(problem, list(members), where)
+            numbers = sorted({*members, account or 1})
+            pooled, restarts = _restarts(problem, numbers, where)
     found = {n: best(restarts[n]) for n in members}
     heaviest = max(members, key=lambda n: members[n])
     for restart in found.values():
@@ -314,8 +321,11 @@ def _by_evidence(problem: Problem, members: Members | None, engine: EngineLike) 
                 ConvergenceWarning,
                 stacklevel=4,
             )
+    prior = _joined(problem, {n: found[n].prior for n in members}, members)
+    if account is not None and list(members) != [account]:
+        prior = with_kinds(prior, best(restarts[account]).prior, problem.statistics)
     return Learned(
-        _joined(problem, {n: found[n].prior for n in members}, members),
+        prior,
         pooled.prior,
         "evidence",
         found[heaviest].history,
@@ -341,19 +351,24 @@ def _restarts(
     return pooled, found
 
 
-def _by_two_stages(problem: Problem, members: Members | None, engine: EngineLike) -> Learned:
+def _by_two_stages(
+    problem: Problem, members: Members | None, account: int | None, engine: EngineLike
+) -> Learned:
     selection = None
     if members is None:
         n_expected = problem.n_restarts * (problem.n_folds + 1) * 3
         with engine_of(engine, n_jobs=n_expected) as where:
             selection = compare(problem, where).selection
-        members = selection.members
+        members, account = selection.members, selection.account
     model: Model = problem.make(problem.statistics)
     # scikit-learn takes 32 bits.
     state = _random.seed_sequence(problem.seed, "learn", "two-stage").generate_state(1)
     found = {n: model.two_stage(n, int(state[0])) for n in members}
     _, unimodal = found[max(members, key=lambda n: members[n])]
     prior = _joined(problem, {n: mixture for n, (mixture, _) in found.items()}, members)
+    if account is not None and list(members) != [account]:
+        kinds = found[account] if account in found else model.two_stage(account, int(state[0]))
+        prior = with_kinds(prior, kinds[0], problem.statistics)
     return Learned(prior, unimodal, "two-stage", selection=selection)
 
 

@@ -270,28 +270,28 @@ UNUSED_SHARE = 0.1
 
 @dataclass(frozen=True)
 class Usage:
-    """Number of tasks of each component, among tasks with observations."""
+    """Number of tasks of each kind, among tasks with observations."""
 
     names: tuple[str, ...]
-    weights: Float[Array, " L"]
+    weights: Float[Array, " G"]
     n_tasks: int
     """Number of tasks with observations that some component can explain."""
-    found: Float[Array, " L"]
-    """Expected number of tasks given the data: the sum of P(s | task)."""
-    largest: Float[Array, " L"]
-    """Largest P(s | task) of any task."""
+    found: Float[Array, " G"]
+    """Expected number of tasks given the data: the sum of P(kind | task)."""
+    largest: Float[Array, " G"]
+    """Largest P(kind | task) of any task."""
 
     @property
-    def expected(self) -> Float[Array, " L"]:
-        """Expected number of tasks given the component's weight."""
+    def expected(self) -> Float[Array, " G"]:
+        """Expected number of tasks given the kind's weight."""
         return np.asarray(self.weights * self.n_tasks)
 
     @property
-    def judged(self) -> Bool[Array, " L"]:
+    def judged(self) -> Bool[Array, " G"]:
         """Whether there are enough tasks for a verdict: at least 3 expected."""
         return np.asarray(self.expected >= LEAST_EXPECTED)
 
     @property
-    def unused(self) -> Bool[Array, " L"]:
-        """Whether the component has less than a tenth of its expected tasks, if judged."""
+    def unused(self) -> Bool[Array, " G"]:
+        """Whether the kind has less than a tenth of its expected tasks, if judged."""
         return np.asarray(self.judged & (self.found < UNUSED_SHARE * self.expected))

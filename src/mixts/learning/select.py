@@ -16,7 +16,7 @@ from mixts.engines import Engine
 from mixts.families import Statistics
 from mixts.learning.em import Job, Patience, Restart, best, pooled_restart, run_all
 from mixts.learning.models import Model
-from mixts.learning.stack import stack_weights
+from mixts.learning.stack import MOST_KINDS, stack_weights
 from mixts.learning.starts import digests
 from mixts.prior import MixturePrior
 
@@ -85,6 +85,16 @@ class Selection:
         """Numbers of components of the mixtures in the prior, with the weight of each mixture."""
         pairs = zip(self.candidates, self.weights.tolist(), strict=True)
         return {candidate: weight for candidate, weight in pairs if weight > 0}
+
+    @property
+    def account(self) -> int | None:
+        """Number of components of the mixture whose kinds a stack is read by; None if not stacked.
+
+        It is the mixture of the rule of one standard error, or the largest that is readable.
+        """
+        if self.rule != "stack":
+            return None
+        return min(self.by("one-standard-error").chosen, MOST_KINDS)
 
     @property
     def sentence(self) -> str:

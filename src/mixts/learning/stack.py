@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import reduce
+from itertools import product
+from string import ascii_lowercase
 
 import numpy as np
 
@@ -24,6 +27,10 @@ NEGLIGIBLE = 0.01
 SAME = 0.005
 """Mean change of a task's log evidence by which all merged components together may differ from the
 union. The differences between numbers of components that matter are about ten times as large."""
+MOST_KINDS = 6
+"""Largest number of kinds that components are sorted into: more are hard to read."""
+_PAIRS = tuple(map("".join, product(ascii_lowercase, repeat=2)))
+"""Letters of components of a kind that has more than 26."""
 _COMPARED = 500
 """Largest number of tasks on which components are compared with each other."""
 
@@ -151,3 +158,45 @@ def _changes(evidence: Float[Array, "n L"], weights: Float[Array, " L"]) -> Floa
 def by_weight(prior: MixturePrior) -> MixturePrior:
     """Return the prior with the heaviest component first."""
     return prior.select(np.argsort(-prior.weights, kind="stable"))
+
+
+def with_kinds(prior: MixturePrior, account: MixturePrior, tasks: Statistics) -> MixturePrior:
+    """Sort the components into the kinds of a smaller mixture, the account of the kinds.
+
+    A component belongs to the kind under which its tasks fall: the kind k that maximises
+    ``sum over tasks of P(component | task) P(k | task)``.
+
+    Returns
+    -------
+    MixturePrior
+        The same components, those of the kind with the largest weight first, and the heaviest
+        first within a kind. Kinds are called "kind 1", "kind 2" ... in this order; ``kinds`` is
+        None if each component is a kind of its own.
+    """
+    kind = np.argmax(_shares(prior, tasks).T @ _shares(account, tasks), axis=1)
+    weights = np.bincount(kind, prior.weights, account.n_components)
+    rank = np.argsort(np.argsort(-weights, kind="stable"))[kind]
+    order = np.lexsort((-prior.weights, rank))
+    names = [f"kind {rank[s] + 1}" for s in order]
+    distinct = len(set(names)) == len(names)
+    return prior.select(order).replace(kinds=None if distinct else names)
+
+
+def _shares(prior: MixturePrior, tasks: Statistics) -> Float[Array, "n L"]:
+    """Return P(component | task); zero for a task that no component explains."""
+    joint = prior.log_weights + prior.family.log_evidence(tasks)
+    largest = joint.max(axis=1, keepdims=True)
+    shares = np.exp(joint - np.where(np.isfinite(largest), largest, 0.0))
+    return np.asarray(shares / np.maximum(shares.sum(axis=1, keepdims=True), 1e-300))
+
+
+def component_names(prior: MixturePrior) -> list[str]:
+    """Name components after their kinds: "kind 1", or "kind 1a", "kind 1b" ... if several."""
+    number = Counter(prior.kinds or ())
+    seen: Counter[str] = Counter()
+    names = []
+    for kind in prior.kinds or prior.kind_names:
+        letters = ascii_lowercase if number[kind] <= len(ascii_lowercase) else _PAIRS
+        names.append(kind + letters[seen[kind]] if number[kind] > 1 else kind)
+        seen[kind] += 1
+    return names

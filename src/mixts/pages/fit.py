@@ -43,13 +43,14 @@ class FitRun:
 
 
 def fit_kinds(fit: Fit) -> tuple[Kind, ...]:
-    """Describe the components of a fitted prior in words."""
-    return kinds_of(fit.prior, fit.training_tasks, fit.items, fit.n_components)
+    """Describe the kinds of a fitted prior in words."""
+    return kinds_of(fit.prior, fit.training_tasks, fit.items, fit.n_kinds)
 
 
 def described(fit: Fit) -> Fit:
     """Return the fit with sentences about its kinds in the prior, which the dashboard shows."""
-    sentences = [kind.headline for kind in fit_kinds(fit)]
+    kinds = fit_kinds(fit)
+    sentences = [kinds[g].headline for g in fit.prior.kind_indices]
     return replace(fit, prior=fit.prior.with_descriptions(sentences))
 
 
@@ -104,13 +105,8 @@ def write_fit_page(
 
 
 def _title(fit: Fit) -> str:
-    n, selection = fit.n_components, fit.learned.selection
-    if n == 1:
-        return "There is one kind of task"
-    if selection is not None and len(selection.members) > 1:
-        # Kinds of different mixtures overlap, so their number is no claim about the world.
-        return f"{n} kinds of task describe the logs"
-    return f"There are {n} kinds of task"
+    n = fit.n_kinds
+    return "There is one kind of task" if n == 1 else f"There are {n} kinds of task"
 
 
 def _items(fit: Fit) -> str:
@@ -122,8 +118,8 @@ def _summary(
 ) -> tuple[str, ...]:
     lines = [f"{advise(fit, comparison)}"]
     lines += [] if comparison is None else [" ".join(policy_verdict(comparison, fit.check))]
-    lines += [f"{kind}" for kind in kinds[: fit.n_components][:3]]
-    left = fit.n_components - 3
+    lines += [f"{kind}" for kind in kinds[: fit.n_kinds][:3]]
+    left = fit.n_kinds - 3
     lines += [f"And {plural(left, 'more kind')}, below."] if left > 0 else []
     if not fit.converged:
         lines.append("Learning stopped before it converged: the numbers are provisional.")
@@ -141,7 +137,7 @@ def _summary(
 def _legend(fit: Fit, reward: str) -> str:
     linear = fit.logs.arms is None
     numbers = "Coefficients of features" if linear else f"Means of `{reward}`"
-    if linear and fit.n_components > 1:
+    if linear and fit.n_kinds > 1:
         numbers += (
             ", drawn by how far a kind is from the mean of all tasks, in standard deviations of "
             "all tasks"

@@ -1,6 +1,6 @@
 """A learned prior in words: the kinds of task, and how each differs from the others.
 
-Readers see "kind" where code says component.
+A kind is one component of the prior, or several that the prior says describe one kind.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Kind:
-    """A component of a prior in words."""
+    """A kind of task in words: one component of a prior, or several."""
 
     name: str
     weight: float
@@ -75,7 +75,10 @@ class Kind:
 def kinds_of(
     prior: MixturePrior, tasks: Statistics, items: Sequence[str], n_kinds: int | None = None
 ) -> tuple[Kind, ...]:
-    """Describe the components of a prior.
+    """Describe the kinds of a prior, each once.
+
+    A kind of several components is described by their mean, and by ranges of one distribution with
+    their variance.
 
     Parameters
     ----------
@@ -86,16 +89,17 @@ def kinds_of(
     items
         Names of the arms or features.
     n_kinds
-        Number of components that are kinds, by default all; those after them are broad components
+        Number of kinds that were learned, by default all; those after them are broad components
         for other tasks.
     """
     if prior.family.plans:
         raise ParameterError(f"only priors of arms or features have kinds, got {prior.family!r}")
+    weights = prior.sum_by_kind(np.atleast_2d(prior.condition(tasks).weights))
+    prior = prior.by_kind()
     n = prior.n_components if n_kinds is None else n_kinds
     numbers = _numbers_of(prior, tasks, tuple(items), n)
     shown = distinctive_items(numbers.distance, prior.weights[:n], numbers.mean * numbers.scale)
     describe = _describer(prior.family)
-    weights = np.atleast_2d(prior.condition(tasks).weights)
     found = []
     for s in range(n):
         headline, sentences = describe(numbers, s)
@@ -121,7 +125,7 @@ def descriptions_of(
     n_kinds: int | None = None,
     tasks: Statistics | None = None,
 ) -> tuple[str, ...]:
-    """Describe each component in one sentence: those of the prior, or else new ones.
+    """Describe the kind of each component in one sentence: the prior's, or else a new one.
 
     Parameters
     ----------
@@ -130,7 +134,7 @@ def descriptions_of(
     items
         Names of the arms or features; by default, those of the prior, or numbers.
     n_kinds
-        Number of components that are kinds, by default all; those after them are broad.
+        Number of kinds that were learned, by default all; those after them are broad.
     tasks
         Past tasks, by whose features coefficients are scaled.
 
@@ -144,13 +148,15 @@ def descriptions_of(
         return prior.descriptions
     if family.plans:
         return ()
+    index, prior = prior.kind_indices, prior.by_kind()
     n = prior.n_components if n_kinds is None else n_kinds
     if items is None:
         named = prior.arm_names if prior.features is None else prior.features.names
         items = named or _item_numbers(family)
     numbers = _numbers_of(prior, tasks, tuple(items), n)
     sentences = [_describer(family)(numbers, s)[0] for s in range(n)]
-    return (*sentences, *[_BROAD] * (prior.n_components - n))
+    sentences += [_BROAD] * (prior.n_components - n)
+    return tuple(sentences[g] for g in index)
 
 
 def _item_numbers(family: Family) -> tuple[str, ...]:

@@ -146,7 +146,7 @@ def draw_surprise(ax: Any, check: PriorCheck) -> None:
 
 
 def draw_usage(ax: Any, check: PriorCheck) -> None:
-    """Draw the number of tasks of each component, beside the number that its weight predicts."""
+    """Draw the number of tasks of each kind, beside the number that its weight predicts."""
     dress(ax)
     usage = check.usage
     shown = np.sort(np.argsort(-usage.weights, kind="stable")[:_MOST_BARS])
@@ -160,7 +160,7 @@ def draw_usage(ax: Any, check: PriorCheck) -> None:
     ax.grid(axis="y", visible=False)
     ax.set_xlabel("tasks")
     some = f" ({len(shown)} of {len(usage.names)})" if len(shown) < len(usage.names) else ""
-    _title(ax, f"components{some}: found, and | expected")
+    _title(ax, f"kinds{some}: found, and | expected")
 
 
 def _short(name: str) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 
 from mixts._typing import Array, Float, Int
 from mixts.families import Statistics
+from mixts.prior import MixturePrior
 from mixts.service.records import Decide, LoggedDecision, TaskEntry, WaitingDecision
 from mixts.service.store.base import FeatureSets
 from mixts.service.versions import ActivePrior
@@ -27,6 +28,7 @@ class LockedTasks:
 
     def __init__(self, entries: list[TaskEntry], active: ActivePrior) -> None:
         self._entries = entries
+        self._prior = active.prior
         self._family = active.prior.family
         self._codec = active.codec
         self._by_name = {entry.name: row for row, entry in enumerate(entries)}
@@ -107,12 +109,11 @@ class LockedTasks:
     def count_decision(
         self, request: Decide, weights: Float[Array, " L"], version: int, now: int
     ) -> TaskEntry:
-        """Count a decision of a task, and store its most probable component."""
+        """Count a decision of a task, and store its most probable kind."""
         entry = self._touch(self._by_name[request.task])
         entry.decisions += 1
         entry.deferred += request.defer
-        entry.latent = int(weights.argmax())
-        entry.certainty = float(weights[entry.latent])
+        entry.latent, entry.certainty = likeliest_kind(self._prior, weights)
         entry.version = version
         entry.last_at = now
         return entry
@@ -155,3 +156,12 @@ def taken(decision: LoggedDecision | WaitingDecision, features: FeatureSets) -> 
     if decision.action_set is None:
         return decision.action
     return features[decision.action_set][decision.action]
+
+
+def likeliest_kind(prior: MixturePrior, weights: Float[Array, " L"]) -> tuple[int, float]:
+    """Return the heaviest component of the most probable kind, and the probability of the kind."""
+    by_kind = prior.sum_by_kind(weights)
+    best = int(by_kind.argmax())
+    if prior.kinds is not None:
+        weights = np.where(np.array(prior.kind_indices) == best, weights, -1.0)
+    return int(weights.argmax()), float(by_kind[best])

@@ -468,9 +468,9 @@ class TaskRow(Struct, frozen=True):
     rewards: int
     late: int
     latent: int | None
-    """The most probable component at the last decision; None before the first decision."""
+    """Heaviest component of the most probable kind at the last decision; None before the first."""
     certainty: float
-    """Weight of the most probable component."""
+    """Probability of the most probable kind."""
     version: int
     """The prior's version at the last decision."""
     first_at: float
@@ -603,12 +603,12 @@ class VersionEarnings(Struct, frozen=True):
 
 
 class Share(Struct, frozen=True):
-    """Tasks with the same most probable component; None: no decision under this prior yet."""
+    """Tasks with the same ``latent``; None: no decision under this prior yet."""
 
     latent: int | None
     tasks: int
     sure: int
-    """Number of tasks in which that component's weight was at least 0.9."""
+    """Number of tasks in which the most probable kind had a probability of at least 0.9."""
 
 
 # -- names ----------------------------------------------------------------------------------------

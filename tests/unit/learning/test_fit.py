@@ -10,6 +10,7 @@ import pytest
 from mixts.errors import ParameterError
 from mixts.learning import Fit, FitSettings, Selection, fit_logs, learn, mixture_evidence, select
 from mixts.logs import TaskLogs, read_logs
+from mixts.pages import descriptions_of, kinds_of
 
 COLUMNS = {"task": "user", "arm": "item", "reward": "clicked"}
 
@@ -87,7 +88,25 @@ def test_joined_mixtures_are_learned_from_all_tasks(
     fit = fit_logs(logs, held_out=0, select_from=8, seed=1, engine=1)
     assert fit.learned.selection is not None
     assert fit.learned.selection.members == {1: 0.4, 2: 0.6}
-    assert "1 to 2 kinds compared on 8 tasks, and mixtures of 1 and 2 kinds joined" in fit.outcome
+    assert fit.outcome.startswith(
+        "2 kinds of task (3 components: mixtures of 1 and 2 joined), learned from 30 tasks; "
+        "1 to 2 kinds compared on 8 tasks; "
+    )
+    kinds = fit.prior.kinds
+    assert kinds is not None
+    assert fit.n_kinds == len(set(kinds)) == 2
+    assert sorted(fit.prior.names or ()) in (
+        ["kind 1a", "kind 1b", "kind 2"],
+        ["kind 1", "kind 2a", "kind 2b"],
+    )
+    described_once = kinds_of(fit.prior, fit.training_tasks, fit.items, fit.n_kinds)
+    assert [kind.name for kind in described_once] == ["Kind 1", "Kind 2"]
+    np.testing.assert_allclose(
+        [kind.weight for kind in described_once], fit.prior.sum_by_kind(fit.prior.weights)
+    )
+    assert descriptions_of(fit.prior, tasks=fit.training_tasks) == tuple(
+        described_once[g].headline for g in fit.prior.kind_indices
+    )
     parts = [learn(logs.statistics, n, seed=1, engine=1).prior for n in (1, 2)]
     tasks = logs.statistics
     together = np.logaddexp(*(

@@ -10,15 +10,17 @@ from scipy import optimize, special
 
 import mixts
 from mixts.families import Statistics
-from mixts.learning import Rule, Selection, learn, mixture_evidence
+from mixts.learning import Method, Rule, Selection, learn, mixture_evidence
 from mixts.learning.stack import (
     EARNED,
     PRECISION,
     SAME,
+    component_names,
     merge_same,
     optimal_weights,
     stack_weights,
     union,
+    with_kinds,
 )
 from tests.oracles.learning_references import drawn, statistics_of
 
@@ -214,3 +216,77 @@ def test_the_sentence_names_the_joined_mixtures() -> None:
 def test_an_unknown_rule_is_refused() -> None:
     with pytest.raises(mixts.errors.ParameterError, match="select must be one of"):
         learn(bernoulli_tasks(1, 10, 0), "auto", select="most")  # type: ignore[arg-type]
+
+
+# -- kinds ----------------------------------------------------------------------------------------
+
+
+def two_kinds(n_tasks: int = 200) -> tuple[mixts.MixturePrior, Statistics]:
+    """Return four components that describe two kinds, and tasks of both kinds."""
+    likes = np.array([[9.0, 1, 1], [9, 2, 1], [1, 1, 9], [1, 2, 9]])
+    prior = mixts.MixturePrior(mixts.BernoulliArms(likes, 10 - likes), [0.1, 0.35, 0.15, 0.4])
+    return prior, statistics_of(drawn(prior, n_tasks, 12, 1), prior)
+
+
+def test_components_belong_to_the_kind_that_has_their_tasks() -> None:
+    prior, tasks = two_kinds()
+    account = mixts.MixturePrior(
+        mixts.BernoulliArms([[9, 1.5, 1], [1, 1.5, 9]], [[1, 8.5, 9], [9, 8.5, 1]])
+    )
+    found = with_kinds(prior, account, tasks)
+    # The kind of the components 2 and 3 weighs 0.55, that of 0 and 1 weighs 0.45.
+    np.testing.assert_array_equal(found.weights, [0.4, 0.15, 0.35, 0.1])
+    assert found.kinds == ("kind 1", "kind 1", "kind 2", "kind 2")
+    assert component_names(found) == ["kind 1a", "kind 1b", "kind 2a", "kind 2b"]
+    np.testing.assert_allclose(mixture_evidence(found, tasks), mixture_evidence(prior, tasks))
+    # The names of kinds do not depend on the order in which the account has them.
+    again = with_kinds(prior.select([3, 1, 0, 2]), account.select([1, 0]), tasks)
+    assert again.kinds == found.kinds
+    np.testing.assert_allclose(again.weights, found.weights)
+
+
+def test_one_kind_may_have_all_components() -> None:
+    prior, tasks = two_kinds()
+    found = with_kinds(prior, prior.collapse(), tasks)
+    assert found.kind_names == ("kind 1",)
+    assert component_names(found) == ["kind 1a", "kind 1b", "kind 1c", "kind 1d"]
+
+
+def test_components_of_their_own_kinds_need_no_kinds() -> None:
+    prior, tasks = two_kinds()
+    some = prior.select([1, 3])
+    found = with_kinds(some, some, tasks)
+    assert found.kinds is None
+    assert component_names(found) == ["kind 1", "kind 2"]
+
+
+def test_names_of_many_components_sort_as_the_components_do() -> None:
+    family = mixts.BernoulliArms(np.ones((30, 2)), np.ones((30, 2)))
+    names = component_names(mixts.MixturePrior(family, kinds=["kind 1"] * 29 + ["kind 2"]))
+    assert names == sorted(set(names))
+    assert (names[0], names[27], names[29]) == ("kind 1aa", "kind 1bb", "kind 2")
+
+
+@pytest.mark.parametrize("method", ["evidence", "two-stage"])
+def test_a_stack_is_read_by_the_kinds_of_one_standard_error(method: Method) -> None:
+    tasks = bernoulli_tasks(3, 150, 5)
+    first = learn(tasks, "auto", method, seed=1, engine=1)
+    selection = first.selection
+    assert selection is not None
+    assert len(selection.members) > 1
+    account = selection.by("one-standard-error").chosen
+    assert selection.account == account
+    prior = first.prior
+    assert len(prior.kind_names) <= account < prior.n_components
+    totals = prior.sum_by_kind(prior.weights)
+    assert (np.diff(totals) <= 0).all()
+    # The selection of other tasks, which need not have learned the account.
+    again = learn(tasks, selection, method, seed=1, engine=1).prior
+    assert again.kinds == prior.kinds
+    assert selection.by("best").account is None
+
+
+def test_tasks_of_one_kind_are_called_one_kind() -> None:
+    tasks = bernoulli_tasks(1, 150, 3)
+    prior = mixts.learn_prior(tasks, "auto", seed=1, engine=1)
+    assert set(prior.kind_names) == {"kind 1"}

@@ -172,7 +172,7 @@ class EpisodePlayer:
         reward = np.pad(arrays["reward"], [(0, 0), (0, 1), (0, 0), (0, 0)])
         transition = np.pad(arrays["transition"], [(0, 0), (0, 1), (0, 0), (0, 1)])
         added = self._absorbed(reward, transition, np.append(arrays["initial"], 0.0))
-        return MixturePrior(added, prior.weights, prior.names)
+        return MixturePrior(added, prior.weights, prior.names, kinds=prior.kinds)
 
     def _absorbed(self, reward: Array, transition: Array, initial: Array) -> TabularMDP:
         """Return counts in which the last state is known to stay and to give reward 0."""

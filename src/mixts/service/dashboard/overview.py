@@ -69,30 +69,30 @@ _LARGEST_OFFSET = 10_000_000
 
 @dataclass(frozen=True)
 class KindShare:
-    """A component's share of the tasks, beside the share that the prior expects."""
+    """A kind's share of the tasks, beside the share that the prior expects."""
 
     name: str
-    component: int | None
-    """None for several components together."""
+    kind: int | None
+    """Index of the kind; None for several kinds together."""
     tasks: int
-    """Tasks whose most probable component is this one."""
+    """Tasks whose most probable kind is this one."""
     sure: int
-    """Those among them that are surely of this component."""
+    """Those among them that are surely of this kind."""
     share: float
     prior: float
     """Share that the prior expects."""
     about: str = ""
-    """A sentence about the component."""
+    """A sentence about the kind."""
 
     @property
     def sure_share(self) -> float:
-        """Share of all tasks that are surely of this component."""
+        """Share of all tasks that are surely of this kind."""
         return self.share * self.sure / self.tasks if self.tasks else 0.0
 
 
 @dataclass(frozen=True)
 class Split:
-    """Split of the tasks over the components."""
+    """Split of the tasks over the kinds."""
 
     kinds: tuple[KindShare, ...]
     decided: int
@@ -100,7 +100,7 @@ class Split:
     waiting: int
     """Tasks that have no decision under the active prior."""
     sure: int
-    """Tasks whose component is sure."""
+    """Tasks whose kind is sure."""
 
 
 @dataclass(frozen=True)
@@ -247,26 +247,31 @@ def version_lines(
 
 
 def split_of(shares: list[Share], facts: PriorFacts) -> Split:
-    """Return the share of every component; if there are many, sum up the smallest."""
+    """Return the share of every kind; if there are many, sum up the smallest."""
     counts = {row.latent: row for row in shares}
     waiting = counts.pop(None, Share(None, 0, 0)).tasks
     decided = sum(row.tasks for row in counts.values())
-    kinds = []
-    for s, weight in enumerate(facts.weights):
-        row = counts.get(s, Share(s, 0, 0))
-        share = row.tasks / decided if decided else 0.0
-        kinds.append(
-            KindShare(facts.kind(s), s, row.tasks, row.sure, share, weight, facts.about(s))
+    n_components = len(facts.kind_indices or facts.weights)
+    rows = [counts.get(s, Share(s, 0, 0)) for s in range(n_components)]
+    tasks, sure = (
+        [round(n) for n in facts.by_kind(numbers)]
+        for numbers in ([row.tasks for row in rows], [row.sure for row in rows])
+    )
+    kinds = [
+        KindShare(
+            facts.kind(g), g, tasks[g], sure[g], tasks[g] / decided if decided else 0.0, weight,
+            facts.about(g),
         )
-    sure = sum(row.sure for row in counts.values())
-    return Split(_sum_up_smallest(kinds), decided, waiting, sure)
+        for g, weight in enumerate(facts.weights)
+    ]  # fmt: skip
+    return Split(_sum_up_smallest(kinds), decided, waiting, sum(sure))
 
 
 def _sum_up_smallest(kinds: list[KindShare]) -> tuple[KindShare, ...]:
     """Return at most ``MOST_KINDS`` shares: the largest, and the sum of all others."""
     if len(kinds) <= MOST_KINDS:
         return tuple(kinds)
-    order = sorted(kinds, key=lambda kind: (-kind.tasks, -kind.prior, kind.component))
+    order = sorted(kinds, key=lambda kind: (-kind.tasks, -kind.prior, kind.kind))
     rest = order[MOST_KINDS - 1 :]
     others = KindShare(
         f"{len(rest)} others",
@@ -288,7 +293,8 @@ def _listing(
         rows = store.tasks(query.search, PAGE_ROWS + 1, query.offset)
     shown = rows[:PAGE_ROWS]
     lines = []
-    for row, weights in zip(shown, decider.weights([row.task for row in shown]), strict=True):
+    for row, found in zip(shown, decider.weights([row.task for row in shown]), strict=True):
+        weights = facts.by_kind(found)
         s = max(range(len(weights)), key=lambda s: weights[s])
         lines.append(TaskLine(row, facts.kind(s), charts.colour(s), weights[s]))
     return Listing(tuple(lines), query.search, query.offset, len(rows) > PAGE_ROWS)

@@ -64,40 +64,56 @@ class DeciderReader(Protocol):
 
 @dataclass(frozen=True)
 class PriorFacts:
-    """The active prior as pages show it; components and arms without names have numbers."""
+    """The active prior as pages show it; kinds and arms without names have numbers.
+
+    Pages show kinds: what belongs to a kind of several components is summed over them.
+    """
 
     version: int
     family: str
     weights: tuple[float, ...]
+    """Weight of each kind."""
     names: tuple[str, ...] | None = None
+    """Name of each kind."""
     arm_names: tuple[str, ...] | None = None
     retired: tuple[bool, ...] = ()
     n_arms: int | None = None
     n_features: int | None = None
     descriptions: tuple[str, ...] = ()
-    """A sentence about each component; empty for priors that have none."""
+    """A sentence about each kind; empty for priors that have none."""
+    kind_indices: tuple[int, ...] | None = None
+    """Kind of each component; None if each component is a kind of its own."""
 
     @property
     def has_kinds(self) -> bool:
         """Whether there is more than one kind: one kind alone needs no drawing."""
         return len(self.weights) > 1
 
-    def about(self, component: int | None) -> str:
-        """Return the sentence about a component, or nothing."""
-        known = component is not None and component < len(self.descriptions)
-        return self.descriptions[component] if known and component is not None else ""
+    def by_kind(self, weights: Sequence[float], version: int | None = None) -> tuple[float, ...]:
+        """Sum weights of components by kind; the kinds of another version are not known."""
+        if self.kind_indices is None or (version is not None and version != self.version):
+            return tuple(weights)
+        sums = [0.0] * len(self.weights)
+        for kind, weight in zip(self.kind_indices, weights, strict=True):
+            sums[kind] += weight
+        return tuple(sums)
+
+    def about(self, kind: int | None) -> str:
+        """Return the sentence about a kind, or nothing."""
+        known = kind is not None and kind < len(self.descriptions)
+        return self.descriptions[kind] if known and kind is not None else ""
 
     def is_retired(self, arm: int) -> bool:
         """Return whether an arm is retired."""
         return arm < len(self.retired) and self.retired[arm]
 
-    def kind(self, component: int, version: int | None = None) -> str:
-        """Return the name of a component; one of another version has its number only."""
+    def kind(self, index: int, version: int | None = None) -> str:
+        """Return the name of a kind; a component of another version has its number only."""
         if version is not None and version != self.version:
-            return f"kind {component + 1} of version {version}"
-        if self.names and component < len(self.names):
-            return self.names[component]
-        return f"kind {component + 1}"
+            return f"component {index + 1} of version {version}"
+        if self.names and index < len(self.names):
+            return self.names[index]
+        return f"kind {index + 1}"
 
     def action(self, index: int) -> str:
         """Return the name of an arm, or of a row of the actions that were offered."""
@@ -105,9 +121,9 @@ class PriorFacts:
             return self.arm_names[index]
         return f"{'action' if self.n_arms is None else 'arm'} {index}"
 
-    def weight(self, component: int) -> float:
-        """Return the prior's weight of a component."""
-        return self.weights[component] if component < len(self.weights) else 0.0
+    def weight(self, kind: int) -> float:
+        """Return the prior's weight of a kind."""
+        return self.weights[kind] if kind < len(self.weights) else 0.0
 
 
 def prior_facts(prior: MixturePrior, version: int) -> PriorFacts:
@@ -116,21 +132,25 @@ def prior_facts(prior: MixturePrior, version: int) -> PriorFacts:
     return PriorFacts(
         version=version,
         family=family_words(family.kind),
-        weights=tuple(map(float, prior.weights)),
-        names=prior.names,
+        weights=tuple(map(float, prior.sum_by_kind(prior.weights))),
+        names=prior.names if prior.kinds is None else prior.kind_names,
         arm_names=prior.arm_names,
         retired=tuple(map(bool, prior.retired)),
         n_arms=family.n_arms,
         n_features=family.n_features,
         descriptions=_descriptions(prior),
+        kind_indices=None if prior.kinds is None else prior.kind_indices,
     )
 
 
 @functools.lru_cache(maxsize=8)
 def _descriptions(prior: MixturePrior) -> tuple[str, ...]:
-    """Describe a prior once, not at every refresh of a page."""
+    """Describe the kinds of a prior once, not at every refresh of a page."""
     # Names of arms come from anybody: they must not reorder the sentence around them.
-    return tuple(map(formats.visible, descriptions_of(prior)))
+    about = dict(
+        zip(prior.kind_indices, map(formats.visible, descriptions_of(prior)), strict=False)
+    )
+    return tuple(about[kind] for kind in sorted(about))
 
 
 def family_words(kind: str) -> str:

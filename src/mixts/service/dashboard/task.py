@@ -38,6 +38,8 @@ from mixts.service.records import (
     Unrewarded,
 )
 
+from msgspec import structs  # isort: skip  # after the records, which name the extra of it
+
 MOST_KINDS = 8
 MOST_ACTIONS = 30
 LAST_DECISIONS = 25
@@ -55,15 +57,15 @@ _MARK_ROOM = 12.0
 
 @dataclass(frozen=True)
 class KindWeight:
-    """Probability of a component, beside the prior's."""
+    """Probability of a kind, beside the prior's."""
 
     name: str
     colour: int | None
-    """None for several components together."""
+    """None for several kinds together."""
     weight: float
     prior: float
     about: str = ""
-    """A sentence about the component."""
+    """A sentence about the kind."""
 
 
 @dataclass(frozen=True)
@@ -189,7 +191,10 @@ def read_task(decider: DeciderReader, store: StoreReader, task: str, now: float)
         raise UnknownTaskError(f"the store has never seen a task of the name {task!r}")
     state, posterior = decider.state(task), decider.posterior(task)
     facts = prior_facts(decider.prior, decider.prior_version)
-    history = store.history(task, HISTORY)
+    history = [
+        structs.replace(row, weights=facts.by_kind(row.weights, row.prior_version))
+        for row in store.history(task, HISTORY)
+    ]
     # Rows of features are others at every decision: their indices mean nothing.
     counts = [] if facts.n_arms is None else store.actions(task, COUNTED)
     actions = _actions(posterior, counts, facts, state.ids)
@@ -202,7 +207,7 @@ def read_task(decider: DeciderReader, store: StoreReader, task: str, now: float)
         policy=policy_facts(decider.policy),
         state=state,
         row=row,
-        kinds=kind_weights(state.weights, facts),
+        kinds=kind_weights(facts.by_kind(state.weights), facts),
         actions=actions,
         n_actions=len(posterior.mean),
         scale=charts.number_scale(ends, 5),
@@ -379,7 +384,7 @@ def _labels(row: DecisionRow, shown: dict[int, int], facts: PriorFacts) -> tuple
         if weight >= _LEAST_LABELLED:
             # The number of an older version stands above the chart.
             old = row.prior_version != facts.version
-            whole = f"kind {component + 1}" if old else facts.kind(component)
+            whole = f"component {component + 1}" if old else facts.kind(component)
             name = formats.short(whole, _LONGEST_LABEL)
             marks.append((name, round(100 * (top + weight / 2), 2), f"c{colour}"))
         top += weight

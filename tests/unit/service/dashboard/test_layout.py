@@ -71,7 +71,7 @@ def test_commands_fit_the_prior_and_the_token() -> None:
 
 def test_kinds_and_actions_have_a_number_where_they_have_no_name() -> None:
     assert ARMS.kind(1) == "night owls"
-    assert ARMS.kind(1, version=2) == "kind 2 of version 2"
+    assert ARMS.kind(1, version=2) == "component 2 of version 2"
     assert ARMS.action(2) == "new arrivals"
     bare = PriorFacts(1, "Bernoulli arms", (0.5, 0.5), n_arms=2)
     assert (bare.kind(1), bare.action(1)) == ("kind 2", "arm 1")

@@ -26,6 +26,7 @@ from mixts.service.records import Activity, Share
 from tests.unit.service.dashboard.dashboard_pages import Page, overview, pages, service
 from tests.unit.service.dashboard.sample_dashboards import (
     HOSTILE,
+    KINDS,
     NOW,
     FakeDecider,
     FakeStore,
@@ -316,3 +317,37 @@ def test_a_store_that_fails_is_shown_with_its_reason(pages: dict[str, Page]) -> 
     assert "not storing" in page.text
     assert "Nothing can be stored now." not in pages["linear list"].text
     assert "the database is away <script>" in pages["unavailable"].text
+
+
+# -- kinds of several components --------------------------------------------------------------
+
+
+def test_shares_are_summed_by_kind() -> None:
+    prior = arm_prior(4, named=False).replace(kinds=["day", "night", "day", "day"])
+    facts = prior_facts(prior, 1)
+    assert facts.by_kind([0.1, 0.2, 0.3, 0.4]) == pytest.approx((0.8, 0.2))
+    assert facts.by_kind([0.6, 0.4], version=2) == (0.6, 0.4)
+    split = split_of([Share(0, 3, 1), Share(1, 4, 2), Share(3, 1, 1), Share(None, 7, 0)], facts)
+    assert [(kind.name, kind.tasks, kind.sure) for kind in split.kinds] == [
+        ("day", 4, 2), ("night", 4, 2),
+    ]  # fmt: skip
+    assert [kind.prior for kind in split.kinds] == pytest.approx(
+        [prior.weights[[0, 2, 3]].sum(), prior.weights[1]]
+    )
+    assert (split.decided, split.waiting, split.sure) == (8, 7, 4)
+    assert len(facts.descriptions) == 2
+
+
+def test_pages_show_kinds_not_components() -> None:
+    prior = arm_prior(5).replace(kinds=["day", "night", "day", "night", "day"])
+    decider, store = typical(40, prior=prior)
+    view = read_overview(decider, store, NOW)
+    assert {line.kind for line in view.listing.rows} == {"day", "night"}
+    name = view.listing.rows[0].row.task
+    line = view.listing.rows[0]
+    page = task_page(decider, store, name, now=NOW)
+    weights = decider.state(name).weights
+    by_kind = (weights[0] + weights[2] + weights[4], weights[1] + weights[3])
+    assert line.certainty == pytest.approx(max(by_kind))
+    assert line.kind == ("day", "night")[by_kind.index(max(by_kind))]
+    assert not any(component in page for component in KINDS)

@@ -164,7 +164,7 @@ def test_a_new_version_begins_with_kinds_of_its_own() -> None:
     assert chart.bands[3].path == "M75 100V0H100V100Z"
     assert [tick.label for tick in chart.x_ticks] == ["11", "12", "13", "14"]
     assert [label.text for label in chart.labels] == ["bargain hunters", "night owls"]
-    assert "at last kind 3 of version 1 70 %. Decisions 14 to 14, prior version 2" in (
+    assert "at last component 3 of version 1 70 %. Decisions 14 to 14, prior version 2" in (
         chart.description
     )
 
