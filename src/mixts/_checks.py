@@ -200,6 +200,8 @@ def action_mask(mask: ArrayLike, n_rows: int, n_actions: int) -> Array:
     """Return a mask (n_rows, n_actions), true where an action is available."""
     expected = "mask must be boolean (true: available)"
     array = _array(mask, expected, MaskError)
+    if not array.size:
+        raise MaskError("mask is empty: at least one action must be available")
     if array.dtype != np.bool_:
         raise MaskError(f"{expected}, got type {array.dtype}")
     if array.shape not in ((n_actions,), (n_rows, n_actions)):

@@ -34,9 +34,19 @@ nothing.
 
 from __future__ import annotations
 
+from typing import Self
+
 
 class MixtsError(Exception):
     """Base class of all exceptions that mixts raises."""
+
+    field: str | None = None
+    """Field of a request that is at fault, where the exception's class does not imply it."""
+
+    def at(self, field: str) -> Self:
+        """Name the field at fault, and return the exception."""
+        self.field = field
+        return self
 
 
 class ParameterError(MixtsError, ValueError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -121,3 +122,38 @@ def test_logged_propensities_are_frequencies(
         bytes(store.backend.query("SELECT probabilities FROM decisions LIMIT 1")[0][0])
     )
     assert_within(quotient(hit.mean(axis=0) - law, np.sqrt(law * (1 - law) / n)))
+
+
+@pytest.mark.parametrize(
+    ("asked", "field"),
+    [
+        ({"values": [1.0]}, "values"),
+        ({"values": {"low": 1.0}}, "values"),
+        ({"costs": {"hihg": 1.0}}, "costs"),
+        ({"costs": [np.inf, 0.0, 0.0]}, "costs"),
+        ({"top": 0}, "top"),
+        ({"top": 4}, "top"),
+        ({"top": 2, "mask": ["low"]}, "top"),
+    ],
+)
+def test_a_refusal_names_the_field(
+    store: mixts.DecisionStore, asked: dict[str, Any], field: str
+) -> None:
+    with Decider(named(), store, seed=1) as decider:
+        with pytest.raises(errors.MixtsError) as caught:
+            decider.decide("u", **asked)
+        assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("mask", "said"),
+    [
+        ([], "mask is empty"),
+        (["lwo"], "mask names 'lwo', which is not among the actions: 'low', 'middle', 'high'"),
+    ],
+)
+def test_a_mask_without_known_arms_is_refused(
+    store: mixts.DecisionStore, mask: list[str], said: str
+) -> None:
+    with Decider(named(), store, seed=1) as decider, pytest.raises(errors.MaskError, match=said):
+        decider.decide("u", mask=mask)

@@ -81,7 +81,7 @@ def _amounts(
     if array.shape not in (mask.shape[1:], mask.shape):
         raise ParameterError(
             f"{name} must have shape {mask.shape[1:]} or {mask.shape}, got {array.shape}"
-        )
+        ).at(name)
     array = np.broadcast_to(array, mask.shape)
     bad = mask & ~(np.abs(array) <= LARGEST)
     if bad.any():
@@ -89,7 +89,7 @@ def _amounts(
         raise ParameterError(
             f"{name} must be finite numbers, up to {LARGEST:g} in size, got {array[row, action]} "
             f"for action {action}"
-        )
+        ).at(name)
     return np.where(mask, array, default)
 
 
@@ -98,20 +98,24 @@ def _by_arm(
 ) -> list[Any]:
     """Return the numbers of a dictionary in the order of the arms; every available arm has one."""
     if names is None:
-        raise ParameterError(f"{name} by name need a prior with arm_names: give a list of numbers")
+        said = f"{name} by name need a prior with arm_names: give a list of numbers"
+        raise ParameterError(said).at(name)
     unknown = [arm for arm in given if arm not in set(names)]
     if unknown:
-        raise ParameterError(f"{name}: unknown arms {unknown}; arms: {list(names)}")
+        raise ParameterError(f"{name}: unknown arms {unknown}; arms: {list(names)}").at(name)
     offered = [names[k] for k in np.flatnonzero(mask.any(axis=0)).tolist()]
     missing = [arm for arm in offered if arm not in given]
     if missing:
-        raise ParameterError(f"{name} must name every available arm; missing: {missing}")
+        raise ParameterError(f"{name} must name every available arm; missing: {missing}").at(name)
     return [given.get(arm, 0.0) for arm in names]
 
 
 def checked_top(top: Any, mask: Bool[Array, "m K"]) -> int:
     """Return the length of the ranking; every decision needs as many available actions."""
-    k = _checks.count(top, "top")
+    try:
+        k = _checks.count(top, "top")
+    except ParameterError as error:
+        raise error.at("top") from None
     available = mask.sum(axis=1)
     short = available < k
     if short.any():
@@ -119,7 +123,7 @@ def checked_top(top: Any, mask: Bool[Array, "m K"]) -> int:
         raise ActionError(
             f"top is {k}, but decision {row} has {int(available[row])} available actions: "
             "offer more actions, or ask for fewer"
-        )
+        ).at("top")
     return k
 
 

@@ -224,8 +224,10 @@ def summary(
         lines += _indented(fit.check.findings)
     report = "" if page is None else f", and the page about it to {page}"
     code = agent_code(out, comparison)
-    lines += [f"wrote the prior to {out}{report}; start with", f"  agent = {code}"]
-    lines += _wrapped(str(advise(fit, comparison)))
+    advice, written = advise(fit, comparison), f"wrote the prior to {out}{report}"
+    start = [f"{written}; start with", f"  agent = {code}"]
+    lines += [written] if advice.answer == "no" else start
+    lines += _wrapped(str(advice))
     return "\n".join(lines)
 
 

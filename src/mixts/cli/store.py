@@ -59,7 +59,7 @@ def run_show(options: argparse.Namespace) -> int:
         found = store.summary()
     totals = found.totals
     print(f"{found.name}: {found.database}, tables of version {found.schema_version}, ", end="")
-    print(f"{found.n_bytes / 1e6:,.1f} MB")
+    print(_size(found.n_bytes))
     print(_counted(totals))
     if totals.defaults or found.unrewarded.deferred or found.unrewarded.given_up:
         print(_without_reward(found.unrewarded))
@@ -117,13 +117,17 @@ def run_export(options: argparse.Namespace) -> int:
                 done = export(store, table, **span)
                 events = write_dsjson(table, out, missing_reward=options.missing_reward)
             left_out = events.n_without_reward
-    size = out.stat().st_size / 1e6
     counts = _rewards(done.n_rewards, done.n_late, done.n_defaults)
     print(f"{done.n_rows:,} decisions, {counts}")
     if left_out:
         print(f"{left_out:,} decisions without a reward were left out")
-    print(f"{out} has them: {size:,.1f} MB")
+    print(f"{out} has them: {_size(out.stat().st_size)}")
     return 0
+
+
+def _size(n_bytes: int) -> str:
+    """Return the size of a file in words."""
+    return f"{n_bytes / 1e6:,.1f} MB" if n_bytes >= 1e6 else f"{n_bytes / 1e3:,.0f} kB"
 
 
 # -- options --------------------------------------------------------------------------------------

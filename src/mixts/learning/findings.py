@@ -83,7 +83,7 @@ def _surprise_sentences(check: PriorCheck) -> list[str]:
     sentences = [
         f"Tasks that no kind explains: {n:,} with {level}, {usual}."
         if surprise.beyond_chance
-        else f"{_many(n, 'surprising task')} ({level}), {usual}: within chance."
+        else f"{_many(n, 'surprising task')} ({level}), {usual}: no more than chance allows."
     ]
     if len(surprise.impossible):
         k = len(surprise.impossible)

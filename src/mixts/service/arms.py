@@ -39,7 +39,7 @@ class ArmList(Struct, frozen=True):
         return cls(version, tuple(ArmState(k, *row) for k, row in enumerate(rows)))
 
 
-class ArmChanges(Struct, frozen=True):
+class ArmChanges(Struct, frozen=True, forbid_unknown_fields=True):
     """Changes of the arms, by name; renaming comes first, so the others use the new names."""
 
     add: tuple[str, ...] = ()

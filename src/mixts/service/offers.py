@@ -16,6 +16,9 @@ from mixts.service.records import Offered, checked_name
 Ids = tuple[str, ...]
 """Ids of the actions that were offered, in their order."""
 
+MOST_NAMED = 10
+"""Actions that an error message names."""
+
 _EXPECTED = "an action must be {'id': ..., 'features': {...}} or a row of numbers"
 
 
@@ -73,7 +76,11 @@ def named_mask(mask: Any, ids: Ids | None) -> Any:
         raise MaskError(f"mask lists ids of actions, but the actions have none: got {mask[0]!r}")
     unknown = [name for name in mask if name not in ids]
     if unknown:
-        raise MaskError(f"mask must list ids of the actions that are offered, got {unknown[0]!r}")
+        listed = ", ".join(repr(name) for name in ids[:MOST_NAMED])
+        more = ", ..." * (len(ids) > MOST_NAMED)
+        raise MaskError(
+            f"mask names {unknown[0]!r}, which is not among the actions: {listed}{more}"
+        )
     return np.isin(ids, list(mask))
 
 

@@ -18,6 +18,7 @@ from mixts.cli import main
 from mixts.cli.fit import command_of
 from mixts.cli.main import parser
 from mixts.diagnostics import Earnings, PolicyComparison
+from mixts.diagnostics.advice import Advice
 from mixts.errors import ParameterError
 from mixts.learning import Learned, Selection, fit, learn
 from mixts.logs import read_logs
@@ -79,6 +80,20 @@ def test_it_says_what_it_did(fitted: tuple[str, Path], folder: Path) -> None:
     words = f"wrote the prior to {out}, and the page about it to {page}; start with"
     assert lines[-3:-1] == [words, f"  agent = mixts.MixIDS(mixts.MixturePrior.load({str(out)!r}))"]
     assert lines[-1] == "Use this prior: its checks on held-out tasks pass."
+
+
+def test_a_prior_that_should_not_be_used_gets_no_code_to_start_with(
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("mixts.cli.fit.advise", lambda *_: Advice("no", ("it is wrong",)))
+    out, options = tmp_path / "prior.json", ["--components", "1", "--held-out", "0", "--no-report"]
+    logs = str(folder / "clicks.csv")
+    assert main(["fit", logs, *COLUMNS, *options, "--out", str(out)]) == 0
+    last = capsys.readouterr().out.splitlines()[-2:]
+    assert last == [f"wrote the prior to {out}", "Do not use this prior: it is wrong."]
 
 
 def test_it_says_first_what_policies_earn(fitted: tuple[str, Path]) -> None:

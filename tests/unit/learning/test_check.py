@@ -381,10 +381,10 @@ def test_the_summary_fits_a_terminal(name: str) -> None:
 @pytest.mark.parametrize(
     ("n", "sentence"),
     [
-        (0, "0 surprising tasks (p <= 0.01), where 0.6 are expected: within chance."),
-        (1, "1 surprising task (p <= 0.01), where 0.6 are expected: within chance."),
+        (0, "0 surprising tasks (p <= 0.01), where 0.6 are expected: no more than chance allows."),
+        (1, "1 surprising task (p <= 0.01), where 0.6 are expected: no more than chance allows."),
         # Of a Poisson law with mean 0.6, 3 or more have probability 0.023, and 4 or more 0.0034.
-        (3, "3 surprising tasks (p <= 0.01), where 0.6 are expected: within chance."),
+        (3, "3 surprising tasks (p <= 0.01), where 0.6 are expected: no more than chance allows."),
         (4, "Tasks that no kind explains: 4 with p <= 0.01, where 0.6 are expected."),
     ],
 )

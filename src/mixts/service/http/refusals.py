@@ -11,6 +11,7 @@ from mixts.errors import (
     ConflictError,
     FormatError,
     MaskError,
+    MixtsError,
     ObservationError,
     OutcomeError,
     OverloadedError,
@@ -87,7 +88,7 @@ def refusal_for(error: Exception, field: str | None = None) -> RefusalError:
     """Return the error response for an exception.
 
     Log unknown exceptions, which are faults of the service, and hide their details. ``field`` is
-    the field at fault where the exception's class does not imply one.
+    the field at fault in a conflict.
     """
     if isinstance(error, RefusalError):
         return error
@@ -99,9 +100,15 @@ def refusal_for(error: Exception, field: str | None = None) -> RefusalError:
         if kind in _RESPONSES:
             status, code, usual = _RESPONSES[kind]
             headers = retry_after(_RETRY_SECONDS[code]) if status == 503 else ()
-            return RefusalError(status, code, str(error), usual or field, headers)
+            return RefusalError(status, code, str(error), _field(error, usual, field), headers)
     log.error("a request failed", exc_info=error)
     return RefusalError(500, "internal", "internal error: see the log of the service")
+
+
+def _field(error: Exception, usual: str | None, conflicting: str | None) -> str | None:
+    """Return the field at fault, as far as it is known."""
+    named = error.field if isinstance(error, MixtsError) else None
+    return named or usual or (conflicting if isinstance(error, ConflictError) else None)
 
 
 def wrong_method(allowed: str) -> RefusalError:

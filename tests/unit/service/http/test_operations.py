@@ -20,6 +20,8 @@ from mixts.errors import (
     UnknownDecisionError,
 )
 from mixts.service.http.limits import Limits
+from mixts.service.http.protocol import read_arm_changes
+from mixts.service.http.refusals import RefusalError
 from mixts.service.records import Decide, Decision, Operation, Receipt, Result, Reward
 from tests.unit.service.http.calls import (
     ID,
@@ -108,20 +110,21 @@ def test_a_reward_is_answered_with_whether_it_had_come_before(
         (OutcomeError("0 or 1"), 422, "outcome", "value"),
         (ActionError("shape"), 422, "action", "actions"),
         (MaskError("shape"), 422, "mask", "mask"),
-        (ParameterError("what"), 422, "parameter", "value"),
-        (OverloadedError("many"), 503, "overloaded", "value"),
-        (StoreUnavailableError("disk full"), 503, "store_unavailable", "value"),
+        (ParameterError("what"), 422, "parameter", None),
+        (ParameterError("what").at("costs"), 422, "parameter", "costs"),
+        (ActionError("few").at("top"), 422, "action", "top"),
+        (OverloadedError("many"), 503, "overloaded", None),
+        (StoreUnavailableError("disk full"), 503, "store_unavailable", None),
     ],
 )
 def test_the_response_has_the_reason_of_the_deciders_refusal(
-    error: MixtsError, status: int, code: str, field: str
+    error: MixtsError, status: int, code: str, field: str | None
 ) -> None:
     answer = post(service(giving(error)), "/v1/reward", {"id": ID, "value": 1})
     assert answer.status == status
     assert answer.error["code"] == code
     assert answer.error["message"] == str(error)
-    if status != 503:
-        assert answer.error["field"] == field
+    assert answer.error.get("field") == field
     assert ("retry-after" in answer.headers) == (status == 503)
 
 
@@ -390,3 +393,9 @@ def test_one_service_answers_many_at_once() -> None:
         return [answer.json["id"] for answer in await asyncio.gather(*calls)]
 
     assert asyncio.run(all_of_them()) == [f"t{i}" for i in range(50)]
+
+
+def test_unknown_changes_of_arms_are_refused() -> None:
+    with pytest.raises(RefusalError) as caught:
+        read_arm_changes(b'{"add": ["tea"], "remove": ["hats"]}', Limits())
+    assert (caught.value.status, caught.value.field) == (422, "remove")
