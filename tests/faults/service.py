@@ -12,6 +12,7 @@ from tests.faults.inject import edit, replace
 DECISIONS = "tests/contracts/test_store_decisions.py"
 REWARDS = "tests/contracts/test_store_rewards.py"
 POLICIES = "tests/contracts/test_store_policies.py"
+SILENCE = "tests/contracts/test_store_silence.py"
 PRIORS = "tests/contracts/test_store_priors.py"
 WRITER = "tests/unit/service/test_writer.py"
 POWER_LOSS = "tests/unit/service/store/test_power_loss.py"
@@ -21,20 +22,13 @@ POWER_LOSS = "tests/unit/service/store/test_power_loss.py"
 fault(
     "a reward that comes twice in one batch counts twice",
     f"{REWARDS}::test_a_reward_twice_in_one_batch[sqlite]",
-    replace(
-        "mixts.service.batch:Batch._learn",
-        lambda learn: (
-            lambda self, rewards, tasks: [
-                row for reward in rewards for row in learn(self, [reward], tasks)
-            ]
-        ),
-    ),
+    edit("mixts.service.outcomes:Outcomes._log", "self._known[decision.seq] = known", "pass"),
 )
 fault(
     "another value for the same decision is taken for a duplicate",
     f"{REWARDS}::test_a_reward_counts_once[sqlite]",
     replace(
-        "mixts.service.batch:_duplicate",
+        "mixts.service.outcomes:_duplicate",
         lambda duplicate: (
             lambda decision, value, known, late: duplicate(decision, known, known, late)
         ),
@@ -43,9 +37,8 @@ fault(
 
 
 def late_rewards_learned(observe: Any) -> Any:
-    def wrong(self: Any, decision: Any, features: Any, value: float, now: int, late: bool) -> None:
-        observe(self, decision, features, value, now, False)
-        self._entries[self._by_number[decision.task]].late += late
+    def wrong(self: Any, decision: Any, features: Any, value: float, *, late: bool) -> None:
+        observe(self, decision, features, value, late=False)
 
     return wrong
 
@@ -62,6 +55,50 @@ fault(
         "mixts.service.locked:LockedTasks.observe",
         "self._statistics.observe(np.array([row]), observed)",
         "self._statistics.observe(np.array([0]), observed)",
+    ),
+)
+
+# -- silence --------------------------------------------------------------------------------------
+
+fault(
+    "silence counts again after a reward has come",
+    f"{SILENCE}::test_a_window_ends_once_in_two_deciders[postgres]",
+    edit(
+        "mixts.service.outcomes:Outcomes._expire",
+        "decision.seq in self._known or not self._is_missed(decision)",
+        "not self._is_missed(decision)",
+    ),
+)
+fault(
+    "a reward after the default is learned from",
+    f"{SILENCE}::test_a_reward_after_the_default_is_late_and_kept_beside_it[sqlite]",
+    edit(
+        "mixts.service.outcomes:Outcomes._reward",
+        "tasks.observe(decision, features, value, late=True)",
+        "tasks.observe(decision, features, value, late=False)",
+    ),
+)
+fault(
+    "a late reward replaces a default that was not written yet",
+    f"{SILENCE}::test_a_late_reward_before_the_default_was_written[sqlite]",
+    edit(
+        "mixts.service.outcomes:Outcomes._reward",
+        "known is None and not self._is_missed(decision)",
+        "known is None",
+    ),
+)
+fault(
+    "a decision that was never shown waits for its reward",
+    f"{SILENCE}::test_deferred_decisions_do_not_wait[sqlite-ids]",
+    edit(
+        "mixts.service.store.sqlite:SQLiteTransaction.find_waiting",
+        "self._execute(_WAITING, (task, last, window, now, most))",
+        """
+        self._execute(
+            _WAITING.replace("(d.deferred = 0 OR a.at IS NOT NULL) AND", ""),
+            (task, last, window, now, most),
+        )
+        """,
     ),
 )
 
@@ -123,7 +160,7 @@ fault(
     f"{POLICIES}::test_a_reward_of_the_same_batch_ends_the_wait[sqlite]",
     edit(
         "mixts.service.batch:Batch._find_waiting",
-        "{reward.decision for reward in rewards}",
+        "{reward.decision for reward in self._changes.rewards}",
         "set()",
     ),
 )
@@ -132,8 +169,8 @@ fault(
     f"{POLICIES}::test_after_the_reward_window_nothing_waits[sqlite]",
     edit(
         "mixts.service.batch:Batch._find_waiting",
-        "0 if window is None else self._now - window",
-        "0",
+        "_FOREVER if self._rules.window_us is None else self._rules.window_us",
+        "_FOREVER",
     ),
 )
 fault(
