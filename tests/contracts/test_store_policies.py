@@ -31,12 +31,12 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
 
     def spy(
         self: mixts.MixIDS, actions: Any = None, tasks: Any = None, mask: Any = None,
-        floor: float = 0.0, waiting: Any = None,
+        floor: float = 0.0, waiting: Any = None, **others: Any,
     ) -> Any:  # fmt: skip
         if tasks is not None:  # not the trial decision at the start
             waits = None if waiting is None else (waiting[0].tolist(), waiting[1].tolist())
             calls.append((list(tasks), waits))
-        return act(self, actions, tasks, mask, floor, waiting)
+        return act(self, actions, tasks, mask, floor, waiting, **others)
 
     monkeypatch.setattr(mixts.MixIDS, "act_with_probabilities", spy)
     return calls
@@ -282,9 +282,9 @@ def test_thompson_sampling_looks_for_nothing(
     calls: list[int] = []
     act = mixts.MixTS.act_with_probabilities
 
-    def spy(self: mixts.MixTS, *arguments: Any) -> Any:
+    def spy(self: mixts.MixTS, *arguments: Any, **others: Any) -> Any:
         calls.append(len(arguments[1] or ()) if len(arguments) > 1 else 0)
-        return act(self, *arguments)
+        return act(self, *arguments, **others)
 
     with Decider(arms(), store, policy="ts", seed=1) as decider:
         monkeypatch.setattr(mixts.MixTS, "act_with_probabilities", spy)

@@ -139,19 +139,19 @@ def test_tasks_without_observations_say_nothing(kind: str) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("kind", ARMS)
-def test_an_untried_arm_keeps_a_broad_prior(kind: str, method: str) -> None:
+def test_an_untried_arm_looks_like_the_arms_of_its_kind(kind: str, method: str) -> None:
     tasks = [
         (arms[arms < 2], rewards[arms < 2]) for arms, rewards in case_of(kind, lengths=12).tasks
     ]
-    case = of(kind, tasks)
-    learned = usable(case, 2, method)
-    flat: Any = flat_family(case.statistics)
-    marginal = learned.prior.family.prior_marginal(np.arange(2))
-    expected = flat.prior_marginal(np.zeros(1, int))
-    # Nothing was seen of it: what is believed of it is what was believed beforehand.
-    np.testing.assert_allclose(marginal.mean()[:, 2], expected.mean()[0, 2], rtol=1e-6)
-    if method == "two-stage" or kind != "gaussian":
-        np.testing.assert_allclose(marginal.variance()[:, 2], expected.variance()[0, 2], rtol=1e-6)
+    prior = usable(of(kind, tasks), 2, method).prior
+    marginal = prior.family.prior_marginal(np.arange(2))
+    expected = prior.arm_prior.prior_marginal(np.arange(2))
+    np.testing.assert_allclose(marginal.mean()[:, 2], expected.mean()[:, 0], rtol=1e-6)
+    np.testing.assert_allclose(marginal.variance()[:, 2], expected.variance()[:, 0], rtol=1e-6)
+    # The arms that were tried say where an arm of a kind lies, and between them.
+    tried = np.sort(marginal.mean()[:, :2], axis=1)
+    inside = (tried[:, 0] <= expected.mean()[:, 0]) & (expected.mean()[:, 0] <= tried[:, 1])
+    assert inside.all()
 
 
 @pytest.mark.parametrize("kind", ["bernoulli", "poisson"])
