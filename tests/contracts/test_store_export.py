@@ -130,3 +130,28 @@ def test_silence(store: mixts.DecisionStore, tmp_path: Path) -> None:
         values, known = rewards_of(batch, 0.5)
         assert known.tolist() == [False] + [True] * 4  # one was never shown
         assert values[known].tolist() == [0.5, 0.5, 0.0, 0.0]
+
+
+def test_sparse_laws_of_many_arms_are_exported_whole(
+    store: mixts.DecisionStore, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(1)
+    mean = rng.uniform(0.1, 0.9, size=(2, 2000))
+    prior = mixts.MixturePrior(mixts.BernoulliArms(5 * mean, 5 * (1 - mean)))
+    laws = {}
+    for policy in ("ids", "ts"):
+        with Decider(prior, store, policy=policy, seed=1) as decider:
+            laws[decider.decide("a").id] = policy
+    query = "SELECT policy, LENGTH(probabilities) FROM decisions"
+    sizes = dict(store.backend.query(query, ()))
+    assert sizes["ids"] < 50
+    assert sizes["ts"] <= 2000 * 8
+    export(store, tmp_path / "log.parquet")
+    rows = parquet.read_table(tmp_path / "log.parquet").to_pylist()
+    assert len(rows) == 2
+    for row in rows:
+        law = np.array(row["action_dist"])
+        assert len(law) == row["n_actions"] == 2000
+        assert law.sum() == pytest.approx(1.0)
+        assert law[row["action"]] == row["pscore"] > 0
+        assert np.count_nonzero(law) <= 2 or laws[row["id"]] == "ts"

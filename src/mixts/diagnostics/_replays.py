@@ -16,14 +16,18 @@ from mixts.belief import Belief
 from mixts.engines import EngineLike, engine_of
 from mixts.environments import BanditEnvironment, Environment, ReplayArms, ReplayBandit
 from mixts.families import Statistics
+from mixts.families.arms import ArmFamily
 from mixts.learning import Fit
 from mixts.logs import TaskRows, read_rows
+from mixts.prior import MixturePrior
 from mixts.simulation import AgentSpec, simulate
 
 BESTSELLER = "bestseller"
 """Name of the policy that never learns, beside those of ``mixts.agents.POLICIES``."""
 MOST_TASKS, MOST_LINEAR_TASKS = 500, 100
 """Largest number of tasks with arms, and of linear tasks: a few seconds of work."""
+MOST_ARMS = 200
+"""Largest number of arms that simulated tasks offer: with 10,000 arms they would take an hour."""
 N_OFFERED = 10
 """Number of recorded rows that each decision of a linear task chooses from."""
 MOST_REPEATS = 10
@@ -151,12 +155,13 @@ class Tasks:
         """Return the name of the arm with the highest score; None for linear tasks."""
         return None if self.linear else self.fit.items[int(np.argmax(scores))]
 
-    def agents(self, scores: Float[Array, " p"]) -> dict[str, AgentSpec]:
+    def agents(
+        self, scores: Float[Array, " p"], prior: MixturePrior | None = None
+    ) -> dict[str, AgentSpec]:
         """Return the agents by policy; the bestseller goes by these scores."""
+        start = self.fit.prior if prior is None else prior
         agents: dict[str, AgentSpec] = {BESTSELLER: partial(Bestseller, scores)}
-        return agents | {
-            name: partial(kind, self.fit.prior) for name, kind in self.policies.items()
-        }
+        return agents | {name: partial(kind, start) for name, kind in self.policies.items()}
 
     def seed_of(self, *names: str | int) -> int:
         """Return the seed of one simulation."""
@@ -266,12 +271,20 @@ def play_chunk(
 
 
 def simulate_tasks(tasks: Tasks, n_decisions: int) -> Played:
-    """Play tasks that are drawn from the prior; linear tasks choose among recorded rows."""
+    """Play tasks that are drawn from the prior; linear tasks choose among recorded rows.
+
+    Of many arms, tasks offer those with the highest means under the prior.
+    """
     actions = DrawnRows(tasks.rows.features) if tasks.linear else None
+    prior, scores = tasks.fit.prior, tasks.prior_scores
+    n_offered = N_OFFERED if tasks.linear else min(MOST_ARMS, len(scores))
+    if not tasks.linear and n_offered < len(scores):
+        offered = np.sort(np.argsort(-scores, kind="stable")[:n_offered])
+        assert isinstance(prior.family, ArmFamily)
+        prior, scores = MixturePrior(prior.family.arms(offered), prior.weights), scores[offered]
     results = simulate(
-        tasks.agents(tasks.prior_scores), BanditEnvironment(tasks.fit.prior, actions), n_decisions,
-        tasks.most, tasks.seed_of("simulation"), engine=tasks.engine,
+        tasks.agents(scores, prior), BanditEnvironment(prior, actions), n_decisions, tasks.most,
+        tasks.seed_of("simulation"), engine=tasks.engine,
     )  # fmt: skip
-    n_offered = N_OFFERED if tasks.linear else len(tasks.fit.items)
     best = tasks.best(tasks.prior_scores)
     return Played(tasks.most, results.reward, float(n_offered), best)

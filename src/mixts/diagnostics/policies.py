@@ -77,6 +77,8 @@ class PolicyComparison:
     """Earnings over the first decisions, by increasing number of decisions."""
     n_held_out: int
     """Number of held-out tasks."""
+    n_arms: int | None = None
+    """Number of arms of the prior; None for linear tasks."""
 
     @property
     def policies(self) -> tuple[str, ...]:
@@ -188,7 +190,8 @@ def compare_policies(
     earnings = [
         _earnings(n, played, simulated if n in short else None) for n, played in replayed.items()
     ]
-    return PolicyComparison(tuple(earnings), len(fit.held_out))
+    n_arms = None if fit.logs.arms is None else len(fit.logs.arms)
+    return PolicyComparison(tuple(earnings), len(fit.held_out), n_arms)
 
 
 def _earnings(n: int, replayed: Played, simulated: Played | None) -> Earnings:

@@ -172,6 +172,11 @@ def policy_sources(comparison: PolicyComparison) -> list[str]:
             "drawn from the prior: these numbers assume that the prior is right. The bestseller is "
             "then the choice with the highest mean under the prior."
         )
+        if comparison.n_arms is not None and simulated[0].n_offered < comparison.n_arms:
+            sentences.append(
+                f"To save time these tasks offer only {simulated[0].n_offered:.0f} of the "
+                f"{count(comparison.n_arms)} arms: those with the highest means under the prior."
+            )
     return sentences
 
 

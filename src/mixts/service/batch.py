@@ -57,6 +57,7 @@ from mixts.service.store.base import (
     TransactionConflictError,
     find_features,
     pack,
+    pack_law,
     unpack,
 )
 from mixts.service.versions import ActivePrior
@@ -257,7 +258,7 @@ class Batch:
                 policy=self._rules.policy.name, deferred=int(request.defer), due=due,
                 default_reward=None if due is None else self._rules.default_reward,
                 slate=None if request.top is None else first, position=position,
-                key=None if position else request.key, probabilities=pack(law), money=money,
+                key=None if position else request.key, probabilities=pack_law(law), money=money,
             )  # fmt: skip
             self._changes.count_decision(row)
             made.append(row)

@@ -17,6 +17,7 @@ from mixts.errors import ParameterError
 from mixts.learning import Fit, fit_logs
 from mixts.learning.held_out import split
 from mixts.logs import read_rows
+from mixts.pages.policies import policy_sources
 
 ARMS = {"task": "user", "arm": "item", "reward": "reward"}
 KINDS = np.array([[0.8, 0.1, 0.1, 0.5], [0.1, 0.8, 0.1, 0.5], [0.1, 0.1, 0.8, 0.5]])
@@ -378,3 +379,21 @@ def test_nothing_held_out_is_nothing_to_compare_on(tmp_path: Path) -> None:
     fit = fit_logs(path, ARMS, n_components=1, held_out=0, seed=1, engine=1)
     with pytest.raises(ParameterError, match="none were held out"):
         compare_policies(fit)
+
+
+def test_simulated_tasks_offer_the_best_of_many_arms(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_replays, "MOST_ARMS", 3)
+    monkeypatch.setattr(_replays, "MOST_TASKS", 40)
+    rates = np.array([[0.1, 0.9, 0.2, 0.6, 0.3, 0.7]])
+    path = write_arms(tmp_path / "logs.csv", np.full((40, 6), 3), click(rates))
+    fit = fit_logs(path, ARMS, n_components=1, held_out=0.5, seed=1, engine=1)
+    found = compare_policies(fit, [4], engine=1)
+    (one,) = found.earnings
+    assert (one.source, one.n_offered, found.n_arms) == ("simulation", 3, 6)
+    assert one.bestseller == "item 1"
+    # The worst of the three arms gives 0.6, and the arms that are left out 0.3 at most.
+    assert min(one.mean(name).mean for name in found.policies) > 0.5
+    (said,) = [text for text in policy_sources(found) if "To save time" in text]
+    assert "only 3 of the 6 arms" in said

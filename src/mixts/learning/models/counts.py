@@ -48,22 +48,15 @@ class Levels:
     def of(cls, columns: Int[Array, "n c"]) -> Levels:
         """Find the entries, ordered by column, then by value."""
         index = np.full(columns.shape, -1, np.int64)
-        values, owners = [], []
-        start = 0
-        for c in range(columns.shape[1]):
-            found, inverse = np.unique(columns[:, c], return_inverse=True)
-            zero = int(len(found) > 0 and found[0] == 0)
-            entry = inverse.reshape(-1) - zero
-            index[:, c] = np.where(entry >= 0, entry + start, -1)
-            values.append(found[zero:])
-            owners.append(np.full(len(found) - zero, c))
-            start += len(found) - zero
-        return cls(
-            index,
-            np.concatenate([np.zeros(0), *values]).astype(float),
-            np.concatenate([np.zeros(0, np.int64), *owners]).astype(np.int64),
-            columns.shape[1],
-        )
+        tasks, owners = np.nonzero(columns)
+        values = columns[tasks, owners]
+        order = np.lexsort((values, owners))
+        tasks, owners, values = tasks[order], owners[order], values[order]
+        is_first = np.ones(len(order), bool)
+        is_first[1:] = (np.diff(owners) != 0) | (np.diff(values) != 0)
+        index[tasks, owners] = np.cumsum(is_first) - 1
+        found = owners[is_first].astype(np.int64)
+        return cls(index, values[is_first].astype(float), found, columns.shape[1])
 
     def look_up(self, table: Float[Array, "u L"], n_components: int) -> Float[Array, "n L"]:
         """Sum the table's entries over each task's columns."""
@@ -92,6 +85,14 @@ class Levels:
         if filled.any():
             out[filled] = np.add.reduceat(entries, self.starts[filled])
         return out
+
+    def among(self, columns: Bool[Array, " c"]) -> tuple[Levels, Bool[Array, " u"]]:
+        """Return the entries of some columns, without the tasks, and which entries these are."""
+        kept = columns[self.column]
+        place = np.cumsum(columns) - 1
+        n = int(columns.sum())
+        nobody = np.zeros((0, n), np.int64)
+        return Levels(nobody, self.value[kept], place[self.column[kept]], n), kept
 
     @cached_property
     def starts(self) -> Int[Array, " c"]:
@@ -269,19 +270,37 @@ class _Problem:
         promise = (direction * slope).sum(axis=2)
         waiting = promise > NOTHING * (1 + np.abs(value))
         length = 1.0
-        result, reached = counts, value
+        result, reached = counts.copy(), value.copy()
         for _ in range(HALVINGS):
             if not waiting.any():
                 break
-            change = np.clip(length * direction, -3.0, 3.0)
-            moved = np.where(counts > 0, np.clip(counts * np.exp(change), LEAST, MOST), 0.0)
-            trial = self.value(moved)
-            accept = waiting & (trial >= value)
-            result = np.where(accept[:, :, None], moved, result)
-            reached = np.where(accept, trial, reached)
-            waiting &= ~accept
+            # One row that needs many halvings must not repeat the work of ten thousand others.
+            rows = np.flatnonzero(waiting.any(axis=0))
+            few = self if len(rows) == waiting.shape[1] else self.among(rows)
+            before = counts[:, rows]
+            change = np.clip(length * direction[:, rows], -3.0, 3.0)
+            moved = np.where(before > 0, np.clip(before * np.exp(change), LEAST, MOST), 0.0)
+            trial = few.value(moved)
+            accept = waiting[:, rows] & (trial >= value[:, rows])
+            result[:, rows] = np.where(accept[:, :, None], moved, result[:, rows])
+            reached[:, rows] = np.where(accept, trial, reached[:, rows])
+            waiting[:, rows] &= ~accept
             length /= 2
         return result, reached
+
+    def among(self, rows: Int[Array, " r"]) -> _Problem:
+        """Return the problem of some rows: each row's is independent of the others."""
+        chosen = np.isin(np.arange(len(self.rows.possible)), rows)
+        each = np.repeat(chosen, self.rows.possible.shape[1])
+        outcomes, kept = self.rows.outcomes.among(each)
+        totals, kept_totals = self.rows.totals.among(chosen)
+        return _Problem(
+            Rows(outcomes, totals, self.rows.possible[rows]),
+            self.outcome_shares[kept],
+            self.total_shares[kept_totals],
+            self.centre[:, rows],
+            self.pseudo,
+        )
 
     def _direction(self, counts: Array) -> tuple[Array, Array]:
         """Return the direction and the slope in ln a.

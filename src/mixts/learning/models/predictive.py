@@ -13,7 +13,7 @@ from scipy import special
 from mixts._typing import Array, Float, Int
 from mixts.errors import ParameterError
 from mixts.families import Family, Statistics
-from mixts.families.arms import ArmStatistics
+from mixts.families.arms import ArmFamily, ArmStatistics
 from mixts.learning.evidence import mixture_evidence
 from mixts.prior import MixturePrior
 
@@ -148,12 +148,22 @@ class ArmPredictive(Predictive):
         rows = max(1, BLOCK // (self.pulls.shape[1] * n))
         for start in range(0, len(tasks), rows):
             part = tasks[start : start + rows]
-            pulls = np.repeat(self.pulls[part], n, axis=0)
-            _, means = self.prior.draw(rng, len(pulls))
+            # Arms that none of these tasks tried say nothing: of many arms, most.
+            arms = np.flatnonzero(self.pulls[part].any(axis=0))
+            prior = self._among(arms)
+            pulls = np.repeat(self.pulls[np.ix_(part, arms)], n, axis=0)
+            _, means = prior.draw(rng, len(pulls))
             drawn = self._draw(rng, pulls, means)
-            score = mixture_evidence(self.prior, drawn) + self._orders(drawn)
+            score = mixture_evidence(prior, drawn) + self._orders(drawn)
             out[start : start + rows] = score.reshape(len(part), n)
         return out
+
+    def _among(self, arms: Int[Array, " k"]) -> MixturePrior:
+        """Return the prior of some arms."""
+        if len(arms) == self.pulls.shape[1]:
+            return self.prior
+        assert isinstance(self.prior.family, ArmFamily)
+        return MixturePrior(self.prior.family.arms(arms), self.prior.weights)
 
     @abstractmethod
     def _predict(self, arm: int, tasks: Int[Array, " m"]) -> tuple[Array, Array, Array]:

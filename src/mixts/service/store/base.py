@@ -65,6 +65,42 @@ def unpack(content: bytes) -> Float[Array, " n"]:
     return np.frombuffer(content, "<f8").astype(float)
 
 
+_SPARSE = b"\x01"
+_HEAD = 5
+"""Bytes before the entries of a sparse law: the mark, and the number of actions."""
+_FEWEST_SPARSE = 100
+"""Laws of fewer actions are always dense: there is little to save."""
+
+
+def pack_law(law: Float[Array, " K"]) -> bytes:
+    """Return the probabilities of actions: all of them, or only the positive ones if that is short.
+
+    All of them are doubles, as ``pack`` writes them. A sparse law is a mark of one byte, the number
+    of actions (32 bits), the indices of m actions (32 bits each) and their m doubles: 5 + 12 m
+    bytes, which is no multiple of 8, so that the length tells the two apart.
+    """
+    places = np.flatnonzero(law)
+    if len(law) < _FEWEST_SPARSE or _HEAD + 12 * len(places) > 4 * len(law):
+        return pack(law)
+    numbers = np.concatenate([[len(law)], places]).astype("<u4")
+    return _SPARSE + numbers.tobytes() + pack(law[places])
+
+
+def law_size(length: int, head: bytes) -> int:
+    """Return the number of actions of a law by its length in bytes and its first five bytes."""
+    return length // WORD if length % WORD == 0 else int.from_bytes(head[1:_HEAD], "little")
+
+
+def unpack_law(content: bytes) -> Float[Array, " K"]:
+    """Return the probabilities that ``pack_law`` or, before there was that, ``pack`` packed."""
+    if len(content) % WORD == 0:
+        return unpack(content)
+    m = (len(content) - _HEAD) // 12
+    law = np.zeros(law_size(len(content), content[:_HEAD]))
+    law[np.frombuffer(content, "<u4", m, _HEAD)] = np.frombuffer(content, "<f8", m, _HEAD + 4 * m)
+    return law
+
+
 class ActionSet(NamedTuple):
     """A row of ``action_sets``: actions that were offered together."""
 

@@ -19,7 +19,7 @@ from mixts.families import Family
 from mixts.features import NumberFeature
 from mixts.logs.decisions import FEATURES, feature_column, schema
 from mixts.prior import MixturePrior
-from mixts.service.store.base import WORD, ActionSet, Row, unpack
+from mixts.service.store.base import WORD, ActionSet, Row, law_size, unpack, unpack_law
 from mixts.service.store.store import DecisionStore
 
 _PAGE_ROWS = 20_000
@@ -32,7 +32,7 @@ _ALWAYS = (0, 2**62)
 
 _LAST = "SELECT COALESCE(MAX(seq), 0) FROM decisions"
 _SIZES = (
-    "SELECT seq, LENGTH(probabilities) FROM decisions "
+    "SELECT seq, LENGTH(probabilities), SUBSTR(probabilities, 1, 5) FROM decisions "
     "WHERE seq > ? AND seq <= ? AND at >= ? AND at < ? ORDER BY seq LIMIT ?"
 )
 # Outer joins: the database then reads decisions in order and sorts nothing.
@@ -144,7 +144,8 @@ def _pages(
     """Yield the first and the last ``seq`` of each page."""
     done = 0
     while sizes := store.backend.query(_SIZES, (done, end, *span, _PAGE_ROWS)):
-        total = np.cumsum([size * row_factor for _, size in sizes])
+        n_bytes = [WORD * law_size(length, bytes(head)) for _, length, head in sizes]
+        total = np.cumsum(n_bytes) * row_factor
         n = max(1, int(np.searchsorted(total, _PAGE_BYTES, side="right")))
         done = int(sizes[n - 1][0])
         yield int(sizes[0][0]), done
@@ -188,7 +189,8 @@ def _table(
         None if (known := names[version]) is None else known[action]
         for version, action in zip(versions, actions, strict=True)
     ]
-    n_actions = [len(law) // WORD for law in laws]
+    whole = [unpack_law(bytes(law)) for law in laws]
+    n_actions = [len(law) for law in whole]
     arrays: dict[str, Any] = {
         "id": [bytes(id).hex() for id in ids],
         "task": tasks,
@@ -200,7 +202,7 @@ def _table(
         "rewarded_at": rewarded,
         "late": [bool(flag) for flag in late],
         "pscore": pscores,
-        "action_dist": _vectors(laws),
+        "action_dist": _lists(n_actions, np.concatenate(whole)),
         "weights": _vectors(weights),
         "prior_version": versions,
         "policy": policies,
