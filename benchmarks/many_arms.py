@@ -7,10 +7,15 @@ python -m benchmarks.many_arms --arms 1000
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
+import re
 import resource
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,14 +44,28 @@ def row(name: str, value: str) -> None:
 
 
 def timed(name: str, function: Callable[[], Any], repeats: int = 1) -> Any:
-    """Print the time of a call after a first call that compiles, and return its result."""
+    """Print elapsed and processor time of a call, after a first call that compiles if it repeats.
+
+    On a busy machine the processor time says more. Worker processes count when they have ended.
+    """
     result = function() if repeats > 1 else None
-    start = time.perf_counter()
+    start, used = time.perf_counter(), processor_seconds()
     for _ in range(repeats):
         result = function()
     seconds = (time.perf_counter() - start) / repeats
-    row(name, f"{seconds * 1000:,.1f} ms" if seconds < 1 else f"{seconds:,.2f} s")
+    row(name, f"{text(seconds)} | {text((processor_seconds() - used) / repeats)}")
     return result
+
+
+def processor_seconds() -> float:
+    """Return the processor time of this process and of those that it has waited for."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
+
+
+def text(seconds: float) -> str:
+    """Return a time with its unit."""
+    return f"{seconds * 1000:,.1f} ms" if seconds < 1 else f"{seconds:,.2f} s"
 
 
 def measure_files(prior: mixts.MixturePrior, folder: Path) -> None:
@@ -55,7 +74,7 @@ def measure_files(prior: mixts.MixturePrior, folder: Path) -> None:
         path = folder / f"prior.{suffix}"
         timed(f"save .{suffix}", lambda path=path: prior.save(path))
         timed(f"load .{suffix}", lambda path=path: mixts.MixturePrior.load(path))
-        row(f"size of .{suffix}", f"{path.stat().st_size / 1e6:,.2f} MB")
+        row(f"size of .{suffix}", f"{path.stat().st_size / 1e6:,.2f} MB | ")
     timed("add an arm", lambda: ArmChanges.checked(add=["new"]).applied(prior), 3)
 
 
@@ -80,7 +99,7 @@ def measure_service(prior: mixts.MixturePrior, folder: Path, policy: str) -> Non
         for id in ids:
             decider.reward(id, 0)
         n_bytes = sum(path.stat().st_size for path in folder.glob(f"{policy}.db*"))
-        row(f"service, {policy}: store, 26 decisions of 21 tasks", f"{n_bytes / 1e6:,.1f} MB")
+        row(f"service, {policy}: store, 26 decisions of 21 tasks", f"{n_bytes / 1e6:,.1f} MB | ")
         timed(f"service, {policy}: change_arms", lambda: decider.change_arms(add=["one", "two"]))
         pages = {
             "overview": lambda: dashboard.overview_page(decider, store, now=time.time()),
@@ -88,10 +107,46 @@ def measure_service(prior: mixts.MixturePrior, folder: Path, policy: str) -> Non
         }
         for name, render in pages.items():
             page = timed(f"service, {policy}: {name} page", render)
-            row(f"service, {policy}: size of the {name} page", f"{len(page) / 1e3:,.0f} kB")
+            row(f"service, {policy}: size of the {name} page", f"{len(page) / 1e3:,.0f} kB | ")
         timed(f"service, {policy}: export", lambda: export(store, folder / f"{policy}.parquet"))
     with mixts.DecisionStore(folder / f"{policy}.db") as store:
         timed(f"service, {policy}: rebuild --check", lambda: rebuild(store, write=False))
+
+
+@contextlib.contextmanager
+def served(prior: Path, store: Path) -> Iterator[str]:
+    """Start `mixts serve`, and yield its address."""
+    start = "import sys; from mixts.cli.main import main; sys.exit(main())"
+    words = ["serve", "--prior", prior, "--store", store, "--port", 0]
+    process = subprocess.Popen(
+        [sys.executable, "-c", start, *map(str, words)], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        found = None
+        while found is None:
+            found = re.search(r"http://[0-9.:]+", process.stdout.readline())
+        yield found[0]
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def measure_commands(folder: Path) -> None:
+    """Measure `mixts arms` on a file and on a service, and decisions over HTTP."""
+    prior = folder / "prior.json"
+
+    def arms(*words: object) -> None:
+        with contextlib.redirect_stdout(io.StringIO()):
+            command(["arms", *map(str, words)])
+
+    timed("mixts arms list FILE", lambda: arms("list", prior))
+    timed("mixts arms add FILE", lambda: arms("add", prior, "added", "--out", folder / "a.json"))
+    with served(prior, folder / "served.db") as address, mixts.Client(address) as client:
+        made = timed("HTTP: decide, ids", lambda: client.decide("ada"), 3)
+        timed("HTTP: reward", lambda: client.reward(made.id, 1))
+        timed("mixts arms add --service", lambda: arms("add", "--service", address, "new"))
+        timed("HTTP: decide, ids, after that", lambda: client.decide("ada"), 3)
 
 
 def measure_fit(n_arms: int, folder: Path, n_rows: int = 100_000, n_tasks: int = 500) -> None:
@@ -117,17 +172,18 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--no-fit", action="store_true", help="skip the slowest part")
     options = parser.parse_args(arguments)
     prior = many(options.arms)
-    print(f"| {options.arms:,} arms, 3 components | |\n|---|---|")
+    print(f"| {options.arms:,} arms, 3 components | elapsed | processor |\n|---|---|---|")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         measure_files(prior, folder)
         measure_policies(prior)
         for policy in ("ids", "ts"):
             measure_service(prior, folder, policy)
+        measure_commands(folder)
         if not options.no_fit:
             measure_fit(options.arms, folder)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
-    row("largest memory", f"{peak:,.0f} MB")
+    row("largest memory of this process", f"{peak:,.0f} MB | ")
 
 
 if __name__ == "__main__":

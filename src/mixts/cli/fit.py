@@ -204,7 +204,7 @@ def summary(
 ) -> str:
     """Return what policies earn, the logs, the kinds, the check and the files in a few lines."""
     logs = fit.logs
-    items = f"{len(fit.items)} {'arms' if logs.arms is not None else 'features'}"
+    items = f"{len(fit.items):,} {'arms' if logs.arms is not None else 'features'}"
     bad = logs.bad_rows.total
     lines = [
         *(row for warning in fit.warnings for row in _wrapped(f"warning: {warning}")),

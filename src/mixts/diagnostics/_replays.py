@@ -27,7 +27,7 @@ BESTSELLER = "bestseller"
 MOST_TASKS, MOST_LINEAR_TASKS = 500, 100
 """Largest number of tasks with arms, and of linear tasks: a few seconds of work."""
 MOST_ARMS = 200
-"""Largest number of arms that simulated tasks offer: with 10,000 arms they would take an hour."""
+"""Largest number of arms that simulated tasks offer: IDS takes 0.2 s a decision with 10,000."""
 N_OFFERED = 10
 """Number of recorded rows that each decision of a linear task chooses from."""
 MOST_REPEATS = 10
