@@ -41,7 +41,7 @@ _OPTIONS = {
     "n_components": "--components", "select_from": "--select-from", "held_out": "--held-out",
     "robust": "--robust", "text": "--text",
     "top_levels": "--top-levels", "noise_std": "--noise-std", "covariance_type": "--covariance",
-    "missing_reward": "--missing-reward",
+    "missing_reward": "--missing-reward", "clip": "--clip",
 }  # fmt: skip
 """Options of the parameters of ``fit_logs``, for error messages."""
 
@@ -69,6 +69,8 @@ def register(commands: Any) -> None:
     add("--reward", required=True, metavar="COLUMN", help="reward of the choice, a number")
     empty = "reward of rows that have none, for example 0 (default: such rows are bad)"
     add("--missing-reward", type=float, metavar="REWARD", help=empty)
+    limits = "count rewards beyond LOW and HIGH as LOW and HIGH; write --clip=-5,100"
+    add("--clip", type=_limits, metavar="LOW,HIGH", help=limits)
     when = "time of the choice: hold out the latest tasks instead of random ones"
     add("--time", metavar="COLUMN", help=when)
     add("--arms", type=_names, metavar="A,B,...", help="use only these arms, in this order")
@@ -139,7 +141,8 @@ def _fit(options: argparse.Namespace, engine: Any) -> Fit:
     columns = {
         "task": options.task, "reward": options.reward, "arm": options.arm,
         "features": _features(options), "family": options.family, "intercept": options.intercept,
-        "arms": options.arms, "missing_reward": options.missing_reward, "time": options.time,
+        "arms": options.arms, "missing_reward": options.missing_reward, "clip": options.clip,
+        "time": options.time,
         "delimiter": options.delimiter, "allow_bad_rows": options.allow_bad_rows,
         "text": options.text, "top_levels": options.top_levels,
     }  # fmt: skip
@@ -260,7 +263,7 @@ def command_of(options: argparse.Namespace) -> str:
     words = ["mixts", "fit", *options.logs]
     names = (
         "task", "arm", "features", "features_of", "text", "top_levels", "intercept", "reward",
-        "missing_reward", "time", "arms", "family", "delimiter", "allow_bad_rows",
+        "missing_reward", "clip", "time", "arms", "family", "delimiter", "allow_bad_rows",
         "components", "select", "select_from", "method", "noise_std", "covariance",
         "robust", "held_out", "seed", "out",
     )  # fmt: skip
@@ -271,6 +274,9 @@ def command_of(options: argparse.Namespace) -> str:
     for name in names:
         value = getattr(options, name)
         if value is None or value is False or value == usual.get(name):
+            continue
+        if name == "clip":  # with "=", because LOW may be negative
+            words.append(f"--clip={value[0]!r},{value[1]!r}")
             continue
         words.append("--" + name.replace("_", "-"))
         if value is not True:
@@ -283,6 +289,16 @@ def command_of(options: argparse.Namespace) -> str:
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _limits(text: str) -> tuple[float, float]:
+    try:
+        low, high = map(float, text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"expected the smallest and the largest reward, such as 0,500, got {text!r}"
+        ) from None
+    return low, high
 
 
 def _components(text: str) -> int | str:

@@ -20,7 +20,7 @@ from mixts.learning.histories import statistics_of
 from mixts.learning.models import Model, check_options, model_of
 from mixts.learning.population import with_arm_prior
 from mixts.learning.select import Problem, Rule, Selection, compare
-from mixts.learning.stack import by_weight, merge_same, union, with_kinds
+from mixts.learning.stack import by_weight, drop_few, merge_same, union, with_kinds
 from mixts.learning.starts import canonical
 from mixts.prior import MixturePrior
 
@@ -218,7 +218,8 @@ def learn(
     members = _checked_numbers(n_components, len(observed))
     by_method = _by_two_stages if method == "two-stage" else _by_evidence
     account = None if selection is None else selection.account
-    learned = by_method(problem, members, account, engine)
+    given = members is not None and selection is None
+    learned = by_method(problem, members, account, given, engine)
     model = problem.make(observed)
     prior, unimodal = (with_arm_prior(model, one) for one in (learned.prior, learned.unimodal))
     learned = replace(learned, prior=prior, unimodal=unimodal)
@@ -298,7 +299,7 @@ Members = dict[int, float]
 
 
 def _by_evidence(
-    problem: Problem, members: Members | None, account: int | None, engine: EngineLike
+    problem: Problem, members: Members | None, account: int | None, given: bool, engine: EngineLike
 ) -> Learned:
     n_expected = problem.n_restarts * (len(members) if members else (problem.n_folds + 1) * 3)
     selection = None
@@ -321,7 +322,7 @@ def _by_evidence(
                 ConvergenceWarning,
                 stacklevel=4,
             )
-    prior = _joined(problem, {n: found[n].prior for n in members}, members)
+    prior = _joined(problem, {n: found[n].prior for n in members}, members, given)
     if account is not None and list(members) != [account]:
         prior = with_kinds(prior, best(restarts[account]).prior, problem.statistics)
     return Learned(
@@ -352,7 +353,7 @@ def _restarts(
 
 
 def _by_two_stages(
-    problem: Problem, members: Members | None, account: int | None, engine: EngineLike
+    problem: Problem, members: Members | None, account: int | None, given: bool, engine: EngineLike
 ) -> Learned:
     selection = None
     if members is None:
@@ -365,19 +366,32 @@ def _by_two_stages(
     state = _random.seed_sequence(problem.seed, "learn", "two-stage").generate_state(1)
     found = {n: model.two_stage(n, int(state[0])) for n in members}
     _, unimodal = found[max(members, key=lambda n: members[n])]
-    prior = _joined(problem, {n: mixture for n, (mixture, _) in found.items()}, members)
+    prior = _joined(problem, {n: mixture for n, (mixture, _) in found.items()}, members, given)
     if account is not None and list(members) != [account]:
         kinds = found[account] if account in found else model.two_stage(account, int(state[0]))
         prior = with_kinds(prior, kinds[0], problem.statistics)
     return Learned(prior, unimodal, "two-stage", selection=selection)
 
 
-def _joined(problem: Problem, mixtures: dict[int, MixturePrior], members: Members) -> MixturePrior:
-    """Return the mixtures as one prior, without components that are practically the same."""
-    if len(members) == 1:
-        return by_weight(next(iter(mixtures.values())))
-    joined = union([mixtures[n] for n in members], list(members.values()))
-    return merge_same(joined, problem.statistics)
+def _joined(
+    problem: Problem, mixtures: dict[int, MixturePrior], members: Members, given: bool
+) -> MixturePrior:
+    """Return the mixtures as one prior, without components that are practically the same.
+
+    Unless the number of components was given, components of few tasks are left out. Of mixtures
+    that then have equally many, the one that had most says most about the other tasks: it stays.
+    """
+    if given:
+        return by_weight(mixtures[next(iter(members))])
+    kept: dict[int, MixturePrior] = {}
+    weights: dict[int, float] = {}
+    for n in sorted(members):
+        mixture = drop_few(mixtures[n], len(problem.statistics))
+        size = mixture.n_components
+        kept[size], weights[size] = mixture, weights.get(size, 0.0) + members[n]
+    if len(kept) == 1:
+        return by_weight(next(iter(kept.values())))
+    return merge_same(union(list(kept.values()), list(weights.values())), problem.statistics)
 
 
 # -- arguments ------------------------------------------------------------------------------------

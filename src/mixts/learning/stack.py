@@ -31,6 +31,9 @@ MOST_KINDS = 6
 """Largest number of kinds that components are sorted into: more are hard to read."""
 _PAIRS = tuple(map("".join, product(ascii_lowercase, repeat=2)))
 """Letters of components of a kind that has more than 26."""
+LEAST_TASKS = 4.0
+"""Least weight of a component, in tasks; a tenth of the tasks if there are fewer than 40. A few
+tasks are no kind: usually they have a few huge rewards in common, and nothing else."""
 _COMPARED = 500
 """Largest number of tasks on which components are compared with each other."""
 
@@ -141,6 +144,12 @@ def merge_same(prior: MixturePrior, tasks: Statistics) -> MixturePrior:
     merged = prior.select(kept)
     weights = weights[kept] / weights[kept].sum()
     return by_weight(MixturePrior(merged.family, weights))
+
+
+def drop_few(prior: MixturePrior, n_tasks: int) -> MixturePrior:
+    """Leave out components with the weight of fewer than ``LEAST_TASKS`` of the tasks."""
+    kept = prior.weights * n_tasks >= min(LEAST_TASKS, n_tasks / 10)
+    return prior.select(np.flatnonzero(kept)) if kept.any() else prior
 
 
 def _changes(evidence: Float[Array, "n L"], weights: Float[Array, " L"]) -> Float[Array, "L L"]:

@@ -145,6 +145,7 @@ def read_logs(
     intercept: bool = False,
     arms: Sequence[str] | None = None,
     missing_reward: float | None = None,
+    clip: tuple[float, float] | None = None,
     time: str | None = None,
     delimiter: str | None = None,
     allow_bad_rows: bool = False,
@@ -184,6 +185,9 @@ def read_logs(
     missing_reward
         Reward of the rows that have none (null, NaN, an empty text), for example 0 where only
         clicks are recorded. By default these rows are bad.
+    clip
+        Smallest and largest reward. Rewards beyond them count as these, so that a few huge rewards
+        do not decide what is learned. By default rewards stay as they are.
     time
         Column of the time of each row: numbers, or dates as in ISO 8601 (without a zone: UTC).
         :func:`mixts.learning.fit_logs` then holds out the latest tasks.
@@ -229,6 +233,7 @@ def read_logs(
         text=_text_features(text, request, space),
         top_levels=None if top_levels is None else _checks.count(top_levels, "top_levels"),
         time=time,
+        clip=_limits(clip),
     )
     files = log_files(paths)
     tally, found, request = _read(files, request, engine)
@@ -348,6 +353,21 @@ def _missing(given: Any, family: str) -> float | None:
             f"missing_reward must be a reward of the family {family!r}, got {value:g}"
         )
     return value
+
+
+def _limits(clip: Any) -> tuple[float, float] | None:
+    """Return the smallest and largest reward, which must be different numbers."""
+    if clip is None:
+        return None
+    try:
+        low, high = map(float, clip)
+    except (TypeError, ValueError):
+        low = high = np.nan
+    if not -np.inf < low < high < np.inf:
+        raise ParameterError(
+            f"clip must be the smallest and the largest reward, such as (0, 500), got {clip!r}"
+        )
+    return low, high
 
 
 def _check_columns(piece: Piece, request: Request, delimiter: str) -> None:

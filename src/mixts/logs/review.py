@@ -18,6 +18,10 @@ FEWEST_LONG, LEAST_LONG = 30, 0.1
 """Least number and least share of longer tasks from which kinds can be learned."""
 FEW_ROWS, RARE = 10, 0.01
 """An arm is rare with fewer rows than this, or than this share of an average arm's rows."""
+HANDFUL, LEAST_HANDFUL = 0.005, 3
+"""Outliers are at most this share of the rows, or this many rows if there are few rows."""
+FAR = 10.0
+"""Outliers are this many standard deviations of the other rewards away from the median."""
 
 
 def review(logs: TaskLogs) -> tuple[LogWarning, ...]:
@@ -36,8 +40,8 @@ def review(logs: TaskLogs) -> tuple[LogWarning, ...]:
     """
     _refuse(logs)
     warnings = [
-        _empty_rewards(logs), _short_tasks(logs), _rare_arms(logs), copies(logs),
-        sorted_rows(logs), drift(logs),
+        _empty_rewards(logs), _short_tasks(logs), _rare_arms(logs), _outliers(logs),
+        copies(logs), sorted_rows(logs), drift(logs),
     ]  # fmt: skip
     return tuple(warning for warning in warnings if warning is not None)
 
@@ -98,6 +102,40 @@ def _empty_rewards(logs: TaskLogs) -> LogWarning | None:
     if not cause or n < 0.01 * logs.n_rows:
         return None
     return LogWarning("empty-rewards", cause, {"n_rows": n})
+
+
+def _outliers(logs: TaskLogs) -> LogWarning | None:
+    """Warn if a handful of rewards carry more than half of the variance of all."""
+    rewards = np.sort(logs.sample.rewards)
+    if logs.family not in ("gaussian", "linear") or len(rewards) < FEWEST_ROWS:
+        return None
+    squares = (rewards - np.median(rewards)) ** 2
+    most = max(LEAST_HANDFUL, int(HANDFUL * len(rewards)))
+    usual = np.sort(squares)[:-most].mean()
+    far = squares > FAR**2 * usual
+    if not far.any() or far.sum() > most or not 2 * squares[far].sum() > squares.sum():
+        return None
+    low, high = rewards[~far][[0, -1]]
+    first, last = np.quantile(rewards, [0.01, 0.99])
+    huge = rewards[far]
+    if logs.arms is not None and rewards[0] == 0:
+        remedy = 'For revenue with zeros, choose --family spend (family="spend").'
+    else:
+        remedy = (
+            "If they are errors or rare luck, limit rewards, for example to the middle 98%: "
+            f"--clip={first:g},{last:g} (clip=({first:g}, {last:g}))."
+        )
+    n = len(huge)
+    size = f"{huge[0]:g}" if huge[0] == huge[-1] else f"{huge[0]:g} to {huge[-1]:g}"
+    share = squares[far].sum() / squares.sum()
+    said = (
+        f"{n} of {len(rewards):,} rewards {'is an outlier' if n == 1 else 'are outliers'} "
+        f"({size}; the others are from {low:g} to {high:g}) and "
+        f"{'makes' if n == 1 else 'make'} {share:.0%} of the variance, which hides the others. "
+        f"{remedy}"
+    )
+    numbers = {"n_rewards": n, "share": float(share), "low": float(low), "high": float(high)}
+    return LogWarning("outliers", said, numbers)
 
 
 def _short_tasks(logs: TaskLogs) -> LogWarning | None:

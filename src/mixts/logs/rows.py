@@ -175,6 +175,8 @@ class Request:
     space: Features | None = None
     """The features of linear tasks, which a first pass over the files may have found."""
     time: str | None = None
+    clip: tuple[float, float] | None = None
+    """Smallest and largest reward; rewards beyond them count as these. None keeps all."""
     before: float | None = None
     """Read only rows before this time; None to read all."""
 
@@ -226,6 +228,8 @@ def observations(batch: Batch, request: Request, path: str) -> Observations:
             listed = np.array([*(name in request.arms for name in arm_names), False])
             found.note(OTHER_ARM, ~listed[arms], lambda i: arm_names[arms[i]])
     rewards, missing = found.numbers(request.reward, "reward", NO_REWARD, request.missing_reward)
+    if request.clip is not None:
+        rewards = np.clip(rewards, *request.clip)
     outside = unsupported(rewards, request.family)
     found.note(_support(request.family), outside, lambda i: f"{rewards[i]:g}")
     features = np.empty((len(batch), 0))

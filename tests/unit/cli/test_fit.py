@@ -364,14 +364,19 @@ def test_a_number_of_components_is_asked_for(capsys: pytest.CaptureFixture[str])
         main(["fit", "clicks.csv", *COLUMNS, "--components", "some"])
     assert ended.value.code == 2
     assert "expected auto or a number, got 'some'" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["fit", "clicks.csv", *COLUMNS, "--clip=5"])
+    said = "expected the smallest and the largest reward, such as 0,500, got '5'"
+    assert said in capsys.readouterr().err
 
 
 def test_the_command_can_be_repeated() -> None:
     words = ["a b.csv", *COLUMNS, "--arms", "x,y", "--allow-bad-rows", "--components", "3"]
-    words += ["--missing-reward", "0"]
+    words += ["--missing-reward", "0", "--clip=-5,100"]
     options = parser().parse_args(["fit", *words, "--noise-std", "0.5"])
     again = command_of(options)
     assert again == (
         "mixts fit 'a b.csv' --task user --arm item --reward clicked --missing-reward 0.0 "
-        "--arms x,y --allow-bad-rows --components 3 --noise-std 0.5 --seed 1 --out prior.json"
+        "--clip=-5.0,100.0 --arms x,y --allow-bad-rows --components 3 "
+        "--noise-std 0.5 --seed 1 --out prior.json"
     )

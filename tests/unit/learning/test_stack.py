@@ -9,13 +9,14 @@ import pytest
 from scipy import optimize, special
 
 import mixts
-from mixts.families import Statistics
+from mixts.families import GaussianStatistics, Statistics
 from mixts.learning import Method, Rule, Selection, learn, mixture_evidence
 from mixts.learning.stack import (
     EARNED,
     PRECISION,
     SAME,
     component_names,
+    drop_few,
     merge_same,
     optimal_weights,
     stack_weights,
@@ -290,3 +291,44 @@ def test_tasks_of_one_kind_are_called_one_kind() -> None:
     tasks = bernoulli_tasks(1, 150, 3)
     prior = mixts.learn_prior(tasks, "auto", seed=1, engine=1)
     assert set(prior.kind_names) == {"kind 1"}
+
+
+def outlying_tasks(clip: bool) -> GaussianStatistics:
+    """200 tasks of one kind; three of them have a reward of 100,000."""
+    rng = np.random.default_rng(1)
+    mean = rng.normal([1, 2, 3, 4], 0.5, (200, 4))
+    tasks, arms = np.repeat(np.arange(200), 10), rng.integers(4, size=2000)
+    rewards = mean[tasks, arms] + rng.normal(size=2000)
+    rewards[[5, 705, 1505]] = 1e5
+    if clip:
+        rewards = np.clip(rewards, *np.quantile(rewards, [0.01, 0.99]))
+    statistics = GaussianStatistics.empty((4,), 200)
+    statistics.observe(tasks, statistics.observations(arms, rewards))
+    return statistics
+
+
+def test_outliers_make_no_kinds() -> None:
+    learned = learn(outlying_tasks(clip=False), "auto", seed=1, engine=1)
+    assert learned.selection is not None
+    assert learned.selection.best > 0
+    assert learned.prior.n_components == 1
+    given = learn(outlying_tasks(clip=False), 2, seed=1, n_restarts=1, engine=1)
+    assert given.prior.n_components == 2
+
+
+def test_clipped_outliers_make_no_kinds() -> None:
+    assert learn(outlying_tasks(clip=True), "auto", seed=1, engine=1).prior.n_components == 1
+
+
+@pytest.mark.parametrize(
+    ("weights", "n_tasks", "kept"),
+    [
+        ([0.97, 0.03], 100, 1), ([0.96, 0.04], 100, 2), ([0.6, 0.4], 3, 2),
+        ([0.89, 0.11], 10, 2), ([0.91, 0.09], 10, 1),
+    ],
+)  # fmt: skip
+def test_a_kind_has_a_few_tasks(weights: list[float], n_tasks: int, kept: int) -> None:
+    prior = mixts.MixturePrior(mixts.BernoulliArms([[1, 2], [2, 1]], [[1, 1], [1, 1]]), weights)
+    found = drop_few(prior, n_tasks)
+    assert found.n_components == kept
+    assert found.weights.sum() == pytest.approx(1)

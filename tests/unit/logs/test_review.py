@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mixts.errors import LogsError
+from mixts.errors import LogsError, ParameterError
 from mixts.logs import LogWarning, files, read_logs, review, row_faults, sample
 from tests.unit.logs.sample_logs import ARMS, write
 
@@ -259,3 +259,55 @@ def test_faults_are_found_in_a_sample(tmp_path: Path, monkeypatch: pytest.Monkey
     assert codes(logged(tmp_path, clicks() * 2)) == ["copies"]
     assert codes(logged(tmp_path, sorted(clicks(), key=lambda r: r[2]))) == ["sorted-rewards"]
     assert row_faults.CHANCE < 0.001
+
+
+# -- outliers -------------------------------------------------------------------------------------
+
+
+def with_outliers(rows: list[Row], size: float, n: int = 3) -> list[Row]:
+    """Replace the reward of one row of each of n users."""
+    places = [90 * i + 7 for i in range(n)]
+    return [(*r[:2], size, r[3]) if i in places else r for i, r in enumerate(rows)]
+
+
+def test_a_few_huge_rewards_are_outliers(tmp_path: Path) -> None:
+    rows = amounts(lambda rng, i: round(rng.normal(i, 1), 3))
+    usual = [r[2] for r in with_outliers(rows, np.nan) if np.isfinite(r[2])]
+    low, high = min(usual), max(usual)
+    first, last = np.quantile([r[2] for r in with_outliers(rows, 1e5)], [0.01, 0.99])
+    (found,) = logged(tmp_path, with_outliers(rows, 1e5))
+    assert found.code == "outliers"
+    assert found.sentence == (
+        f"3 of 1,500 rewards are outliers (100000; the others are from {low:g} to {high:g}) and "
+        "make 100% of the variance, which hides the others. If they are errors or rare luck, limit "
+        "rewards, for example to the middle 98%: "
+        f"--clip={first:g},{last:g} (clip=({first:g}, {last:g}))."
+    )
+    assert {k: found.numbers[k] for k in ("n_rewards", "low", "high")} == {
+        "n_rewards": 3, "low": low, "high": high,
+    }  # fmt: skip
+    clipped = read_logs(tmp_path / "t.csv", **ARMS, clip=(first, last))
+    assert clipped.reward_range == (first, last)
+    assert review(clipped) == ()
+
+
+def test_outliers_of_revenue_are_spends(tmp_path: Path) -> None:
+    rows = amounts(lambda rng, i: int(rng.integers(3)))
+    (found,) = logged(tmp_path, with_outliers(rows, 1e5, n=1), **ARMS, family="gaussian")
+    assert found.code == "outliers"
+    assert found.sentence.startswith("1 of 1,500 rewards is an outlier (100000; ")
+    assert found.sentence.endswith('choose --family spend (family="spend").')
+
+
+@pytest.mark.parametrize("n", [3, 8])
+def test_many_large_rewards_are_no_outliers(n: int, tmp_path: Path) -> None:
+    rows = amounts(lambda rng, i: round(rng.normal(i, 1), 3))
+    found = logged(tmp_path, with_outliers(rows, 1e5 if n == 8 else 12.0, n=n))
+    assert "outliers" not in codes(found)
+
+
+@pytest.mark.parametrize("clip", [(1, 0), (0, 0), (0, np.inf), (np.nan, 1)])
+def test_bad_limits_are_refused(clip: Any, tmp_path: Path) -> None:
+    write(tmp_path / "t.csv", "user,item,clicked\nu,a,1\n")
+    with pytest.raises(ParameterError, match="clip must be the smallest and the largest reward"):
+        read_logs(tmp_path / "t.csv", **ARMS, clip=clip)

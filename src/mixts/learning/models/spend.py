@@ -32,7 +32,8 @@ BROAD_SHAPE = 2.0
 """Shape of sigma^2 in the broad component: worth four purchases."""
 
 LEAST_STRENGTH, MOST_STRENGTH = 0.05, 1e4
-"""Limits of the strength: of the broad component, and in two stages."""
+"""Limits of the strength. With less, the largest sigma^2 would decide about the mean spend alone,
+and its variance would overflow; the upper limit is for two stages."""
 
 
 class SpendModel(MomentModel):
@@ -144,7 +145,8 @@ class SpendModel(MomentModel):
         misfit += self.pseudo * (centre_inverses * start * start + 1 / self.centre.strength)
         mean_log = (self._by_arm(weight * logs) + self.pseudo * centre_logs) / n
         shape, scale = fit_levels(family.shape, family.scale, mean_log, precision / n)
-        return SpendArms(rates.alpha, rates.beta, log_spend, n / misfit, shape, scale)
+        strength = np.maximum(n / misfit, LEAST_STRENGTH)
+        return SpendArms(rates.alpha, rates.beta, log_spend, strength, shape, scale)
 
     def _by_arm(self, values: Float[Array, "m L"]) -> Float[Array, "L K"]:
         """Sum over the tasks of each arm."""
@@ -170,6 +172,7 @@ class SpendModel(MomentModel):
         strength, *levels = rest.reshape(3, *shape)
         log_spend = numbers[2 * size : 3 * size].reshape(shape)
         limited = (np.clip(x, LEAST, MOST) for x in levels)
+        strength = np.maximum(strength, LEAST_STRENGTH)
         return SpendArms(rates.alpha, rates.beta, log_spend, strength, *limited)
 
     def points(self, family: SpendArms) -> Float[Array, "n p"]:  # type: ignore[override]
