@@ -82,7 +82,11 @@ def test_ids_are_part_of_the_set_and_rows_of_numbers_may_have_them(
 def test_a_mask_may_list_ids(store: mixts.DecisionStore) -> None:
     with Decider(prior(), store, seed=1) as decider:
         assert {decider.decide("x", OFFER, mask=["c"]).arm for _ in range(4)} == {"c"}
-        for mask, message in ((["d"], "got 'd'"), ([], "boolean"), ([True, "a", "b"], "boolean")):
+        for mask, message in (
+            (["d"], "names 'd', which"),
+            ([], "empty"),
+            ([True, "a", "b"], "boolean"),
+        ):
             with pytest.raises(errors.MaskError, match=message):
                 decider.decide("x", OFFER, mask=mask)
         with pytest.raises(errors.MaskError, match="the actions have none"):

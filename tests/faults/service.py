@@ -115,7 +115,7 @@ fault(
 fault(
     "a decision has the propensity of another action",
     f"{DECISIONS}::test_the_action_is_drawn_from_the_logged_law[sqlite]",
-    edit("mixts.service.batch:Batch._decide_group", "float(law[action])", "float(law.max())"),
+    edit("mixts.service.batch:Batch._slate", "float(law[action])", "float(law.max())"),
 )
 fault(
     "a refused request creates its task",

@@ -91,7 +91,9 @@ def test_sentences_agree_with_their_numbers(settings: dict[str, Any]) -> None:
         if len(check.surprise.impossible):
             assert "better than" not in first
     n, expected = int(check.surprise.surprising.sum()), 0.01 * len(check.surprise.score)
-    within = re.search(r"([\d,]+) surprising tasks? .*where ([\d.]+) are expected: within", text)
+    within = re.search(
+        r"([\d,]+) surprising tasks? .*where ([\d.]+) are expected: no more than", text
+    )
     beyond = re.search(r"no kind explains: ([\d,]+) with .*where ([\d.]+) are expected", text)
     assert bool(within) != bool(beyond)
     assert int((within or beyond)[1]) == n

@@ -101,7 +101,7 @@ def test_retirement_is_kept(name: str, tmp_path: Any) -> None:
     agent = live_agent(name)
     agent.retire_arms(["birch"])
     prior = agent.prior
-    assert "retired arms: 'birch'" in repr(prior)
+    assert "retired arms: birch" in repr(prior)
     prior.save(tmp_path / "prior")
     mixts.MixTS.units(prior)
     for other in (

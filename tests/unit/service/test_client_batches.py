@@ -30,7 +30,7 @@ def test_a_batch_is_answered_item_by_item(client_of: Callable[..., Any]) -> None
 def test_what_cannot_be_sent_is_refused_in_its_place(client_of: Callable[..., Any]) -> None:
     service = Service((200, [DECIDED]))
     requests = [
-        Decide("u1", actions=[[np.nan]]), Decide("u17"), Decide("u3", mask=["yes"]),
+        Decide("u1", actions=[[np.nan]]), Decide("u17"), Decide("u3", mask=[1]),
     ]  # fmt: skip
     client = client_of(service)
     refused, decided, masked = client.decide_many(requests)

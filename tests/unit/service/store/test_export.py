@@ -85,8 +85,8 @@ def test_the_file_says_what_it_is(exported: tuple[Exported, Path], folder: Path)
     assert about["family"] == "bernoulli-arms"
     assert about["since"] is None
     assert about["priors"] == {
-        "1": {"names": ["early", "late"], "arm_names": list(NAMES)},
-        "2": {"names": None, "arm_names": [*NAMES, "music"]},
+        "1": {"names": ["early", "late"], "arm_names": list(NAMES), "features": None},
+        "2": {"names": None, "arm_names": [*NAMES, "music"], "features": None},
     }
 
 
