@@ -1,9 +1,10 @@
-"""The dashboard in a real browser, on the real service: hostile names, and refreshing in place."""
+"""The dashboard in a real browser, on the real service: names, refreshing, changes of arms."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 import mixts
 from mixts.pages import formats
 from mixts.service.dashboard import task_link
+from mixts.service.http.security import Tokens
 from mixts.service.records import Decide, Health, Reward
 from tests.end_to_end.test_report_in_browser import COLOURS, browser, contrast, luminance, resize
 from tests.unit.service.dashboard.sample_dashboards import HOSTILE, arm_prior
@@ -165,7 +167,7 @@ def test_a_click_opens_a_task_and_its_page_refreshes(site: Site, spare: Any) -> 
 
 def test_numbers_change_and_nothing_else_does(site: Site, page: Any) -> None:
     page.evaluate("window.same = document.querySelector('#tiles .tile b')")
-    page.locator("details summary").click()
+    page.get_by_text("The same as a table").click()
     page.locator("#search").press_sequentially("cust")
     page.evaluate("document.getElementById('search').setSelectionRange(1, 3)")
     page.evaluate("scrollTo(0, 300)")
@@ -180,7 +182,7 @@ def test_numbers_change_and_nothing_else_does(site: Site, page: Any) -> None:
         return [...typed, scrollY, same, open];
     }""")
     assert kept == ["search", "cust", 1, 3, 300, True, True]
-    page.locator("details summary").click()
+    page.get_by_text("The same as a table").click()
 
 
 def test_what_is_selected_stays(site: Site, page: Any) -> None:
@@ -294,6 +296,125 @@ def test_the_page_works_without_script(site: Site) -> None:
     page.get_by_role("link", name="1 day").click()
     assert page.locator(".spans [aria-current]").inner_text() == "1 day"
     assert page.locator("#search").input_value() == "alert(1)"
+    page.close()
+
+
+# -- changing arms --------------------------------------------------------------------------------
+
+ADMIN, READ = "admin-token-0123456789", "read-token-0123456789"
+
+
+@pytest.fixture
+def shop(tmp_path: Path, browser: Any) -> Iterator[Any]:
+    """A service with tokens; open its overview as the owner of one of them."""
+    plain, file = arm_prior(2, 3), tmp_path / "tokens"
+    file.write_text(f"{ADMIN} read,admin\n{READ} read\n")
+    prior = plain.replace(arm_names=["tea", HOSTILE["rtl"], "jam"])
+    with (
+        mixts.DecisionStore(tmp_path / "decisions.db") as store,
+        mixts.Decider(prior, store, seed=1) as decider,
+        served(decider, tokens=Tokens.read(file)) as address,
+    ):
+        site = Site(decider, address, browser)
+
+        def opened(token: str) -> tuple[mixts.Decider, Any]:
+            return decider, site.window(http_credentials={"username": "x", "password": token})
+
+        yield opened
+
+
+def said(page: Any, words: str) -> str:
+    """Wait until the form says something that contains the words, and return it."""
+    wait_until(page, f"document.getElementById('arms-said').textContent.includes('{words}')")
+    wait_until(page, "!busy")
+    return str(page.locator("#arms-said").inner_text())
+
+
+def arms_shown(page: Any) -> list[str]:
+    return list(page.locator("table.arms tbody th").all_inner_texts())
+
+
+def test_arms_are_added_retired_restored_and_renamed(shop: Any) -> None:
+    decider, page = shop(ADMIN)
+    answers: list[bool] = []
+    page.on("dialog", lambda box: box.accept() if answers.pop() else box.dismiss())
+    page.get_by_text("Add, retire or rename arms").click()
+    page.get_by_label("New arms").fill("oat milk, plain\n\n honey ")
+    page.get_by_role("button", name="Add").click()
+    assert said(page, "Added 2 arms") == "Added 2 arms. Version 2 of the prior is active."
+    assert decider.prior.arm_names == ("tea", HOSTILE["rtl"], "jam", "oat milk, plain", "honey")
+    assert "honey new" in [" ".join(text.split()) for text in arms_shown(page)]
+    assert page.get_by_label("New arms").input_value() == ""
+
+    def press(button: str, arm: str) -> None:
+        page.locator("#arm-choice").select_option(arm)
+        page.get_by_role("button", name=button, exact=True).click()
+
+    answers.append(False)
+    press("Retire", "jam")
+    assert decider.prior_version == 2, "not without consent"
+    answers.append(True)
+    press("Retire", HOSTILE["rtl"])
+    assert formats.visible(HOSTILE["rtl"]) in said(page, "Retired")
+    assert decider.prior.retired.tolist() == [False, True, False, False, False]
+    assert any("retired" in text for text in arms_shown(page))
+    assert answers == []
+    press("Restore", HOSTILE["rtl"])
+    said(page, "Restored")
+    assert not decider.prior.retired.any()
+    press("Restore", "jam")
+    said(page, "so already")
+    assert decider.prior_version == 2, "it is the same prior as before"
+    page.locator("#arm-choice").select_option("jam")
+    page.get_by_label("New name").fill("jam (2026)")
+    page.get_by_label("New name").press("Enter")
+    said(page, "Renamed")
+    assert "jam (2026)" in arms_shown(page)
+    press("Rename", "tea")
+    said(page, "new name first")
+    page.get_by_label("New name").fill("honey")
+    press("Rename", "tea")
+    assert "another arm has this name" in said(page, "Not changed")
+    assert decider.prior_version == 4
+    page.close()
+
+
+def test_readers_have_no_form(shop: Any) -> None:
+    decider, page = shop(READ)
+    assert page.locator("table.arms").count() == 1
+    assert page.locator("#change-arms").count() == 0
+    sent = """fetch("/arms", {method: "POST", headers: {"Content-Type": "application/json"},
+        body: '{"add": ["x"]}'}).then(answer => answer.status)"""
+    assert page.evaluate(sent) == 403
+    assert decider.prior_version == 1
+    page.close()
+
+
+def test_pages_of_other_sites_change_nothing(shop: Any) -> None:
+    decider, page = shop(ADMIN)
+    address = page.url
+    other = "http://localhost:9/"
+    page.route(other, lambda route: route.fulfill(body="<h1>other</h1>", content_type="text/html"))
+    page.goto(other)
+    send = """([url, kind]) => fetch(url, {method: "POST", mode: kind ? "cors" : "no-cors",
+        credentials: "include", headers: kind ? {"Content-Type": kind} : {},
+        body: '{"add": ["x"]}'}).then(answer => answer.type, () => "blocked")"""
+    # Some browsers send what needs no permission, and hide the response; others do not send it.
+    assert page.evaluate(send, [f"{address}arms", None]) in ("opaque", "blocked")
+    assert page.evaluate(send, [f"{address}arms", "application/json"]) == "blocked"
+    with page.expect_navigation():
+        page.evaluate(
+            """url => {
+            const form = document.createElement("form");
+            Object.assign(form, {action: url, method: "post", enctype: "text/plain"});
+            const field = document.createElement("input");
+            Object.assign(field, {name: '{"add": ["x"], "x": "', value: '"}'});
+            form.append(field), document.body.append(form), form.submit();
+        }""",
+            f"{address}arms",
+        )
+    assert "only the dashboard itself" in page.locator("body").inner_text()
+    assert decider.prior_version == 1
     page.close()
 
 

@@ -20,15 +20,16 @@ from mixts.service.client import AsyncClient, Client
 from mixts.service.http import refusals, server
 from mixts.service.http.app import Service
 from mixts.service.http.limits import Limits
+from mixts.service.http.security import Tokens
 from mixts.service.records import Decide, Receipt, Reward
 from tests.contracts.stores import ACTIONS, arms, linear
 
 
 @contextmanager
-def served(decider: Decider, port: int = 0) -> Iterator[str]:
+def served(decider: Decider, port: int = 0, tokens: Tokens | None = None) -> Iterator[str]:
     """The service in a thread of this process; its address."""
     started = threading.Event()
-    service = Service(decider, decider.store)
+    service = Service(decider, decider.store, tokens=tokens)
     with server.bind("127.0.0.1", port) as listener, server.handle_stop_signals() as stop:
         thread = threading.Thread(
             target=server.run,

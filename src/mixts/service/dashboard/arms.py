@@ -53,6 +53,8 @@ class ArmLine:
     look: str
     """Class of its colour; the look of all others if it has no band in the chart."""
     retired: bool
+    new: bool
+    """Whether the arm was added, and no prior has been learned from its data since."""
     earned: Earnings
     share: float
     """Share of all decisions."""
@@ -75,6 +77,11 @@ class ArmsView:
     """Number of rows that were asked for."""
     scale: Scale
     chart: Chart | None
+
+    @property
+    def n_new(self) -> int:
+        """Number of new arms that the table shows after the others."""
+        return max(0, len(self.lines) - self.rows)
 
     @property
     def more(self) -> int:
@@ -109,7 +116,9 @@ def read_arms(
     found = _found_arms(facts, earned, search)
     bands = charts.colours([k for k in found[:MOST_BANDS] if k in earned])
     total = sum_earnings(list(earned.values()))
-    lines = tuple(_line(k, facts, earned, bands, total) for k in found[:rows])
+    # A new arm has few decisions, but it is what its owner looks for.
+    also = [k for k in found[rows:] if facts.is_new(k)][:ARM_ROWS]
+    lines = tuple(_line(k, facts, earned, bands, total) for k in (*found[:rows], *also))
     ends = [x for one in lines if one.interval for x in (one.interval.low, one.interval.high)]
     traffic = store.traffic(since, size, list(bands)) if bands else []
     return ArmsView(
@@ -153,10 +162,24 @@ def _line(
         name=facts.action(k),
         look=f"c{bands[k]}" if k in bands else REST,
         retired=facts.is_retired(k),
+        new=facts.is_new(k),
         earned=own,
         share=own.decisions / total.decisions if total.decisions else 0.0,
-        interval=mean_interval(own),
+        interval=mean_interval(own, facts.least_reward),
     )
+
+
+def arm_choices(view: ArmsView, facts: PriorFacts) -> tuple[tuple[str, bool], ...]:
+    """Return the arms that a form offers, each with whether it is retired.
+
+    They are all arms in their order or, of very many, those of the table. Arms without names cannot
+    be changed by name, so there is nothing to offer.
+    """
+    names = facts.arm_names or ()
+    shown: Sequence[int] = range(len(names))
+    if len(names) > MOST_ARM_ROWS:
+        shown = sorted(line.index for line in view.lines if line.index < len(names))
+    return tuple((names[k], facts.is_retired(k)) for k in shown)
 
 
 # -- numbers --------------------------------------------------------------------------------------
@@ -175,12 +198,12 @@ def sum_earnings(parts: Sequence[Earnings]) -> Earnings:
     )
 
 
-def mean_interval(earned: Earnings) -> Interval | None:
+def mean_interval(earned: Earnings, least: float = -math.inf) -> Interval | None:
     """Return the mean reward with a central 90 % interval, or None if there is no reward.
 
     Rewards that are all 0 or 1: Jeffreys' interval, which reaches to 0 or to 1 if all are equal
     (Brown, Cai and DasGupta, 2001). Other rewards: Student's. One such reward alone has no
-    interval but itself.
+    interval but itself. No interval reaches below ``least``, the least reward that can come.
     """
     n, total, squares = earned.rewards, earned.reward_sum, earned.reward_squares
     if not n:
@@ -192,7 +215,7 @@ def mean_interval(earned: Earnings) -> Interval | None:
     else:
         variance = max(0.0, squares - total * mean) / max(n - 1, 1)
         reach = special.stdtrit(n - 1, 1 - tail) * math.sqrt(variance / n) if n > 1 else 0.0
-        low, high = mean - reach, mean + reach
+        low, high = max(mean - reach, least), mean + reach
     return Interval(min(float(low), mean), mean, max(float(high), mean))
 
 

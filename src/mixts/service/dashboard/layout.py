@@ -50,7 +50,9 @@ STYLE = "\n".join(
           for name in ("dashboard", "lists")),
     ]
 )  # fmt: skip
-SCRIPT = _read("mixts.service.dashboard", "assets", "dashboard.js")
+SCRIPT = "\n".join(
+    _read("mixts.service.dashboard", "assets", f"{name}.js") for name in ("dashboard", "arms")
+)
 
 ASSETS = {
     "dashboard.css": ("text/css; charset=utf-8", STYLE.encode()),

@@ -102,14 +102,18 @@ def read_recent(store: StoreReader, now: float) -> Bin:
 
 
 def read_bins(store: StoreReader, span: Span, now: float) -> tuple[Bin, ...]:
-    """Return the bins of a span, with the unfinished last bin once half of it has passed."""
+    """Return the bins of a span; the last one is unfinished."""
     size = span.bin_seconds
     last = size * math.floor(now / size)
     n = span.seconds // size
     since = last - n * size
     bins = _fill_gaps(store.activity(since, size), since, n + 1, size)
-    unfinished = replace(bins[-1], seconds=now - last)
-    return (*bins[:-1], unfinished) if now - last >= size / 2 else bins[:-1]
+    return (*bins[:-1], replace(bins[-1], seconds=now - last))
+
+
+def drawn_bins(bins: tuple[Bin, ...]) -> tuple[Bin, ...]:
+    """Return the bins of a chart: the unfinished one is among them once half of it has passed."""
+    return bins if bins[-1].seconds >= bins[0].seconds / 2 else bins[:-1]
 
 
 def _fill_gaps(rows: list[Activity], since: float, n: int, size: int) -> tuple[Bin, ...]:

@@ -11,6 +11,7 @@ from mixts.service.dashboard.arms import (
     ARM_ROWS,
     ArmsView,
     Interval,
+    arm_choices,
     mean_interval,
     read_arms,
     row_count,
@@ -27,6 +28,7 @@ from mixts.service.dashboard.layout import (
 from mixts.service.dashboard.over_time import (
     SPANS,
     Bin,
+    drawn_bins,
     merge_bins,
     rate_chart,
     rate_words,
@@ -43,6 +45,7 @@ from mixts.service.dashboard.source import (
     policy_facts,
     prior_facts,
 )
+from mixts.service.outcomes import Rules
 from mixts.service.records import (
     Earnings,
     Health,
@@ -146,6 +149,7 @@ class Overview:
     health: Health
     prior: PriorFacts
     policy: PolicyFacts
+    rules: Rules
     versions: tuple[VersionLine, ...]
     totals: Totals
     unrewarded: Unrewarded
@@ -163,7 +167,7 @@ class Overview:
 
     @property
     def whole(self) -> Bin:
-        """All bins of the charts, merged into one."""
+        """All bins merged into one: everything until now."""
         return merge_bins(self.bins)
 
 
@@ -179,19 +183,23 @@ def overview_page(
     arms: int | str = ARM_ROWS,
     address: str = ADDRESS,
     token: bool = False,
+    changes: bool = False,
 ) -> str:
     """Render the overview: rates, rewards, kinds, arms, versions, and a page of the tasks."""
     query = Query(search, _offset(offset), span, arm, row_count(arms))
     view = read_overview(decider, store, now, query)
-    mean = view.whole.mean_reward
+    mean, drawn = view.whole.mean_reward, drawn_bins(view.bins)
     return render(
         "overview",
         view=view,
         token=token,
+        changes=changes and view.prior.arm_names is not None,
+        choices=arm_choices(view.arms, view.prior) if changes and view.arms else (),
         tiles=_tiles(view),
-        rates=rate_chart(view.bins),
-        rewards=None if mean is None else reward_chart(view.bins, mean),
+        rates=rate_chart(drawn),
+        rewards=None if mean is None else reward_chart(drawn, mean),
         table=table_rows(view.bins),
+        silence=_silence_words(view.rules),
         caption=_caption(view.listing, view.totals.tasks),
         decide=decide_command(address, "u17", view.prior, token),
         reward=reward_command(address, None, token),
@@ -218,7 +226,8 @@ def read_overview(
         health=decider.health(),
         prior=facts,
         policy=policy_facts(decider.policy),
-        versions=version_lines(decider.priors(), earned),
+        rules=decider.rules,
+        versions=version_lines(decider.priors(), earned, facts.least_reward),
         totals=store.totals(),
         unrewarded=store.unrewarded(now),
         recent=read_recent(store, now),
@@ -231,7 +240,7 @@ def read_overview(
 
 
 def version_lines(
-    priors: Sequence[PriorVersion], earned: Sequence[VersionEarnings]
+    priors: Sequence[PriorVersion], earned: Sequence[VersionEarnings], least: float = -math.inf
 ) -> tuple[VersionLine, ...]:
     """Return the newest versions, a line for each policy that decided under them."""
     lines = []
@@ -239,7 +248,12 @@ def version_lines(
         own = [row for row in earned if row.version == prior.version]
         lines += [
             VersionLine(
-                prior, row.policy, row.first_at, row.last_at, row.earned, mean_interval(row.earned)
+                prior,
+                row.policy,
+                row.first_at,
+                row.last_at,
+                row.earned,
+                mean_interval(row.earned, least),
             )
             for row in sorted(own, key=lambda row: -row.last_at)
         ] or [VersionLine(prior, None, 0.0, 0.0, Earnings(), None)]
@@ -330,10 +344,20 @@ def _tiles(view: Overview) -> list[Tile]:
             "Without reward",
             formats.percent(silent / totals.decisions) if totals.decisions else "–",
             "of decisions" if totals.decisions else "",
-            unrewarded_words(view.unrewarded),
+            unrewarded_words(view.unrewarded) if totals.decisions else "no decisions yet",
         ),
         ("Tasks", formats.count(totals.tasks), "", kinds),
     ]
+
+
+def _silence_words(rules: Rules) -> str:
+    """Return what becomes of a decision whose reward does not come."""
+    if rules.window_us is None:
+        return "no window: a decision waits for its reward without end"
+    window = f"expected within {formats.duration(rules.window_us / 1e6)}"
+    if rules.default_reward is None:
+        return f"{window}; then the decision is given up"
+    return f"{window}; then the default reward {formats.number(rules.default_reward)} counts"
 
 
 def _caption(listing: Listing, total: int) -> str:

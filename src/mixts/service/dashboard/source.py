@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from mixts.pages import descriptions_of, formats
 from mixts.prior import MixturePrior
+from mixts.service.outcomes import Rules
 from mixts.service.policy import Policy
 from mixts.service.records import (
     ActionPosteriors,
@@ -55,6 +57,8 @@ class DeciderReader(Protocol):
     def prior_version(self) -> int: ...
     @property
     def policy(self) -> Policy: ...
+    @property
+    def rules(self) -> Rules: ...
     def priors(self) -> list[PriorVersion]: ...
     def health(self) -> Health: ...
     def state(self, task: str) -> TaskState: ...
@@ -77,6 +81,8 @@ class PriorFacts:
     """Name of each kind."""
     arm_names: tuple[str, ...] | None = None
     retired: tuple[bool, ...] = ()
+    new_arms: tuple[bool, ...] = ()
+    """Which arms were added, and no prior has been learned from their data since."""
     n_arms: int | None = None
     n_features: int | None = None
     descriptions: tuple[str, ...] = ()
@@ -107,6 +113,15 @@ class PriorFacts:
         """Return whether an arm is retired."""
         return arm < len(self.retired) and self.retired[arm]
 
+    @property
+    def least_reward(self) -> float:
+        """The least reward that the family allows."""
+        return 0.0 if self.family in _NOT_NEGATIVE else -math.inf
+
+    def is_new(self, arm: int) -> bool:
+        """Return whether an arm is new."""
+        return arm < len(self.new_arms) and self.new_arms[arm]
+
     def kind(self, index: int, version: int | None = None) -> str:
         """Return the name of a kind; a component of another version has its number only."""
         if version is not None and version != self.version:
@@ -136,6 +151,7 @@ def prior_facts(prior: MixturePrior, version: int) -> PriorFacts:
         names=prior.names if prior.kinds is None else prior.kind_names,
         arm_names=prior.arm_names,
         retired=tuple(map(bool, prior.retired)),
+        new_arms=tuple(map(bool, prior.new_arms)),
         n_arms=family.n_arms,
         n_features=family.n_features,
         descriptions=_descriptions(prior),
@@ -156,6 +172,10 @@ def _descriptions(prior: MixturePrior) -> tuple[str, ...]:
 def family_words(kind: str) -> str:
     """Return the name of a family in words: Bernoulli arms, for "bernoulli-arms"."""
     return kind.replace("-", " ").capitalize()
+
+
+_NOT_NEGATIVE = frozenset(map(family_words, ("bernoulli-arms", "poisson-arms", "spend-arms")))
+"""Families whose rewards are 0 or more."""
 
 
 # -- policies -------------------------------------------------------------------------------------
@@ -186,6 +206,8 @@ class PolicyFacts:
     name: str
     horizon: int | None
     floor: float
+    new_item_share: float | None
+    """Largest probability of all new arms together; None: no limit."""
     title: str
     how: str
     """How it chooses actions: a sentence without its subject."""
@@ -204,4 +226,4 @@ class PolicyFacts:
 def policy_facts(policy: Policy) -> PolicyFacts:
     """Return what pages show of a policy."""
     title, how = _POLICIES.get(policy.name, (policy.name, "is a policy of your own."))
-    return PolicyFacts(policy.name, policy.horizon, policy.floor, title, how)
+    return PolicyFacts(policy.name, policy.horizon, policy.floor, policy.new_item_share, title, how)

@@ -71,6 +71,9 @@ PAGES = {
 }
 """Addresses of pages, which the document leaves out."""
 
+PAGE_CHANGES = {"/arms": "change_arms"}
+"""Addresses that scripts of pages post to; see ``security.Gate`` for what protects them."""
+
 THREADS = 4
 MAX_WAITING = 64
 """Requests that may wait for a thread."""
@@ -127,6 +130,8 @@ class Endpoints:
             handlers.setdefault(each.path, {})[each.method] = getattr(self, each.name)
         for path, name in PAGES.items():
             handlers[path] = {"GET": getattr(self, name)}
+        for path, name in PAGE_CHANGES.items():
+            handlers[path] = {"POST": getattr(self, name)}
         return [
             Route(path, _dispatch(of_path), methods=list(of_path))
             for path, of_path in handlers.items()
@@ -305,7 +310,7 @@ class Endpoints:
                 offset=int(offset) if _OFFSET.fullmatch(offset) else 0,
                 span=query.get("span", ""), arm=query.get("arm", "")[:MAX_NAME],
                 arms=rows if _OFFSET.fullmatch(rows) else 0, address=_address(request),
-                token=self._needs_token,
+                token=self._needs_token, changes="admin" in request.scope["mixts.scopes"],
             )
         )  # fmt: skip
 

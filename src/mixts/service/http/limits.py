@@ -40,7 +40,7 @@ class Limits:
 USED_HEADERS = frozenset(
     {
         b"authorization", b"content-encoding", b"content-length", b"content-type", b"expect",
-        b"host", b"origin",
+        b"host", b"origin", b"sec-fetch-site",
     }
 )  # fmt: skip
 """Headers that the service reads; all others are ignored."""

@@ -134,6 +134,8 @@ MAX_GUESSES = 20.0
 class Gate:
     """Check of every request: its token and scope or, without tokens, its host and origin.
 
+    Changes that browsers send must come from a page of this service, with tokens and without.
+
     Unknown tokens are counted by address. An address that sends more than ``guesses`` of them a
     second gets the same refusal for a valid token that is new to it: a right guess reveals nothing.
     Tokens that the address has used before keep working.
@@ -149,8 +151,12 @@ class Gate:
         self._hosts = frozenset({b"localhost", b"127.0.0.1", b"[::1]", _bracketed(host).encode()})
 
     def admit(self, scope: Scope, headers: Headers, now: float) -> str:
-        """Return the client's name for rate limits, or refuse the request."""
+        """Return the client's name for rate limits, or refuse the request.
+
+        The scopes of the request are put into ``scope["mixts.scopes"]``.
+        """
         path, method = scope["path"], scope["method"]
+        scope["mixts.scopes"] = SCOPES
         client = scope.get("client")
         address: str = client[0] if client else ""
         if self._tokens is None:
@@ -160,7 +166,10 @@ class Gate:
             required = required_scope(method, path)
             if required not in grant.scopes:
                 raise RefusalError(403, "forbidden", f"the token lacks the scope {required}")
-            return grant.client
+            scope["mixts.scopes"] = grant.scopes
+            address = grant.client
+        if is_page(path) and method not in ("GET", "HEAD"):
+            _check_own_page(headers)
         return address
 
     def _check_origin(self, headers: Headers, method: str) -> None:
@@ -204,13 +213,32 @@ def required_scope(method: str, path: str) -> str:
     """Return the scope that a request needs, whether its address exists or not."""
     if method in ("GET", "HEAD"):
         return "read"
-    is_admin = path.startswith(("/v1/priors", "/v1/arms"))
+    is_admin = path.startswith(("/v1/priors", "/v1/arms", "/arms"))
     return "write" if method == "POST" and not is_admin else "admin"
 
 
 def is_page(path: str) -> bool:
     """Return whether browsers request this address; they can send a token only as a password."""
-    return path in ("/", "/tasks") or path.startswith(("/tasks/", "/assets/"))
+    return path in ("/", "/tasks", "/arms") or path.startswith(("/tasks/", "/assets/"))
+
+
+def _check_own_page(headers: Headers) -> None:
+    """Refuse a change unless a script of this service's own pages sends it.
+
+    Browsers add a password that they know to requests of any site. But only browsers write the
+    headers Sec-Fetch-Site and Origin, so they say which site has sent a request. Browsers that do
+    not send the first one over plain HTTP send the second one with every POST.
+    """
+    site = headers.get(b"sec-fetch-site")
+    if site is not None:
+        is_own = site == b"same-origin"
+    else:
+        host = headers.get(b"host", b"")
+        is_own = headers.get(b"origin") in (b"http://" + host, b"https://" + host)
+    if not is_own:
+        raise RefusalError(
+            403, "forbidden", "only the dashboard itself may send this: programs use /v1/arms"
+        )
 
 
 def is_loopback(host: str) -> bool:

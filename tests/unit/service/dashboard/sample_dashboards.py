@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 import mixts
 from mixts.errors import UnknownTaskError
+from mixts.service.outcomes import Rules
 from mixts.service.policy import Policy
 from mixts.service.records import (
     ActionPosteriors,
@@ -171,6 +172,13 @@ class FakeDecider:
     reason: str | None = None
     pending: int = 0
     warning: str | None = None
+    window: float | None = None
+    default: float | None = None
+
+    @property
+    def rules(self) -> Rules:
+        window_us = None if self.window is None else int(1e6 * self.window)
+        return Rules(self.policy, window_us, self.default)
 
     def weights(self, tasks: Sequence[str]) -> list[tuple[float, ...]]:
         return [self.state(task).weights for task in tasks]

@@ -8,11 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from mixts.service.dashboard import task_page
+import mixts
+from mixts.service.dashboard import overview_page, task_page
 from mixts.service.dashboard.arms import (
     ARM_ROWS,
     MOST_ARM_ROWS,
     MOST_BANDS,
+    arm_choices,
     bin_size,
     mean_interval,
     read_arms,
@@ -224,3 +226,60 @@ def test_a_warning_is_on_every_page(service: tuple[FakeDecider, FakeStore]) -> N
         assert "Do rewards come only for successes?" in page.text
         assert "Every reward that came is 1, and <b>most</b> decisions have none." in page.text
     assert "only for successes" not in overview(*service).text
+
+
+def test_no_interval_of_spends_reaches_below_zero() -> None:
+    few = Earnings(decisions=7, rewards=7, reward_sum=64.0, reward_squares=2000.0)
+    free, bounded = mean_interval(few), mean_interval(few, 0.0)
+    assert free is not None and bounded is not None  # noqa: PT018
+    assert free.low < 0 == bounded.low
+    assert (free.mean, free.high) == (bounded.mean, bounded.high)
+    spend = np.ones((1, 2))
+    family = mixts.SpendArms(spend, spend, spend, spend, spend, spend)
+    assert prior_facts(mixts.MixturePrior(family), 1).least_reward == 0
+    assert prior_facts(linear_prior(), 1).least_reward == -np.inf
+
+
+# -- the form -------------------------------------------------------------------------------------
+
+
+def options(decider: FakeDecider, store: FakeStore, *, changes: bool) -> list[str | None]:
+    """Return the arms that the form offers."""
+    page = Page(overview_page(decider, store, now=NOW, changes=changes))
+    return [attributes["value"] for attributes in page.of("option")][1:]
+
+
+def test_only_those_who_may_change_arms_have_a_form() -> None:
+    decider, store = typical(2)
+    assert options(decider, store, changes=False) == []
+    assert options(decider, store, changes=True) == list(decider.prior.arm_names or ())
+    unnamed = FakeDecider(arm_prior(2, 3, named=False), store)
+    assert "Add, retire or rename" not in overview_page(unnamed, store, now=NOW, changes=True)
+    linear = FakeDecider(linear_prior(), FakeStore())
+    assert "Add, retire or rename" not in overview_page(linear, FakeStore(), now=NOW, changes=True)
+
+
+def test_the_form_offers_all_arms_or_those_of_the_table() -> None:
+    for n, search, expected in (
+        (MOST_ARM_ROWS, "", [f"a{k}" for k in range(MOST_ARM_ROWS)]),
+        (MOST_ARM_ROWS + 1, "", [f"a{k}" for k in range(ARM_ROWS)]),
+        (MOST_ARM_ROWS + 1, "a499", ["a499"]),
+    ):
+        plain = arm_prior(1, n, named=False)
+        prior = plain.replace(arm_names=[f"a{k}" for k in range(n)]).retire_arms(["a0"])
+        facts = prior_facts(prior, 1)
+        view = read_arms(FakeStore(), facts, NOON - 3600, NOON, search)
+        assert view is not None
+        assert [name for name, _ in arm_choices(view, facts)] == expected
+        assert [name for name, retired in arm_choices(view, facts) if retired] == (
+            [] if search else ["a0"]
+        )
+
+
+def test_new_and_retired_arms_have_tags() -> None:
+    decider, store = typical(2)
+    prior = decider.prior.add_arms(["brand new"]).retire_arms(["bundle"])
+    page = overview(FakeDecider(prior, store), store)
+    rows = [text for tag, text in page.texts if tag == "span" and text in ("new", "retired")]
+    assert sorted(rows) == ["new", "retired"]
+    assert "1 to 10 of 11 arms, most decisions first, then 1 new arm:" in page.text

@@ -18,7 +18,7 @@ from mixts.service.dashboard import (
     task_page,
 )
 from mixts.service.dashboard.layout import Query
-from mixts.service.dashboard.over_time import Bin, rate_chart, reward_chart
+from mixts.service.dashboard.over_time import Bin, drawn_bins, rate_chart, reward_chart
 from mixts.service.dashboard.overview import MOST_KINDS, PAGE_ROWS, read_overview, split_of
 from mixts.service.dashboard.source import policy_facts, prior_facts
 from mixts.service.policy import Policy
@@ -166,7 +166,9 @@ def test_bins_cover_the_span(service: tuple[FakeDecider, FakeStore], span: str) 
     assert all(one.start % size == 0 for one in view.bins)
     assert all(a.end == b.start for a, b in pairwise(view.bins))
     # The bin that has begun is there when half of it is over.
-    assert NOW - size / 2 < view.bins[-1].end <= NOW
+    assert view.bins[-1].end == NOW
+    drawn = drawn_bins(view.bins)
+    assert NOW - size / 2 < drawn[-1].end <= NOW
     assert 60 <= len(view.bins) <= 121
     counted = sum(s.decisions for s in service[1].spans if s.start >= view.bins[0].start)
     shown = view.whole.decisions
@@ -317,6 +319,24 @@ def test_a_store_that_fails_is_shown_with_its_reason(pages: dict[str, Page]) -> 
     assert "not storing" in page.text
     assert "Nothing can be stored now." not in pages["linear list"].text
     assert "the database is away <script>" in pages["unavailable"].text
+
+
+def test_the_page_says_what_becomes_of_silence_and_of_new_arms() -> None:
+    decider, store = typical(2)
+    assert "no window: a decision waits" in overview(decider, store).text
+    decider.window = 1800.0
+    assert (
+        "expected within 30 min 00 s; then the decision is given up"
+        in overview(decider, store).text
+    )
+    decider.default = 0.0
+    assert (
+        "expected within 30 min 00 s; then the default reward 0 counts"
+        in overview(decider, store).text
+    )
+    assert "for all of them together" not in overview(decider, store).text
+    decider.policy = Policy("ids", new_item_share=0.05)
+    assert "5 % at most for all of them together" in overview(decider, store).text
 
 
 # -- kinds of several components --------------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from mixts.errors import ParameterError
+from mixts.service.arms import ArmList
 from mixts.service.http import security
 from mixts.service.http.app import ENDPOINTS
 from mixts.service.http.refusals import RefusalError
@@ -323,3 +324,83 @@ def test_every_answer_has_the_headers_that_browsers_obey(method: str, path: str)
     assert "default-src 'none'" in headers["content-security-policy"]
     assert "server" not in headers
     assert not any(name.startswith("access-control") for name in headers)
+
+
+# -- changes by the dashboard ---------------------------------------------------------------------
+
+OWN = [("sec-fetch-site", "same-origin"), ("origin", "http://127.0.0.1:8321")]
+CHANGE = {"add": ["tea"]}
+
+
+class ArmDecider(FakeDecider):
+    """Remembers the changes of arms."""
+
+    changes: list[Any]
+
+    def change_arms(self, **changes: Any) -> ArmList:
+        self.changes = [*getattr(self, "changes", []), changes]
+        return ArmList(2, ())
+
+
+def changed(headers: list[tuple[str, str]], tokens: Tokens | None = None, **options: Any) -> int:
+    """Return the status of a change; only a change that is let in reaches the decider."""
+    decider = ArmDecider()
+    answer = post(service(decider, tokens=tokens), "/arms", CHANGE, headers=headers, **options)
+    assert hasattr(decider, "changes") == (answer.status == 200)
+    return answer.status
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        (OWN, 200),
+        (OWN[:1], 200),
+        (OWN[1:], 200),
+        ([], 403),
+        ([("sec-fetch-site", "cross-site"), OWN[1]], 403),
+        ([("sec-fetch-site", "same-site")], 403),
+        ([("sec-fetch-site", "none")], 403),
+        ([("origin", "http://evil.example")], 403),
+        ([("origin", "http://127.0.0.1:9999")], 403),
+        ([("origin", "null")], 403),
+    ],
+)
+def test_only_a_page_of_the_service_changes_arms_with_a_password(
+    tokens: Tokens, headers: list[tuple[str, str]], expected: int
+) -> None:
+    assert changed(headers) == expected
+    assert changed([*headers, *basic(ADMIN)], tokens) == expected
+    assert changed([*headers, *bearer(ADMIN)], tokens) == expected
+
+
+def test_a_change_by_the_dashboard_needs_admin(tokens: Tokens) -> None:
+    found = {token: changed([*OWN, *basic(token)], tokens) for token in (ALL, READ, WRITE, ADMIN)}
+    assert found == {ALL: 200, READ: 403, WRITE: 403, ADMIN: 200}
+    assert changed(OWN, tokens) == 401
+    assert changed([*OWN, *basic("wrong")], tokens) == 401
+
+
+def test_a_name_that_points_to_this_machine_changes_no_arms() -> None:
+    rebound = [("sec-fetch-site", "same-origin"), ("origin", "http://evil.example:8321")]
+    assert changed(rebound, host="evil.example:8321") == 403
+
+
+def test_a_proxy_may_add_tls_and_replace_the_host(tokens: Tokens) -> None:
+    behind = [("origin", "https://decisions.example"), *basic(ADMIN)]
+    assert changed(behind, tokens, host="decisions.example") == 200
+    assert changed(behind, tokens, host="10.0.0.7:8321") == 403
+    assert changed([OWN[0], *behind], tokens, host="10.0.0.7:8321") == 200
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", None])
+def test_what_a_form_of_another_site_can_send_changes_no_arms(kind: str | None) -> None:
+    headers = OWN if kind is None else [*OWN, ("content-type", kind)]
+    assert call(service(ArmDecider()), "POST", "/arms", b'{"add": ["tea"]}', headers).status == 415
+
+
+def test_the_browser_is_not_told_that_other_sites_may_send_changes(tokens: Tokens) -> None:
+    asking = [("origin", "http://evil.example"), ("access-control-request-method", "POST")]
+    for guarded in (service(ArmDecider()), service(ArmDecider(), tokens=tokens)):
+        answer = call(guarded, "OPTIONS", "/arms", headers=asking)
+        assert answer.status in (401, 403)
+        assert not any(name.startswith("access-control") for name in answer.headers)

@@ -76,9 +76,10 @@ function update(text) {
   }
 }
 
-async function refresh() {
+// With once, a paused page is updated once.
+async function refresh(once = false) {
   clearTimeout(timer);
-  if (paused || busy || document.hidden) return;
+  if ((paused && !once) || busy || document.hidden) return;
   busy = true;
   const started = performance.now();
   try {
@@ -89,10 +90,8 @@ async function refresh() {
     });
     if (!response.ok) throw new Error(`status ${response.status}`);
     const text = await response.text();
-    if (!paused) {
-      update(text);
-      showState("live", "live");
-    }
+    if (!paused || once) update(text);
+    if (!paused) showState("live", "live");
   } catch {
     if (!paused) showState("lost", "connection lost, trying again");
   }
@@ -110,7 +109,7 @@ pause.addEventListener("click", () => {
   refresh();
 });
 
-document.addEventListener("visibilitychange", refresh);
+document.addEventListener("visibilitychange", () => refresh());
 pause.hidden = false;
 showState("live", "live");
 timer = setTimeout(refresh, SHORTEST_WAIT);
