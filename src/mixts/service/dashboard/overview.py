@@ -189,6 +189,8 @@ def overview_page(
     query = Query(search, _offset(offset), span, arm, row_count(arms))
     view = read_overview(decider, store, now, query)
     mean, drawn = view.whole.mean_reward, drawn_bins(view.bins)
+    # A mean needs no whole bin, unlike a rate: the first rewards are drawn at once.
+    rewarded = drawn if any(bin_.rewards for bin_ in drawn) else view.bins
     return render(
         "overview",
         view=view,
@@ -197,7 +199,7 @@ def overview_page(
         choices=arm_choices(view.arms, view.prior) if changes and view.arms else (),
         tiles=_tiles(view),
         rates=rate_chart(drawn),
-        rewards=None if mean is None else reward_chart(drawn, mean),
+        rewards=None if mean is None else reward_chart(rewarded, mean),
         table=table_rows(view.bins),
         silence=_silence_words(view.rules),
         caption=_caption(view.listing, view.totals.tasks),

@@ -339,6 +339,15 @@ def test_the_page_says_what_becomes_of_silence_and_of_new_arms() -> None:
     assert "5 % at most for all of them together" in overview(decider, store).text
 
 
+def test_the_first_rewards_are_drawn_at_once() -> None:
+    decider, store = typical(2)
+    store.spans = [Activity(10 * (NOW // 10), 6, 3, 1.0, 0)]
+    assert not any(one.rewards for one in drawn_bins(read_overview(decider, store, NOW).bins))
+    page = overview(decider, store)
+    assert "No rewards in" not in page.text
+    assert "3 rewards, 6 decisions in the last hour" in page.text
+
+
 # -- kinds of several components --------------------------------------------------------------
 
 
