@@ -3,14 +3,17 @@
 numba invalidates a cached loop only when the loop's own file changes, but our loops call loops of
 other files. So the name of the cache folder is a hash of all kernel sources (``_kernels.py`` and
 ``_kernels/*.py`` of every package) and of this file: after any edit or upgrade all loops are
-compiled again.
+compiled again. Where no folder can be written to, every process compiles its loops in memory.
 """
 
 from __future__ import annotations
 
 import hashlib
+import logging
+import multiprocessing
 import os
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,6 +23,7 @@ from numba import njit
 F = TypeVar("F", bound=Callable[..., Any])
 
 config: Any = numba.config
+log = logging.getLogger("mixts")
 _HERE = Path(__file__).parent
 
 
@@ -31,18 +35,52 @@ def _digest() -> str:
     return content.hexdigest()[:16]
 
 
-def _folder() -> Path:
-    """Return numba's configured folder, else one beside the sources, else the user's cache."""
+def _bases() -> Iterator[Path]:
+    """Yield numba's configured folder only, else a folder beside the sources and the user's cache.
+
+    The system's folder for temporary files is not among them: another user could put code there.
+    """
     if config.CACHE_DIR:
-        base = Path(config.CACHE_DIR)
-    elif os.access(_HERE, os.W_OK):
-        base = _HERE / "__pycache__"
-    else:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mixts"
-    return base / f"loops-{_digest()}"
+        yield Path(config.CACHE_DIR)
+        return
+    yield _HERE / "__pycache__"
+    if os.environ.get("XDG_CACHE_HOME"):
+        yield Path(os.environ["XDG_CACHE_HOME"]) / "mixts"
+        return
+    try:
+        home = Path.home()
+    except RuntimeError:  # HOME is not set, and the system does not know the user
+        return
+    yield home / ".cache" / "mixts"
 
 
-_FOLDER = str(_folder())
+def _folder() -> str | None:
+    """Return the first folder that can be written to, or None with a warning."""
+    name = f"loops-{_digest()}"
+    tried = [base / name for base in _bases()]
+    for folder in tried:
+        if _is_writable(folder):
+            return str(folder)
+    if multiprocessing.parent_process() is None:  # warn once, not in every worker
+        log.warning(
+            "mixts cannot keep compiled code in %s, so every process compiles its own and starts "
+            "slowly: set NUMBA_CACHE_DIR to a folder that you can write to",
+            " or ".join(str(folder.parent) for folder in tried),
+        )
+    return None
+
+
+def _is_writable(folder: Path) -> bool:
+    """Make the folder if it is missing, and try to write to it and to numba's folders in it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+        return all(os.access(inner, os.W_OK) for inner in folder.iterdir())
+    except OSError:
+        return False
+
+
+_FOLDER = _folder()
 
 
 def compiled(**options: Any) -> Callable[[F], F]:
@@ -54,12 +92,12 @@ def compiled(**options: Any) -> Callable[[F], F]:
     """
 
     def decorate(function: F) -> F:
+        if function.__name__.startswith("_"):
+            options.update(no_cpython_wrapper=True, no_cfunc_wrapper=True)
         before = config.CACHE_DIR
-        config.CACHE_DIR = _FOLDER
+        config.CACHE_DIR = _FOLDER or before
         try:
-            if function.__name__.startswith("_"):
-                options.update(no_cpython_wrapper=True, no_cfunc_wrapper=True)
-            loop: F = njit(cache=True, error_model="numpy", **options)(function)
+            loop: F = njit(cache=_FOLDER is not None, error_model="numpy", **options)(function)
         finally:
             config.CACHE_DIR = before
         return loop
