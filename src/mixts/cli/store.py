@@ -1,4 +1,4 @@
-"""``mixts store``: show, rebuild or export a store of decisions."""
+"""``mixts store``: show, rebuild, export or salvage a store of decisions."""
 
 from __future__ import annotations
 
@@ -22,11 +22,16 @@ Write decisions with their propensities and rewards to one file, for off-policy 
 with the names of Open Bandit Pipeline, or the dsjson of Vowpal Wabbit. The service may go on
 meanwhile."""
 
+_SALVAGE = """\
+Make a SQLite file usable again whose write-ahead log is damaged, after a copy of all of its files.
+Everything in the log is kept if the file is whole with it; otherwise everything from the damage on
+is dropped. Stop the service first."""
+
 
 def register(commands: Any) -> None:
     """Add the command to the parser."""
     parser: argparse.ArgumentParser = commands.add_parser(
-        "store", help="show, rebuild or export a store of decisions"
+        "store", help="show, rebuild, export or salvage a store of decisions"
     )
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
     show = actions.add_parser("show", help="print a summary", description=_SHOW)
@@ -38,7 +43,11 @@ def register(commands: Any) -> None:
     rebuild.add_argument("--check", action="store_true", help="compare only; change nothing")
     export = actions.add_parser("export", help="write decisions to a file", description=_EXPORT)
     export.set_defaults(run=run_export)
-    for action in (show, rebuild, export):
+    salvage = actions.add_parser(
+        "salvage", help="rescue a file whose log is damaged", description=_SALVAGE
+    )
+    salvage.set_defaults(run=run_salvage)
+    for action in (show, rebuild, export, salvage):
         action.add_argument("store", metavar="STORE", help="a SQLite file, or postgresql://...")
     add = export.add_argument
     add("out", type=Path, metavar="OUT", help="the file to write")
@@ -125,6 +134,27 @@ def run_export(options: argparse.Namespace) -> int:
     return 0
 
 
+def run_salvage(options: argparse.Namespace) -> int:
+    """Rescue a store whose log is damaged, and print what was done."""
+    if "://" in options.store:
+        raise ParameterError("only a SQLite file has a log that can be salvaged, got an address")
+    _check_there(options.store)
+    from mixts.service.store.salvage import salvage
+
+    found = salvage(Path(options.store))
+    if found is None:
+        print(f"the log of {options.store} is not damaged: nothing was changed")
+        return 0
+    print(f"{found.copy} and the files beside it are a copy of the damaged store")
+    if found.dropped:
+        print(f"{found.dropped:,} of {found.damage.written:,} pages of the log were dropped: the")
+        print("decisions and rewards in them are lost, although they were acknowledged")
+    else:
+        print(f"all {found.damage.written:,} pages of the log were kept, and the file is whole")
+    print(f"now run: mixts store rebuild {options.store}")
+    return 0
+
+
 def _size(n_bytes: int) -> str:
     """Return the size of a file in words."""
     return f"{n_bytes / 1e6:,.1f} MB" if n_bytes >= 1e6 else f"{n_bytes / 1e3:,.0f} kB"
@@ -135,11 +165,15 @@ def _size(n_bytes: int) -> str:
 
 def _opened(name: str) -> Any:
     """Open an existing store; raise an error instead of creating one."""
-    if "://" not in name and not os.path.lexists(name):
-        raise ParameterError(f"there is no store {name}: mixts serve --store makes one")
+    _check_there(name)
     from mixts.service.store import DecisionStore
 
     return DecisionStore(name, create=False)
+
+
+def _check_there(name: str) -> None:
+    if "://" not in name and not os.path.lexists(name):
+        raise ParameterError(f"there is no store {name}: mixts serve --store makes one")
 
 
 def _check_output(options: argparse.Namespace) -> None:

@@ -22,7 +22,7 @@ from typing import Any
 import apsw
 
 from mixts.errors import StoreError, StoreUnavailableError
-from mixts.service.store import _sqlite_file
+from mixts.service.store import _sqlite_file, _sqlite_wal
 from mixts.service.store.base import WouldWaitError
 
 log = logging.getLogger("mixts.service")
@@ -71,8 +71,11 @@ class Connections:
         with _OPENING:
             # Do not inspect a file that this process has open: closing any handle of a file drops
             # all locks of the process on it, SQLite's own included.
-            if _identity(path) not in _OPEN and not _sqlite_file.inspect(path):
-                _sqlite_file.create(path, vfs)
+            if _identity(path) not in _OPEN:
+                if _sqlite_file.inspect(path):
+                    _sqlite_wal.check(path)
+                else:
+                    _sqlite_file.create(path, vfs)
             self._writer: Any = self._open()
             self._identity = _identity(path)
             _OPEN[self._identity] += 1
