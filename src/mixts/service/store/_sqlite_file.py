@@ -180,6 +180,8 @@ def create(path: Path, vfs: str | None) -> None:
     """Create an empty store, unless another process has just done so."""
     draft = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
     try:
+        # For its owner only; SQLite gives the log and its index the same permissions.
+        os.close(os.open(draft, os.O_CREAT | os.O_EXCL, 0o600))
         connection = apsw.Connection(str(draft), vfs=vfs)
         try:
             use_log(connection, path)

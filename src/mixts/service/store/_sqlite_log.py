@@ -11,6 +11,7 @@ reopened: SQLite then reads the log from its beginning.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections import Counter
@@ -60,6 +61,7 @@ class Connections:
 
     def __init__(self, path: Path, vfs: str | None, synchronous: str) -> None:
         self.path = path
+        self._paths_beside = tuple(f"{path}{end}" for end in ("-wal", "-shm"))
         self.vfs = vfs
         self._synchronous = synchronous
         self._readers: list[Any] = []
@@ -78,6 +80,7 @@ class Connections:
                     _sqlite_file.create(path, vfs)
             self._writer: Any = self._open()
             self._identity = _identity(path)
+            self._beside = self._identify_beside()
             _OPEN[self._identity] += 1
 
     # -- writing ------------------------------------------------------------------------------
@@ -92,9 +95,30 @@ class Connections:
         if self._writer is None:
             try:
                 self._writer = self._open()
+                self._beside = self._identify_beside()
             except StoreError as error:
                 raise StoreUnavailableError(str(error)) from error
+        if (found := self._identify_beside()) != self._beside:
+            gone = next(path for path in found if found[path] != self._beside[path])
+            raise StoreUnavailableError(
+                f"{gone} was removed or replaced while it was open: {self._rescue_log()}; nothing "
+                "was acknowledged since"
+            )
         return self._writer
+
+    def _rescue_log(self) -> str:
+        """Move a log that has no name any more into the file; say what to do."""
+        try:
+            in_log, moved = self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_FULL)
+        except apsw.Error:
+            in_log, moved = 1, 0
+        if in_log == moved:
+            return f"restart the service, all that was acknowledged is in {self.path.name}"
+        return "bring it back; or stop the service in order, which writes it into the file"
+
+    def _identify_beside(self) -> dict[str, tuple[int, int] | None]:
+        """Identify the log and its index, which exist as long as the file is open."""
+        return {path: _identity(path) for path in self._paths_beside}
 
     @property
     def is_open(self) -> bool:
@@ -225,10 +249,10 @@ class Connections:
                 self._writer.close()
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
+def _identity(path: Path | str) -> tuple[int, int] | None:
     """Return the device and inode of a file, or None if it does not exist."""
     try:
-        status = path.stat()
+        status = os.stat(path)
     except OSError:
         return None
     return status.st_dev, status.st_ino

@@ -208,6 +208,27 @@ def test_a_file_that_was_taken_away_is_not_written_to(running: Running) -> None:
     running.assert_whole(2, 0)
 
 
+@pytest.mark.parametrize("end", ["-wal", "-shm"])
+def test_a_log_that_was_taken_away_is_not_written_to(end: str, running: Running) -> None:
+    made = [running.decider.decide("a").id for _ in range(3)]
+    beside = running.path.with_name(running.path.name + end)
+    elsewhere = running.path.with_name("elsewhere")
+    beside.rename(elsewhere)
+    with pytest.raises(StoreUnavailableError, match=f"{end} was removed or replaced"):
+        running.decider.decide("a")
+    elsewhere.rename(beside)  # brought back
+    made.append(running.decider.decide("a").id)
+    beside.unlink()
+    with pytest.raises(StoreUnavailableError, match=f"{end} was removed.*restart the service"):
+        running.decider.decide("a")
+    assert not running.decider.ready()
+    # Killed now: all that was acknowledged is in the file.
+    copy = running.path.with_name("copy.db")
+    copy.write_bytes(running.path.read_bytes())
+    with DecisionStore(copy) as store:
+        assert [row.id for row in store.history("a")] == made
+
+
 def test_a_decider_can_be_closed_while_nothing_can_be_written(running: Running) -> None:
     made = running.decider.decide("a")
     running.disk.fail("write", apsw.FullError)

@@ -275,7 +275,7 @@ def test_a_folder_that_may_not_be_entered_or_written_to_is_refused(nobodys_folde
     with pytest.raises(StoreError, match="cannot be read: Permission denied"):
         DecisionStore(nobodys_folder / "decisions.db")
     nobodys_folder.chmod(0o555)
-    with pytest.raises(StoreError, match=r"decisions\.db cannot be used: .*unable to open"):
+    with pytest.raises(StoreError, match=r"decisions\.db cannot be made: Permission denied"):
         DecisionStore(nobodys_folder / "decisions.db")
     assert list(nobodys_folder.iterdir()) == []
 
@@ -333,3 +333,15 @@ def test_serve_says_so_and_ends(
     assert message in printed.err
     assert len(printed.err.splitlines()) == 1
     assert Files.read(path) == files
+
+
+def test_only_the_owner_may_read_a_new_store(tmp_path: Path) -> None:
+    path = tmp_path / "decisions.db"
+    mask = os.umask(0)
+    try:
+        with DecisionStore(path) as store, Decider(PRIOR, store) as decider:
+            decider.decide("a")
+            modes = {file.name: file.stat().st_mode & 0o777 for file in tmp_path.iterdir()}
+    finally:
+        os.umask(mask)
+    assert modes == {f"decisions.db{end}": 0o600 for end in ("", "-wal", "-shm")}
