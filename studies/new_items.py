@@ -1,8 +1,9 @@
 """Ten new items in a live system: how much of the traffic do they take, and what does it cost?
 
 A catalogue of twenty items has a learned prior. Ten items are added, as good as the others on
-average, and nobody has seen them yet. The study plays the first decisions of new tasks by Thompson
-sampling with four priors for the new items, and prints the share of traffic that they take:
+average, and nobody has seen them yet. The study plays the first decisions of new tasks with four
+priors for the new items, by Thompson sampling and by information-directed sampling (the default of
+the service), and prints the share of traffic that the new items take:
 
     python -m studies.new_items --out new_items.png
 """
@@ -26,8 +27,9 @@ SPREAD = 0.4
 """Standard deviation of the logarithms of the items' means."""
 TOTAL = 60.0
 """Users of a kind vary as Beta distributions with this sum of parameters."""
-SHARE = 0.05
-"""Limit on the traffic of new items."""
+LEAST, MOST = 0.02, 0.05
+"""Limits on the traffic of new items."""
+POLICIES = {"Thompson sampling": mixts.MixTS, "IDS": mixts.MixIDS}
 
 
 @dataclass(frozen=True)
@@ -55,25 +57,21 @@ def learned(world: mixts.MixturePrior, n_tasks: int, rng: np.random.Generator) -
 
 
 def priors(world: mixts.MixturePrior, old: mixts.MixturePrior) -> dict[str, Any]:
-    """Return a prior of all items for each curve, and the limit on new items."""
+    """Return a prior of all items for each curve, and the limits on new items."""
     ones = np.ones((old.n_components, N_NEW))
     new = old.add_arms(N_NEW)
     return {
         "Beta(1, 1)": (old.with_arms(mixts.BernoulliArms(ones, ones)), None),
         "arm_prior": (new, None),
-        f"arm_prior, limit {SHARE:.0%}": (new, SHARE),
+        f"arm_prior, {LEAST:.0%} to {MOST:.0%}": (new, (LEAST, MOST)),
         "true values": (world, None),
     }
 
 
-def play(
-    world: mixts.MixturePrior, prior: mixts.MixturePrior, limit: float | None,
-    n_tasks: int, n_rounds: int, seed: int,
-) -> Course:  # fmt: skip
-    """Play the first decisions of new tasks; all priors meet the same users."""
-    rng = np.random.default_rng(seed)
+def play(world: mixts.MixturePrior, agent: Any, limit: Any, n_rounds: int, seed: int) -> Course:
+    """Play the first decisions of new tasks; all agents meet the same users."""
+    rng, n_tasks = np.random.default_rng(seed), agent.n_tasks
     _, theta = world.draw(rng, n_tasks)
-    agent = mixts.MixTS(prior, n_tasks=n_tasks, seed=seed)
     rows = np.arange(n_tasks)
     share, reward = np.empty(n_rounds), np.empty(n_rounds)
     for t in range(n_rounds):
@@ -84,41 +82,62 @@ def play(
     return Course(share, reward)
 
 
-def study(n_worlds: int, n_tasks: int, n_rounds: int, seed: int = 1) -> dict[str, Course]:
-    """Return the average course of each prior over worlds."""
-    found: dict[str, list[Course]] = {}
+def show_bestseller(
+    world: mixts.MixturePrior, old: mixts.MixturePrior, n_tasks: int, n_rounds: int, seed: int
+) -> Course:
+    """Show the old item with the highest mean under the learned prior, always."""
+    _, theta = world.draw(np.random.default_rng(seed), n_tasks)
+    best = int(np.argmax(old.belief().mean_rewards()))
+    return Course(np.zeros(n_rounds), np.full(n_rounds, theta[:, best].mean()))
+
+
+def study(
+    n_worlds: int, n_tasks: int, n_rounds: int, seed: int = 1
+) -> dict[tuple[str, str], Course]:
+    """Return the average course over worlds, by policy and prior of the new items."""
+    found: dict[tuple[str, str], list[Course]] = {}
     for number in range(n_worlds):
         rng = np.random.default_rng([seed, number])
         world = catalogue(rng)
-        for name, (prior, limit) in priors(world, learned(world, 1000, rng)).items():
-            course = play(world, prior, limit, n_tasks, n_rounds, number)
-            found.setdefault(name, []).append(course)
+        old = learned(world, 1000, rng)
+        course = show_bestseller(world, old, n_tasks, n_rounds, number)
+        found.setdefault(("bestseller", "no traffic"), []).append(course)
+        for policy, agent in POLICIES.items():
+            for name, (prior, limit) in priors(world, old).items():
+                player = agent(prior, n_tasks=n_tasks, seed=number)
+                course = play(world, player, limit, n_rounds, number)
+                found.setdefault((policy, name), []).append(course)
     return {
-        name: Course(
+        key: Course(
             np.mean([c.share for c in courses], axis=0),
             np.mean([c.reward for c in courses], axis=0),
         )
-        for name, courses in found.items()
+        for key, courses in found.items()
     }
 
 
-def draw(courses: Mapping[str, Course], path: Path) -> None:
-    """Draw the share of traffic by decision."""
+def draw(courses: Mapping[tuple[str, str], Course], path: Path) -> None:
+    """Draw the share of traffic by decision, one panel for each policy."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
     from matplotlib.ticker import PercentFormatter
 
-    figure, axes = pyplot.subplots(figsize=(7.5, 4.2), layout="constrained")
-    for name, course in courses.items():
-        is_true = name == "true values"
-        style: dict[str, Any] = {"color": "black", "linestyle": "--"} if is_true else {}
-        axes.plot(np.arange(1, len(course.share) + 1), course.share, label=name, **style)
-    axes.set(xlabel="decision of a task", ylabel="traffic of the ten new items", ylim=(0, 1))
-    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, title="new items have")
+    figure, panels = pyplot.subplots(
+        1, len(POLICIES), figsize=(9.5, 4.0), layout="constrained", sharey=True
+    )
+    for policy, axes in zip(POLICIES, panels, strict=True):
+        for (played, name), course in courses.items():
+            if played == policy:
+                is_true = name == "true values"
+                style: dict[str, Any] = {"color": "black", "linestyle": "--"} if is_true else {}
+                axes.plot(np.arange(1, len(course.share) + 1), course.share, label=name, **style)
+        axes.set(title=policy, xlabel="decision of a task", ylim=(0, 1))
+        axes.spines[["top", "right"]].set_visible(False)
+    panels[0].set_ylabel("traffic of the ten new items")
+    panels[0].yaxis.set_major_formatter(PercentFormatter(1.0))
+    panels[1].legend(frameon=False, title="new items have")
     figure.savefig(path, dpi=110)
 
 
@@ -131,10 +150,11 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, help="picture to write")
     options = parser.parse_args(arguments)
     courses = study(options.worlds, options.tasks, options.rounds)
-    print(f"{'new items have':<24}{'first decision':>16}{'all decisions':>16}{'mean reward':>14}")
-    for name, course in courses.items():
+    columns = f"{'first decision':>16}{'all decisions':>16}{'mean reward':>14}"
+    print(f"{'policy':<20}{'new items have':<22}{columns}")
+    for (policy, name), course in courses.items():
         row = f"{course.share[0]:>16.1%}{course.share.mean():>16.1%}{course.reward.mean():>14.4f}"
-        print(f"{name:<24}{row}")
+        print(f"{policy:<20}{name:<22}{row}")
     if options.out:
         draw(courses, options.out)
 

@@ -127,3 +127,15 @@ def test_new_arms_take_no_more_than_their_share(store: mixts.DecisionStore) -> N
     # The 99.99 % point of a binomial variable with 300 trials of 5 %.
     assert taken <= 30
     assert all(d.propensity <= 0.05 for d in decisions if d.action >= 3)
+
+
+def test_new_arms_are_tried_by_a_policy_that_would_not(store: mixts.DecisionStore) -> None:
+    with Decider(named(), store, policy="ids", new_item_share=(0.5, 0.6)) as decider:
+        decider.change_arms(add=["new"])
+        decisions = [decider.decide(f"task {k}") for k in range(60)]
+        free = mixts.MixIDS(decider.prior, seed=0).action_probabilities()[0][3]
+    assert free < 0.01
+    tried = [decision for decision in decisions if decision.action == 3]
+    # The 99.99 % limits of a binomial variable with 60 trials of one half.
+    assert 15 <= len(tried) <= 45
+    assert all(decision.propensity == pytest.approx(0.5) for decision in tried)

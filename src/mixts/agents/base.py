@@ -12,10 +12,11 @@ from mixts import _checks, _random
 from mixts._files import read_bundle, write_bundle
 from mixts._tasks import TaskAxis
 from mixts._typing import ActionsLike, Array, ArrayLike, Bool, Float, Int, Seed
+from mixts.agents.new_arms import NewShare
 from mixts.agents.offers import Request, with_names
 from mixts.errors import FormatError, MixtsError, ParameterError
 from mixts.families.base import Waiting
-from mixts.families.choice import top_rows
+from mixts.families.choice import draw_rows, top_rows
 from mixts.families.rewards import Money
 from mixts.families.trajectory import Trajectory
 from mixts.prior import MixturePrior
@@ -297,7 +298,7 @@ class Agent(ABC):
         values: Any = None,
         costs: Any = None,
         top: int | None = None,
-        new_share: float | None = None,
+        new_share: float | tuple[float, float] | None = None,
     ) -> tuple[Any, Float[Array, "..."], Float[Array, "..."]]:
         """Draw the action from the very probabilities that are returned, ready to be logged.
 
@@ -317,9 +318,10 @@ class Agent(ABC):
         top
             Number of actions to rank; None for one action.
         new_share
-            Largest probability of all new arms together (``prior.new_arms``); the rest goes to the
-            other available arms in proportion. A floor is added after that. With ``top``, only
-            this share of the rankings may have new arms. None: no limit.
+            Largest probability of all new arms together (``prior.new_arms``), or the smallest and
+            the largest; the rest goes to the other available arms in proportion. A floor is added
+            after that. With ``top``, it is the share of the rankings that have new arms; in the
+            smallest share, the last place goes to a new arm. None: no limit.
 
         Returns
         -------
@@ -329,11 +331,11 @@ class Agent(ABC):
         """
         asked = self._request(actions, tasks, mask, waiting, values, costs)
         room = _room_above(floor, asked.mask)
+        share = None if new_share is None else NewShare.checked(new_share)
         if top is None:
             probabilities, errors = self._probabilities(asked)
-            if new_share is not None:
-                share = checked_share(new_share)
-                probabilities = limit_new(probabilities, asked.mask, self._new_arms(), share)
+            if share is not None:
+                probabilities = share.apply(probabilities, asked.mask, self._new_arms())
             if floor > 0:
                 probabilities = np.where(asked.mask, floor + room * probabilities, 0.0)
                 errors = room * errors
@@ -341,11 +343,7 @@ class Agent(ABC):
             self._remember(asked.tasks, asked.actions, chosen, probabilities)
         else:
             k = self._checked_top(top, asked.mask)
-            chosen, probabilities, errors = self._slates(asked, k)
-            if new_share is not None:
-                found = chosen, probabilities, errors
-                limited = self._limit_slates(asked, k, checked_share(new_share), found)
-                chosen, probabilities, errors = limited
+            chosen, probabilities, errors = self._limited_slates(asked, k, share)
             if floor > 0:
                 # The whole ranking is random as often as the first action would be.
                 rows = np.flatnonzero(self._rng.random(len(chosen)) >= np.ravel(room))
@@ -360,24 +358,18 @@ class Agent(ABC):
             self._axis.squeeze(errors),
         )
 
-    def _limit_slates(
-        self, asked: Request, k: int, share: float, found: tuple[Array, Array, Array]
+    def _limited_slates(
+        self, asked: Request, k: int, share: NewShare | None
     ) -> tuple[Array, Array, Array]:
-        """Rank without new arms in all but a share of the decisions, if enough arms are left."""
+        """Return ``_slates`` in which new arms have their share."""
         new = self._new_arms()
-        old = asked.mask & ~new if new.any() else asked.mask
-        rows = (old.sum(axis=1) >= k) & (asked.mask & ~old).any(axis=1)
-        if not rows.any():
-            return found
-        other = self._slates(asked._replace(mask=np.where(rows[:, None], old, asked.mask)), k)
-        part = np.where(rows, share, 1.0)[:, None]
-        kept = self._rng.random((len(part), 1)) < part
-        (chosen, law, error), (chosen_old, law_old, error_old) = found, other
-        return (
-            np.where(kept, chosen, chosen_old),
-            part * law + (1 - part) * law_old,
-            part * error + (1 - part) * error_old,
-        )
+        if share is None or not new.any():
+            return self._slates(asked, k)
+
+        def rank(mask: Bool[Array, "m K"], n: int) -> tuple[Array, Array, Array]:
+            return self._slates(asked._replace(mask=mask), n)
+
+        return share.apply_to_slates(self._rng, rank, asked.mask, new, k)
 
     def _new_arms(self) -> Bool[Array, " k"]:
         """Return the mask of new arms; empty if there are none."""
@@ -464,47 +456,3 @@ def _room_above(floor: float, available: Bool[Array, "m K"]) -> float | Float[Ar
     if not number or not 0 <= floor <= 1 / most:
         raise ParameterError(f"floor must be between 0 and 1 / {most} actions, got {floor!r}")
     return 1.0 - floor * n_available
-
-
-def draw_rows(rng: np.random.Generator, probabilities: Float[Array, "m K"]) -> Int[Array, " m"]:
-    """Draw one index for each row of probabilities; never one of probability zero."""
-    total = np.cumsum(probabilities, axis=1)
-    threshold = rng.random(len(probabilities)) * total[:, -1]
-    # The first index whose cumulative sum exceeds the threshold has a positive probability.
-    return np.asarray((total > threshold[:, None]).argmax(axis=1))
-
-
-def checked_share(share: Any) -> float:
-    """Return the largest probability of new arms together; raise unless it is one."""
-    number = isinstance(share, (int, float, np.number)) and not isinstance(share, bool)
-    if not number or not 0 <= share <= 1:
-        raise ParameterError(f"the share of new arms must be between 0 and 1, got {share!r}")
-    return float(share)
-
-
-def limit_new(
-    probabilities: Float[Array, "m K"],
-    available: Bool[Array, "m K"],
-    new: Bool[Array, " k"],
-    share: float,
-) -> Float[Array, "m K"]:
-    """Return probabilities in which new arms together have at most this share.
-
-    The other available arms get the rest in proportion, or evenly if they had nothing. Decisions
-    in which only new arms are available keep their probabilities.
-    """
-    if not new.any():
-        return probabilities
-    old = available & ~new
-    taken = np.where(new, probabilities, 0.0).sum(axis=1)
-    excess = (taken > share) & old.any(axis=1)
-    if not excess.any():
-        return probabilities
-    rest = np.where(old, probabilities, 0.0)
-    total = rest.sum(axis=1, keepdims=True)
-    # Arms that had nothing at all share evenly.
-    rest = np.where(total > 0, rest, old)
-    rest = rest / np.maximum(rest.sum(axis=1, keepdims=True), 1e-300)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        part = np.where(new, probabilities * (share / taken[:, None]), 0.0)
-    return np.where(excess[:, None], part + (1 - share) * rest, probabilities)

@@ -10,12 +10,12 @@ import numpy as np
 
 from mixts import _checks
 from mixts._typing import ActionsLike, Array, ArrayLike, Bool, Float, Int, Seed
-from mixts.agents.base import Agent, draw_rows, without_retired
+from mixts.agents.base import Agent, without_retired
 from mixts.agents.offers import Request, checked_money, checked_top, rank_by_scores
 from mixts.belief import Belief
 from mixts.errors import MaskError, ParameterError
 from mixts.families.base import Waiting
-from mixts.families.choice import finite_actions, top_rows
+from mixts.families.choice import draw_rows, finite_actions, top_rows
 from mixts.families.rewards import Money, RewardBelief
 from mixts.families.statistics import Statistics
 from mixts.families.trajectory import Trajectory

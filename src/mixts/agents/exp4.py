@@ -19,13 +19,13 @@ import numpy as np
 from mixts import _checks
 from mixts._numbers import softmax
 from mixts._typing import ActionsLike, Array, ArrayLike, Bool, Float, Int, Seed
-from mixts.agents.base import Agent, draw_rows, without_retired
+from mixts.agents.base import Agent, without_retired
 from mixts.agents.belief import belief_state, restored_belief
 from mixts.agents.offers import Request
 from mixts.belief import Belief
 from mixts.errors import ActionError, FeedbackError, ObservationError, OutcomeError, ParameterError
 from mixts.families._kernels.roots import LARGEST
-from mixts.families.choice import feature_sets
+from mixts.families.choice import draw_rows, feature_sets
 from mixts.families.trajectory import Trajectory
 from mixts.prior import MixturePrior
 

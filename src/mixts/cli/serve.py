@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from mixts.agents.new_arms import NewShare
 from mixts.errors import ParameterError
 from mixts.prior import MixturePrior
 
@@ -48,10 +49,11 @@ def register(commands: Any) -> None:
     )
     add("--floor", type=float, default=0.0, metavar="P", help=floor)
     new_items = (
-        "largest share of a task's decisions that new arms may take together, such as 5%% or 0.05 "
-        "(default: no limit); an arm is new until a prior is learned from its data"
+        "largest share of decisions that new arms may take together, such as 5%%, or the smallest "
+        "and the largest, such as 1%%-5%% (default: no limit); an arm is new until a prior is "
+        "learned from its data"
     )
-    add("--new-item-share", type=_share, metavar="SHARE", help=new_items)
+    add("--new-item-share", type=_new_share, metavar="SHARE", help=new_items)
     late = (
         "learn only from rewards that arrive within this time after their decision: seconds, or "
         "90m, 12h, 30d (default: no limit)"
@@ -204,12 +206,20 @@ def _reward(text: str) -> float:
     return number
 
 
-def _share(text: str) -> float:
-    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(%?)", text)
-    share = float(found[1]) / (100 if found[2] else 1) if found else -1.0
-    if not 0 <= share <= 1:
-        raise argparse.ArgumentTypeError(f"expected a share such as 5% or 0.05, got {text!r}")
-    return share
+def _new_share(text: str) -> NewShare:
+    number = r"([0-9]+(?:\.[0-9]+)?)(%?)"
+    found = re.fullmatch(rf"(?:{number}-)?{number}", text)
+    try:
+        if found is None:
+            raise ParameterError(text)
+        least, most = (
+            float(digits or 0) / (100 if percent else 1)
+            for digits, percent in (found.group(1, 2), found.group(3, 4))
+        )
+        return NewShare.checked((least, most))
+    except ParameterError:
+        expected = "expected a share such as 5% or 0.05, or the smallest and the largest, 1%-5%"
+        raise argparse.ArgumentTypeError(f"{expected}, got {text!r}") from None
 
 
 def _port(text: str) -> int:

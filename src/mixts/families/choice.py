@@ -63,6 +63,14 @@ def top_rows(
     return np.lexsort((luck, last))[:, :k]
 
 
+def draw_rows(rng: np.random.Generator, probabilities: Float[Array, "m K"]) -> Int[Array, " m"]:
+    """Draw one index for each row of probabilities; never one of probability zero."""
+    total = np.cumsum(probabilities, axis=1)
+    threshold = rng.random(len(probabilities)) * total[:, -1]
+    # The first index whose cumulative sum exceeds the threshold has a positive probability.
+    return np.asarray((total > threshold[:, None]).argmax(axis=1))
+
+
 def best_products(
     rng: np.random.Generator,
     theta: Float[Array, "m d"],

@@ -98,9 +98,10 @@ class Decider:
         The least probability of every available action. Without it, actions may have
         probability 0, and off-policy evaluation has no full support; the deterministic policies
         "greedy" and "ucb" need a floor above 0.
-    new_item_share : float, optional
-        Largest probability that all new arms together (``prior.new_arms``) have in a decision; the
-        rest goes to the other arms in proportion, and the floor is added after that.
+    new_item_share : float or (float, float), optional
+        Largest probability that all new arms together (``prior.new_arms``) have in a decision, or
+        the smallest and the largest; the rest goes to the other arms in proportion, and the floor
+        is added after that.
     horizon : int, optional
         Expected number of decisions of a task: exploration fades towards its end.
     reward_window : float, optional
@@ -133,7 +134,7 @@ class Decider:
         policy: str = DEFAULT_POLICY,
         floor: float = 0.0,
         horizon: int | None = None,
-        new_item_share: float | None = None,
+        new_item_share: float | tuple[float, float] | None = None,
         reward_window: float | None = None,
         default_reward: float | None = None,
         seed: Seed = None,

@@ -11,7 +11,7 @@ from msgspec import Struct
 from mixts import _checks
 from mixts._typing import Seed
 from mixts.agents import BeliefAgent, MixTS, policy_named
-from mixts.agents.base import checked_share
+from mixts.agents.new_arms import NewShare
 from mixts.errors import ParameterError
 from mixts.families import Statistics
 from mixts.prior import MixturePrior
@@ -29,8 +29,8 @@ class Policy(Struct, frozen=True):
     """Expected number of decisions of a task; None: no end in sight."""
     floor: float = 0.0
     """Smallest probability that an available action may have."""
-    new_item_share: float | None = None
-    """Largest probability of all new arms together; None: no limit."""
+    new_item_share: NewShare | None = None
+    """Smallest and largest probability of all new arms together; None: no limit."""
 
     @classmethod
     def checked(
@@ -54,7 +54,7 @@ class Policy(Struct, frozen=True):
                     f"policy {name!r} does not explore, so it has no use for a horizon: leave the "
                     "horizon out"
                 )
-        share = None if new_item_share is None else checked_share(new_item_share)
+        share = None if new_item_share is None else NewShare.checked(new_item_share)
         return cls(name, horizon, float(floor), share)
 
     @property

@@ -1,4 +1,4 @@
-"""The limit on the probability of new arms."""
+"""The limits on the probability of new arms."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import mixts
 from mixts import errors
 from mixts.agents import POLICIES
-from mixts.agents.base import limit_new
+from mixts.agents.new_arms import NewShare
 
 
 def prior() -> mixts.MixturePrior:
@@ -66,16 +66,62 @@ def test_a_floor_is_added_after_the_limit() -> None:
 
 
 def test_arms_without_any_probability_share_evenly() -> None:
-    law = limit_new(
-        np.array([[0.0, 0.0, 1.0]]), np.ones((1, 3), bool), np.array([False, False, True]), 0.2
+    law = NewShare(0.0, 0.2).apply(
+        np.array([[0.0, 0.0, 1.0]]), np.ones((1, 3), bool), np.array([False, False, True])
     )
     np.testing.assert_allclose(law, [[0.4, 0.4, 0.2]])
 
 
-@pytest.mark.parametrize("share", [-0.1, 1.5, True])
+def test_what_new_arms_lack_is_added_evenly() -> None:
+    new, mask = np.array([False, False, True, True, True]), np.ones((2, 5), bool)
+    mask[1, 4] = False
+    law = np.array([[0.6, 0.39, 0.01, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0, 0.0]])
+    found = NewShare(0.04, 0.5).apply(law, mask, new)
+    scale = 0.96 / 0.99
+    np.testing.assert_allclose(found[0], [0.6 * scale, 0.39 * scale, 0.02, 0.01, 0.01])
+    np.testing.assert_allclose(found[1], [0.96, 0.0, 0.02, 0.02, 0.0])
+
+
+def test_only_new_arms_on_offer_keep_their_probabilities_whatever_the_limits() -> None:
+    law, mask = np.array([[0.0, 0.3, 0.7]]), np.array([[False, True, True]])
+    found = NewShare(0.1, 0.2).apply(law, mask, np.array([False, True, True]))
+    np.testing.assert_array_equal(found, law)
+
+
+def unattractive() -> mixts.MixturePrior:
+    """Return a prior whose new arms a policy takes hardly ever by itself."""
+    family = mixts.BernoulliArms([[30.0, 20.0, 40.0]], [[20.0, 30.0, 25.0]])
+    return mixts.MixturePrior(family, arm_names=["a", "b", "c"]).add_arms(["x", "y"], mean=0.01)
+
+
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+def test_new_arms_together_have_at_least_their_share(policy: str) -> None:
+    _, free, _ = POLICIES[policy](unattractive(), seed=1).act_with_probabilities()
+    agent = POLICIES[policy](unattractive(), seed=1)
+    _, law, _ = agent.act_with_probabilities(new_share=(0.2, 0.3))
+    assert free[3:].sum() < 0.1
+    np.testing.assert_allclose(law[3:].sum(), 0.2)
+    np.testing.assert_allclose(law[:3], 0.8 * free[:3] / free[:3].sum(), atol=1e-12)
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.5, True, (0.2, 0.1), (0.1,), (0.1, 0.2, 0.3), "5%"])
 def test_a_bad_share_is_refused(share: object) -> None:
     with pytest.raises(errors.ParameterError, match="between 0 and 1"):
-        mixts.MixTS(prior()).act_with_probabilities(new_share=share)  # type: ignore[arg-type]
+        NewShare.checked(share)
+
+
+@pytest.mark.parametrize(("policy", "top"), [("ts", 1), ("ts", 2), ("ids", 2), ("greedy", 3)])
+def test_a_share_of_the_rankings_has_new_arms(policy: str, top: int) -> None:
+    n = 4000
+    agent = POLICIES[policy](unattractive(), n_tasks=n, seed=3)
+    shown, law, _ = agent.act_with_probabilities(top=top, new_share=(0.1, 0.2))
+    error = np.sqrt(0.25 / n)
+    assert 0.1 - 4 * error < (shown >= 3).any(axis=1).mean() < 0.2 + 4 * error
+    assert all(len(set(row)) == top for row in shown.tolist())
+    share = np.array([(shown == k).any(axis=1).mean() for k in range(5)])
+    np.testing.assert_allclose(share, law.mean(axis=0), atol=4 * error)
+    np.testing.assert_allclose(law.sum(axis=1), top)
+    assert (law[:, 3:] >= 0.05 - 1e-12).all()
 
 
 def test_only_a_share_of_the_rankings_has_new_arms() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import argparse
 import json
 import re
 import signal
@@ -197,6 +198,20 @@ def ask(url: str, content: Any = None, token: str = TOKEN) -> Any:
     body = None if content is None else json.dumps(content).encode()
     with urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=30) as answer:
         return json.loads(answer.read())
+
+
+@pytest.mark.parametrize(
+    ("text", "share"),
+    [("5%", (0, 0.05)), ("0.05", (0, 0.05)), ("1%-5%", (0.01, 0.05)), ("0-0.2", (0, 0.2))],
+)
+def test_a_share_of_new_items_is_a_limit_or_two(text: str, share: tuple[float, float]) -> None:
+    assert serve._new_share(text) == share
+
+
+@pytest.mark.parametrize("text", ["five", "-5%", "150%", "5%-1%", "1-2-3", "", "5%-"])
+def test_other_shares_are_refused(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="such as 5%"):
+        serve._new_share(text)
 
 
 def test_it_serves_until_a_signal_and_loses_nothing(tmp_path: Path) -> None:

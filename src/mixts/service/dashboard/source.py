@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from mixts.agents.new_arms import NewShare
 from mixts.pages import descriptions_of, formats
 from mixts.prior import MixturePrior
 from mixts.service.outcomes import Rules
@@ -206,8 +207,8 @@ class PolicyFacts:
     name: str
     horizon: int | None
     floor: float
-    new_item_share: float | None
-    """Largest probability of all new arms together; None: no limit."""
+    new_item_share: NewShare | None
+    """Smallest and largest probability of all new arms together; None: no limit."""
     title: str
     how: str
     """How it chooses actions: a sentence without its subject."""

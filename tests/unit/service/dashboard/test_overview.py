@@ -335,8 +335,10 @@ def test_the_page_says_what_becomes_of_silence_and_of_new_arms() -> None:
         in overview(decider, store).text
     )
     assert "for all of them together" not in overview(decider, store).text
-    decider.policy = Policy("ids", new_item_share=0.05)
-    assert "5 % at most for all of them together" in overview(decider, store).text
+    decider.policy = Policy.checked("ids", new_item_share=0.05)
+    assert "New arms 5 % at most for all of them together" in overview(decider, store).text
+    decider.policy = Policy.checked("ids", new_item_share=(0.01, 0.05))
+    assert "1 % at least and 5 % at most" in overview(decider, store).text
 
 
 def test_the_first_rewards_are_drawn_at_once() -> None:
