@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import jaxtyping
 import numpy as np
@@ -100,6 +100,39 @@ def test_what_is_right_is_left_alone() -> None:
         1, 2, 1, 2, 1, 1, 3,
     ]  # fmt: skip
     assert size(B, None) == 2
+
+
+@checked
+def without(x: Float[Array, " n"], rows: list[int], how: Literal["a", "b"]) -> Float[Array, " n"]:
+    return np.delete(x, rows)
+
+
+def test_a_call_like_an_earlier_one_is_checked_where_it_differs() -> None:
+    """In the shape of its result, in an item, in a word, in a keyword."""
+    for _ in range(2):
+        assert without(B, [], "a").shape == (2,)
+        assert without(B, rows=[], how="b").shape == (2,)
+    for _ in range(2):
+        with pytest.raises(jaxtyping.TypeCheckError, match="violates"):
+            without(B, [0], "a")
+        with pytest.raises(jaxtyping.TypeCheckError, match="rows"):
+            without(B, ["x"], "a")
+        with pytest.raises(jaxtyping.TypeCheckError, match="how"):
+            without(B, [], "c")
+        with pytest.raises(jaxtyping.TypeCheckError, match="rows='b'"):
+            without(B, how=[], rows="b")
+
+
+@checked
+def cut(x: Float[Array, " n"]) -> Float[Array, " n"]:
+    return x[: int(x[0])]
+
+
+def test_the_results_of_equal_arguments_are_checked() -> None:
+    assert cut(np.array([2.0, 1.0])).shape == (2,)
+    for _ in range(2):
+        with pytest.raises(jaxtyping.TypeCheckError, match="violates"):
+            cut(np.array([1.0, 1.0]))
 
 
 @pytest.mark.usefixtures("unchecked")
