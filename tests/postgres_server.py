@@ -105,6 +105,22 @@ def database(url: str, name: str) -> str:
     return urlunsplit(urlsplit(url)._replace(path="/" + quote(name, safe="")))
 
 
+def clear(url: str) -> None:
+    """Remove everything from a database, after breaking the connections to it."""
+    import psycopg
+    from psycopg import sql
+
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+        own = "nspname !~ '^pg_' AND nspname <> 'information_schema'"
+        for (name,) in connection.execute(f"SELECT nspname FROM pg_namespace WHERE {own}"):
+            connection.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(name)))
+        connection.execute("CREATE SCHEMA public")
+
+
 def _account() -> pwd.struct_passwd | None:
     """Return the user that runs the server if this process is root, otherwise None."""
     if os.geteuid() != 0:
