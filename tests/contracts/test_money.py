@@ -104,7 +104,7 @@ def test_logged_probabilities_are_those_of_the_decisions(case: AgentCase) -> Non
     """Inclusion and first actions against frequencies; each row has its own draws behind it."""
     agent, rng = case.build(1), np.random.default_rng(4)
     case.play(agent, 4)
-    offered, how, n = case.offer(rng), prices(case, rng), 3000
+    offered, how, n = case.offer(rng), prices(case, rng), 1500
     tasks = np.zeros(n, int)
     for k in (None, 2):
         shown, logged, _ = agent.act_with_probabilities(offered, tasks, top=k, **how)

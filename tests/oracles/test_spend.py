@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -37,23 +38,37 @@ def prior_weights(shape: float, scale: float) -> Any:
     return density / density.sum()
 
 
-def integral(k: int, function: Any) -> float:
-    """The integral of function(p, mu, sigma^2) times prior and likelihood of arm k's rewards."""
+@cache
+def grid(k: int) -> tuple[Any, Any, list[tuple[Any, ...]]]:
+    """Points and weights of p, and for each level its weight, sigma^2, points of mu and density.
+
+    Weights and densities are those of the prior times the likelihood of arm k's rewards.
+    """
     alpha, beta, log_spend, strength, shape, scale = PARAMETERS[k]
     rewards = np.array(REWARDS[k])
     spends = rewards[rewards > 0]
     n_misses = len(rewards) - len(spends)
-    p, p_weight = special.roots_jacobi(60, beta - 1, alpha - 1)
+    # Polynomials of p of degree 6 at most: two squared, and a power for each of four rewards.
+    p, p_weight = special.roots_jacobi(6, beta - 1, alpha - 1)
     p, p_weight = (p + 1) / 2, p_weight / p_weight.sum()
     p_weight = p_weight * p ** len(spends) * (1 - p) ** n_misses
-    total = 0.0
+    levels = []
     for weight, variance in zip(prior_weights(shape, scale), LEVELS, strict=True):
         mu = np.linspace(-12, 12, 4001) * np.sqrt(variance / strength) + log_spend
         mu = mu + variance * (1 + 1 / strength) / 2  # where exp(2 mu) moves the mass
         density = stats.norm(log_spend, np.sqrt(variance / strength)).pdf(mu)
         for y in spends:
             density = density * stats.lognorm(np.sqrt(variance), scale=np.exp(mu)).pdf(y)
-        values = function(p[:, None], mu, variance) * density
+        levels.append((weight, variance, mu, density))
+    return p[:, None], p_weight, levels
+
+
+def integral(k: int, function: Any) -> float:
+    """The integral of function(p, mu, sigma^2) times prior and likelihood of arm k's rewards."""
+    p, p_weight, levels = grid(k)
+    total = 0.0
+    for weight, variance, mu, density in levels:
+        values = function(p, mu, variance) * density
         total += weight * float(p_weight @ integrate.simpson(values, x=mu))
     return total
 
@@ -190,7 +205,7 @@ def test_action_probabilities_are_shares_of_draws() -> None:
     one = agent(n_samples=4000)
     found, error = one.action_probabilities()
     assert found.sum() == pytest.approx(1.0)
-    rng, n = np.random.default_rng(5), 400_000
+    rng, n = np.random.default_rng(5), 40_000
     belief = one.belief
     latent = rng.choice(3, size=n, p=belief.weights)
     theta = belief.posterior.sample(rng, np.zeros(n, np.int64), latent)[:, :4]

@@ -114,14 +114,14 @@ def synthetic(width: float, n: int = 30) -> mixts.MixturePrior:
 
 @pytest.mark.parametrize("width", [0.05, 0.5])
 def test_at_the_proofs_eta_nothing_is_excluded_in_the_synthetic_bandit(width: float) -> None:
-    prior = synthetic(width)
-    sets = follow_confidence_sets(prior, BanditEnvironment(prior), 500, 50, 1, block_size=50)
+    prior, n = synthetic(width), 120
+    sets = follow_confidence_sets(prior, BanditEnvironment(prior), n, 50, 1, block_size=50)
     assert not sets.excluded().any()
     if width == 0.05:
         # An arm that promises 0.9 and gives 0.1, once, against its width and the radius: the worst
         # of some hundred such rounds has a noise of more than 0 and less than 5 deviations.
-        scale = math.sqrt(60 * math.log(15_000)) * width
-        low = (0.8 - 0.2 * math.sqrt(math.log(500))) / scale
+        scale = math.sqrt(60 * math.log(30 * n)) * width
+        low = (0.8 - 0.2 * math.sqrt(math.log(n))) / scale
         assert low < sets.exclusion.eta < low + 5 * math.hypot(0.1, width) / scale
         assert sets.miss.eta < 0
     else:
@@ -129,9 +129,9 @@ def test_at_the_proofs_eta_nothing_is_excluded_in_the_synthetic_bandit(width: fl
 
 
 def test_a_tight_prior_lets_the_proofs_eta_exclude_and_not_miss() -> None:
-    """Width 0.01: after one round eta sigma + radius = 0.35 + 0.53, and the gap is 0.8 ± 0.1."""
+    """Width 0.01: after one round eta sigma + radius = 0.32 + 0.46, and the gap is 0.8 ± 0.1."""
     prior = synthetic(0.01)
-    sets = follow_confidence_sets(prior, BanditEnvironment(prior), 1000, 50, 1, block_size=50)
+    sets = follow_confidence_sets(prior, BanditEnvironment(prior), 200, 50, 1, block_size=50)
     assert sets.excluded().any()
     assert not sets.missed().any()
 

@@ -304,7 +304,7 @@ def test_warnings_come_first(
     """A file that is given twice under two names."""
     for name in ("a.csv", "b.csv"):
         (tmp_path / name).write_text((folder / "clicks.csv").read_text())
-    command = ["fit", str(tmp_path), *COLUMNS, "--components", "2", "--seed", "1"]
+    command = ["fit", str(tmp_path), *COLUMNS, "--components", "2", "--held-out", "0"]
     assert main([*command, "--out", str(tmp_path / "prior.json")]) == 0
     words = "Every row occurs 2 times, or a multiple of that."
     assert capsys.readouterr().out.startswith(f"warning: {words}")
@@ -318,14 +318,15 @@ def test_rows_without_a_reward_count(
     """Clicks are recorded, and nothing where there was no click."""
     text = (folder / "clicks.csv").read_text()
     (tmp_path / "logs.csv").write_text(text.replace(",0\n", ",\n"))
-    command = ["fit", str(tmp_path / "logs.csv"), *COLUMNS, "--components", "2", "--seed", "1"]
+    options = ["--components", "2", "--seed", "1", "--held-out", "0"]
+    command = ["fit", str(tmp_path / "logs.csv"), *COLUMNS, *options]
     assert main([*command, "--out", str(tmp_path / "a.json"), "--missing-reward", "0"]) == 0
     n = text.count(",0\n")
     words = f"{n:,} rows had no reward and count as 0 (--missing-reward)"
     assert words in capsys.readouterr().out
     page = html.unescape((tmp_path / "a.html").read_text(encoding="utf-8"))
     assert f"{words}." in page
-    whole = ["fit", str(folder / "clicks.csv"), *COLUMNS, "--components", "2", "--seed", "1"]
+    whole = ["fit", str(folder / "clicks.csv"), *COLUMNS, *options]
     assert main([*whole, "--out", str(tmp_path / "b.json"), "--no-report"]) == 0
     assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
 

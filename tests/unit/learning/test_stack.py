@@ -270,8 +270,9 @@ def test_names_of_many_components_sort_as_the_components_do() -> None:
 
 @pytest.mark.parametrize("method", ["evidence", "two-stage"])
 def test_a_stack_is_read_by_the_kinds_of_one_standard_error(method: Method) -> None:
-    tasks = bernoulli_tasks(3, 150, 5)
-    first = learn(tasks, "auto", method, seed=1, engine=1)
+    tasks = bernoulli_tasks(3, 150, 2)
+    options = {"seed": 1, "n_restarts": 1, "n_folds": 3, "max_components": 5, "engine": 1}
+    first = learn(tasks, "auto", method, **options)
     selection = first.selection
     assert selection is not None
     assert len(selection.members) > 1
@@ -282,14 +283,14 @@ def test_a_stack_is_read_by_the_kinds_of_one_standard_error(method: Method) -> N
     totals = prior.sum_by_kind(prior.weights)
     assert (np.diff(totals) <= 0).all()
     # The selection of other tasks, which need not have learned the account.
-    again = learn(tasks, selection, method, seed=1, engine=1).prior
+    again = learn(tasks, selection, method, **options).prior
     assert again.kinds == prior.kinds
     assert selection.by("best").account is None
 
 
 def test_tasks_of_one_kind_are_called_one_kind() -> None:
     tasks = bernoulli_tasks(1, 150, 3)
-    prior = mixts.learn_prior(tasks, "auto", seed=1, engine=1)
+    prior = mixts.learn_prior(tasks, "auto", seed=1, n_restarts=1, max_components=4, engine=1)
     assert set(prior.kind_names) == {"kind 1"}
 
 
