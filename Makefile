@@ -12,6 +12,9 @@ INSTALLED = $(VENV)/.installed
 PEERS_INSTALLED = $(PEERS)/.installed
 PYTEST = $(BIN)/python -m pytest
 
+# Keep the bytecode of modules: tests start hundreds of processes that import them.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help install paper policies check test slow coverage bench format clean
 
@@ -35,7 +38,8 @@ check: $(INSTALLED) ## Lint, format, types, layers, and the documents' examples
 	$(PYTEST) -q -n $(WORKERS) tests/end_to_end/test_documents.py
 
 test: $(INSTALLED) ## Every test that is not slow (the documents' examples are in check)
-	$(PYTEST) -q -n $(WORKERS) --dist loadfile -m "not slow" --ignore tests/end_to_end/test_documents.py
+	$(PYTEST) -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder -p tests.compile_first \
+		-m "not slow" --ignore tests/end_to_end/test_documents.py
 
 slow: $(INSTALLED) ## The tests that take minutes, and whether tests notice deliberate faults
 	$(PYTEST) -q -n $(WORKERS) -m slow
