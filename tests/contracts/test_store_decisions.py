@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
 from msgspec.structs import replace
 
 import mixts
+from mixts._typing import Seed
 from mixts.service import Decide, Decider, Decision, Receipt
 from mixts.service.records import Result
 from mixts.service.store.rebuild import rebuild
@@ -253,3 +255,26 @@ def test_damaged_statistics_are_not_decided_on(
     assert isinstance(damaged, mixts.errors.StoreError)
     assert "statistics" in str(damaged)
     assert isinstance(sound, Decision)
+
+
+def drawn(store: mixts.DecisionStore, seed: Seed) -> list[int]:
+    """Actions of a decider with this seed for new tasks: only luck tells them apart."""
+    start = store.totals().tasks
+    with Decider(arms(), store, policy="ts", seed=seed) as decider:
+        made = decider.decide_many([Decide(f"new {start + i}") for i in range(40)])
+    return [decision.action for decision in made if isinstance(decision, Decision)]
+
+
+def test_a_seed_has_other_luck_in_every_life_of_a_store(store: mixts.DecisionStore) -> None:
+    lives = [drawn(store, seed=1) for _ in range(3)]
+    lives += [drawn(store, seed=np.random.SeedSequence(1)) for _ in range(2)]
+    assert all(len(life) == 40 for life in lives)
+    # Any two of ten pairs agree by chance with probability below (1/2)^40.
+    assert len({tuple(life) for life in lives}) == 5
+
+
+def test_the_same_lives_have_the_same_luck(store: mixts.DecisionStore, tmp_path: Path) -> None:
+    lives = [drawn(store, seed) for seed in (1, 1, 2)]
+    with mixts.DecisionStore(tmp_path / "other.db") as other:
+        assert [drawn(other, seed) for seed in (1, 1, 2)] == lives
+    assert drawn(store, np.random.default_rng(5)) == drawn(store, np.random.default_rng(5))

@@ -16,7 +16,11 @@ _SHOW = "Print the number of tasks, decisions and rewards, and the versions of t
 _REBUILD = """\
 Recompute all statistics from the log, in its order, and correct those that differ. None differ
 unless another program changed the store. No other process can write meanwhile. With --check nothing
-is changed, and the exit status is 1 if something differs."""
+is changed, and the exit status is 1 if something differs. The content of a SQLite file is checked
+first, row by row with checksums."""
+
+_SHOWN = 100
+"""Number of damages that are listed."""
 _EXPORT = """\
 Write decisions with their propensities and rewards to one file, for off-policy evaluation: Parquet,
 with the names of Open Bandit Pipeline, or the dsjson of Vowpal Wabbit. The service may go on
@@ -91,13 +95,18 @@ def run_rebuild(options: argparse.Namespace) -> int:
     with _opened(options.store) as store:
         found = rebuild(store, write=not options.check)
     print(_counted(found))
+    for damage in found.damage[:_SHOWN]:
+        print(f"damaged: {damage}")
+    if len(found.damage) > _SHOWN:
+        print(f"damaged: {len(found.damage) - _SHOWN:,} more")
     if found.windows:
         print(f"{found.windows:,} open reward windows differ from the log")
     if found.counts:
         print(f"{found.counts:,} counts over time differ from the log")
     if not found.differing:
         print("every task's statistics are those of the log, to the bit")
-        return FAILED if options.check and found.windows + found.counts else 0
+        wrong = found.windows + found.counts + len(found.damage)
+        return FAILED if options.check and wrong else 0
     one = found.differing == 1
     which = "1 task differs" if one else f"{found.differing:,} tasks differ"
     names = ", ".join(repr(name) for name in found.examples)
@@ -151,7 +160,7 @@ def run_salvage(options: argparse.Namespace) -> int:
         print("decisions and rewards in them are lost, although they were acknowledged")
     else:
         print(f"all {found.damage.written:,} pages of the log were kept, and the file is whole")
-    print(f"now run: mixts store rebuild {options.store}")
+    print(f"now run: mixts store rebuild --check {options.store}")
     return 0
 
 

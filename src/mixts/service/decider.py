@@ -23,6 +23,7 @@ from mixts.errors import (
 from mixts.prior import MixturePrior
 from mixts.service.arms import ArmChanges, ArmList
 from mixts.service.batch import Batch
+from mixts.service.checker import StoreChecker
 from mixts.service.clock import SteadyClock
 from mixts.service.outcomes import Rules
 from mixts.service.policy import DEFAULT_POLICY, Policy
@@ -112,7 +113,9 @@ class Decider:
         only clicks are reported. Both are stored with the decision when its window begins, so new
         settings apply to new decisions.
     seed : optional
-        Seed of the actions' random draws.
+        Seed of the actions' random draws. The store counts the deciders that had a seed, so that a
+        restart with the same seed goes on with other draws; the same seed and the same count
+        give the same draws. A ``numpy.random.Generator`` is used as it is.
     max_pending : int
         The number of operations that may wait for the writer; more raise ``OverloadedError``.
 
@@ -149,6 +152,7 @@ class Decider:
             self.policy, _window_us(reward_window), _default_reward(default_reward, reward_window)
         )
         """The policy, the reward window and the default reward in force."""
+        self._seed = int(seed) if isinstance(seed, np.integer) else seed
         self._rng = _random.generator(seed, "decider")
         self._versions: dict[int, ActivePrior] = {}
         max_pending = _checks.count(max_pending, "max_pending")
@@ -156,9 +160,11 @@ class Decider:
         self._writer = BatchWriter(self._perform, store.backend.probe, max_pending)
         has_default = self.rules.default_reward is not None
         self._closer = WindowCloser(store, self.submit, lambda: now_us(), has_default)
+        self._checker = StoreChecker(store)
         try:
             self._writer.run(lambda: self._begin(prior))
             self._closer.start()
+            self._checker.start()
         except BaseException:
             self.close()
             raise
@@ -485,6 +491,12 @@ class Decider:
         return found
 
     def _begin(self, prior: MixturePrior | None) -> None:
+        self._begin_with_prior(prior)
+        if isinstance(self._seed, int | np.random.SeedSequence):
+            life = self._transact(lambda transaction: transaction.begin_life())
+            self._rng = _generator_of_life(self._seed, life)
+
+    def _begin_with_prior(self, prior: MixturePrior | None) -> None:
         if prior is None:
             self.policy.check_floor(self.prior)
             check_default(self.prior, self.rules.default_reward)
@@ -597,7 +609,11 @@ class Decider:
         """
         reason, value = self._writer.failure, self._closer.only_value
         warning = None if value is None else silence_warning(value)
-        return Health(reason is None, reason, self._writer.pending, warning)
+        checker = self._checker
+        return Health(
+            reason is None, reason, self._writer.pending, warning, checker.warning,
+            checker.n_damages, checker.passes,
+        )  # fmt: skip
 
     def ready(self) -> bool:
         """Return whether decisions can be written.
@@ -649,6 +665,7 @@ class Decider:
     def close(self) -> None:
         """Write what was accepted; the store stays open, also for another decider."""
         self._closer.close()
+        self._checker.close()
         self._writer.close()
         self.store.release(self)
 
@@ -662,6 +679,16 @@ class Decider:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _generator_of_life(seed: int | np.random.SeedSequence, life: int) -> np.random.Generator:
+    """Return the generator of the decider with this number; the first one is number 0."""
+    if life == 0:
+        return _random.generator(seed, "decider")
+    if isinstance(seed, np.random.SeedSequence):
+        key = (*seed.spawn_key, life)
+        return np.random.default_rng(np.random.SeedSequence(seed.entropy, spawn_key=key))
+    return _random.stream(int(seed), "decider", life)
 
 
 def _unknown(task: str) -> UnknownTaskError:
@@ -690,4 +717,4 @@ def _default_reward(default_reward: float | None, reward_window: float | None) -
             "default_reward needs a reward_window, after which silence counts: give both, such as "
             "reward_window=1800 (mixts serve --reward-window 30m)"
         )
-    return float(default_reward)
+    return float(default_reward) + 0.0  # -0.0 is stored as 0.0

@@ -147,16 +147,16 @@ class Outcomes:
             if not decision.is_active:  # its action was shown, since it has a reward
                 self._activate(decision, tasks)
             tasks.count_reward(decision, self._now, late=late)
-            self._log(decision, LoggedReward(decision.seq, self._now, float(value), int(late)))
+            self._log(decision, LoggedReward(decision.seq, self._now, _stored(value), int(late)))
             return Receipt(duplicate=False, late=late)
         tasks.observe(decision, features, value, late=True)
         if known is None:
             known = self._write_default(decision, tasks, features)
         tasks.count_late(decision, self._now)
-        self._changes.late_rewards.append(LateReward(decision.seq, self._now, float(value)))
+        self._changes.late_rewards.append(LateReward(decision.seq, self._now, _stored(value)))
         self._changes.tally.late += 1
         self._changes.count_late(decision)
-        self._known[decision.seq] = known._replace(late_value=float(value))
+        self._known[decision.seq] = known._replace(late_value=_stored(value))
         return Receipt(duplicate=False, late=True)
 
     def _is_late(self, decision: LoggedDecision) -> bool:
@@ -225,6 +225,11 @@ class Outcomes:
         self._changes.count_activation(decision)
         tasks.count_activation(decision, self._now)
         return Receipt(duplicate=False)
+
+
+def _stored(value: float) -> float:
+    """Return a checked reward as databases return it: they have no -0.0."""
+    return float(value) + 0.0
 
 
 def parse_id(text: object) -> bytes | None:

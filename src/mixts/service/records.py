@@ -239,6 +239,12 @@ class Health(Struct, frozen=True):
     """Number of operations that wait for the writer."""
     warning: str | None = None
     """What seems to be wrong with the rewards, such as clicks without silence; else None."""
+    damage: str | None = None
+    """What is wrong with the content of the store; None if nothing was found."""
+    n_damages: int = 0
+    """Number of damages in the store, such as a row that differs from its checksum."""
+    n_checks: int = 0
+    """Number of passes in which the whole store was checked."""
 
 
 # -- rows that a transaction reads and writes -----------------------------------------------------

@@ -253,8 +253,9 @@ class Endpoints:
             reason = known or "the store cannot be written to"
             raise RefusalError(503, "store_unavailable", reason, headers=retry_after(5))
         status = HealthStatus("ok", health.pending, self._decider.policy.name)
-        if health.warning is not None:
-            status.warning = health.warning
+        warnings = [text for text in (health.damage, health.warning) if text is not None]
+        if warnings:
+            status.warning = "; ".join(warnings)
         return json_response(status)
 
     @endpoint("GET", "/metrics", "text/plain", "Counters for Prometheus")
@@ -271,6 +272,8 @@ class Endpoints:
                 "1 if rewards seem to come for clicks only, with no default reward, else 0",
                 int(health.warning is not None),
             ),
+            "store_damages": ("Rows of the store that are damaged or missing", health.n_damages),
+            "store_checks": ("Checks of the whole store since the start", health.n_checks),
         }
         with suppress(StoreError):  # the counters of this process are known even so
             gauges |= await self.readers.run(self._store_gauges)

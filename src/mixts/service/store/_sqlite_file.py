@@ -7,13 +7,14 @@ a store's name is a whole store, or it belongs to another program and must not b
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import apsw
 
 from mixts.errors import StoreError
+from mixts.service.store import _sqlite_rows
 from mixts.service.store.base import COUNTS_OF_THE_LOG
 
 # -- the tables: a version is only ever added, and old files are migrated step by step -------------
@@ -109,6 +110,8 @@ MIGRATIONS: tuple[str, ...] = (
     ALTER TABLE decisions ADD COLUMN money BLOB;
     CREATE INDEX decisions_by_slate ON decisions (slate) WHERE slate IS NOT NULL;
     """,
+    # Checksums of rows, also of those that are there.
+    _sqlite_rows.ADD_CHECKSUMS,
 )
 """``MIGRATIONS[n]`` takes a file of version n to version n + 1; version 0 is an empty file."""
 
@@ -126,6 +129,8 @@ _REMAINS = ("-wal", "-journal")
 
 _CHUNK = 2**16
 """Bytes of a log that are written at a time; SQLite accepts at most twice as many."""
+
+_DEFINITIONS = "SELECT type, name, tbl_name, sql FROM sqlite_schema"
 
 _DAMAGED = "bring it back from a copy"
 
@@ -280,6 +285,7 @@ def migrate(connection: Any, path: Path, vfs: str | None) -> None:
     if connection.pragma("user_version") == len(MIGRATIONS):
         return
     take_over_log(connection, vfs)
+    _sqlite_rows.register(connection)
     connection.transaction_mode = "IMMEDIATE"
     with connection:
         # Another process may have migrated them just now.
@@ -289,6 +295,22 @@ def migrate(connection: Any, path: Path, vfs: str | None) -> None:
             connection.execute(step)
         connection.pragma("application_id", APPLICATION_ID)
         connection.pragma("user_version", len(MIGRATIONS))
+
+
+def changed_definitions(connection: Any) -> list[str]:
+    """Return what differs between the tables and indices of a file and those of a new one."""
+    with closing(apsw.Connection(":memory:")) as new:
+        _sqlite_rows.register(new)
+        for step in MIGRATIONS:
+            new.execute(step)
+        found, right = (
+            {row[:2]: row[2:] for row in each.execute(_DEFINITIONS)} for each in (connection, new)
+        )
+    return [
+        f"the definition of {kind} {name} is not that of this version"
+        for (kind, name), definition in right.items()
+        if found.get((kind, name)) != definition
+    ]
 
 
 def refusal(path: Path, error: apsw.Error) -> StoreError:

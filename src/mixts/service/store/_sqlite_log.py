@@ -23,7 +23,7 @@ from typing import Any
 import apsw
 
 from mixts.errors import StoreError, StoreUnavailableError
-from mixts.service.store import _sqlite_file, _sqlite_wal
+from mixts.service.store import _sqlite_file, _sqlite_rows, _sqlite_wal
 from mixts.service.store.base import WouldWaitError
 
 log = logging.getLogger("mixts.service")
@@ -144,6 +144,7 @@ class Connections:
             _sqlite_file.check(writer, self.path)
             _sqlite_file.use_log(writer, self.path)
             _sqlite_file.migrate(writer, self.path, self.vfs)
+            _sqlite_rows.register(writer)
             writer.pragma("synchronous", self._synchronous)
             writer.pragma("wal_autocheckpoint", 0)
             writer.pragma("cache_size", -65536)

@@ -49,6 +49,14 @@ COUNTS_OF_THE_LOG = """
 """Rows of ``counts`` as they follow from the log. A migration uses this statement: if the tables
 change, keep a copy for it."""
 
+NEXT_LIFE = """
+    INSERT INTO meta (name, value)
+    SELECT 'lives', CAST(COUNT(*) AS TEXT) FROM (SELECT 1 FROM decisions LIMIT 1) d WHERE true
+    ON CONFLICT (name) DO UPDATE SET value = CAST(CAST(meta.value AS BIGINT) + 1 AS TEXT)
+    RETURNING value
+"""
+"""Number of the next decider with a seed. A store from before they were counted had one."""
+
 WORD = 8
 """Bytes of every number: 64-bit integers and doubles, little-endian."""
 
@@ -234,6 +242,10 @@ class Transaction(ABC):
         """Make this version the active one; its tasks' statistics have this shape."""
 
     @abstractmethod
+    def begin_life(self) -> int:
+        """Return how many deciders with a seed wrote to this store before, and count one more."""
+
+    @abstractmethod
     def shape(self) -> str | None:
         """Return the shape of the tasks' statistics, locked until the transaction ends."""
 
@@ -279,6 +291,15 @@ class Backend(ABC):
     @abstractmethod
     def probe(self) -> None:
         """Write a row without a meaning, to test that the database accepts writes."""
+
+    def check(self, *, full: bool = False) -> Iterator[list[str]]:
+        """Check the content of the database, a few rows at a time; yield what is wrong with them.
+
+        With ``full``, check first that tables and indices fit together, which takes long.
+        A database with checksums of its own yields nothing.
+        """
+        del full
+        yield from ()
 
     @abstractmethod
     def schema_version(self) -> int:

@@ -26,6 +26,7 @@ from mixts.service.records import (
 )
 from mixts.service.store.base import (
     COUNTS_OF_THE_LOG,
+    NEXT_LIFE,
     SPAN_US,
     ActionSet,
     Backend,
@@ -165,6 +166,8 @@ MIGRATIONS: tuple[str, ...] = (
     ALTER TABLE decisions ADD COLUMN money BYTEA;
     CREATE INDEX decisions_by_slate ON decisions (slate) WHERE slate IS NOT NULL;
     """,
+    # Rows in a SQLite file get checksums; PostgreSQL has checksums of its pages.
+    "SELECT 1",
 )
 """``MIGRATIONS[n]`` upgrades a database from version n to n + 1; version 0 has no tables."""
 
@@ -410,6 +413,9 @@ class PostgresTransaction(Transaction):
         )
         value = self._scalar("SELECT value FROM meta WHERE name = 'shape' FOR UPDATE")
         return str(value) or None
+
+    def begin_life(self) -> int:
+        return int(self._scalar(NEXT_LIFE))
 
     def mark(self) -> None:
         """Write a row without a meaning, to test that the database accepts writes."""

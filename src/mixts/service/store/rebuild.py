@@ -73,6 +73,8 @@ class Rebuilt:
     """Number of open reward windows that differ from the log."""
     counts: int = 0
     """Number of counts over time (of an arm, a version and a policy) that differ from the log."""
+    damage: tuple[str, ...] = ()
+    """What is wrong with the content of the store: rows that differ from their checksums."""
 
 
 def rebuild(store: DecisionStore, *, write: bool = True) -> Rebuilt:
@@ -92,6 +94,24 @@ def rebuild(store: DecisionStore, *, write: bool = True) -> Rebuilt:
     Rebuilt
     """
     active = _active(store)
+    damage = tuple(found for piece in store.backend.check(full=True) for found in piece)
+    if damage and write:
+        raise StoreError(
+            f"{store.name} is damaged, and a rebuild would learn from damaged rows: bring it back "
+            f"from a copy; nothing was changed. What is wrong: {'; '.join(damage[:_SHOWN])}"
+        )
+    try:
+        return _rebuild(store, active, damage, write)
+    except (ValueError, KeyError, IndexError, StoreError) as error:
+        if not damage:
+            raise
+        # What was found says more than how reading it failed.
+        raise StoreError(f"{store.name} is damaged: {'; '.join(damage[:_SHOWN])}") from error
+
+
+def _rebuild(
+    store: DecisionStore, active: ActivePrior, damage: tuple[str, ...], write: bool
+) -> Rebuilt:
     with store.backend.transaction() as transaction:
         transaction.freeze()
         numbers = np.array([row[0] for row in store.backend.scan(_NUMBERS)], np.int64)
@@ -116,7 +136,7 @@ def rebuild(store: DecisionStore, *, write: bool = True) -> Rebuilt:
     return Rebuilt(
         len(numbers), int(log.decisions.sum()), int(log.rewards.sum()), int(log.late.sum()),
         n_differing, tuple(examples), write and n_differing + n_windows + n_counts > 0,
-        int(log.defaults.sum()), n_windows, n_counts,
+        int(log.defaults.sum()), n_windows, n_counts, damage,
     )  # fmt: skip
 
 

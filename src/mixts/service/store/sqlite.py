@@ -7,6 +7,7 @@ commit when the write-ahead log restarts.
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -25,6 +26,7 @@ from mixts.service.records import (
 )
 from mixts.service.store.base import (
     COUNTS_OF_THE_LOG,
+    NEXT_LIFE,
     SPAN_US,
     ActionSet,
     Backend,
@@ -42,6 +44,7 @@ except ImportError as error:  # pragma: no cover - the extra is always there in 
 
 from mixts.service.store import _sqlite_file
 from mixts.service.store._sqlite_log import Connections, WriteAheadLog
+from mixts.service.store._sqlite_rows import TABLES, check_rows, checksum
 
 _TASK = (
     "SELECT number, name, decisions, rewards, late, latent, certainty, version, first_at, last_at, "
@@ -49,13 +52,10 @@ _TASK = (
 )
 _TASK_BY_NAME = _TASK + " WHERE name = ?"
 _TASK_BY_NUMBER = _TASK + " WHERE number = ?"
-_NEW_TASK = (
-    "INSERT INTO tasks (name, decisions, rewards, late, latent, certainty, version, first_at, "
-    "last_at, statistics) VALUES (?, 0, 0, 0, NULL, 0.0, 0, ?, ?, x'')"
-)
 _SAVE_TASK = (
     "UPDATE tasks SET decisions = ?, rewards = ?, late = ?, latent = ?, certainty = ?, "
-    "version = ?, last_at = ?, statistics = ?, defaults = ?, deferred = ? WHERE number = ?"
+    "version = ?, last_at = ?, statistics = ?, defaults = ?, deferred = ?, checksum = ? "
+    "WHERE number = ?"
 )
 _DECISION = (
     "SELECT d.seq, a.at, d.id, d.task, d.at, d.version, d.action, d.propensity, d.weights, "
@@ -67,12 +67,6 @@ _DECISION_BY_ID = _DECISION + " WHERE d.id = ?"
 _DECISIONS_BY_SLATE = _DECISION + " WHERE d.slate = ? ORDER BY d.position"
 _DECISION_BY_KEY = (
     _DECISION + " WHERE d.task = (SELECT number FROM tasks WHERE name = ?) AND d.key = ?"
-)
-_NEW_DECISION = (
-    "INSERT INTO decisions (id, task, at, version, action, propensity, weights, request, "
-    "action_set, policy, deferred, due, default_reward, slate, position, key, "
-    "probabilities, money) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 # SQLite reads the inner rows one by one, and stops at the outer limit.
 _WAITING = (
@@ -86,9 +80,6 @@ _REWARD = (
     "SELECT r.value, r.late, r.is_default, l.value FROM rewards r "
     "LEFT JOIN late_rewards l ON l.decision = r.decision WHERE r.decision = ?"
 )
-_NEW_REWARD = "INSERT INTO rewards (decision, at, value, late, is_default) VALUES (?, ?, ?, ?, ?)"
-_NEW_LATE_REWARD = "INSERT INTO late_rewards (decision, at, value) VALUES (?, ?, ?)"
-_NEW_ACTIVATION = "INSERT INTO activated (decision, at, due, default_reward) VALUES (?, ?, ?, ?)"
 _OPEN_WINDOW = "INSERT INTO open_windows (has_default, due, decision) VALUES (?, ?, ?)"
 _CLOSE_WINDOW = "DELETE FROM open_windows WHERE has_default = ? AND due = ? AND decision = ?"
 _ACTIVITY = (
@@ -114,8 +105,9 @@ class SQLiteTransaction(Transaction):
     """A transaction that holds the file's one write lock; rows need no locks of their own."""
 
     def __init__(self, connection: Any) -> None:
-        self._connection = connection
         self._execute = connection.execute
+        self._last: dict[str, int] = {}
+        """Last numbers of tables that this transaction appends to."""
 
     def active_version(self) -> int | None:
         return self._one("SELECT version FROM activations ORDER BY seq DESC LIMIT 1")
@@ -137,10 +129,9 @@ class SQLiteTransaction(Transaction):
         for name in names:
             row = self._execute(_TASK_BY_NAME, (name,)).fetchone()
             if row is None:
-                self._execute(_NEW_TASK, (name, now, now))
+                new = (name, 0, 0, 0, None, 0.0, 0, now, now, b"", 0, 0)
+                row = (self._append("tasks", *new), *new)
                 n_new += 1
-                number = self._connection.last_insert_rowid()
-                row = (number, name, 0, 0, 0, None, 0.0, 0, now, now, b"")
             entries[row[0]] = TaskEntry(*row)
         for number in numbers:
             if number not in entries:
@@ -178,12 +169,7 @@ class SQLiteTransaction(Transaction):
     def action_set(self, digest: bytes, actions: ActionSet) -> int:
         number = self._one("SELECT number FROM action_sets WHERE digest = ?", digest)
         if number is None:
-            self._execute(
-                "INSERT INTO action_sets (digest, n_actions, n_features, body, ids) "
-                "VALUES (?, ?, ?, ?, ?)",
-                (digest, *actions),
-            )
-            number = self._connection.last_insert_rowid()
+            number = self._append("action_sets", digest, *actions)
         return int(number)
 
     def find_action_sets(self, numbers: Sequence[int]) -> dict[int, ActionSet]:
@@ -192,17 +178,16 @@ class SQLiteTransaction(Transaction):
 
     def add(self, changes: Changes, now: int) -> None:
         for reward in changes.rewards:
-            self._execute(_NEW_REWARD, astuple(reward))
+            self._append("rewards", *astuple(reward))
         for late in changes.late_rewards:
-            self._execute(_NEW_LATE_REWARD, astuple(late))
+            self._append("late_rewards", *astuple(late))
         for activation in changes.activated:
-            self._execute(_NEW_ACTIVATION, astuple(activation))
+            self._append("activated", *astuple(activation))
         for window in changes.opened:
             self._execute(_OPEN_WINDOW, window)
         for decision in changes.decisions:
-            self._execute(_NEW_DECISION, astuple(decision)[2:])
+            seq = self._append("decisions", *astuple(decision)[2:])
             if decision.window is not None:
-                seq = self._connection.last_insert_rowid()
                 self._execute(_OPEN_WINDOW, (*decision.window[:2], seq))
         for window in changes.closed:
             self._execute(_CLOSE_WINDOW, window)
@@ -211,7 +196,7 @@ class SQLiteTransaction(Transaction):
                 _SAVE_TASK,
                 (
                     t.decisions, t.rewards, t.late, t.latent, t.certainty, t.version, t.last_at,
-                    t.statistics, t.defaults, t.deferred, t.number,
+                    t.statistics, t.defaults, t.deferred, checksum(*astuple(t)), t.number,
                 ),
             )  # fmt: skip
         for key, count in changes.counts.items():
@@ -228,6 +213,7 @@ class SQLiteTransaction(Transaction):
                 "deferred = ?, statistics = ? WHERE number = ?",
                 (*rest, number),
             )
+            self._execute(f"{TABLES['tasks'].update_checksum} WHERE number = ?", (number,))
 
     def replace_windows(self, wrong: Sequence[OpenWindow], missing: Sequence[OpenWindow]) -> None:
         for window in wrong:
@@ -245,25 +231,33 @@ class SQLiteTransaction(Transaction):
         version = self._one("SELECT version FROM priors WHERE digest = ?", digest)
         is_new = version is None
         if is_new:
-            self._execute(
-                "INSERT INTO priors (digest, uploaded_at, family, n_components, body) "
-                "VALUES (?, ?, ?, ?, ?)",
-                (digest, now, family, n_components, body),
-            )
-            version = self._connection.last_insert_rowid()
+            version = self._append("priors", digest, now, family, n_components, body)
         return int(version), is_new
 
     def activate(self, version: int, now: int, shape: str) -> None:
-        self._execute("INSERT INTO activations (version, at) VALUES (?, ?)", (version, now))
+        self._append("activations", version, now)
         self._execute("INSERT OR REPLACE INTO meta (name, value) VALUES ('shape', ?)", (shape,))
 
     def shape(self) -> str | None:
         value = self._one("SELECT value FROM meta WHERE name = 'shape'")
         return None if value is None else str(value)
 
+    def begin_life(self) -> int:
+        return int(self._one(NEXT_LIFE))
+
     def mark(self) -> None:
         """Write a row without a meaning, to test that the database accepts writes."""
         self._execute("INSERT OR REPLACE INTO meta (name, value) VALUES ('probe', '')")
+
+    def _append(self, name: str, *values: Any) -> int:
+        """Insert a row with the next number and its checksum, and return the number."""
+        table = TABLES[name]
+        last = self._last.get(name)
+        if last is None:
+            last = self._one(table.last)
+        self._last[name] = number = last + 1
+        self._execute(table.insert, (number, *values, checksum(number, *values)))
+        return number
 
     def _one(self, sql: str, *parameters: Any) -> Any:
         row = self._execute(sql, parameters).fetchone()
@@ -320,6 +314,26 @@ class SQLiteBackend(Backend):
             with self._connections.separate_reader() as reader:
                 reader.execute("BEGIN")
                 yield from reader.execute(sql, tuple(parameters))
+        except apsw.Error as error:
+            raise StoreUnavailableError(_unavailable_message(self.name, error)) from error
+
+    def check(self, *, full: bool = False) -> Iterator[list[str]]:
+        def query(sql: str, parameters: Sequence[Any]) -> list[Row]:
+            with self._connections.reader() as reader:
+                return list(reader.execute(sql, parameters))
+
+        try:
+            if full:
+                found = [row[0] for row in query("PRAGMA integrity_check(10)", ())]
+                yield [] if found == ["ok"] else found
+                with self._connections.reader() as reader:
+                    yield _sqlite_file.changed_definitions(reader)
+            for table in TABLES.values():
+                ((last,),) = query(table.last, ())
+                # A service that is restarted often gets to all rows if it begins anywhere.
+                start = 0 if full else random.randint(0, last)
+                yield from check_rows(query, table, start, last)
+                yield from check_rows(query, table, 0, start)
         except apsw.Error as error:
             raise StoreUnavailableError(_unavailable_message(self.name, error)) from error
 

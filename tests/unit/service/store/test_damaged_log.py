@@ -63,7 +63,7 @@ def logged(path: Path) -> list[str]:
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
     path = tmp_path_factory.mktemp("store") / "decisions.db"
-    with DecisionStore(path) as store, Decider(PRIOR, store, seed=1) as decider:
+    with DecisionStore(path) as store, Decider(PRIOR, store) as decider:
         made = [decider.decide(f"task {i % 7}") for i in range(40)]
         return Killed(path, [decision.id for decision in made])
 
@@ -74,7 +74,7 @@ def restarted(tmp_path_factory: pytest.TempPathFactory) -> Killed:
     path = tmp_path_factory.mktemp("store") / "decisions.db"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_sqlite_log, "RESET_PAGES", 200)
-        with DecisionStore(path) as store, Decider(PRIOR, store, seed=1) as decider:
+        with DecisionStore(path) as store, Decider(PRIOR, store) as decider:
             ids = [decider.decide(f"task {i % 7}").id for i in range(40)]
             while _sqlite_wal.Log(path).frames().fits.all():
                 ids.append(decider.decide("task 1").id)
