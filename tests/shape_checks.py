@@ -3,9 +3,9 @@
 beartype checks calls, and jaxtyping shapes for it. jaxtyping's own import hook joins the two as
 well, but checks the arguments of every call twice: that took a third of the time of all tests.
 
-What a check finds depends on types, dtypes and shapes only. So a call is checked if no call before
-had the same ones, in its arguments and its result: to check all calls took three quarters of the
-time of many tests.
+What a check finds depends on types, dtypes and shapes, and on the words of a ``Literal``. So a call
+is checked if no earlier call had the same ones in its arguments and its result: to check all calls
+took three quarters of the time of many tests.
 """
 
 from __future__ import annotations
@@ -89,21 +89,25 @@ def _checked_calls(function: FunctionType) -> Any:
         return jaxtyping.jaxtyped(typechecker=beartype(conf=CONFIGURATION))(function)
     strict: Any = None
     strict_result: Any = None
+    has_words = False
     passed: dict[Any, set[Any]] = {}
 
     @functools.wraps(function)
     def wrapped(*arguments: Any, **keywords: Any) -> Any:
         __tracebackhide__ = True
-        nonlocal strict, strict_result
+        nonlocal strict, strict_result, has_words
         if jaxtyping.config.jaxtyping_disable:
             return function(*arguments, **keywords)
         if strict is None:
             function.__annotations__ = {
                 name: _hint(text, function) for name, text in function.__annotations__.items()
             }
-            strict_result = beartype(functools.wraps(function)(_made), conf=CONFIGURATION)
+            has_words = "Literal[" in str(function.__annotations__)
             strict = beartype(function, conf=CONFIGURATION)
         key = *map(described, arguments), *keywords, *map(described, keywords.values())
+        if has_words:
+            values = (*arguments, *keywords.values())
+            key += tuple(str(value) for value in values if isinstance(value, str | list | tuple))
         results = passed.get(key)
         if results is None:
             with CALL:
@@ -113,6 +117,7 @@ def _checked_calls(function: FunctionType) -> Any:
         result = function(*arguments, **keywords)
         kind = described(result)
         if kind not in results:
+            strict_result = strict_result or _stand_in(function)
             RESULT.made = result
             with CALL:
                 strict_result(*arguments, **keywords)
@@ -125,9 +130,14 @@ def _checked_calls(function: FunctionType) -> Any:
 RESULT = threading.local()
 
 
-def _made(*arguments: Any, **keywords: Any) -> Any:
-    """Stand for a function that was called already, when its result is checked."""
-    return RESULT.made
+def _stand_in(function: FunctionType) -> Any:
+    """Return a function that checks the result of a call that was made already."""
+
+    @functools.wraps(function)
+    def made(*arguments: Any, **keywords: Any) -> Any:
+        return RESULT.made
+
+    return beartype(made, conf=CONFIGURATION)
 
 
 MOST_ITEMS = 6
@@ -139,14 +149,12 @@ PLAIN: set[type] = set()
 
 
 def described(value: Any) -> Any:
-    """Return what the check of a value depends on."""
+    """Return what the check of a value depends on, but for the words of a Literal."""
     kind = type(value)
     if kind in PLAIN:
         return kind
     if isinstance(value, np.ndarray):
         return kind, value.dtype, value.shape
-    if kind is str:
-        return value if len(value) < 20 else kind  # one of the words of a Literal
     if isinstance(value, list | tuple):
         items = value if len(value) <= MOST_ITEMS else (value[0], value[-1])
         return kind, len(items), *map(described, items)
