@@ -10,6 +10,7 @@ replica that runs. At the end the log, the statistics and the responses to clien
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import tempfile
 import time
@@ -31,10 +32,13 @@ TWICE = 0.05
 
 
 class Killer:
-    """Kills one replica after another, and restarts each at once."""
+    """Kills one replica after another, at most ``most`` times, and restarts each at once."""
 
-    def __init__(self, servers: list[Server], generator: Generator, every: float) -> None:
+    def __init__(
+        self, servers: list[Server], generator: Generator, every: float, most: float = math.inf
+    ) -> None:
         self._servers, self._generator, self._every = servers, generator, every
+        self._most = most
         self._next = time.perf_counter() + every
         self._answers = [0] * len(servers)
         self.kills = 0
@@ -42,7 +46,7 @@ class Killer:
     def look(self, now: float) -> None:
         victim = self.kills % len(self._servers)
         is_up = self._generator.answers[victim] > self._answers[victim]
-        if now < self._next or not is_up:
+        if now < self._next or not is_up or self.is_done:
             return
         self._servers[victim].kill()
         self._generator.hear_out(victim)
@@ -50,6 +54,11 @@ class Killer:
         self._servers[victim].start()
         self.kills += 1
         self._next = now + self._every
+
+    @property
+    def is_done(self) -> bool:
+        """Whether there were as many kills as wanted."""
+        return self.kills >= self._most
 
 
 def main() -> None:
