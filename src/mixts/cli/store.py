@@ -22,9 +22,10 @@ first, row by row with checksums."""
 _SHOWN = 100
 """Number of damages that are listed."""
 _EXPORT = """\
-Write decisions with their propensities and rewards to one file, for off-policy evaluation: Parquet,
-with the names of Open Bandit Pipeline, or the dsjson of Vowpal Wabbit. The service may go on
-meanwhile."""
+Write decisions with their propensities and rewards to one file: Parquet or CSV, which `mixts fit`
+reads, with the names of Open Bandit Pipeline, or the dsjson of Vowpal Wabbit. The name of the file
+decides. CSV holds lists, such as the probabilities of all actions, as JSON text. The service may go
+on meanwhile."""
 
 _SALVAGE = """\
 Make a SQLite file usable again whose write-ahead log is damaged, after a copy of all of its files.
@@ -54,8 +55,8 @@ def register(commands: Any) -> None:
     for action in (show, rebuild, export, salvage):
         action.add_argument("store", metavar="STORE", help="a SQLite file, or postgresql://...")
     add = export.add_argument
-    add("out", type=Path, metavar="OUT", help="the file to write")
-    add("--format", choices=("parquet", "vw"), default="parquet", help="(default parquet)")
+    add("out", type=Path, metavar="OUT", help="file to write: .parquet, .csv, .csv.gz or .dsjson")
+    add("--format", choices=("parquet", "csv", "vw"), help="of a file with another name")
     moment = "2024-05-31 or 2024-05-31T18:30:00+02:00; UTC unless given"
     add("--since", type=_moment, metavar="TIME", help=f"only decisions from this time on: {moment}")
     add("--until", type=_moment, metavar="TIME", help="only decisions before this time")
@@ -125,10 +126,10 @@ def run_export(options: argparse.Namespace) -> int:
     out: Path = options.out
     span = {"since": options.since, "until": options.until}
     left_out = 0
-    _check_output(options)
+    chosen = _checked_format(options)
     with _opened(options.store) as store:
-        if options.format == "parquet":
-            done = export(store, out, **span)
+        if chosen != "vw":
+            done = export(store, out, **span, file_format=chosen)
         else:
             with TemporaryDirectory(prefix=".mixts-", dir=out.parent) as folder:
                 table = Path(folder) / "decisions.parquet"
@@ -185,19 +186,24 @@ def _check_there(name: str) -> None:
         raise ParameterError(f"there is no store {name}: mixts serve --store makes one")
 
 
-def _check_output(options: argparse.Namespace) -> None:
-    """Raise an error for an output that cannot be written, before the export begins."""
+def _checked_format(options: argparse.Namespace) -> Any:
+    """Return the format of the output; raise an error if it cannot be written."""
+    from mixts.logs.decisions import SUFFIXES, format_of
+
     out: Path = options.out
-    if options.missing_reward is not None and options.format != "vw":
-        raise ParameterError(
-            "--missing-reward is for --format vw: in Parquet a reward that never came is null"
-        )
-    if out.exists() and not (options.force and out.is_file()):
-        raise ParameterError(f"{out} exists: choose another file, or add --force")
     if "://" not in options.store and out.resolve() == Path(options.store).resolve():
         raise ParameterError(f"{out} is the store itself: choose another file")
+    if out.exists() and not (options.force and out.is_file()):
+        raise ParameterError(f"{out} exists: choose another file, or add --force")
     if not out.parent.is_dir() or not os.access(out.parent, os.W_OK):
         raise ParameterError(f"{out.parent} is not a folder that can be written to")
+    chosen = options.format or format_of(out, {**SUFFIXES, ".dsjson": "vw"})
+    if options.missing_reward is not None and chosen != "vw":
+        raise ParameterError(
+            "--missing-reward is for --format vw: in other files a reward that never came is null, "
+            "and `mixts fit --missing-reward` replaces it"
+        )
+    return chosen
 
 
 def _moment(text: str) -> float:

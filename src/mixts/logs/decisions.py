@@ -1,17 +1,19 @@
-"""Parquet files of decisions: stores export them, and bridges to off-policy evaluation read them.
+"""Files of decisions: stores export them, and bridges to off-policy evaluation read them.
 
 A row holds one decision with its propensity and its reward. Columns that Open Bandit Pipeline also
 has go by its names: ``action``, ``reward``, ``pscore``, ``action_dist``, ``action_context``,
-``n_actions``.
+``n_actions``. Parquet files also hold the types of the columns and a header; CSV files hold lists
+as JSON text.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from math import isfinite
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -33,6 +35,13 @@ LATER_COLUMNS = frozenset(
     }
 )  # fmt: skip
 """Columns that older files do not have."""
+
+EXPORTED = frozenset({"pscore", "action_dist", "prior_version"})
+"""Columns by which an exported file is recognised."""
+
+FileFormat = Literal["parquet", "csv"]
+SUFFIXES: Mapping[str, FileFormat] = {".parquet": "parquet", ".csv": "csv", ".csv.gz": "csv"}
+"""Formats of files by the end of their names."""
 
 BATCH_ROWS = 1 << 14
 """Rows that a reader takes into memory at a time."""
@@ -88,6 +97,72 @@ def schema(
     return pa.schema(columns, {"mixts": json.dumps(header)})
 
 
+# -- writing --------------------------------------------------------------------------------------
+
+
+def format_of(path: str | os.PathLike[str], suffixes: Mapping[str, str] = SUFFIXES) -> Any:
+    """Return the format that the name of a file asks for."""
+    name = os.fspath(path)
+    for suffix, found in suffixes.items():
+        if name.lower().endswith(suffix):
+            return found
+    *most, last = suffixes
+    raise ParameterError(
+        f"the name of a file of decisions must end in {', '.join(most)} or {last}, which is its "
+        f"format, got {name}: choose such a name, or give the format"
+    )
+
+
+@contextmanager
+def writing(
+    path: str | os.PathLike[str], columns: Any, file_format: FileFormat, *, compressed: bool = False
+) -> Iterator[Callable[[Any], None]]:
+    """Open a file of decisions with a schema; yield the function that appends a table to it.
+
+    A table is a row group of a Parquet file. A CSV file is ``compressed`` by gzip if asked for.
+    """
+    pa = pyarrow()
+    if file_format == "parquet":
+        with pa.parquet.ParquetWriter(path, columns, compression="zstd") as file:
+            yield lambda table: file.write_table(table, row_group_size=table.num_rows)
+        return
+    is_list = [pa.types.is_list(kind) for kind in columns.types]
+    flat = pa.schema(
+        [
+            pa.field(column.name, pa.string()) if nested else column
+            for column, nested in zip(columns, is_list, strict=True)
+        ]
+    )
+
+    def append(table: Any) -> None:
+        # Text takes several times the memory of its numbers: so only a part of the table at a time.
+        for part in table.to_batches(max_chunksize=1 + table.num_rows // 16):
+            columns_of = zip(part.columns, is_list, strict=True)
+            texts = [_as_json(column) if nested else column for column, nested in columns_of]
+            csv.write_batch(pa.record_batch(texts, schema=flat))
+
+    with (
+        pa.output_stream(path, compression="gzip" if compressed else None) as stream,
+        pa.csv.CSVWriter(stream, flat) as csv,
+    ):
+        yield append
+
+
+def _as_json(lists: Any) -> Any:
+    """Return lists of numbers, or lists of such lists, as a column of JSON text."""
+    pa = pyarrow()
+    inner = lists.flatten()
+    texts = _as_json(inner) if pa.types.is_list(inner.type) else inner.cast(pa.string())
+    lengths = pa.compute.list_value_length(lists).fill_null(0)
+    ends = np.concatenate([[0], np.cumsum(np.asarray(lengths))]).astype(np.int32)
+    joined = pa.compute.binary_join(pa.ListArray.from_arrays(ends, texts), ",")
+    text = pa.compute.binary_join_element_wise("[", joined, "]", "")
+    return pa.compute.if_else(lists.is_valid(), text, None)
+
+
+# -- reading --------------------------------------------------------------------------------------
+
+
 class DecisionLog:
     """Reader of the decisions in a file or a table, some rows at a time."""
 
@@ -139,7 +214,8 @@ class DecisionLog:
             raise ParameterError(f"there is no file {self.name}") from None
         except (pa.ArrowException, OSError) as error:
             raise FormatError(
-                f"{self.name} is not a Parquet file, or is damaged: {error}"
+                f"{self.name} is not a Parquet file as `mixts store export` writes it, or is "
+                f"damaged: {error}"
             ) from error
 
     def _check(self, columns: Any) -> None:

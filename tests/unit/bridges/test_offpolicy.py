@@ -123,7 +123,7 @@ def test_what_cannot_be_evaluated_is_refused(folder: Path, tmp_path: Path) -> No
     with pytest.raises(errors.ParameterError, match="there is no file"):
         bandit_feedback(tmp_path / "none.parquet")
     (tmp_path / "text.parquet").write_text("not at all")
-    with pytest.raises(errors.FormatError, match="is not a Parquet file, or is damaged"):
+    with pytest.raises(errors.FormatError, match=r"is not a Parquet file as .* or is damaged"):
         bandit_feedback(tmp_path / "text.parquet")
     newer = table.replace_schema_metadata({"mixts": json.dumps({"version": 2})})
     with pytest.raises(errors.FormatError, match="has format version 2; this mixts reads up to 1"):

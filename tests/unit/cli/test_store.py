@@ -84,6 +84,24 @@ def test_export(store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert parquet.read_table(out).num_rows == 0
 
 
+@pytest.mark.parametrize(
+    ("name", "words", "begins"),
+    [
+        ("log.csv", [], b'"id","task",'),
+        ("LOG.CSV", [], b'"id","task",'),
+        ("log.txt", ["--format", "csv"], b'"id","task",'),
+        ("log.csv.gz", [], b"\x1f\x8b"),
+        ("log", ["--format", "parquet"], b"PAR1"),
+        ("log.csv", ["--format", "parquet"], b"PAR1"),
+    ],
+)
+def test_the_name_or_the_option_decides_the_format(
+    store: str, tmp_path: Path, name: str, words: list[str], begins: bytes
+) -> None:
+    assert main(["store", "export", store, str(tmp_path / name), *words]) == 0
+    assert (tmp_path / name).read_bytes().startswith(begins)
+
+
 def test_export_for_vowpal_wabbit(
     store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -91,7 +109,7 @@ def test_export_for_vowpal_wabbit(
     assert main(["store", "export", store, str(out), "--format", "vw"]) == 0
     assert len([json.loads(line) for line in out.read_text().splitlines()]) == 5
     assert "\n2 decisions without a reward were left out\n" in capsys.readouterr().out
-    options = ["--format", "vw", "--missing-reward", "0", "--force"]
+    options = ["--missing-reward", "0", "--force"]  # the name says which format
     assert main(["store", "export", store, str(out), *options]) == 0
     assert len(out.read_text().splitlines()) == 7
     assert "left out" not in capsys.readouterr().out
@@ -103,13 +121,15 @@ def test_export_for_vowpal_wabbit(
     [
         (["show", "none.db"], "there is no store none.db: mixts serve --store makes one"),
         (["rebuild", "none.db"], "there is no store none.db"),
-        (["export", "none.db", "out"], "there is no store none.db"),
+        (["export", "none.db", "out.csv"], "there is no store none.db"),
         (["show", "mysql://host/x"], "a store is a path or an address that begins with postgresql"),
         (["show", "text.txt"], "text.txt is not a store of decisions"),
         (["export", "STORE", "text.txt"], "text.txt exists: choose another file, or add --force"),
         (["export", "STORE", "STORE", "--force"], "is the store itself: choose another file"),
         (["export", "STORE", "no/out"], "no is not a folder that can be written to"),
-        (["export", "STORE", "out", "--missing-reward", "0"], "is for --format vw"),
+        (["export", "STORE", "out.csv", "--missing-reward", "0"], "is for --format vw"),
+        (["export", "STORE", "out.xlsx"], "end in .parquet, .csv, .csv.gz or .dsjson, which is"),
+        (["export", "STORE", "out"], "got out: choose such a name, or give the format"),
     ],
 )
 def test_mistakes_get_a_message_and_status_2(

@@ -1,4 +1,4 @@
-"""Export of decisions with their propensities to a Parquet file, for off-policy evaluation."""
+"""Export of decisions with their propensities to a file, for learning and off-policy evaluation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,14 @@ from mixts._version import __version__
 from mixts.errors import MissingExtraError, ParameterError, StoreError
 from mixts.families import Family
 from mixts.features import NumberFeature
-from mixts.logs.decisions import FEATURES, feature_column, schema
+from mixts.logs.decisions import (
+    FEATURES,
+    FileFormat,
+    feature_column,
+    format_of,
+    schema,
+    writing,
+)
 from mixts.prior import MixturePrior
 from mixts.service.store.base import WORD, ActionSet, Row, law_size, unpack, unpack_law
 from mixts.service.store.store import DecisionStore
@@ -25,7 +32,7 @@ from mixts.service.store.store import DecisionStore
 _PAGE_ROWS = 20_000
 _PAGE_BYTES = 32 * 2**20
 """Largest page, in decisions and in bytes of probabilities and features. A page is a row group of
-the file, and the only part of the log that is in memory."""
+a Parquet file, and the only part of the log that is in memory."""
 
 _SECOND = 1_000_000
 _ALWAYS = (0, 2**62)
@@ -75,8 +82,9 @@ def export(
     *,
     since: float | None = None,
     until: float | None = None,
+    file_format: FileFormat | None = None,
 ) -> Exported:
-    """Write decisions to a Parquet file.
+    """Write decisions to a Parquet or CSV file, which :func:`mixts.fit_logs` reads.
 
     Rows are in the order of the log and end with the last decision before the export began. A
     reward is included if it came before its page was read. The service can go on meanwhile.
@@ -85,16 +93,20 @@ def export(
     ----------
     store : DecisionStore
     path : str or path
-        The file to write; an existing file is replaced.
+        The file to write; an existing file is replaced. A file ``.gz`` of CSV is compressed.
     since, until : float, optional
         Write only decisions made from ``since`` up to ``until``, in seconds since 1970.
+    file_format : {"parquet", "csv"}, optional
+        By default, the name decides: ``.parquet``, ``.csv`` or ``.csv.gz``. CSV holds lists, such
+        as the probabilities of all actions, as JSON text.
 
     Returns
     -------
     Exported
         The number of decisions, of rewards and of late rewards, and the size of the file.
     """
-    parquet = _parquet()
+    _check_pyarrow()
+    chosen = format_of(path) if file_format is None else file_format
     span = _span(since, until)
     ((end,),) = store.backend.query(_LAST)
     priors = _priors(store)  # after the query: so no decision's prior is missing
@@ -103,13 +115,14 @@ def export(
     raw = _raw_columns(priors)
     columns = schema(has_features, _about(store, priors, since, until), raw)
     counts: Counter[str] = Counter()
-    with replacing(path) as part, parquet.ParquetWriter(part, columns, compression="zstd") as file:
+    compressed = os.fspath(path).lower().endswith(".gz")
+    with replacing(path) as part, writing(part, columns, chosen, compressed=compressed) as append:
         for first, last in _pages(store, end, span, _row_factor(family)):
             rows = store.backend.query(_PAGE, (first, last, *span))
             sets = store.backend.query(_SETS, (first, last)) if has_features else []
             offers = {number: ActionSet(*rest) for number, *rest in sets}
             table = _table(columns, rows, offers, priors)
-            file.write_table(table, row_group_size=len(rows))
+            append(table)
             counts += _counted(table)
     size = Path(path).stat().st_size
     return Exported(
@@ -343,11 +356,10 @@ def _span(since: float | None, until: float | None) -> tuple[int, int]:
     return start, end
 
 
-def _parquet() -> Any:
+def _check_pyarrow() -> None:
     try:
-        from pyarrow import parquet
+        import pyarrow  # noqa: F401
     except ImportError as error:
         raise MissingExtraError(
             "exporting decisions needs pyarrow: pip install 'mixts[table]'"
         ) from error
-    return parquet

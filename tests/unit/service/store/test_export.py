@@ -1,9 +1,13 @@
-"""Decisions with their propensities in a Parquet file."""
+"""Decisions with their propensities in a Parquet or CSV file."""
 
 from __future__ import annotations
 
+import csv
+import gzip
 import json
 import sys
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -187,6 +191,77 @@ def test_a_prior_can_be_learned_from_it(exported: tuple[Exported, Path]) -> None
         (successes if row["reward"] else failures)[place] += 1
     assert np.array_equal(logs.statistics.array("successes"), successes)
     assert np.array_equal(logs.statistics.array("failures"), failures)
+
+
+@pytest.mark.parametrize("name", ["arms.csv", "arms.csv.gz"])
+def test_csv_holds_the_same_rows(
+    exported: tuple[Exported, Path], folder: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(module, "_PAGE_ROWS", 3)
+    with DecisionStore(folder / "arms.db") as store:
+        done = export(store, folder / name)
+    assert done == replace(exported[0], n_bytes=(folder / name).stat().st_size)
+    assert_same_rows(folder / name, exported[1])
+
+
+def test_csv_of_features_and_money(tmp_path: Path) -> None:
+    fill_linear(tmp_path / "linear.db")
+    with DecisionStore(tmp_path / "linear.db") as store:
+        with Decider(None, store, seed=1) as decider:
+            decider.decide("rich", OFFERS[1], values=[1e-300, 0.1 + 0.2], costs=[0, 1 / 3])
+        for name in ("linear.csv", "linear.parquet"):
+            export(store, tmp_path / name)
+    assert_same_rows(tmp_path / "linear.csv", tmp_path / "linear.parquet")
+
+
+def assert_same_rows(text: Path, table: Path) -> None:
+    """Compare each value of a CSV file with that of a Parquet file; lists are JSON text."""
+    opened = gzip.open if text.suffix == ".gz" else open
+    with opened(text, "rt", newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    wanted = parquet.read_table(table).to_pylist()
+    assert len(rows) == len(wanted)
+    read = {
+        list: json.loads, bool: json.loads, float: float, int: int, str: str,
+        datetime: datetime.fromisoformat,
+    }  # fmt: skip
+    for row, right in zip(rows, wanted, strict=True):
+        assert row.keys() == right.keys()
+        for name, value in right.items():
+            assert (None if row[name] == "" else read[type(value)](row[name])) == value, name
+
+
+def test_a_prior_can_be_learned_from_csv_as_from_parquet(
+    exported: tuple[Exported, Path], folder: Path
+) -> None:
+    with DecisionStore(folder / "arms.db") as store:
+        export(store, folder / "again.csv")
+    columns = {"task": "task", "arm": "arm", "reward": "reward", "time": "timestamp"}
+    right, found = (read_logs(path, **columns) for path in (exported[1], folder / "again.csv"))
+    assert (found.tasks, found.arms, found.n_rows) == (right.tasks, right.arms, right.n_rows)
+    assert found.bad_rows.total == right.bad_rows.total == 2
+    assert found.times is not None
+    assert right.times is not None
+    assert found.times.first.tolist() == right.times.first.tolist()
+    for name in ("successes", "failures"):
+        assert np.array_equal(found.statistics.array(name), right.statistics.array(name))
+
+
+@pytest.mark.parametrize("name", ["arms", "arms.json", "arms.csv.zip"])
+def test_other_names_are_refused(folder: Path, made: list[Decision], name: str) -> None:
+    with (
+        DecisionStore(folder / "arms.db") as store,
+        pytest.raises(errors.ParameterError, match=r"must end in \.parquet, \.csv or \.csv\.gz"),
+    ):
+        export(store, folder / name)
+    assert not (folder / name).exists()
+
+
+def test_bridges_say_that_they_read_parquet(folder: Path, made: list[Decision]) -> None:
+    with DecisionStore(folder / "arms.db") as store:
+        export(store, folder / "bridge.csv")
+    with pytest.raises(errors.FormatError, match=r"is not a Parquet file as `mixts store export`"):
+        DecisionLog(folder / "bridge.csv")
 
 
 def test_pyarrow_is_asked_for(
