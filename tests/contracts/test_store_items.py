@@ -10,6 +10,8 @@ import pytest
 
 import mixts
 from mixts import errors
+from mixts.logs import read_logs
+from mixts.logs.selected import read_rows
 from mixts.service import Decide, Decider
 from mixts.service.store.export import export
 from mixts.service.store.rebuild import rebuild
@@ -166,3 +168,22 @@ def test_the_export_has_a_column_for_each_feature(
     last = rows[-1]
     assert (last["id"], last["arm"]) == (plain.id, None)
     assert (last["price"], last["feature_task"]) == (2.0, None)
+
+
+@pytest.mark.parametrize("name", ["log.parquet", "log.csv"])
+def test_the_export_is_read_by_the_features_of_the_prior(
+    store: mixts.DecisionStore, tmp_path: Path, name: str
+) -> None:
+    """The feature ``task`` comes from ``feature_task``, not from the column of tasks."""
+    pytest.importorskip("pyarrow")
+    with Decider(prior(), store, seed=1) as decider:
+        made = [decider.decide(f"x{i % 2}", OFFER) for i in range(8)]
+        for i, decision in enumerate(made):
+            decider.reward(decision.id, 0.1 + i)
+    export(store, tmp_path / name)
+    logs = read_logs(tmp_path / name, task="task", features=FEATURES, reward="reward")
+    assert logs.tasks == ("x0", "x1")
+    assert not logs.bad_rows
+    rows = read_rows(logs, [0, 1])
+    assert np.allclose(rows.features, ROWS[[decision.action for decision in made]], rtol=1e-14)
+    assert rows.rewards.tolist() == [0.1 + i for i in range(8)]

@@ -119,7 +119,8 @@ class Fit:
             if len(members) > 1:
                 made_of.append(f"mixtures of {', '.join(members[:-1])} and {members[-1]} joined")
         why = f" ({': '.join(made_of)})" if made_of else ""
-        parts = [f"{number} of task{why}, learned from {len(self.training):,} tasks", *compared]
+        tasks = "1 task" if len(self.training) == 1 else f"{len(self.training):,} tasks"
+        parts = [f"{number} of task{why}, learned from {tasks}", *compared]
         if self.learned.history is not None:
             n_iterations = self.learned.history.n_iterations
             word = "converged after" if self.converged else "NOT CONVERGED after"

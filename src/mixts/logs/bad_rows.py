@@ -21,6 +21,9 @@ NO_ARM = "no arm"
 OTHER_ARM = "an arm that is not listed"
 NO_REWARD = "no reward"
 NO_TIME = "no time"
+BAD_REWARD = "reward is not"
+"""Beginning of the reasons for which a reward that is present cannot be used."""
+NO_NUMBER = "a number"
 
 
 class Example(NamedTuple):
@@ -103,6 +106,27 @@ def without_reward(bad: BadRows, reward_range: tuple[float, float]) -> str:
             "reward is unknown, add --allow-bad-rows (allow_bad_rows=True)."
         )
     )
+
+
+def unusable_rewards(bad: BadRows) -> tuple[int, str]:
+    """Return the number of rewards that are present and cannot be used, and what to do about them.
+
+    Parameters
+    ----------
+    bad
+        Bad rows. Rewards without a value do not count.
+    """
+    counts = {r: n for r, n in bad.counts.items() if r.startswith(BAD_REWARD)}
+    if not counts:
+        return 0, ""
+    if f"{BAD_REWARD} {NO_NUMBER}" in counts:
+        remedy = (
+            "A reward must be a number: 1 for a success and 0 for none, or an amount with a "
+            "decimal point, such as 1200.5, without other separators and signs such as % or $."
+        )
+    else:
+        remedy = "Correct these rewards, or choose a --family (family=) that allows them."
+    return sum(counts.values()), remedy
 
 
 _ARMS_PER_ROW = 0.9

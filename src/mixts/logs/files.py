@@ -119,6 +119,7 @@ def are_numbers(kind: Any, *, text: bool = False) -> bool:
 def delimiter_of(path: str, given: str | None) -> str:
     """Return the given delimiter, by default a tab for ``.tsv`` files and a comma for others."""
     if given is not None:
+        given = "\t" if given == r"\t" else given  # as people write it in a shell
         if len(given) != 1:
             raise ParameterError(f"delimiter must be one character, got {given!r}")
         return given
@@ -149,7 +150,9 @@ def _csv_header(path: str, delimiter: str) -> tuple[str, ...]:
         try:
             names = next((row for row in csv.reader(text, delimiter=delimiter) if row), None)
         except (UnicodeDecodeError, csv.Error, OSError) as error:
-            raise FormatError(f"{path} is neither Parquet nor CSV in UTF-8: {error}") from error
+            raise FormatError(
+                f"{path} is neither Parquet nor CSV in UTF-8: save it as one of them ({error})"
+            ) from error
     if names is None:
         raise FormatError(f"{path} is empty: a CSV file begins with the names of its columns")
     return tuple(names)
@@ -215,7 +218,7 @@ def batches_of(
     try:
         yield from read(piece, list(columns), delimiter, batch_rows)
     except (pyarrow().ArrowException, OSError) as error:
-        encoding = "; files must be in UTF-8" if "UTF8" in str(error) else ""
+        encoding = "; save it in UTF-8" if "UTF8" in str(error) else ""
         raise FormatError(f"{piece.path} cannot be read: {error}{encoding}") from error
 
 

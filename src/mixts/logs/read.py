@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -14,8 +15,14 @@ from mixts.engines import EngineLike, engine_of
 from mixts.errors import FormatError, LogsError, ParameterError
 from mixts.families import Statistics
 from mixts.features import Features
-from mixts.logs.bad_rows import BadRows, Example, refuse_arm_a_row, without_reward
-from mixts.logs.decisions import check_missing
+from mixts.logs.bad_rows import (
+    BadRows,
+    Example,
+    refuse_arm_a_row,
+    unusable_rewards,
+    without_reward,
+)
+from mixts.logs.decisions import EXPORTED, check_missing, feature_column
 from mixts.logs.files import Paths, Piece, batches_of, delimiter_of, log_files, pieces_of
 from mixts.logs.levels import find_features
 from mixts.logs.rows import Observations, Request, observations, sorted_order, unsupported
@@ -272,6 +279,8 @@ def _read(
 ) -> tuple[Tally, Part, Request]:
     """Count the rows of all files, in order; also return the request with its features."""
     jobs = pieces_to_read(files, request)
+    request = replace(request, renamed=_renamed(request, [piece.header for piece, _ in jobs]))
+    _check_roles(request)
     for piece, used in jobs:
         _check_columns(piece, request, used)
     path, above = "", 0
@@ -370,18 +379,55 @@ def _limits(clip: Any) -> tuple[float, float] | None:
     return low, high
 
 
+def _renamed(request: Request, headers: Sequence[tuple[str, ...]]) -> dict[str, str]:
+    """Return the columns of the features of an earlier prior that an export had to rename."""
+    if request.space is None or not all(EXPORTED.issubset(header) for header in headers):
+        return {}
+    columns = {name: feature_column(name) for name in request.features}
+    return {name: column for name, column in columns.items() if column != name}
+
+
+def _check_roles(request: Request) -> None:
+    """Refuse a column that has two roles."""
+    first: dict[str, str] = {}
+    for role, column in request.roles:
+        known = first.setdefault(column, role)
+        if known != role:
+            raise ParameterError(
+                f"the column {column!r} is both {known} and {role}: name another column for one of "
+                "them; if it really is both, give the files a copy of it under another name"
+            )
+
+
 def _check_columns(piece: Piece, request: Request, delimiter: str) -> None:
     for name in request.columns:
         n = piece.header.count(name)
         if n == 0:
-            hint = ""
-            if len(piece.header) == 1 and piece.format == "csv":
-                hint = f"; perhaps columns are not separated by {delimiter!r}: give the delimiter"
+            hint = _hint(piece, name, delimiter)
             raise ParameterError(
                 f"{piece.path} has no column {name!r}; it has: {', '.join(piece.header)}{hint}"
             )
         if n > 1:
             raise ParameterError(f"{piece.path} has {n} columns {name!r}: rename all but one")
+
+
+def _hint(piece: Piece, name: str, delimiter: str) -> str:
+    """Say why a column may be missing; "" if nothing is known."""
+    for column in piece.header:
+        if column.strip().casefold() == name.strip().casefold():
+            return f"; did you mean {column!r}?"
+    if piece.format != "csv":
+        return ""
+    if len(piece.header) == 1:
+        others = [mark for mark in ",;\t|" if mark != delimiter and mark in piece.header[0]]
+        if others:
+            return (
+                f"; its columns seem to be separated by {others[0]!r}: add "
+                f"--delimiter {others[0]!r} (delimiter={others[0]!r})"
+            )
+    if any(re.fullmatch(r"[+-]?[0-9.]*[0-9]", column.strip()) for column in piece.header):
+        return "; this seems to be a row: the first line must hold the names of the columns"
+    return ""
 
 
 # -- pieces ---------------------------------------------------------------------------------------
@@ -472,7 +518,10 @@ def _task_logs(
     tally: Tally, found: Part, request: Request, files: tuple[str, ...], allow_bad_rows: bool
 ) -> TaskLogs:
     n_good = found.n_rows - found.bad.total
-    reasons = "".join(f"\n  {line}" for line in found.bad.lines())
+    _, remedy = unusable_rewards(found.bad)
+    reasons = "".join(f"\n  {line}" for line in (*found.bad.lines(), remedy) if line)
+    if not found.n_rows:
+        raise FormatError(f"no rows below the names of the columns in {', '.join(files)}")
     if n_good == 0:
         raise FormatError(f"none of {found.n_rows:,} rows can be used{reasons}")
     if 2 * n_good < found.n_rows and not allow_bad_rows:

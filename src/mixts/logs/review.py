@@ -5,13 +5,21 @@ from __future__ import annotations
 import numpy as np
 
 from mixts.errors import LogsError
-from mixts.logs.bad_rows import NO_REWARD, refuse_arm_a_row, shortened, without_reward
+from mixts.logs.bad_rows import (
+    NO_REWARD,
+    refuse_arm_a_row,
+    shortened,
+    unusable_rewards,
+    without_reward,
+)
 from mixts.logs.read import TaskLogs
 from mixts.logs.row_faults import FEWEST_ROWS, MOST_NAMED, LogWarning, copies, drift, sorted_rows
 
 NO_KINDS = "no-kinds"
 """Code of the warning that tasks are too short to show kinds."""
 
+FEWEST_TASKS = 8
+"""Least number of tasks that may show two kinds: a learned component has at least four tasks."""
 SHORT = 2
 """Rows of a short task: with at most two rows, no kind of task shows in how rewards go together."""
 FEWEST_LONG, LEAST_LONG = 30, 0.1
@@ -40,8 +48,8 @@ def review(logs: TaskLogs) -> tuple[LogWarning, ...]:
     """
     _refuse(logs)
     warnings = [
-        _empty_rewards(logs), _short_tasks(logs), _rare_arms(logs), _outliers(logs),
-        copies(logs), sorted_rows(logs), drift(logs),
+        _empty_rewards(logs), _unusable_rewards(logs), _few_tasks(logs), _short_tasks(logs),
+        _rare_arms(logs), _outliers(logs), copies(logs), sorted_rows(logs), drift(logs),
     ]  # fmt: skip
     return tuple(warning for warning in warnings if warning is not None)
 
@@ -81,6 +89,9 @@ def _refuse_equal_rewards(logs: TaskLogs) -> None:
             if logs.reward_range[0] <= logs.reward_range[1]
             else "no row has a reward: is the column of rewards the right one (--reward)?"
         )
+    n_unusable, remedy = unusable_rewards(logs.bad_rows)
+    if not cause and n_unusable:
+        cause = f"{n_unusable:,} other rewards cannot be used. {remedy}\n  {logs.bad_rows}"
     if not cause and low > 0:
         cause = (
             "it seems that only rows with a reward were logged. Log what was shown without "
@@ -102,6 +113,18 @@ def _empty_rewards(logs: TaskLogs) -> LogWarning | None:
     if not cause or n < 0.01 * logs.n_rows:
         return None
     return LogWarning("empty-rewards", cause, {"n_rows": n})
+
+
+def _unusable_rewards(logs: TaskLogs) -> LogWarning | None:
+    """Warn if rows are left out for the value of their reward: the other rows are then a choice."""
+    n, remedy = unusable_rewards(logs.bad_rows)
+    if n < 0.01 * logs.n_rows or not n:
+        return None
+    said = (
+        f"{n:,} of {logs.n_rows:,} rows are left out because their reward cannot be used. If these "
+        f"rewards differ from the others, the prior is wrong. {remedy}"
+    )
+    return LogWarning("unusable-rewards", said, {"n_rows": n})
 
 
 def _outliers(logs: TaskLogs) -> LogWarning | None:
@@ -138,6 +161,18 @@ def _outliers(logs: TaskLogs) -> LogWarning | None:
     return LogWarning("outliers", said, numbers)
 
 
+def _few_tasks(logs: TaskLogs) -> LogWarning | None:
+    n = len(logs.tasks)
+    if n >= FEWEST_TASKS:
+        return None
+    tasks = "is 1 task" if n == 1 else f"are {n} tasks"
+    said = (
+        f"There {tasks} only: kinds of task show only in many tasks. Is "
+        f"{logs.request.task!r} the task (--task), a user, a session, a machine?"
+    )
+    return LogWarning("few-tasks", said, {"n_tasks": n})
+
+
 def _short_tasks(logs: TaskLogs) -> LogWarning | None:
     n = np.asarray(logs.statistics.n_observations)
     n_tasks, n_short = len(n), int((n <= SHORT).sum())
@@ -149,9 +184,10 @@ def _short_tasks(logs: TaskLogs) -> LogWarning | None:
     numbers = {"n_tasks": n_tasks, "n_short": n_short, "n_long": n_long}
     if n.max() == 1:
         said = (
-            f"Every task has one row ({n_tasks:,} tasks): nothing within a task shows its kind. "
-            f"Does {column!r} identify rows? Name a column with several rows a task (--task). If "
-            f"tasks are so short, the prior has one component, about {what}."
+            f"Every task has one row ({n_tasks:,} tasks): nothing shows kinds of task, or how much "
+            f"tasks differ. Does {column!r} identify rows? Name a column with several rows a task "
+            f"(--task). If tasks are so short, the prior has one component, about {what}, and what "
+            "policies earn on simulated tasks is a guess."
         )
         return LogWarning(NO_KINDS, said, numbers)
     said = f"{n_short:,} of {n_tasks:,} tasks have only one or two rows"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any
 
@@ -17,8 +17,10 @@ from mixts.families._kernels.arms import LARGEST_COUNT
 from mixts.families._kernels.roots import LARGEST
 from mixts.features import UNKNOWN, Features, LevelFeature, NumberFeature
 from mixts.logs.bad_rows import (
+    BAD_REWARD,
     N_EXAMPLES,
     NO_ARM,
+    NO_NUMBER,
     NO_REWARD,
     NO_TASK,
     NO_TIME,
@@ -179,12 +181,23 @@ class Request:
     """Smallest and largest reward; rewards beyond them count as these. None keeps all."""
     before: float | None = None
     """Read only rows before this time; None to read all."""
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    """Columns of features whose column has another name than the feature."""
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Columns to read, each once."""
-        named = [self.task, self.arm, self.reward, *self.features, self.time]
-        return tuple(dict.fromkeys(name for name in named if name is not None))
+        """Columns to read."""
+        return tuple(column for _, column in self.roles)
+
+    @property
+    def roles(self) -> tuple[tuple[str, str], ...]:
+        """Role of each column to read, in words, and the column."""
+        named = [
+            ("the task (--task)", self.task), ("the arm (--arm)", self.arm),
+            ("the reward (--reward)", self.reward), ("the time (--time)", self.time),
+            *(("a feature (--features)", self.renamed.get(n, n)) for n in self.features),
+        ]  # fmt: skip
+        return tuple((role, column) for role, column in named if column is not None)
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -234,7 +247,7 @@ def observations(batch: Batch, request: Request, path: str) -> Observations:
     found.note(_support(request.family), outside, lambda i: f"{rewards[i]:g}")
     features = np.empty((len(batch), 0))
     if request.space is not None:
-        features = found.rows(request.space)
+        features = found.rows(request.space, request.renamed)
     if request.family == "linear":
         size = np.abs(features).sum(axis=1) + np.abs(rewards)
         found.note(f"features and reward beyond {LARGEST:g}", ~(size <= LARGEST))
@@ -282,29 +295,30 @@ class _Reasons:
             self.note(missing_reason, missing)
         else:
             values = np.where(missing, instead, values)
-        self.note(f"{what} is not a number", broken, lambda i: column[int(i)])
+        self.note(f"{what} is not {NO_NUMBER}", broken, lambda i: column[int(i)])
         self.note(f"{what} is not finite", ~np.isfinite(values), lambda i: values[i])
         return values, missing
 
-    def rows(self, space: Features) -> Float[Array, "m d"]:
+    def rows(self, space: Features, renamed: Mapping[str, str]) -> Float[Array, "m d"]:
         """Return the rows of features; mark those without a value that the features take."""
         rows = np.zeros((len(self._batch), space.n_numbers))
         rows[:, : int(space.intercept)] = 1.0
         for column, part in space.parts:
+            source = renamed.get(column.name, column.name)
             if isinstance(column, NumberFeature):
                 name = f"feature {column.name!r}"
-                values, _ = self.numbers(column.name, name, f"no {name}")
+                values, _ = self.numbers(source, name, f"no {name}")
                 rows[:, part.start] = (values - column.centre) / column.scale
             else:
-                places = self._places(column)
+                places = self._places(column, source)
                 numbered = np.flatnonzero(places >= 0)
                 rows[numbered, part.start + places[numbered]] = 1.0
         return rows
 
-    def _places(self, column: LevelFeature) -> Int[Array, " m"]:
+    def _places(self, column: LevelFeature, source: str) -> Int[Array, " m"]:
         """Return the place of each row's level; mark rows without a known level."""
         name = f"feature {column.name!r}"
-        codes, levels = coded_names(self._batch.columns[column.name], name)
+        codes, levels = coded_names(self._batch.columns[source], name)
         self.note(f"no {name}", codes < 0)
         places = np.array([*column.places(levels), UNKNOWN])[codes]
         self.note(f"{name} has an unknown level", places == UNKNOWN, lambda i: levels[codes[i]])
@@ -339,4 +353,4 @@ def _support(family: str) -> str:
         "poisson": "a whole number from 0 to 2^53",
         "spend": f"from 0 to {LARGEST:g}",
     }
-    return f"reward is not {support.get(family, f'between -{LARGEST:g} and {LARGEST:g}')}"
+    return f"{BAD_REWARD} {support.get(family, f'between -{LARGEST:g} and {LARGEST:g}')}"

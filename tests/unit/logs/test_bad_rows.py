@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+import mixts
 from mixts import errors
 from mixts.logs import files, read_logs
 from tests.unit.logs import sample_logs
@@ -114,7 +116,7 @@ def test_rows_without_any_good_one_are_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "t.csv", "user,item,clicked\nu,a,x\n")
     with pytest.raises(errors.FormatError, match=r"none of 1 rows .*\n  1: reward is not a number"):
         read_logs(path, **ARMS, allow_bad_rows=True)
-    with pytest.raises(errors.FormatError, match="none of 0 rows"):
+    with pytest.raises(errors.FormatError, match="no rows below the names"):
         read_logs(write(tmp_path / "t.csv", "user,item,clicked\n"), **ARMS)
 
 
@@ -135,8 +137,12 @@ def test_other_delimiters(tmp_path: Path) -> None:
     rows = "user;item;clicked\nu;a;1\n"
     assert read_logs(write(tmp_path / "t.csv", rows), **ARMS, delimiter=";").n_rows == 1
     assert read_logs(write(tmp_path / "t.tsv", rows.replace(";", "\t")), **ARMS).n_rows == 1
-    with pytest.raises(errors.ParameterError, match=r"perhaps columns are not separated by ','"):
+    with pytest.raises(errors.ParameterError, match=r"separated by ';': add --delimiter ';'"):
         read_logs(tmp_path / "t.csv", **ARMS)
+    tabs = write(tmp_path / "tabs.csv", rows.replace(";", "\t"))
+    assert read_logs(tabs, **ARMS, delimiter=r"\t").n_rows == 1
+    with pytest.raises(errors.ParameterError, match=re.escape(r"add --delimiter '\t'")):
+        read_logs(tabs, **ARMS)
 
 
 # -- refusals ---------------------------------------------------------------------------------
@@ -155,7 +161,10 @@ def _file(content: bytes) -> Callable[[Path], dict[str, Any]]:
     [
         (_file(b"user,thing,clicked\n"), r"no column 'item'; it has: user, thing, clicked"),
         (_file(b"user,item,item,clicked\n"), "2 columns 'item': rename"),
+        (_file(b"user, Item,clicked\n"), r"no column 'item'; .*; did you mean ' Item'\?"),
+        (_file(b"u1,a,1\nu2,b,0\n"), "the first line must hold the names of the columns"),
         (_file(b""), "t.csv is empty"),
+        (_file(b"user,item,clicked\n"), r"no rows below the names of the columns in .*t\.csv"),
         (_file(b"user,item,clicked\n\xff,a,1\n"), "UTF-8"),
         (_file(b"\xff\xfe\x00"), "neither Parquet nor CSV in UTF-8"),
         (_file(b"PAR1 and nothing else"), "not a Parquet file, or is damaged"),
@@ -187,12 +196,33 @@ def test_files_that_cannot_be_read(
         ({"arms": []}, "at least one arm"),
         ({"delimiter": ",,"}, "one character"),
         ({"batch_rows": 0}, "batch_rows"),
-        ({"reward": "item"}, "none of 600 rows can be used"),
+        ({"arm": "clicked", "reward": "item"}, "none of 600 rows can be used"),
     ],
 )
 def test_requests_that_make_no_sense(folder: Path, options: dict[str, Any], message: str) -> None:
     with pytest.raises(errors.MixtsError, match=message):
         read_logs(folder / "all.csv", **{**ARMS, **options})
+
+
+@pytest.mark.parametrize(
+    ("options", "roles"),
+    [
+        ({"arm": "user"}, "'user' is both the task (--task) and the arm (--arm)"),
+        ({"reward": "user"}, "'user' is both the task (--task) and the reward (--reward)"),
+        ({"reward": "item"}, "'item' is both the arm (--arm) and the reward (--reward)"),
+        ({"time": "user"}, "'user' is both the task (--task) and the time (--time)"),
+        ({"time": "clicked"}, "'clicked' is both the reward (--reward) and the time (--time)"),
+        ({"arm": None, "features": ["age", "user"]}, "the task (--task) and a feature (--features"),
+        (
+            {"arm": None, "features": mixts.Features(["age", "clicked"])},
+            "the reward (--reward) and a feature (--features)",
+        ),
+    ],
+)
+def test_a_column_has_one_role(folder: Path, options: dict[str, Any], roles: str) -> None:
+    with pytest.raises(errors.ParameterError, match=re.escape(roles)) as refused:
+        read_logs(folder / "all.csv", **{**ARMS, **options})
+    assert "name another column for one of them" in str(refused.value)
 
 
 @pytest.mark.parametrize("column", ["user", "clicked"])

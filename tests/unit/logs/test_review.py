@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mixts.errors import LogsError, ParameterError
+from mixts.errors import FormatError, LogsError, ParameterError
 from mixts.logs import LogWarning, files, read_logs, review, row_faults, sample
 from tests.unit.logs.sample_logs import ARMS, write
 
@@ -45,6 +45,47 @@ def amounts(reward: Callable[[np.random.Generator, int], Any], seed: int = 2) ->
 
 def codes(found: tuple[LogWarning, ...]) -> list[str]:
     return [warning.code for warning in found]
+
+
+# -- rewards and tasks that cannot be used -----------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ["yes", '"1,5"', "$1", "10%"])
+def test_rewards_that_are_not_numbers(text: str, tmp_path: Path) -> None:
+    rows = clicks()
+    some = [(*row[:2], text, row[3]) if i % 3 == 0 else row for i, row in enumerate(rows)]
+    (warning,) = logged(tmp_path, some)
+    assert warning.code == "unusable-rewards"
+    assert warning.numbers == {"n_rows": 400}
+    assert "400 of 1,200 rows are left out because their reward cannot be used" in str(warning)
+    assert "A reward must be a number: 1 for a success and 0 for none" in str(warning)
+    every = [(*row[:2], text, row[3]) for row in rows]
+    with pytest.raises(FormatError, match=r"1,200: reward is not a number.*\n.*must be a n"):
+        logged(tmp_path, every)
+
+
+def test_rewards_that_the_family_does_not_allow(tmp_path: Path) -> None:
+    rows = [(*row[:2], row[2] * 2 if i % 4 == 0 else row[2]) for i, row in enumerate(clicks())]
+    found = logged(tmp_path, [(*row, 0) for row in rows], **ARMS, family="bernoulli")
+    assert codes(found) == ["unusable-rewards"]
+    assert "choose a --family" in str(found[0])
+
+
+def test_equal_rewards_because_the_others_are_not_numbers(tmp_path: Path) -> None:
+    rows = [(*row[:2], '"1,200.50"' if row[2] else 0, row[3]) for row in clicks()]
+    with pytest.raises(LogsError, match=r"every reward is 0, .* other rewards cannot be used\."):
+        logged(tmp_path, rows)
+
+
+def test_a_few_bad_rewards_are_no_warning(tmp_path: Path) -> None:
+    rows = clicks()
+    assert logged(tmp_path, [("u0", "item 1", "yes", 0), *rows]) == ()
+
+
+@pytest.mark.parametrize(("n_users", "warned"), [(1, True), (7, True), (8, False)])
+def test_few_tasks(n_users: int, warned: bool, tmp_path: Path) -> None:
+    found = logged(tmp_path, clicks(n_users, n_rows=200))
+    assert codes(found) == ["few-tasks"] * warned
 
 
 # -- healthy logs ---------------------------------------------------------------------------------
