@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -131,6 +132,17 @@ def test_advice_is_never_praise_while_a_check_fails(
     assert str(advice).startswith("Use this prior: ") == (not fails)
     if one.findings:
         assert one.remedy in str(advice) or advice.answer == "no"
+
+
+def test_noise_that_varies_less_than_predicted_is_no_reason_against_a_prior() -> None:
+    check = made(1, 200, 400, (1, 1), 1.0, 0.0, 0)
+    steady = np.random.default_rng(1).beta(30, 30, 400)
+    noise = Calibration("noise", steady, np.zeros(400, int))
+    assert noise.findings == ("wide",)
+    assert noise.deviation >= 0.1
+    advice = advise(fit_with(replace(check, calibration={"noise": noise})))
+    assert advice.answer == "caution"
+    assert "decisions are hardly affected" in str(advice)
 
 
 def test_a_prior_without_a_check_is_no_praise() -> None:

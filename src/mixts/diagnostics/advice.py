@@ -8,6 +8,7 @@ from typing import Literal
 from mixts.diagnostics._replays import BESTSELLER
 from mixts.diagnostics.policies import PolicyComparison
 from mixts.learning import Fit, PriorCheck
+from mixts.learning.measures import HARMLESS
 
 Answer = Literal["use", "caution", "no"]
 
@@ -99,7 +100,8 @@ def _calibration_reasons(check: PriorCheck, pays: bool) -> tuple[list[str], list
     for name, one in check.calibration.items():
         if one.findings:
             said = f"its predictions of {name} fail the check ({one.verdict}): {one.remedy}"
-            (gross if one.deviation >= GROSS and not pays else slight).append(said)
+            is_gross = one.deviation >= GROSS and one.remedy != HARMLESS and not pays
+            (gross if is_gross else slight).append(said)
         elif not one.judged:
             slight.append(f"there are too few predictions of {name} to check them")
     return gross, slight

@@ -39,6 +39,7 @@ _NOISE_WORDS = {
 }
 
 
+HARMLESS = "decisions are hardly affected"
 _REMEDIES = {
     "narrow": "decisions explore too little and trust a kind too soon; add --robust, or learn from "
     "more tasks",
@@ -53,7 +54,7 @@ _NOISE_REMEDIES = {
     "high": "decisions trust single rewards too much; give a larger --noise-std",
     "low": "decisions learn slower than they could; give a smaller --noise-std",
     "narrow": "the noise differs from task to task; try another --family",
-    "wide": "decisions are hardly affected",
+    "wide": HARMLESS,
     "shape": "single large rewards can mislead decisions; try another --family",
 }
 """What a fault means for decisions, and what to do."""

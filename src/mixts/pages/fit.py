@@ -116,8 +116,11 @@ def _items(fit: Fit) -> str:
 def _summary(
     fit: Fit, kinds: tuple[Kind, ...], comparison: PolicyComparison | None
 ) -> tuple[str, ...]:
-    lines = [f"{advise(fit, comparison)}"]
-    lines += [] if comparison is None else [" ".join(policy_verdict(comparison, fit.check))]
+    advice = advise(fit, comparison)
+    lines = [f"{advice}"]
+    if comparison is not None:
+        usable = advice.answer != "no"
+        lines.append(" ".join(policy_verdict(comparison, fit.check, usable=usable)))
     lines += [f"{kind}" for kind in kinds[: fit.n_kinds][:3]]
     left = fit.n_kinds - 3
     lines += [f"And {plural(left, 'more kind')}, below."] if left > 0 else []

@@ -86,7 +86,9 @@ def policy_table(comparison: PolicyComparison) -> list[str]:
 # -- the verdict ----------------------------------------------------------------------------------
 
 
-def policy_verdict(comparison: PolicyComparison, check: PriorCheck | None = None) -> list[str]:
+def policy_verdict(
+    comparison: PolicyComparison, check: PriorCheck | None = None, *, usable: bool = True
+) -> list[str]:
     """Say what the policy to start with earns beside the bestseller, and which policy to use.
 
     Parameters
@@ -95,6 +97,8 @@ def policy_verdict(comparison: PolicyComparison, check: PriorCheck | None = None
         The earnings.
     check
         Check of the prior: a simulation says nothing if predictions fail it.
+    usable
+        Whether the advice on the prior is to use it: no policy should start from another one.
     """
     one, agent, (digits, _) = comparison.decisive, comparison.agent, _digits_of(comparison)
     name = "" if one.bestseller is None else f" (`{short_name(one.bestseller)}`)"
@@ -103,9 +107,12 @@ def policy_verdict(comparison: PolicyComparison, check: PriorCheck | None = None
         f"{_text(one.mean(agent), digits)} with {_NAMES[agent]} and "
         f"{_text(one.mean(BESTSELLER), digits)} with the bestseller{name}: "
         f"{_difference(one, agent, BESTSELLER)}.",
-        *_advice(comparison),
+        *(_advice(comparison) if usable or comparison.recommended == BESTSELLER else [_UNUSABLE]),
         *_distrust(one, check),
     ]
+
+
+_UNUSABLE = "No policy should start from this prior: it fails its checks."
 
 
 def _distrust(one: Earnings, check: PriorCheck | None) -> list[str]:

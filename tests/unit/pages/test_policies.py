@@ -45,6 +45,13 @@ def test_ids_wins() -> None:
     assert advice == "Use IDS: no other policy earns clearly more."
 
 
+def test_no_policy_starts_from_an_unusable_prior() -> None:
+    _, advice = policy_verdict(compared(0.5, 0.6, 0.55, 0.62), usable=False)
+    assert advice == "No policy should start from this prior: it fails its checks."
+    *_, advice = policy_verdict(compared(0.5, 0.44, 0.3, 0.4), usable=False)
+    assert advice == "Use the bestseller: it clearly earned more than IDS."
+
+
 def test_no_clear_difference_is_said() -> None:
     first, advice = policy_verdict(compared(0.5, 0.5, 0.5, 0.49))
     assert re.search(r": 0\.010 ± 0\.01\d less, which is no clear difference\.$", first)
