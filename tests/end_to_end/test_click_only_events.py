@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 import mixts
+from mixts.logs import read_logs
+from mixts.service.store.export import export
 from mixts.service.store.rebuild import rebuild
 from tests.end_to_end.reader import environment, page_blocks, shell, write_scripts
 
@@ -118,3 +120,20 @@ def test_the_store_says_what_is_missing(printed: str, folder: Path) -> None:
     said = (folder / "after.txt").read_text()
     assert re.search(r"960 decisions, \d+ rewards, \d+ of them defaults", said)
     assert re.search(r"decisions without a reward: \d+ were deferred and not activated", said)
+
+
+def test_the_next_prior_can_replace_the_first(printed: str, folder: Path) -> None:
+    """Also if the service hardly showed some items; a CSV file gives the same prior."""
+    first, following = (
+        mixts.MixturePrior.load(folder / f"{name}.json") for name in ("prior", "next")
+    )
+    assert following.arm_names == first.arm_names
+    with mixts.DecisionStore(folder / "shop.db") as store:
+        export(store, folder / "shop.csv")
+        with mixts.Decider(None, store) as decider:
+            decider.activate_prior(decider.upload_prior(following))
+            assert decider.task("visitor 1").prior_version == 2
+    columns = {"task": "task", "arm": "arm", "reward": "reward", "arms": first.arm_names}
+    logs = [read_logs(folder / f"shop.{end}", **columns) for end in ("parquet", "csv")]
+    for name in ("successes", "failures"):
+        assert np.array_equal(*(each.statistics.array(name) for each in logs))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from mixts.cli._engine import add_engine_options, engine_from
-from mixts.diagnostics import PolicyComparison, advise, compare_policies
+from mixts.diagnostics import Advice, PolicyComparison, advise, compare_policies
 from mixts.engines import engine_of
 from mixts.errors import MixtsError, ParameterError
 from mixts.features import Features
@@ -74,6 +74,8 @@ def register(commands: Any) -> None:
     when = "time of the choice: hold out the latest tasks instead of random ones"
     add("--time", metavar="COLUMN", help=when)
     add("--arms", type=_names, metavar="A,B,...", help="use only these arms, in this order")
+    same = "or the arms of an earlier prior, so that this one can replace it"
+    add("--arms-of", type=Path, metavar="PRIOR", help=same)
     families = ("auto", "bernoulli", "gaussian", "poisson", "spend", "linear")
     add(
         "--family",
@@ -141,7 +143,7 @@ def _fit(options: argparse.Namespace, engine: Any) -> Fit:
     columns = {
         "task": options.task, "reward": options.reward, "arm": options.arm,
         "features": _features(options), "family": options.family, "intercept": options.intercept,
-        "arms": options.arms, "missing_reward": options.missing_reward, "clip": options.clip,
+        "arms": _arms(options), "missing_reward": options.missing_reward, "clip": options.clip,
         "time": options.time,
         "delimiter": options.delimiter, "allow_bad_rows": options.allow_bad_rows,
         "text": options.text, "top_levels": options.top_levels,
@@ -168,16 +170,37 @@ def _features(options: argparse.Namespace) -> tuple[str, ...] | Features | None:
         return names
     if names is not None:
         raise ParameterError("give either --features or --features-of, not both")
-    try:
-        features = MixturePrior.load(options.features_of).features
-    except OSError as error:
-        raise ParameterError(f"--features-of {options.features_of}: {error.strerror}") from None
+    features = _earlier(options.features_of, "--features-of").features
     if features is None:
         raise ParameterError(
             f"--features-of must be a prior that names its features, and {options.features_of} "
             "does not: name the columns by --features"
         )
     return features
+
+
+def _arms(options: argparse.Namespace) -> tuple[str, ...] | None:
+    """Return the names of the only arms, or of the arms of an earlier prior."""
+    names: tuple[str, ...] | None = options.arms
+    if options.arms_of is None:
+        return names
+    if names is not None:
+        raise ParameterError("give either --arms or --arms-of, not both")
+    arms = _earlier(options.arms_of, "--arms-of").arm_names
+    if arms is None:
+        raise ParameterError(
+            f"--arms-of must be a prior that names its arms, and {options.arms_of} does not: name "
+            "them by --arms"
+        )
+    return arms
+
+
+def _earlier(path: Path, option: str) -> MixturePrior:
+    """Load the prior that an option names."""
+    try:
+        return MixturePrior.load(path)
+    except OSError as error:
+        raise ParameterError(f"{option} {path}: {error.strerror}") from None
 
 
 @contextmanager
@@ -206,13 +229,13 @@ def summary(
     fit: Fit, out: Path, page: Path | None, comparison: PolicyComparison | None = None
 ) -> str:
     """Return what policies earn, the logs, the kinds, the check and the files in a few lines."""
-    logs = fit.logs
+    logs, advice = fit.logs, advise(fit, comparison)
     items = f"{len(fit.items):,} {'arms' if logs.arms is not None else 'features'}"
     bad = logs.bad_rows.total
     lines = [
         *(row for warning in fit.warnings for row in _wrapped(f"warning: {warning}")),
-        *([] if comparison is None else _policy_lines(comparison, fit.check)),
-        f"{logs.n_rows:,} rows, {len(logs.tasks):,} tasks, {items}, "
+        *([] if comparison is None else _policy_lines(comparison, fit.check, advice)),
+        f"{logs.n_rows:,} rows, {len(logs.tasks):,} task{'s' * (len(logs.tasks) != 1)}, {items}, "
         f"{f'{bad:,}' if bad else 'no'} bad row{'s' * (bad != 1)}",
         *_indented(logs.bad_rows.lines()),
         *([logs.missing] if logs.missing else []),
@@ -227,15 +250,18 @@ def summary(
         lines += _indented(fit.check.findings)
     report = "" if page is None else f", and the page about it to {page}"
     code = agent_code(out, comparison)
-    advice, written = advise(fit, comparison), f"wrote the prior to {out}{report}"
+    written = f"wrote the prior to {out}{report}"
     start = [f"{written}; start with", f"  agent = {code}"]
     lines += [written] if advice.answer == "no" else start
     lines += _wrapped(str(advice))
     return "\n".join(lines)
 
 
-def _policy_lines(comparison: PolicyComparison, check: PriorCheck | None) -> list[str]:
-    words = [*policy_verdict(comparison, check), *policy_sources(comparison)]
+def _policy_lines(
+    comparison: PolicyComparison, check: PriorCheck | None, advice: Advice
+) -> list[str]:
+    verdict = policy_verdict(comparison, check, usable=advice.answer != "no")
+    words = [*verdict, *policy_sources(comparison)]
     return [
         *policy_table(comparison),
         *_indented(sentence.replace("`", "") for sentence in words),
@@ -263,9 +289,9 @@ def command_of(options: argparse.Namespace) -> str:
     words = ["mixts", "fit", *options.logs]
     names = (
         "task", "arm", "features", "features_of", "text", "top_levels", "intercept", "reward",
-        "missing_reward", "clip", "time", "arms", "family", "delimiter", "allow_bad_rows",
-        "components", "select", "select_from", "method", "noise_std", "covariance",
-        "robust", "held_out", "seed", "out",
+        "missing_reward", "clip", "time", "arms", "arms_of", "family", "delimiter",
+        "allow_bad_rows", "components", "select", "select_from", "method", "noise_std",
+        "covariance", "robust", "held_out", "seed", "out",
     )  # fmt: skip
     usual = {
         "family": "auto", "components": "auto", "select": "stack", "select_from": SELECT_FROM,

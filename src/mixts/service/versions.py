@@ -214,8 +214,11 @@ def fitted_shape(prior: MixturePrior, shape: str | None) -> str:
     old_kind, old_size = shape.split()
     if kind == old_kind and family.n_arms is not None and size > int(old_size):
         return mine
+    arms = old_kind.endswith("arms")
     raise ParameterError(
         f"the tasks of this store have statistics of {old_kind} with {old_size} "
-        f"{'arms' if old_kind.endswith('arms') else 'features'}, which {family!r} cannot go "
-        "on from: use a prior of the same family with no fewer arms, or another store"
+        f"{'arms' if arms else 'features'}, which {family!r} cannot go on from: use a prior of the "
+        "same family with no fewer arms, or another store"
+        + "; `mixts fit --arms-of` the prior in force keeps its arms"
+        * arms
     )

@@ -216,6 +216,29 @@ def test_the_code_says_where_the_bestseller_earned_more(
     assert f"# On {where}, the bestseller earned more than this agent.\nagent = mixts.Mix" in page
 
 
+def test_arms_of_an_earlier_prior(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Arms without rows stay, in their order, so that the new prior can replace the earlier one."""
+    family = mixts.BernoulliArms(np.ones((1, 5)), np.ones((1, 5)))
+    names = ("new", "hats", "<b>shoes`", "books", "last")
+    logs = ["fit", str(folder / "clicks.csv"), *COLUMNS, "--components", "1", "--held-out", "0"]
+    named, unnamed = tmp_path / "named.json", tmp_path / "unnamed.json"
+    mixts.MixturePrior(family, arm_names=names).save(named)
+    mixts.MixturePrior(family).save(unnamed)
+    out = ["--no-report", "--out", str(tmp_path / "next.json")]
+    assert main([*logs, "--arms-of", str(named), *out]) == 0
+    assert mixts.MixturePrior.load(tmp_path / "next.json").arm_names == names
+    assert "2 arms have few rows" in capsys.readouterr().out
+    for words, message in (
+        (["--arms-of", str(named), "--arms", "a"], "either --arms or --arms-of"),
+        (["--arms-of", str(unnamed)], "--arms-of must be a prior that names its arms"),
+        (["--arms-of", str(tmp_path / "none.json")], "No such file"),
+    ):
+        assert main([*logs, *words, *out, "--force"]) == 2
+        assert message in capsys.readouterr().err
+
+
 def test_features_of_an_earlier_prior(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = [f"u{i % 6},{i % 5},{['acme', 'bolt', 'core'][i % 3]},{i % 7}" for i in range(60)]
     log, first = tmp_path / "log.csv", tmp_path / "first.json"
@@ -344,7 +367,8 @@ def test_rows_without_a_reward_count(
         (["--report", "prior.json"], "must be different files"),
         (["--arm", "thing"], "has no column 'thing'; it has: user, item, clicked"),
         (["--features", "item"], "either arm"),
-        (["--family", "poisson", "--reward", "item"], "none of 1,004 rows"),
+        (["--arm", "clicked", "--reward", "item"], "none of 1,004 rows"),
+        (["--arm", "user"], "the column 'user' is both the task (--task) and the arm (--arm)"),
         (["--family", "bernoulli", "--missing-reward", "2"], "--missing-reward must be a reward"),
     ],
 )
