@@ -16,6 +16,7 @@ from mixts.errors import FormatError, LogsError, ParameterError
 from mixts.families import Statistics
 from mixts.features import Features
 from mixts.logs.bad_rows import (
+    OTHER_ARM,
     BadRows,
     Example,
     refuse_arm_a_row,
@@ -524,13 +525,15 @@ def _task_logs(
         raise FormatError(f"no rows below the names of the columns in {', '.join(files)}")
     if n_good == 0:
         raise FormatError(f"none of {found.n_rows:,} rows can be used{reasons}")
-    if 2 * n_good < found.n_rows and not allow_bad_rows:
+    n_unlisted = found.bad.counts.get(OTHER_ARM, 0)  # left out as asked for
+    if 2 * n_good < found.n_rows - n_unlisted and not allow_bad_rows:
         silent = without_reward(found.bad, found.reward_range)
         if silent:
             raise LogsError(f"{silent}{reasons}")
         raise FormatError(
             f"{found.bad.total:,} of {found.n_rows:,} rows are bad, which is more than half: are "
-            f"the columns the right ones? If so, allow bad rows{reasons}"
+            "the columns the right ones? If so, add --allow-bad-rows (allow_bad_rows=True)"
+            f"{reasons}"
         )
     tasks = np.array(sorted_order(tuple(tally.tasks)), dtype=np.int64)
     arms = None

@@ -112,6 +112,16 @@ def test_bad_rows_of_linear_tasks(tmp_path: Path) -> None:
     assert logs.statistics.n_observations.tolist() == [2]
 
 
+def test_rows_of_other_arms_are_left_out_as_asked_for(tmp_path: Path) -> None:
+    """They are no sign of a wrong column, however many they are; other bad rows are."""
+    text = "user,item,clicked\n" + "u,other,1\n" * 8 + "u,a,1\nu,a,0\n"
+    logs = read_logs(write(tmp_path / "t.csv", text), **ARMS, arms=["a"])
+    assert logs.bad_rows.counts == {"an arm that is not listed": 8}
+    more = write(tmp_path / "t.csv", text + "u,a,x\n" * 3)
+    with pytest.raises(errors.FormatError, match="add --allow-bad-rows"):
+        read_logs(more, **ARMS, arms=["a"])
+
+
 def test_rows_without_any_good_one_are_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "t.csv", "user,item,clicked\nu,a,x\n")
     with pytest.raises(errors.FormatError, match=r"none of 1 rows .*\n  1: reward is not a number"):
