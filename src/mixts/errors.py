@@ -22,6 +22,7 @@
     +-- OutputError                      an output folder of another program, or of other settings
     +-- StoreError                       a store of another program, damaged, or of a newer version
     |   +-- StoreUnavailableError        a store that cannot be reached or written to now: retry
+    |   +-- TaskLockedError              another writer keeps a task locked: retry later
     |   +-- OverloadedError              too many operations are waiting: retry later
     +-- ClusterError                     a cluster cannot be used, or failed during the work
     +-- MissingExtraError (ImportError)  an optional dependency is not installed
@@ -122,7 +123,11 @@ class StoreError(MixtsError):
 
 
 class StoreUnavailableError(StoreError):
-    """A store that cannot be reached or written to now; nothing was changed."""
+    """A store that cannot be reached or written to now; the message says if anything changed."""
+
+
+class TaskLockedError(StoreError):
+    """A task that another writer keeps locked; this operation was not carried out."""
 
 
 class OverloadedError(StoreError):

@@ -5,8 +5,11 @@ from __future__ import annotations
 import argparse
 import logging
 import math
+import os
 import re
-from collections.abc import Iterator
+import sys
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,6 +23,9 @@ Serve decisions over HTTP. POST /v1/decide chooses an action for a task, POST /v
 reward, and / is a dashboard for the browser. Everything is kept in the store: a response is sent
 only after its decision or reward is safely on disk. When the service is ready it prints one line
 with its address. Ctrl-C or SIGTERM stops it after it has answered the requests it had accepted."""
+
+FAILED = 1
+"""Exit status: the store did not answer when the service stopped."""
 
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -122,6 +128,7 @@ def _serve(options: argparse.Namespace) -> None:
     if prior is not None:
         check_default(prior, options.default_reward)
     with (
+        _exit_if_closing_hangs() as serving_ends,
         server.handle_stop_signals() as signals,
         server.bind(options.host, options.port) as listener,
         DecisionStore(options.store) as store,
@@ -142,10 +149,39 @@ def _serve(options: argparse.Namespace) -> None:
             details = f"prior version {active.version}, policy {policy.name}, {store.name}"
             print(f"mixts: serving {server.url_of(listener)} ({details})", flush=True)
 
-        server.run(
-            service, listener, signals, print_address, limits=limits,
-            access_log=options.log_level == "debug",
-        )  # fmt: skip
+        try:
+            server.run(
+                service, listener, signals, print_address, limits=limits,
+                access_log=options.log_level == "debug",
+            )  # fmt: skip
+        finally:
+            serving_ends()
+
+
+CLOSE_SECONDS = 10.0
+"""Time to write the last operations and to close the store."""
+
+
+@contextmanager
+def _exit_if_closing_hangs() -> Iterator[Callable[[], None]]:
+    """Yield a function that starts the clock; the process ends if the ``with`` block does not."""
+
+    def leave() -> None:
+        print(
+            f"mixts: the store has not answered for {CLOSE_SECONDS:g} s, so the service ends "
+            "without it: operations without a response may or may not have been written; clients "
+            "may repeat them, decisions with the same key",
+            file=sys.stderr,
+            flush=True,
+        )
+        os._exit(FAILED)
+
+    timer = threading.Timer(CLOSE_SECONDS, leave)
+    timer.daemon = True
+    try:
+        yield timer.start
+    finally:
+        timer.cancel()
 
 
 # -- options --------------------------------------------------------------------------------------

@@ -34,6 +34,7 @@ from mixts.errors import (
     ParameterError,
     StatisticsError,
     StoreUnavailableError,
+    TaskLockedError,
     UnknownDecisionError,
     UnknownTaskError,
 )
@@ -118,6 +119,7 @@ _ERRORS_BY_CODE: dict[str, type[MixtsError]] = {
     "parameter": ParameterError,
     "statistics": StatisticsError,
     "store_unavailable": StoreUnavailableError,
+    "task_locked": TaskLockedError,
     "unknown_decision": UnknownDecisionError,
     "unknown_prior": ParameterError,
     "unknown_task": UnknownTaskError,

@@ -27,10 +27,17 @@ from mixts.errors import (
     MaskError,
     MixtsError,
     ParameterError,
+    TaskLockedError,
 )
 from mixts.families.linear_statistics import check_rows
 from mixts.prior import MixturePrior
-from mixts.service.locked import MOST_WAITING, LockedTasks, WaitingActions, taken
+from mixts.service.locked import (
+    MOST_WAITING,
+    LockedTasks,
+    WaitingActions,
+    taken,
+    task_locked,
+)
 from mixts.service.offers import (
     Ids,
     has_names,
@@ -109,6 +116,10 @@ class Batch:
         numbers = self._outcomes.match(operations)
         requests, keys = self._check_requests(operations)
         tasks = self._lock(requests, numbers)
+        for place, request in requests.items():
+            if not tasks.holds(request.task):
+                self._results[place] = task_locked(request.task)
+        requests = {place: r for place, r in requests.items() if tasks.holds(r.task)}
         # Search after locking: other writers need the same locks to use these keys or decisions.
         answered = self._transaction.find_keys(keys) if keys else {}
         self._outcomes.perform(tasks)
@@ -224,7 +235,11 @@ class Batch:
                     "its parameters are too large, or too small, to compute with"
                 )
                 continue
-            made = self._slate(place, request, shown, law, belief, tasks)
+            try:
+                made = self._slate(place, request, shown, law, belief, tasks)
+            except TaskLockedError as error:
+                self._results[place] = error
+                continue
             new += made
             self._results[place] = _response(made, request.task, active, request.ids)
             if waiting is not None and not request.defer:

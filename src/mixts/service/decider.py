@@ -157,7 +157,8 @@ class Decider:
         self._versions: dict[int, ActivePrior] = {}
         max_pending = _checks.count(max_pending, "max_pending")
         store.claim(self)
-        self._writer = BatchWriter(self._perform, store.backend.probe, max_pending)
+        backend = store.backend
+        self._writer = BatchWriter(self._perform, backend.probe, max_pending, backend.watch)
         has_default = self.rules.default_reward is not None
         self._closer = WindowCloser(store, self.submit, lambda: now_us(), has_default)
         self._checker = StoreChecker(store)
@@ -607,7 +608,7 @@ class Decider:
         -------
         Health
         """
-        reason, value = self._writer.failure, self._closer.only_value
+        reason, value = self._writer.trouble, self._closer.only_value
         warning = None if value is None else silence_warning(value)
         checker = self._checker
         return Health(
@@ -666,8 +667,10 @@ class Decider:
         """Write what was accepted; the store stays open, also for another decider."""
         self._closer.close()
         self._checker.close()
-        self._writer.close()
-        self.store.release(self)
+        try:
+            self._writer.close()
+        finally:
+            self.store.release(self)
 
     def __enter__(self) -> Self:
         return self

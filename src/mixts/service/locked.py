@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from mixts._typing import Array, Float, Int
+from mixts.errors import TaskLockedError
 from mixts.families import Statistics
 from mixts.prior import MixturePrior
 from mixts.service.records import Decide, LoggedDecision, TaskEntry, WaitingDecision
@@ -38,6 +39,10 @@ class LockedTasks:
         """Rows whose statistics have changed."""
         self._touched: set[int] = set()
         """Rows that must be saved."""
+
+    def holds(self, task: str | int) -> bool:
+        """Return whether a task is locked, by its name or its number."""
+        return task in self._by_name or task in self._by_number
 
     def rows(self, names: list[str]) -> tuple[Int[Array, " m"], Statistics]:
         """Return the row of each named task, and the statistics to which the rows refer."""
@@ -149,6 +154,14 @@ class WaitingActions:
             return None
         tasks, actions = zip(*found, strict=True)
         return np.array(actions), np.array(tasks)
+
+
+def task_locked(task: str | int) -> TaskLockedError:
+    """Return the error for a task that another writer keeps locked."""
+    named = f"task {task!r}" if isinstance(task, str) else "the task of this decision"
+    return TaskLockedError(
+        f"another writer keeps {named} locked: nothing was changed; try again later"
+    )
 
 
 def taken(decision: LoggedDecision | WaitingDecision, features: FeatureSets) -> Any:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from mixts import _checks
 from mixts.errors import ConflictError, MixtsError, OutcomeError, UnknownDecisionError
-from mixts.service.locked import LockedTasks
+from mixts.service.locked import LockedTasks, task_locked
 from mixts.service.policy import Policy
 from mixts.service.records import (
     Activate,
@@ -106,6 +106,11 @@ class Outcomes:
         """Perform the operations in their order, after their tasks were locked."""
         if not self._operations:
             return
+        for place, _, seq in self._operations:
+            if not tasks.holds(self._decisions[seq].task):
+                self._results[place] = task_locked(self._decisions[seq].task)
+        self._operations = [each for each in self._operations if each[0] not in self._results]
+        self._decisions = {seq: self._decisions[seq] for _, _, seq in self._operations}
         # Another writer may have activated a decision, or rewarded it, before the tasks were
         # locked.
         inactive = [d.id for d in self._decisions.values() if not d.is_active]

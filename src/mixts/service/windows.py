@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import TypeVar
 
-from mixts.errors import MixtsError
+from mixts.errors import MixtsError, TaskLockedError
 from mixts.service.records import Expire, Operation, Receipt, Result
 from mixts.service.store import DecisionStore
 
@@ -71,10 +71,11 @@ class WindowCloser:
             self._submit([Expire(id) for id in ids], future.set_result)
             results = future.result()
             for result in results:
-                if isinstance(result, MixtsError):
+                if isinstance(result, MixtsError) and not isinstance(result, TaskLockedError):
                     raise result
             n_written += sum(isinstance(r, Receipt) and not r.duplicate for r in results)
-            if len(ids) < WINDOW_BATCH:
+            n_ended = sum(isinstance(r, Receipt) for r in results)
+            if len(ids) < WINDOW_BATCH or not n_ended:
                 break
         return n_written
 

@@ -8,6 +8,9 @@ other requests. The thread therefore writes
 - large batches;
 - batches that would have to wait for another process or for a database server;
 - all batches for a second, after batches were slow on average.
+
+A store can also be silent: a disk or a database that neither completes a write nor refuses it. A
+second thread therefore watches how long the store takes to answer.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from mixts.errors import (
     ParameterError,
     StoreError,
     StoreUnavailableError,
+    TaskLockedError,
 )
 from mixts.service.records import Decide, Operation, Result
 from mixts.service.store.base import WouldWaitError
@@ -62,6 +66,19 @@ LOOP_PAUSE_SECONDS = 1.0
 PROBE_SECONDS = 1.0
 """Time between attempts to write to a failed store while no operations arrive."""
 
+WATCH_SECONDS = 0.5
+"""Time between looks at the store."""
+
+SLOW_STORE_SECONDS = 3.0
+"""If the store does not answer for longer, the service is not ready."""
+
+SILENT_SECONDS = 15.0
+"""If the store does not answer for longer, all operations are refused, although those of the batch
+that is being written may yet succeed.
+
+Longer than the ten seconds after which either database gives up by itself.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Submission:
@@ -95,10 +112,18 @@ class BatchWriter:
     for more. Under load batches grow, and a batch needs only one sync of the disk.
     """
 
-    def __init__(self, perform: Perform, probe: Callable[[], None], max_pending: int) -> None:
+    def __init__(
+        self,
+        perform: Perform,
+        probe: Callable[[], None],
+        max_pending: int,
+        watch: Callable[[], float] = lambda: 0.0,
+    ) -> None:
         self._perform = perform
         self._probe = probe
         self._max_pending = max_pending
+        self._watch = watch
+        """Returns for how many seconds the store has not answered."""
         self._waiting: deque[Submission | Job] = deque()
         self._pending = 0
         self._changed = threading.Condition()
@@ -107,6 +132,11 @@ class BatchWriter:
         self._wanted = False
         """True if the thread has work to do."""
         self._closed = False
+        self._is_silent = False
+        self._ended = threading.Event()
+        """Set when nothing is left to watch."""
+        self._in_flight: Sequence[Submission | Job] = ()
+        """The batch, or the job, that runs now."""
         self._scheduled: CallSoon | None = None
         """``call_soon`` of the event loop that will write the next batch; None: the thread will."""
         self._no_loop_before = 0.0
@@ -119,6 +149,7 @@ class BatchWriter:
         self.batch_operations = 0
         self._thread = threading.Thread(target=self._run, name="mixts-writer", daemon=True)
         self._thread.start()
+        threading.Thread(target=self._watch_store, name="mixts-watch", daemon=True).start()
 
     @property
     def pending(self) -> int:
@@ -138,6 +169,8 @@ class BatchWriter:
                 f"at most {self._max_pending:,} operations are taken at once, got "
                 f"{len(operations):,}: send them in parts, or raise max_pending"
             )
+        if self._is_silent:
+            raise self._silent()
         with self._changed:
             self._check_open()
             if self._pending + len(operations) > self._max_pending:
@@ -160,11 +193,28 @@ class BatchWriter:
         return future.result()
 
     def close(self) -> None:
-        """Write everything in the queue, and end the thread."""
+        """Write everything in the queue, and end the threads.
+
+        Raise ``StoreUnavailableError`` if the store stays silent.
+        """
         with self._changed:
             self._closed = True
             self._wake()
-        self._thread.join()
+        while self._thread.is_alive() and self._watch() <= SILENT_SECONDS:
+            self._thread.join(WATCH_SECONDS)
+        self._ended.set()
+        if self._thread.is_alive():
+            raise self._silent()
+
+    @property
+    def trouble(self) -> str | None:
+        """Reason why operations cannot be written at present; None if they can."""
+        if self.failure is not None:
+            return self.failure
+        seconds = self._watch()
+        if seconds <= SLOW_STORE_SECONDS:
+            return None
+        return f"the store has not answered for {seconds:.0f} s"
 
     def _check_open(self) -> None:
         if self._closed:
@@ -221,8 +271,15 @@ class BatchWriter:
             self._no_loop_before = time.monotonic() + LOOP_PAUSE_SECONDS
 
     def _next_is_small(self) -> bool:
-        first = self._waiting[0] if self._waiting else None
+        first = self._first()
         return isinstance(first, Submission) and first.is_small
+
+    def _first(self) -> Submission | Job | None:
+        """Return the first in the queue, which the thread that watches may empty at any time."""
+        try:
+            return self._waiting[0]
+        except IndexError:
+            return None
 
     # -- in the writer's thread ---------------------------------------------------------------
 
@@ -246,10 +303,11 @@ class BatchWriter:
     def _write_all(self, closed: bool) -> None:
         """Write batch after batch, until the queue is empty or an event loop takes over."""
         is_first = True
-        while self._waiting:
-            first = self._waiting[0]
+        while (first := self._first()) is not None:
+            if closed and self.failure:
+                self._refuse_all(StoreUnavailableError(self.failure))
+                return
             if isinstance(first, Job):
-                self._waiting.popleft()
                 self._run_job(first)
                 continue
             if self._scheduled and first.is_small and not is_first and not closed:
@@ -258,10 +316,47 @@ class BatchWriter:
             is_first = False
 
     def _run_job(self, job: Job) -> None:
+        with self._changed:
+            if self._first() is not job:
+                return
+            self._waiting.popleft()
+            self._in_flight = (job,)
         try:
-            job.future.set_result(job.work())
+            result = job.work()
+            if not job.future.done():
+                job.future.set_result(result)
         except BaseException as error:
-            job.future.set_exception(error)
+            if not job.future.done():
+                job.future.set_exception(error)
+
+    # -- in the thread that watches -----------------------------------------------------------
+
+    def _watch_store(self) -> None:
+        while not self._ended.wait(WATCH_SECONDS):
+            self._is_silent = self._watch() > SILENT_SECONDS
+            if self._is_silent and (self._in_flight or self._waiting):
+                self._note_failure(str(self._silent()))
+                self._refuse_all(self._silent())
+
+    def _silent(self) -> StoreUnavailableError:
+        return StoreUnavailableError(
+            f"the store has not answered for {self._watch():.0f} s: the operation may still be "
+            "carried out; repeat it, a decision with the same key"
+        )
+
+    def _refuse_all(self, error: StoreError) -> None:
+        """Refuse all operations that wait or are being written."""
+        with self._changed:
+            refused = [*self._in_flight, *self._waiting]
+            self._in_flight = ()
+            self._waiting.clear()
+            submissions = [part for part in refused if isinstance(part, Submission)]
+            n = sum(len(part.operations) for part in submissions)
+            self._pending -= n
+        _call_back(submissions, [error] * n)
+        for part in refused:
+            if isinstance(part, Job) and not part.future.done():
+                part.future.set_exception(error)
 
     # -- write a batch; callers hold ``_turn`` ------------------------------------------------
 
@@ -282,18 +377,30 @@ class BatchWriter:
                 batch.append(first)
                 if first.alone:
                     break
+            self._in_flight = batch
         return batch
 
-    def _put_back(self, batch: list[Submission]) -> None:
+    def _put_back(self, batch: list[Submission], *, alone: bool = False) -> None:
         """Put a batch back at the front of the queue, and leave it to the thread."""
         with self._changed:
-            self._waiting.extendleft(reversed(batch))
+            if self._is_unanswered(batch):
+                parts = [replace(part, alone=True) for part in batch] if alone else batch
+                self._waiting.extendleft(reversed(parts))
             self._wake()
+
+    def _is_unanswered(self, batch: list[Submission]) -> bool:
+        """End the batch in flight; return False if it was refused, because it took too long."""
+        unanswered = self._in_flight is batch
+        self._in_flight = ()
+        return unanswered
 
     def _write(self, *, wait: bool) -> None:
         """Perform the next batch, and pass the results to the callbacks."""
         batch = self._take(wait)
+        if not batch:
+            return
         operations = [operation for part in batch for operation in part.operations]
+        started = time.monotonic()
         try:
             results = self._perform(operations, wait)
             self.failure = None
@@ -306,9 +413,10 @@ class BatchWriter:
         except Exception as error:
             if len(batch) > 1:
                 # Some submission made the batch fail: write each alone, so that others succeed.
-                self._put_back([replace(part, alone=True) for part in batch])
+                self._put_back(batch, alone=True)
                 return
-            log.exception("a batch of %d operations failed", len(operations))
+            if not isinstance(error, TaskLockedError):
+                log.exception("a batch of %d operations failed", len(operations))
             internal = MixtsError(f"internal error: {type(error).__name__}")
             results = [error if isinstance(error, StoreError) else internal] * len(operations)
         except BaseException:
@@ -317,8 +425,13 @@ class BatchWriter:
         self.batches += 1
         self.batch_operations += len(results)
         with self._changed:
+            if not self._is_unanswered(batch):
+                return
             self._pending -= len(results)
         _call_back(batch, results)
+        if self.failure and time.monotonic() - started > SLOW_STORE_SECONDS:
+            # The store was silent. The others would wait as long, one batch after the other.
+            self._refuse_all(StoreUnavailableError(self.failure))
 
     def _retry_store(self) -> None:
         try:

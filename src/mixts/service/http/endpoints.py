@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
 import time
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
+from queue import SimpleQueue
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
@@ -79,13 +82,23 @@ MAX_WAITING = 64
 """Requests that may wait for a thread."""
 
 
+CLOSE_SECONDS = 5.0
+"""Time for calls that run when the service stops; a database that hangs may never answer them."""
+
+
 class Readers:
-    """A few threads that read the store."""
+    """A few threads that read the store; the process does not wait for them when it ends."""
 
     def __init__(self, threads: int = THREADS, waiting: int = MAX_WAITING) -> None:
-        self._pool = ThreadPoolExecutor(threads, "mixts-reader")
+        self._calls: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
         self._capacity = threads + waiting
         self._busy = 0
+        self._threads = [
+            threading.Thread(target=self._run, name=f"mixts-reader_{k}", daemon=True)
+            for k in range(threads)
+        ]
+        for thread in self._threads:
+            thread.start()
 
     async def run(self, function: Callable[..., Value], *arguments: Any) -> Value:
         """Call a function in a thread; raise ``OverloadedError`` if too many calls wait."""
@@ -93,14 +106,30 @@ class Readers:
             raise OverloadedError(f"{self._busy} requests read the store: try again later")
         self._busy += 1
         try:
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._pool, function, *arguments)
+            future: Future[Value] = Future()
+            self._calls.put((future, partial(function, *arguments)))
+            return await asyncio.wrap_future(future)
         finally:
             self._busy -= 1
 
+    def _run(self) -> None:
+        while (call := self._calls.get()) is not None:
+            future, function = call
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                future.set_result(function())
+            except BaseException as error:
+                future.set_exception(error)
+            del call, future, function  # or they would live until the next call
+
     def close(self) -> None:
-        """Finish the running calls and end the threads."""
-        self._pool.shutdown()
+        """Finish the calls, but wait no longer than ``CLOSE_SECONDS``."""
+        for _ in self._threads:
+            self._calls.put(None)
+        until = time.monotonic() + CLOSE_SECONDS
+        for thread in self._threads:
+            thread.join(max(until - time.monotonic(), 0))
 
 
 class Endpoints:

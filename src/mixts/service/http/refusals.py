@@ -20,6 +20,7 @@ from mixts.errors import (
     StoreError,
     StoreUnavailableError,
     TaskError,
+    TaskLockedError,
     UnknownDecisionError,
     UnknownTaskError,
 )
@@ -75,12 +76,13 @@ _RESPONSES: dict[type, tuple[int, str, str | None]] = {
     UnknownTaskError: (404, "unknown_task", "task"),
     UnknownDecisionError: (404, "unknown_decision", "id"),
     OverloadedError: (503, "overloaded", None),
+    TaskLockedError: (503, "task_locked", None),
     StoreUnavailableError: (503, "store_unavailable", None),
     StoreError: (503, "store_unavailable", None),
 }
 """Status, code and field for the library's exceptions; the nearest base class counts."""
 
-_RETRY_SECONDS = {"overloaded": 1, "store_unavailable": 5}
+_RETRY_SECONDS = {"overloaded": 1, "task_locked": 2, "store_unavailable": 5}
 """A queue empties soon; a disk or a database takes longer to come back."""
 
 

@@ -174,7 +174,8 @@ class Transaction(ABC):
     ) -> tuple[list[TaskEntry], int]:
         """Lock tasks by name, creating missing ones, and by number, until the transaction ends.
 
-        Returns the tasks, and how many of them are new.
+        Returns the tasks, and how many of them are new. Tasks that another writer keeps locked for
+        too long are left out.
         """
 
     @abstractmethod
@@ -202,7 +203,10 @@ class Transaction(ABC):
 
     @abstractmethod
     def action_set(self, digest: bytes, actions: ActionSet) -> int:
-        """Return the number of a set of actions, storing the set if it is new."""
+        """Return the number of a set of actions, storing the set if it is new.
+
+        Raise ``TaskLockedError`` if another writer stores the same set and does not finish.
+        """
 
     @abstractmethod
     def find_action_sets(self, numbers: Sequence[int]) -> dict[int, ActionSet]:
@@ -300,6 +304,13 @@ class Backend(ABC):
         """
         del full
         yield from ()
+
+    @abstractmethod
+    def watch(self) -> float:
+        """Return for how many seconds a write has waited for the database.
+
+        A decider calls this regularly; it may also end what takes too long.
+        """
 
     @abstractmethod
     def schema_version(self) -> int:

@@ -3,19 +3,22 @@
 The isolation level READ COMMITTED is enough: every batch first locks the rows of its tasks, in
 order, and unique indices reject whatever else must not happen twice. The store replaces a lost
 connection at the next use.
+
+A transaction waits for locks of others only briefly. If it waits in vain, the batch is repeated
+with the tasks that are free, and for some seconds all batches leave out tasks that are locked.
 """
 
 from __future__ import annotations
 
-import threading
+import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 from msgspec.structs import astuple
 
-from mixts.errors import MissingExtraError, StoreError, StoreUnavailableError
+from mixts.errors import StoreError, TaskLockedError
 from mixts.service.records import (
     Changes,
     KnownReward,
@@ -23,6 +26,13 @@ from mixts.service.records import (
     OpenWindow,
     TaskEntry,
     WaitingDecision,
+)
+from mixts.service.store._postgres_connections import (
+    LOCK_SECONDS,
+    Connections,
+    first_line,
+    unavailable,
+    write_limits,
 )
 from mixts.service.store.base import (
     COUNTS_OF_THE_LOG,
@@ -37,27 +47,20 @@ from mixts.service.store.base import (
     WouldWaitError,
 )
 
-try:
-    import psycopg
-    import psycopg.conninfo
-except ImportError as error:  # pragma: no cover - the extra is always there in tests
-    raise MissingExtraError(
-        "a store of decisions in PostgreSQL needs the extra 'postgres': "
-        "pip install 'mixts[postgres]'"
-    ) from error
+import psycopg  # isort: skip  # the module above explains how to install it
 
-CONNECT_SECONDS = 10
+SKIP_SECONDS = 5.0
+"""Time for which batches leave out locked tasks after one has waited for locks in vain."""
 
-_TIMEOUTS: dict[str, Any] = {
-    "keepalives_idle": 15,
-    "keepalives_interval": 5,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 30_000,
-}
-"""Drop a connection when the server is silent for half a minute; libpq's default is hours."""
+OTHER_LOCK_MS = 1000
+"""Time that such a batch waits for locks of anything else."""
 
-MOST_IDLE = 8
-"""Most idle connections that are kept for readers."""
+_MOMENT_MS = 50
+_PAUSES = (0.01, 0.02, 0.02)
+"""A task that is free again within such a time is not left out: a replica that works locked it."""
+
+_CREATE_SECONDS = 0.25
+"""Time to find out which new tasks another writer is just creating."""
 
 _TABLE_BYTES = (
     "SELECT COALESCE(SUM(pg_total_relation_size(c.oid)), 0) FROM pg_class c "
@@ -186,6 +189,7 @@ _LOCK_TASKS = (
     "statistics, defaults, deferred FROM tasks WHERE name = ANY(%s) OR number = ANY(%s) "
     "ORDER BY number FOR UPDATE"
 )
+_LOCK_FREE_TASKS = _LOCK_TASKS + " SKIP LOCKED"
 _SAVE_TASK = (
     "UPDATE tasks SET decisions = %s, rewards = %s, late = %s, latent = %s, certainty = %s, "
     "version = %s, last_at = %s, statistics = %s, defaults = %s, deferred = %s WHERE number = %s"
@@ -222,6 +226,10 @@ _WAITING = (
     "WHERE (d.deferred = 0 OR a.at IS NOT NULL) "
     "AND COALESCE(a.due, d.due, d.at + %s::bigint) >= %s "
     "AND NOT EXISTS (SELECT 1 FROM rewards r WHERE r.decision = d.seq) ORDER BY d.seq"
+)
+_NEW_ACTION_SET = (
+    "INSERT INTO action_sets (digest, n_actions, n_features, body, ids) "
+    "VALUES (%s, %s, %s, %s, %s) ON CONFLICT (digest) DO NOTHING"
 )
 _ACTION_SETS = (
     "SELECT number, n_actions, n_features, body, ids FROM action_sets WHERE number = ANY(%s)"
@@ -272,10 +280,21 @@ class PostgresTransaction(Transaction):
     Its methods read and write whole batches, to save round trips to the server.
     """
 
-    def __init__(self, connection: psycopg.Connection[Row], writer: str) -> None:
+    def __init__(
+        self, connection: psycopg.Connection[Row], backend: PostgresBackend, skips: bool
+    ) -> None:
         self._connection = connection
-        self._execute = connection.execute
-        self._writer = writer
+        self._backend = backend
+        self._writer = backend.writer_id
+        self._skips = skips
+        """True if the transaction leaves out tasks that are locked, instead of waiting."""
+        self._locked_sets: set[bytes] = set()
+        self.has_tasks = False
+        """True if a transaction that skips has locked the tasks that are free."""
+
+    def _execute(self, sql: str, parameters: Any = None) -> psycopg.Cursor[Row]:
+        with self._backend.connections.writing():
+            return self._connection.execute(sql, parameters)
 
     def active_version(self) -> int | None:
         return self._scalar("SELECT version FROM activations ORDER BY seq DESC LIMIT 1")
@@ -290,11 +309,63 @@ class PostgresTransaction(Transaction):
     def lock_tasks(
         self, names: Sequence[str], numbers: Sequence[int], now: int
     ) -> tuple[list[TaskEntry], int]:
+        if self._skips:
+            return self._lock_free_tasks(names, numbers, now)
         n_new = 0
         if names:
             n_new = self._execute(_NEW_TASKS, {"now": now, "names": list(names)}).rowcount
         rows = self._execute(_LOCK_TASKS, (list(names), list(numbers)))
         return [TaskEntry(*row) for row in rows], n_new
+
+    def _lock_free_tasks(
+        self, names: Sequence[str], numbers: Sequence[int], now: int
+    ) -> tuple[list[TaskEntry], int]:
+        """Lock the tasks that no other writer has locked for longer than a moment."""
+        left_names, left_numbers = set(names), set(numbers)
+        entries: list[TaskEntry] = []
+
+        def lock() -> None:
+            # This waits for locks of whole tables only.
+            rows = self._execute(_LOCK_FREE_TASKS, (list(left_names), list(left_numbers)))
+            for row in rows:
+                entries.append(TaskEntry(*row))
+                left_names.discard(entries[-1].name)
+                left_numbers.discard(entries[-1].number)
+
+        lock()
+        n_new = self._create_tasks(sorted(left_names), now) if left_names else 0
+        for wait in (0.0, *_PAUSES):
+            if left_names or left_numbers:
+                time.sleep(wait)
+                lock()
+        self._execute(f"SET LOCAL lock_timeout TO '{OTHER_LOCK_MS}ms'")
+        self.has_tasks = True
+        if left_names or left_numbers:
+            self._backend.note_locks()
+        # A name and a number may belong to the same task.
+        return list({entry.number: entry for entry in entries}.values()), n_new
+
+    def _create_tasks(self, names: list[str], now: int) -> int:
+        """Create missing tasks, except those that another writer is just creating."""
+        together = self._unless_locked(_NEW_TASKS, {"now": now, "names": names})
+        if together is not None:
+            return together.rowcount
+        n_new, until = 0, time.monotonic() + _CREATE_SECONDS
+        for name in names:
+            if time.monotonic() > until:
+                break
+            alone = self._unless_locked(_NEW_TASKS, {"now": now, "names": [name]})
+            n_new += 0 if alone is None else alone.rowcount
+        return n_new
+
+    def _unless_locked(self, sql: str, parameters: Any) -> psycopg.Cursor[Row] | None:
+        """Execute a statement; return None if it would have to wait for another transaction."""
+        try:
+            with self._connection.transaction():  # a savepoint
+                self._execute(f"SET LOCAL lock_timeout TO '{_MOMENT_MS}ms'")
+                return self._execute(sql, parameters)
+        except psycopg.errors.LockNotAvailable:
+            return None
 
     def find_keys(self, pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], LoggedDecision]:
         names = [name for name, _ in pairs]
@@ -322,13 +393,19 @@ class PostgresTransaction(Transaction):
         # If another replica is adding the same set, the INSERT waits, and then the SELECT finds it.
         find = "SELECT number FROM action_sets WHERE digest = %s"
         number = self._scalar(find, digest)
-        if number is None:
-            self._execute(
-                "INSERT INTO action_sets (digest, n_actions, n_features, body, ids) "
-                "VALUES (%s, %s, %s, %s, %s) ON CONFLICT (digest) DO NOTHING",
-                (digest, *actions),
-            )
+        if number is None and not self._skips:
+            self._execute(_NEW_ACTION_SET, (digest, *actions))
             number = self._scalar(find, digest)
+        elif number is None and digest not in self._locked_sets:
+            self._unless_locked(_NEW_ACTION_SET, (digest, *actions))
+            number = self._scalar(find, digest)
+        if number is None:
+            self._locked_sets.add(digest)
+            self._backend.note_locks()
+            raise TaskLockedError(
+                "another writer is storing the same actions and does not finish: nothing was "
+                "changed; try again later"
+            )
         return int(number)
 
     def find_action_sets(self, numbers: Sequence[int]) -> dict[int, ActionSet]:
@@ -337,7 +414,8 @@ class PostgresTransaction(Transaction):
 
     def add(self, changes: Changes, now: int) -> None:
         opened = [decision.id for decision in changes.decisions if decision.window is not None]
-        with self._connection.pipeline(), self._connection.cursor() as cursor:
+        writing = self._backend.connections.writing()
+        with writing, self._connection.pipeline(), self._connection.cursor() as cursor:
             for reward in changes.rewards:
                 cursor.execute(_NEW_REWARD, astuple(reward))
             for late in changes.late_rewards:
@@ -365,6 +443,10 @@ class PostgresTransaction(Transaction):
             cursor.execute(_ACTIVITY, (now - now % SPAN_US, self._writer, *astuple(changes.tally)))
 
     def freeze(self) -> None:
+        # A rebuild takes as long as it takes.
+        for name in write_limits(self._connection):
+            self._execute(f"SET LOCAL {name} TO 0")
+        self._execute(f"SET LOCAL lock_timeout TO '{LOCK_SECONDS}s'")
         self._execute("LOCK TABLE tasks IN EXCLUSIVE MODE")
 
     def replace_tasks(self, rows: Sequence[CountedTask]) -> None:
@@ -438,30 +520,15 @@ class PostgresBackend(Backend):
     database = "PostgreSQL"
 
     def __init__(self, url: str, *, create: bool = True) -> None:
-        self._url = url
         self.name = without_secrets(url)
-        self._writer_id = uuid.uuid4().hex[:8]
-        self._writer: psycopg.Connection[Row] | None = None
-        self._idle: list[psycopg.Connection[Row]] = []
-        self._lock = threading.Lock()
-        self._closed = False
+        self.connections = Connections(url, self.name)
+        self.writer_id = uuid.uuid4().hex[:8]
+        self._skip_until = 0.0
         try:
-            with self._connect() as connection:
+            with self.connections.connect() as connection:
                 self._prepare(connection, create)
         except psycopg.Error as error:
-            raise StoreError(f"{self.name} cannot be used: {_first_line(error)}") from error
-
-    def _connect(self) -> psycopg.Connection[Row]:
-        connection = psycopg.connect(
-            self._url, autocommit=True, connect_timeout=CONNECT_SECONDS, application_name="mixts",
-            **_TIMEOUTS,
-        )  # fmt: skip
-        connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
-        # Do not rely on the server's defaults: sync every commit, and limit the wait for locks.
-        connection.execute("SET synchronous_commit TO on")
-        connection.execute("SET lock_timeout TO '10s'")
-        connection.execute("SET search_path TO mixts")
-        return connection
+            raise StoreError(f"{self.name} cannot be used: {first_line(error)}") from error
 
     def _prepare(self, connection: psycopg.Connection[Row], create: bool) -> None:
         with connection.transaction():
@@ -490,27 +557,37 @@ class PostgresBackend(Backend):
     def transaction(self, *, wait: bool = True) -> Iterator[PostgresTransaction]:
         if not wait:
             raise WouldWaitError(f"{self.name} is a server")
+        skips, transaction = time.monotonic() < self._skip_until, None
         try:
-            if self._closed:
-                raise StoreError(f"{self.name} is closed")
-            if self._writer is None or self._writer.closed:
-                self._writer = self._connect()
-            with self._writer.transaction():
-                yield PostgresTransaction(self._writer, self._writer_id)
+            with self.connections.transaction() as connection:
+                if skips:
+                    connection.execute(f"SET LOCAL lock_timeout TO '{LOCK_SECONDS}s'")
+                transaction = PostgresTransaction(connection, self, skips)
+                yield transaction
+        except psycopg.errors.LockNotAvailable as error:
+            self.note_locks()
+            if not skips:
+                raise TransactionConflictError(first_line(error)) from error
+            if transaction is not None and transaction.has_tasks:
+                raise TaskLockedError(
+                    f"{self.name}: another program keeps rows locked that this operation needs "
+                    f"({first_line(error)}); nothing was changed"
+                ) from error
+            raise unavailable(self.name, error) from error
         except _CONFLICTS as error:
-            raise TransactionConflictError(_first_line(error)) from error
+            raise TransactionConflictError(first_line(error)) from error
         except _INVALID_ROWS:
             raise  # an error in this code; the database works
         except psycopg.Error as error:
-            self._drop_writer()
-            raise StoreUnavailableError(_unavailable_message(self.name, error)) from error
+            self.connections.drop_writer()
+            raise unavailable(self.name, error) from error
 
-    def _drop_writer(self) -> None:
-        """Close the writer's connection after a failure, since it may be broken."""
-        writer, self._writer = self._writer, None
-        if writer is not None:
-            with suppress(psycopg.Error):
-                writer.close()
+    def note_locks(self) -> None:
+        """Leave out tasks that are locked, for a while."""
+        self._skip_until = time.monotonic() + SKIP_SECONDS
+
+    def watch(self) -> float:
+        return self.connections.watch()
 
     def probe(self) -> None:
         with self.transaction() as transaction:
@@ -519,27 +596,15 @@ class PostgresBackend(Backend):
     # -- reading ------------------------------------------------------------------------------
 
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
-        statement = placeholders(sql)
-        for attempt in (1, 2):
-            connection, is_new = self._borrow()
-            try:
-                rows = connection.execute(statement, tuple(parameters)).fetchall()
-            except psycopg.Error as error:
-                with suppress(psycopg.Error):
-                    connection.close()
-                # The server may have closed an idle connection: retry once with a new one.
-                if is_new or attempt == 2 or not isinstance(error, psycopg.OperationalError):
-                    raise StoreUnavailableError(_unavailable_message(self.name, error)) from error
-                self._close_idle()
-                continue
-            self._give_back(connection)
-            return rows
-        raise AssertionError("unreachable")
+        try:
+            return self.connections.read(placeholders(sql), tuple(parameters))
+        except psycopg.Error as error:
+            raise unavailable(self.name, error) from error
 
     def scan(self, sql: str, parameters: Sequence[Any] = ()) -> Iterator[Row]:
         try:
             with (
-                self._connect() as connection,
+                self.connections.connect() as connection,
                 connection.transaction(),
                 connection.cursor("mixts_scan") as cursor,
             ):
@@ -547,7 +612,7 @@ class PostgresBackend(Backend):
                 cursor.execute(placeholders(sql), tuple(parameters))
                 yield from cursor
         except psycopg.Error as error:
-            raise StoreUnavailableError(_unavailable_message(self.name, error)) from error
+            raise unavailable(self.name, error) from error
 
     def schema_version(self) -> int:
         ((version,),) = self.query("SELECT MAX(version) FROM schema_version")
@@ -557,37 +622,8 @@ class PostgresBackend(Backend):
         ((size,),) = self.query(_TABLE_BYTES)
         return int(size)
 
-    def _borrow(self) -> tuple[psycopg.Connection[Row], bool]:
-        """Return a connection for one read, and whether it is new."""
-        with self._lock:
-            if self._closed:
-                raise StoreError(f"{self.name} is closed")
-            if self._idle:
-                return self._idle.pop(), False
-        try:
-            return self._connect(), True
-        except psycopg.Error as error:
-            raise StoreUnavailableError(_unavailable_message(self.name, error)) from error
-
-    def _give_back(self, connection: psycopg.Connection[Row]) -> None:
-        with self._lock:
-            if not self._closed and len(self._idle) < MOST_IDLE:
-                self._idle.append(connection)
-                return
-        connection.close()
-
-    def _close_idle(self) -> None:
-        with self._lock:
-            idle, self._idle = self._idle, []
-        for connection in idle:
-            with suppress(psycopg.Error):
-                connection.close()
-
     def close(self) -> None:
-        with self._lock:
-            self._closed = True
-        self._drop_writer()
-        self._close_idle()
+        self.connections.close()
 
 
 def placeholders(sql: str) -> str:
@@ -608,16 +644,3 @@ def without_secrets(url: str) -> str:
     user = f"{parts['user']}@" if parts.get("user") else ""
     port = f":{parts['port']}" if parts.get("port") else ""
     return f"postgresql://{user}{parts.get('host', '')}{port}/{parts.get('dbname', '')}"
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0] or type(error).__name__
-
-
-def _unavailable_message(name: str, error: Exception) -> str:
-    reason = "the database refuses"
-    if isinstance(error, psycopg.errors.DiskFull):
-        reason = "the disk is full"
-    elif isinstance(error, psycopg.OperationalError):
-        reason = "the database cannot be reached, or is in trouble"
-    return f"{name}: {reason} ({_first_line(error)}); nothing was acknowledged"

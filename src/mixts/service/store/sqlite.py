@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import random
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -280,14 +281,19 @@ class SQLiteBackend(Backend):
             raise _sqlite_file.refusal(self.path, error) from error
         self._log = WriteAheadLog(self._connections, self.name)
         self._closed = False
+        self._waits_since: float | None = None
+        """Since when the writer has been waiting for a lock or for the disk."""
 
     @contextmanager
     def transaction(self, *, wait: bool = True) -> Iterator[SQLiteTransaction]:
         try:
+            self._waits_since = time.monotonic()
             writer = self._log.writer(wait=wait)
             self._connections.begin(writer, wait=wait)
             try:
+                self._waits_since = None
                 yield SQLiteTransaction(writer)
+                self._waits_since = time.monotonic()
                 self._log.commit(writer)
             except BaseException:
                 with suppress(apsw.Error):
@@ -297,6 +303,12 @@ class SQLiteBackend(Backend):
             raise  # an error in this code; the disk works
         except apsw.Error as error:
             raise StoreUnavailableError(_unavailable_message(self.name, error)) from error
+        finally:
+            self._waits_since = None
+
+    def watch(self) -> float:
+        since = self._waits_since
+        return 0.0 if since is None else time.monotonic() - since
 
     def probe(self) -> None:
         with self.transaction() as transaction:
