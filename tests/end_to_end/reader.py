@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.end_to_end.test_documents import ROOT, fenced_blocks
@@ -51,6 +53,46 @@ def shell(commands: str, folder: Path, programs: Path) -> str:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def with_kinds(commands: str, n: int) -> str:
+    """Let ``mixts fit`` learn n kinds, not compare numbers of kinds as the page does.
+
+    To compare takes most of a page's time, and the page "Learn from logs" does it too.
+    """
+    return re.sub("^mixts fit .*", rf"\g<0> --components {n}", commands, flags=re.MULTILINE)
+
+
+def free_port(*scripts: Path) -> str:
+    """Return a port to take instead of the page's, and write it into scripts."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    for script in scripts:
+        script.write_text(script.read_text().replace("8321", port))
+    return port
+
+
+@contextmanager
+def serving(commands: str, folder: Path, port: str) -> Iterator[str]:
+    """Run commands, the last of which serves, and yield the line that it prints."""
+    *before, serve = commands.splitlines()
+    shell("\n".join(before), folder, folder / "bin")
+    process = subprocess.Popen(
+        [*serve.split(), "--port", port],
+        executable=folder / "bin" / "mixts",
+        cwd=folder,
+        env=environment(folder / "bin"),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    try:
+        yield process.stdout.readline()
+    finally:
+        process.terminate()
+        rest, _ = process.communicate(timeout=60)
+    assert (process.returncode, rest) == (0, "")
 
 
 def without_numbers(lines: Sequence[str]) -> list[str]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import socket
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +13,14 @@ import mixts
 from mixts.logs import read_logs
 from mixts.service.store.export import export
 from mixts.service.store.rebuild import rebuild
-from tests.end_to_end.reader import environment, page_blocks, shell, write_scripts
+from tests.end_to_end.reader import (
+    free_port,
+    page_blocks,
+    serving,
+    shell,
+    with_kinds,
+    write_scripts,
+)
 
 parquet = pytest.importorskip("pyarrow.parquet")
 
@@ -33,37 +38,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def printed(folder: Path) -> str:
     """Serve, run the shop, stop the service, and return what the shop printed."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
-    script = folder / "shop.py"
-    script.write_text(script.read_text().replace("8321", port))
-    # To compare numbers of kinds takes most of the page's time: test_from_logs does that.
-    serve, shop, after = (
-        block.replace("--reward clicked", "--reward clicked --components 3").replace(
-            "--reward reward", "--reward reward --components 1"
-        )
-        for block in page_blocks(PAGE, "sh")
-    )
-    commands = serve.splitlines()
-    shell("\n".join(commands[:-1]), folder, folder / "bin")
-    process = subprocess.Popen(
-        [*commands[-1].split(), "--port", port],
-        executable=folder / "bin" / "mixts",
-        cwd=folder,
-        env=environment(folder / "bin"),
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    assert "serving" in process.stdout.readline()
-    try:
+    port = free_port(folder / "shop.py")
+    serve, shop, after = page_blocks(PAGE, "sh")
+    with serving(with_kinds(serve, 3), folder, port) as said:
+        assert "serving" in said
         output = shell(shop, folder, folder / "bin")
-    finally:
-        process.terminate()
-        process.communicate(timeout=60)
-    assert process.returncode == 0
-    (folder / "after.txt").write_text(shell(after, folder, folder / "bin"))
+    (folder / "after.txt").write_text(shell(with_kinds(after, 1), folder, folder / "bin"))
     return output
 
 

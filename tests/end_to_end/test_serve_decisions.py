@@ -5,15 +5,20 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import socket
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
 
-from tests.end_to_end.reader import environment, page_blocks, shell, write_scripts
+from tests.end_to_end.reader import (
+    free_port,
+    page_blocks,
+    serving,
+    shell,
+    with_kinds,
+    write_scripts,
+)
 
 PAGE = "serve-decisions.md"
 
@@ -29,36 +34,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def port(folder: Path) -> str:
     """Instead of the page's, which may be taken; in the scripts too."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        number = str(probe.getsockname()[1])
-    script = folder / "visit.py"
-    script.write_text(script.read_text().replace("8321", number))
-    return number
+    return free_port(folder / "visit.py")
 
 
 @pytest.fixture(scope="module")
 def served(folder: Path, port: str) -> Iterator[str]:
     """Run the first commands, the last of which serves, and yield the line that it prints."""
-    # To compare numbers of kinds takes most of the page's time: test_from_logs does that.
-    block = page_blocks(PAGE, "sh")[0].replace(
-        "--reward clicked", "--reward clicked --components 3"
-    )
-    commands = block.splitlines()
-    shell("\n".join(commands[:-1]), folder, folder / "bin")
-    process = subprocess.Popen(
-        [*commands[-1].split(), "--port", port],
-        executable=folder / "bin" / "mixts",
-        cwd=folder,
-        env=environment(folder / "bin"),
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    yield process.stdout.readline()
-    process.terminate()
-    rest, _ = process.communicate(timeout=60)
-    assert (process.returncode, rest) == (0, "")
+    with serving(with_kinds(page_blocks(PAGE, "sh")[0], 3), folder, port) as said:
+        yield said
 
 
 def test_the_service_says_that_it_is_ready(served: str, port: str) -> None:
