@@ -13,12 +13,14 @@ from mixts.families.bernoulli import BetaMarginal
 from mixts.families.poisson import GammaMarginal
 from mixts.families.quadrature import (
     Marginal,
+    Money,
     NormalMarginal,
     best_arm_probabilities,
+    expected_best,
     explain_best,
 )
 from mixts.families.ranking import Utilities, rank_arms
-from mixts.families.rewards import IndependentRewards, Money
+from mixts.families.rewards import IndependentRewards
 from tests.statistical.standard_errors import assert_within, of_frequency, of_mean
 
 MARGINALS = {
@@ -37,39 +39,80 @@ def mixture(rng: np.random.Generator, m: int, n: int) -> Any:
     return rng.dirichlet(np.ones(n), m)
 
 
-# -- with equal values: the compiled quadrature ----------------------------------------------------
+def priced(marginal: Marginal, values: Any, costs: Any) -> tuple[Money, Utilities]:
+    money = Money(np.asarray(values, float), np.asarray(costs, float))
+    return money, Utilities.of(marginal, money)
+
+
+# -- with equal values: the quadrature of means ---------------------------------------------------
 
 
 @kinds
 @pytest.mark.parametrize("low", [0.4, 2.0])
 @pytest.mark.parametrize("value", [1.0, 3.5])
 def test_equal_prices_change_no_ranking(kind: str, low: float, value: float) -> None:
-    """value * theta - cost is best where theta is: the other quadrature says the same."""
+    """value * theta - cost is best where theta is: all three quadratures say the same."""
     rng = np.random.default_rng(1)
     marginal, weights = drawn_marginal(kind, rng, (4, 3, 5), low), mixture(rng, 4, 3)
     mask = rng.random((4, 5)) < 0.7
     mask[:, 0] = True
     chance, _ = best_arm_probabilities(marginal, weights, mask)
     best, explained = explain_best(marginal, weights, mask)
-    shape = (4, 3, 5)
-    priced = Utilities(marginal, np.full(shape, value), np.full(shape, 0.3))
-    found = rank_arms(priced, weights, mask, wants_best=True, explain=True)
-    np.testing.assert_allclose(found.chance, chance, atol=1e-11)
-    np.testing.assert_array_equal(found.error, 0.0)
-    np.testing.assert_allclose(found.best, value * best - 0.3, rtol=1e-9)
-    np.testing.assert_allclose(found.explained, value**2 * explained, rtol=1e-6, atol=1e-9)
+    money, utilities = priced(marginal, np.full((4, 5), value), np.full((4, 5), 0.3))
+    for found, error in (
+        rank_arms(utilities, weights, mask),
+        best_arm_probabilities(marginal, weights, mask, money),
+    ):
+        np.testing.assert_allclose(found, chance, atol=1e-11)
+        np.testing.assert_array_equal(error, 0.0)
+    found_best, found_explained = explain_best(marginal, weights, mask, money)
+    np.testing.assert_allclose(found_best, value * best - 0.3, rtol=1e-9)
+    np.testing.assert_allclose(found_explained, value**2 * explained, rtol=1e-6, atol=1e-9)
 
 
 @kinds
-def test_sharp_arms(kind: str) -> None:
+@pytest.mark.parametrize("n", [1e5, 1e8])
+def test_sharp_arms(kind: str, n: float) -> None:
     rng = np.random.default_rng(2)
-    marginal = MARGINALS[kind][0](rng.uniform(1e5, 1.001e5, (2, 2, 2, 4)))
+    near = n + rng.uniform(0.0, 2.0 * np.sqrt(n), (2, 2, 2, 4))
+    marginal = MARGINALS[kind][0](near)
     weights, mask = mixture(rng, 2, 2), np.ones((2, 4), bool)
+    money, _ = priced(marginal, np.full((2, 4), 0.7), np.full((2, 4), 1.0))
     chance, _ = best_arm_probabilities(marginal, weights, mask)
-    np.testing.assert_allclose(rank_arms(marginal, weights, mask).chance, chance, atol=1e-9)
+    found, error = best_arm_probabilities(marginal, weights, mask, money)
+    np.testing.assert_allclose(found, chance, atol=1e-9)
+    np.testing.assert_array_equal(error, 0.0)
+    if n < 1e6:
+        np.testing.assert_allclose(rank_arms(marginal, weights, mask)[0], chance, atol=1e-9)
 
 
-# -- with values and costs of their own: plain integrals by scipy ----------------------------------
+# -- with values and costs of their own: both quadratures of utilities ----------------------------
+
+
+@kinds
+@pytest.mark.parametrize(("n_arms", "low"), [(2, 0.3), (6, 0.4), (6, 2.0), (40, 1.0)])
+def test_both_quadratures_of_utilities_agree(kind: str, n_arms: int, low: float) -> None:
+    """One needs densities, the other distribution functions: poles, losses, constants, masks."""
+    rng = np.random.default_rng(n_arms)
+    shape = (8, n_arms)
+    marginal, weights = drawn_marginal(kind, rng, (8, 2, n_arms), low), mixture(rng, 8, 2)
+    values, costs = rng.uniform(-1.0, 3.0, shape), rng.uniform(-1.0, 1.0, shape)
+    values[0] = np.abs(values[0])
+    values[1] = -np.abs(values[1])
+    values[2:4, 0] = 0.0
+    values[3, 1], costs[3, 1] = 0.0, costs[3, 0]
+    values[4], costs[4] = values[4, 0], costs[4, 0]
+    mask = rng.random(shape) < 0.8
+    mask[:, :2] = True
+    money, utilities = priced(marginal, values, costs)
+    chance, error = best_arm_probabilities(marginal, weights, mask, money)
+    expected, bound = rank_arms(utilities, weights, mask)
+    assert (np.abs(chance - expected).max(axis=1) <= 1e-9 + bound + error).all()
+    np.testing.assert_array_equal(error, 0.0)
+    assert (chance[~mask] == 0).all()
+
+
+# -- ... and plain integrals by scipy -------------------------------------------------------------
 
 
 def utilities(kind: str, parameters: Any, values: Any, costs: Any) -> list[Any]:
@@ -119,12 +162,33 @@ def test_inclusion_is_that_of_scipy(kind: str, k: int) -> None:
     rng = np.random.default_rng(k)
     parameters = rng.uniform(1.5, 6.0, (2, 1, 1, 4))
     values, costs = np.array([1.0, 2.5, -1.0, 0.4]), np.array([0.2, 1.0, -0.9, 0.0])
-    marginal = MARGINALS[kind][0](parameters)
-    priced = Utilities(marginal, values.reshape(1, 1, 4), costs.reshape(1, 1, 4))
-    found = rank_arms(priced, np.ones((1, 1)), np.ones((1, 4), bool), k)
+    marginal: Marginal = MARGINALS[kind][0](parameters)
+    money, both = priced(marginal, values[None], costs[None])
+    weights, mask = np.ones((1, 1)), np.ones((1, 4), bool)
     expected = inclusion_by_scipy(utilities(kind, parameters[:, 0, 0], values, costs), k)
-    np.testing.assert_allclose(found.chance[0], expected, atol=1e-8)
-    assert found.error[0] == 0
+    found = [rank_arms(both, weights, mask, k)]
+    if k == 1:
+        found.append(best_arm_probabilities(marginal, weights, mask, money))
+    for chance, error in found:
+        np.testing.assert_allclose(chance[0], expected, atol=1e-8)
+        assert error[0] == 0
+
+
+@kinds
+def test_the_best_utility_is_that_of_scipy(kind: str) -> None:
+    rng = np.random.default_rng(4)
+    parameters = rng.uniform(1.5, 6.0, (2, 1, 1, 4))
+    values, costs = np.array([1.0, 2.5, -1.0, 0.4]), np.array([0.2, 1.0, -0.9, 0.0])
+    arms = utilities(kind, parameters[:, 0, 0], values, costs)
+    cuts = np.unique([t for _, _, points in arms for t in points])
+    above = sum(
+        integrate.quad(lambda t: 1 - np.prod([cdf(t) for cdf, _, _ in arms]), a, b, epsabs=1e-12)[0]
+        for a, b in itertools.pairwise(cuts)
+    )
+    money, _ = priced(MARGINALS[kind][0](parameters), values[None], costs[None])
+    marginal: Marginal = MARGINALS[kind][0](parameters)
+    found = expected_best(marginal, np.ones((1, 1)), np.ones((1, 4), bool), money)
+    assert found[0] == pytest.approx(cuts[0] + above, abs=1e-9)
 
 
 @kinds
@@ -188,13 +252,13 @@ def test_only_certain_arms() -> None:
 def test_an_error_is_reported_where_doubles_end() -> None:
     """Masses next to the upper end of Beta(0.05, 0.05) have no digits left."""
     marginal = BetaMarginal(np.full((2, 1, 1, 3), 0.03) * np.array([1.0, 2.0, 3.0]))
-    found = rank_arms(marginal, np.ones((1, 1)), np.ones((1, 3), bool))
+    found, error = rank_arms(marginal, np.ones((1, 1)), np.ones((1, 3), bool))
     exact, _ = best_arm_probabilities(marginal, np.ones((1, 1)), np.ones((1, 3), bool))
-    assert np.abs(found.chance - exact).max() <= found.error[0]
+    assert np.abs(found - exact).max() <= error[0]
 
 
 def test_everything_is_included_when_all_are_shown() -> None:
     marginal = GammaMarginal(np.array([[2.0, 5.0, 0.7], [1.0, 3.0, 0.5]])[:, None, None])
     mask = np.array([[True, False, True]])
-    found = rank_arms(marginal, np.ones((1, 1)), mask, 2)
-    np.testing.assert_allclose(found.chance, [[1.0, 0.0, 1.0]], atol=1e-12)
+    found, _ = rank_arms(marginal, np.ones((1, 1)), mask, 2)
+    np.testing.assert_allclose(found, [[1.0, 0.0, 1.0]], atol=1e-12)

@@ -17,7 +17,7 @@ from mixts.agents.offers import Request, with_names
 from mixts.errors import FormatError, MixtsError, ParameterError
 from mixts.families.base import Waiting
 from mixts.families.choice import draw_rows, top_rows
-from mixts.families.rewards import Money
+from mixts.families.quadrature import Money
 from mixts.families.trajectory import Trajectory
 from mixts.prior import MixturePrior
 

@@ -16,7 +16,8 @@ from mixts.belief import Belief
 from mixts.errors import MaskError, ParameterError
 from mixts.families.base import Waiting
 from mixts.families.choice import draw_rows, finite_actions, top_rows
-from mixts.families.rewards import Money, RewardBelief
+from mixts.families.quadrature import Money
+from mixts.families.rewards import RewardBelief
 from mixts.families.statistics import Statistics
 from mixts.families.trajectory import Trajectory
 from mixts.prior import MixturePrior

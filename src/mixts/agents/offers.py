@@ -12,7 +12,7 @@ from mixts._typing import Array, ArrayLike, Bool, Float, Int
 from mixts.errors import ActionError, MaskError, ParameterError
 from mixts.families._kernels.roots import LARGEST
 from mixts.families.base import Waiting
-from mixts.families.rewards import Money
+from mixts.families.quadrature import Money
 from mixts.prior import MixturePrior
 
 

@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from mixts.families._kernels import normals
 from mixts.families._kernels.densities import LOG_GAMMA, LOGIT_BETA, MINUS_LOG_GAMMA, NORMAL
 from mixts.families._kernels.march import N_NODES
 from mixts.families._kernels.quadrature import Found, best_arms
+from mixts.families._kernels.utilities import best_utilities
 
 __all__ = [
     "LOGIT_BETA",
@@ -26,6 +27,7 @@ __all__ = [
     "NORMAL",
     "Marginal",
     "MeanDistribution",
+    "Money",
     "NormalMarginal",
     "best_arm_probabilities",
     "expected_best",
@@ -232,8 +234,27 @@ class NormalMarginal(Marginal):
         return 0.5 * (LOG_2PI_E + np.log(self.noise + variance))
 
 
+class Money(NamedTuple):
+    """The utility of an action's mean reward: value * mean reward - cost, for m decisions."""
+
+    values: Float[Array, "m K"]
+    costs: Float[Array, "m K"]
+
+    def of(self, outcomes: Float[Array, "m ... K"]) -> Float[Array, "m ... K"]:
+        """Return the utilities of mean rewards."""
+        between = (slice(None), *[None] * (outcomes.ndim - 2))
+        return self.values[between] * outcomes - self.costs[between]
+
+    def part(self, rows: slice) -> Money:
+        """Return the money of some decisions."""
+        return Money(self.values[rows], self.costs[rows])
+
+
 def best_arm_probabilities(
-    marginal: Marginal, weights: Float[Array, "m L"], mask: Bool[Array, "m K"]
+    marginal: Marginal,
+    weights: Float[Array, "m L"],
+    mask: Bool[Array, "m K"],
+    money: Money | None = None,
 ) -> tuple[Float[Array, "m K"], Float[Array, " m"]]:
     """Compute P(arm is best) under each mixture, among the arms of its mask.
 
@@ -245,6 +266,8 @@ def best_arm_probabilities(
         Weights of the components for each of m decisions.
     mask
         Available arms of each decision.
+    money
+        Values and costs: the arm of the highest utility is the best. None: of the highest mean.
 
     Returns
     -------
@@ -252,19 +275,25 @@ def best_arm_probabilities(
         The errors are 0 where every arm's mass and every component's sum of probabilities is one,
         as far as the densities of very sharp marginals can be trusted.
     """
-    found = _integrate(marginal, weights, mask)
+    found = _integrate(marginal, weights, mask, money)
     return found.chance, found.error
 
 
 def expected_best(
-    marginal: Marginal, weights: Float[Array, "m L"], mask: Bool[Array, "m K"]
+    marginal: Marginal,
+    weights: Float[Array, "m L"],
+    mask: Bool[Array, "m K"],
+    money: Money | None = None,
 ) -> Float[Array, " m"]:
     """Compute E[max_a theta_a] under each mixture, over the arms of its mask."""
-    return _integrate(marginal, weights, mask, wants_best=True).best
+    return _integrate(marginal, weights, mask, money, wants_best=True).best
 
 
 def explain_best(
-    marginal: Marginal, weights: Float[Array, "m L"], mask: Bool[Array, "m K"]
+    marginal: Marginal,
+    weights: Float[Array, "m L"],
+    mask: Bool[Array, "m K"],
+    money: Money | None = None,
 ) -> tuple[Float[Array, " m"], Float[Array, "2 m K"]]:
     """Compute E[max_a theta_a], and what the best arm says about the arms' means.
 
@@ -272,10 +301,12 @@ def explain_best(
     -------
     best, explained
         The second has two parts: the variance of ``E[theta_a | best arm]``, and that of
-        ``E[theta_a | component and best arm]``, for every arm; 0 for arms that are masked.
+        ``E[theta_a | component and best arm]``, for every arm; 0 for arms that are masked. With
+        money, theta_a is the utility.
     """
     center = np.einsum("ml,mlk->mk", weights, marginal.mean())
-    found = _integrate(marginal, weights, mask, wants_best=True, center=center)
+    center = center if money is None else money.of(center)
+    found = _integrate(marginal, weights, mask, money, wants_best=True, center=center)
     return found.best, np.where(mask, found.information, 0.0)
 
 
@@ -283,6 +314,7 @@ def _integrate(
     marginal: Marginal,
     weights: Float[Array, "m L"],
     mask: Bool[Array, "m K"],
+    money: Money | None = None,
     *,
     wants_best: bool = False,
     center: Float[Array, "m K"] | None = None,
@@ -296,7 +328,16 @@ def _integrate(
         np.zeros((0, n_arms), bool) if center is None else center,
         np.zeros((2, n_explained, n_arms)),
     )
-    best_arms(marginal.form, marginal.parameters, weights, mask, tuple(found), N_NODES)
+    parameters = marginal.parameters
+    if money is not None and marginal.form != NORMAL:
+        prices = np.stack(money, axis=1)
+        best_utilities(marginal.form, parameters, prices, weights, mask, tuple(found), N_NODES)
+        return found
+    if money is not None:
+        # The utility of a normal mean is normal.
+        spread = (money.values**2)[:, None] * parameters[1]
+        parameters = np.stack([money.of(parameters[0]), spread])
+    best_arms(marginal.form, parameters, weights, mask, tuple(found), N_NODES)
     return found
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -15,29 +14,15 @@ from mixts.families.quadrature import (
     NEGLIGIBLE,
     Marginal,
     MeanDistribution,
+    Money,
+    best_arm_probabilities,
     expected_best,
     explain_best,
 )
-from mixts.families.ranking import Distribution, Utilities, rank_arms
+from mixts.families.ranking import Utilities, rank_arms
 
 INFORMATION = ("variance", "best-action", "latent-and-best-action", "mutual-information")
 """Measures of the information in an action, see :class:`mixts.MixIDS`."""
-
-
-class Money(NamedTuple):
-    """The utility of an action's mean reward: value * mean reward - cost, for m decisions."""
-
-    values: Float[Array, "m K"]
-    costs: Float[Array, "m K"]
-
-    def of(self, outcomes: Float[Array, "m ... K"]) -> Float[Array, "m ... K"]:
-        """Return the utilities of mean rewards."""
-        between = (slice(None), *[None] * (outcomes.ndim - 2))
-        return self.values[between] * outcomes - self.costs[between]
-
-    def part(self, rows: slice) -> Money:
-        """Return the money of some decisions."""
-        return Money(self.values[rows], self.costs[rows])
 
 
 class RewardBelief(ABC):
@@ -51,9 +36,6 @@ class RewardBelief(ABC):
 
     weights: Float[Array, "m L"]
     """Posterior weights of the components."""
-
-    independent: ClassVar[bool] = False
-    """Whether actions are independent given the component."""
 
     def priced(self, money: Money | None) -> RewardBelief:
         """Return the belief about the utilities; None: the mean rewards themselves."""
@@ -268,7 +250,6 @@ class IndependentRewards(AverageRewards):
 
     weights: Float[Array, "m L"]
     distributions: Marginal
-    independent: ClassVar[bool] = True
 
     @property
     def marginal(self) -> Marginal:
@@ -285,17 +266,12 @@ class IndependentRewards(AverageRewards):
         """Return both terms by quadrature; mutual information is estimated."""
         if measure == "mutual-information":
             return super().terms(rng, mask, measure, n_samples)
-        if measure == "variance":
-            best, information = expected_best(self.marginal, self.weights, mask), self.variances()
-        else:
-            best, explained = explain_best(self.marginal, self.weights, mask)
-            information = explained[0 if measure == "best-action" else 1]
-        return best[:, None] - self.means(), information
+        return _exact_terms(self, self, mask, measure, None)
 
     def inclusion(
         self, mask: Bool[Array, "m K"], k: int
     ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]] | None:
-        return _inclusion(self.marginal, self.weights, mask, k)
+        return _inclusion(self, mask, k, None)
 
 
 @dataclass(frozen=True)
@@ -312,13 +288,6 @@ class PricedRewards(RewardBelief):
     @property
     def marginal(self) -> MeanDistribution:
         return self.rewards.marginal
-
-    @property
-    def _utilities(self) -> Utilities:
-        """Distributions of the utilities given the component."""
-        shape = self.marginal.mean().shape
-        values, costs = (np.broadcast_to(x[:, None], shape) for x in self.money)
-        return Utilities(self.marginal, values, costs)
 
     def draw(
         self, rng: np.random.Generator, rows: Int[Array, " n"], latent: Int[Array, " n"]
@@ -350,28 +319,48 @@ class PricedRewards(RewardBelief):
         self, rng: np.random.Generator, mask: Bool[Array, "m K"], measure: str, n_samples: int
     ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
         """Return the terms of utilities, exact where those of mean rewards are."""
-        if not self.rewards.independent or measure == "mutual-information":
+        rewards = self.rewards
+        if not isinstance(rewards, IndependentRewards) or measure == "mutual-information":
             regret, information = super().terms(rng, mask, measure, n_samples)
             return regret, self.variances() if measure == "variance" else information
-        explain = measure != "variance"
-        found = rank_arms(self._utilities, self.weights, mask, wants_best=True, explain=explain)
-        which = {"best-action": 0, "latent-and-best-action": 1}
-        information = found.explained[which[measure]] if explain else self.variances()
-        return found.best[:, None] - self.means(), information
+        return _exact_terms(self, rewards, mask, measure, self.money)
 
     def inclusion(
         self, mask: Bool[Array, "m K"], k: int
     ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]] | None:
-        if not self.rewards.independent:
+        if not isinstance(self.rewards, IndependentRewards):
             return None
-        return _inclusion(self._utilities, self.weights, mask, k)
+        return _inclusion(self.rewards, mask, k, self.money)
+
+
+def _exact_terms(
+    belief: RewardBelief,
+    arms: IndependentRewards,
+    mask: Bool[Array, "m K"],
+    measure: str,
+    money: Money | None,
+) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
+    """Return the terms of a belief about the means or utilities of arms."""
+    of = (arms.marginal, arms.weights, mask, money)
+    if measure == "variance":
+        best, information = expected_best(*of), belief.variances()
+    else:
+        best, explained = explain_best(*of)
+        information = explained[0 if measure == "best-action" else 1]
+    return best[:, None] - belief.means(), information
 
 
 def _inclusion(
-    arms: Distribution, weights: Float[Array, "m L"], mask: Bool[Array, "m K"], k: int
+    arms: IndependentRewards, mask: Bool[Array, "m K"], k: int, money: Money | None
 ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
-    found = rank_arms(arms, weights, mask, k)
-    return found.chance, np.where(mask, found.error[:, None], 0.0)
+    """Return P(arm is among the best k) and its error."""
+    marginal, weights = arms.marginal, arms.weights
+    if k == 1:
+        chance, error = best_arm_probabilities(marginal, weights, mask, money)
+    else:
+        priced = marginal if money is None else Utilities.of(marginal, money)
+        chance, error = rank_arms(priced, weights, mask, k)
+    return chance, np.where(mask, error[:, None], 0.0)
 
 
 def with_expected_rewards(

@@ -60,6 +60,8 @@ _SERIES = tuple(1 / math.factorial(i) for i in range(13))
 
 _ROOT = int(np.float64(math.sqrt(0.5)).view(np.int64))
 _FRACTION = (1 << 52) - 1
+_SHIFT_BITS = np.uint64(np.float64(_SHIFT).view(np.int64))
+_SHIFT_ROOT = _SHIFT + 1022.0
 _ODD = tuple(2 / (2 * i + 1) for i in range(11))
 """Series of ln((1 + s) / (1 - s)) / s in s^2; the rest is below 1e-17 for |s| <= 0.172."""
 
@@ -109,6 +111,27 @@ def log1p(x: float) -> float:
     p = ((p * z + _ODD[4]) * z + _ODD[3]) * z + _ODD[2]
     p = (p * z + _ODD[1]) * z
     return (k * _LN2_HIGH + (p * s + (k * _LN2_LOW + lost))) + 2.0 * s
+
+
+@compiled(fastmath={"contract"})
+def log_of(ratio: float, rest: float) -> float:
+    """Return the logarithm of a positive ratio, where ``rest`` = ratio - 1 is known better near 0.
+
+    Between the roots of 1/2 and 2 it depends on ``rest`` only.
+    """
+    y = 1.0 + rest if rest > -0.5 else ratio
+    # Unsigned, and added to the last bits of a large number: processors without conversions of
+    # vectors of integers have these steps.
+    bits = np.float64(y).view(np.int64) - (_ROOT & _FRACTION)
+    k = np.int64((np.uint64(bits) >> np.uint64(52)) + _SHIFT_BITS).view(np.float64) - _SHIFT_ROOT
+    m = np.int64((bits & _FRACTION) + _ROOT).view(np.float64)
+    s = (rest if k == 0.0 else m - 1.0) / (m + 1.0)
+    z = s * s
+    p = (_ODD[10] * z + _ODD[9]) * z + _ODD[8]
+    p = ((p * z + _ODD[7]) * z + _ODD[6]) * z + _ODD[5]
+    p = ((p * z + _ODD[4]) * z + _ODD[3]) * z + _ODD[2]
+    p = (p * z + _ODD[1]) * z
+    return (k * _LN2_HIGH + (p * s + k * _LN2_LOW)) + 2.0 * s
 
 
 @compiled()

@@ -47,8 +47,9 @@ from mixts.families._kernels.march import (
 )
 
 Arrays = tuple[Array, ...]
+Floats = tuple[float, float, float]
 
-_TOLERANCE = 1e-10
+TOLERANCE = 1e-10
 """Masses, and the sum of the probabilities of one component, may differ from one by this."""
 
 _NOTABLE = 1e-8
@@ -57,7 +58,7 @@ _NOTABLE = 1e-8
 _CERTAIN = 1e-290
 """A smaller variance counts as zero: the square of its inverse would overflow."""
 
-_STRIDE, _ROUGHNESS = 4.0, 1e-5
+STRIDE, ROUGHNESS = 4.0, 1e-5
 """Largest stride of a cell, and largest share of a mass in the last coefficients of its density.
 
 The error of the result is about the square of the second: Gauss's rule is exact for polynomials of
@@ -68,7 +69,7 @@ _SLACK = 4.0
 """The start may be this much deeper than necessary."""
 
 _N_NEWTON = 100
-_N_TRIES = 3
+N_TRIES = 3
 """The second and the third have half the stride and a hundredth of the roughness before."""
 
 
@@ -137,7 +138,7 @@ def _prepare(form: int, threshold: float, arms: Array, n: int) -> Line:
 
 
 @compiled()
-def _depart(n: int, sign: int, work: Work) -> tuple[int, float]:
+def depart(n: int, sign: int, work: Work) -> tuple[int, float]:
     """Put all arms back to the start.
 
     Returns how many have mass on this side of it, and P(all arms are below the start).
@@ -156,7 +157,7 @@ def _depart(n: int, sign: int, work: Work) -> tuple[int, float]:
 
 
 @compiled()
-def _tally(n: int, below: float, work: Work) -> float:
+def tally(n: int, below: float, work: Work) -> float:
     """Set every arm's share; return how far the masses and the sum of shares are from one."""
     total, gap = below, 0.0
     for i in range(n):
@@ -173,7 +174,17 @@ def _tally(n: int, below: float, work: Work) -> float:
 
 
 @compiled()
-def _set_feet(n: int, work: Work) -> None:
+def clear(n: int, work: Work) -> None:
+    """Set what all marches add to, but the arms' masses, to zero."""
+    work.gain[:] = 0.0
+    work.joint[:] = 0.0
+    for i in range(n):
+        for j in range(N_NODES):
+            work.won[i, j] = 0.0
+
+
+@compiled()
+def set_feet(n: int, work: Work) -> None:
     """Set E[mean | below the start] of every arm that has mass there."""
     for i in range(n):
         arm = work.arms[i]
@@ -195,28 +206,25 @@ def _component(form: int, threshold: float, n: int, work: Work) -> tuple[float, 
         arms[i].drift = mean_of(form, arms[i].first, arms[i].second) - arms[i].center
         arms[i].center -= height_at(form, line.origin)
         arms[i].foot = 0.0
-    if free and _depart(n, 1, work)[0] == 1:
+    if free and depart(n, 1, work)[0] == 1:
         winner = arms[work.alive[0]]
         for i in range(n):
             arms[i].share = 1.0 if i == work.alive[0] else 0.0
         work.joint[:] = 0.0
         return 0.0, 0.0, mean_of(form, winner.first, winner.second)
-    stride, roughest = _STRIDE, _ROUGHNESS
+    stride, roughest = STRIDE, ROUGHNESS
     gap, below = 0.0, 0.0
-    for _ in range(_N_TRIES):
-        work.gain[:] = 0.0
-        work.joint[:] = 0.0
+    for _ in range(N_TRIES):
+        clear(n, work)
         for i in range(n):
             arms[i].below = arms[i].moment = 0.0
-            for j in range(N_NODES):
-                work.won[i, j] = 0.0
         for sign in (-1, 1):
-            count, below = _depart(n, sign, work)
+            count, below = depart(n, sign, work)
             if sign > 0:
-                _set_feet(n, work)
+                set_feet(n, work)
             march(line, sign, count, stride, roughest, work)
-        gap = _tally(n, 0.0 if free else below, work)
-        if gap < _TOLERANCE:
+        gap = tally(n, 0.0 if free else below, work)
+        if gap < TOLERANCE:
             break
         stride *= 0.5
         roughest *= 0.01
@@ -267,6 +275,27 @@ class Found(NamedTuple):
     best arm explain."""
 
 
+class Sums(NamedTuple):
+    """Scratch arrays of the mixture of a decision's components."""
+
+    chance: Array
+    """(K,): P(arm is best) under one component."""
+    certain: Array
+    """(K,): the best of the arms without variance."""
+    given: Array
+    """(K, K): E[mean of an arm - its center; another is best] of one component; may be empty."""
+    every: Array
+    """(K, K): the same of the mixture."""
+
+
+@compiled()
+def new_sums(n_arms: int, wants_joint: bool) -> Sums:
+    """Allocate the scratch arrays."""
+    size = n_arms if wants_joint else 0
+    pairs = np.empty((2, size, size))
+    return Sums(np.empty(n_arms), np.empty(n_arms, np.bool_), pairs[0], pairs[1])
+
+
 @compiled()
 def _chances(a: Array, n: int, certain: Array, below: float, work: Work, chance: Array) -> None:
     """Set P(arm is best) of one component: of n uncertain arms, and of the best certain ones."""
@@ -304,6 +333,39 @@ def _explained(given: Array, chance: Array, weight: float, out: Array) -> None:
                 out[k] += weight * given[k, b] * given[k, b] / chance[b]
 
 
+@compiled()
+def collect(
+    r: int, weight: float, a: Array, n: int, results: Floats, work: Work, sums: Sums, found: Found
+) -> None:
+    """Add the results of a component to decision r; ``a`` are the means of certain arms."""
+    gap, below, best = results
+    _chances(a, n, sums.certain, below, work, sums.chance)
+    for k in range(len(a)):
+        found.chance[r, k] += weight * sums.chance[k]
+    if len(found.best) > 0:
+        found.best[r] += weight * best
+    if len(found.center) > 0:
+        _explain(a, found.center[r], n, sums.certain, sums.chance, work, sums.given)
+        _explained(sums.given, sums.chance, weight, found.information[1, r])
+        for k in range(len(a)):
+            for b in range(len(a)):
+                sums.every[k, b] += weight * sums.given[k, b]
+    if not gap <= _NOTABLE:
+        found.error[r] += weight * gap
+
+
+@compiled()
+def finish(r: int, sums: Sums, found: Found) -> None:
+    """Complete decision r after its last component."""
+    if len(found.center) > 0:
+        _explained(sums.every, found.chance[r], 1.0, found.information[0, r])
+    total = 0.0
+    for k in range(len(found.chance[r])):
+        total += found.chance[r, k]
+    for k in range(len(found.chance[r])):
+        found.chance[r, k] /= total
+
+
 @compiled(nogil=True)
 def best_arms(
     form: int, parameters: Array, weights: Array, mask: Array, plain: Arrays, n_nodes: int
@@ -317,39 +379,20 @@ def best_arms(
     """
     found = Found(*plain)
     n_rows, n_arms = mask.shape
-    wants_best, wants_joint = len(found.best) > 0, len(found.center) > 0
-    work = new_work(n_arms, n_nodes, wants_best, found.center)
-    chance, certain = np.empty(n_arms), np.empty(n_arms, np.bool_)
-    size = n_arms if wants_joint else 0
-    given, every = np.empty((size, size)), np.empty((size, size))
+    work = new_work(n_arms, n_nodes, len(found.best) > 0, found.center)
+    sums = new_sums(n_arms, len(found.center) > 0)
     for r in range(n_rows):
-        every[:] = 0.0
+        sums.every[:] = 0.0
         for s in range(weights.shape[1]):
             weight = weights[r, s]
             if weight <= NEGLIGIBLE:
                 continue
             a, b = parameters[0, r, s], parameters[1, r, s]
-            n, threshold = _split(form, a, b, mask[r], work.arms, certain)
-            for i in range(n if wants_joint else 0):
+            n, threshold = _split(form, a, b, mask[r], work.arms, sums.certain)
+            for i in range(n if len(found.center) > 0 else 0):
                 work.arms[i].center = found.center[r, work.arms[i].index]
             gap, below, best = 0.0, 1.0, threshold
             if n > 0:
                 gap, below, best = _component(form, threshold, n, work)
-            _chances(a, n, certain, below, work, chance)
-            for k in range(n_arms):
-                found.chance[r, k] += weight * chance[k]
-            if wants_best:
-                found.best[r] += weight * best
-            if wants_joint:
-                _explain(a, found.center[r], n, certain, chance, work, given)
-                _explained(given, chance, weight, found.information[1, r])
-                every += weight * given
-            if not gap <= _NOTABLE:
-                found.error[r] += weight * gap
-        if wants_joint:
-            _explained(every, found.chance[r], 1.0, found.information[0, r])
-        total = 0.0
-        for k in range(n_arms):
-            total += found.chance[r, k]
-        for k in range(n_arms):
-            found.chance[r, k] /= total
+            collect(r, weight, a, n, (gap, below, best), work, sums, found)
+        finish(r, sums, found)

@@ -1,0 +1,533 @@
+"""P(an arm is the best by its utility) and E[the best utility], value * mean - cost.
+
+Utilities of arms with a normal mean are normal. Others have no coordinate in which all densities
+have one form: each arm has its own ends. But the best utility is never below the highest lower
+end, so that only the upper ends of arms lie in the way of the march to the right. A cell is laid
+out by the logarithm of the distance from the nearest end, the highest lower end behind or the
+lowest upper end ahead: there every density is smooth, a pole at an end included. An arm is left
+behind before its upper end is reached, and the next end comes into view.
+
+The mass of an arm below the start is taken in the arm's own coordinate (``march``). So the checks
+are the same: every arm's mass must be one, and so must the sum of the probabilities.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mixts._compiled import compiled
+from mixts._typing import Array
+from mixts.families._kernels.densities import (
+    LOG_GAMMA,
+    LOGIT_BETA,
+    crest,
+    exp,
+    height_at,
+    log_of,
+    mean_of,
+)
+from mixts.families._kernels.march import (
+    DEPTH,
+    END,
+    FINE,
+    N_CELLS,
+    N_NODES,
+    NEGLIGIBLE,
+    NODES,
+    OFF,
+    Line,
+    Work,
+    add_joint,
+    add_wins,
+    march,
+    new_work,
+    pace,
+    place_of,
+    set_lanes,
+    set_slopes,
+    step,
+)
+from mixts.families._kernels.quadrature import (
+    N_TRIES,
+    ROUGHNESS,
+    STRIDE,
+    TOLERANCE,
+    Arrays,
+    Found,
+    clear,
+    collect,
+    depart,
+    finish,
+    new_sums,
+    set_feet,
+    tally,
+)
+
+_SLACK = 4.0
+"""The start may be this much deeper than necessary."""
+
+_N_NEWTON = 60
+
+_NEAR = 1e-290
+"""No cell comes nearer to an end: what is left of an arm there is at the end itself."""
+
+_DEEP = 27.0
+"""An arm is left behind where at most e^-27 = 2e-12 of its mass lies ahead."""
+
+_CLOSING = 5.5
+"""Gauss's rule with 16 nodes errs by 16^-2b = e^-5.5b of the mass before an end of power b."""
+
+_PRICE = np.dtype(
+    [
+        ("value", float), ("cost", float),  # utility = value * mean - cost; beta: a value above 0
+        ("low", float), ("high", float),  # ends of the utility, seen from the origin
+        ("mode", float),  # where the density in the arm's own coordinate is highest
+        ("rise", float), ("drop", float),  # distances of the ends from there, infinity if none
+        ("level", float),  # log density of the utility there
+        ("low_power", float), ("high_power", float),  # of the ratios of distances from the ends
+        ("straight", float), ("inverse", float),  # other terms of a gamma density
+        ("own", float),  # the start in the arm's own coordinate, seen from the mode
+        ("center", float),  # the utility from which its moments are taken
+    ]
+)  # fmt: skip
+"""The numbers that describe an arm's utility."""
+
+
+class Edge(NamedTuple):
+    """The present edge of the march."""
+
+    at: float
+    """Utility there, seen from the origin."""
+    ahead: float
+    """Lowest upper end of the arms that are not left behind, seen from the origin."""
+    left: float
+    """Distance from that end."""
+
+
+@compiled()
+def new_prices(n_arms: int) -> Array:
+    """Allocate the descriptions of the arms."""
+    return np.empty(n_arms, _PRICE)
+
+
+@compiled()
+def _describe(form: int, arm: Any, price: Any) -> None:
+    """Set the density of an arm's utility from its parameters, value and cost."""
+    if form == LOGIT_BETA and price.value < 0.0:
+        # 1 - mean has the parameters exchanged.
+        arm.first, arm.second = arm.second, arm.first
+        price.cost -= price.value
+        price.value = -price.value
+    a, b, size = arm.first, arm.second, abs(price.value)
+    arm.mode, arm.curvature, arm.peak = crest(form, a, b)
+    if form == LOGIT_BETA:
+        price.rise, price.drop = size * (a / (a + b)), size * (b / (a + b))
+        price.low_power, price.high_power = a, b
+        price.straight = price.inverse = 0.0
+        price.level = arm.peak - math.log(price.rise * (b / (a + b)))
+        return
+    near = size * (a / b if form == LOG_GAMMA else b / a)
+    power = a if form == LOG_GAMMA else -a
+    price.straight = -a if form == LOG_GAMMA else 0.0
+    price.inverse = 0.0 if form == LOG_GAMMA else a
+    price.level = arm.peak - math.log(near)
+    above = price.value > 0.0
+    price.rise, price.drop = (near, np.inf) if above else (np.inf, near)
+    price.low_power, price.high_power = (power, 0.0) if above else (0.0, power)
+
+
+@compiled()
+def _place(prices: Array, n: int) -> tuple[float, bool]:
+    """Set ends and modes, seen from the highest lower end, else from the highest upper end.
+
+    Returns this origin, and whether it is a lower end.
+    """
+    lower, upper = -np.inf, -np.inf
+    for i in range(n):
+        if prices[i].rise < np.inf:
+            lower = max(lower, -prices[i].cost)
+        else:
+            upper = max(upper, -prices[i].cost)
+    floor = lower > -np.inf
+    origin = lower if floor else upper
+    for i in range(n):
+        price = prices[i]
+        end = -price.cost - origin
+        if price.rise < np.inf:
+            price.low, price.high, price.mode = end, end + abs(price.value), end + price.rise
+            if price.drop == np.inf:
+                price.high = np.inf
+        else:
+            price.low, price.high, price.mode = -np.inf, end, end - price.drop
+    return origin, floor
+
+
+@compiled()
+def _log_ratio(distance: float, whole: float, rest: float) -> float:
+    """Return ln(distance / whole), where ``rest`` = distance - whole is known better near zero."""
+    return math.log1p(rest / whole) if rest > -0.5 * whole else math.log(distance / whole)
+
+
+@compiled()
+def _logs(price: Any, edge: Edge) -> tuple[float, float, float]:
+    """Return the logarithms of both distances from the ends, relative to the mode's, and the fall.
+
+    The fall is that of the log density in the arm's own coordinate.
+    """
+    gap, low, high = edge.at - price.mode, 0.0, 0.0
+    fallen = 0.0
+    if price.rise < np.inf:
+        low = _log_ratio(edge.at - price.low, price.rise, gap)
+        if price.drop == np.inf:
+            x = gap / price.rise
+            fallen = -(price.straight + price.inverse / (1.0 + x)) * x
+    if price.drop < np.inf:
+        high = _log_ratio(edge.left + (price.high - edge.ahead), price.drop, -gap)
+        if price.rise == np.inf:
+            x = -gap / price.drop
+            fallen = -(price.straight + price.inverse / (1.0 + x)) * x
+    return low, high, fallen - price.low_power * low - price.high_power * high
+
+
+@compiled()
+def _start(prices: Array, n: int, floor: bool) -> float:
+    """Return where the falls of all arms whose mode is above sum to the depth, or a little more.
+
+    The root of the sum is nearly straight in the logarithm of the distance from the origin.
+    """
+    top = -np.inf
+    for i in range(n):
+        top = max(top, prices[i].mode)
+    lowest, highest = -np.inf, math.log(top) if floor else -math.log(-top)
+    target = math.sqrt(DEPTH + 0.5 * _SLACK)
+    s, last, root_last = highest - 0.1, highest, 0.0
+    for _ in range(_N_NEWTON):
+        at = math.exp(s) if floor else -math.exp(-s)
+        depth = 0.0
+        for i in range(n):
+            price = prices[i]
+            if at < price.mode:
+                depth += _logs(price, Edge(at, price.high, price.high - at))[2]
+        if DEPTH <= depth <= DEPTH + _SLACK:
+            break
+        root = math.sqrt(max(depth, 0.0))
+        if depth < DEPTH:
+            highest = s
+        else:
+            lowest = s
+        if lowest > -np.inf and highest - lowest < 1e-13 * max(abs(s), 1.0):
+            return math.exp(lowest) if floor else -math.exp(-lowest)
+        # A secant, and a bisection where it leads astray.
+        step_ = (target - root) * (s - last) / (root - root_last) if root != root_last else 0.0
+        last, root_last = s, root
+        s = max(s + step_, s - 20.0)
+        if not lowest < s < highest:
+            s = 0.5 * (lowest + highest) if lowest > -np.inf else last - 10.0
+    return math.exp(s) if floor else -math.exp(-s)
+
+
+@compiled()
+def _weigh(form: int, i: int, stride: float, roughest: float, work: Work, prices: Array) -> None:
+    """Set an arm's mass and moment below the start, by a march in its own coordinate."""
+    arm, price = work.arms[i], prices[i]
+    # A mean that is sold at a loss is high where the utility is low.
+    sign = -1 if price.value > 0.0 else 1
+    arm.below = arm.moment = 0.0
+    if arm.start_place <= -END:
+        return
+    mode, arm.mode = arm.mode, 0.0
+    arm.center = (price.center + price.cost) / price.value - height_at(form, mode)
+    arm.level, arm.place = arm.start_level, -sign * arm.start_place
+    work.alive[0] = i
+    march(Line(form, mode, price.own), sign, 1, stride, roughest, work)
+    arm.moment *= price.value
+    arm.mode = mode
+
+
+@compiled()
+def _lay_out(low_side: bool, edge: Edge, width: float, nodes: Array) -> None:
+    """Set the utilities at the nodes, their distances from the end ahead, and the scale there."""
+    at, left, scale = nodes[0], nodes[1], nodes[2]
+    for j in range(N_NODES):
+        scale[j] = exp(width * NODES[j] if low_side else -width * NODES[j])
+    for j in range(N_NODES):
+        scale[j] *= edge.at if low_side else edge.left
+        at[j] = scale[j] if low_side else edge.ahead - scale[j]
+        left[j] = edge.ahead - scale[j] if low_side else scale[j]
+
+
+@compiled()
+def _lay_out_to_end(edge: Edge, nodes: Array) -> None:
+    """Set the same for a cell of equal scale up to the end ahead."""
+    for j in range(N_NODES):
+        nodes[1, j] = edge.left * (1.0 - NODES[j])
+        nodes[0, j] = edge.at + edge.left * NODES[j]
+        nodes[2, j] = edge.left
+
+
+@compiled(fastmath={"contract"})
+def _evaluate(n: int, ahead: float, width: float, nodes: Array, work: Work, prices: Array) -> float:
+    """Compute densities at the nodes and their lanes; return the largest last coefficients."""
+    size = work.density.shape[1]
+    at, left, scale = nodes[0], nodes[1], nodes[2]
+    roughness = 0.0
+    for k in range(n):
+        price = prices[work.alive[k]]
+        f, mode, level = work.density[k], price.mode, price.level
+        if price.rise < np.inf and price.drop < np.inf:
+            low, up, power = price.low, 1.0 / price.rise, price.low_power - 1.0
+            high, down, other = price.high - ahead, 1.0 / price.drop, price.high_power - 1.0
+            for j in range(size):
+                gap = at[j] - mode
+                rise = log_of((at[j] - low) * up, gap * up)
+                drop = log_of((left[j] + high) * down, -gap * down)
+                f[j] = exp(level + power * rise + other * drop) * scale[j]
+        else:
+            straight, inverse = price.straight, price.inverse
+            above = price.rise < np.inf
+            up = 1.0 / price.rise if above else -1.0 / price.drop
+            power = (price.low_power if above else price.high_power) - 1.0
+            for j in range(size):
+                x = (at[j] - mode) * up
+                distance = at[j] - price.low if above else -(left[j] + (price.high - ahead))
+                p = distance * up
+                f[j] = exp(level + power * log_of(p, x) + (straight + inverse / p) * x) * scale[j]
+        roughness = max(roughness, set_lanes(width, f, work.lanes[k]))
+    return roughness
+
+
+@compiled()
+def _advance(n: int, edge: Edge, work: Work, prices: Array) -> float:
+    """Set the places of all arms at the far edge of the cell; return the largest stride."""
+    longest = 0.0
+    for k in range(n):
+        arm, price = work.arms[work.alive[k]], prices[work.alive[k]]
+        arm.next_place = END
+        if edge.left > _NEAR or price.high > edge.ahead:
+            fallen, gap = _logs(price, edge)[2], edge.at - price.mode
+            if fallen < _DEEP or gap < 0.0:
+                arm.next_place = place_of(fallen, gap)
+            longest = max(longest, abs(arm.next_place - arm.place))
+    return longest
+
+
+@compiled()
+def _reach(n: int, edge: Edge, work: Work, prices: Array) -> float:
+    """Return the distance in which the sharpest arm's own coordinate changes by about its width."""
+    sharpest = 0.0
+    for k in range(n):
+        i = work.alive[k]
+        slope = 0.0
+        if prices[i].rise < np.inf:
+            slope += 1.0 / (edge.at - prices[i].low)
+        if prices[i].drop < np.inf:
+            slope += 1.0 / (edge.left + (prices[i].high - edge.ahead))
+        sharpest = max(sharpest, slope * math.sqrt(work.arms[i].curvature))
+    return 1.0 / sharpest
+
+
+@compiled()
+def _ahead(n: int, at: float, work: Work, prices: Array) -> Edge:
+    """Return the edge with the lowest upper end of n arms."""
+    ahead = np.inf
+    for k in range(n):
+        ahead = min(ahead, prices[work.alive[k]].high)
+    return Edge(at, ahead, ahead - at)
+
+
+@compiled()
+def _can_close(n: int, edge: Edge, work: Work, prices: Array) -> bool:
+    """Return whether one cell up to the end ahead is short enough for the arms that end there."""
+    for k in range(n):
+        price = prices[work.alive[k]]
+        if price.high == edge.ahead:
+            fallen = _logs(price, edge)[2] if edge.at > price.mode else 0.0
+            if fallen + _CLOSING * price.high_power < _DEEP:
+                return False
+    return True
+
+
+@compiled()
+def march_up(
+    floor: bool, start: float, n: int, stride: float, roughest: float, work: Work, prices: Array
+) -> None:
+    """March from the start upwards until the last of n arms has ended."""
+    nodes = np.empty((3, N_NODES))
+    edge = Edge(start, -np.inf, 0.0)
+    width, scale, tried = 0.0, 1.0, -np.inf
+    for _ in range(N_CELLS):
+        if n == 0:
+            return
+        new = _ahead(n, edge.at, work, prices)
+        if new.ahead != edge.ahead:
+            edge = new
+            width, scale = stride * _reach(n, edge, work, prices), 1.0
+        low_side = floor and edge.at <= edge.left
+        gap = edge.at if low_side else edge.left
+        width, scale = width * scale / gap, gap
+        closing = tried != edge.at and edge.left < 4.0 * width * gap
+        closing = closing and _can_close(n, edge, work, prices)
+        if closing:
+            tried, far = edge.at, Edge(edge.ahead, edge.ahead, 0.0)
+        elif low_side:
+            # Half of the way to the end ahead at most.
+            width = min(width, math.log1p(0.5 * edge.left / gap))
+            at = gap * math.exp(width)
+            far = Edge(at, edge.ahead, edge.ahead - at)
+        else:
+            rest = gap * math.exp(-width)
+            far = Edge(edge.ahead - rest, edge.ahead, rest)
+        longest = _advance(n, far, work, prices)
+        if longest > stride:
+            width *= 1.0 if closing else max(0.1, 0.97 * stride / longest)
+            continue
+        size = 1.0 if closing else width
+        if closing:
+            _lay_out_to_end(edge, nodes)
+        else:
+            _lay_out(low_side, edge, width, nodes)
+        found = _evaluate(n, edge.ahead, size, nodes, work, prices)
+        if not found <= roughest and longest > FINE:
+            width *= 1.0 if closing else 0.5
+            continue
+        for j in range(N_NODES):
+            work.height[j] = nodes[0, j]
+        off = set_slopes(n, size, work)
+        if off > OFF and longest > FINE:
+            width *= 1.0 if closing else pace(off)
+            continue
+        add_wins(n, size, work)
+        add_joint(n, 1, size, work)
+        n, longest = step(n, 1, work)
+        edge, scale = far, far.at if low_side else far.left
+        width *= min(pace(off), 0.97 * stride / max(longest, FINE))
+
+
+@compiled()
+def _prepare(form: int, threshold: float, n: int, work: Work, prices: Array) -> Line:
+    """Describe all arms; return the line from whose start they are compared.
+
+    Its form is whether its origin is a lower end.
+    """
+    for i in range(n):
+        prices[i].center = work.arms[i].center
+        _describe(form, work.arms[i], prices[i])
+    origin, floor = _place(prices, n)
+    start = max(_start(prices, n, floor), threshold - origin)
+    for i in range(n):
+        arm, price = work.arms[i], prices[i]
+        mean = mean_of(form, arm.first, arm.second)
+        arm.drift = price.value * mean - price.cost - price.center
+        arm.foot, arm.start_place = 0.0, END
+        if start < price.high:
+            low, high, fallen = _logs(price, Edge(start, price.high, price.high - start))
+            price.own = low - high if form == LOGIT_BETA else low + high
+            arm.start_level = arm.peak - fallen
+            arm.start_place = place_of(fallen, start - price.mode)
+    return Line(1 if floor else 0, origin, start)
+
+
+@compiled()
+def _component(
+    form: int, threshold: float, n: int, work: Work, prices: Array
+) -> tuple[float, float, float]:
+    """Set every arm's share, P(it is best and above the threshold).
+
+    Returns how far off they may be, P(all arms are below the threshold), and the expectation of the
+    best utility, or of the threshold where it is higher.
+    """
+    arms = work.arms
+    line = _prepare(form, threshold, n, work, prices)
+    free = threshold == -np.inf
+    if free and depart(n, 1, work)[0] == 1:
+        for i in range(n):
+            arms[i].share = 1.0 if i == work.alive[0] else 0.0
+        winner = work.alive[0]
+        mean = mean_of(form, arms[winner].first, arms[winner].second)
+        work.joint[:] = 0.0
+        return 0.0, 0.0, prices[winner].value * mean - prices[winner].cost
+    stride, roughest = STRIDE, ROUGHNESS
+    gap, below = 0.0, 0.0
+    for _ in range(N_TRIES):
+        for i in range(n):
+            if arms[i].start_place < END:
+                _weigh(form, i, stride, roughest, work, prices)
+        for i in range(n):
+            arms[i].center = prices[i].center - line.origin
+        clear(n, work)
+        count, below = depart(n, 1, work)
+        set_feet(n, work)
+        march_up(line.form == 1, line.start, count, stride, roughest, work, prices)
+        gap = tally(n, 0.0 if free else below, work)
+        if gap < TOLERANCE:
+            break
+        stride *= 0.5
+        roughest *= 0.01
+    below = below if line.start == threshold - line.origin else 0.0
+    best = np.nan
+    if len(work.gain) > 0:
+        best = line.origin * (1.0 - below) + work.gain[0]
+        best += 0.0 if free else below * threshold
+    return gap, below, best
+
+
+@compiled()
+def _split(
+    a: Array, b: Array, money: Array, mask: Array, work: Work, prices: Array, certain: Array
+) -> tuple[int, float]:
+    """Write the uncertain arms to ``arms`` and ``prices``, and mark the best of the others.
+
+    Returns the number of uncertain arms, and the best utility of those without a value.
+    """
+    n = 0
+    threshold = -np.inf
+    for k in range(len(mask)):
+        certain[k] = mask[k] and money[0, k] == 0.0
+        if certain[k]:
+            threshold = max(threshold, -money[1, k])
+        elif mask[k]:
+            work.arms[n].index, work.arms[n].first, work.arms[n].second = k, a[k], b[k]
+            prices[n].value, prices[n].cost = money[0, k], money[1, k]
+            n += 1
+    for k in range(len(mask)):
+        certain[k] = certain[k] and -money[1, k] == threshold
+    return n, threshold
+
+
+@compiled(nogil=True)
+def best_utilities(
+    form: int,
+    parameters: Array,
+    money: Array,
+    weights: Array,
+    mask: Array,
+    plain: Arrays,
+    n_nodes: int,
+) -> None:
+    """Compute P(arm is best by its utility) of m decisions, and whatever else is wanted.
+
+    ``money`` (m, 2, K) has values and costs; the rest is as for ``best_arms``. The means are not
+    normal.
+    """
+    found = Found(*plain)
+    n_rows, n_arms = mask.shape
+    work, prices = new_work(n_arms, n_nodes, len(found.best) > 0, found.center), new_prices(n_arms)
+    sums = new_sums(n_arms, len(found.center) > 0)
+    for r in range(n_rows):
+        sums.every[:] = 0.0
+        for s in range(weights.shape[1]):
+            weight = weights[r, s]
+            if weight <= NEGLIGIBLE:
+                continue
+            a, b = parameters[0, r, s], parameters[1, r, s]
+            n, threshold = _split(a, b, money[r], mask[r], work, prices, sums.certain)
+            for i in range(n if len(found.center) > 0 else 0):
+                work.arms[i].center = found.center[r, work.arms[i].index]
+            gap, below, best = 0.0, 1.0, threshold
+            if n > 0:
+                gap, below, best = _component(form, threshold, n, work, prices)
+            collect(r, weight, -money[r, 1], n, (gap, below, best), work, sums, found)
+        finish(r, sums, found)
