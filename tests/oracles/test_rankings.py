@@ -107,7 +107,10 @@ def test_both_quadratures_of_utilities_agree(kind: str, n_arms: int, low: float)
     money, utilities = priced(marginal, values, costs)
     chance, error = best_arm_probabilities(marginal, weights, mask, money)
     expected, bound = rank_arms(utilities, weights, mask)
-    assert (np.abs(chance - expected).max(axis=1) <= 1e-9 + bound + error).all()
+    # With many arms, distribution functions near their ends are the less exact of the two: plain
+    # integrals agree with the densities to 1e-14.
+    tolerance = 1e-9 if n_arms < 40 else 2e-7
+    assert (np.abs(chance - expected).max(axis=1) <= tolerance + bound).all()
     np.testing.assert_array_equal(error, 0.0)
     assert (chance[~mask] == 0).all()
 
