@@ -86,12 +86,18 @@ def draw_customers(world: World, n: int, rng: np.random.Generator) -> Customers:
     return Customers(rate, rng.normal(world.typical[kind], 0.3), world.deviation)
 
 
-def learned(past: Customers, rng: np.random.Generator, seed: int) -> dict[str, mixts.MixturePrior]:
-    """Learn priors from the same rewards of past customers, who saw random offers."""
-    n = len(past.rate)
-    rows = np.repeat(np.arange(n), N_ROWS)
+def past_rewards(past: Customers, rng: np.random.Generator) -> tuple[Array, Array, Array]:
+    """Return customers, offers and rewards of past decisions, in which offers were random."""
+    rows = np.repeat(np.arange(len(past.rate)), N_ROWS)
     arms = rng.integers(N_ARMS, size=len(rows))
     rewards = past.spend(rows, arms, rng.random(len(rows)), rng.standard_normal(len(rows)))
+    return rows, arms, rewards
+
+
+def learned(past: Customers, rng: np.random.Generator, seed: int) -> dict[str, mixts.MixturePrior]:
+    """Learn priors from the same rewards of past customers."""
+    n = len(past.rate)
+    rows, arms, rewards = past_rewards(past, rng)
     spends = SpendStatistics.empty((N_ARMS,), n)
     numbers = GaussianStatistics.empty((N_ARMS,), n)
     for statistics in (spends, numbers):
@@ -197,6 +203,52 @@ def _kinds(measured: Sequence[Measured], prior: str) -> float:
     return float(np.mean([size[prior] for size in sizes]))
 
 
+# -- one huge order -------------------------------------------------------------------------------
+
+
+def measure_order(
+    seed: int, order: float, n_past: int = N_PAST, n_new: int = N_NEW
+) -> dict[str, tuple[float, float, Array]]:
+    """Learn three components from rewards as they are, with one huge order, and with it clipped.
+
+    Returns
+    -------
+    dict
+        For each of the three: the mean reward of the offer that had the order, its largest mean of
+        a kind, and the revenue with ``MixIDS`` for each of ``HORIZONS``.
+    """
+    rng = stream(seed, "world")
+    world = draw_world(rng)
+    rows, arms, usual = past_rewards(draw_customers(world, n_past, rng), rng)
+    bought = np.flatnonzero(usual > 0)
+    place = bought[rng.integers(len(bought))]
+    distorted = usual.copy()
+    distorted[place] = order
+    clipped = np.minimum(distorted, np.delete(usual, place).max())
+    customers = draw_customers(world, n_new, rng)
+    found = {}
+    versions = {"as they are": usual, "one order": distorted, "order clipped": clipped}
+    for name, rewards in versions.items():
+        spends = SpendStatistics.empty((N_ARMS,), n_past)
+        spends.observe(rows, spends.observations(arms, rewards))
+        prior = mixts.learn_prior(spends, N_KINDS, seed=seed, **LEARNING)
+        means = prior.family.parameter_means()[:, arms[place]]
+        agent = mixts.MixIDS(prior, n_tasks=n_new, seed=seed)
+        revenue = play(agent, customers, stream(seed, "luck")).mean(axis=0)
+        found[name] = (float(prior.weights @ means), float(means.max()), revenue)
+    return found
+
+
+def order_table(measured: Sequence[dict[str, tuple[float, float, Array]]]) -> Iterator[str]:
+    """Print a line for each version of the rewards, with means over worlds."""
+    widths = "".join(f"{f'first {n}':>9}" for n in HORIZONS)
+    yield f"{'rewards':14}{'mean of the offer':>18}{'of a kind, at most':>20}{widths}"
+    for name in measured[0]:
+        mean, most = np.mean([one[name][:2] for one in measured], axis=0)
+        revenue = np.mean([one[name][2] for one in measured], axis=0)
+        yield f"{name:14}{mean:18.2f}{most:20.2f}" + "".join(f"{x:9.2f}" for x in revenue)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(prog="python -m studies.spend", description=__doc__)
@@ -204,13 +256,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--past", type=int, default=N_PAST, help="past customers of a world")
     parser.add_argument("--new", type=int, default=N_NEW, help="new customers of a world")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--order", type=float, metavar="SIZE", help="show what one past order of this size does"
+    )
     options = parser.parse_args(arguments)
     if options.worlds < 2:
         parser.error(f"--worlds must be at least 2 for standard errors, got {options.worlds}")
-    measured = [
-        measure(options.seed + world, options.past, options.new) for world in range(options.worlds)
-    ]
-    print("\n".join(table(measured)))
+    sizes = (options.past, options.new)
+    seeds = [options.seed + world for world in range(options.worlds)]
+    if options.order is not None:
+        orders = [measure_order(seed, options.order, *sizes) for seed in seeds]
+        print("\n".join(order_table(orders)))
+        return
+    print("\n".join(table([measure(seed, *sizes) for seed in seeds])))
 
 
 if __name__ == "__main__":

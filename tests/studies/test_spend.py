@@ -59,3 +59,16 @@ def test_the_study_runs(
     assert all(("±" in line) == (spend.BASE not in line) for line in lines[1:-1])
     with pytest.raises(SystemExit):
         spend.main(["--worlds", "1"])
+
+
+def test_one_order_raises_the_mean_of_its_offer(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(spend, "LEARNING", {**spend.LEARNING, "tolerance": 0.01})
+    monkeypatch.setattr(spend, "HORIZONS", (1, 2))
+    spend.main(["--worlds", "2", "--past", "40", "--new", "20", "--order", "1e5"])
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 4
+    usual, distorted, clipped = (float(line[14:32]) for line in lines[1:])
+    assert distorted > 1.5 * usual
+    assert clipped < distorted

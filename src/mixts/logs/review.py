@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from mixts._typing import Array, Bool, Float
 from mixts.errors import LogsError
 from mixts.logs.bad_rows import (
     NO_REWARD,
@@ -30,6 +31,10 @@ HANDFUL, LEAST_HANDFUL = 0.005, 3
 """Outliers are at most this share of the rows, or this many rows if there are few rows."""
 FAR = 10.0
 """Outliers are this many standard deviations of the other rewards away from the median."""
+LARGE = 6.0
+"""Orders are outliers if their logarithm is this many standard deviations above the median, which
+one log-normal spend of a billion is, and if they are at least ``TIMES`` the median."""
+TIMES = 10.0
 
 
 def review(logs: TaskLogs) -> tuple[LogWarning, ...]:
@@ -129,14 +134,14 @@ def _unusable_rewards(logs: TaskLogs) -> LogWarning | None:
 
 def _outliers(logs: TaskLogs) -> LogWarning | None:
     """Warn if a handful of rewards carry more than half of the variance of all."""
+    if logs.family == "spend":
+        return _large_orders(logs)
     rewards = np.sort(logs.sample.rewards)
     if logs.family not in ("gaussian", "linear") or len(rewards) < FEWEST_ROWS:
         return None
     squares = (rewards - np.median(rewards)) ** 2
-    most = max(LEAST_HANDFUL, int(HANDFUL * len(rewards)))
-    usual = np.sort(squares)[:-most].mean()
-    far = squares > FAR**2 * usual
-    if not far.any() or far.sum() > most or not 2 * squares[far].sum() > squares.sum():
+    far = _handful(squares, FAR)
+    if not 2 * squares[far].sum() > squares.sum():
         return None
     low, high = rewards[~far][[0, -1]]
     first, last = np.quantile(rewards, [0.01, 0.99])
@@ -171,6 +176,35 @@ def _few_tasks(logs: TaskLogs) -> LogWarning | None:
         f"{logs.request.task!r} the task (--task), a user, a session, a machine?"
     )
     return LogWarning("few-tasks", said, {"n_tasks": n})
+
+
+def _handful(squares: Float[Array, " n"], far: float) -> Bool[Array, " n"]:
+    """Return which rewards are far from the median, by their squared distances; none if many."""
+    most = max(LEAST_HANDFUL, int(HANDFUL * len(squares)))
+    found = squares > far**2 * np.sort(squares)[:-most].mean()
+    return found & (found.sum() <= most)
+
+
+def _large_orders(logs: TaskLogs) -> LogWarning | None:
+    """Warn if the logarithms of a handful of spends are far above the others."""
+    spends = np.sort(logs.sample.rewards[logs.sample.rewards > 0])
+    if len(spends) < FEWEST_ROWS:
+        return None
+    distances = np.log(spends) - np.median(np.log(spends))
+    far = _handful(distances**2, LARGE) & (distances >= np.log(TIMES))
+    if not far.any():
+        return None
+    low, high = spends[~far][[0, -1]]
+    n, huge = int(far.sum()), spends[far]
+    size = f"{huge[0]:g}" if n == 1 else f"{huge[0]:g} to {huge[-1]:g}"
+    said = (
+        f"{n} of {len(spends):,} spends {'is an outlier' if n == 1 else 'are outliers'} ({size}; "
+        f"the others are from {low:g} to {high:g}). One such order can make the learned mean of "
+        "its arm several times too large. If it is an error or rare luck, limit rewards to the "
+        f"largest of the others: --clip=0,{high:g} (clip=(0, {high:g}))."
+    )
+    numbers = {"n_rewards": n, "low": float(low), "high": float(high)}
+    return LogWarning("outliers", said, numbers)
 
 
 def _short_tasks(logs: TaskLogs) -> LogWarning | None:

@@ -340,6 +340,38 @@ def test_outliers_of_revenue_are_spends(tmp_path: Path) -> None:
     assert found.sentence.endswith('choose --family spend (family="spend").')
 
 
+def spends(rng: np.random.Generator, i: int) -> float:
+    return round(float(np.exp(rng.normal(3, 0.8))), 2) if rng.random() < 0.3 else 0.0
+
+
+def test_an_order_far_above_the_others_is_an_outlier(tmp_path: Path) -> None:
+    rows = with_outliers(amounts(spends), 1e5, n=1)
+    (found,) = logged(tmp_path, rows)
+    assert found.code == "outliers"
+    usual = [r[2] for r in rows if 0 < r[2] < 1e5]
+    low, high = min(usual), max(usual)
+    assert found.sentence == (
+        f"1 of {len(usual) + 1} spends is an outlier (100000; the others are from {low:g} to "
+        f"{high:g}). One such order can make the learned mean of its arm several times too large. "
+        "If it is an error or rare luck, limit rewards to the largest of the others: "
+        f"--clip=0,{high:g} (clip=(0, {high:g}))."
+    )
+    assert found.numbers == {"n_rewards": 1, "low": low, "high": high}
+    clipped = read_logs(tmp_path / "t.csv", **ARMS, clip=(0, high))
+    assert clipped.family == "spend"
+    assert review(clipped) == ()
+
+
+@pytest.mark.parametrize(("size", "n"), [(400.0, 1), (1e5, 8), (0.001, 1)])
+def test_usual_orders_are_no_outliers(size: float, n: int, tmp_path: Path) -> None:
+    assert logged(tmp_path, with_outliers(amounts(spends), size, n=n)) == ()
+
+
+def test_nearly_equal_orders_are_no_outliers(tmp_path: Path) -> None:
+    rows = amounts(lambda rng, i: 10.0 if rng.random() < 0.5 else 0.0)
+    assert logged(tmp_path, with_outliers(rows, 20.0, n=1), **ARMS, family="spend") == ()
+
+
 @pytest.mark.parametrize("n", [3, 8])
 def test_many_large_rewards_are_no_outliers(n: int, tmp_path: Path) -> None:
     rows = amounts(lambda rng, i: round(rng.normal(i, 1), 3))
