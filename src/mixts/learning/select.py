@@ -16,7 +16,7 @@ from mixts.engines import Engine
 from mixts.families import Statistics
 from mixts.learning.em import Job, Patience, Restart, best, pooled_restart, run_all
 from mixts.learning.models import Model
-from mixts.learning.stack import MOST_KINDS, stack_weights
+from mixts.learning.stack import MOST_KINDS, prices, stack_weights, union_evidence
 from mixts.learning.starts import digests
 from mixts.prior import MixturePrior
 
@@ -25,7 +25,7 @@ Rule = Literal["stack", "best", "one-standard-error"]
 together, or take the one that predicts best, or the smallest within one standard error of it."""
 
 ENOUGH = 2
-"""Stop after this many candidates in a row that do not predict better than the best one."""
+"""Stop after this many candidates in a row that do not predict better by their price."""
 LEAST_TASKS = 3
 """Least number of tasks for each component of a candidate, on average."""
 
@@ -103,18 +103,18 @@ class Selection:
         first = f"{_kinds(best)} {'predicts' if best == 1 else 'predict'} best"
         if len(self.members) > 1:
             parts = [f"{n} ({weight:.0%})" for n, weight in self.members.items()]
-            return (
-                f"{first}; mixtures of {_listed(parts)} kinds together predict still better, so "
-                "the prior joins them."
-            )
+            joined = f"mixtures of {_listed(parts)} kinds together predict"
+            better = union_evidence(self.held_out, self.weights) > self.held_out.sum(axis=1).max()
+            how = "still better" if better else "nearly as well with fewer components"
+            return f"{first}; {joined} {how}, so the prior joins them."
         if best == self.chosen:
             return f"{first}."
-        verb = "is" if self.chosen == 1 else "are"
-        was = "was" if self.chosen == 1 else "were"
-        return (
-            f"{first}; {_kinds(self.chosen)} {verb} within one standard error, so {self.chosen} "
-            f"{was} chosen."
-        )
+        one = self.chosen == 1
+        reason = f"{'is' if one else 'are'} within one standard error"
+        if self.rule == "stack":
+            reason = f"{'predicts' if one else 'predict'} nearly as well"
+        was = f"{self.chosen} {'was' if one else 'were'} chosen"
+        return f"{first}; {_kinds(self.chosen)} {reason}, so {was}."
 
 
 def _kinds(n: int) -> str:
@@ -209,8 +209,8 @@ def compare(problem: Problem, where: Engine) -> Comparison:
         held_out.append(scores)
         found[candidate] = restarts
         bic.append(_bic(best(restarts), whole, candidate))
-        means = np.array([one.mean() for one in held_out])
-        if candidate - 1 - int(np.argmax(means)) >= ENOUGH:
+        worth = np.sum(held_out, axis=1) - prices(candidate, n)
+        if candidate - 1 - int(np.argmax(worth)) >= ENOUGH:
             break
     table = np.array(held_out)
     chosen = _CHOICES[problem.rule](table, n_folds) + 1

@@ -9,6 +9,7 @@ from itertools import product
 from string import ascii_lowercase
 
 import numpy as np
+from scipy import special
 
 from mixts._typing import Array, Float
 from mixts.families import Family, Statistics
@@ -22,6 +23,9 @@ _IMPOSSIBLE = 500.0
 EARNED = 1.0
 """Log evidence of all held-out tasks together that one more mixture must add. A weight that is
 fitted to the tasks adds about one by chance, as in Akaike's criterion."""
+WORTH = 0.005
+"""Mean log evidence of a task that each component of a mixture must add, since every component
+takes time in every decision. As much counts as no difference between components, see ``SAME``."""
 NEGLIGIBLE = 0.01
 """Weight below which a mixture is left out."""
 SAME = 0.005
@@ -39,15 +43,16 @@ _COMPARED = 500
 
 
 def stack_weights(held_out: Float[Array, "c n"]) -> Float[Array, " c"]:
-    """Weight mixtures so that their union predicts the held-out tasks best.
+    """Weight mixtures so that few of them together predict the held-out tasks best.
 
-    The best mixture is the first member. The mixture that adds most evidence comes next, and so on,
-    while a further mixture adds at least ``EARNED``. All others have weight zero.
+    Every mixture has a price, see :func:`prices`. The first member has the largest evidence less
+    its price. The mixture that adds most comes next, and so on, while it adds more than its price.
+    All others have weight zero.
 
     Parameters
     ----------
     held_out
-        Held-out log evidence of every task under each mixture.
+        Held-out log evidence of every task under mixtures of 1, 2, 3 ... components.
 
     Returns
     -------
@@ -58,23 +63,30 @@ def stack_weights(held_out: Float[Array, "c n"]) -> Float[Array, " c"]:
     if not possible.size:
         return np.eye(len(held_out))[0]
     possible = np.maximum(possible, possible.max(axis=0) - _IMPOSSIBLE)
-    members = [int(np.argmax(possible.sum(axis=1)))]
+    price = prices(*held_out.shape)
+    members = [int(np.argmax(possible.sum(axis=1) - price))]
     weights, value = np.ones(1), float(possible[members[0]].sum())
     while len(members) < len(held_out):
         trials = []
         for c in range(len(held_out)):
             if c not in members:
                 trial = optimal_weights(possible[[*members, c]])
-                trials.append((_union_evidence(possible[[*members, c]], trial), c, trial))
+                reached = union_evidence(possible[[*members, c]], trial)
+                trials.append((reached - price[c], c, trial, reached))
         best = max(trials, key=lambda trial: trial[0])
-        if not best[0] - value > EARNED:
+        if not best[0] > value:
             break
-        value, weights = best[0], best[2]
+        weights, value = best[2:]
         members.append(best[1])
     found = np.zeros(len(held_out))
     # A later member can make an earlier one needless.
     found[members] = np.where(weights < NEGLIGIBLE, 0.0, weights)
     return found / found.sum()
+
+
+def prices(n_candidates: int, n_tasks: int) -> Float[Array, " c"]:
+    """Return the log evidence that mixtures of 1, 2, 3 ... components must add over all tasks."""
+    return np.maximum(EARNED, WORTH * n_tasks * np.arange(1, n_candidates + 1))
 
 
 def optimal_weights(held_out: Float[Array, "c n"]) -> Float[Array, " c"]:
@@ -94,9 +106,9 @@ def optimal_weights(held_out: Float[Array, "c n"]) -> Float[Array, " c"]:
     return np.asarray(weights / weights.sum())
 
 
-def _union_evidence(held_out: Float[Array, "c n"], weights: Float[Array, " c"]) -> float:
-    largest = held_out.max(axis=0)
-    return float((largest + np.log(weights @ np.exp(held_out - largest))).sum())
+def union_evidence(held_out: Float[Array, "c n"], weights: Float[Array, " c"]) -> float:
+    """Compute the log evidence of all tasks under the union of mixtures."""
+    return float(special.logsumexp(held_out, axis=0, b=weights[:, None]).sum())
 
 
 def union(mixtures: Sequence[MixturePrior], weights: Sequence[float]) -> MixturePrior:

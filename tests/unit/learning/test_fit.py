@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -158,3 +159,30 @@ def test_the_choice_has_a_reason(means: list[float], chosen: int, sentence: str)
     held_out = np.repeat(np.array(means)[:, None], 4, axis=1)
     candidates = tuple(range(1, len(means) + 1))
     assert Selection(candidates, held_out, np.zeros(len(means)), chosen, 5).sentence == sentence
+
+
+def stacked(held_out: np.ndarray) -> str:
+    n = len(held_out)
+    selection = Selection(tuple(range(1, n + 1)), held_out, np.zeros(n), 1, 5)
+    return selection.by("stack").sentence
+
+
+def test_a_stack_has_a_reason() -> None:
+    halves = np.zeros((2, 400))
+    halves[0, ::2], halves[1, 1::2] = -1.0, -1.0
+    assert stacked(halves) == (
+        "1 kind predicts best; mixtures of 1 (50%) and 2 (50%) kinds together predict still "
+        "better, so the prior joins them."
+    )
+    assert stacked(np.full((3, 400), [[-1.0], [0.0], [0.002]])) == (
+        "3 kinds predict best; 2 kinds predict nearly as well, so 2 were chosen."
+    )
+    # Ten components are too dear; two explain twelve tasks that one component does not.
+    dear = np.full((10, 2000), -5.0)
+    dear[9] = 0.0
+    dear[0], dear[1] = np.where(np.arange(2000) < 12, [[-7.0], [0.0]], [[0.0], [-0.3]])
+    assert re.fullmatch(
+        r"10 kinds predict best; mixtures of 1 \(\d+%\) and 2 \(\d+%\) kinds together predict "
+        r"nearly as well with fewer components, so the prior joins them\.",
+        stacked(dear),
+    )

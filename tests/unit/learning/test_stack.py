@@ -12,13 +12,14 @@ import mixts
 from mixts.families import GaussianStatistics, Statistics
 from mixts.learning import Method, Rule, Selection, learn, mixture_evidence
 from mixts.learning.stack import (
-    EARNED,
     PRECISION,
     SAME,
+    WORTH,
     component_names,
     drop_few,
     merge_same,
     optimal_weights,
+    prices,
     stack_weights,
     union,
     with_kinds,
@@ -67,13 +68,14 @@ def test_weights_maximise_the_evidence_of_the_union(seed: int) -> None:
 def test_a_stack_is_never_below_its_best_mixture_and_each_member_is_earned(seed: int) -> None:
     held_out = table(seed)
     weights = stack_weights(held_out)
-    alone = held_out.sum(axis=1).max()
-    n = int((weights > 0).sum())
-    assert n > 1
-    assert evidence(held_out, weights) > alone + EARNED * (n - 1) * 0.99
+    price = prices(4, 80)
+    alone = (held_out.sum(axis=1) - price).max()
+    member = weights > 0
+    assert member.sum() > 1
+    assert evidence(held_out, weights) - price[member].sum() > alone - 0.1
     everything = evidence(held_out, optimal_weights(held_out))
-    # Members that were left out would have added less than EARNED each.
-    assert everything - evidence(held_out, weights) < EARNED * (4 - n) + 0.1
+    # Members that were left out would have added less than their prices.
+    assert everything - evidence(held_out, weights) < price[~member].sum() + 0.1
 
 
 def test_equal_mixtures_are_not_joined() -> None:
@@ -81,6 +83,25 @@ def test_equal_mixtures_are_not_joined() -> None:
     np.testing.assert_array_equal(stack_weights(held_out), [1, 0, 0])
     better = held_out + np.array([[0.0], [0.5], [-0.5]])
     np.testing.assert_array_equal(stack_weights(better), [0, 1, 0])
+
+
+@pytest.mark.parametrize(("share", "member"), [(0.9, 2), (1.1, 8)])
+def test_many_components_must_be_worth_it(share: float, member: int) -> None:
+    """Eight components predict better than two by a share of the price of the six others."""
+    held_out = np.repeat(table(3, 1, n_tasks=400), 8, axis=0)
+    held_out[0] -= 1.0
+    held_out[7] += share * 6 * WORTH
+    np.testing.assert_array_equal(np.flatnonzero(stack_weights(held_out)) + 1, [member])
+
+
+@pytest.mark.parametrize(("gain", "joined"), [(5.3, False), (7.0, True)])
+def test_a_mixture_joins_by_what_it_adds_to_a_task(gain: float, joined: bool) -> None:
+    """One task in fifty needs the third mixture, which adds 0.01 or 0.04 to the mean of a task."""
+    held_out = np.zeros((3, 8000))
+    held_out[1] = -np.inf
+    held_out[2] = -9.0
+    held_out[2, ::50] = gain
+    assert (stack_weights(held_out)[2] > 0) == joined
 
 
 def test_halves_of_the_tasks_join_two_mixtures() -> None:
