@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -12,11 +12,25 @@ from mixts._tasks import TaskAxis
 from mixts._typing import ActionsLike, Array, ArrayLike, Float, Int
 from mixts.errors import ActionError, OutcomeError, ParameterError, TaskError
 from mixts.families._kernels.choice import draw_latent
+from mixts.families.base import Waiting
+from mixts.families.bernoulli import BernoulliPosterior
+from mixts.families.pending import Pending
 from mixts.families.statistics import Statistics
 from mixts.families.trajectory import Trajectory
 
 if TYPE_CHECKING:
     from mixts.prior import MixturePrior
+
+
+class SilentBelief(NamedTuple):
+    """A belief in which the silence of pending decisions counts; arrays as in :class:`Belief`."""
+
+    weights: Float[Array, "..."]
+    """P(s | history, silence), (L,) or (n_tasks, L)."""
+    log_evidence: Float[Array, "..."]
+    """log p(history, silence | s), of the same shape."""
+    mean_rewards: Float[Array, "..."]
+    """Mean click rate of each arm under the mixture, (K,) or (n_tasks, K)."""
 
 
 class Belief:
@@ -207,6 +221,37 @@ class Belief:
         means = self.prior.family.mean_rewards(self._mean(index), sets)
         return np.asarray(self._axis.squeeze(means))
 
+    def given_silence(self, pending: Pending) -> SilentBelief:
+        """Return the weights and the mean click rates, given that no click has come yet.
+
+        A decision of an arm with click rate theta has the likelihood ``1 - theta arrived``. The
+        results are exact, and this belief does not change. Only for Bernoulli arms.
+
+        Parameters
+        ----------
+        pending
+            The decisions that wait for a click.
+
+        Examples
+        --------
+        >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[8, 2], [2, 8]], [[2, 8], [8, 2]]))
+        >>> prior.belief().given_silence(mixts.Pending([0, 0], [0.9, 0.1])).weights.round(2)
+        array([0.29, 0.71])
+        """
+        waiting = self.checked_pending(pending)
+        if waiting is None:
+            return SilentBelief(self.weights, self.log_evidence, self.mean_rewards())
+        assert isinstance(self.posterior, BernoulliPosterior)
+        every = self._axis.decisions(None)
+        silence = self.posterior.silence(every, waiting)
+        weights = silence.weigh(self._exact_weights(), every)
+        a, b = silence.expect()
+        found = SilentBelief(
+            weights, self.posterior.log_evidence() + silence.log_evidence,
+            np.einsum("tl,tlk->tk", weights, a / (a + b)),
+        )  # fmt: skip
+        return SilentBelief(*(self._axis.squeeze(array) for array in found))
+
     def as_prior(self, task: int | None = None) -> MixturePrior:
         """Return the posterior of one task as a prior; ``task`` is None if there is only one."""
         if self._axis.single != (task is None):
@@ -304,3 +349,32 @@ class Belief:
     def working_weights(self, index: Int[Array, " m"]) -> Float[Array, "m L"]:
         """Return the weights that decisions use: dormant components, below 1e-16, count as 0."""
         return softmax(self.prior.log_weights + self.posterior.relative[index])
+
+    def checked_waiting(self, actions: Any, tasks: Any) -> Waiting | None:
+        """Return the checked decisions whose rewards have not come; None if there are none."""
+        if np.size(actions) == 0 and np.size([] if tasks is None else tasks) == 0:
+            return None
+        if self.prior.arm_names is not None:
+            actions = self.prior.arm_indices(actions)
+        checked = self.posterior.statistics.checked_actions(self.prior.action_rows(actions))
+        return Waiting(self._axis.observations(tasks, len(checked)), checked)
+
+    def checked_pending(self, pending: Any) -> Waiting | None:
+        """Return the checked decisions that wait for a click; None if there are none."""
+        if not isinstance(pending, Pending):
+            raise ParameterError(
+                f"pending must be mixts.Pending(actions, arrived, tasks), got {pending!r}"
+            )
+        self.prior.family.check_clicks()
+        waiting = self.checked_waiting(pending.actions, pending.tasks)
+        expected = "arrived must be probabilities from 0 to 1: one, or one for each action"
+        arrived = _checks.numbers(pending.arrived, expected, ParameterError)
+        if not ((arrived >= 0) & (arrived <= 1)).all():
+            raise ParameterError(f"{expected}, got {pending.arrived!r}")
+        if waiting is None:
+            return None
+        if arrived.shape not in ((), waiting.tasks.shape):
+            raise ParameterError(
+                f"{expected}, got {len(waiting.tasks)} actions and shape {arrived.shape}"
+            )
+        return waiting._replace(arrived=np.broadcast_to(arrived, waiting.tasks.shape))

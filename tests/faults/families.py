@@ -180,3 +180,31 @@ fault(
         ),
     ),
 )
+
+# -- clicks that are still to come ----------------------------------------------------------------
+
+PENDING = "tests/oracles/test_pending.py"
+
+fault(
+    "silence says nothing about the component",
+    f"{PENDING}::test_weights_evidence_and_means_are_those_of_the_enumeration",
+    edit(
+        "mixts.families.pending:Silence.weigh",
+        "np.log(weights) + self.log_evidence[tasks]",
+        "np.log(weights)",
+    ),
+)
+fault(
+    "clicks that are still to come are drawn under the prior weights",
+    f"{PENDING}::test_actions_of_mixts_follow_the_law_given_the_silence",
+    edit(
+        "mixts.families.bernoulli:BernoulliPosterior.draw_outcomes",
+        "silence.weigh(weights, rows)",
+        "weights",
+    ),
+)
+fault(
+    "MixTS does not count silence",
+    f"{PENDING}::test_actions_of_mixts_follow_the_law_given_the_silence",
+    edit("mixts.agents.mixts:MixTS._take", "asked.silent", "False"),
+)

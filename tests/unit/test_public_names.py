@@ -41,6 +41,7 @@ PUBLIC_NAMES = [
     "MixturePriorEstimator",
     "NumberFeature",
     "Oracle",
+    "Pending",
     "PoissonArms",
     "PriorCheck",
     "ReplayBandit",

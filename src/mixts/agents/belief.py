@@ -16,6 +16,7 @@ from mixts.belief import Belief
 from mixts.errors import MaskError, ParameterError
 from mixts.families.base import Waiting
 from mixts.families.choice import draw_rows, finite_actions, top_rows
+from mixts.families.pending import Pending
 from mixts.families.quadrature import Money
 from mixts.families.rewards import RewardBelief
 from mixts.families.statistics import Statistics
@@ -170,7 +171,9 @@ class BeliefAgent(Agent):
             Decisions whose rewards have not come yet: for one task their actions, for many
             ``(actions, tasks)``, both as ``update`` takes them. The agent decides as if their
             expected rewards had come, so that it does not repeat itself. :class:`MixTS` needs no
-            such help: its decisions differ by themselves.
+            such help: its decisions differ by themselves. Where rewards are clicks of Bernoulli
+            arms, :class:`mixts.Pending` says also how probable it is that a click would have come
+            by now: then silence is evidence, for :class:`MixTS` too.
 
         Returns
         -------
@@ -254,21 +257,18 @@ class BeliefAgent(Agent):
     def _checked_waiting(self, waiting: Any) -> Waiting | None:
         if waiting is None:
             return None
+        if isinstance(waiting, Pending):
+            return self.belief.checked_pending(waiting)
         actions, tasks = waiting, None
         if not self._axis.single:
             if not (isinstance(waiting, tuple) and len(waiting) == 2):
                 raise ParameterError(
                     "waiting must be (actions, tasks): the actions of decisions whose rewards have "
-                    f"not come, and the task of each, got {waiting!r}"
+                    "not come, and the task of each; or mixts.Pending(actions, arrived, tasks), "
+                    f"got {waiting!r}"
                 )
             actions, tasks = waiting
-        if np.size(actions) == 0 and np.size([] if tasks is None else tasks) == 0:
-            return None
-        if self.prior.arm_names is not None:
-            actions = self.prior.arm_indices(actions)
-        rows = self.prior.action_rows(actions)
-        checked = self.belief.posterior.statistics.checked_actions(rows)
-        return Waiting(self._axis.observations(tasks, len(checked)), checked)
+        return self.belief.checked_waiting(actions, tasks)
 
     def add_tasks(self, n: int) -> Int[Array, " n"]:
         """Append ``n`` tasks without observations and return their indices."""

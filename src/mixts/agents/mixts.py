@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import copy
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -12,9 +13,14 @@ from mixts._typing import ActionsLike, Array, ArrayLike, Float, Int, Seed
 from mixts.agents.belief import BeliefAgent
 from mixts.agents.offers import Request
 from mixts.errors import ParameterError
+from mixts.families.bernoulli import BernoulliPosterior
 from mixts.families.choice import best_rows, top_rows
+from mixts.families.pending import Pending
 from mixts.families.rewards import RewardBelief
 from mixts.prior import MixturePrior
+
+_N_OUTCOMES = 16
+"""Draws of the outcomes of pending decisions behind a propensity."""
 
 
 class MixTS(BeliefAgent):
@@ -50,6 +56,9 @@ class MixTS(BeliefAgent):
     """
 
     _plans: ClassVar[bool] = True
+
+    _has_drawn = False
+    """Whether outcomes of the history were drawn: slow exact results are not worth their time."""
 
     def __init__(
         self,
@@ -106,10 +115,11 @@ class MixTS(BeliefAgent):
         """Choose by lines 5 and 6 of the algorithm for each decision  [paper: Alg. 1].
 
         ``last_latent`` holds the latent states that were drawn. See :meth:`Agent.act`. Waiting
-        decisions count towards the horizon; otherwise they change nothing. With ``top``, the
-        ranking is that of one draw.
+        decisions count towards the horizon; otherwise they change nothing, unless their silence is
+        evidence (:class:`mixts.Pending`). With ``top``, the ranking is that of one draw.
         """
-        if values is not None or costs is not None or top is not None or self._horizon is not None:
+        plain = values is None and costs is None and top is None and self._horizon is None
+        if not plain or isinstance(waiting, Pending):
             asked = self._request(actions, tasks, mask, waiting, values, costs)
             k = None if top is None else self._checked_top(top, asked.mask)
             chosen, latent = self._take(asked, k)
@@ -133,6 +143,8 @@ class MixTS(BeliefAgent):
 
         With a horizon the means that actions would have then are drawn in place of mean rewards.
         """
+        if asked.silent:
+            return self._with_outcomes(asked, 1)._take(asked.repeated(1), k)
         used = np.arange(asked.mask.shape[1])
         if self._horizon is None:
             latent = self._draw_latent(asked.tasks)
@@ -153,6 +165,22 @@ class MixTS(BeliefAgent):
             return used[best_rows(self._rng, scores, asked.mask)], latent
         return used[top_rows(self._rng, scores, asked.mask, k)], latent
 
+    def _with_outcomes(self, asked: Request, n: int) -> Self:
+        """Return the agent after drawn outcomes of what is pending, with n tasks for each decision.
+
+        Over the draws, its decisions follow the law of the belief given the silence.
+        """
+        index = np.repeat(asked.tasks, n)
+        posterior, weights = self.belief.posterior, self._latent_weights(index)
+        assert isinstance(posterior, BernoulliPosterior)
+        assert asked.waiting is not None
+        drawn = posterior.draw_outcomes(self._rng, index, weights, asked.waiting)
+        other = copy(self)
+        other._believe(self.prior, drawn, shared=False)
+        other.n_decided = None if self.n_decided is None else self.n_decided[index]
+        other._has_drawn, other._n_samples = True, -(-self._n_samples // n)
+        return other
+
     def _draws(self, asked: Request) -> Iterator[tuple[slice, RewardBelief, Float[Array, "m n K"]]]:
         """Yield parts of the decisions, the belief about each and draws from it."""
         left = self._n_more(asked.tasks, asked.waiting)
@@ -165,6 +193,9 @@ class MixTS(BeliefAgent):
             yield part, rewards, drawn
 
     def _probabilities(self, asked: Request) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
+        if asked.silent:
+            other = self._with_outcomes(asked, _N_OUTCOMES)
+            return _average(other._probabilities(asked.repeated(_N_OUTCOMES))[0])
         if self._horizon is None and asked.money is None:
             weights = self._latent_weights(asked.tasks)
             return self.belief.posterior.best_action_probabilities(
@@ -183,6 +214,12 @@ class MixTS(BeliefAgent):
         self, asked: Request, k: int
     ) -> tuple[Int[Array, "m k"], Float[Array, "m K"], Float[Array, "m K"]]:
         """Rank one draw; the probabilities are exact, or those of all draws of which it is one."""
+        if asked.silent:
+            other = self._with_outcomes(asked, _N_OUTCOMES)
+            every, shares, _ = other._slates(asked.repeated(_N_OUTCOMES), k)
+            one = self._rng.integers(_N_OUTCOMES, size=len(asked.mask))
+            taken = every.reshape(-1, _N_OUTCOMES, k)[np.arange(len(one)), one]
+            return taken, *_average(shares)
         if (exact := self._exact(asked, k)) is not None:
             return self._take(asked, k)[0], *exact
         ranked, included = np.empty((len(asked.mask), k), np.int64), np.empty(asked.mask.shape)
@@ -193,12 +230,18 @@ class MixTS(BeliefAgent):
 
     def _exact(self, asked: Request, k: int) -> tuple[Array, Array] | None:
         """Return P(action is among the best k) and its errors; None where they must be sampled."""
-        if self._horizon is not None:
+        if self._horizon is not None or self._has_drawn:
             return None
         return self._rewards(asked._replace(waiting=None)).inclusion(asked.mask, k)
 
     def _standard_errors(self, shares: Float[Array, "m K"]) -> Float[Array, "m K"]:
         return np.sqrt(shares * (1.0 - shares) / self._n_samples)
+
+
+def _average(shares: Float[Array, "_ K"]) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
+    """Return the mean of each decision's laws given drawn outcomes, and its standard error."""
+    each = shares.reshape(-1, _N_OUTCOMES, shares.shape[1])
+    return each.mean(axis=1), each.std(axis=1, ddof=1) / np.sqrt(_N_OUTCOMES)
 
 
 class Oracle(MixTS):
@@ -251,6 +294,11 @@ class Oracle(MixTS):
                 f"got a prior with {prior.n_components}: make a new Oracle"
             )
         super().use_prior(prior)
+
+    def _with_outcomes(self, asked: Request, n: int) -> Self:
+        other = super()._with_outcomes(asked, n)
+        other._latent = self._latent[np.repeat(asked.tasks, n)]
+        return other
 
     def _draw_latent(self, index: Int[Array, " m"]) -> Int[Array, " m"]:
         return self._latent[index]

@@ -30,6 +30,17 @@ class Request(NamedTuple):
     money: Money | None = None
     """Values and costs of the actions; None: maximise the reward itself."""
 
+    @property
+    def silent(self) -> bool:
+        """Whether decisions wait for clicks, so that their silence is evidence."""
+        return self.waiting is not None and self.waiting.arrived is not None
+
+    def repeated(self, n: int) -> Request:
+        """Return each decision among arms n times, each about a task of its own; none waits."""
+        money = self.money and Money(*(np.repeat(x, n, axis=0) for x in self.money))
+        every = np.arange(n * len(self.tasks))
+        return Request(every, None, np.repeat(self.mask, n, axis=0), None, money)
+
     def among(self, used: Int[Array, " k"]) -> Request:
         """Return the same decisions among some of the actions."""
         sets = None if self.actions is None else self.actions[..., used, :]

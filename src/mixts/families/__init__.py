@@ -6,6 +6,7 @@ from mixts.families.bernoulli import BernoulliArms, BernoulliStatistics
 from mixts.families.gaussian import GaussianArms, GaussianStatistics
 from mixts.families.linear import LinearGaussian
 from mixts.families.linear_statistics import LinearStatistics
+from mixts.families.pending import Pending
 from mixts.families.poisson import PoissonArms, PoissonStatistics
 from mixts.families.spend import SpendArms, SpendStatistics
 from mixts.families.statistics import Statistics
@@ -24,6 +25,7 @@ __all__ = [
     "GaussianStatistics",
     "LinearGaussian",
     "LinearStatistics",
+    "Pending",
     "PoissonArms",
     "PoissonStatistics",
     "Posterior",

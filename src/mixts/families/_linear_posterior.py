@@ -627,7 +627,7 @@ class LinearPosterior(Posterior):
         if waiting is None or not np.isin(waiting.tasks, tasks).any():
             return LinearRewards(self, tasks, weights, actions)
         distinct, rows = np.unique(tasks, return_inverse=True)
-        place, features = waiting.among(distinct)
+        place, features, _ = waiting.among(distinct)
         first = np.unique(rows, return_index=True)[1]
         theta = np.einsum("ml,mld->md", weights[first], self.component_means(distinct))
         statistics = self.statistics[distinct]

@@ -404,7 +404,7 @@ class ArmPosterior(Posterior):
             return None
         distinct, rows = np.unique(tasks, return_inverse=True)
         counts = np.zeros((len(distinct), self.prior.n_arms), np.int64)
-        np.add.at(counts, tuple(waiting.among(distinct)), 1)
+        np.add.at(counts, waiting.among(distinct)[:2], 1)
         return np.asarray(counts[rows])
 
     def add_tasks(self, n: int) -> None:

@@ -335,6 +335,14 @@ class Family(ABC):
     def _reward_moments(self, statistics: Statistics, actions: Array) -> tuple[Array, Array]:
         raise ParameterError(f"{self!r} has no single actions: its actions are policies")
 
+    def check_clicks(self) -> None:
+        """Raise `ParameterError` unless rewards are clicks on arms, which may be still to come."""
+        raise ParameterError(
+            "only rewards of Bernoulli arms can be clicks that are still to come, got "
+            f"{self!r}: name its waiting decisions without the probability that a click has come "
+            "(in a service, without a click delay)"
+        )
+
     def to_linear(self) -> LinearGaussian:
         """Return the same prior as that of a linear bandit with Gaussian noise."""
         raise ParameterError(f"{self!r} is not a linear bandit with Gaussian noise")
@@ -355,11 +363,14 @@ class Waiting(NamedTuple):
     """Task of each decision."""
     actions: Array
     """Arm of each, (w,), or features, (w, d)."""
+    arrived: Float[Array, " w"] | None = None
+    """Probability that a click would have come by now; None: there is no model of delays."""
 
     def among(self, tasks: Int[Array, " n"]) -> Waiting:
         """Return the decisions of these tasks, sorted and distinct; a task becomes its position."""
         asked = np.isin(self.tasks, tasks)
-        return Waiting(np.searchsorted(tasks, self.tasks[asked]), self.actions[asked])
+        arrived = None if self.arrived is None else self.arrived[asked]
+        return Waiting(np.searchsorted(tasks, self.tasks[asked]), self.actions[asked], arrived)
 
 
 class Posterior(ABC):
@@ -437,7 +448,7 @@ class Posterior(ABC):
             Checked action sets.
         waiting
             Decisions whose rewards have not come. The result is the belief as if their expected
-            rewards had come.
+            rewards had come: those expected given their silence, if there is a model of delays.
         """
         raise ParameterError(
             f"{type(self).__name__} has no beliefs about single actions (rewards): use mixts.MixTS"

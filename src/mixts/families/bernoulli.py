@@ -16,8 +16,11 @@ from mixts.families._kernels.arms import (
     gather_bernoulli,
     observe_bernoulli,
 )
-from mixts.families.arms import ArmFamily, ArmStatistics, by_arm
+from mixts.families.arms import ArmFamily, ArmPosterior, ArmStatistics, by_arm
+from mixts.families.base import Waiting
+from mixts.families.pending import Silence
 from mixts.families.quadrature import LOGIT_BETA, Marginal
+from mixts.families.rewards import IndependentRewards, RewardBelief
 from mixts.families.statistics import Statistics
 
 _TAME = 0.1
@@ -164,6 +167,15 @@ class BernoulliArms(ArmFamily):
     def evidence_constant(self, statistics: Statistics) -> Float[Array, " n"]:
         return np.zeros(len(statistics))
 
+    def posterior(
+        self, statistics: Statistics, log_weights: Float[Array, " L"], *, allow_dormant: bool = True
+    ) -> BernoulliPosterior:
+        """Return the posteriors, which know what clicks that are still to come mean."""
+        return BernoulliPosterior(self, statistics)
+
+    def check_clicks(self) -> None:
+        return None
+
     @classmethod
     def match(cls, mean: Array, variance: Array, settings: dict[str, Any]) -> Self:
         total = mean * (1 - mean) / variance - 1
@@ -185,3 +197,45 @@ class BernoulliArms(ArmFamily):
 
     def outcomes(self, rng: np.random.Generator, means: Float[Array, " n"]) -> Float[Array, " n"]:
         return (rng.random(means.shape) < means).astype(float)
+
+
+class BernoulliPosterior(ArmPosterior):
+    """Posteriors of Bernoulli arms; the silence of decisions that wait for a click may count."""
+
+    def silence(self, tasks: Int[Array, " n"], waiting: Waiting) -> Silence:
+        """Return what the pending decisions of these tasks, sorted and distinct, say."""
+        return Silence(waiting.among(tasks), *self._all(tasks).parameters)
+
+    def rewards(
+        self,
+        tasks: Int[Array, " m"],
+        weights: Float[Array, "m L"],
+        actions: Array | None,
+        waiting: Waiting | None = None,
+    ) -> RewardBelief:
+        """Return the belief about the click rates, as if the expected clicks had come."""
+        if waiting is None or waiting.arrived is None:
+            return super().rewards(tasks, weights, actions, waiting)
+        distinct, rows = np.unique(tasks, return_inverse=True)
+        silence = self.silence(distinct, waiting)
+        after = self.prior.marginal(silence.expect()[:, rows])
+        assert isinstance(after, BetaMarginal)
+        return IndependentRewards(silence.weigh(weights, rows), after)
+
+    def draw_outcomes(
+        self,
+        rng: np.random.Generator,
+        tasks: Int[Array, " m"],
+        weights: Float[Array, "m L"],
+        waiting: Waiting,
+    ) -> BernoulliStatistics:
+        """Return the statistics of each decision's task with drawn outcomes of what is pending.
+
+        The component is drawn first, then the clicks of each arm: given the outcomes, the belief
+        is an ordinary one, and over the draws it is that given the silence, exactly.
+        """
+        distinct, rows = np.unique(tasks, return_inverse=True)
+        silence = self.silence(distinct, waiting)
+        clicks, others = silence.draw_clicks(rng, rows, silence.weigh(weights, rows))
+        won, lost = (array[tasks] for array in self.statistics.stored)
+        return BernoulliStatistics(successes=won + clicks, failures=lost + others)
