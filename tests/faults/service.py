@@ -165,11 +165,21 @@ fault(
     ),
 )
 fault(
+    "the window of a click's delay has no end",
+    "tests/contracts/test_store_click_delay.py::"
+    "test_the_logged_propensity_counts_the_silence[sqlite]",
+    edit(
+        "mixts.service.outcomes:Rules.arrived",
+        "math.expm1(-self.window_us / self.click_delay_us)",
+        "-1.0",
+    ),
+)
+fault(
     "a decision waits after the reward window",
     f"{POLICIES}::test_after_the_reward_window_nothing_waits[sqlite]",
     edit(
         "mixts.service.batch:Batch._find_waiting",
-        "_FOREVER if self._rules.window_us is None else self._rules.window_us",
+        "_FOREVER if rules.window_us is None else rules.window_us",
         "_FOREVER",
     ),
 )

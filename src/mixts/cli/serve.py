@@ -70,6 +70,11 @@ def register(commands: Any) -> None:
         "clicks only (default: silence says nothing)"
     )
     add("--default-reward", type=_reward, metavar="NUMBER", help=default)
+    delay = (
+        "mean time from a decision to its click, such as 5m: silence counts the more, the older it "
+        "is, already within the reward window; needs --default-reward 0 and Bernoulli arms"
+    )
+    add("--click-delay", type=_seconds, metavar="TIME", help=delay)
     listening = parser.add_argument_group("network")
     add = listening.add_argument
     add("--host", default="127.0.0.1", help="address (default 127.0.0.1: this machine only)")
@@ -119,6 +124,11 @@ def _serve(options: argparse.Namespace) -> None:
         raise ParameterError(
             "--default-reward needs --reward-window, after which silence counts, such as 30m"
         )
+    if options.click_delay is not None and options.default_reward != 0:
+        raise ParameterError(
+            "--click-delay needs --default-reward 0, which says that silence means no click, and "
+            "--reward-window, such as 30m"
+        )
     limits = Limits(body=options.max_body, actions=options.max_actions, batch=options.max_batch)
     # Check the settings and the prior before a store is created for them.
     policy = Policy.checked(
@@ -127,6 +137,8 @@ def _serve(options: argparse.Namespace) -> None:
     prior = None if options.prior is None else check_servable(MixturePrior.load(options.prior))
     if prior is not None:
         check_default(prior, options.default_reward)
+        if options.click_delay is not None:
+            prior.family.check_clicks()
     with (
         _exit_if_closing_hangs() as serving_ends,
         server.handle_stop_signals() as signals,
@@ -135,7 +147,8 @@ def _serve(options: argparse.Namespace) -> None:
         Decider(
             prior, store, policy=policy.name, floor=policy.floor, horizon=policy.horizon,
             new_item_share=policy.new_item_share, reward_window=options.reward_window,
-            default_reward=options.default_reward, max_pending=options.max_pending,
+            default_reward=options.default_reward, click_delay=options.click_delay,
+            max_pending=options.max_pending,
         ) as decider,
     ):  # fmt: skip
         active = decider.active

@@ -175,8 +175,9 @@ class Batch:
         rows, statistics = tasks.rows(names)
         row_of = dict(zip(names, rows.tolist(), strict=True))
         agent = policy.resume(self._active.prior, statistics, self._rng)
-        waiting = self._find_waiting(row_of, tasks) if policy.uses_waiting else None
+        waiting = self._find_waiting(row_of, tasks) if self._rules.uses_waiting else None
         new = []
+        # Thompson sampling learns nothing from the silence of decisions that were just made.
         for group in _groups(requests, one_a_task=policy.uses_waiting):
             new += self._decide_group(group, agent, row_of, tasks, waiting)
         self._changes.tally.decisions += len(new)
@@ -185,22 +186,25 @@ class Batch:
 
     def _find_waiting(self, row_of: dict[str, int], tasks: LockedTasks) -> WaitingActions:
         """Return the actions of earlier decisions whose rewards may still come."""
-        waiting = WaitingActions()
+        rules, now = self._rules, self._now
+        model = rules.click_delay_us is not None
+        waiting = WaitingActions((lambda since: rules.arrived(now - since)) if model else None)
         counts = tasks.waiting_counts(row_of)
         if not counts:
             return waiting
         # The rewards and the activations of this batch are not in the log yet.
         rewarded = {reward.decision for reward in self._changes.rewards}
         counts = {number: count + len(rewarded) for number, count in counts.items()}
-        window = _FOREVER if self._rules.window_us is None else self._rules.window_us
-        found = self._transaction.find_waiting(counts, MOST_WAITING, self._now, window)
+        window = _FOREVER if rules.window_us is None else rules.window_us
+        found = self._transaction.find_waiting(counts, MOST_WAITING, now, window)
         found += [d for d in self._outcomes.activated() if d.task in counts]
         found = [decision for decision in found if decision.seq not in rewarded]
         found.sort(key=lambda decision: decision.seq)
         features = find_features(self._transaction, found)
         row_of_number = {tasks.number(name): row for name, row in row_of.items()}
         for decision in found:
-            waiting.add(row_of_number[decision.task], taken(decision, features))
+            row = row_of_number[decision.task]
+            waiting.add(row, taken(decision, features), decision.since)
         return waiting
 
     def _decide_group(
@@ -246,7 +250,7 @@ class Batch:
                 offered = request.actions
                 for action in shown:
                     taken_now = action if offered is None else offered[action]
-                    waiting.add(row_of[request.task], taken_now)
+                    waiting.add(row_of[request.task], taken_now, self._now)
         return new
 
     def _slate(

@@ -112,6 +112,10 @@ class Decider:
         Reward of a decision if no other comes within the reward window, which it needs: 0 where
         only clicks are reported. Both are stored with the decision when its window begins, so new
         settings apply to new decisions.
+    click_delay : float, optional
+        Mean delay of a click in seconds, for Bernoulli arms with ``default_reward=0``: silence
+        counts by the probability that a click would have come by now, under an exponential delay.
+        None: silence counts at the end of the window only.
     seed : optional
         Seed of the actions' random draws. The store counts the deciders that had a seed, so that a
         restart with the same seed goes on with other draws; the same seed and the same count
@@ -140,6 +144,7 @@ class Decider:
         new_item_share: float | tuple[float, float] | None = None,
         reward_window: float | None = None,
         default_reward: float | None = None,
+        click_delay: float | None = None,
         seed: Seed = None,
         max_pending: int = 10_000,
     ) -> None:
@@ -149,9 +154,10 @@ class Decider:
         self.policy = Policy.checked(policy, horizon, floor, new_item_share)
         """The policy in force, with its horizon and its floor."""
         self.rules = Rules(
-            self.policy, _window_us(reward_window), _default_reward(default_reward, reward_window)
-        )
-        """The policy, the reward window and the default reward in force."""
+            self.policy, _window_us(reward_window), _default_reward(default_reward, reward_window),
+            _click_delay_us(click_delay, default_reward),
+        )  # fmt: skip
+        """The policy, the reward window, the default reward and the delay of clicks in force."""
         self._seed = int(seed) if isinstance(seed, np.integer) else seed
         self._rng = _random.generator(seed, "decider")
         self._versions: dict[int, ActivePrior] = {}
@@ -500,12 +506,18 @@ class Decider:
     def _begin_with_prior(self, prior: MixturePrior | None) -> None:
         if prior is None:
             self.policy.check_floor(self.prior)
-            check_default(self.prior, self.rules.default_reward)
+            self._check_rewards(self.prior)
             return
         check_decides(prior, self.policy)
         self.policy.check_floor(prior)
-        check_default(prior, self.rules.default_reward)
+        self._check_rewards(prior)
         self._transact(lambda transaction: self._begin_with(transaction, prior))
+
+    def _check_rewards(self, prior: MixturePrior) -> None:
+        """Raise ``ParameterError`` for a prior that the settings of rewards do not fit."""
+        check_default(prior, self.rules.default_reward)
+        if self.rules.click_delay_us is not None:
+            prior.family.check_clicks()
 
     def _begin_with(self, transaction: Transaction, prior: MixturePrior) -> None:
         version, is_new = self._store(transaction, prior)
@@ -520,7 +532,7 @@ class Decider:
 
     def _activate(self, transaction: Transaction, version: int, prior: MixturePrior) -> None:
         self.policy.check_floor(prior)
-        check_default(prior, self.rules.default_reward)
+        self._check_rewards(prior)
         transaction.activate(version, now_us(), self._fit(transaction, prior))
 
     def _fit(self, transaction: Transaction, prior: MixturePrior) -> str:
@@ -706,6 +718,22 @@ def _window_us(reward_window: float | None) -> int | None:
     if not number or not 0 < reward_window < 1e9:
         raise ParameterError(f"reward_window must be seconds above 0, got {reward_window!r}")
     return int(reward_window * 1e6)
+
+
+def _click_delay_us(click_delay: float | None, default_reward: float | None) -> float | None:
+    """Return the mean delay of a click in microseconds."""
+    if click_delay is None:
+        return None
+    number = isinstance(click_delay, (int, float)) and not isinstance(click_delay, bool)
+    if not number or not 0 < click_delay < 1e9:
+        raise ParameterError(f"click_delay must be seconds above 0, got {click_delay!r}")
+    if default_reward != 0:
+        raise ParameterError(
+            "click_delay needs the default reward 0, which says that silence means no click: give "
+            "both, such as default_reward=0 and reward_window=1800 (mixts serve --default-reward 0 "
+            "--reward-window 30m)"
+        )
+    return click_delay * 1e6
 
 
 def _default_reward(default_reward: float | None, reward_window: float | None) -> float | None:

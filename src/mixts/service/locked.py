@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
 from mixts._typing import Array, Float, Int
 from mixts.errors import TaskLockedError
-from mixts.families import Statistics
+from mixts.families import Pending, Statistics
 from mixts.prior import MixturePrior
 from mixts.service.records import Decide, LoggedDecision, TaskEntry, WaitingDecision
 from mixts.service.store.base import FeatureSets
@@ -138,22 +138,30 @@ class LockedTasks:
 
 
 class WaitingActions:
-    """Actions whose rewards have not come, by the row of their task: the last ones of each."""
+    """Actions whose rewards have not come, by the row of their task: the last ones of each.
 
-    def __init__(self) -> None:
+    ``arrived`` returns the probability that a click has come since a time; None: there is no model
+    of delays.
+    """
+
+    def __init__(self, arrived: Callable[[int], float] | None = None) -> None:
         self._actions: dict[int, deque[Any]] = {}
+        self._arrived = arrived
 
-    def add(self, row: int, action: Any) -> None:
+    def add(self, row: int, action: Any, since: int) -> None:
         """Add an arm, or a row of features, to those of a task."""
-        self._actions.setdefault(row, deque(maxlen=MOST_WAITING)).append(action)
+        self._actions.setdefault(row, deque(maxlen=MOST_WAITING)).append((action, since))
 
-    def of(self, rows: Iterable[int]) -> tuple[Array, Int[Array, " m"]] | None:
-        """Return the actions that wait in these rows, and the row of each; None if none waits."""
-        found = [(row, action) for row in rows for action in self._actions.get(row, ())]
+    def of(self, rows: Iterable[int]) -> Pending | tuple[Array, Array] | None:
+        """Return what waits in these rows, as agents take it; None if nothing does."""
+        distinct = dict.fromkeys(rows)
+        found = [(row, *made) for row in distinct for made in self._actions.get(row, ())]
         if not found:
             return None
-        tasks, actions = zip(*found, strict=True)
-        return np.array(actions), np.array(tasks)
+        tasks, actions, since = zip(*found, strict=True)
+        if self._arrived is None:
+            return np.array(actions), np.array(tasks)
+        return Pending(np.array(actions), list(map(self._arrived, since)), np.array(tasks))
 
 
 def task_locked(task: str | int) -> TaskLockedError:

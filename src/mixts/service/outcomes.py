@@ -9,6 +9,7 @@ times, whenever the service was running.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from msgspec import Struct
@@ -47,6 +48,26 @@ class Rules(Struct, frozen=True):
     """Microseconds after a decision in which its reward is on time; None: always."""
     default_reward: float | None = None
     """Reward of a decision if no other comes within the window; None: there is none."""
+    click_delay_us: float | None = None
+    """Mean delay of a click; None: silence within the window says nothing."""
+
+    @property
+    def uses_waiting(self) -> bool:
+        """Whether decisions depend on earlier ones whose rewards have not come."""
+        return self.policy.uses_waiting or self.click_delay_us is not None
+
+    def arrived(self, age: int) -> float:
+        """Return the probability that a click has come by now, if it comes within the window.
+
+        Delays are exponential. At the end of the window the probability is 1: silence then says as
+        much as the default reward that follows.
+        """
+        assert self.click_delay_us is not None
+        assert self.window_us is not None
+        age = min(max(age, 0), self.window_us)
+        return math.expm1(-age / self.click_delay_us) / math.expm1(
+            -self.window_us / self.click_delay_us
+        )
 
     def due(self, start: int) -> int | None:
         """Return the end of a window that begins at ``start``, or None if there is no window."""
@@ -134,7 +155,9 @@ class Outcomes:
     def activated(self) -> list[WaitingDecision]:
         """Return the decisions that this batch has activated."""
         decisions = [self._decisions[row.decision] for row in self._changes.activated]
-        return [WaitingDecision(d.seq, d.task, d.action, d.action_set) for d in decisions]
+        return [
+            WaitingDecision(d.seq, d.task, d.action, d.action_set, self._now) for d in decisions
+        ]
 
     # -- rewards ------------------------------------------------------------------------------
 

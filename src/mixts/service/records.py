@@ -334,6 +334,8 @@ class WaitingDecision(NamedTuple):
     task: int
     action: int
     action_set: int | None
+    since: int
+    """When its window began, in microseconds since 1970."""
 
 
 class LoggedReward(Struct, frozen=True):

@@ -152,7 +152,7 @@ def test_without_the_extra_it_says_which(
     ("option", "value"),
     [
         ("--port", "65536"), ("--port", "-1"), ("--reward-window", "0"),
-        ("--reward-window", "3 weeks"), ("--default-reward", "none"),
+        ("--reward-window", "3 weeks"), ("--default-reward", "none"), ("--click-delay", "0"),
         ("--default-reward", "inf"), ("--rate-limit", "nan"), ("--rate-limit", "-1"),
         ("--max-body", "0"), ("--max-batch", "1.5"), ("--max-actions", "ten"),
         ("--horizon", "0"), ("--horizon", "2.5"),
@@ -165,6 +165,26 @@ def test_options_that_make_no_sense_are_refused(
         main(["serve", "--store", "d.db", option, value])
     assert ended.value.code == 2
     assert f"argument {option}: expected" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--reward-window", "30m"], "--click-delay needs --default-reward 0"),
+        (["--reward-window", "30m", "--default-reward", "1"], "needs --default-reward 0"),
+        (["--default-reward", "0"], "--default-reward needs --reward-window"),
+        (["--reward-window", "30m", "--default-reward", "0"], "only rewards of Bernoulli arms"),
+    ],
+)
+def test_a_click_delay_needs_clicks(
+    options: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prior, store = tmp_path / "prior.json", tmp_path / "d.db"
+    mixts.MixturePrior(mixts.GaussianArms([[0.0, 1.0]], [[1.0, 1.0]], 1.0)).save(prior)
+    given = ["serve", "--store", str(store), "--prior", str(prior), "--click-delay", "5m"]
+    assert main([*given, *options]) == 2
+    assert message in capsys.readouterr().err
+    assert not store.exists()
 
 
 @pytest.mark.parametrize(

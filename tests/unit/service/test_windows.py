@@ -6,16 +6,18 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import mixts
-from mixts.errors import StoreUnavailableError
+from mixts.errors import ParameterError, StoreUnavailableError
 from mixts.service import Decide, Decider, Reward
 from mixts.service.clock import SteadyClock
-from tests.contracts.stores import arms
+from tests.contracts.stores import arms, linear
 
 PATIENCE = 20.0
+DELAY: dict[str, Any] = {"reward_window": 60.0, "default_reward": 0.0, "click_delay": 20.0}
 
 
 @pytest.fixture(autouse=True)
@@ -103,3 +105,28 @@ def test_clicks_only_are_warned_about(store: mixts.DecisionStore) -> None:
         decider.reward_many([Reward(decision.id, 1.0) for decision in made[:220]])
         wait_for(lambda: decider.health().warning is not None)
         assert "every reward that came is 1" in (decider.health().warning or "")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"default_reward": None}, "click_delay needs the default reward 0"),
+        ({"default_reward": 1.0}, "click_delay needs the default reward 0"),
+        ({"click_delay": 0.0}, "seconds above 0"),
+        ({"click_delay": float("nan")}, "seconds above 0"),
+    ],
+)
+def test_an_impossible_delay(
+    store: mixts.DecisionStore, settings: dict[str, Any], message: str
+) -> None:
+    with store, pytest.raises(ParameterError, match=message):
+        Decider(arms(), store, **{**DELAY, **settings})
+
+
+def test_only_clicks_have_a_delay(store: mixts.DecisionStore) -> None:
+    with store:
+        with pytest.raises(ParameterError, match=r"Bernoulli arms.*without a click delay"):
+            Decider(linear(), store, **DELAY)
+        Decider(linear(), store).close()
+        with pytest.raises(ParameterError, match="Bernoulli arms"):
+            Decider(None, store, **DELAY)

@@ -359,6 +359,8 @@ def _silence_words(rules: Rules) -> str:
     window = f"expected within {formats.duration(rules.window_us / 1e6)}"
     if rules.default_reward is None:
         return f"{window}; then the decision is given up"
+    if rules.click_delay_us is not None:
+        window += f", after a mean delay of {formats.duration(rules.click_delay_us / 1e6)}"
     return f"{window}; then the default reward {formats.number(rules.default_reward)} counts"
 
 

@@ -219,7 +219,8 @@ _NEW_DECISION = (
     "VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
 )
 _WAITING = (
-    "SELECT d.seq, d.task, d.action, d.action_set FROM unnest(%s::bigint[]) AS wanted (task) "
+    "SELECT d.seq, d.task, d.action, d.action_set, COALESCE(a.at, d.at) "
+    "FROM unnest(%s::bigint[]) AS wanted (task) "
     "CROSS JOIN LATERAL (SELECT seq, task, at, action, action_set, deferred, due FROM decisions "
     "WHERE task = wanted.task ORDER BY seq DESC LIMIT %s) d "
     "LEFT JOIN activated a ON a.decision = d.seq "

@@ -71,8 +71,9 @@ _DECISION_BY_KEY = (
 )
 # SQLite reads the inner rows one by one, and stops at the outer limit.
 _WAITING = (
-    "SELECT d.seq, d.task, d.action, d.action_set FROM (SELECT seq, task, at, action, action_set, "
-    "deferred, due FROM decisions WHERE task = ? ORDER BY seq DESC LIMIT ?) d "
+    "SELECT d.seq, d.task, d.action, d.action_set, COALESCE(a.at, d.at) FROM "
+    "(SELECT seq, task, at, action, action_set, deferred, due FROM decisions "
+    "WHERE task = ? ORDER BY seq DESC LIMIT ?) d "
     "LEFT JOIN activated a ON a.decision = d.seq "
     "WHERE (d.deferred = 0 OR a.at IS NOT NULL) AND COALESCE(a.due, d.due, d.at + ?) >= ? "
     "AND NOT EXISTS (SELECT 1 FROM rewards r WHERE r.decision = d.seq) LIMIT ?"

@@ -174,11 +174,13 @@ class FakeDecider:
     warning: str | None = None
     window: float | None = None
     default: float | None = None
+    delay: float | None = None
 
     @property
     def rules(self) -> Rules:
         window_us = None if self.window is None else int(1e6 * self.window)
-        return Rules(self.policy, window_us, self.default)
+        delay_us = None if self.delay is None else 1e6 * self.delay
+        return Rules(self.policy, window_us, self.default, delay_us)
 
     def weights(self, tasks: Sequence[str]) -> list[tuple[float, ...]]:
         return [self.state(task).weights for task in tasks]

@@ -334,6 +334,11 @@ def test_the_page_says_what_becomes_of_silence_and_of_new_arms() -> None:
         "expected within 30 min 00 s; then the default reward 0 counts"
         in overview(decider, store).text
     )
+    decider.delay = 300.0
+    assert (
+        "expected within 30 min 00 s, after a mean delay of 5 min 00 s; then the default reward 0"
+        in overview(decider, store).text
+    )
     assert "for all of them together" not in overview(decider, store).text
     decider.policy = Policy.checked("ids", new_item_share=0.05)
     assert "New arms 5 % at most for all of them together" in overview(decider, store).text
