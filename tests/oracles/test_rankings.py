@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import integrate, stats
+from scipy import integrate, special, stats
 
 from mixts.families.bernoulli import BetaMarginal
 from mixts.families.poisson import GammaMarginal
@@ -86,12 +86,72 @@ def test_sharp_arms(kind: str, n: float) -> None:
         np.testing.assert_allclose(rank_arms(marginal, weights, mask)[0], chance, atol=1e-9)
 
 
-# -- with values and costs of their own: both quadratures of utilities ----------------------------
+# -- with values and costs of their own: a rule for poles at the ends of arms ----------------------
+
+
+def tanh_sinh(n: int) -> Any:
+    """Return distances of nodes from both ends of [0, 1], down to 1e-45, and weights."""
+    t, step = np.linspace(-4.2, 4.2, n, retstep=True)
+    left = 1 / (1 + np.exp(-np.pi * np.sinh(t)))
+    right = 1 / (1 + np.exp(np.pi * np.sinh(t)))
+    return left, right, step * np.pi * np.cosh(t) * left * right
+
+
+def at_distances(
+    kind: str, parameters: Any, value: float, cost: float, t: Any, u: Any, v: Any
+) -> Any:
+    """Return P(utility <= t) and its density; u and v are the distances from both of its ends."""
+    a, b = parameters
+    x, y = (u / value, v / value) if value > 0 else (v / -value, u / -value)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if kind == "beta":
+            x, y = np.clip(x, 0.0, 1.0), np.clip(y, 0.0, 1.0)
+            below, above = special.betainc(a, b, x), special.betainc(b, a, y)
+            density = x ** (a - 1) * y ** (b - 1) / special.beta(a, b)
+        elif kind == "gamma":
+            x = np.maximum(x, 0.0)
+            below, above = special.gammainc(a, b * x), special.gammaincc(a, b * x)
+            density = b * stats.gamma.pdf(b * x, a)
+        else:
+            x = (t + cost) / value
+            below, above = stats.norm.cdf(x, a, np.sqrt(b)), stats.norm.sf(x, a, np.sqrt(b))
+            density = stats.norm.pdf(x, a, np.sqrt(b))
+    inside = (u > 0) & (v > 0)
+    return below if value > 0 else above, np.where(inside, density / abs(value), 0.0)
+
+
+def inclusion_by_tanh_sinh(kind: str, parameters: Any, money: Any, k: int) -> Any:
+    """Return P(arm is among the best k), in pieces between the ends and some quantiles of arms."""
+    values, costs = money
+    ends = {"beta": (0.0, 1.0), "gamma": (0.0, np.inf), "normal": (-np.inf, np.inf)}[kind]
+    low, high = np.sort(np.outer(ends, values) - costs, axis=0)
+    marginal: Any = MARGINALS[kind][1](*parameters)
+    some = marginal.ppf(np.array([1e-17, 0.01, 0.5, 0.99])[:, None]), marginal.isf(1e-17)[None]
+    cuts = np.vstack([low, high, np.vstack(some) * values - costs])
+    start = np.sort(np.where(np.isfinite(low), low, cuts[2:].min(axis=0)))[-k]
+    edges = np.unique(cuts[np.isfinite(cuts) & (cuts >= start)])
+    first, last = edges[:-1, None], edges[1:, None]
+    left, right, weights = tanh_sinh(101)
+    t = first + (last - first) * left
+    both = [
+        at_distances(kind, parameters[:, a], values[a], costs[a], t,
+                     (first - low[a]) + (last - first) * left,
+                     (high[a] - last) + (last - first) * right)
+        for a in range(len(values))
+    ]  # fmt: skip
+    found = np.zeros(len(values))
+    for a, (_, density) in enumerate(both):
+        n_above = [np.ones_like(t)] + [np.zeros_like(t)] * (k - 1)
+        for below, _ in both[:a] + both[a + 1 :]:
+            shifted = [np.zeros_like(t), *n_above[:-1]]
+            n_above = [n * below + m * (1 - below) for n, m in zip(n_above, shifted, strict=True)]
+        found[a] = np.sum(sum(n_above) * density * weights * (last - first))
+    return found
 
 
 @kinds
 @pytest.mark.parametrize(("n_arms", "low"), [(2, 0.3), (6, 0.4), (6, 2.0), (40, 1.0)])
-def test_both_quadratures_of_utilities_agree(kind: str, n_arms: int, low: float) -> None:
+def test_both_quadratures_of_utilities_are_exact(kind: str, n_arms: int, low: float) -> None:
     """One needs densities, the other distribution functions: poles, losses, constants, masks."""
     rng = np.random.default_rng(n_arms)
     shape = (8, n_arms)
@@ -107,12 +167,24 @@ def test_both_quadratures_of_utilities_agree(kind: str, n_arms: int, low: float)
     money, utilities = priced(marginal, values, costs)
     chance, error = best_arm_probabilities(marginal, weights, mask, money)
     expected, bound = rank_arms(utilities, weights, mask)
-    # With many arms, distribution functions near their ends are the less exact of the two: plain
-    # integrals agree with the densities to 1e-14.
-    tolerance = 1e-9 if n_arms < 40 else 2e-7
-    assert (np.abs(chance - expected).max(axis=1) <= tolerance + bound).all()
+    assert (np.abs(chance - expected).max(axis=1) <= 1e-9 + bound).all()
     np.testing.assert_array_equal(error, 0.0)
     assert (chance[~mask] == 0).all()
+    among, _ = rank_arms(utilities, weights, mask, 2)
+    for row in [6] if n_arms == 40 else [0, 1, 5, 6, 7]:
+        shown = mask[row]
+        of = np.array([values[row, shown], costs[row, shown]])
+        parts = marginal.parameters[:, row].swapaxes(0, 1)
+        exact, exact_among = (
+            sum(
+                w * inclusion_by_tanh_sinh(kind, p[:, shown], of, k)
+                for w, p in zip(weights[row], parts, strict=True)
+            )
+            for k in (1, 2)
+        )
+        np.testing.assert_allclose(chance[row, shown], exact, atol=1e-11)
+        np.testing.assert_allclose(expected[row, shown], exact, atol=1e-10)
+        np.testing.assert_allclose(among[row, shown], exact_among, atol=1e-10)
 
 
 # -- ... and plain integrals by scipy -------------------------------------------------------------
