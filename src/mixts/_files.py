@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
 import zipfile
 import zlib
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.lib import format as npy
 
 from mixts._typing import Array
 from mixts.errors import FormatError
@@ -27,9 +29,12 @@ VERSION = 1
 
 _HEADER = "header.json"
 
+_LONGEST_EMPTY = 10**7
+"""Longest axis of an array without numbers, such as the counts of no tasks for many arms."""
+
 _DAMAGE = (
     KeyError, ValueError, TypeError, AttributeError, EOFError, OSError, NotImplementedError,
-    RuntimeError, zipfile.BadZipFile, zlib.error,
+    RuntimeError, MemoryError, zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
 """Exceptions that reading a damaged file may raise."""
 
@@ -69,13 +74,24 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 def read_bundle(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], dict[str, Array]]:
     """Return the header and the arrays of a bundle of this kind."""
-    return unpack_bundle(Path(path).read_bytes(), kind, str(path))
+    return unpack_bundle(read_content(path), kind, str(path))
+
+
+def read_content(path: str | os.PathLike[str]) -> bytes:
+    """Return the bytes of a file, unless they would not fit into the memory."""
+    n_bytes = os.stat(path).st_size
+    if n_bytes > _most_bytes():
+        raise FormatError(f"{path} is too large: {_too_large(n_bytes)}")
+    return Path(path).read_bytes()
 
 
 def unpack_bundle(
     content: bytes, kind: str, source: str
 ) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Return the header and the arrays of a bundle's bytes; error messages name ``source``."""
+    """Return the header and the arrays of a bundle's bytes; error messages name ``source``.
+
+    A zip that would take more than half of the machine's memory is refused before it is unpacked.
+    """
     try:
         header, arrays = _from_zip(content) if content[:2] == b"PK" else _from_json(content)
     except _DAMAGE as error:
@@ -119,6 +135,7 @@ def _from_json(content: bytes) -> tuple[dict[str, Any], dict[str, Array]]:
         array = values.astype(dtype)
         if values.dtype.kind not in "biuf" or not np.array_equal(array, values):
             raise ValueError(f"the values of {name!r} are not of type {dtype}")
+        _check_empty(array.shape, name)
         arrays[name] = array
     return header, arrays
 
@@ -143,6 +160,10 @@ def _add_member(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
 
 def _from_zip(content: bytes) -> tuple[dict[str, Any], dict[str, Array]]:
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        # Python reads no more of a member than these sizes say.
+        n_bytes = sum(member.file_size for member in archive.infolist())
+        if n_bytes > _most_bytes():
+            raise ValueError(_too_large(n_bytes))
         header = json.loads(archive.read(_HEADER))
         if not isinstance(header, dict):
             raise ValueError("the header is not an object")
@@ -150,10 +171,46 @@ def _from_zip(content: bytes) -> tuple[dict[str, Any], dict[str, Array]]:
         for member in archive.namelist():
             if member != _HEADER:
                 name = member.removesuffix(".npy")
-                array = np.load(io.BytesIO(archive.read(member)), allow_pickle=False)
-                _check_numeric(array.dtype, name)
-                arrays[name] = array
+                arrays[name] = _read_array(archive.read(member), name)
     return header, arrays
+
+
+def _read_array(content: bytes, name: str) -> Array:
+    """Return the array of an ``.npy`` file; numpy would allocate whatever its header says."""
+    stream = io.BytesIO(content)
+    readers = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+    shape, _, dtype = readers[npy.read_magic(stream)](stream)
+    _check_numeric(dtype, name)
+    _check_empty(shape, name)
+    expected, found = math.prod(shape) * dtype.itemsize, len(content) - stream.tell()
+    if expected != found:
+        raise ValueError(
+            f"array {name!r} of shape {shape} needs {expected:,} bytes, and the file has {found:,}"
+        )
+    stream.seek(0)
+    array: Array = np.load(stream, allow_pickle=False)
+    return array
+
+
+def _check_empty(shape: tuple[int, ...], name: str) -> None:
+    """Refuse an array without numbers whose shape would make other arrays huge."""
+    if 0 in shape and max(shape) > _LONGEST_EMPTY:
+        raise ValueError(f"array {name!r} has the shape {shape}, but no numbers")
+
+
+def _most_bytes() -> int:
+    """Return the number of bytes that a file may take in memory: half of the machine's."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    except (AttributeError, ValueError, OSError):  # a system that does not tell
+        return 2**32
+
+
+def _too_large(n_bytes: int) -> str:
+    return (
+        f"it takes {n_bytes:,} bytes in memory, and at most {_most_bytes():,}, half of this "
+        "machine's, are read"
+    )
 
 
 def _check_numeric(dtype: np.dtype[Any], name: str) -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from functools import reduce
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mixts import _checks
-from mixts._files import pack_bundle, unpack_bundle, write_bundle
+from mixts._files import pack_bundle, read_content, unpack_bundle, write_bundle
 from mixts._typing import Array, ArrayLike, Bool, Float, Int
 from mixts.belief import Belief
 from mixts.errors import ActionError, FormatError, MixtsError, ParameterError, StatisticsError
@@ -622,7 +621,7 @@ class MixturePrior:
     @staticmethod
     def load(path: str | os.PathLike[str]) -> MixturePrior:
         """Read a prior that ``save`` wrote, of any suffix; everything is checked again."""
-        return MixturePrior.from_bytes(Path(path).read_bytes(), str(path))
+        return MixturePrior.from_bytes(read_content(path), str(path))
 
     @staticmethod
     def from_bytes(content: bytes, source: str = "the prior") -> MixturePrior:

@@ -422,6 +422,9 @@ class Agent(ABC):
         if not issubclass(kind, cls):
             raise FormatError(f"{path} holds an agent of class {kind.__name__}, not {cls.__name__}")
         try:
+            # Every agent has numbers for each of its tasks.
+            if (header["n_tasks"] or 0) > max((a.size for a in arrays.values()), default=0):
+                raise ValueError(f"{header['n_tasks']} tasks, but no array is as long")
             agent = kind._restore(header, arrays)
             agent._rng = _random.restored_generator(header["random"])
             if agent.n_tasks != header["n_tasks"]:
