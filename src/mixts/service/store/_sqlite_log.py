@@ -10,6 +10,7 @@ reopened: SQLite then reads the log from its beginning.
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import os
 import threading
@@ -42,6 +43,9 @@ _OPEN: Counter[tuple[int, int] | None] = Counter()
 
 _OPENING = threading.Lock()
 """Keeps threads from inspecting a file that another one is about to open."""
+
+CHUNK_BYTES = 2**16
+"""The file grows by so many bytes at a time."""
 
 CHECKPOINT_PAGES = 2_000
 """Pages in the log after which the checkpoint thread moves them into the file."""
@@ -148,6 +152,7 @@ class Connections:
             writer.pragma("synchronous", self._synchronous)
             writer.pragma("wal_autocheckpoint", 0)
             writer.pragma("cache_size", -65536)
+            self._page_size = int(writer.pragma("page_size"))
         except BaseException:
             with suppress(apsw.Error):
                 writer.close()
@@ -159,7 +164,17 @@ class Connections:
         flags = apsw.SQLITE_OPEN_READONLY if read_only else apsw.SQLITE_OPEN_READWRITE
         connection = apsw.Connection(str(self.path), flags=flags, vfs=self.vfs)
         connection.set_busy_timeout(BUSY_SECONDS * 1000)
+        if not read_only:
+            chunk = ctypes.c_int(CHUNK_BYTES)
+            connection.file_control("main", apsw.SQLITE_FCNTL_CHUNK_SIZE, ctypes.addressof(chunk))
         return connection
+
+    def reserve(self, writer: Any) -> None:
+        """Let the file have room for all pages, so that a checkpoint succeeds on a full disk."""
+        n_bytes = writer.pragma("page_count") * self._page_size
+        if n_bytes > self.path.stat().st_size:
+            size = ctypes.c_int64(n_bytes)
+            writer.file_control("main", apsw.SQLITE_FCNTL_SIZE_HINT, ctypes.addressof(size))
 
     # -- reading ------------------------------------------------------------------------------
 
@@ -266,6 +281,8 @@ class WriteAheadLog:
         self._connections = connections
         self._name = name
         self._is_taken_over = False
+        self._is_full = False
+        """True if the last transaction found the disk full."""
         self._must_reopen = False
         """True if pages of earlier checkpoints may be missing in the file."""
         self._reopen_at = 0.0
@@ -292,6 +309,7 @@ class WriteAheadLog:
         """Return the connection to write with, after making the log ready for it."""
         reopen = self._must_reopen and self._ends_synced and time.monotonic() > self._reopen_at
         is_ready = self._is_taken_over and not reopen and self._pages <= self._reset_above
+        is_ready = is_ready and not self._is_full
         if not wait and not (is_ready and self._connections.is_open):
             raise WouldWaitError("the log needs a checkpoint, or the file must be reopened")
         writer = self._connections.writer()
@@ -301,12 +319,20 @@ class WriteAheadLog:
             _sqlite_file.take_over_log(writer, self._connections.vfs)
             writer.set_wal_hook(self._committed)
             self._is_taken_over = True
-        if self._pages > self._reset_above:
-            self._restart(writer)
+        if self._is_full:
+            self._is_full = False
+            self._restart(writer, apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        elif self._pages > self._reset_above:
+            self._restart(writer, apsw.SQLITE_CHECKPOINT_RESTART)
         return writer
+
+    def note_full_disk(self) -> None:
+        """Give the log's room back before the next transaction."""
+        self._is_full = True
 
     def commit(self, writer: Any) -> None:
         """Commit a transaction: its changes are durable in the log when this returns."""
+        self._connections.reserve(writer)
         ended_synced, self._ends_synced = self._ends_synced, False
         writer.execute("COMMIT")
         self._ends_synced = ended_synced or self._ends_synced
@@ -322,8 +348,8 @@ class WriteAheadLog:
             self._wanted.set()
         return apsw.SQLITE_OK
 
-    def _restart(self, writer: Any) -> None:
-        """Move all pages into the file, so that the log restarts from its beginning.
+    def _restart(self, writer: Any, mode: int) -> None:
+        """Move all pages into the file, so that the log restarts from its beginning, or is cut.
 
         If a long read or the disk prevents that, the service goes on. Decisions are safe in the
         log, which grows; the next attempt follows after ``RESET_PAGES`` more pages.
@@ -331,7 +357,7 @@ class WriteAheadLog:
         self._reset_above = self._pages + RESET_PAGES
         writer.set_busy_timeout(int(RESET_SECONDS * 1000))
         with self._checkpointing:
-            if self._checkpoint(writer, apsw.SQLITE_CHECKPOINT_RESTART):
+            if self._checkpoint(writer, mode):
                 self._begin()
         writer.set_busy_timeout(BUSY_SECONDS * 1000)
 

@@ -303,6 +303,8 @@ class SQLiteBackend(Backend):
         except apsw.ConstraintError:
             raise  # an error in this code; the disk works
         except apsw.Error as error:
+            if isinstance(error, apsw.FullError):
+                self._log.note_full_disk()
             raise StoreUnavailableError(_unavailable_message(self.name, error)) from error
         finally:
             self._waits_since = None

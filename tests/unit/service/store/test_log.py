@@ -11,7 +11,8 @@ from pathlib import Path
 import apsw
 import pytest
 
-from mixts.service import Decider, DecisionStore, Reward
+from mixts.errors import StoreUnavailableError
+from mixts.service import Decide, Decider, DecisionStore, Reward
 from mixts.service.store import _sqlite_log as sqlite_log
 from tests.unit.service.store.faulty_store import FAULTS, PRIOR, Running, running, wait_until
 
@@ -160,3 +161,24 @@ def test_a_long_read_does_not_stop_decisions(
             running.decider.decide(f"task {i}")
         assert len(list(rows)) == 4
     running.assert_whole(25, 0)
+
+
+def test_a_checkpoint_needs_no_room_on_a_full_disk(running: Running) -> None:
+    # The file has room for all pages of the log, before the log has the pages.
+    running.decider.decide_many([Decide(f"task {i}") for i in range(300)])
+    ((n_pages,),) = running.store.backend.query("PRAGMA page_count")
+    assert n_without_log(running) == 0
+    assert running.path.stat().st_size >= n_pages * 4096
+
+
+def test_the_log_gives_its_room_back_when_the_disk_is_full(running: Running) -> None:
+    running.decider.decide_many([Decide(f"task {i}") for i in range(300)])
+    log = running.path.with_name(running.path.name + "-wal")
+    before = log.stat().st_size
+    running.disk.fail("write", apsw.FullError, "-wal")
+    with pytest.raises(StoreUnavailableError, match="the disk is full"):
+        running.decider.decide("a")
+    running.disk.mend()
+    running.decider.decide("a")
+    assert log.stat().st_size < before / 2
+    running.assert_whole(301, 0)
