@@ -172,9 +172,11 @@ class PowerLossDisk(WatchedDisk):
             self.sync_names()
             for path, content in self._durable_names.items():
                 (folder / Path(path).name).write_bytes(content.survivor(self._rng))
-                if path.endswith("-wal"):  # the content of shared memory is lost
+                if path.endswith("-wal"):  # the content of shared memory is lost, or not
+                    index = Path(path.replace("-wal", "-shm"))
+                    kept = index.exists() and self._rng.random() < 0.5
                     garbage = self._rng.bytes(int(self._rng.integers(40_000)))
-                    (folder / Path(path).name.replace("-wal", "-shm")).write_bytes(garbage)
+                    (folder / index.name).write_bytes(index.read_bytes() if kept else garbage)
 
     def _name(self, path: str, content: Content | None) -> None:
         _rename(self._names, path, content)

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import logging
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
+import mixts
+from mixts.service import decider as decider_module
 from mixts.service.clock import SteadyClock
+from mixts.service.http.app import Service
+from mixts.service.store import store as store_module
+from mixts.service.store.rebuild import rebuild
+from tests.unit.service.http.calls import get
 
 SECOND = 1_000_000_000
 HOUR, DAY = 3600 * SECOND, 86_400 * SECOND
@@ -59,3 +67,29 @@ def test_a_small_correction_is_followed_at_once(caplog: pytest.LogCaptureFixture
     machine.run(SECOND, jump=-SECOND // 20)
     assert machine.clock.now_us() == machine.wall // 1000
     assert not caplog.records
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_metrics_survive_jumps_of_the_clock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prior = mixts.MixturePrior(mixts.BernoulliArms.uniform(2))
+    n = 0
+    for back in (0, DAY):  # the second time after a restart, with a clock that was set back
+        machine = Machine()
+        machine.clock = SteadyClock(lambda: machine.wall - back, lambda: machine.monotonic)  # noqa: B023
+        monkeypatch.setattr(decider_module, "_CLOCK", machine.clock)
+        monkeypatch.setattr(store_module.time, "time", lambda: (machine.wall - back) / SECOND)  # noqa: B023
+        with (
+            mixts.DecisionStore(tmp_path / "decisions.db") as store,
+            mixts.Decider(prior, store) as decider,
+            closing(Service(decider, store)) as service,
+        ):
+            for jump in (0, DAY, 0, -3 * DAY, 0, 2 * HOUR):
+                machine.run(3 * HOUR, jump)
+                decider.reward(decider.decide("a").id, 1)
+                n += 1
+                text = get(service, "/metrics").body.decode()
+                assert f"mixts_store_decisions {float(n)}" in text
+                assert f"mixts_store_rewards {float(n)}" in text
+            assert rebuild(store, write=False).counts == 0

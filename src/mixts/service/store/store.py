@@ -219,9 +219,10 @@ class DecisionStore:
         now = int(time.time() * _SECOND)
         if now - before > 2 * _SETTLED_US:
             # Counts older than an hour change no more: add them up once, not at every call. The
-            # last count tells the time of the writers, whose clocks may differ from this one.
-            ((last,),) = self._query("SELECT COALESCE(MAX(start), 0) FROM activity")
-            until = min(now, int(last)) - _SETTLED_US
+            # last decision tells the time of the writers, whose clocks may differ from this one
+            # and from those of earlier writers.
+            found = self._query("SELECT at FROM decisions ORDER BY seq DESC LIMIT 1")
+            until = min(now, int(found[0][0]) if found else 0) - _SETTLED_US
             if until > before:
                 self._settled = (until, _sum(old, self._counts(before, until)))
         return _sum(old, recent)
