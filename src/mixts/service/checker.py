@@ -21,6 +21,9 @@ PAUSE_SECONDS = 0.2
 PASS_SECONDS = 86_400.0
 """Time from the begin of a pass to the begin of the next one."""
 
+CLOSE_SECONDS = 5.0
+"""Longest time to wait for the end of a piece, which only reads."""
+
 _SHOWN = 3
 """Number of damages in the warning."""
 
@@ -58,10 +61,10 @@ class StoreChecker:
         self._thread.start()
 
     def close(self) -> None:
-        """End the thread."""
+        """End the thread; do not wait for a disk that hangs."""
         self._closed.set()
         if self._thread.is_alive():
-            self._thread.join()
+            self._thread.join(CLOSE_SECONDS)
 
     def _run(self) -> None:
         while not self._closed.wait(PAUSE_SECONDS):
