@@ -40,9 +40,11 @@ Scores = dict[str, Array]
 FLAT = "TS, flat prior"
 ONE_KIND = "TS, one kind"
 MIXTURE = "MixTS, mixture"
+DIRECTED = "MixIDS, mixture"
 GREEDY = "greedy, mixture"
 CEILING = "best per subject"
 FIXED = "best fixed choice"
+POLICIES = (FLAT, ONE_KIND, MIXTURE, DIRECTED, GREEDY)
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,7 @@ def run(
     prices = np.array([CHEAP_PRICE, 1.0])
     right, total = right_answers(counts), counts.sum(axis=1, keepdims=True)
     folds = rng.permutation(len(counts)) % n_folds
-    names = ("always cheap", "always strong", FIXED, FLAT, ONE_KIND, MIXTURE, GREEDY, CEILING)
+    names = ("always cheap", "always strong", FIXED, *POLICIES, CEILING)
     scores: Scores = {name: np.zeros((len(values), len(counts))) for name in names}
     strong = np.zeros((len(values), len(counts)))
     for fold in range(n_folds):
@@ -129,6 +131,7 @@ def run(
                 FLAT: mixts.MixTS(flat, n_tasks=n, seed=seed),
                 ONE_KIND: mixts.MixTS(one, n_tasks=n, seed=seed),
                 MIXTURE: mixts.MixTS(prior, n_tasks=n, seed=seed),
+                DIRECTED: mixts.MixIDS(prior, n_tasks=n, seed=seed),
                 GREEDY: mixts.Greedy(prior, n_tasks=n, seed=seed),
             }
             found = {name: play(agent, asked, value, prices) for name, agent in agents.items()}
@@ -160,17 +163,17 @@ def print_tables(
     """Print utilities, gains over the best fixed choice, and where the ceiling's gain is."""
     names = list(scores)
     print("utility per question (price of the strong model = 1)")
-    print(f"{'value':>6}" + "".join(f"{name:>19}" for name in names))
+    print(f"{'value':>6}" + "".join(f"{name:>18}" for name in names))
     for i, value in enumerate(values):
-        print(f"{value:6g}" + "".join(f"{scores[name][i].mean():19.3f}" for name in names))
+        print(f"{value:6g}" + "".join(f"{scores[name][i].mean():18.3f}" for name in names))
     print("\ngain over the best fixed choice, per question, with standard errors over subjects")
-    shown = [FLAT, ONE_KIND, MIXTURE, GREEDY, CEILING]
-    print(f"{'value':>6}" + "".join(f"{name:>19}" for name in shown) + f"{'to the strong':>15}")
+    shown = [*POLICIES, CEILING]
+    print(f"{'value':>6}" + "".join(f"{name:>18}" for name in shown) + f"{'to the strong':>15}")
     for i, value in enumerate(values):
         cells = ""
         for name in shown:
             mean, error = mean_and_error(scores[name][i] - scores[FIXED][i])
-            cells += f"{f'{mean:+.3f} ± {error:.3f}':>19}"
+            cells += f"{f'{mean:+.3f} ± {error:.3f}':>18}"
         print(f"{value:6g}{cells}{strong[i].mean():15.0%}")
     print("\nsubject with the largest part of the gain of the best choice per subject")
     for i, value in enumerate(values):
@@ -191,6 +194,7 @@ def draw(values: tuple[float, ...], scores: Scores, path: Path, n_questions: int
     looks = {
         CEILING: ("best model per subject, in hindsight", "#555555", (0, (4, 2))),
         GREEDY: ("greedy, mixture prior from other subjects", "#0b6e4f", "-"),
+        DIRECTED: ("MixIDS, mixture prior", "#8e44ad", "-"),
         MIXTURE: ("Thompson sampling, mixture prior", "#2a6fbb", "-"),
         FLAT: ("Thompson sampling, flat prior", "#c8553d", "-"),
         "always cheap": ("always the cheap model", "#999999", ":"),
@@ -200,8 +204,8 @@ def draw(values: tuple[float, ...], scores: Scores, path: Path, n_questions: int
     for k, (name, (label, color, dashes)) in enumerate(looks.items()):
         mean, error = mean_and_error(scores[name] - scores[FIXED])
         x = np.array(values)
-        if name in (GREEDY, MIXTURE, FLAT):
-            x = x * (1 + 0.012 * (k - 2))  # error bars beside each other
+        if name in POLICIES:
+            x = x * (1 + 0.012 * (k - 2.5))  # error bars beside each other
             ax.errorbar(x, mean, error, color=color, linestyle="", elinewidth=1, capsize=2)
         ax.plot(x, mean, label=label, color=color, linestyle=dashes, linewidth=1.8)
     top = float((scores[CEILING] - scores[FIXED]).mean(axis=1).max())
