@@ -1,8 +1,8 @@
 """Rules for the number of kinds, compared by evidence and reward: ``python -m studies.kinds``.
 
-Every panel has a pair of training sets from one source, and tasks to test on. Three rules make a
-prior of each training set. The tables show the evidence of the test tasks, and the rewards of
-agents that start from these priors.
+Every panel has a pair of training sets from one source, and tasks to test on. Three rules, and four
+components for comparison, make a prior of each training set. The tables show the evidence of the
+test tasks, and the rewards of agents that start from these priors.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, get_args
 
 import numpy as np
+from scipy import special
 
 import mixts
 from mixts.families import BernoulliStatistics, Statistics
@@ -22,6 +23,7 @@ from studies._shared import Array, stream
 from studies.coldstart.movielens.ratings import Ratings, parse, read_files
 
 RULES: tuple[Rule, ...] = get_args(Rule)
+FOUR = "4 components"
 HORIZONS = (5, 10, 20)
 """Numbers of first decisions whose mean reward is reported."""
 N_ARMS = 8
@@ -29,6 +31,8 @@ SIZES = ((60, 10), (150, 20), (400, 10))
 """Tasks and rows per task of the synthetic logs."""
 N_SYNTHETIC = 300
 """Synthetic tasks to test on."""
+N_FEATURES, NOISE = 4, 1.0
+"""Features of the synthetic actions, and standard deviation of their rewards."""
 MOST_USERS = 200
 """Largest number of users to test on."""
 LIKED = 4.0
@@ -47,11 +51,13 @@ class Tasks:
 
     statistics: Statistics
     chance: Array
-    """Probability of reward 1, by task and arm."""
+    """Probability of reward 1, or the mean reward of an action with features, by task and arm."""
     offered: Array
     """Which arms a task offers."""
     once: bool = False
     """Whether a task offers an arm only once."""
+    features: Array | None = None
+    """Features of the arms, if the prior is about features."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +92,29 @@ def synthetic_panel(
     tests, chance = drawn(n_tests)
     pair = (drawn(n_tasks)[0], drawn(n_tasks)[0])
     return Panel(pair, Tasks(tests, chance, np.ones(chance.shape, bool)))
+
+
+def linear_panel(
+    n_kinds: int, n_tasks: int, n_rows: int, rng: np.random.Generator, n_tests: int = N_SYNTHETIC
+) -> Panel:
+    """Draw tasks whose rewards are linear in features; kinds differ more than their tasks do."""
+    mean = rng.normal(size=(n_kinds, N_FEATURES))
+    family = mixts.LinearGaussian(mean, np.full(n_kinds, 0.1), NOISE, "spherical")
+    truth = mixts.MixturePrior(family, rng.dirichlet(np.full(n_kinds, 3.0)))
+
+    def drawn(n: int) -> tuple[Statistics, Array]:
+        _, coefficients = truth.draw(rng, n)
+        tasks, belief = np.repeat(np.arange(n), n_rows), truth.belief(n_tasks=n)
+        rows = rng.normal(size=(len(tasks), N_FEATURES))
+        noise = NOISE * rng.normal(size=len(tasks))
+        belief.update(rows, (rows * coefficients[tasks]).sum(axis=1) + noise, tasks)
+        return belief.statistics, coefficients
+
+    tests, coefficients = drawn(n_tests)
+    features = rng.normal(size=(N_ARMS, N_FEATURES))
+    reward = coefficients @ features.T
+    pair = (drawn(n_tasks)[0], drawn(n_tasks)[0])
+    return Panel(pair, Tasks(tests, reward, np.ones(reward.shape, bool), features=features))
 
 
 def genre_panel(ratings: Ratings, n_tasks: int, rng: np.random.Generator) -> Panel:
@@ -155,7 +184,7 @@ class Measured:
 
 
 def measure(panel: Panel, seed: int) -> list[dict[str, Measured]]:
-    """Measure all rules, and one component, on both training sets of a panel."""
+    """Measure all rules, and four components, on both training sets of a panel."""
     found = []
     for training in panel.training:
         learned = learn(training, "auto", seed=seed, engine=1)
@@ -167,8 +196,11 @@ def measure(panel: Panel, seed: int) -> list[dict[str, Measured]]:
             priors[rule] = (
                 learned.prior if same else learn(training, selection, seed=seed, engine=1).prior
             )
+        priors[FOUR] = learn(training, 4, seed=seed, engine=1).prior
         uniform = stream(seed, "rewards").random((max(HORIZONS), len(panel.tests.chance)))
-        bestseller = play(_Bestseller(training), panel.tests, uniform)
+        bestseller = play(
+            _Bestseller(panel.tests, training, learned.unimodal), panel.tests, uniform
+        )
         rows = {}
         for name, prior in priors.items():
             n = len(panel.tests.chance)
@@ -184,14 +216,20 @@ def measure(panel: Panel, seed: int) -> list[dict[str, Measured]]:
 
 
 class _Bestseller:
-    """The arm with the highest mean reward in the training rows, two rewards of 1/2 added."""
+    """The arm with the highest mean reward in the training rows, two rewards of 1/2 added.
 
-    def __init__(self, training: Any) -> None:
+    With features, it is the action with the highest mean under one component.
+    """
+
+    def __init__(self, tests: Tasks, training: Any, one: Any) -> None:
+        if tests.features is not None:
+            self.score = tests.features @ one.family.mean[0]
+            return
         liked, other = (part.sum(axis=0) for part in (training.successes, training.failures))
         self.score = (liked + 1) / (liked + other + 2)
 
-    def act(self, mask: Array) -> Array:
-        return np.argmax(np.where(mask, self.score, -1.0), axis=1)
+    def act(self, actions: Array | None = None, *, mask: Array) -> Array:
+        return np.argmax(np.where(mask, self.score, -np.inf), axis=1)
 
     def update(self, arms: Array, rewards: Array) -> None:
         """Ignore what happens."""
@@ -202,9 +240,14 @@ def play(agent: Any, tests: Tasks, uniform: Array) -> Array:
     every, offered = np.arange(len(tests.chance)), tests.offered.copy()
     rewards = np.zeros(len(uniform))
     for t, draw in enumerate(uniform):
-        arms = agent.act(mask=offered)
-        reward = draw < tests.chance[every, arms]
-        agent.update(arms, reward.astype(int))
+        if tests.features is None:
+            arms = agent.act(mask=offered)
+            reward = (draw < tests.chance[every, arms]).astype(int)
+            agent.update(arms, reward)
+        else:
+            arms = agent.act(tests.features, mask=offered)
+            reward = tests.chance[every, arms] + NOISE * special.ndtri(draw)
+            agent.update(tests.features[arms], reward)
         rewards[t] = reward.mean()
         if tests.once:
             offered[every, arms] = False
@@ -224,7 +267,7 @@ def table(measured: Sequence[Sequence[dict[str, Measured]]]) -> Iterator[str]:
         f"  {'IDS 5':>6} {'10':>6} {'20':>6}  {'greedy 5':>8} {'10':>6} {'20':>6}"
     )
     base = np.array([[one["one-standard-error"].evidence for one in pair] for pair in measured])
-    for rule in RULES:
+    for rule in (*RULES, FOUR):
         rows = [[one[rule] for one in pair] for pair in measured]
         kinds = np.array([one.n_components for pair in rows for one in pair])
         evidence = np.array([[one.evidence for one in pair] for pair in rows])
@@ -253,6 +296,9 @@ def panels(movielens: str | None) -> Iterator[tuple[str, Maker]]:
             kinds = "1 kind" if n_kinds == 1 else f"{n_kinds} kinds"
             name = f"synthetic, {kinds}, {n_tasks} tasks, {n_rows} rows a task"
             yield name, partial(synthetic_panel, n_kinds, n_tasks, n_rows)
+    for n_tasks, n_rows in SIZES:
+        name = f"features, 2 kinds, {n_tasks} tasks, {n_rows} rows a task"
+        yield name, partial(linear_panel, 2, n_tasks, n_rows)
     if movielens is not None:
         ratings = parse(read_files(movielens))
         for n_tasks in (75, 200):

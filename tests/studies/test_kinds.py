@@ -7,7 +7,17 @@ import pytest
 
 from studies import kinds
 from studies.coldstart.movielens.ratings import Ratings
-from studies.kinds import RULES, film_panel, genre_panel, main, measure, synthetic_panel, table
+from studies.kinds import (
+    FOUR,
+    RULES,
+    film_panel,
+    genre_panel,
+    linear_panel,
+    main,
+    measure,
+    synthetic_panel,
+    table,
+)
 
 
 def ratings(n_users: int = 30, n_films: int = 40) -> Ratings:
@@ -24,7 +34,8 @@ def test_a_panel_is_measured_by_all_rules() -> None:
     panel = synthetic_panel(2, 24, 10, np.random.default_rng(1), n_tests=20)
     found = measure(panel, seed=1)
     assert len(found) == 2
-    assert set(found[0]) == set(RULES)
+    assert set(found[0]) == {*RULES, FOUR}
+    assert found[0][FOUR].n_components == 4
     for one in found:
         assert one["one-standard-error"].n_components <= one["best"].n_components
         for row in one.values():
@@ -33,8 +44,27 @@ def test_a_panel_is_measured_by_all_rules() -> None:
                 "MixIDS": (3,), "Greedy": (3,),
             }  # fmt: skip
     lines = list(table([found, found]))
-    assert len(lines) == 1 + len(RULES)
-    assert "+0.0000 ±0.0000" in lines[-1]
+    assert len(lines) == 2 + len(RULES)
+    assert "+0.0000 ±0.0000" in lines[-2]
+
+
+def test_kinds_pay_with_features() -> None:
+    """Two kinds whose coefficients are far apart: one component knows too little."""
+    panel = linear_panel(2, 24, 10, np.random.default_rng(3), n_tests=100)
+    assert panel.tests.features is not None
+    uniform = np.full((5, 100), 0.5)
+    always = np.zeros(kinds.N_ARMS)
+
+    class Always:
+        def act(self, actions: np.ndarray, mask: np.ndarray) -> np.ndarray:
+            return np.full(100, 3)
+
+        def update(self, actions: np.ndarray, rewards: np.ndarray) -> None:
+            always[3] += rewards.mean() / len(uniform)
+
+    earned = kinds.play(Always(), panel.tests, uniform)
+    assert always[3] == pytest.approx(panel.tests.chance[:, 3].mean())
+    assert earned[0] == pytest.approx(always[3])
 
 
 def test_panels_of_ratings() -> None:
@@ -53,7 +83,9 @@ def test_panels_of_ratings() -> None:
 
 def test_the_bestseller_earns_the_mean_of_its_arm() -> None:
     panel = film_panel(ratings(), 10, np.random.default_rng(2))
-    earned = kinds.play(kinds._Bestseller(panel.training[0]), panel.tests, np.full((20, 10), 0.5))
+    earned = kinds.play(
+        kinds._Bestseller(panel.tests, panel.training[0], None), panel.tests, np.full((20, 10), 0.5)
+    )
     assert ((earned >= 0) & (earned <= 1)).all()
 
 
@@ -63,4 +95,4 @@ def test_the_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mon
     main(["--only", "1 kind,", "--repeats", "1"])
     printed = capsys.readouterr().out
     assert printed.startswith("synthetic, 1 kind, 12 tasks, 5 rows a task\n")
-    assert len(printed.splitlines()) == 2 + len(RULES)
+    assert len(printed.splitlines()) == 3 + len(RULES)
