@@ -48,8 +48,7 @@ def test_a_panel_is_measured_by_all_rules() -> None:
     assert "+0.0000 ±0.0000" in lines[-2]
 
 
-def test_kinds_pay_with_features() -> None:
-    """Two kinds whose coefficients are far apart: one component knows too little."""
+def test_actions_with_features_earn_their_mean() -> None:
     panel = linear_panel(2, 24, 10, np.random.default_rng(3), n_tests=100)
     assert panel.tests.features is not None
     uniform = np.full((5, 100), 0.5)
