@@ -16,6 +16,9 @@ SILENCE = "tests/contracts/test_store_silence.py"
 PRIORS = "tests/contracts/test_store_priors.py"
 WRITER = "tests/unit/service/test_writer.py"
 POWER_LOSS = "tests/unit/service/store/test_power_loss.py"
+DAMAGED_LOG = "tests/unit/service/store/test_damaged_log.py"
+CHECKSUMS = "tests/unit/service/store/test_row_checksums.py"
+LOG = "tests/unit/service/store/test_log.py"
 
 # -- rewards --------------------------------------------------------------------------------------
 
@@ -286,4 +289,54 @@ fault(
         "_identity(path) not in _OPEN",
         "True",
     ),
+)
+
+# -- damaged files --------------------------------------------------------------------------------
+
+fault(
+    "everything behind a flipped bit of the log is dropped",
+    f"{DAMAGED_LOG}::test_a_flipped_bit_is_refused_and_everything_is_left_as_it_is[False]",
+    edit("mixts.service.store._sqlite_wal:Log.damage", "proofs.any()", "False"),
+)
+fault(
+    "a torn transaction after a power loss is taken for damage",
+    f"{DAMAGED_LOG}::test_any_torn_end_opens_after_a_power_loss",
+    edit(
+        "mixts.service.store._sqlite_wal:Log.damage",
+        "np.append(False, is_commit[:-1] & fits[1:])",
+        "fits.copy()",
+    ),
+)
+fault(
+    "frames of an older log are taken for damage",
+    f"{DAMAGED_LOG}::test_frames_of_an_older_log_mean_nothing",
+    edit(
+        "mixts.service.store._sqlite_wal:Log.frames",
+        'salts = (chunk[:, 8:16] == np.frombuffer(self._salts, "u1")).all(axis=1)',
+        "salts = np.ones(len(chunk), bool)",
+    ),
+)
+fault(
+    "rows are not compared with their checksums",
+    f"{CHECKSUMS}::test_no_flipped_bit_in_a_decision_passes_the_check[decisions]",
+    edit("mixts.service.store._sqlite_rows:_check", "checksum(*values) != stored", "False"),
+)
+fault(
+    "missing rows are not noticed",
+    f"{CHECKSUMS}::test_a_missing_row_is_noticed",
+    edit("mixts.service.store._sqlite_rows:_check", "number != after + 1", "False"),
+)
+fault(
+    "the log keeps a full disk full",
+    f"{LOG}::test_the_log_gives_its_room_back_when_the_disk_is_full",
+    edit(
+        "mixts.service.store._sqlite_log:WriteAheadLog.note_full_disk",
+        "self._is_full = True",
+        "self._is_full = False",
+    ),
+)
+fault(
+    "a seed has the same luck after every restart",
+    f"{DECISIONS}::test_a_seed_has_other_luck_in_every_life_of_a_store[sqlite]",
+    edit("mixts.service.decider:_generator_of_life", "life == 0", "life >= 0"),
 )

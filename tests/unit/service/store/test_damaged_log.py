@@ -133,11 +133,14 @@ def test_any_torn_end_opens_after_a_power_loss(killed: Killed, tmp_path: Path) -
     frames = _sqlite_wal.Log(killed.write(tmp_path / "a")).frames()
     start = 32 + (int(np.flatnonzero(frames.is_commit)[-2]) + 1) * FRAME
     rng = np.random.default_rng(2)
-    for _ in range(20):
-        log = bytearray(killed.log[: rng.integers(start, len(killed.log) + 1)])
-        for sector in range(-(-start // 512), len(log) // 512):
-            if rng.random() < 0.3:
-                log[sector * 512 : (sector + 1) * 512] = rng.bytes(512)
+    sectors = np.arange(-(-start // 512), len(killed.log) // 512)
+    for share in [0.0] * 8 + [0.3] * 8:
+        end = len(killed.log) if rng.random() < 0.5 else rng.integers(start, len(killed.log))
+        torn = sectors[rng.random(len(sectors)) < share]
+        log = bytearray(killed.log)
+        for sector in (int(rng.choice(sectors[:8])), *torn.tolist()):
+            log[sector * 512 : (sector + 1) * 512] = rng.bytes(512)
+        log = log[:end]
         path = killed.write(tmp_path / "a", bytes(log), index=False)
         assert logged(path) in (killed.ids, killed.ids[:-1])
 
