@@ -37,6 +37,9 @@ def free_port() -> int:
 class Server:
     """A process of ``mixts serve`` on a store; it keeps its port when it is restarted."""
 
+    program: Sequence[str] = ("-c", CODE)
+    """What Python runs; ``mixts serve`` unless somebody sets another."""
+
     def __init__(self, store: str, prior: Path, log: Path, options: Sequence[str] = ()) -> None:
         self.address = (HOST, free_port())
         self._words = ["--store", store, "--prior", str(prior), "--port", str(self.address[1])]
@@ -50,7 +53,7 @@ class Server:
         self._started = time.perf_counter()
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", CODE, "serve", *self._words], stdout=log, stderr=log
+                [sys.executable, *self.program, "serve", *self._words], stdout=log, stderr=log
             )
 
     def is_ready(self) -> bool:
@@ -69,6 +72,11 @@ class Server:
                 raise RuntimeError(f"mixts serve did not start:\n{self._log.read_text()[-3000:]}")
             time.sleep(GLANCE)
         return self.age
+
+    @property
+    def pid(self) -> int:
+        """Number of the process."""
+        return self._process.pid
 
     @property
     def age(self) -> float:

@@ -215,9 +215,9 @@ def test_attributes_hold() -> None:
 def test_the_core_needs_no_extra() -> None:
     """Installed alone, mixts imports with only its own dependencies at hand."""
     absent = [
-        "apsw", "beartype", "dask", "distributed", "gymnasium", "httpx", "jaxtyping", "jinja2",
-        "matplotlib", "msgspec", "playwright", "psycopg", "pyarrow", "rich", "sklearn",
-        "starlette", "threadpoolctl", "uvicorn",
+        "apsw", "beartype", "dask", "distributed", "gymnasium", "httptools", "httpx", "jaxtyping",
+        "jinja2", "matplotlib", "msgspec", "playwright", "psycopg", "pyarrow", "rich", "sklearn",
+        "starlette", "threadpoolctl", "uvloop",
     ]  # fmt: skip
     script = (
         f"import sys; sys.modules.update(dict.fromkeys({absent})); import mixts; "

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,10 @@ _DESCRIPTION = """\
 Serve decisions over HTTP. POST /v1/decide chooses an action for a task, POST /v1/reward reports its
 reward, and / is a dashboard for the browser. Everything is kept in the store: a response is sent
 only after its decision or reward is safely on disk. When the service is ready it prints one line
-with its address. Ctrl-C or SIGTERM stops it after it has answered the requests it had accepted."""
+with its address. Ctrl-C or SIGTERM stops it after it has answered the requests it had accepted.
+SIGHUP makes it read the token file again."""
+
+log = logging.getLogger("mixts.service")
 
 FAILED = 1
 """Exit status: the store did not answer when the service stopped."""
@@ -96,6 +100,14 @@ def register(commands: Any) -> None:
     add("--max-actions", type=_count, default=10_000, metavar="N", help=actions)
     batch = "items of one batch (default 1,000)"
     add("--max-batch", type=_count, default=1_000, metavar="N", help=batch)
+    connections = "open connections (default 7,936, or as many as the system allows)"
+    add("--max-connections", type=_count, default=7_936, metavar="N", help=connections)
+    address = "open connections of one address, such as a proxy (default 1,024)"
+    add("--max-address-connections", type=_count, default=1_024, metavar="N", help=address)
+    request = "time for a request to arrive, and for its response to be read (default 30s)"
+    add("--request-timeout", type=_seconds, default=30.0, metavar="TIME", help=request)
+    idle = "time that a connection may rest between two requests (default 75s)"
+    add("--idle-timeout", type=_seconds, default=75.0, metavar="TIME", help=idle)
     logging_options = parser.add_argument_group("logging")
     levels = ("debug", "info", "warning", "error")
     level = "messages on standard error (default warning; debug: also every request)"
@@ -129,7 +141,11 @@ def _serve(options: argparse.Namespace) -> None:
             "--click-delay needs --default-reward 0, which says that silence means no click, and "
             "--reward-window, such as 30m"
         )
-    limits = Limits(body=options.max_body, actions=options.max_actions, batch=options.max_batch)
+    limits = Limits(
+        body=options.max_body, actions=options.max_actions, batch=options.max_batch,
+        seconds=options.request_timeout, idle=options.idle_timeout,
+        connections=options.max_connections, address_connections=options.max_address_connections,
+    )  # fmt: skip
     # Check the settings and the prior before a store is created for them.
     policy = Policy.checked(
         options.policy or DEFAULT_POLICY, options.horizon, options.floor, options.new_item_share
@@ -141,7 +157,7 @@ def _serve(options: argparse.Namespace) -> None:
             prior.family.check_clicks()
     with (
         _exit_if_closing_hangs() as serving_ends,
-        server.handle_stop_signals() as signals,
+        server.handle_signals() as signals,
         server.bind(options.host, options.port) as listener,
         DecisionStore(options.store) as store,
         Decider(
@@ -162,11 +178,10 @@ def _serve(options: argparse.Namespace) -> None:
             details = f"prior version {active.version}, policy {policy.name}, {store.name}"
             print(f"mixts: serving {server.url_of(listener)} ({details})", flush=True)
 
+        if tokens is not None:
+            signals.hang_up = partial(_read_again, service, options)
         try:
-            server.run(
-                service, listener, signals, print_address, limits=limits,
-                access_log=options.log_level == "debug",
-            )  # fmt: skip
+            server.run(service, listener, signals, print_address, limits=limits)
         finally:
             serving_ends()
 
@@ -212,30 +227,32 @@ def _tokens(options: argparse.Namespace) -> Any:
         return None
     tokens = Tokens.read(options.token_file)
     for warning in tokens.warnings:
-        logging.getLogger("mixts.service").warning(warning)
+        log.warning(warning)
     return tokens
+
+
+def _read_again(service: Any, options: argparse.Namespace) -> None:
+    """Use the tokens that the file has now; keep the old ones if it cannot be read."""
+    try:
+        service.use_tokens(_tokens(options))
+    except ParameterError as error:
+        log.error("the tokens stay as they were: %s", error)
 
 
 @contextmanager
 def _log_to_stderr(level: str) -> Iterator[None]:
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("mixts: %(levelname)s: %(message)s"))
-    chosen = getattr(logging, level.upper())
-    # uvicorn warns about every malformed request.
-    quiet = logging.ERROR if chosen == logging.WARNING else chosen
-    loggers = {logging.getLogger("mixts"): chosen, logging.getLogger("uvicorn"): quiet}
-    before = [(logger, logger.level, logger.propagate) for logger in loggers]
-    for logger, least in loggers.items():
-        logger.addHandler(handler)
-        logger.setLevel(least)
-        logger.propagate = False
+    logger = logging.getLogger("mixts")
+    before = logger.level, logger.propagate
+    logger.addHandler(handler)
+    logger.setLevel(getattr(logging, level.upper()))
+    logger.propagate = False
     try:
         yield
     finally:
-        for logger, least, propagate in before:
-            logger.removeHandler(handler)
-            logger.setLevel(least)
-            logger.propagate = propagate
+        logger.removeHandler(handler)
+        logger.level, logger.propagate = before
 
 
 def _seconds(text: str) -> float:

@@ -23,7 +23,9 @@ import mixts
 from mixts.agents import POLICIES
 from mixts.cli import main, serve
 from mixts.service import DecisionStore
+from mixts.service.http import server
 from mixts.service.policy import DEFAULT_POLICY
+from tests.unit.service.store.faulty_store import wait_until
 
 CODE = "import sys; from mixts.cli import main; sys.exit(main(sys.argv[1:]))"
 TOKEN = "a-token-of-some-length"
@@ -195,6 +197,36 @@ def test_a_window_may_be_said_in_other_units(text: str, seconds: float) -> None:
     assert serve._seconds(text) == seconds
 
 
+def test_a_bad_token_file_changes_no_tokens(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Service:
+        def use_tokens(self, tokens: Any) -> None:
+            raise AssertionError("these are no tokens")
+
+    options = argparse.Namespace(token_file=tmp_path / "tokens", host="127.0.0.1")
+    serve._read_again(Service(), options)
+    assert "the tokens stay as they were" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("number", "rereads", "called"),
+    [
+        (signal.SIGTERM, True, "stop"), (signal.SIGHUP, True, "hang up"),
+        (signal.SIGHUP, False, "stop"),
+    ],
+)  # fmt: skip
+def test_a_hang_up_stops_a_service_without_tokens(number: int, rereads: bool, called: str) -> None:
+    calls: list[str] = []
+    signals = server.Signals()
+    signals.hang_up = (lambda: calls.append("hang up")) if rereads else None
+    with pytest.raises(KeyboardInterrupt):
+        signals.handle(number, None)  # the service has not started
+    signals.stop = lambda: calls.append("stop")
+    signals.handle(number, None)
+    assert calls == [called]
+
+
 # -- a real process -------------------------------------------------------------------------------
 
 
@@ -234,6 +266,15 @@ def test_other_shares_are_refused(text: str) -> None:
         serve._new_share(text)
 
 
+def is_admitted(url: str, token: str) -> bool:
+    try:
+        ask(f"{url}/v1/prior", token=token)
+    except urllib.error.HTTPError as refused:
+        refused.close()
+        return False
+    return True
+
+
 def test_it_serves_until_a_signal_and_loses_nothing(tmp_path: Path) -> None:
     tokens = tmp_path / "tokens"
     tokens.write_text(f"{TOKEN}\n")
@@ -253,6 +294,9 @@ def test_it_serves_until_a_signal_and_loses_nothing(tmp_path: Path) -> None:
         assert refused.value.code == 401
         made = ask(f"{url}/v1/decide", {"task": "u17"})
         assert ask(f"{url}/v1/reward", {"id": made["id"], "value": 1}) == {"duplicate": False}
+        tokens.write_text(f"{TOKEN}\nanother-{TOKEN}\n")
+        process.send_signal(signal.SIGHUP)  # the tokens are read again
+        assert wait_until(lambda: is_admitted(url, f"another-{TOKEN}"))
         acknowledged = [made["id"]]
         errors: list[BaseException] = []
 

@@ -30,7 +30,7 @@ def served(decider: Decider, port: int = 0, tokens: Tokens | None = None) -> Ite
     """The service in a thread of this process; its address."""
     started = threading.Event()
     service = Service(decider, decider.store, tokens=tokens)
-    with server.bind("127.0.0.1", port) as listener, server.handle_stop_signals() as stop:
+    with server.bind("127.0.0.1", port) as listener, server.handle_signals() as stop:
         thread = threading.Thread(
             target=server.run,
             args=(service, listener, stop, started.set),

@@ -6,7 +6,6 @@ try:
     import httptools  # noqa: F401 - only whether they are there
     import prometheus_client  # noqa: F401
     import starlette  # noqa: F401
-    import uvicorn  # noqa: F401
 except ImportError as error:
     raise MissingExtraError(
         f"the service needs {error.name}: pip install 'mixts[serve]'"

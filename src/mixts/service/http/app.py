@@ -270,6 +270,10 @@ class Service:
         )
         self._router = Router(self._endpoints.routes(), redirect_slashes=False)
 
+    def use_tokens(self, tokens: Tokens) -> None:
+        """Admit clients by these tokens from now on; not for a service that had none."""
+        self._gate.use_tokens(tokens)
+
     def close(self) -> None:
         """End the threads that read the store."""
         self._endpoints.readers.close()

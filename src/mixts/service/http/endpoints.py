@@ -85,6 +85,9 @@ MAX_WAITING = 64
 CLOSE_SECONDS = 5.0
 """Time for calls that run when the service stops; a database that hangs may never answer them."""
 
+MAX_UPLOADS = 2
+"""Priors that are uploaded at the same time: each needs several times its size in memory."""
+
 
 class Readers:
     """A few threads that read the store; the process does not wait for them when it ends."""
@@ -151,6 +154,8 @@ class Endpoints:
         self._document = document
         self._needs_token = needs_token
         self.readers = Readers()
+        self._uploads = 0
+        """Priors that are being received or stored."""
 
     def routes(self) -> list[Route]:
         """Return a route for each path."""
@@ -210,15 +215,21 @@ class Endpoints:
         limits = self._limits
         headers = read_headers(request.scope["headers"], limits)
         protocol.check_content_type(headers)
-        body = await read_body(request.receive, headers, max(limits.prior, limits.body))
+        if self._uploads >= MAX_UPLOADS:
+            raise OverloadedError(f"{self._uploads} priors are being uploaded: try again later")
+        self._uploads += 1
+        try:
+            body = await read_body(request.receive, headers, max(limits.prior, limits.body))
 
-        def upload() -> Activation:
-            protocol.check_prior(body, limits)
-            prior = MixturePrior.from_bytes(body, "the prior")
-            version = self._decider.upload_prior(prior, activate == "true")
-            return Activation(version, version == self._decider.prior_version)
+            def upload() -> Activation:
+                protocol.check_prior(body, limits)
+                prior = MixturePrior.from_bytes(body, "the prior")
+                version = self._decider.upload_prior(prior, activate == "true")
+                return Activation(version, version == self._decider.prior_version)
 
-        return json_response(await self.readers.run(upload), 201)
+            return json_response(await self.readers.run(upload), 201)
+        finally:
+            self._uploads -= 1
 
     @endpoint(
         "POST", "/v1/priors/{version}/activate", Activation, "Activate a version of the prior",

@@ -15,7 +15,7 @@ from mixts.service.http.refusals import CLOSE, RefusalError, retry_after
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits on one request."""
+    """Limits on one request, and on connections."""
 
     body: int = 1 << 20
     """Bytes of a body."""
@@ -32,7 +32,13 @@ class Limits:
     batch: int = 1_000
     """Items of a batch."""
     seconds: float = 30.0
-    """Time for a whole request to arrive; see ``server.Connection``."""
+    """Time for a whole request to arrive, and for its response to be read."""
+    idle: float = 75.0
+    """Seconds that a connection stays open between two requests."""
+    connections: int = 7_936
+    """Connections in all; fewer if the system allows fewer open files."""
+    address_connections: int = 1_024
+    """Connections of one address."""
 
 
 # -- headers --------------------------------------------------------------------------------------

@@ -42,6 +42,7 @@ SECURITY_HEADERS: tuple[Header, ...] = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
     (b"cache-control", b"no-store"),
+    (b"cross-origin-resource-policy", b"same-origin"),
     (
         b"content-security-policy",
         b"default-src 'none'; frame-ancestors 'none'; base-uri 'none'",
@@ -149,6 +150,11 @@ class Gate:
         self._admitted: set[tuple[str, bytes]] = set()
         """Addresses, and the digests of the tokens that they have used."""
         self._hosts = frozenset({b"localhost", b"127.0.0.1", b"[::1]", _bracketed(host).encode()})
+
+    def use_tokens(self, tokens: Tokens) -> None:
+        """Check tokens by another file, or by a new state of the same one."""
+        self._tokens = tokens
+        self._admitted = set()
 
     def admit(self, scope: Scope, headers: Headers, now: float) -> str:
         """Return the client's name for rate limits, or refuse the request.

@@ -11,12 +11,15 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from hashlib import sha256
 
 import pytest
 
 from mixts.service.http import server
+from mixts.service.http.connection import Connection
+from mixts.service.http.connections import group_of
 from mixts.service.http.limits import Limits
-from mixts.service.http.server import BufferedTransport
+from mixts.service.http.security import SCOPES, Grant, Tokens
 from tests.unit.service.http.calls import FakeDecider, service
 from tests.unit.service.store.faulty_store import wait_until
 
@@ -27,11 +30,11 @@ POST = b"POST /v1/decide HTTP/1.1\r\nhost: localhost\r\ncontent-type: applicatio
 @dataclass
 class Server:
     port: int
-    stop: server.StopSignals
+    stop: server.Signals
     decider: FakeDecider
 
-    def connect(self) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self.port), timeout=10)
+    def connect(self, source: str = "127.0.0.1") -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), 10, (source, 0))
 
     def exchange(self, *parts: bytes) -> tuple[int, bytes]:
         """Send, and read until the connection is closed."""
@@ -47,20 +50,24 @@ def _answer(content: bytes) -> tuple[int, bytes]:
 
 
 @contextmanager
-def started(decider: FakeDecider, limits: Limits = LIMITS) -> Iterator[Server]:
+def started(
+    decider: FakeDecider, limits: Limits = LIMITS, tokens: Tokens | None = None
+) -> Iterator[Server]:
     listener = server.bind("127.0.0.1", 0)
-    stop, ready = server.StopSignals(), threading.Event()
-    app = service(decider, limits=limits)
+    stop, ready = server.Signals(), threading.Event()
+    app = service(decider, limits=limits, tokens=tokens, rate=0)
     thread = threading.Thread(
         target=server.run, args=(app, listener, stop, ready.set), kwargs={"limits": limits}
     )
     thread.start()
     assert ready.wait(30)
-    yield Server(listener.getsockname()[1], stop, decider)
-    assert stop.stop is not None
-    stop.stop()
-    thread.join(30)
-    assert not thread.is_alive()
+    try:
+        yield Server(listener.getsockname()[1], stop, decider)
+    finally:
+        assert stop.stop is not None
+        stop.stop()
+        thread.join(30)
+        assert not thread.is_alive()
 
 
 @pytest.fixture(scope="module")
@@ -210,7 +217,7 @@ def _received(connection: socket.socket) -> bytes:
 
 def test_no_timer_keeps_a_broken_connection_in_memory() -> None:
     def connections() -> int:
-        return sum(isinstance(each, server.Connection) for each in gc.get_objects())
+        return sum(isinstance(each, Connection) for each in gc.get_objects())
 
     with started(FakeDecider(), Limits(seconds=60)) as one:
         before = connections()
@@ -224,66 +231,209 @@ def test_no_timer_keeps_a_broken_connection_in_memory() -> None:
             assert wait_until(lambda: connections() == before)
 
 
-def test_a_silent_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A connection that never sends a request does not hold its place for ever."""
-    monkeypatch.setattr(server, "IDLE_SECONDS", 0.2)
-    with started(FakeDecider()) as one, one.connect() as connection:
-        connection.settimeout(5)
+# -- limits on connections ------------------------------------------------------------------------
+
+HEALTH = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"
+
+
+def is_open(connection: socket.socket) -> bool:
+    """Whether the connection serves another request."""
+    try:
+        connection.sendall(HEALTH)
+        return connection.recv(65536).startswith(b"HTTP/1.1 200")
+    except ConnectionError:
+        return False
+
+
+def test_a_silent_connection_is_closed(running: Server) -> None:
+    """A connection that never sends a request does not hold its place."""
+    with running.connect() as connection:
         assert connection.recv(1) == b""
 
 
-def test_too_many_connections_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before the process runs out of files; those that are open go on."""
-    monkeypatch.setattr(server, "_max_connections", lambda: 2)
-    with started(FakeDecider()) as one, one.connect() as first, one.connect():
-        first.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
-        assert _answer(first.recv(65536))[0] == 200
-        with one.connect() as third:
-            content = b"".join(iter(lambda: third.recv(65536), b""))
+def test_a_connection_that_rests_too_long_is_closed() -> None:
+    with started(FakeDecider(), Limits(seconds=1, idle=0.3)) as one, one.connect() as connection:
+        assert is_open(connection)
+        begun = time.perf_counter()
+        assert connection.recv(1) == b""
+        assert 0.2 < time.perf_counter() - begun < 0.9
+
+
+def test_the_connection_that_waited_longest_makes_room() -> None:
+    with (
+        started(FakeDecider(), Limits(connections=3)) as one,
+        one.connect() as first, one.connect() as second, one.connect() as third,
+    ):  # fmt: skip
+        assert all(map(is_open, (second, third, first)))
+        with one.connect() as fourth:
+            assert is_open(fourth)
+            assert not is_open(second)
+            assert all(map(is_open, (first, third, fourth)))
+
+
+def test_an_address_has_a_share_of_the_connections() -> None:
+    limits = Limits(connections=3, address_connections=2)
+    with (
+        started(FakeDecider(), limits) as one,
+        one.connect("127.0.0.2") as other, one.connect() as first, one.connect() as second,
+        one.connect() as third,
+    ):  # fmt: skip
+        assert is_open(third)
+        assert not is_open(first), "and not the other address's, which is older"
+        assert all(map(is_open, (other, second, third)))
+
+
+def test_a_connection_that_is_being_answered_makes_no_room() -> None:
+    decider = FakeDecider(seconds=None)
+    with started(decider, Limits(connections=1)) as one, one.connect() as busy:
+        busy.sendall(REQUEST)
+        assert wait_until(lambda: bool(decider.submitted))
+        with one.connect() as second:
+            content = b"".join(iter(lambda: second.recv(65536), b""))
         status, body = _answer(content)
         assert (status, json.loads(body)["error"]["code"]) == (503, "overloaded")
         assert b"retry-after: 1\r\n" in content
-        first.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
-        assert _answer(first.recv(65536))[0] == 200
-
-
-class Wire:
-    """Transport that records each write."""
-
-    def __init__(self) -> None:
-        self.sent: list[bytes] = []
-
-    def write(self, data: bytes) -> None:
-        self.sent.append(data)
-
-    def close(self) -> None:
-        self.sent.append(b"(closed)")
-
-
-HEAD = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n"
+        assert b"x-content-type-options: nosniff\r\n" in content
+        assert one.stop.stop is not None
+        one.stop.stop()
+        one.stop.stop()  # do not wait for a decider that never answers
 
 
 @pytest.mark.parametrize(
-    ("written", "sent"),
+    ("address", "group"),
     [
-        ([HEAD, b"{}"], [HEAD + b"{}"]),
-        ([HEAD, b"a", b"b"], [HEAD + b"a", b"b"]),
-        ([HEAD, "flush"], [HEAD]),
-        ([HEAD, b"{}", "flush"], [HEAD + b"{}"]),
-        ([HEAD, "close"], [HEAD, b"(closed)"]),
-        ([HEAD, b"0\r\n\r\n", "flush", HEAD, b"{}"], [HEAD + b"0\r\n\r\n", HEAD + b"{}"]),
-        ([b"HTTP/1.1 100 Continue\r\n\r\n"], [b"HTTP/1.1 100 Continue\r\n\r\n"]),
+        ("10.1.2.3", "10.1.2.3"),
+        ("::ffff:10.1.2.3", "10.1.2.3"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"),
+        ("fe80::1:2%eth0", "fe80::"),
     ],
 )
-def test_an_answer_leaves_in_one_piece(written: list[bytes | str], sent: list[bytes]) -> None:
-    wire = Wire()
-    joined = BufferedTransport(wire)
-    for step in written:
-        if isinstance(step, bytes):
-            joined.write(step)
-        else:
-            getattr(joined, step)()
-    assert wire.sent == sent
+def test_addresses_of_one_site_count_as_one(address: str, group: str) -> None:
+    assert group_of(address) == group
+
+
+def test_a_response_that_nobody_reads_is_given_up() -> None:
+    """And no other one is made while it waits."""
+    request = HEALTH.replace(b"/healthz", b"/openapi.json")
+    with started(FakeDecider(), Limits(seconds=0.3)) as one, socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.connect(("127.0.0.1", one.port))
+        with pytest.raises(ConnectionError):
+            connection.sendall(1_000_000 * request)
+
+
+# -- requests in advance, half-closed connections, trailers ---------------------------------------
+
+
+def test_requests_in_advance_are_answered_in_order(running: Server) -> None:
+    """More of them than are parsed at once."""
+    paths = [b"/healthz" if i % 3 else b"/nothing" for i in range(500)]
+    requests = [HEALTH.replace(b"/healthz", path) for path in paths]
+    with running.connect() as connection:
+        connection.sendall(b"".join(requests))
+        connection.shutdown(socket.SHUT_WR)
+        content = b"".join(iter(lambda: connection.recv(65536), b""))
+    statuses = [int(part[:3]) for part in content.split(b"HTTP/1.1 ")[1:]]
+    assert statuses == [200 if path == b"/healthz" else 404 for path in paths]
+
+
+def test_a_half_closed_client_gets_its_answer() -> None:
+    with started(FakeDecider(seconds=0.2)) as one, one.connect() as connection:
+        connection.sendall(REQUEST)
+        connection.shutdown(socket.SHUT_WR)
+        content = b"".join(iter(lambda: connection.recv(65536), b""))
+    assert _answer(content)[0] == 200
+    assert b"connection: close\r\n" in content
+
+
+def test_half_a_request_gets_no_answer(running: Server) -> None:
+    before = len(running.decider.submitted)
+    for sent in (REQUEST[:-1], REQUEST[:30]):
+        with running.connect() as connection:
+            connection.sendall(sent)
+            connection.shutdown(socket.SHUT_WR)
+            assert connection.recv(65536) == b""
+    assert len(running.decider.submitted) == before
+
+
+def test_a_busy_client_is_not_late(running: Server) -> None:
+    """Every request has its own time, also if the next one begins before the last has ended."""
+    with running.connect() as connection:
+        connection.sendall(REQUEST[:30])
+        for _ in range(10):
+            time.sleep(0.2 * LIMITS.seconds)
+            connection.sendall(REQUEST[30:] + REQUEST[:30])
+            assert _answer(connection.recv(65536))[0] == 200
+
+
+TOKENS = Tokens([Grant("client", SCOPES, sha256(b"secret").digest())])
+CHUNKED = POST + b"transfer-encoding: chunked\r\n\r\n"
+CHUNKS = b"d\r\n" + BODY + b"\r\n0\r\n"
+
+
+def test_a_token_in_a_trailer_is_none() -> None:
+    decider = FakeDecider()
+    with started(decider, tokens=TOKENS) as one:
+        trailer = b"authorization: Bearer secret\r\n\r\n"
+        with one.connect() as connection:
+            connection.sendall(CHUNKED + CHUNKS + trailer + CHUNKED + CHUNKS + b"\r\n")
+            content = b"".join(iter(lambda: connection.recv(65536), b""))
+    assert content.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 401 "))
+    assert content.count(b"HTTP/1.1 ") == 1, "nor is it one of the next request"
+    assert decider.submitted == []
+
+
+@pytest.mark.parametrize("trailer", [b"x: y\r\n\r\n", b"x: " + b"y" * 100_000, b"x" * 100_000])
+def test_trailers_are_refused_with_their_request(running: Server, trailer: bytes) -> None:
+    before = len(running.decider.submitted)
+    status, body = running.exchange(CHUNKED + CHUNKS + trailer)
+    expected = {400: "bad_request", 431: "headers_too_large"}
+    assert json.loads(body)["error"]["code"] == expected[status]
+    assert len(running.decider.submitted) == before
+
+
+def test_the_rest_of_a_refused_body_is_discarded(running: Server) -> None:
+    """And the connection goes on."""
+    n = 200_000
+    with running.connect() as connection:
+        head = POST.replace(b"decide", b"nothing")
+        connection.sendall(head + b"content-length: %d\r\n\r\n" % n + b" " * 100_000)
+        assert _answer(connection.recv(65536))[0] == 404
+        connection.sendall(b" " * (n - 100_000))
+        assert is_open(connection)
+
+
+def test_a_client_that_expects_100_continue_is_told_to(running: Server) -> None:
+    with running.connect() as connection:
+        connection.sendall(REQUEST[: -len(BODY) - 2] + b"expect: 100-continue\r\n\r\n")
+        assert connection.recv(65536) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        connection.sendall(BODY)
+        assert _answer(connection.recv(65536))[0] == 200
+
+
+def test_an_upgrade_is_answered_in_http_1(running: Server) -> None:
+    """`curl --http2` sends one."""
+    offer = b"connection: upgrade\r\nupgrade: h2c\r\n\r\n"
+    assert running.exchange(HEALTH[:-2] + offer)[0] == 200
+
+
+def test_an_address_without_a_path_is_400(running: Server) -> None:
+    assert running.exchange(b"CONNECT a:1 HTTP/1.1\r\nhost: localhost\r\n\r\n")[0] == 400
+
+
+def test_a_request_is_logged_if_somebody_wants_to_know(
+    running: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("DEBUG", "mixts.access"):
+        running.exchange(HEALTH[:-2] + b"connection: close\r\n\r\n")
+    assert caplog.messages == ["127.0.0.1 GET /healthz 200"]
+
+
+def test_an_answer_leaves_in_one_piece(running: Server) -> None:
+    """Headers and body together, so that the client wakes up once."""
+    with running.connect() as connection:
+        connection.sendall(HEALTH)
+        assert connection.recv(65536).endswith(b'{"status":"ok"}')
 
 
 def test_an_answer_without_content_is_sent(running: Server) -> None:

@@ -194,6 +194,42 @@ def test_too_many_operations_are_429_for_this_client_only() -> None:
     assert len(decider.submitted) == 9
 
 
+def test_only_so_many_priors_are_received_at_once() -> None:
+    """Each may be large, and needs several times its size."""
+    limited = service()
+    headers = [JSON, ("content-length", "2")]
+
+    async def upload(received: asyncio.Event) -> int:
+        sent: list[Any] = []
+
+        async def receive() -> dict[str, Any]:
+            await received.wait()
+            return {"type": "http.request", "body": b"{}"}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        scope = {
+            "type": "http", "method": "POST", "path": "/v1/priors", "raw_path": b"/v1/priors",
+            "query_string": b"", "root_path": "", "client": ("127.0.0.1", 1),
+            "headers": [(name.encode(), value.encode()) for name, value in
+                        [*headers, ("host", "localhost")]],
+        }  # fmt: skip
+        await limited(scope, receive, send)
+        return sent[0]["status"]
+
+    async def three() -> list[int]:
+        received = asyncio.Event()
+        first = [asyncio.create_task(upload(received)) for _ in range(2)]
+        await asyncio.sleep(0.01)
+        third = await asyncio.wait_for(upload(received), 10)
+        received.set()
+        return [third, *await asyncio.gather(*first), await upload(received)]
+
+    assert asyncio.run(three()) == [503, 422, 422, 422]
+    limited.close()
+
+
 def test_only_so_many_wait_for_a_thread_that_reads() -> None:
     readers = Readers(threads=1, waiting=1)
 

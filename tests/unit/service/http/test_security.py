@@ -309,6 +309,19 @@ def test_loopback(host: str, expected: bool) -> None:
     assert is_loopback(host) is expected
 
 
+# -- tokens that change ---------------------------------------------------------------------------
+
+
+def test_tokens_may_be_replaced(tokens: Tokens, token_file: Path) -> None:
+    running = service(tokens=tokens)
+    assert get(running, "/openapi.json", headers=bearer(READ)).status == 200
+    token_file.write_text("another-token-0123456789\n")
+    running.use_tokens(Tokens.read(token_file))
+    assert get(running, "/openapi.json", headers=bearer(READ)).status == 401
+    headers = bearer("another-token-0123456789")
+    assert get(running, "/openapi.json", headers=headers).status == 200
+
+
 # -- headers --------------------------------------------------------------------------------------
 
 
@@ -321,6 +334,7 @@ def test_every_answer_has_the_headers_that_browsers_obey(method: str, path: str)
     assert headers["x-content-type-options"] == "nosniff"
     assert headers["referrer-policy"] == "no-referrer"
     assert headers["cache-control"] == "no-store"
+    assert headers["cross-origin-resource-policy"] == "same-origin"
     assert "default-src 'none'" in headers["content-security-policy"]
     assert "server" not in headers
     assert not any(name.startswith("access-control") for name in headers)

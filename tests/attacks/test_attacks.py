@@ -1,0 +1,75 @@
+"""No client without a token may fill the memory, or keep other clients waiting."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pytest
+
+from tests.attacks.attacks import MEGABYTE, Attack, Harm, attacks, suffer
+
+SMALL = attacks(silent=200, unread=10, slow=150, n_bytes=4 * MEGABYTE)
+FULL = attacks(silent=7960, unread=50, slow=500, n_bytes=24 * MEGABYTE)
+CONNECTIONS = {"small": 100, "full": 7936}
+"""Fewer than the silent sockets."""
+
+MOST_MEGABYTES = {"small": 10.0, "full": 80.0}
+"""An open connection needs 7 KB; before there were limits, attacks took gigabytes."""
+MOST_SECONDS = 2.0
+"""An honest request takes milliseconds; a test machine may pause."""
+
+
+@dataclass
+class Victim:
+    process: subprocess.Popen[str]
+    port: int
+
+    def suffer(self, attack: Attack, seconds: float) -> Harm:
+        return suffer(attack, ("127.0.0.1", self.port), self.process.pid, seconds)
+
+
+@contextmanager
+def started(connections: int) -> Iterator[Victim]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.attacks.victim", str(connections)],
+        stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    yield Victim(process, int(process.stdout.readline()))
+    process.terminate()
+    assert process.wait(30) == 0
+    process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def victim() -> Iterator[Victim]:
+    with started(CONNECTIONS["small"]) as one:
+        yield one
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="measures memory by /proc")
+@pytest.mark.parametrize("attack", SMALL, ids=lambda attack: attack.name)
+def test_an_attack_harms_nobody(victim: Victim, attack: Attack) -> None:
+    harm = victim.suffer(attack, 0.5)
+    assert harm.grown < MOST_MEGABYTES["small"], harm
+    assert harm.delay < MOST_SECONDS, harm
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="measures memory by /proc")
+@pytest.mark.parametrize("attack", FULL, ids=lambda attack: attack.name)
+def test_a_large_attack_harms_nobody(attack: Attack) -> None:
+    import resource
+
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 9_000:
+        pytest.skip("the system allows too few open files")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    with started(CONNECTIONS["full"]) as victim:  # anew: freed memory would hide what is taken
+        harm = victim.suffer(attack, 10.0)
+    assert harm.grown < MOST_MEGABYTES["full"], harm
+    assert harm.delay < MOST_SECONDS, harm
