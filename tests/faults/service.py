@@ -15,6 +15,7 @@ POLICIES = "tests/contracts/test_store_policies.py"
 SILENCE = "tests/contracts/test_store_silence.py"
 PRIORS = "tests/contracts/test_store_priors.py"
 WRITER = "tests/unit/service/test_writer.py"
+CONNECTION = "tests/unit/service/http/test_connection.py"
 POWER_LOSS = "tests/unit/service/store/test_power_loss.py"
 DAMAGED_LOG = "tests/unit/service/store/test_damaged_log.py"
 CHECKSUMS = "tests/unit/service/store/test_row_checksums.py"
@@ -339,4 +340,70 @@ fault(
     "a seed has the same luck after every restart",
     f"{DECISIONS}::test_a_seed_has_other_luck_in_every_life_of_a_store[sqlite]",
     edit("mixts.service.decider:_generator_of_life", "life == 0", "life >= 0"),
+)
+
+# -- connections ----------------------------------------------------------------------------------
+
+fault(
+    "a half-closed client is taken for one that is gone",
+    f"{CONNECTION}::test_a_half_closed_client_gets_its_answer",
+    edit(
+        "mixts.service.http.connection:Connection.eof_received",
+        "return bool(self._requests)",
+        "return False",
+    ),
+)
+fault(
+    "trailers become headers",
+    f"{CONNECTION}::test_trailers_are_refused_with_their_request",
+    edit(
+        "mixts.service.http.connection:Connection.on_header",
+        "request.scope is not None",
+        "False",
+    ),
+)
+fault(
+    "a connection has no deadline before its first byte",
+    f"{CONNECTION}::test_a_silent_connection_is_closed",
+    edit(
+        "mixts.service.http.connection:Connection.connection_made",
+        "self.deadline = self._now() + self._limits.seconds",
+        "pass",
+    ),
+)
+fault(
+    "a response that nobody reads has no deadline",
+    f"{CONNECTION}::test_a_response_that_nobody_reads_is_given_up",
+    edit(
+        "mixts.service.http.connection:Connection.pause_writing",
+        "self.deadline = self._now() + self._limits.seconds",
+        "pass",
+    ),
+)
+fault(
+    "a request that was answered early gets a second response",
+    f"{CONNECTION}::test_a_request_has_one_response",
+    edit(
+        "mixts.service.http.connection:Connection._refuse",
+        "is_answered = self._reading is not None and self._reading.is_answered",
+        "is_answered = False",
+    ),
+)
+fault(
+    "the connection that came first makes room, though it is busy",
+    f"{CONNECTION}::test_the_connection_that_waited_longest_makes_room",
+    edit(
+        "mixts.service.http.connections:Connections.touch",
+        "self._all.move_to_end(connection)",
+        "pass",
+    ),
+)
+fault(
+    "an address may take all connections",
+    f"{CONNECTION}::test_an_address_has_a_share_of_the_connections",
+    edit(
+        "mixts.service.http.connections:Connections.add",
+        "self.limits.address_connections",
+        "self._max",
+    ),
 )

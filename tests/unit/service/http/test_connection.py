@@ -317,6 +317,7 @@ def test_a_response_that_nobody_reads_is_given_up() -> None:
     request = HEALTH.replace(b"/healthz", b"/openapi.json")
     with started(FakeDecider(), Limits(seconds=0.3)) as one, socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.settimeout(10)
         connection.connect(("127.0.0.1", one.port))
         with pytest.raises(ConnectionError):
             connection.sendall(1_000_000 * request)
@@ -366,6 +367,16 @@ def test_a_busy_client_is_not_late(running: Server) -> None:
             assert _answer(connection.recv(65536))[0] == 200
 
 
+def test_the_time_of_a_request_begins_after_the_response_before_it() -> None:
+    """A client cannot send while the service reads nothing."""
+    with started(FakeDecider(seconds=0.3), Limits(seconds=0.4)) as one, one.connect() as connection:
+        connection.sendall(REQUEST + REQUEST[:30])
+        assert _answer(connection.recv(65536))[0] == 200
+        time.sleep(0.25)
+        connection.sendall(REQUEST[30:])
+        assert _answer(connection.recv(65536))[0] == 200
+
+
 TOKENS = Tokens([Grant("client", SCOPES, sha256(b"secret").digest())])
 CHUNKED = POST + b"transfer-encoding: chunked\r\n\r\n"
 CHUNKS = b"d\r\n" + BODY + b"\r\n0\r\n"
@@ -390,6 +401,15 @@ def test_trailers_are_refused_with_their_request(running: Server, trailer: bytes
     expected = {400: "bad_request", 431: "headers_too_large"}
     assert json.loads(body)["error"]["code"] == expected[status]
     assert len(running.decider.submitted) == before
+
+
+def test_a_request_has_one_response(running: Server) -> None:
+    """A body that turns out to be malformed after the response ends the connection, no more."""
+    with running.connect() as connection:
+        connection.sendall(CHUNKED.replace(b"decide", b"nothing"))
+        assert _answer(connection.recv(65536))[0] == 404
+        connection.sendall(b"no chunk\r\n")
+        assert connection.recv(65536) == b""
 
 
 def test_the_rest_of_a_refused_body_is_discarded(running: Server) -> None:
