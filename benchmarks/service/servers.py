@@ -152,10 +152,11 @@ class Case:
 
 
 def compare_speed(names: list[str], options: argparse.Namespace) -> None:
-    starts: dict[str, list[float]] = {name: [] for name in names}
+    starts: dict[str, dict[str, list[float]]] = {name: {} for name in names}
     for _ in range(options.rounds):
         for name in names:
-            starts[name].append(start_seconds(name, options))
+            for title, seconds in start_seconds(name, options).items():
+                starts[name].setdefault(title, []).append(seconds)
     with ExitStack() as stack:
         cases = []
         for name in names:
@@ -163,7 +164,7 @@ def compare_speed(names: list[str], options: argparse.Namespace) -> None:
             generator = Generator(
                 [server.address], options.connections, Traffic(true_means(make_prior(), 500))
             )
-            cases.append(Case(name, server, generator, {"start, s": starts[name]}))
+            cases.append(Case(name, server, generator, starts[name]))
             generator.run_closed(2.0)
             generator.finish()
         rng = np.random.default_rng(1)
@@ -185,11 +186,10 @@ def compare_speed(names: list[str], options: argparse.Namespace) -> None:
     print(f"\nrefused or broken: {[case.generator.failures.total() for case in cases]}")
 
 
-def start_seconds(name: str, options: argparse.Namespace) -> float:
-    """Return the time until a server accepts requests."""
-    started = perf_counter()
-    with serving(name, options):
-        return perf_counter() - started
+def start_seconds(name: str, options: argparse.Namespace) -> dict[str, float]:
+    """Return the time until a server accepts requests, on the clock and of the processor."""
+    with serving(name, options) as server:
+        return {"start, s": server.age, "start, CPU s": server.cpu_seconds()}
 
 
 # -- other servers, with the limits that they have ------------------------------------------------
