@@ -16,7 +16,7 @@ from mixts.service.store import DecisionStore
 log = logging.getLogger("mixts.service")
 
 PAUSE_SECONDS = 0.2
-"""Time between two pieces. With 250 rows a piece, about 100 million rows can be checked in a day."""
+"""Time between two pieces: of 250 rows each, about 100 million rows are checked in a day."""
 
 PASS_SECONDS = 86_400.0
 """Time from the begin of a pass to the begin of the next one."""
