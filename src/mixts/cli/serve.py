@@ -108,6 +108,22 @@ def register(commands: Any) -> None:
     add("--request-timeout", type=_seconds, default=30.0, metavar="TIME", help=request)
     idle = "time that a connection may rest between two requests (default 75s)"
     add("--idle-timeout", type=_seconds, default=75.0, metavar="TIME", help=idle)
+    work = (
+        "work of one request, and of large requests that wait (default 100,000): an operation is "
+        "1 unit, and more for every 16 offered actions or 64 arms times components"
+    )
+    add("--max-work", type=_count, default=100_000, metavar="N", help=work)
+    arms = "arms of an uploaded prior (default 20,000)"
+    add("--max-arms", type=_count, default=20_000, metavar="N", help=arms)
+    components = "components of an uploaded prior (default 200)"
+    add("--max-components", type=_count, default=200, metavar="N", help=components)
+    features = "features of an uploaded prior (default 500)"
+    add("--max-features", type=_count, default=500, metavar="N", help=features)
+    numbers = (
+        "arms times components of an uploaded prior or, of a linear one, features squared times "
+        "components (default 1,000,000)"
+    )
+    add("--max-numbers", type=_count, default=1_000_000, metavar="N", help=numbers)
     logging_options = parser.add_argument_group("logging")
     levels = ("debug", "info", "warning", "error")
     level = "messages on standard error (default warning; debug: also every request)"
@@ -129,7 +145,7 @@ def _serve(options: argparse.Namespace) -> None:
     from mixts.service.http.limits import Limits
     from mixts.service.policy import DEFAULT_POLICY, Policy
     from mixts.service.store import DecisionStore
-    from mixts.service.versions import check_default, check_servable
+    from mixts.service.versions import PriorLimits, check_default, check_servable
 
     tokens = _tokens(options)
     if options.default_reward is not None and options.reward_window is None:
@@ -141,10 +157,14 @@ def _serve(options: argparse.Namespace) -> None:
             "--click-delay needs --default-reward 0, which says that silence means no click, and "
             "--reward-window, such as 30m"
         )
+    largest = PriorLimits(
+        options.max_arms, options.max_components, options.max_features, options.max_numbers
+    )
     limits = Limits(
         body=options.max_body, actions=options.max_actions, batch=options.max_batch,
         seconds=options.request_timeout, idle=options.idle_timeout,
         connections=options.max_connections, address_connections=options.max_address_connections,
+        prior_numbers=4 * options.max_numbers,
     )  # fmt: skip
     # Check the settings and the prior before a store is created for them.
     policy = Policy.checked(
@@ -164,7 +184,7 @@ def _serve(options: argparse.Namespace) -> None:
             prior, store, policy=policy.name, floor=policy.floor, horizon=policy.horizon,
             new_item_share=policy.new_item_share, reward_window=options.reward_window,
             default_reward=options.default_reward, click_delay=options.click_delay,
-            max_pending=options.max_pending,
+            max_pending=options.max_pending, max_work=options.max_work, limits=largest,
         ) as decider,
     ):  # fmt: skip
         active = decider.active

@@ -20,6 +20,7 @@ from mixts.errors import (
     StoreUnavailableError,
     UnknownTaskError,
 )
+from mixts.families.arms import ArmFamily
 from mixts.prior import MixturePrior
 from mixts.service.arms import ArmChanges, ArmList
 from mixts.service.batch import Batch
@@ -45,6 +46,8 @@ from mixts.service.store import DecisionStore
 from mixts.service.store.base import ActionSet, Transaction, TransactionConflictError
 from mixts.service.versions import (
     ActivePrior,
+    PriorLimits,
+    Sizes,
     check_arms,
     check_decides,
     check_default,
@@ -54,7 +57,7 @@ from mixts.service.versions import (
     prior_digest,
 )
 from mixts.service.windows import WindowCloser, silence_warning
-from mixts.service.writer import BatchWriter, CallSoon, Done
+from mixts.service.writer import MAX_WORK, BatchWriter, CallSoon, Done
 
 R = TypeVar("R")
 
@@ -122,6 +125,11 @@ class Decider:
         give the same draws. A ``numpy.random.Generator`` is used as it is.
     max_pending : int
         The number of operations that may wait for the writer; more raise ``OverloadedError``.
+    max_work : int
+        The work that may be submitted together, and that may wait in large submissions. An ordinary
+        operation is one unit; see ``Sizes`` for those with many actions, arms or features.
+    limits : PriorLimits, optional
+        Largest priors that may be uploaded and activated; None: of any size.
 
     Examples
     --------
@@ -147,6 +155,8 @@ class Decider:
         click_delay: float | None = None,
         seed: Seed = None,
         max_pending: int = 10_000,
+        max_work: int = MAX_WORK,
+        limits: PriorLimits | None = None,
     ) -> None:
         if prior is not None:
             check_servable(prior)
@@ -161,15 +171,21 @@ class Decider:
         self._seed = int(seed) if isinstance(seed, np.integer) else seed
         self._rng = _random.generator(seed, "decider")
         self._versions: dict[int, ActivePrior] = {}
+        self._limits = limits
         max_pending = _checks.count(max_pending, "max_pending")
         store.claim(self)
         backend = store.backend
-        self._writer = BatchWriter(self._perform, backend.probe, max_pending, backend.watch)
+        self._sizes = Sizes()
+        self._writer = BatchWriter(
+            self._perform, backend.probe, max_pending, backend.watch,
+            lambda operation: self._sizes.of(operation), _checks.count(max_work, "max_work"),
+        )  # fmt: skip
         has_default = self.rules.default_reward is not None
         self._closer = WindowCloser(store, self.submit, lambda: now_us(), has_default)
         self._checker = StoreChecker(store)
         try:
             self._writer.run(lambda: self._begin(prior))
+            self._sizes = self.active.sizes
             self._closer.start()
             self._checker.start()
         except BaseException:
@@ -259,7 +275,7 @@ class Decider:
         return self._wait(Activate(decision_id), Receipt)
 
     def decide_many(self, requests: Sequence[Decide]) -> list[Decision | MixtsError]:
-        """Choose actions for many requests in one transaction.
+        """Choose actions for many requests, in few transactions.
 
         Parameters
         ----------
@@ -273,7 +289,7 @@ class Decider:
         return self._wait_all(requests, Decide)
 
     def reward_many(self, rewards: Sequence[Reward]) -> list[Receipt | MixtsError]:
-        """Report many rewards in one transaction.
+        """Report many rewards, in few transactions.
 
         Parameters
         ----------
@@ -287,7 +303,7 @@ class Decider:
         return self._wait_all(rewards, Reward)
 
     def activate_many(self, decision_ids: Sequence[str]) -> list[Receipt | MixtsError]:
-        """Activate many deferred decisions in one transaction.
+        """Activate many deferred decisions, in few transactions.
 
         Parameters
         ----------
@@ -347,9 +363,9 @@ class Decider:
         def work(transaction: Transaction) -> list[Result]:
             version = transaction.active_version()
             assert version is not None
-            batch = Batch(
-                transaction, self._load(version), self._load, self.rules, self._rng, now_us()
-            )
+            active = self._load(version)
+            self._sizes = active.sizes
+            batch = Batch(transaction, active, self._load, self.rules, self._rng, now_us())
             return batch.perform(operations)
 
         return self._transact(work, wait=wait)
@@ -412,6 +428,7 @@ class Decider:
             Its version; a prior that the store has keeps its version.
         """
         check_servable(prior)
+        self._check_size(prior)
         check_decides(prior, self.policy)
         version: int = self._writer.run(
             lambda: self._transact(lambda transaction: self._store(transaction, prior)[0])
@@ -485,6 +502,7 @@ class Decider:
             before = self._load(version).prior
             prior = changes.applied(before)
             if prior is not before:
+                self._check_size(prior)
                 check_decides(prior, self.policy)
                 self.policy.check_floor(prior)
                 version, _ = transaction.add_prior(
@@ -530,7 +548,12 @@ class Decider:
             prior_digest(prior), now_us(), prior.family.kind, prior.n_components, prior.to_bytes()
         )
 
+    def _check_size(self, prior: MixturePrior) -> None:
+        if self._limits is not None:
+            self._limits.check(prior)
+
     def _activate(self, transaction: Transaction, version: int, prior: MixturePrior) -> None:
+        self._check_size(prior)
         self.policy.check_floor(prior)
         self._check_rewards(prior)
         transaction.activate(version, now_us(), self._fit(transaction, prior))
@@ -585,13 +608,15 @@ class Decider:
         """Return the counts and the belief of a task: an older name of ``task``."""
         return self.task(task)
 
-    def posterior(self, task: str) -> ActionPosteriors:
+    def posterior(self, task: str, best: int | None = None) -> ActionPosteriors:
         """Return the posterior of each action's mean reward.
 
         Parameters
         ----------
         task : str
             The task's name.
+        best : int, optional
+            Only so many actions, those with the highest means; all, unless given.
 
         Returns
         -------
@@ -603,15 +628,29 @@ class Decider:
         offered = None if last is None else last.rows
         family = active.prior.family
         if family.n_arms is None and offered is None:
-            return ActionPosteriors((), (), ())
-        n_actions = family.n_arms or 0 if offered is None else len(offered)
-        n_draws = max(_FEWEST_DRAWS, min(_N_DRAWS, _MOST_NUMBERS // n_actions))
+            return ActionPosteriors((), (), (), (), 0)
+        (mean,) = belief.mean_rewards(offered)
+        shown = np.arange(len(mean))
+        if best is not None and best < len(mean):
+            shown = np.sort(np.argsort(-mean, kind="stable")[:best])
+        n_draws = max(_FEWEST_DRAWS, min(_N_DRAWS, _MOST_NUMBERS // len(shown)))
         # The same draws at every call: a page that is refreshed does not flicker.
         rng, same = _random.stream(0, "decider", "posterior"), np.zeros(n_draws, np.int64)
-        draws = belief.sample_parameters(rng, belief.sample_latent(rng, same), same)
-        low, high = np.quantile(family.mean_rewards(draws, offered), [0.05, 0.95], axis=0)
-        (mean,) = belief.mean_rewards(offered)
-        return ActionPosteriors(tuple(mean.tolist()), tuple(low.tolist()), tuple(high.tolist()))
+        latent = belief.sample_latent(rng, same)
+        if offered is None:
+            # Arms are independent given the component: draw those that are shown.
+            learned = belief.posterior.family(0)
+            assert isinstance(learned, ArmFamily)
+            some = learned.arms(shown)
+            means = some.mean_rewards(some.draw(rng, latent), None)
+        else:
+            draws = belief.sample_parameters(rng, latent, same)
+            means = family.mean_rewards(draws, offered[shown])
+        low, high = np.quantile(means, [0.05, 0.95], axis=0)
+        return ActionPosteriors(
+            tuple(mean[shown].tolist()), tuple(low.tolist()), tuple(high.tolist()),
+            tuple(shown.tolist()), len(mean),
+        )  # fmt: skip
 
     def health(self) -> Health:
         """Return whether decisions can be written, how many operations wait, and a warning.

@@ -220,13 +220,17 @@ class PriorVersion(Struct, frozen=True):
 
 
 class ActionPosteriors(Struct, frozen=True):
-    """The mean reward of each action under a task's belief."""
+    """The mean reward of actions under a task's belief."""
 
     mean: tuple[float, ...]
     low: tuple[float, ...]
     """The 5 % points."""
     high: tuple[float, ...]
     """The 95 % points."""
+    indices: tuple[int, ...]
+    """The actions, in their order; not all of them if only the best were asked for."""
+    n_actions: int
+    """Number of all actions."""
 
 
 class Health(Struct, frozen=True):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence, Sized
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -15,7 +15,42 @@ from mixts.errors import MixtsError, ParameterError, StatisticsError, StoreError
 from mixts.families import Family, Statistics
 from mixts.prior import MixturePrior
 from mixts.service.policy import Policy
+from mixts.service.records import Decide, Operation
 from mixts.service.store.base import WORD
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Estimates the work of operations; an ordinary one is 1 unit, 0.1 to 0.2 ms.
+
+    A belief takes about 2.5 us for each arm and component. An offered action takes 1 us, and 0.1 us
+    for each feature, and as much again to be parsed, checked and stored. Measured by
+    ``benchmarks/service/sizes.py``.
+    """
+
+    decide: int = 1
+    """Work of a decision, without the actions that it offers."""
+    other: int = 1
+    """Work of any other operation."""
+    n_features: int = 0
+
+    @classmethod
+    def of_prior(cls, prior: MixturePrior, n_bytes: int) -> Sizes:
+        """Return the sizes under a prior, with so many bytes of statistics for each task."""
+        family, other = prior.family, 1 + n_bytes // (4096 * WORD)
+        if family.n_arms is not None:
+            return cls(1 + prior.n_components * family.n_arms // 64, other)
+        n_features = family.n_features or 0
+        return cls(1 + prior.n_components * n_features**2 // 4096, other, n_features)
+
+    def of(self, operation: Operation) -> int:
+        """Return the work of an operation."""
+        if not isinstance(operation, Decide):
+            return self.other
+        offered = operation.actions
+        if offered is None or not isinstance(offered, Sized):
+            return self.decide
+        return self.decide + len(offered) * (16 + self.n_features) // 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +60,14 @@ class ActivePrior:
     version: int
     prior: MixturePrior
     codec: StatisticsCodec
+    sizes: Sizes
 
     @classmethod
     def load(cls, version: int, body: bytes) -> ActivePrior:
         """Return a version from its file in the store."""
         prior = MixturePrior.from_bytes(body, f"version {version} of the prior")
-        return cls(version, prior, StatisticsCodec(prior.family))
+        codec = StatisticsCodec(prior.family)
+        return cls(version, prior, codec, Sizes.of_prior(prior, codec.n_bytes))
 
     def arm_name(self, action: int) -> str | None:
         """Return the name of an arm, or None if the prior does not name its arms."""
@@ -125,6 +162,33 @@ def check_servable(prior: object) -> MixturePrior:
             "policies of an MDP have no propensities; use mixts.MixTS in process"
         )
     return prior
+
+
+@dataclass(frozen=True, slots=True)
+class PriorLimits:
+    """Limits on the priors that a decider accepts: every task has a belief of that size."""
+
+    arms: int = 20_000
+    components: int = 200
+    features: int = 500
+    numbers: int = 1_000_000
+    """Arms times components or, of a linear prior, features squared times components."""
+
+    def check(self, prior: MixturePrior) -> None:
+        """Raise ``ParameterError`` for a prior that is too large."""
+        family, n = prior.family, prior.n_components
+        width = family.n_arms if family.n_arms is not None else (family.n_features or 0) ** 2
+        found = {
+            "arms": family.n_arms or 0, "components": n, "features": family.n_features or 0,
+            "numbers": n * width,
+        }  # fmt: skip
+        for name, most in asdict(self).items():
+            if found[name] > most:
+                what = f" in a task's belief ({n} components)" if name == "numbers" else ""
+                raise ParameterError(
+                    f"a prior has at most {most:,} {name}{what}, got {found[name]:,}: make it "
+                    f"smaller, or allow it with mixts serve --max-{name}"
+                )
 
 
 def check_arms(prior: MixturePrior, before: MixturePrior | None) -> None:

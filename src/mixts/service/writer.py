@@ -5,9 +5,12 @@ itself. This is faster, because two busy threads pass the interpreter's lock bac
 SQL statement (docs/decisions.md has the measurements). While it writes, the event loop cannot serve
 other requests. The thread therefore writes
 
-- large batches;
+- large submissions;
 - batches that would have to wait for another process or for a database server;
 - all batches for a second, after batches were slow on average.
+
+The thread writes a large submission in pieces, and small ones that wait between two pieces: nobody
+waits for much longer than one piece takes.
 
 A store can also be silent: a disk or a database that neither completes a write nor refuses it. A
 second thread therefore watches how long the store takes to answer.
@@ -19,11 +22,11 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence, Sized
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from mixts.errors import (
     MixtsError,
@@ -33,7 +36,7 @@ from mixts.errors import (
     StoreUnavailableError,
     TaskLockedError,
 )
-from mixts.service.records import Decide, Operation, Result
+from mixts.service.records import Operation, Result
 from mixts.service.store.base import WouldWaitError
 
 Done = Callable[[list[Result]], None]
@@ -52,16 +55,20 @@ CallSoon = Callable[[Callable[[], object]], object]
 log = logging.getLogger("mixts.service")
 
 MAX_BATCH = 256
-"""Most operations in a batch. A larger submission is a batch by itself: none is ever split."""
+"""Most work in a batch: 256 operations, unless they are large; see ``Decider``. One operation that
+is larger is a batch by itself."""
 
 LOOP_SIZE = 64
-"""Most work in a batch that an event loop writes: number of operations plus offered actions."""
+"""Most work in a batch that an event loop writes."""
 
 SLOW_SECONDS = 0.01
 """If an event loop needs longer for a batch on average, it stops writing for a while."""
 
 LOOP_PAUSE_SECONDS = 1.0
 """Time for which the thread then writes all batches."""
+
+MAX_WORK = 100_000
+"""Most work that may wait for the writer, and of one submission, by default: seconds of it."""
 
 PROBE_SECONDS = 1.0
 """Time between attempts to write to a failed store while no operations arrive."""
@@ -80,21 +87,37 @@ Longer than the ten seconds after which either database gives up by itself.
 """
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Submission:
     """Operations that were submitted together, and the callback for their results."""
 
     operations: Sequence[Operation]
     done: Done
     size: int
-    """Estimate of the work: number of operations plus offered actions."""
+    """Estimate of the work."""
     alone: bool = False
     """True after a batch with this submission failed: the next batch has only this submission."""
+    results: list[Result] = field(default_factory=list)
+    """Results of the operations that were written."""
+    answered: bool = False
+    """True if the callback was called."""
 
     @property
     def is_small(self) -> bool:
         """True if an event loop may write this submission."""
         return self.size <= LOOP_SIZE and not self.alone
+
+    @property
+    def is_large(self) -> bool:
+        """True if small submissions need not wait for this one."""
+        return self.size > LOOP_SIZE
+
+
+class Piece(NamedTuple):
+    """The operations of a submission that are in one batch."""
+
+    submission: Submission
+    operations: Sequence[Operation]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,14 +141,24 @@ class BatchWriter:
         probe: Callable[[], None],
         max_pending: int,
         watch: Callable[[], float] = lambda: 0.0,
+        size_of: Callable[[Operation], int] = lambda operation: 1,
+        max_work: int = MAX_WORK,
     ) -> None:
         self._perform = perform
         self._probe = probe
         self._max_pending = max_pending
+        self._size_of = size_of
+        """Estimates the work of an operation; 1 is an ordinary one."""
+        self._max_work = max_work
         self._watch = watch
         """Returns for how many seconds the store has not answered."""
         self._waiting: deque[Submission | Job] = deque()
+        self._large: deque[Submission] = deque()
+        """Submissions that are written in pieces, in turn with those of ``_waiting``."""
+        self._is_large_turn = False
         self._pending = 0
+        self._large_work = 0
+        """Work of the large submissions that have no result yet."""
         self._changed = threading.Condition()
         self._turn = threading.Lock()
         """Lock of the thread, the writer's or an event loop's, that writes a batch."""
@@ -136,7 +169,7 @@ class BatchWriter:
         self._ended = threading.Event()
         """Set when nothing is left to watch."""
         self._in_flight: Sequence[Submission | Job] = ()
-        """The batch, or the job, that runs now."""
+        """The submissions of the batch, or the job, that runs now."""
         self._scheduled: CallSoon | None = None
         """``call_soon`` of the event loop that will write the next batch; None: the thread will."""
         self._no_loop_before = 0.0
@@ -169,6 +202,13 @@ class BatchWriter:
                 f"at most {self._max_pending:,} operations are taken at once, got "
                 f"{len(operations):,}: send them in parts, or raise max_pending"
             )
+        size = sum(map(self._size_of, operations))
+        if size > self._max_work:
+            raise ParameterError(
+                f"at most {self._max_work:,} units of work are taken at once, got {size:,}: an "
+                "operation is one unit, and more with many actions, arms, features or components; "
+                "send them in parts, or raise max_work (mixts serve --max-work)"
+            )
         if self._is_silent:
             raise self._silent()
         with self._changed:
@@ -178,10 +218,24 @@ class BatchWriter:
                     f"{self._pending:,} operations are waiting and at most {self._max_pending:,} "
                     f"may: {len(operations):,} more were not taken on; try again later"
                 )
-            submission = Submission(operations, done, _size(operations))
+            submission = Submission(operations, done, size)
+            if submission.is_large:
+                # Small ones are taken on even so: they need not wait for the large ones.
+                self._check_work(size)
+                self._large_work += size
             self._pending += len(operations)
-            self._waiting.append(submission)
+            self._queue(submission).append(submission)
             self._schedule(call_soon if submission.is_small else None)
+
+    def _check_work(self, size: int) -> None:
+        if self._large_work + size > self._max_work:
+            raise OverloadedError(
+                f"{self._large_work:,} units of work are waiting and at most {self._max_work:,} "
+                f"may: {size:,} more were not taken on; try again later"
+            )
+
+    def _queue(self, submission: Submission) -> deque[Any]:
+        return self._large if submission.is_large else self._waiting
 
     def run(self, work: Callable[[], Any]) -> Any:
         """Call a function in the writer's thread, and return its result."""
@@ -259,7 +313,7 @@ class BatchWriter:
             self._turn.release()
         self._note_duration(time.monotonic() - started)
         with self._changed:
-            if self._waiting:
+            if self._waiting or self._large:
                 in_loop = not would_wait and self._next_is_small()
                 self._schedule(call_soon if in_loop else None)
 
@@ -275,11 +329,14 @@ class BatchWriter:
         return isinstance(first, Submission) and first.is_small
 
     def _first(self) -> Submission | Job | None:
-        """Return the first in the queue, which the thread that watches may empty at any time."""
-        try:
-            return self._waiting[0]
-        except IndexError:
-            return None
+        """Return what is written next; the thread that watches may empty the queues at any time."""
+        queues: list[deque[Any]] = [self._waiting, self._large]
+        for queue in reversed(queues) if self._is_large_turn else queues:
+            try:
+                return queue[0]
+            except IndexError:
+                continue
+        return None
 
     # -- in the writer's thread ---------------------------------------------------------------
 
@@ -288,13 +345,14 @@ class BatchWriter:
             with self._changed:
                 while not self._wanted:
                     # Look again after a while: the event loop that should write may have ended.
-                    timeout = PROBE_SECONDS if self.failure or self._waiting else None
+                    unwritten = self._waiting or self._large
+                    timeout = PROBE_SECONDS if self.failure or unwritten else None
                     if not self._changed.wait(timeout):
                         break
                 self._wanted = False
                 closed = self._closed
             with self._turn:
-                if self.failure and not self._waiting:
+                if self.failure and self._first() is None:
                     self._retry_store()
                 self._write_all(closed)
             if closed:
@@ -310,7 +368,8 @@ class BatchWriter:
             if isinstance(first, Job):
                 self._run_job(first)
                 continue
-            if self._scheduled and first.is_small and not is_first and not closed:
+            loop_writes = self._scheduled and first.is_small and not self._large
+            if loop_writes and not is_first and not closed:
                 return  # the event loop writes this one, which is faster
             self._write(wait=True)
             is_first = False
@@ -334,7 +393,7 @@ class BatchWriter:
     def _watch_store(self) -> None:
         while not self._ended.wait(WATCH_SECONDS):
             self._is_silent = self._watch() > SILENT_SECONDS
-            if self._is_silent and (self._in_flight or self._waiting):
+            if self._is_silent and (self._in_flight or self._first()):
                 self._note_failure(str(self._silent()))
                 self._refuse_all(self._silent())
 
@@ -347,59 +406,81 @@ class BatchWriter:
     def _refuse_all(self, error: StoreError) -> None:
         """Refuse all operations that wait or are being written."""
         with self._changed:
-            refused = [*self._in_flight, *self._waiting]
+            refused = [*self._in_flight, *self._waiting, *self._large]
             self._in_flight = ()
             self._waiting.clear()
+            self._large.clear()
             submissions = [part for part in refused if isinstance(part, Submission)]
-            n = sum(len(part.operations) for part in submissions)
-            self._pending -= n
-        _call_back(submissions, [error] * n)
+            for submission in submissions:
+                n = len(submission.operations) - len(submission.results)
+                self._add_results(submission, [error] * n)
+        for submission in submissions:
+            _call_back(submission)
         for part in refused:
             if isinstance(part, Job) and not part.future.done():
                 part.future.set_exception(error)
 
     # -- write a batch; callers hold ``_turn`` ------------------------------------------------
 
-    def _take(self, wait: bool) -> list[Submission]:
-        """Remove the next batch from the queue; a small one, if the writer must not wait."""
-        batch: list[Submission] = []
-        n = size = 0
+    def _take(self, wait: bool) -> list[Piece]:
+        """Remove the next batch from a queue; a small one, if the writer must not wait."""
+        batch: list[Piece] = []
+        size, most = 0, MAX_BATCH if wait else LOOP_SIZE
         with self._changed:
-            while self._waiting:
-                first = self._waiting[0]
-                if isinstance(first, Job):
+            first = self._first()
+            is_large = isinstance(first, Submission) and first.is_large
+            queue: deque[Any] = self._large if is_large else self._waiting
+            while queue and not isinstance(queue[0], Job):
+                submission: Submission = queue[0]
+                fits = size + submission.size <= most and not submission.results
+                if batch and (submission.alone or not fits):
                     break
-                n, size = n + len(first.operations), size + first.size
-                is_full = n > MAX_BATCH or (size > LOOP_SIZE and not wait) or first.alone
-                if batch and is_full:
+                queue.popleft()
+                operations = submission.operations if fits else self._cut(submission, most)
+                batch.append(Piece(submission, operations))
+                size += submission.size
+                if submission.alone or not fits:
                     break
-                self._waiting.popleft()
-                batch.append(first)
-                if first.alone:
-                    break
-            self._in_flight = batch
+            self._in_flight = [piece.submission for piece in batch]
         return batch
 
-    def _put_back(self, batch: list[Submission], *, alone: bool = False) -> None:
-        """Put a batch back at the front of the queue, and leave it to the thread."""
+    def _cut(self, submission: Submission, most: int) -> Sequence[Operation]:
+        """Return the next operations of a submission, no more work than this, but at least one."""
+        start = end = len(submission.results)
+        size = 0
+        while end < len(submission.operations):
+            size += self._size_of(submission.operations[end])
+            if size > most and end > start:
+                break
+            end += 1
+        return submission.operations[start:end]
+
+    def _put_back(self, batch: list[Piece], *, alone: bool = False) -> None:
+        """Put a batch back at the front of its queue, and leave it to the thread."""
         with self._changed:
-            if self._is_unanswered(batch):
-                parts = [replace(part, alone=True) for part in batch] if alone else batch
-                self._waiting.extendleft(reversed(parts))
+            self._in_flight = ()
+            for submission, _ in reversed(batch):
+                if not submission.answered:
+                    submission.alone = submission.alone or alone
+                    self._queue(submission).appendleft(submission)
             self._wake()
 
-    def _is_unanswered(self, batch: list[Submission]) -> bool:
-        """End the batch in flight; return False if it was refused, because it took too long."""
-        unanswered = self._in_flight is batch
-        self._in_flight = ()
-        return unanswered
+    def _add_results(self, submission: Submission, results: list[Result]) -> bool:
+        """Keep results; return whether all are there. The caller holds the lock."""
+        submission.results += results
+        self._pending -= len(results)
+        submission.answered = len(submission.results) == len(submission.operations)
+        if submission.answered and submission.is_large:
+            self._large_work -= submission.size
+        return submission.answered
 
     def _write(self, *, wait: bool) -> None:
         """Perform the next batch, and pass the results to the callbacks."""
         batch = self._take(wait)
         if not batch:
             return
-        operations = [operation for part in batch for operation in part.operations]
+        operations = [operation for piece in batch for operation in piece.operations]
+        self._is_large_turn = not batch[0].submission.is_large
         started = time.monotonic()
         try:
             results = self._perform(operations, wait)
@@ -424,14 +505,25 @@ class BatchWriter:
             raise
         self.batches += 1
         self.batch_operations += len(results)
-        with self._changed:
-            if not self._is_unanswered(batch):
-                return
-            self._pending -= len(results)
-        _call_back(batch, results)
+        self._answer(batch, results)
         if self.failure and time.monotonic() - started > SLOW_STORE_SECONDS:
             # The store was silent. The others would wait as long, one batch after the other.
             self._refuse_all(StoreUnavailableError(self.failure))
+
+    def _answer(self, batch: list[Piece], results: list[Result]) -> None:
+        """Call back the submissions that are complete, and put the others back."""
+        complete: list[Submission] = []
+        start = 0
+        with self._changed:
+            self._in_flight = ()
+            for submission, operations in batch:
+                end = start + len(operations)
+                if not submission.answered:  # else it was refused, because it took too long
+                    is_complete = self._add_results(submission, results[start:end])
+                    (complete if is_complete else self._large).append(submission)
+                start = end
+        for submission in complete:
+            _call_back(submission)
 
     def _retry_store(self) -> None:
         try:
@@ -449,22 +541,10 @@ class BatchWriter:
             self._changed.notify()  # the thread begins to probe the store
 
 
-def _call_back(batch: Sequence[Submission], results: list[Result]) -> None:
-    """Call each submission's callback with the results of its operations."""
-    start = 0
-    for part in batch:
-        end = start + len(part.operations)
-        try:
-            part.done(results[start:end])
-        except Exception:
-            log.exception("could not pass on the results of %d operations", end - start)
-        start = end
-
-
-def _size(operations: Sequence[Operation]) -> int:
-    """Estimate the work: the number of operations plus the number of offered actions."""
-    n = len(operations)
-    for operation in operations:
-        if isinstance(operation, Decide) and isinstance(operation.actions, Sized):
-            n += len(operation.actions)
-    return n
+def _call_back(submission: Submission) -> None:
+    """Call a submission's callback with the results of its operations."""
+    try:
+        submission.done(submission.results)
+    except Exception:
+        n = len(submission.operations)
+        log.exception("could not pass on the results of %d operations", n)

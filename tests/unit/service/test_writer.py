@@ -7,11 +7,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import apsw
-import numpy as np
 import pytest
 
 import mixts
-from mixts.errors import MixtsError, StoreError, StoreUnavailableError
+from mixts.errors import (
+    MixtsError,
+    OverloadedError,
+    ParameterError,
+    StoreError,
+    StoreUnavailableError,
+)
 from mixts.service import Decide
 from mixts.service import writer as writing
 from mixts.service.records import Operation, Receipt, Result
@@ -166,13 +171,28 @@ def test_an_interrupt_loses_nothing(writer: BatchWriter, work: Work) -> None:
     assert writer.pending == 0
 
 
-@pytest.mark.parametrize(
-    "large", [[ONE] * (writing.LOOP_SIZE + 1), [Decide("one", np.ones((writing.LOOP_SIZE, 2)))]]
-)
+def sized(operation: Operation) -> int:
+    """The size of tests: a request that offers actions is as large as their number."""
+    return 1 if getattr(operation, "actions", None) is None else len(operation.actions)
+
+
+@pytest.fixture
+def sizing(work: Work) -> Iterator[BatchWriter]:
+    """A writer that knows the sizes of requests."""
+    writer = BatchWriter(work, lambda: None, 10_000, size_of=sized, max_work=10_000)
+    yield writer
+    writer.close()
+
+
+def offering(n: int, task: str = "large") -> Decide:
+    return Decide(task, [[1.0]] * n)
+
+
+@pytest.mark.parametrize("large", [[ONE] * (writing.LOOP_SIZE + 1), [offering(100)]])
 def test_the_thread_writes_large_batches(
-    writer: BatchWriter, work: Work, large: list[Operation]
+    sizing: BatchWriter, work: Work, large: list[Operation]
 ) -> None:
-    loop, callback = Loop(), Callback()
+    writer, loop, callback = sizing, Loop(), Callback()
     writer.submit(large, callback, loop.call_soon)
     callback.wait()
     with writer._turn:  # the thread waits for the lock while a small submission arrives
@@ -200,6 +220,74 @@ def test_batches_have_a_largest_size(writer: BatchWriter, work: Work) -> None:
             writer.submit([ONE], callback)
     callback.wait(n)
     assert max(map(len, work.batches)) == writing.MAX_BATCH
+
+
+def test_a_large_submission_is_written_in_pieces(sizing: BatchWriter, work: Work) -> None:
+    callback = Callback()
+    sizes = (100, 100, 100, 1000, 100, 1)
+    sizing.submit([offering(n, str(n)) for n in sizes], callback)
+    callback.wait()
+    assert [[sized(one) for one in batch] for batch in work.batches] == [
+        [100, 100], [100], [1000], [100, 1],
+    ]  # fmt: skip
+    assert len(callback.results) == len(sizes)
+    assert sizing.pending == 0
+
+
+def test_others_wait_for_one_piece_only(sizing: BatchWriter, work: Work) -> None:
+    """A small submission comes after the piece that is being written, a large one after its own."""
+    callback = Callback()
+    with sizing._turn:
+        for task in ("a", "b"):
+            sizing.submit([offering(300, task) for _ in range(3)], callback)
+        for _ in range(3):
+            sizing.submit([ONE], callback)
+        sizing.submit([TWO] * writing.LOOP_SIZE, callback)
+    callback.wait(6)
+    first, *rest = work.batches
+    assert first == [ONE, ONE, ONE, *[TWO] * writing.LOOP_SIZE]
+    assert [batch[0].task for batch in rest] == ["a", "b"] * 3
+
+
+def test_small_submissions_and_pieces_take_turns(sizing: BatchWriter, work: Work) -> None:
+    callback, large = Callback(), [offering(300) for _ in range(2)]
+
+    def again(results: list[Result]) -> None:
+        if len(work.batches) < 6:
+            sizing.submit([ONE], again)
+        callback(results)
+
+    with sizing._turn:
+        sizing.submit(large, callback)
+        sizing.submit([ONE], again)
+    callback.wait(4)
+    kinds = ["large" if batch[0] != ONE else "small" for batch in work.batches]
+    assert kinds[:4] == ["small", "large", "small", "large"]
+
+
+def test_the_work_that_waits_is_limited_but_not_for_small_submissions(
+    sizing: BatchWriter, work: Work
+) -> None:
+    callback = Callback()
+    with sizing._turn:
+        sizing.submit([offering(6_000)], callback)
+        with pytest.raises(OverloadedError, match="6,000 units of work are waiting"):
+            sizing.submit([offering(6_000)], callback)
+        sizing.submit([ONE], callback)
+    callback.wait(2)
+    sizing.submit([offering(6_000)], callback)
+    callback.wait()
+    with pytest.raises(ParameterError, match="at most 10,000 units of work"):
+        sizing.submit([offering(6_000)] * 2, callback)
+    assert sizing.pending == sizing._large_work == 0
+
+
+def test_a_piece_that_fails_does_not_affect_the_others(sizing: BatchWriter, work: Work) -> None:
+    good, work.bad = offering(300, "good"), offering(300, "bad")
+    callback = Callback()
+    sizing.submit([good, work.bad, good], callback)
+    callback.wait()
+    assert [type(result) for result in callback.results] == [Receipt, MixtsError, Receipt]
 
 
 def test_the_thread_writes_if_the_loop_is_closed(writer: BatchWriter, work: Work) -> None:

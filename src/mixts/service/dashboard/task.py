@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mixts.errors import UnknownTaskError
 from mixts.pages import charts, formats
@@ -189,7 +189,7 @@ def read_task(decider: DeciderReader, store: StoreReader, task: str, now: float)
     row = store.task(task) if 0 < len(task) <= MAX_NAME and "\0" not in task else None
     if row is None:
         raise UnknownTaskError(f"the store has never seen a task of the name {task!r}")
-    state, posterior = decider.state(task), decider.posterior(task)
+    state, posterior = decider.state(task), decider.posterior(task, MOST_ACTIONS)
     facts = prior_facts(decider.prior, decider.prior_version)
     history = [
         structs.replace(row, weights=facts.by_kind(row.weights, row.prior_version))
@@ -209,7 +209,7 @@ def read_task(decider: DeciderReader, store: StoreReader, task: str, now: float)
         row=row,
         kinds=kind_weights(facts.by_kind(state.weights), facts),
         actions=actions,
-        n_actions=len(posterior.mean),
+        n_actions=posterior.n_actions,
         scale=charts.number_scale(ends, 5),
         history=tuple(history),
     )
@@ -241,31 +241,33 @@ def _actions(
     ids: Sequence[str] | None = None,
 ) -> tuple[Action, ...]:
     """Return all actions in their order or, of many, those with the highest means."""
-    n = len(posterior.mean)
-    order = list(range(n))
-    open_to = [k for k in order if not facts.is_retired(k)]
-    best = max(open_to, key=lambda k: posterior.mean[k], default=None)
-    if n > MOST_ACTIONS:
-        order.sort(key=lambda k: (-posterior.mean[k], k))
-    taken = {row.action: row for row in counts}
     found = []
-    for k in order[:MOST_ACTIONS]:
+    taken = {row.action: row for row in counts}
+    for k, mean, low, high in zip(
+        posterior.indices, posterior.mean, posterior.low, posterior.high, strict=True
+    ):
         seen = taken.get(k, ActionRow(k, 0, 0, 0.0))
         found.append(
             Action(
                 index=k,
                 name=facts.action(k) if ids is None else ids[k],
-                mean=posterior.mean[k],
+                mean=mean,
                 # A mixture may be so skewed that its mean lies outside a central interval.
-                low=min(posterior.low[k], posterior.mean[k]),
-                high=max(posterior.high[k], posterior.mean[k]),
+                low=min(low, mean),
+                high=max(high, mean),
                 taken=seen.decisions,
                 rewards=seen.rewards,
                 observed=seen.reward_sum / seen.rewards if seen.rewards else None,
                 retired=facts.is_retired(k),
-                best=k == best and n > 1,
+                best=False,
             )
         )
+    if posterior.n_actions > len(found):
+        found.sort(key=lambda action: (-action.mean, action.index))
+    open_to = [action for action in found if not action.retired]
+    if open_to and posterior.n_actions > 1:
+        best = max(open_to, key=lambda action: action.mean)
+        found = [replace(one, best=one is best) for one in found]
     return tuple(found)
 
 

@@ -40,6 +40,9 @@ from mixts.service.http.refusals import (
 from mixts.service.http.security import OPEN_PATHS, SECURITY_HEADERS, Gate, Tokens
 from mixts.service.records import Activate, Decide, Decision, Operation, Receipt, Result, Reward
 
+PIECE_BYTES = 32 << 10
+"""Bytes of a large batch that are decoded at a time, which takes a few milliseconds."""
+
 RATE = 10_000.0
 """Operations per second that one client may send, by default."""
 
@@ -162,6 +165,7 @@ class Operations:
         self._rate_limit = rate_limit
         self._metrics = metrics
         self._completions: Completions | None = None
+        self._decoding = asyncio.Lock()
 
     async def perform(self, address: OperationAddress, body: bytes, client: str) -> bytes:
         """Return the body of the response to one operation, or to a batch."""
@@ -188,7 +192,7 @@ class Operations:
         check_depth(body, self._limits)
         items = protocol.split_batch(body, self._limits)
         self._rate_limit.charge(client, len(items) - 1)
-        decoded = [self._read(kind, item) for item in items]
+        decoded = await self._read_all(kind, items, len(body))
         operations = [item for item in decoded if not isinstance(item, RefusalError)]
         try:
             results = iter(await self._submit_batch(operations))
@@ -209,6 +213,23 @@ class Operations:
         for status, n in statuses.items():
             self._metrics.count_operations(kind.name, status, n)
         return protocol.encode(responses)
+
+    async def _read_all(
+        self, kind: OperationKind, items: list[Any], n_bytes: int
+    ) -> list[Operation | RefusalError]:
+        """Decode the items of a batch; a large one in pieces, and one large batch at a time."""
+        if n_bytes <= PIECE_BYTES:
+            return [self._read(kind, item) for item in items]
+        decoded = []
+        size = 0
+        async with self._decoding:
+            for item in items:
+                decoded.append(self._read(kind, item))
+                size += memoryview(item).nbytes
+                if size > PIECE_BYTES:
+                    size = 0
+                    await asyncio.sleep(0)  # other requests come first
+        return decoded
 
     def _read(self, kind: OperationKind, item: Any) -> Operation | RefusalError:
         try:

@@ -210,13 +210,15 @@ class FakeDecider:
             task, row.decisions, row.rewards, row.late, weights, mean, self.prior_version
         )
 
-    def posterior(self, task: str) -> ActionPosteriors:
+    def posterior(self, task: str, best: int | None = None) -> ActionPosteriors:
         n = self.prior.family.n_arms or 6
         rng = np.random.default_rng(len(task))
         mean = 0.05 + 0.5 * rng.beta(1.2, 3, n)
         width = 0.02 + 0.12 * rng.random(n)
         low, high = np.maximum(mean - width, 0.001), np.minimum(mean + 1.3 * width, 0.99)
-        return ActionPosteriors(*(tuple(x.tolist()) for x in (mean, low, high)))
+        shown = np.sort(np.argsort(-mean, kind="stable")[:best])
+        found = (tuple(x[shown].tolist()) for x in (mean, low, high, np.arange(n)))
+        return ActionPosteriors(*found, n_actions=n)
 
 
 def arm_prior(n_kinds: int = 5, n_arms: int = 10, *, named: bool = True) -> mixts.MixturePrior:

@@ -1,0 +1,74 @@
+"""Compare the estimated work of decisions with the processor time that they take.
+
+    python benchmarks/service/sizes.py [--policy ids]
+
+The writer cuts submissions by these estimates (``mixts.service.versions.Sizes``). A unit should
+take at most 0.2 ms of a decision that is not small. Offered actions count for more, because they
+are also parsed, checked and stored.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+import numpy as np
+
+import mixts
+from mixts.service import Decide
+from mixts.service.policy import Policy
+from mixts.service.versions import Sizes, StatisticsCodec
+
+REPEATS = 3
+
+
+def linear(n_components: int, n_features: int) -> mixts.MixturePrior:
+    rng = np.random.default_rng(0)
+    mean = rng.normal(size=(n_components, n_features))
+    covariance = np.stack([np.eye(n_features)] * n_components)
+    return mixts.MixturePrior(mixts.LinearGaussian(mean, covariance, 0.5))
+
+
+def arms(n_components: int, n_arms: int) -> mixts.MixturePrior:
+    rng = np.random.default_rng(0)
+    return mixts.MixturePrior(mixts.BernoulliArms(*rng.uniform(1, 5, (2, n_components, n_arms))))
+
+
+def seconds(prior: mixts.MixturePrior, n_actions: int | None, policy: Policy) -> float:
+    """Return the processor time of one decision of a new task: the shortest of some."""
+    rng, row = np.random.default_rng(1), np.zeros(1, np.int64)
+    sets = None if n_actions is None else rng.normal(size=(1, n_actions, prior.family.n_features))
+    times = []
+    for _ in range(REPEATS):
+        started = time.thread_time()
+        agent = policy.resume(prior, prior.family.empty_statistics(1), 0)
+        agent.act_with_probabilities(sets, row, None, policy.floor)
+        times.append(time.thread_time() - started)
+    return min(times)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--policy", default="ids")
+    policy = Policy.checked(parser.parse_args().policy)
+    cases: list[tuple[str, mixts.MixturePrior, int | None]] = [
+        (f"{n_arms:,} arms, {n} components", arms(n, n_arms), None)
+        for n, n_arms in ((6, 10), (6, 1_000), (6, 10_000), (20, 10_000))
+    ]
+    cases += [
+        (f"{k:,} actions, {d} features, {n} components", linear(n, d), k)
+        for n, d, k in ((3, 2, 10), (3, 2, 10_000), (20, 20, 10_000), (20, 200, 1_000))
+    ]
+    print("| decision | size | processor time | a unit |\n|---|---|---|---|")
+    for name, prior, n_actions in cases:
+        sizes = Sizes.of_prior(prior, StatisticsCodec(prior.family).n_bytes)
+        offered = None if n_actions is None else np.empty((n_actions, 0))
+        size = sizes.of(Decide("task", offered))
+        took = seconds(prior, n_actions, policy)
+        print(
+            f"| {name} | {size:,} | {1e3 * took:.1f} ms | {1e3 * took / size:.3f} ms |", flush=True
+        )
+
+
+if __name__ == "__main__":
+    main()

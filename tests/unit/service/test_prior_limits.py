@@ -1,0 +1,228 @@
+"""Work is limited, not only requests: large priors are refused, large operations cost more."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mixts
+from mixts.errors import ActionError, ParameterError
+from mixts.families.arms import ArmPosterior
+from mixts.service import Decide, Decider, Reward, batch
+from mixts.service.dashboard.task import MOST_ACTIONS, task_page
+from mixts.service.http import protocol
+from mixts.service.http.limits import Limits
+from mixts.service.http.refusals import RefusalError
+from mixts.service.versions import PriorLimits, Sizes, StatisticsCodec
+from mixts.service.writer import LOOP_SIZE, MAX_BATCH, MAX_WORK
+from tests.unit.service.http.calls import JSON, FakeDecider, request, service
+
+
+def arms(n_arms: int, n_components: int = 1) -> mixts.MixturePrior:
+    ones = np.ones((n_components, n_arms))
+    return mixts.MixturePrior(mixts.BernoulliArms(ones, 2 * ones))
+
+
+def linear(n_features: int, n_components: int = 1) -> mixts.MixturePrior:
+    mean = np.zeros((n_components, n_features))
+    return mixts.MixturePrior(
+        mixts.LinearGaussian(mean, np.ones(n_components), 1.0, covariance_type="spherical")
+    )
+
+
+def sizes(prior: mixts.MixturePrior) -> Sizes:
+    return Sizes.of_prior(prior, StatisticsCodec(prior.family).n_bytes)
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Decider]:
+    """A decider with a prior of two arms and small limits."""
+    limits = PriorLimits(arms=4, components=2, features=2, numbers=6)
+    with (
+        mixts.DecisionStore(tmp_path / "decisions.db") as store,
+        Decider(arms(2), store, policy="ts", seed=0, limits=limits) as decider,
+    ):
+        yield decider
+
+
+@pytest.mark.parametrize(
+    ("prior", "words"),
+    [
+        (arms(5), "at most 4 arms, got 5: .* --max-arms"),
+        (arms(2, 3), "at most 2 components, got 3: .* --max-components"),
+        (arms(4, 2), r"at most 6 numbers in a task's belief \(2 components\), got 8"),
+        (linear(3), "at most 2 features, got 3"),
+        (linear(2, 2), "at most 6 numbers .* got 8"),
+    ],
+)
+def test_a_prior_that_is_too_large_is_refused(
+    small: Decider, prior: mixts.MixturePrior, words: str
+) -> None:
+    with pytest.raises(ParameterError, match=words):
+        small.upload_prior(prior)
+    assert len(small.priors()) == 1
+
+
+def test_a_stored_prior_that_is_too_large_is_not_activated(small: Decider) -> None:
+    limits, small._limits = small._limits, None
+    version = small.upload_prior(arms(5))
+    small._limits = limits
+    with pytest.raises(ParameterError, match="at most 4 arms"):
+        small.activate_prior(version)
+    assert small.prior.family.n_arms == 2
+
+
+def test_arms_are_not_added_beyond_the_limit(tmp_path: Path) -> None:
+    named = arms(2).replace(arm_names=["a", "b"])
+    with (
+        mixts.DecisionStore(tmp_path / "decisions.db") as store,
+        Decider(named, store, limits=PriorLimits(arms=3)) as decider,
+    ):
+        decider.change_arms(add=["c"])
+        with pytest.raises(ParameterError, match="at most 3 arms, got 4"):
+            decider.change_arms(add=["d"])
+
+
+def test_ten_thousand_arms_are_allowed() -> None:
+    PriorLimits().check(arms(10_000, 100))
+    PriorLimits().check(linear(200, 20))
+    with pytest.raises(ParameterError, match="at most 20,000 arms, got 1,000,000"):
+        PriorLimits().check(arms(1_000_000))
+
+
+def test_arrays_of_a_huge_prior_are_not_parsed() -> None:
+    array = '{"dtype": "float64", "shape": [1, 1000], "values": "not parsed"}'
+    body = f'{{"arrays": {{"alpha": {array}}}}}'.encode()
+    with pytest.raises(RefusalError, match="at most 999 numbers") as refused:
+        protocol.check_prior(body, Limits(prior_numbers=999))
+    assert refused.value.field == "arrays.alpha.shape"
+    with pytest.raises(RefusalError, match="Expected `array`"):
+        protocol.check_prior(body, Limits())
+
+
+# -- sizes ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("prior", "actions", "is_small", "fits_a_batch"),
+    [
+        (arms(10, 6), None, True, True),
+        (arms(1_000, 6), None, False, True),
+        (arms(10_000, 6), None, False, False),
+        (linear(5, 3), 10, True, True),
+        (linear(2, 3), 500, True, True),
+        (linear(2, 3), 10_000, False, False),
+        (linear(200, 20), 10, False, True),
+    ],
+)
+def test_the_size_of_a_decision(
+    prior: mixts.MixturePrior, actions: int | None, is_small: bool, fits_a_batch: bool
+) -> None:
+    size = sizes(prior).of(Decide("a", None if actions is None else [[0.0]] * actions))
+    assert (size <= LOOP_SIZE, size <= MAX_BATCH) == (is_small, fits_a_batch)
+    assert size < MAX_WORK
+    assert sizes(prior).of(Reward("id", 1.0)) <= LOOP_SIZE
+
+
+def test_ordinary_operations_have_size_one() -> None:
+    for operation in (Decide("a"), Reward("id", 1.0)):
+        assert sizes(arms(10, 6)).of(operation) == 1
+    assert sizes(linear(5, 3)).of(Decide("a", [[0.0]] * 10)) == 1
+
+
+def test_large_requests_are_large_as_soon_as_a_decider_starts(tmp_path: Path) -> None:
+    with (
+        mixts.DecisionStore(tmp_path / "decisions.db") as store,
+        Decider(linear(2), store, policy="ts", max_work=100) as decider,
+        pytest.raises(ParameterError, match="at most 100 units of work are taken at once, got"),
+    ):
+        decider.decide("a", np.ones((2_000, 2)))
+
+
+# -- bodies ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rows", [[[1, 0]] * 1_000, [[1, 0]] * 999 + [[1]]])
+def test_many_actions_are_kept_as_an_array(rows: list[list[int]]) -> None:
+    """The array is refused or accepted as the list would be."""
+    body = json.dumps({"task": "a", "actions": rows}).encode()
+    read = protocol.read_decide(body, Limits())
+    if len(rows[-1]) == 2:
+        assert isinstance(read.actions, np.ndarray)
+        assert batch._digest(read) == batch._digest(Decide("a", rows))
+    else:
+        with pytest.raises(ActionError):
+            batch.checked_request(read, linear(2), 0.0)
+
+
+def test_others_are_served_while_a_large_batch_is_decoded() -> None:
+    """And only one large batch is decoded at a time."""
+    decided = FakeDecider()
+    body = json.dumps([{"task": "a", "actions": [[0, 1]] * 2_000}] * 20).encode()
+    served = service(decided)
+    order: list[str] = []
+
+    async def send(name: str, path: str, content: bytes) -> None:
+        headers = [JSON, ("content-length", str(len(content)))]
+        host = "127.0.0.1:8321"
+        answer = await request(served, "POST", path, content, headers, host, "127.0.0.1")
+        assert answer.status == 200
+        order.append(name)
+
+    async def all_at_once() -> None:
+        large = [send("large", "/v1/decide:batch", body) for _ in range(2)]
+        await asyncio.gather(*large, send("small", "/v1/decide", b'{"task": "b"}'))
+
+    asyncio.run(all_at_once())
+    assert order[0] == "small"
+    tasks = [operation.task for operation in decided.submitted]
+    assert tasks == ["b", *["a"] * 40]
+
+
+# -- pages ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def wide(tmp_path: Path) -> Iterator[tuple[Decider, mixts.DecisionStore]]:
+    """A task of 20,000 arms."""
+    rng = np.random.default_rng(1)
+    family = mixts.BernoulliArms(*rng.uniform(1, 5, (2, 2, 20_000)))
+    prior = mixts.MixturePrior(family)
+    with (
+        mixts.DecisionStore(tmp_path / "decisions.db") as store,
+        Decider(arms(2), store, policy="ts", seed=0) as decider,
+    ):
+        decider.reward(decider.decide("a").id, 1)
+        body = prior.to_bytes()
+        with store.backend.transaction() as transaction:
+            shape = transaction.shape()
+            assert shape is not None
+            version, _ = transaction.add_prior(b"wide", 0, "bernoulli-arms", 2, body)
+            transaction.activate(version, 0, shape.replace("2", "20000"))
+        yield decider, store
+
+
+def test_the_page_of_a_task_draws_only_the_arms_that_it_shows(
+    wide: tuple[Decider, mixts.DecisionStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """200 draws of all arms would take 32 MB, and of a million arms 1.6 GB."""
+    decider, store = wide
+    drawn: list[int] = []
+    draw = mixts.BernoulliArms.draw
+
+    def count(family: mixts.BernoulliArms, *arguments: Any) -> Any:
+        found = draw(family, *arguments)
+        drawn.append(found.size)
+        return found
+
+    monkeypatch.setattr(mixts.BernoulliArms, "draw", count)
+    monkeypatch.delattr(ArmPosterior, "sample")
+    page = task_page(decider, store, "a", now=0.0)
+    assert f"These are the {MOST_ACTIONS} best of 20,000." in page
+    assert drawn == [MOST_ACTIONS * 2_000]
