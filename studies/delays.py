@@ -29,20 +29,24 @@ DELAYS = (3.0, 10.0, 30.0)
 POLICIES = {"MixIDS": mixts.MixIDS, "MixTS": mixts.MixTS}
 
 
-def pending(age: np.ndarray, mean: float, actions: Any, tasks: Any) -> mixts.Pending:
-    """Return the decisions that wait with the model of ``mixts serve --click-delay``."""
-    arrived = np.minimum(np.expm1(-age / mean) / np.expm1(-WINDOW), 1.0)
-    return mixts.Pending(actions, arrived, tasks)
+def pending(age: np.ndarray, mean: float, thought: float, made: Any) -> mixts.Pending:
+    """Return the decisions that wait with the model of ``mixts serve --click-delay``.
+
+    ``thought`` is the mean delay that the model assumes, in mean delays.
+    """
+    arrived = np.expm1(-age / (thought * mean)) / np.expm1(-WINDOW / thought)
+    return mixts.Pending(made[0], np.minimum(arrived, 1.0), made[1])
 
 
-WAYS: dict[str, Callable[[np.ndarray, float, Any, Any], Any]] = {
-    "as if expected rewards had come": lambda age, mean, actions, tasks: (actions, tasks),
-    "0 until a click comes": lambda age, mean, *made: mixts.Pending(made[0], 1.0, made[1]),
-    "model of the delay": pending,
-    "model, delay thought half as long": lambda age, mean, *made: pending(age, mean / 2, *made),
-    "model, delay thought twice as long": lambda age, mean, *made: pending(age, mean * 2, *made),
+WAYS: dict[str, Callable[[np.ndarray, float, Any], Any]] = {
+    "as if expected rewards had come": lambda age, mean, made: made,
+    "0 until a click comes": lambda age, mean, made: mixts.Pending(made[0], 1.0, made[1]),
+    "model of the delay": lambda age, mean, made: pending(age, mean, 1.0, made),
+    "model, delay thought half as long": lambda age, mean, made: pending(age, mean, 0.5, made),
+    "model, delay thought twice as long": lambda age, mean, made: pending(age, mean, 2.0, made),
 }
-"""What an agent is told: ages of the decisions that wait, mean delay, actions, tasks."""
+"""What an agent is told: by the ages of the decisions that wait, their mean delay, and the pair of
+their actions and tasks."""
 
 
 def play(policy: Any, tell: Any, mean: float, n_tasks: int, n_rounds: int) -> np.ndarray:
@@ -61,7 +65,7 @@ def play(policy: Any, tell: Any, mean: float, n_tasks: int, n_rounds: int) -> np
             agent.update(taken[made, who], clicks[made, who], who)
             due[made, who] = np.inf
         made, who = np.nonzero(due < np.inf)
-        taken[t] = agent.act(waiting=tell(t - made, mean, taken[made, who], who))
+        taken[t] = agent.act(waiting=tell(t - made, mean, (taken[made, who], who)))
         rate = theta[every, taken[t]]
         clicks[t] = (luck[t] < rate) & (delay[t] <= WINDOW * mean)
         due[t] = t + np.where(clicks[t] > 0, delay[t], WINDOW * mean)
