@@ -246,7 +246,12 @@ def summary(
     if fit.check is None:
         lines.append("not checked: no tasks were held out")
     else:
-        lines.append(f"on {fit.check.n_tasks:,} held-out tasks")
+        drawn = (
+            "drawn at random; --time COLUMN holds out the latest tasks and looks for drift"
+            if logs.times is None
+            else f"the latest by {logs.request.time!r}"
+        )
+        lines += _wrapped(f"on {fit.check.n_tasks:,} held-out tasks, {drawn}")
         lines += _indented(fit.check.findings)
     report = "" if page is None else f", and the page about it to {page}"
     code = agent_code(out, comparison)

@@ -339,7 +339,10 @@ def _request(
         if not listed:
             raise ParameterError("arms must name at least one arm, got none")
     kind = "linear" if linear else family
-    return Request(task, reward, arm, names, intercept, kind, listed, batch_rows)
+    return Request(
+        task, reward, arm, names, intercept, kind, listed, batch_rows,
+        family_is_given=family != "auto",
+    )  # fmt: skip
 
 
 def _text_features(

@@ -13,7 +13,7 @@ from mixts.logs.bad_rows import (
     unusable_rewards,
     without_reward,
 )
-from mixts.logs.read import TaskLogs
+from mixts.logs.read import FEW_AMOUNTS, TaskLogs
 from mixts.logs.row_faults import FEWEST_ROWS, MOST_NAMED, LogWarning, copies, drift, sorted_rows
 
 NO_KINDS = "no-kinds"
@@ -31,6 +31,9 @@ HANDFUL, LEAST_HANDFUL = 0.005, 3
 """Outliers are at most this share of the rows, or this many rows if there are few rows."""
 FAR = 10.0
 """Outliers are this many standard deviations of the other rewards away from the median."""
+SKEWED = 1.0
+"""Skewness, without outliers, from which rewards look like amounts: log-normal ones have it if
+their logarithm has a standard deviation of 0.37 or more."""
 LARGE = 6.0
 """Orders are outliers if their logarithm is this many standard deviations above the median, which
 one log-normal spend of a billion is, and if they are at least ``TIMES`` the median."""
@@ -53,8 +56,9 @@ def review(logs: TaskLogs) -> tuple[LogWarning, ...]:
     """
     _refuse(logs)
     warnings = [
-        _empty_rewards(logs), _unusable_rewards(logs), _few_tasks(logs), _short_tasks(logs),
-        _rare_arms(logs), _outliers(logs), copies(logs), sorted_rows(logs), drift(logs),
+        _empty_rewards(logs), _only_purchases(logs), _unusable_rewards(logs), _few_tasks(logs),
+        _short_tasks(logs), _rare_arms(logs), _outliers(logs), copies(logs), sorted_rows(logs),
+        drift(logs),
     ]  # fmt: skip
     return tuple(warning for warning in warnings if warning is not None)
 
@@ -118,6 +122,48 @@ def _empty_rewards(logs: TaskLogs) -> LogWarning | None:
     if not cause or n < 0.01 * logs.n_rows:
         return None
     return LogWarning("empty-rewards", cause, {"n_rows": n})
+
+
+def _only_purchases(logs: TaskLogs) -> LogWarning | None:
+    """Ask about rewards that look like purchases, if none is 0 and none is empty.
+
+    Amounts are skewed, or each arm has its price; ratings are neither. Durations are skewed, too:
+    whoever names the family ``gaussian`` or ``linear`` says that no rows are missing.
+    """
+    low, high = logs.reward_range
+    empty = logs.n_missing + logs.bad_rows.counts.get(NO_REWARD, 0)
+    if not 0 < low < high or empty or len(logs.sample) < FEWEST_ROWS:
+        return None
+    asked = logs.request.family_is_given or logs.family not in ("gaussian", "linear")
+    if logs.family != "spend" and (asked or not (_skewed(logs) or _priced(logs))):
+        return None
+    family = "linear" if logs.family == "linear" else "gaussian"
+    said = (
+        f"Every reward is above 0 ({low:g} to {high:g}). Are these purchases, and the rows without "
+        "one are missing? Then the prior knows what buyers spend, and not how many buy: log what "
+        "was shown without a purchase, too, with the reward 0. If no rows are missing, as with "
+        f'durations, say so by --family {family} (family="{family}").'
+    )
+    return LogWarning("only-purchases", said, {"low": low, "high": high})
+
+
+def _skewed(logs: TaskLogs) -> bool:
+    """Return whether rewards look like amounts: many different ones, most of them small."""
+    amounts = logs.sample.rewards
+    if len(np.unique(amounts)) <= FEW_AMOUNTS:
+        return False
+    amounts = np.minimum(amounts, np.quantile(amounts, 1 - HANDFUL))
+    distances = amounts - amounts.mean()
+    return bool((distances**3).mean() > SKEWED * (distances**2).mean() ** 1.5)
+
+
+def _priced(logs: TaskLogs) -> bool:
+    """Return whether rows with the same arm, or the same features, always have the same reward."""
+    rows = logs.sample
+    order = np.lexsort((rows.rewards, rows.choices))
+    same = np.diff(rows.choices[order]) == 0
+    differ = np.diff(rows.rewards[order]) != 0
+    return bool(2 * same.sum() > len(rows) and not (same & differ).any())
 
 
 def _unusable_rewards(logs: TaskLogs) -> LogWarning | None:

@@ -206,7 +206,8 @@ def drift(logs: TaskLogs) -> LogWarning | None:
         said += f", and {left:,} more arms" if left > 0 else ""
     said += (
         ". A prior is an average over that time: learn from recent logs, and learn again when "
-        "rewards have changed."
+        "rewards have changed. Only if a policy that learns made the choices and the tasks began "
+        "together, its learning alone may be the cause."
     )
     numbers = {"first": overall.first, "last": overall.last, "n_arms": len(drifting)}
     return LogWarning("drift", said, numbers)

@@ -183,6 +183,8 @@ class Request:
     """Read only rows before this time; None to read all."""
     renamed: Mapping[str, str] = field(default_factory=dict)
     """Columns of features whose column has another name than the feature."""
+    family_is_given: bool = False
+    """Whether the caller named the family, which else follows from the columns and the rewards."""
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -75,7 +75,7 @@ def test_it_says_what_it_did(fitted: tuple[str, Path], folder: Path) -> None:
     assert lines[5].startswith("2 kinds of task, learned from 32 tasks; converged after ")
     assert "books has the highest mean (0." in printed
     assert "Other, 1 % of tasks: A broad kind" in printed
-    assert "on 8 held-out tasks\n  Held-out evidence: " in printed
+    assert "on 8 held-out tasks, drawn at random; --time COLUMN holds out" in printed
     page = out.with_suffix(".html")
     words = f"wrote the prior to {out}, and the page about it to {page}; start with"
     assert lines[-3:-1] == [words, f"  agent = mixts.MixIDS(mixts.MixturePrior.load({str(out)!r}))"]

@@ -107,8 +107,20 @@ def test_healthy_clicks_have_no_warnings(
         lambda rng, i: int(rng.poisson(3 + i)),
         lambda rng, i: round(float(rng.normal(i, 2)), 3),
         lambda rng, i: (0, 9.99, 5)[int(rng.integers(3))],
+        lambda rng, i: min(1 + int(rng.exponential(1.0)), 5),
+        lambda rng, i: round(float(rng.normal(20 + i, 3)), 1),
+        lambda rng, i: round(float(rng.uniform(0.01, 1)), 3),
     ],
-    ids=["extreme rates", "ratings", "counts", "amounts", "prices"],
+    ids=[
+        "extreme rates",
+        "ratings",
+        "counts",
+        "amounts",
+        "prices",
+        "bad ratings",
+        "temperatures",
+        "scores",
+    ],
 )
 @pytest.mark.parametrize("columns", [ARMS, TIMED])
 def test_healthy_rewards_have_no_warnings(
@@ -127,6 +139,8 @@ def test_healthy_features_have_no_warnings(tmp_path: Path) -> None:
     columns = {"task": "user", "features": ["item"], "reward": "clicked"}
     assert logged(tmp_path, rows, **columns) == ()
     assert logged(tmp_path, rows, **columns, time="at") == ()
+    positive = [(user, item, reward + 20, at) for user, item, reward, at in rows]
+    assert logged(tmp_path, positive, **columns) == ()
 
 
 def test_days_are_times_that_many_rows_share(tmp_path: Path) -> None:
@@ -182,6 +196,31 @@ def test_positive_rewards_beside_empty_ones(tmp_path: Path) -> None:
     assert warning.code == "empty-rewards"
     assert "--missing-reward 0" in warning.sentence
     assert f"{warning.numbers['n_rows']:,} rows have no reward" in warning.sentence
+
+
+@pytest.mark.parametrize(
+    "reward",
+    [
+        lambda rng, i: round(float(20 * np.exp(rng.normal(0.2 * i, 0.6))), 2),
+        lambda rng, i: (9.99, 19.99, 49.99, 5, 99)[i],
+    ],
+    ids=["baskets", "a price for each item"],
+)
+def test_purchases_without_the_rows_that_did_not_buy(
+    reward: Callable[[np.random.Generator, int], Any], tmp_path: Path
+) -> None:
+    bought = amounts(reward)
+    (warning,) = logged(tmp_path, bought)
+    assert warning.code == "only-purchases"
+    assert warning.numbers["low"] > 0
+    assert "log what was shown without a purchase, too, with the reward 0" in str(warning)
+    assert logged(tmp_path, bought, **ARMS, family="gaussian") == ()
+    (spend,) = logged(tmp_path, bought, **ARMS, family="spend")
+    assert spend.code == "only-purchases"
+    assert logged(tmp_path, [*bought, ("u1", "item 1", 0, 1.0)]) == ()
+    features = {"task": "user", "features": ["item"], "reward": "clicked"}
+    assert codes(logged(tmp_path, bought, **features)) == ["only-purchases"]
+    assert logged(tmp_path, bought, **features, family="linear") == ()
 
 
 def test_a_task_a_row(tmp_path: Path) -> None:
