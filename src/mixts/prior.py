@@ -365,7 +365,8 @@ class MixturePrior:
             return None
         if self.arm_names is None:
             raise ParameterError(
-                f"the arms of this prior have no names: give the number of new arms, got {arms!r}"
+                f"the arms of this prior have no names, so new arms cannot have any, got {arms!r}: "
+                "name all arms first by prior.replace(arm_names=[...]), or give the number of new ones"
             )
         names = list(arms)
         if not names or not all(isinstance(name, str) and name for name in names):

@@ -59,7 +59,7 @@ class NewShare(NamedTuple):
         part = np.where(
             wanted > taken,
             law + (wanted - taken) / np.maximum(fresh.sum(axis=1, keepdims=True), 1),
-            law * wanted / np.maximum(taken, wanted),
+            law * (wanted / np.where(taken > 0, taken, 1.0)),
         )
         rest = np.where(old & (taken < 1), law, 0.0)
         rest = np.where(rest.sum(axis=1, keepdims=True) > 0, rest, old)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +66,10 @@ def run_list(options: argparse.Namespace) -> int:
         with _client(options) as client:
             found = client.arms()
     if names:
-        raise ParameterError(f"mixts arms list takes no names of arms, got {names[0]!r}")
+        raise ParameterError(
+            f"mixts arms list takes no names of arms, got {names[0]!r}; with --service there is no "
+            "file either"
+        )
     for arm in found.arms:
         marks = [mark for mark, on in (("retired", arm.retired), ("new", arm.new)) if on]
         name = str(arm.index) if arm.name is None else arm.name
@@ -129,10 +134,21 @@ def _target(path: Path, options: argparse.Namespace) -> Path:
     return Path(target)
 
 
-def _client(options: argparse.Namespace) -> Any:
-    from mixts.service.client import Client
+@contextmanager
+def _client(options: argparse.Namespace) -> Iterator[Any]:
+    """Connect to the service; say where a token comes from if it refuses the present one."""
+    from mixts.service.client import Client, ServiceError
 
-    return Client(options.service, options.token or os.environ.get("MIXTS_TOKEN"))
+    scope = "read" if options.action == "list" else "admin"
+    try:
+        with Client(options.service, options.token or os.environ.get("MIXTS_TOKEN")) as client:
+            yield client
+    except ServiceError as error:
+        if error.status in (401, 403):
+            error.add_note(
+                f"give a token with the scope {scope} by --token or the variable MIXTS_TOKEN"
+            )
+        raise
 
 
 def _counted(arms: Any) -> str:

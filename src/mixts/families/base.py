@@ -338,9 +338,8 @@ class Family(ABC):
     def check_clicks(self) -> None:
         """Raise `ParameterError` unless rewards are clicks on arms, which may be still to come."""
         raise ParameterError(
-            "only rewards of Bernoulli arms can be clicks that are still to come, got "
-            f"{self!r}: name its waiting decisions without the probability that a click has come "
-            "(in a service, without a click delay)"
+            "a delay of clicks (mixts.Pending, click_delay, --click-delay) needs Bernoulli arms, "
+            f"got {self!r}: leave the delay out, and give waiting decisions as (actions, tasks)"
         )
 
     def to_linear(self) -> LinearGaussian:

@@ -102,5 +102,8 @@ class ArmChanges(Struct, frozen=True, forbid_unknown_fields=True):
 
 def _number_of(prior: MixturePrior) -> int:
     if prior.family.n_arms is None:
-        raise ParameterError(f"{prior.family!r} has no arms to list or change")
+        raise ParameterError(
+            f"{prior.family!r} has no arms to list or change: each decision offers its actions by "
+            "their features, so a new item needs no change of the prior"
+        )
     return prior.family.n_arms

@@ -72,6 +72,12 @@ def test_arms_without_any_probability_share_evenly() -> None:
     np.testing.assert_allclose(law, [[0.4, 0.4, 0.2]])
 
 
+def test_one_task_over_the_limit_beside_one_without_any() -> None:
+    given = np.array([[0.5, 0.0, 0.5], [0.75, 0.25, 0.0]])
+    law = NewShare(0.0, 0.2).apply(given, np.ones((2, 3), bool), np.array([False, False, True]))
+    np.testing.assert_allclose(law, [[0.8, 0.0, 0.2], given[1]])
+
+
 def test_what_new_arms_lack_is_added_evenly() -> None:
     new, mask = np.array([False, False, True, True, True]), np.ones((2, 5), bool)
     mask[1, 4] = False

@@ -11,6 +11,7 @@ import mixts
 from mixts.cli.main import main
 from mixts.service.arms import ArmList
 from mixts.service.client import AsyncClient
+from mixts.service.http.security import Tokens
 from tests.contracts.stores import arms
 from tests.unit.service.test_client_service import deciding, served
 
@@ -99,3 +100,29 @@ def test_a_running_service(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         found = asyncio.run(changed(url))
         assert found == decider.arms()
         assert [arm.name for arm in found.arms] == ["a", "B", "c", "d, e"]
+
+
+def test_a_service_that_wants_another_token(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MIXTS_TOKEN", raising=False)
+    (tmp_path / "tokens.txt").write_text("readers-token-0123456789 read\n")
+    tokens = Tokens.read(tmp_path / "tokens.txt")
+    with (
+        deciding(tmp_path / "decisions.db", arms()) as decider,
+        served(decider, tokens=tokens) as url,
+    ):
+        assert run("list", "--service", url) == 2
+        assert "give a token with the scope read by --token" in capsys.readouterr().err
+        assert run("retire", "--service", url, "0", "--token", "readers-token-0123456789") == 2
+        assert "give a token with the scope admin by --token" in capsys.readouterr().err
+
+
+def test_priors_without_arms_or_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "prior.json"
+    mixts.MixturePrior(mixts.LinearGaussian([[1.0]], [[1.0]], 1.0, "diag")).save(file)
+    assert run("list", file) == 2
+    assert "a new item needs no change of the prior" in capsys.readouterr().err
+    arms().save(file)
+    assert run("add", file, "x", "--force") == 2
+    assert "name all arms first" in capsys.readouterr().err
