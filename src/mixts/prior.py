@@ -366,7 +366,7 @@ class MixturePrior:
         if self.arm_names is None:
             raise ParameterError(
                 f"the arms of this prior have no names, so new arms cannot have any, got {arms!r}: "
-                "name all arms first by prior.replace(arm_names=[...]), or give the number of new ones"
+                "name all arms first, prior.replace(arm_names=[...]), or say how many are new"
             )
         names = list(arms)
         if not names or not all(isinstance(name, str) and name for name in names):

@@ -17,7 +17,6 @@ from mixts.cli._engine import add_engine_options, engine_from
 from mixts.diagnostics import Advice, PolicyComparison, advise, compare_policies
 from mixts.engines import engine_of
 from mixts.errors import MixtsError, ParameterError
-from mixts.features import Features
 from mixts.learning import PriorCheck, Rule
 from mixts.learning.fit import SELECT_FROM, Fit, fit_logs
 from mixts.learning.held_out import MOST_HELD_OUT
@@ -142,9 +141,9 @@ def run(options: argparse.Namespace) -> int:
 def _fit(options: argparse.Namespace, engine: Any) -> Fit:
     columns = {
         "task": options.task, "reward": options.reward, "arm": options.arm,
-        "features": _features(options), "family": options.family, "intercept": options.intercept,
-        "arms": _arms(options), "missing_reward": options.missing_reward, "clip": options.clip,
-        "time": options.time,
+        "features": _named(options, "features", "features"), "family": options.family,
+        "intercept": options.intercept, "arms": _named(options, "arms", "arm_names"),
+        "missing_reward": options.missing_reward, "clip": options.clip, "time": options.time,
         "delimiter": options.delimiter, "allow_bad_rows": options.allow_bad_rows,
         "text": options.text, "top_levels": options.top_levels,
     }  # fmt: skip
@@ -163,44 +162,23 @@ def _fit(options: argparse.Namespace, engine: Any) -> Fit:
         raise
 
 
-def _features(options: argparse.Namespace) -> tuple[str, ...] | Features | None:
-    """Return the columns of features, or the features of an earlier prior."""
-    names: tuple[str, ...] | None = options.features
-    if options.features_of is None:
+def _named(options: argparse.Namespace, what: str, attribute: str) -> Any:
+    """Return the features or arms that an option names, or those of an earlier prior."""
+    names, path = getattr(options, what), getattr(options, f"{what}_of")
+    if path is None:
         return names
     if names is not None:
-        raise ParameterError("give either --features or --features-of, not both")
-    features = _earlier(options.features_of, "--features-of").features
-    if features is None:
-        raise ParameterError(
-            f"--features-of must be a prior that names its features, and {options.features_of} "
-            "does not: name the columns by --features"
-        )
-    return features
-
-
-def _arms(options: argparse.Namespace) -> tuple[str, ...] | None:
-    """Return the names of the only arms, or of the arms of an earlier prior."""
-    names: tuple[str, ...] | None = options.arms
-    if options.arms_of is None:
-        return names
-    if names is not None:
-        raise ParameterError("give either --arms or --arms-of, not both")
-    arms = _earlier(options.arms_of, "--arms-of").arm_names
-    if arms is None:
-        raise ParameterError(
-            f"--arms-of must be a prior that names its arms, and {options.arms_of} does not: name "
-            "them by --arms"
-        )
-    return arms
-
-
-def _earlier(path: Path, option: str) -> MixturePrior:
-    """Load the prior that an option names."""
+        raise ParameterError(f"give either --{what} or --{what}-of, not both")
     try:
-        return MixturePrior.load(path)
+        found = getattr(MixturePrior.load(path), attribute)
     except OSError as error:
-        raise ParameterError(f"{option} {path}: {error.strerror}") from None
+        raise ParameterError(f"--{what}-of {path}: {error.strerror}") from None
+    if found is None:
+        raise ParameterError(
+            f"--{what}-of must be a prior that names its {what}, and {path} does not: name them by "
+            f"--{what}"
+        )
+    return found
 
 
 @contextmanager

@@ -175,7 +175,7 @@ def test_options_that_make_no_sense_are_refused(
         (["--reward-window", "30m"], "--click-delay needs --default-reward 0"),
         (["--reward-window", "30m", "--default-reward", "1"], "needs --default-reward 0"),
         (["--default-reward", "0"], "--default-reward needs --reward-window"),
-        (["--reward-window", "30m", "--default-reward", "0"], "only rewards of Bernoulli arms"),
+        (["--reward-window", "30m", "--default-reward", "0"], "needs Bernoulli arms"),
     ],
 )
 def test_a_click_delay_needs_clicks(

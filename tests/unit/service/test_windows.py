@@ -125,7 +125,7 @@ def test_an_impossible_delay(
 
 def test_only_clicks_have_a_delay(store: mixts.DecisionStore) -> None:
     with store:
-        with pytest.raises(ParameterError, match=r"Bernoulli arms.*without a click delay"):
+        with pytest.raises(ParameterError, match=r"needs Bernoulli arms.*leave the delay out"):
             Decider(linear(), store, **DELAY)
         Decider(linear(), store).close()
         with pytest.raises(ParameterError, match="Bernoulli arms"):
