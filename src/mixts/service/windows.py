@@ -27,6 +27,9 @@ WINDOW_BATCH = 64
 POLL_SECONDS = 1.0
 """Mean time between searches for windows that have ended."""
 
+CLOSE_SECONDS = 2.0
+"""Time to wait for the thread when it ends; what it does can be done again by the next service."""
+
 LOOK_SECONDS = 60.0
 """Time between looks at the values of rewards, while there is no default reward."""
 
@@ -55,10 +58,10 @@ class WindowCloser:
         self._thread.start()
 
     def close(self) -> None:
-        """End the thread, after the transaction that it waits for."""
+        """End the thread, after the transaction that it waits for, unless the store is silent."""
         self._closed.set()
         if self._thread.is_alive():
-            self._thread.join()
+            self._thread.join(CLOSE_SECONDS)
 
     def end_windows(self) -> int:
         """End all windows that are due; return how many default rewards were written."""

@@ -352,7 +352,7 @@ class BatchWriter:
                 self._wanted = False
                 closed = self._closed
             with self._turn:
-                if self.failure and self._first() is None:
+                if self.failure and self._first() is None and not closed:
                     self._retry_store()
                 self._write_all(closed)
             if closed:

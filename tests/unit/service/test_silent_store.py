@@ -194,3 +194,18 @@ def test_a_process_that_closes_in_time_ends_as_usual(monkeypatch: pytest.MonkeyP
     with serve._exit_if_closing_hangs() as serving_ends:
         serving_ends()
     assert not left.wait(0.1)
+
+
+def test_a_failed_store_is_not_probed_when_the_writer_closes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A probe of a silent store takes long, and nobody wants to know the answer."""
+    monkeypatch.setattr(writing, "PROBE_SECONDS", 1000.0)
+    work, probed = Work(), threading.Event()
+    work.is_away = True
+    writer, callback = BatchWriter(work, probed.set, 10), Callback()
+    writer.submit([ONE], callback)
+    callback.wait()
+    time.sleep(0.05)  # the thread waits for the time of its next probe
+    writer.close()
+    assert not probed.is_set()
