@@ -1,10 +1,10 @@
-"""Compare decisions with values and costs with plain ones, and measure 10,000 arms.
+"""Compare decisions with values and costs, and rankings, with plain ones; measure 10,000 arms.
 
 python -m benchmarks.prices
 python -m benchmarks.prices --repeats 9 --arms 1000
 
-Both sides take turns, and the time is that of the processor: on a busy machine their ratio says
-more than either.
+All sides take turns, and the time is that of the processor: on a busy machine their ratios say
+more than times.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import mixts
 SIZES = ((5, 10), (30, 30))
 AT_ONCE = (1, 100)
 N_FEATURES = 10
+TOP = 3
 
 
 def priors(n: int, k: int) -> Iterator[tuple[str, mixts.MixturePrior]]:
@@ -58,7 +59,7 @@ def alternate(sides: list[Callable[[], Any]], repeats: int) -> list[list[float]]
 
 
 def measure(policy: str, prior: mixts.MixturePrior, m: int, k: int, repeats: int) -> str:
-    """Return the cells of a row: milliseconds of both sides and their ratio."""
+    """Return the cells of a row: milliseconds of a plain decision, and ratios to it."""
     rng = np.random.default_rng(2)
     agent = getattr(mixts, policy)(prior, n_tasks=m, seed=0)
     linear = isinstance(prior.family, mixts.LinearGaussian)
@@ -68,15 +69,18 @@ def measure(policy: str, prior: mixts.MixturePrior, m: int, k: int, repeats: int
         rewards = rng.integers(0, 2, m).astype(float)
         agent.update(taken if actions is None else actions[taken], rewards)
     values, costs = rng.uniform(0.5, 2.0, k), rng.uniform(0.0, 0.3, k)
-    plain, priced = alternate(
+    money = {"values": values, "costs": costs}
+    plain, *others = alternate(
         [
             lambda: agent.act_with_probabilities(actions),
-            lambda: agent.act_with_probabilities(actions, values=values, costs=costs),
-        ],
+            lambda: agent.act_with_probabilities(actions, **money),
+            lambda: agent.act_with_probabilities(actions, top=TOP),
+            lambda: agent.act_with_probabilities(actions, **money, top=TOP),
+        ][: None if policy == "MixTS" else 2],
         repeats,
     )
-    ratio = np.median(np.divide(priced, plain))
-    return f"{1e3 * np.median(plain):,.2f} | {1e3 * np.median(priced):,.2f} | {ratio:.1f}"
+    ratios = [f"{np.median(np.divide(other, plain)):.1f}" for other in others]
+    return " | ".join([f"{1e3 * np.median(plain):,.2f}", *ratios, *["-"] * (3 - len(ratios))])
 
 
 def measure_many(n_arms: int, repeats: int) -> None:
@@ -97,8 +101,8 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--arms", type=int, default=10_000)
     asked = parser.parse_args()
-    print("| rewards | L | K | policy | decisions | plain, ms | priced, ms | ratio |")
-    print("|---|---|---|---|---|---|---|---|")
+    print("| rewards | L | K | policy | decisions | plain, ms | priced | top 3 | priced top 3 |")
+    print("|---|---|---|---|---|---|---|---|---|")
     for n, k in SIZES:
         for name, prior in priors(n, k):
             for policy in ("MixIDS", "MixTS"):

@@ -88,14 +88,14 @@ def exp(x: float) -> float:
     return power * rest + power
 
 
-@compiled(fastmath={"contract"})
+@compiled(inner=True, fastmath={"contract"})
 def expm1(x: float) -> float:
     """Return e^x - 1 for x up to 700."""
     power, rest = _parts(x)
     return power * rest + (power - 1.0)
 
 
-@compiled(fastmath={"contract"})
+@compiled(inner=True, fastmath={"contract"})
 def log1p(x: float) -> float:
     """Return ln(1 + x) for x above -1."""
     y = 1.0 + x
@@ -113,7 +113,7 @@ def log1p(x: float) -> float:
     return (k * _LN2_HIGH + (p * s + (k * _LN2_LOW + lost))) + 2.0 * s
 
 
-@compiled(fastmath={"contract"})
+@compiled(inner=True, fastmath={"contract"})
 def log_of(ratio: float, rest: float) -> float:
     """Return the logarithm of a positive ratio, where ``rest`` = ratio - 1 is known better near 0.
 
@@ -142,7 +142,7 @@ def _stirling_rest(x: float) -> float:
     return math.lgamma(x) - (x - 0.5) * math.log(x) + x - 0.5 * LOG_2PI
 
 
-@compiled()
+@compiled(inner=True)
 def crest(form: int, a: float, b: float) -> tuple[float, float, float]:
     """Return the mode, and the curvature and value of the log density there.
 
@@ -162,7 +162,7 @@ def crest(form: int, a: float, b: float) -> tuple[float, float, float]:
     return mode, curvature, 0.5 * (math.log(curvature) - LOG_2PI) - rest
 
 
-@compiled()
+@compiled(inner=True)
 def fall(form: int, a: float, b: float, curvature: float, x: float) -> tuple[float, float]:
     """Return how far the log density has fallen at distance x from its mode, and its slope there.
 
@@ -187,7 +187,7 @@ def fall(form: int, a: float, b: float, curvature: float, x: float) -> tuple[flo
     return a * (growth - y), a * abs(growth)
 
 
-@compiled()
+@compiled(inner=True)
 def outskirts(form: int, curvature: float, depth: float) -> float:
     """Return about how far left of the mode the log density has fallen by ``depth``."""
     distance = math.sqrt(2.0 * depth / curvature)
@@ -195,13 +195,13 @@ def outskirts(form: int, curvature: float, depth: float) -> float:
     return min(distance, math.log1p(depth / curvature)) if form == MINUS_LOG_GAMMA else distance
 
 
-@compiled()
+@compiled(inner=True)
 def bends_within(form: int, low: float, high: float) -> bool:
     """Return whether the bend at zero, some units wide, looks like a corner in so long a cell."""
     return form == LOGIT_BETA and low < -_CORNER and high > _CORNER
 
 
-@compiled()
+@compiled(inner=True)
 def base_of(form: int, low: float, high: float) -> tuple[int, float]:
     """Return which edge of a cell is the base, and the constant of its bend."""
     if form == LOGIT_BETA:
@@ -211,7 +211,7 @@ def base_of(form: int, low: float, high: float) -> tuple[int, float]:
     return (FROM_RIGHT, 0.0) if form == LOG_GAMMA else (FROM_LEFT, 0.0)
 
 
-@compiled()
+@compiled(inner=True)
 def bends(form: int, constant: float, x: Array, out: Array) -> None:
     """Set out to bend(x) at distances x from the base, all to one side of it."""
     # A loop each: with one for all, the compiler does not vectorise.
@@ -227,7 +227,7 @@ def bends(form: int, constant: float, x: Array, out: Array) -> None:
             out[j] = -log1p(-constant * out[j])
 
 
-@compiled()
+@compiled(inner=True)
 def factors(
     form: int, side: int, a: float, b: float, curvature: float, gap: float
 ) -> tuple[float, float]:
@@ -244,7 +244,7 @@ def factors(
 # -- from the coordinate back to the mean ---------------------------------------------------------
 
 
-@compiled()
+@compiled(inner=True)
 def height_at(form: int, t: float) -> float:
     """Return the mean at a point of the line."""
     if form == NORMAL:
@@ -254,7 +254,7 @@ def height_at(form: int, t: float) -> float:
     return math.exp(t)
 
 
-@compiled()
+@compiled(inner=True)
 def heights(form: int, origin: float, base: float, x: Array, out: Array) -> None:
     """Set out to the mean at origin + base + x, minus the mean at the origin."""
     size = len(x)
@@ -270,7 +270,7 @@ def heights(form: int, origin: float, base: float, x: Array, out: Array) -> None
             out[j] *= (1.0 - here) / (1.0 + out[j])
 
 
-@compiled()
+@compiled(inner=True)
 def mean_of(form: int, a: float, b: float) -> float:
     """Return the expectation of a mean with these parameters."""
     if form == NORMAL:

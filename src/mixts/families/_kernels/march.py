@@ -157,7 +157,7 @@ def _rule() -> tuple[Array, Array, Array]:
 NODES, _WEIGHTS, _LANES = _rule()
 
 
-@compiled()
+@compiled(inner=True)
 def new_work(n_arms: int, n_nodes: int, wants_best: bool, center: Array) -> Work:
     """Allocate the scratch arrays."""
     x = np.empty((4, N_NODES + 1))
@@ -173,7 +173,7 @@ def new_work(n_arms: int, n_nodes: int, wants_best: bool, center: Array) -> Work
     )  # fmt: skip
 
 
-@compiled()
+@compiled(inner=True)
 def place_of(fallen: float, x: float) -> float:
     """Return the place at x from the mode, where the log density has fallen so far."""
     root = math.sqrt(2.0 * max(fallen, 0.0))
@@ -238,7 +238,7 @@ def _evaluate(n: int, sign: int, width: float, work: Work) -> float:
     return roughness
 
 
-@compiled(fastmath={"contract"})
+@compiled(inner=True, fastmath={"contract"})
 def set_lanes(width: float, f: Array, sums: Array) -> float:
     """Set the lanes of one density; return the size of its last coefficients."""
     for j in range(_N_LANES):
@@ -252,7 +252,7 @@ def set_lanes(width: float, f: Array, sums: Array) -> float:
     return abs(sums[_LAST]) + abs(sums[_LAST_BUT_ONE])
 
 
-@compiled()
+@compiled(inner=True)
 def set_slopes(n: int, width: float, work: Work) -> float:
     """Set the distribution functions, their products before each arm, and the slope of all of them.
 
@@ -282,7 +282,7 @@ def set_slopes(n: int, width: float, work: Work) -> float:
     return abs(width * total - (far - near))
 
 
-@compiled()
+@compiled(inner=True)
 def add_wins(n: int, width: float, work: Work) -> None:
     """Add a cell to every arm's probability of being best, node by node, and to the best mean."""
     size = work.density.shape[1]
@@ -387,7 +387,7 @@ def _add_joint_where_wanted(n: Any, sign: Any, width: Any, work: Any) -> Any:
 # -- marches --------------------------------------------------------------------------------------
 
 
-@compiled()
+@compiled(inner=True)
 def step(n: int, sign: int, work: Work) -> tuple[int, float]:
     """Move all arms to the far edge; return how many of them go on, and their largest stride."""
     left = 0
@@ -405,7 +405,7 @@ def step(n: int, sign: int, work: Work) -> tuple[int, float]:
     return left, longest
 
 
-@compiled()
+@compiled(inner=True)
 def pace(off: float) -> float:
     """Return how much longer the next cell may be, where the last one was off by so much.
 
@@ -415,7 +415,7 @@ def pace(off: float) -> float:
     return max(0.3, 0.95 * (OFF / off) ** (1 / 24)) if off > _GOOD else _GROWTH
 
 
-@compiled()
+@compiled(inner=True)
 def march(line: Line, sign: int, n: int, stride: float, roughest: float, work: Work) -> None:
     """March from the start to the left or the right until the last of n arms has ended.
 

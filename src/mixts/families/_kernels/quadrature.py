@@ -137,7 +137,7 @@ def _prepare(form: int, threshold: float, arms: Array, n: int) -> Line:
     return Line(form, origin, start)
 
 
-@compiled()
+@compiled(inner=True)
 def depart(n: int, sign: int, work: Work) -> tuple[int, float]:
     """Put all arms back to the start.
 
@@ -156,7 +156,7 @@ def depart(n: int, sign: int, work: Work) -> tuple[int, float]:
     return count, below
 
 
-@compiled()
+@compiled(inner=True)
 def tally(n: int, below: float, work: Work) -> float:
     """Set every arm's share; return how far the masses and the sum of shares are from one."""
     total, gap = below, 0.0
@@ -173,7 +173,7 @@ def tally(n: int, below: float, work: Work) -> float:
     return gap if abs(total - 1.0) < gap else abs(total - 1.0)
 
 
-@compiled()
+@compiled(inner=True)
 def clear(n: int, work: Work) -> None:
     """Set what all marches add to, but the arms' masses, to zero."""
     work.gain[:] = 0.0
@@ -183,7 +183,7 @@ def clear(n: int, work: Work) -> None:
             work.won[i, j] = 0.0
 
 
-@compiled()
+@compiled(inner=True)
 def set_feet(n: int, work: Work) -> None:
     """Set E[mean | below the start] of every arm that has mass there."""
     for i in range(n):
@@ -192,7 +192,7 @@ def set_feet(n: int, work: Work) -> None:
             arm.foot = arm.moment / arm.below - arm.drift
 
 
-@compiled()
+@compiled(inline="always")
 def _component(form: int, threshold: float, n: int, work: Work) -> tuple[float, float, float]:
     """Set every arm's share, P(it is best and above the threshold).
 
@@ -288,7 +288,7 @@ class Sums(NamedTuple):
     """(K, K): the same of the mixture."""
 
 
-@compiled()
+@compiled(inner=True)
 def new_sums(n_arms: int, wants_joint: bool) -> Sums:
     """Allocate the scratch arrays."""
     size = n_arms if wants_joint else 0
@@ -333,7 +333,7 @@ def _explained(given: Array, chance: Array, weight: float, out: Array) -> None:
                 out[k] += weight * given[k, b] * given[k, b] / chance[b]
 
 
-@compiled()
+@compiled(inner=True)
 def collect(
     r: int, weight: float, a: Array, n: int, results: Floats, work: Work, sums: Sums, found: Found
 ) -> None:
@@ -354,7 +354,7 @@ def collect(
         found.error[r] += weight * gap
 
 
-@compiled()
+@compiled(inner=True)
 def finish(r: int, sums: Sums, found: Found) -> None:
     """Complete decision r after its last component."""
     if len(found.center) > 0:

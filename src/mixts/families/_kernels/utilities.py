@@ -14,19 +14,15 @@ are the same: every arm's mass must be one, and so must the sum of the probabili
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
 
 import numpy as np
 
 from mixts._compiled import compiled
 from mixts._typing import Array
 from mixts.families._kernels.densities import (
-    LOG_GAMMA,
     LOGIT_BETA,
-    crest,
     exp,
     height_at,
-    log_of,
     mean_of,
 )
 from mixts.families._kernels.march import (
@@ -46,9 +42,16 @@ from mixts.families._kernels.march import (
     new_work,
     pace,
     place_of,
-    set_lanes,
     set_slopes,
     step,
+)
+from mixts.families._kernels.prices import (
+    Edge,
+    describe,
+    evaluate,
+    logs,
+    new_prices,
+    place,
 )
 from mixts.families._kernels.quadrature import (
     N_TRIES,
@@ -80,117 +83,6 @@ _DEEP = 27.0
 _CLOSING = 5.5
 """Gauss's rule with 16 nodes errs by 16^-2b = e^-5.5b of the mass before an end of power b."""
 
-_PRICE = np.dtype(
-    [
-        ("value", float), ("cost", float),  # utility = value * mean - cost; beta: a value above 0
-        ("low", float), ("high", float),  # ends of the utility, seen from the origin
-        ("mode", float),  # where the density in the arm's own coordinate is highest
-        ("rise", float), ("drop", float),  # distances of the ends from there, infinity if none
-        ("level", float),  # log density of the utility there
-        ("low_power", float), ("high_power", float),  # of the ratios of distances from the ends
-        ("straight", float), ("inverse", float),  # other terms of a gamma density
-        ("own", float),  # the start in the arm's own coordinate, seen from the mode
-        ("center", float),  # the utility from which its moments are taken
-    ]
-)  # fmt: skip
-"""The numbers that describe an arm's utility."""
-
-
-class Edge(NamedTuple):
-    """The present edge of the march."""
-
-    at: float
-    """Utility there, seen from the origin."""
-    ahead: float
-    """Lowest upper end of the arms that are not left behind, seen from the origin."""
-    left: float
-    """Distance from that end."""
-
-
-@compiled()
-def new_prices(n_arms: int) -> Array:
-    """Allocate the descriptions of the arms."""
-    return np.empty(n_arms, _PRICE)
-
-
-@compiled()
-def _describe(form: int, arm: Any, price: Any) -> None:
-    """Set the density of an arm's utility from its parameters, value and cost."""
-    if form == LOGIT_BETA and price.value < 0.0:
-        # 1 - mean has the parameters exchanged.
-        arm.first, arm.second = arm.second, arm.first
-        price.cost -= price.value
-        price.value = -price.value
-    a, b, size = arm.first, arm.second, abs(price.value)
-    arm.mode, arm.curvature, arm.peak = crest(form, a, b)
-    if form == LOGIT_BETA:
-        price.rise, price.drop = size * (a / (a + b)), size * (b / (a + b))
-        price.low_power, price.high_power = a, b
-        price.straight = price.inverse = 0.0
-        price.level = arm.peak - math.log(price.rise * (b / (a + b)))
-        return
-    near = size * (a / b if form == LOG_GAMMA else b / a)
-    power = a if form == LOG_GAMMA else -a
-    price.straight = -a if form == LOG_GAMMA else 0.0
-    price.inverse = 0.0 if form == LOG_GAMMA else a
-    price.level = arm.peak - math.log(near)
-    above = price.value > 0.0
-    price.rise, price.drop = (near, np.inf) if above else (np.inf, near)
-    price.low_power, price.high_power = (power, 0.0) if above else (0.0, power)
-
-
-@compiled()
-def _place(prices: Array, n: int) -> tuple[float, bool]:
-    """Set ends and modes, seen from the highest lower end, else from the highest upper end.
-
-    Returns this origin, and whether it is a lower end.
-    """
-    lower, upper = -np.inf, -np.inf
-    for i in range(n):
-        if prices[i].rise < np.inf:
-            lower = max(lower, -prices[i].cost)
-        else:
-            upper = max(upper, -prices[i].cost)
-    floor = lower > -np.inf
-    origin = lower if floor else upper
-    for i in range(n):
-        price = prices[i]
-        end = -price.cost - origin
-        if price.rise < np.inf:
-            price.low, price.high, price.mode = end, end + abs(price.value), end + price.rise
-            if price.drop == np.inf:
-                price.high = np.inf
-        else:
-            price.low, price.high, price.mode = -np.inf, end, end - price.drop
-    return origin, floor
-
-
-@compiled()
-def _log_ratio(distance: float, whole: float, rest: float) -> float:
-    """Return ln(distance / whole), where ``rest`` = distance - whole is known better near zero."""
-    return math.log1p(rest / whole) if rest > -0.5 * whole else math.log(distance / whole)
-
-
-@compiled()
-def _logs(price: Any, edge: Edge) -> tuple[float, float, float]:
-    """Return the logarithms of both distances from the ends, relative to the mode's, and the fall.
-
-    The fall is that of the log density in the arm's own coordinate.
-    """
-    gap, low, high = edge.at - price.mode, 0.0, 0.0
-    fallen = 0.0
-    if price.rise < np.inf:
-        low = _log_ratio(edge.at - price.low, price.rise, gap)
-        if price.drop == np.inf:
-            x = gap / price.rise
-            fallen = -(price.straight + price.inverse / (1.0 + x)) * x
-    if price.drop < np.inf:
-        high = _log_ratio(edge.left + (price.high - edge.ahead), price.drop, -gap)
-        if price.rise == np.inf:
-            x = -gap / price.drop
-            fallen = -(price.straight + price.inverse / (1.0 + x)) * x
-    return low, high, fallen - price.low_power * low - price.high_power * high
-
 
 @compiled()
 def _start(prices: Array, n: int, floor: bool) -> float:
@@ -210,7 +102,7 @@ def _start(prices: Array, n: int, floor: bool) -> float:
         for i in range(n):
             price = prices[i]
             if at < price.mode:
-                depth += _logs(price, Edge(at, price.high, price.high - at))[2]
+                depth += logs(price, Edge(at, price.high, price.high - at))[2]
         if DEPTH <= depth <= DEPTH + _SLACK:
             break
         root = math.sqrt(max(depth, 0.0))
@@ -229,7 +121,7 @@ def _start(prices: Array, n: int, floor: bool) -> float:
     return math.exp(s) if floor else -math.exp(-s)
 
 
-@compiled()
+@compiled(inline="always")
 def _weigh(form: int, i: int, stride: float, roughest: float, work: Work, prices: Array) -> None:
     """Set an arm's mass and moment below the start, by a march in its own coordinate."""
     arm, price = work.arms[i], prices[i]
@@ -242,7 +134,8 @@ def _weigh(form: int, i: int, stride: float, roughest: float, work: Work, prices
     arm.center = (price.center + price.cost) / price.value - height_at(form, mode)
     arm.level, arm.place = arm.start_level, -sign * arm.start_place
     work.alive[0] = i
-    march(Line(form, mode, price.own), sign, 1, stride, roughest, work)
+    # One arm; a constant would make the compiler write this march a second time.
+    march(Line(form, mode, price.own), sign, abs(sign), stride, roughest, work)
     arm.moment *= price.value
     arm.mode = mode
 
@@ -268,37 +161,6 @@ def _lay_out_to_end(edge: Edge, nodes: Array) -> None:
         nodes[2, j] = edge.left
 
 
-@compiled(fastmath={"contract"})
-def _evaluate(n: int, ahead: float, width: float, nodes: Array, work: Work, prices: Array) -> float:
-    """Compute densities at the nodes and their lanes; return the largest last coefficients."""
-    size = work.density.shape[1]
-    at, left, scale = nodes[0], nodes[1], nodes[2]
-    roughness = 0.0
-    for k in range(n):
-        price = prices[work.alive[k]]
-        f, mode, level = work.density[k], price.mode, price.level
-        if price.rise < np.inf and price.drop < np.inf:
-            low, up, power = price.low, 1.0 / price.rise, price.low_power - 1.0
-            high, down, other = price.high - ahead, 1.0 / price.drop, price.high_power - 1.0
-            for j in range(size):
-                gap = at[j] - mode
-                rise = log_of((at[j] - low) * up, gap * up)
-                drop = log_of((left[j] + high) * down, -gap * down)
-                f[j] = exp(level + power * rise + other * drop) * scale[j]
-        else:
-            straight, inverse = price.straight, price.inverse
-            above = price.rise < np.inf
-            up = 1.0 / price.rise if above else -1.0 / price.drop
-            power = (price.low_power if above else price.high_power) - 1.0
-            for j in range(size):
-                x = (at[j] - mode) * up
-                distance = at[j] - price.low if above else -(left[j] + (price.high - ahead))
-                p = distance * up
-                f[j] = exp(level + power * log_of(p, x) + (straight + inverse / p) * x) * scale[j]
-        roughness = max(roughness, set_lanes(width, f, work.lanes[k]))
-    return roughness
-
-
 @compiled()
 def _advance(n: int, edge: Edge, work: Work, prices: Array) -> float:
     """Set the places of all arms at the far edge of the cell; return the largest stride."""
@@ -307,7 +169,7 @@ def _advance(n: int, edge: Edge, work: Work, prices: Array) -> float:
         arm, price = work.arms[work.alive[k]], prices[work.alive[k]]
         arm.next_place = END
         if edge.left > _NEAR or price.high > edge.ahead:
-            fallen, gap = _logs(price, edge)[2], edge.at - price.mode
+            fallen, gap = logs(price, edge)[2], edge.at - price.mode
             if fallen < _DEEP or gap < 0.0:
                 arm.next_place = place_of(fallen, gap)
             longest = max(longest, abs(arm.next_place - arm.place))
@@ -344,13 +206,13 @@ def _can_close(n: int, edge: Edge, work: Work, prices: Array) -> bool:
     for k in range(n):
         price = prices[work.alive[k]]
         if price.high == edge.ahead:
-            fallen = _logs(price, edge)[2] if edge.at > price.mode else 0.0
+            fallen = logs(price, edge)[2] if edge.at > price.mode else 0.0
             if fallen + _CLOSING * price.high_power < _DEEP:
                 return False
     return True
 
 
-@compiled()
+@compiled(inner=True)
 def march_up(
     floor: bool, start: float, n: int, stride: float, roughest: float, work: Work, prices: Array
 ) -> None:
@@ -389,7 +251,7 @@ def march_up(
             _lay_out_to_end(edge, nodes)
         else:
             _lay_out(low_side, edge, width, nodes)
-        found = _evaluate(n, edge.ahead, size, nodes, work, prices)
+        found = evaluate(n, edge.ahead, size, nodes, work, prices)
         if not found <= roughest and longest > FINE:
             width *= 1.0 if closing else 0.5
             continue
@@ -414,8 +276,8 @@ def _prepare(form: int, threshold: float, n: int, work: Work, prices: Array) -> 
     """
     for i in range(n):
         prices[i].center = work.arms[i].center
-        _describe(form, work.arms[i], prices[i])
-    origin, floor = _place(prices, n)
+        describe(form, work.arms[i], prices[i])
+    origin, floor = place(prices, n)
     start = max(_start(prices, n, floor), threshold - origin)
     for i in range(n):
         arm, price = work.arms[i], prices[i]
@@ -423,14 +285,14 @@ def _prepare(form: int, threshold: float, n: int, work: Work, prices: Array) -> 
         arm.drift = price.value * mean - price.cost - price.center
         arm.foot, arm.start_place = 0.0, END
         if start < price.high:
-            low, high, fallen = _logs(price, Edge(start, price.high, price.high - start))
+            low, high, fallen = logs(price, Edge(start, price.high, price.high - start))
             price.own = low - high if form == LOGIT_BETA else low + high
             arm.start_level = arm.peak - fallen
             arm.start_place = place_of(fallen, start - price.mode)
     return Line(1 if floor else 0, origin, start)
 
 
-@compiled()
+@compiled(inline="always")
 def _component(
     form: int, threshold: float, n: int, work: Work, prices: Array
 ) -> tuple[float, float, float]:
