@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -417,19 +418,19 @@ def _check_columns(piece: Piece, request: Request, delimiter: str) -> None:
 
 def _hint(piece: Piece, name: str, delimiter: str) -> str:
     """Say why a column may be missing; "" if nothing is known."""
-    for column in piece.header:
-        if column.strip().casefold() == name.strip().casefold():
-            return f"; did you mean {column!r}?"
-    if piece.format != "csv":
-        return ""
-    if len(piece.header) == 1:
+    columns = {column.strip().casefold(): column for column in piece.header}
+    similar = difflib.get_close_matches(name.strip().casefold(), columns, n=1)
+    if len(piece.header) == 1 and piece.format == "csv":
         others = [mark for mark in ",;\t|" if mark != delimiter and mark in piece.header[0]]
         if others:
             return (
                 f"; its columns seem to be separated by {others[0]!r}: add "
                 f"--delimiter {others[0]!r} (delimiter={others[0]!r})"
             )
-    if any(re.fullmatch(r"[+-]?[0-9.]*[0-9]", column.strip()) for column in piece.header):
+    if similar:
+        return f"; did you mean {columns[similar[0]]!r}?"
+    number = re.compile(r"[+-]?[0-9.]*[0-9]")
+    if piece.format == "csv" and any(number.fullmatch(column.strip()) for column in piece.header):
         return "; this seems to be a row: the first line must hold the names of the columns"
     return ""
 

@@ -171,6 +171,7 @@ def _file(content: bytes) -> Callable[[Path], dict[str, Any]]:
     [
         (_file(b"user,thing,clicked\n"), r"no column 'item'; it has: user, thing, clicked"),
         (_file(b"user,item,item,clicked\n"), "2 columns 'item': rename"),
+        (_file(b"user,itm,clicked\n"), r"no column 'item'; .*; did you mean 'itm'\?"),
         (_file(b"user, Item,clicked\n"), r"no column 'item'; .*; did you mean ' Item'\?"),
         (_file(b"u1,a,1\nu2,b,0\n"), "the first line must hold the names of the columns"),
         (_file(b""), "t.csv is empty"),
