@@ -187,6 +187,15 @@ def test_propensities_of_mixts_are_unbiased_and_their_errors_honest(law: Any, ho
     assert (np.abs(shares - law) < 4 * np.sqrt(law * (1 - law) / n)).all()
 
 
+def test_the_last_decision_before_the_horizon_does_not_explore() -> None:
+    n = len(SEEN[0]) + len(ACTIONS) + 1
+    agent = mixts.MixTS.resume(PRIOR, history().statistics, 1, horizon=n)
+    best = int(history().given_silence(PENDING).mean_rewards.argmax())
+    assert {agent.act(waiting=PENDING) for _ in range(20)} == {best}
+    law, _ = agent.action_probabilities(waiting=PENDING)
+    assert law[best] == 1
+
+
 def test_the_horizon_and_the_oracle_count_the_silence_too() -> None:
     sure = mixts.Pending([0] * 60, 1.0)
     other = history()

@@ -143,7 +143,7 @@ class MixTS(BeliefAgent):
 
         With a horizon the means that actions would have then are drawn in place of mean rewards.
         """
-        if asked.silent:
+        if self._draws_outcomes(asked):
             return self._with_outcomes(asked, 1)._take(asked.repeated(1), k)
         used = np.arange(asked.mask.shape[1])
         if self._horizon is None:
@@ -157,13 +157,20 @@ class MixTS(BeliefAgent):
                 asked = asked.among(used)
             left = self._n_more(asked.tasks, asked.waiting)
             assert left is not None
-            rewards = self._rewards(asked._replace(waiting=None, money=None))
+            rewards = self._rewards(_evident(asked)._replace(money=None))
             latents, drawn = rewards.draw_estimates(self._rng, 1, left)
             latent, outcomes = latents[:, 0], drawn[:, 0]
         scores = outcomes if asked.money is None else asked.money.of(outcomes)
         if k is None:
             return used[best_rows(self._rng, scores, asked.mask)], latent
         return used[top_rows(self._rng, scores, asked.mask, k)], latent
+
+    def _draws_outcomes(self, asked: Request) -> bool:
+        """Return whether the outcomes of what is pending are drawn before a decision.
+
+        With a horizon they are expected: draws would make the last decisions explore.
+        """
+        return asked.silent and self._horizon is None
 
     def _with_outcomes(self, asked: Request, n: int) -> Self:
         """Return the agent after drawn outcomes of what is pending, with n tasks for each decision.
@@ -177,7 +184,6 @@ class MixTS(BeliefAgent):
         drawn = posterior.draw_outcomes(self._rng, index, weights, asked.waiting)
         other = copy(self)
         other._believe(self.prior, drawn, shared=False)
-        other.n_decided = None if self.n_decided is None else self.n_decided[index]
         other._has_drawn, other._n_samples = True, -(-self._n_samples // n)
         return other
 
@@ -185,7 +191,7 @@ class MixTS(BeliefAgent):
         """Yield parts of the decisions, the belief about each and draws from it."""
         left = self._n_more(asked.tasks, asked.waiting)
         n = self._n_samples
-        for part, rewards in self._rewards_by_part(asked._replace(waiting=None), n):
+        for part, rewards in self._rewards_by_part(_evident(asked), n):
             if left is None:
                 _, drawn = rewards.draw_mixture(self._rng, n)
             else:
@@ -193,7 +199,7 @@ class MixTS(BeliefAgent):
             yield part, rewards, drawn
 
     def _probabilities(self, asked: Request) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
-        if asked.silent:
+        if self._draws_outcomes(asked):
             other = self._with_outcomes(asked, _N_OUTCOMES)
             return _average(other._probabilities(asked.repeated(_N_OUTCOMES))[0])
         if self._horizon is None and asked.money is None:
@@ -214,7 +220,7 @@ class MixTS(BeliefAgent):
         self, asked: Request, k: int
     ) -> tuple[Int[Array, "m k"], Float[Array, "m K"], Float[Array, "m K"]]:
         """Rank one draw; the probabilities are exact, or those of all draws of which it is one."""
-        if asked.silent:
+        if self._draws_outcomes(asked):
             other = self._with_outcomes(asked, _N_OUTCOMES)
             every, shares, _ = other._slates(asked.repeated(_N_OUTCOMES), k)
             one = self._rng.integers(_N_OUTCOMES, size=len(asked.mask))
@@ -236,6 +242,11 @@ class MixTS(BeliefAgent):
 
     def _standard_errors(self, shares: Float[Array, "m K"]) -> Float[Array, "m K"]:
         return np.sqrt(shares * (1.0 - shares) / self._n_samples)
+
+
+def _evident(asked: Request) -> Request:
+    """Return the same decisions, with those that wait only if their silence is evidence."""
+    return asked if asked.silent else asked._replace(waiting=None)
 
 
 def _average(shares: Float[Array, "_ K"]) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
