@@ -206,5 +206,5 @@ fault(
 fault(
     "MixTS does not count silence",
     f"{PENDING}::test_actions_of_mixts_follow_the_law_given_the_silence",
-    edit("mixts.agents.mixts:MixTS._take", "asked.silent", "False"),
+    edit("mixts.agents.mixts:MixTS._take", "self._draws_outcomes(asked)", "False"),
 )
