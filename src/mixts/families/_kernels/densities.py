@@ -88,14 +88,14 @@ def exp(x: float) -> float:
     return power * rest + power
 
 
-@compiled(inner=True, fastmath={"contract"})
+@compiled(fastmath={"contract"})
 def expm1(x: float) -> float:
     """Return e^x - 1 for x up to 700."""
     power, rest = _parts(x)
     return power * rest + (power - 1.0)
 
 
-@compiled(inner=True, fastmath={"contract"})
+@compiled(fastmath={"contract"})
 def log1p(x: float) -> float:
     """Return ln(1 + x) for x above -1."""
     y = 1.0 + x
@@ -113,7 +113,7 @@ def log1p(x: float) -> float:
     return (k * _LN2_HIGH + (p * s + (k * _LN2_LOW + lost))) + 2.0 * s
 
 
-@compiled(inner=True, fastmath={"contract"})
+@compiled(fastmath={"contract"})
 def log_of(ratio: float, rest: float) -> float:
     """Return the logarithm of a positive ratio, where ``rest`` = ratio - 1 is known better near 0.
 
