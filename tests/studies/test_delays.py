@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import mixts
-from mixts.service.outcomes import Rules
 from mixts.service.policy import Policy
+from mixts.service.rules import Rules
 from studies import delays
 
 

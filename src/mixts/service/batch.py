@@ -46,7 +46,7 @@ from mixts.service.offers import (
     names_digest,
     offered_actions,
 )
-from mixts.service.outcomes import Outcomes, Rules
+from mixts.service.outcomes import Outcomes
 from mixts.service.records import (
     Changes,
     Decide,
@@ -58,6 +58,7 @@ from mixts.service.records import (
     TaskEntry,
     checked_name,
 )
+from mixts.service.rules import Rules
 from mixts.service.store.base import (
     ActionSet,
     Transaction,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from types import TracebackType
@@ -20,14 +19,13 @@ from mixts.errors import (
     StoreUnavailableError,
     UnknownTaskError,
 )
-from mixts.families.arms import ArmFamily
 from mixts.prior import MixturePrior
 from mixts.service.arms import ArmChanges, ArmList
 from mixts.service.batch import Batch
 from mixts.service.checker import StoreChecker
 from mixts.service.clock import SteadyClock
-from mixts.service.outcomes import Rules
 from mixts.service.policy import DEFAULT_POLICY, Policy
+from mixts.service.posteriors import action_posteriors
 from mixts.service.records import (
     ActionPosteriors,
     Activate,
@@ -42,6 +40,7 @@ from mixts.service.records import (
     TaskState,
     checked_name,
 )
+from mixts.service.rules import Rules
 from mixts.service.store import DecisionStore
 from mixts.service.store.base import ActionSet, Transaction, TransactionConflictError
 from mixts.service.versions import (
@@ -50,7 +49,6 @@ from mixts.service.versions import (
     Sizes,
     check_arms,
     check_decides,
-    check_default,
     check_features,
     check_servable,
     fitted_shape,
@@ -63,13 +61,6 @@ R = TypeVar("R")
 
 _ATTEMPTS = 8
 """Attempts to complete a transaction that conflicts with those of other writers."""
-
-_N_DRAWS = 2000
-"""Draws from which the 5 and 95 % points are estimated, with a standard error of 0.5 %."""
-
-_FEWEST_DRAWS, _MOST_NUMBERS = 200, 1_000_000
-"""With thousands of actions, fewer draws keep the memory bounded."""
-
 
 _CLOCK = SteadyClock()
 """The clock of all deciders of this process."""
@@ -163,10 +154,7 @@ class Decider:
         self.store = store
         self.policy = Policy.checked(policy, horizon, floor, new_item_share)
         """The policy in force, with its horizon and its floor."""
-        self.rules = Rules(
-            self.policy, _window_us(reward_window), _default_reward(default_reward, reward_window),
-            _click_delay_us(click_delay, default_reward),
-        )  # fmt: skip
+        self.rules = Rules.checked(self.policy, reward_window, default_reward, click_delay)
         """The policy, the reward window, the default reward and the delay of clicks in force."""
         self._seed = int(seed) if isinstance(seed, np.integer) else seed
         self._rng = _random.generator(seed, "decider")
@@ -524,18 +512,12 @@ class Decider:
     def _begin_with_prior(self, prior: MixturePrior | None) -> None:
         if prior is None:
             self.policy.check_floor(self.prior)
-            self._check_rewards(self.prior)
+            self.rules.check(self.prior)
             return
         check_decides(prior, self.policy)
         self.policy.check_floor(prior)
-        self._check_rewards(prior)
+        self.rules.check(prior)
         self._transact(lambda transaction: self._begin_with(transaction, prior))
-
-    def _check_rewards(self, prior: MixturePrior) -> None:
-        """Raise ``ParameterError`` for a prior that the settings of rewards do not fit."""
-        check_default(prior, self.rules.default_reward)
-        if self.rules.click_delay_us is not None:
-            prior.family.check_clicks()
 
     def _begin_with(self, transaction: Transaction, prior: MixturePrior) -> None:
         version, is_new = self._store(transaction, prior)
@@ -555,7 +537,7 @@ class Decider:
     def _activate(self, transaction: Transaction, version: int, prior: MixturePrior) -> None:
         self._check_size(prior)
         self.policy.check_floor(prior)
-        self._check_rewards(prior)
+        self.rules.check(prior)
         transaction.activate(version, now_us(), self._fit(transaction, prior))
 
     def _fit(self, transaction: Transaction, prior: MixturePrior) -> str:
@@ -626,31 +608,9 @@ class Decider:
         active, belief = self._belief(task)
         last = self._offered(task, active)
         offered = None if last is None else last.rows
-        family = active.prior.family
-        if family.n_arms is None and offered is None:
+        if active.prior.family.n_arms is None and offered is None:
             return ActionPosteriors((), (), (), (), 0)
-        (mean,) = belief.mean_rewards(offered)
-        shown = np.arange(len(mean))
-        if best is not None and best < len(mean):
-            shown = np.sort(np.argsort(-mean, kind="stable")[:best])
-        n_draws = max(_FEWEST_DRAWS, min(_N_DRAWS, _MOST_NUMBERS // len(shown)))
-        # The same draws at every call: a page that is refreshed does not flicker.
-        rng, same = _random.stream(0, "decider", "posterior"), np.zeros(n_draws, np.int64)
-        latent = belief.sample_latent(rng, same)
-        if offered is None:
-            # Arms are independent given the component: draw those that are shown.
-            learned = belief.posterior.family(0)
-            assert isinstance(learned, ArmFamily)
-            some = learned.arms(shown)
-            means = some.mean_rewards(some.draw(rng, latent), None)
-        else:
-            draws = belief.sample_parameters(rng, latent, same)
-            means = family.mean_rewards(draws, offered[shown])
-        low, high = np.quantile(means, [0.05, 0.95], axis=0)
-        return ActionPosteriors(
-            tuple(mean[shown].tolist()), tuple(low.tolist()), tuple(high.tolist()),
-            tuple(shown.tolist()), len(mean),
-        )  # fmt: skip
+        return action_posteriors(belief, offered, best)
 
     def health(self) -> Health:
         """Return whether decisions can be written, how many operations wait, and a warning.
@@ -747,44 +707,3 @@ def _generator_of_life(seed: int | np.random.SeedSequence, life: int) -> np.rand
 
 def _unknown(task: str) -> UnknownTaskError:
     return UnknownTaskError(f"no decision was made for a task {task!r} yet")
-
-
-def _window_us(reward_window: float | None) -> int | None:
-    """Return the reward window in microseconds."""
-    if reward_window is None:
-        return None
-    number = isinstance(reward_window, (int, float)) and not isinstance(reward_window, bool)
-    if not number or not 0 < reward_window < 1e9:
-        raise ParameterError(f"reward_window must be seconds above 0, got {reward_window!r}")
-    return int(reward_window * 1e6)
-
-
-def _click_delay_us(click_delay: float | None, default_reward: float | None) -> float | None:
-    """Return the mean delay of a click in microseconds."""
-    if click_delay is None:
-        return None
-    number = isinstance(click_delay, (int, float)) and not isinstance(click_delay, bool)
-    if not number or not 0 < click_delay < 1e9:
-        raise ParameterError(f"click_delay must be seconds above 0, got {click_delay!r}")
-    if default_reward != 0:
-        raise ParameterError(
-            "click_delay needs the default reward 0, which says that silence means no click: give "
-            "both, such as default_reward=0 and reward_window=1800 (mixts serve --default-reward 0 "
-            "--reward-window 30m)"
-        )
-    return click_delay * 1e6
-
-
-def _default_reward(default_reward: float | None, reward_window: float | None) -> float | None:
-    """Return the default reward, or raise ``ParameterError`` if it can never come."""
-    if default_reward is None:
-        return None
-    number = isinstance(default_reward, (int, float)) and not isinstance(default_reward, bool)
-    if not number or not math.isfinite(default_reward):
-        raise ParameterError(f"default_reward must be a finite number, got {default_reward!r}")
-    if reward_window is None:
-        raise ParameterError(
-            "default_reward needs a reward_window, after which silence counts: give both, such as "
-            "reward_window=1800 (mixts serve --reward-window 30m)"
-        )
-    return float(default_reward) + 0.0  # -0.0 is stored as 0.0

@@ -9,16 +9,13 @@ times, whenever the service was running.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from mixts import _checks
 from mixts.errors import ConflictError, MixtsError, OutcomeError, UnknownDecisionError
 from mixts.service.locked import LockedTasks, task_locked
-from mixts.service.policy import Policy
 from mixts.service.records import (
     Activate,
     Changes,
@@ -34,44 +31,11 @@ from mixts.service.records import (
     Reward,
     WaitingDecision,
 )
+from mixts.service.rules import Rules
 from mixts.service.store.base import FeatureSets, Transaction, find_features
 
 Outcome = Reward | Activate | Expire
 """Operations about a decision that is in the log."""
-
-
-class Rules(Struct, frozen=True):
-    """Settings of the decider that every batch follows."""
-
-    policy: Policy
-    window_us: int | None = None
-    """Microseconds after a decision in which its reward is on time; None: always."""
-    default_reward: float | None = None
-    """Reward of a decision if no other comes within the window; None: there is none."""
-    click_delay_us: float | None = None
-    """Mean delay of a click; None: silence within the window says nothing."""
-
-    @property
-    def uses_waiting(self) -> bool:
-        """Whether decisions depend on earlier ones whose rewards have not come."""
-        return self.policy.uses_waiting or self.click_delay_us is not None
-
-    def arrived(self, age: int) -> float:
-        """Return the probability that a click has come by now, if it comes within the window.
-
-        Delays are exponential. At the end of the window the probability is 1: silence then says as
-        much as the default reward that follows.
-        """
-        assert self.click_delay_us is not None
-        assert self.window_us is not None
-        age = min(max(age, 0), self.window_us)
-        return math.expm1(-age / self.click_delay_us) / math.expm1(
-            -self.window_us / self.click_delay_us
-        )
-
-    def due(self, start: int) -> int | None:
-        """Return the end of a window that begins at ``start``, or None if there is no window."""
-        return None if self.window_us is None else start + self.window_us
 
 
 class Outcomes:

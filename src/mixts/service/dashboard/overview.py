@@ -45,7 +45,6 @@ from mixts.service.dashboard.source import (
     policy_facts,
     prior_facts,
 )
-from mixts.service.outcomes import Rules
 from mixts.service.records import (
     Earnings,
     Health,
@@ -56,6 +55,7 @@ from mixts.service.records import (
     Unrewarded,
     VersionEarnings,
 )
+from mixts.service.rules import Rules
 
 MOST_KINDS = 8
 """Most rows in the table of kinds; if there are more kinds, the last row sums up the rest."""

@@ -11,7 +11,6 @@ from typing import Protocol, runtime_checkable
 from mixts.agents.new_arms import NewShare
 from mixts.pages import descriptions_of, formats
 from mixts.prior import MixturePrior
-from mixts.service.outcomes import Rules
 from mixts.service.policy import Policy
 from mixts.service.records import (
     ActionPosteriors,
@@ -29,6 +28,7 @@ from mixts.service.records import (
     Unrewarded,
     VersionEarnings,
 )
+from mixts.service.rules import Rules
 
 
 @runtime_checkable

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 import mixts
 from mixts.errors import UnknownTaskError
-from mixts.service.outcomes import Rules
 from mixts.service.policy import Policy
 from mixts.service.records import (
     ActionPosteriors,
@@ -30,6 +29,7 @@ from mixts.service.records import (
     Unrewarded,
     VersionEarnings,
 )
+from mixts.service.rules import Rules
 
 NOW = 1_773_490_984.0
 """2026-03-14 12:23:04 UTC."""
