@@ -145,7 +145,7 @@ def test_arms_without_names_are_added_by_number() -> None:
     prior = mixts.MixturePrior(mixts.PoissonArms([[2.0, 3.0]], [[1.0, 1.0]])).add_arms(3)
     assert prior.family.n_arms == 5
     assert prior.new_arms.tolist() == [False, False, True, True, True]
-    with pytest.raises(errors.ParameterError, match="give the number"):
+    with pytest.raises(errors.ParameterError, match="say how many are new"):
         prior.add_arms(["x"])
 
 
