@@ -108,9 +108,9 @@ class Request:
         while not (self.is_dropped or self.is_answered):
             if self.body or (self.is_complete and not self.is_passed_on):
                 part, self.body = bytes(self.body), bytearray()
-                self.is_passed_on = self.is_complete
-                self._connection.read_on()
-                return {"type": "http.request", "body": part, "more_body": not self.is_complete}
+                is_last = self.is_passed_on = self.is_complete
+                self._connection.read_on()  # may complete the body, but this part stays as it is
+                return {"type": "http.request", "body": part, "more_body": not is_last}
             if self.expects_continue:
                 self.expects_continue = False
                 self._connection.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
