@@ -143,8 +143,16 @@ class Belief:
 
     @property
     def log_evidence(self) -> Float[Array, "..."]:
-        """log p(history | s), (L,) or (n_tasks, L), exact, with all constants."""
+        """log p(history | s), (L,) or (n_tasks, L), exact, with all constants.
+
+        For :class:`LinearBernoulli` it has a known error, see ``evidence_error``.
+        """
         return np.asarray(self._axis.squeeze(self.posterior.log_evidence()))
+
+    @property
+    def evidence_error(self) -> Float[Array, "..."]:
+        """Standard error of ``log_evidence``, of the same shape: 0 where it has a closed form."""
+        return np.asarray(self._axis.squeeze(self.posterior.evidence_error()))
 
     @property
     def weights(self) -> Float[Array, "..."]:
@@ -177,11 +185,9 @@ class Belief:
     @property
     def mean(self) -> Float[Array, "..."]:
         """E[theta | history] under the mixture, (p,) or (n_tasks, p)  [paper: Sec. 3]."""
-        return np.asarray(self._axis.squeeze(self._mean(self._axis.decisions(None))))
-
-    def _mean(self, index: Int[Array, " m"]) -> Float[Array, "m p"]:
-        means = self.posterior.component_means(index)
-        return np.einsum("tl,tlp->tp", self._exact_weights()[index], means)
+        means = self.posterior.component_means(self._axis.decisions(None))
+        mean = np.einsum("tl,tlp->tp", self._exact_weights(), means)
+        return np.asarray(self._axis.squeeze(mean))
 
     @property
     def covariance(self) -> Float[Array, "..."]:
@@ -218,7 +224,7 @@ class Belief:
         index = self._axis.decisions(tasks)
         rows = self.prior.action_rows(actions)
         sets, _ = self.prior.family.action_sets(rows, len(index))
-        means = self.prior.family.mean_rewards(self._mean(index), sets)
+        means = self.posterior.mean_rewards(index, self._exact_weights()[index], sets)
         return np.asarray(self._axis.squeeze(means))
 
     def given_silence(self, pending: Pending) -> SilentBelief:

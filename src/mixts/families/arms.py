@@ -32,6 +32,7 @@ Moments = tuple[Array, ...]
 class ArmStatistics(Statistics):
     """Statistics with one entry per task and arm in every array."""
 
+    may_grow: ClassVar[bool] = True
     count_loop: ClassVar[Callable[..., int]]
     """Compiled loop that checks and counts observations; returns the first bad index, or -1."""
 

@@ -378,6 +378,8 @@ class Posterior(ABC):
     Every array has the task axis first; the belief removes it for one task.
     """
 
+    prior: Any
+    """The family whose posteriors these are."""
     statistics: Statistics
     relative: Float[Array, "n L"]
     """log p(history | s) up to a constant per task; -inf where the component is dormant."""
@@ -393,6 +395,10 @@ class Posterior(ABC):
     @abstractmethod
     def log_evidence(self) -> Float[Array, "n L"]:
         """Return log p(history | s), exact for every component, with all constants."""
+
+    def evidence_error(self) -> Float[Array, "n L"]:
+        """Return the standard error of ``log_evidence``: 0 where it has a closed form."""
+        return np.zeros((len(self.statistics), self.prior.n_components))
 
     @abstractmethod
     def sample(
@@ -411,6 +417,17 @@ class Posterior(ABC):
     @abstractmethod
     def component_covariances(self, tasks: Int[Array, " m"]) -> Float[Array, "m L p p"]:
         """Return Cov[theta | history, s]."""
+
+    def mean_rewards(
+        self, tasks: Int[Array, " m"], weights: Float[Array, "m L"], actions: Array | None
+    ) -> Float[Array, "m ..."]:
+        """Return the mean reward of each action under the mixture with these weights.
+
+        Where it is linear in the parameters, it is that of their mean.
+        """
+        theta = np.einsum("ml,mlp->mp", weights, self.component_means(tasks))
+        means: Array = self.prior.mean_rewards(theta, actions)
+        return means
 
     @abstractmethod
     def family(self, task: int) -> Family:

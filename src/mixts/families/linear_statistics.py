@@ -34,29 +34,11 @@ class LinearStatistics(Statistics):
         self, actions: ArrayLike, outcomes: ArrayLike
     ) -> tuple[Float[Array, "m d"], Float[Array, " m"]]:
         """Return feature rows and rewards as arrays of m observations."""
-        (d,) = self.shape
-        expected = f"actions must be feature vectors of {d} numbers"
-        features = _checks.numbers(actions, expected, ActionError)
-        rewards = _checks.numbers(outcomes, "outcomes must be numbers", OutcomeError)
-        if features.shape == rewards.shape == (0,):
-            features = features.reshape(0, d)
-        if features.ndim not in (1, 2) or features.shape != (*rewards.shape, d):
-            raise ActionError(
-                f"actions must be features ({d},) with one outcome, or (m, {d}) with m outcomes; "
-                f"got shapes {features.shape} and {rewards.shape}"
-            )
-        return features.reshape(-1, d), rewards.reshape(-1)
+        return observed_rows(actions, outcomes, self.shape[0])
 
     def checked_actions(self, actions: ArrayLike) -> Float[Array, "m d"]:
         """Return the feature rows of decisions without outcomes."""
-        (d,) = self.shape
-        expected = f"actions must be feature vectors of {d} numbers"
-        features = _checks.numbers(actions, expected, ActionError)
-        if features.ndim not in (1, 2) or features.shape[-1] != d:
-            raise ActionError(f"{expected}, ({d},) or (m, {d}), got shape {features.shape}")
-        rows = features.reshape(-1, d)
-        check_rows(rows, np.zeros(len(rows)))
-        return rows
+        return action_rows(actions, self.shape[0])
 
     def _observe(self, tasks: Int[Array, " m"], observed: tuple[Array, ...]) -> None:
         """Rotate the rows into the triangles, one after the other."""
@@ -179,6 +161,36 @@ class LinearStatistics(Statistics):
         factor[other.array("count") == 0] = ours[other.array("count") == 0]
         factor[self.array("count") == 0] = theirs[self.array("count") == 0]
         return {"count": self.array("count") + other.array("count"), "factor": factor}
+
+
+def observed_rows(
+    actions: ArrayLike, outcomes: ArrayLike, n_features: int
+) -> tuple[Float[Array, "m d"], Float[Array, " m"]]:
+    """Return feature rows and rewards as arrays of m observations, checked for their shapes."""
+    d = n_features
+    expected = f"actions must be feature vectors of {d} numbers"
+    features = _checks.numbers(actions, expected, ActionError)
+    rewards = _checks.numbers(outcomes, "outcomes must be numbers", OutcomeError)
+    if features.shape == rewards.shape == (0,):
+        features = features.reshape(0, d)
+    if features.ndim not in (1, 2) or features.shape != (*rewards.shape, d):
+        raise ActionError(
+            f"actions must be features ({d},) with one outcome, or (m, {d}) with m outcomes; "
+            f"got shapes {features.shape} and {rewards.shape}"
+        )
+    return features.reshape(-1, d), rewards.reshape(-1)
+
+
+def action_rows(actions: ArrayLike, n_features: int) -> Float[Array, "m d"]:
+    """Return the feature rows of decisions without outcomes, checked."""
+    expected = f"actions must be feature vectors of {n_features} numbers"
+    features = _checks.numbers(actions, expected, ActionError)
+    if features.ndim not in (1, 2) or features.shape[-1] != n_features:
+        shapes = f"({n_features},) or (m, {n_features})"
+        raise ActionError(f"{expected}, {shapes}, got shape {features.shape}")
+    rows = features.reshape(-1, n_features)
+    check_rows(rows, np.zeros(len(rows)))
+    return rows
 
 
 def check_rows(features: Float[Array, "m d"], outcomes: Float[Array, " m"]) -> None:

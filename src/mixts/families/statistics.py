@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -17,10 +18,20 @@ import numpy as np
 from mixts import _checks
 from mixts._files import read_bundle, write_bundle
 from mixts._typing import Array, ArrayLike, Float, Int
-from mixts.errors import ActionError, FormatError, ObservationError, StatisticsError, TaskError
+from mixts.errors import (
+    ActionError,
+    FormatError,
+    MixtsError,
+    ObservationError,
+    StatisticsError,
+    TaskError,
+)
 
 STATISTICS: dict[str, type[Statistics]] = {}
 """Statistics classes by their name in files; a subclass registers itself."""
+
+WORD = 8
+"""Bytes of a number."""
 
 
 class Statistics(ABC):
@@ -42,6 +53,8 @@ class Statistics(ABC):
     """Names and types of the arrays, each with the tasks on its first axis."""
     support: ClassVar[str]
     """Possible rewards, in words, for error messages."""
+    may_grow: ClassVar[bool] = False
+    """Whether the bytes of a task may be from before more arms were added."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -55,23 +68,27 @@ class Statistics(ABC):
                 f"got {sorted(arrays)}"
             )
         self.single = single
+        converted = []
         for name, dtype in self.fields.items():
             read = _checks.numbers if dtype is float else _checks.integers
             expected = f"{name} must be {'numbers' if dtype is float else 'whole numbers'}"
-            array = np.array(read(arrays[name], expected, StatisticsError), order="C")
-            setattr(self, f"_{name}", array)
-        self.stored = tuple(self.array(name) for name in self.fields)
-        """The arrays in the order of ``fields``; compiled loops change them in place."""
+            converted.append(np.array(read(arrays[name], expected, StatisticsError), order="C"))
+        self._store(converted)
         self.check()
+
+    def _store(self, arrays: Sequence[Array]) -> None:
+        """Keep arrays of the right types, in the order of ``fields``, as they are."""
+        self.stored = tuple(arrays)
+        """The arrays in the order of ``fields``; compiled loops change them in place."""
+        for name, array in zip(self.fields, arrays, strict=True):
+            setattr(self, f"_{name}", array)
 
     @classmethod
     def adopt(cls, arrays: Sequence[Array]) -> Self:
         """Wrap arrays of the right types, in the order of ``fields``, without copy or check."""
         made = cls.__new__(cls)
         made.single = False
-        made.stored = tuple(arrays)
-        for name, array in zip(cls.fields, arrays, strict=True):
-            setattr(made, f"_{name}", array)
+        made._store(arrays)
         return made
 
     def check(self) -> None:
@@ -208,7 +225,7 @@ class Statistics(ABC):
                 f"a + b merges the histories of the same tasks, but there are {len(self)} and "
                 f"{len(other)}; use a.concatenate(b) for different tasks"
             )
-        return type(self)(single=self.single and other.single, **self._merge(other))
+        return self._like(self.single and other.single, self._merge(other))
 
     def concatenate(self, *others: Self) -> Self:
         """Return the tasks of these statistics followed by those of the others."""
@@ -216,7 +233,7 @@ class Statistics(ABC):
             self._compatible(other)
         parts = (self, *others)
         joined = {name: np.concatenate([p.array(name) for p in parts]) for name in self.fields}
-        return type(self)(single=False, **joined)
+        return self._like(False, joined)
 
     def __getitem__(self, index: Any) -> Self:
         """Select tasks by an integer (one task), a slice, integers or a mask."""
@@ -228,13 +245,19 @@ class Statistics(ABC):
                 # scikit-learn mistakes `shape` for that of an array, and would skip most tasks.
                 hint = "; scikit-learn takes mixts.bridges.sklearn.tasks_of(statistics)"
             raise TaskError(f"an index must be an integer, a slice or an array, got {index}{hint}")
+        single = isinstance(index, (int, np.integer))
         try:
-            arrays = {name: self.array(name)[index] for name in self.fields}
+            return self._like(single, self._select([index] if single else index))
         except IndexError as error:
             raise TaskError(f"there are {len(self)} tasks, got index {index!r}: {error}") from error
-        if isinstance(index, (int, np.integer)):
-            return type(self)(single=True, **{name: a[None] for name, a in arrays.items()})
-        return type(self)(single=False, **arrays)
+
+    def _select(self, index: Any) -> dict[str, Array]:
+        """Return the arrays of some tasks."""
+        return {name: self.array(name)[index] for name in self.fields}
+
+    def _like(self, single: bool, arrays: dict[str, Array]) -> Self:
+        """Return statistics of the same kind with other arrays."""
+        return type(self)(single=single, **arrays)
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
@@ -254,7 +277,7 @@ class Statistics(ABC):
 
     def copy(self) -> Self:
         """Return the same numbers in new arrays."""
-        return type(self)(single=self.single, **{name: self.array(name) for name in self.fields})
+        return self._like(self.single, {name: self.array(name) for name in self.fields})
 
     def extend(self, n: int) -> Self:
         """Return the same tasks followed by ``n`` tasks without observations."""
@@ -292,9 +315,67 @@ class Statistics(ABC):
                 f"known: {sorted(STATISTICS)}"
             )
         try:
-            return kind(single=bool(header.get("single", False)), **arrays)
-        except (StatisticsError, TypeError) as error:
+            limits: dict[str, Any] = dict(header.get("limits", {}))
+            return kind(single=bool(header.get("single", False)), **limits, **arrays)
+        except (MixtsError, TypeError, ValueError) as error:
             raise FormatError(f"{source} is damaged: {error}") from error
+
+    # -- bytes of single tasks ------------------------------------------------------------------
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of a task; of a task without observations, if their number varies."""
+        return WORD * sum(self._sizes)
+
+    @cached_property
+    def _sizes(self) -> list[int]:
+        """Return how many numbers of each field a task has."""
+        return [int(np.prod(self.array(name).shape[1:])) for name in self.fields]
+
+    def encode(self, index: Any = slice(None)) -> list[bytes]:
+        """Return the bytes of each task, or of some: its numbers of each field, in order."""
+        parts = [
+            self.array(name)[index].astype("<f8" if dtype is float else "<i8")
+            for name, dtype in self.fields.items()
+        ]
+        parts = [part.reshape(len(part), -1) for part in parts]
+        words = np.concatenate([part.view("<i8") for part in parts], axis=1)
+        return [row.tobytes() for row in words]
+
+    def decode(self, contents: Sequence[bytes]) -> Self:
+        """Return the statistics of tasks with these bytes, of the shape of these statistics.
+
+        No bytes at all are a task without observations. Bytes from before arms were added are
+        shorter: the missing arms were never observed.
+        """
+        n, n_bytes, sizes = len(contents), self.n_bytes, self._sizes
+        whole = b"".join(
+            content if len(content) == n_bytes else self._complete(content, sizes)
+            for content in contents
+        )
+        words = np.frombuffer(whole, "<i8").reshape(n, n_bytes // WORD)
+        arrays, start = [], 0
+        for size, (name, dtype) in zip(sizes, self.fields.items(), strict=True):
+            part = words[:, start : start + size].astype(np.int64)
+            start += size
+            part = part.view(dtype) if dtype is float else part
+            arrays.append(part.reshape(n, *self.array(name).shape[1:]))
+        decoded = self.adopt(arrays)
+        decoded.check()
+        return decoded
+
+    def _complete(self, content: bytes, sizes: list[int]) -> bytes:
+        """Return the full bytes of a task without history, or from before arms were added."""
+        if not content:
+            return bytes(self.n_bytes)
+        narrow, rest = divmod(len(content), WORD * len(sizes))
+        if not self.may_grow or rest or narrow > sizes[0]:
+            raise StatisticsError(
+                f"they have {len(content)} bytes where the prior expects {self.n_bytes}: they are "
+                "of another family, or damaged"
+            )
+        old = np.frombuffer(content, "<i8").reshape(len(sizes), narrow)
+        return np.pad(old, ((0, 0), (0, sizes[0] - narrow))).tobytes()
 
     def _compatible(self, other: Self) -> None:
         if type(other) is not type(self) or other.shape != self.shape:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence, Sized
 from dataclasses import asdict, dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,10 +12,10 @@ import numpy as np
 from mixts._typing import Array, Float
 from mixts.errors import MixtsError, ParameterError, StatisticsError, StoreError
 from mixts.families import Family, Statistics
+from mixts.families.statistics import WORD
 from mixts.prior import MixturePrior
 from mixts.service.policy import Policy
 from mixts.service.records import Decide, Operation
-from mixts.service.store.base import WORD
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,67 +75,22 @@ class ActivePrior:
 
 
 class StatisticsCodec:
-    """Encoding of tasks' statistics as bytes, for one family.
-
-    The bytes of a task are its entries of each field, in order, 8 bytes a number; no bytes at all
-    are a task without history. Bytes from before arms were appended are shorter: the missing arms
-    were never observed.
-    """
+    """Encoding of tasks' statistics as bytes, for one family."""
 
     def __init__(self, family: Family) -> None:
-        self._kind = family.statistics_type
-        self._may_grow = family.n_arms is not None
-        empty = family.empty_statistics(1)
-        shapes = [empty.array(name).shape[1:] for name in self._kind.fields]
-        self._sizes = [int(np.prod(shape)) for shape in shapes]
-        ends = np.cumsum([0, *self._sizes]).tolist()
-        places = [slice(*ends_of) for ends_of in pairwise(ends)]
-        self._layout = list(zip(places, shapes, self._kind.fields.values(), strict=True))
-        self.n_bytes = WORD * sum(self._sizes)
-        self._blank = bytes(self.n_bytes)
+        self._empty = family.empty_statistics(0)
+        self.n_bytes = self._empty.n_bytes
 
     def decode(self, contents: Sequence[bytes]) -> Statistics:
         """Return the statistics of these tasks, with the task axis."""
-        whole = b"".join(
-            content if len(content) == self.n_bytes else self._complete(content)
-            for content in contents
-        )
-        n = len(contents)
-        words = np.frombuffer(whole, "<i8").reshape(n, self.n_bytes // WORD)
-        arrays = []
-        for place, shape, dtype in self._layout:
-            part = words[:, place].astype(np.int64)
-            arrays.append((part.view(dtype) if dtype is float else part).reshape(n, *shape))
-        decoded = self._kind.adopt(arrays)
         try:
-            decoded.check()
+            return self._empty.decode(contents)
         except StatisticsError as error:
             raise StoreError(f"a task's statistics are damaged: {error}") from error
-        return decoded
 
     def encode(self, statistics: Statistics, rows: Any = slice(None)) -> list[bytes]:
         """Return the bytes of each task, or of those in some rows."""
-        parts = [
-            statistics.array(name)[rows].astype("<f8" if dtype is float else "<i8")
-            for name, dtype in self._kind.fields.items()
-        ]
-        parts = [part.reshape(len(part), -1) for part in parts]
-        words = np.concatenate([part.view("<i8") for part in parts], axis=1)
-        return [row.tobytes() for row in words]
-
-    def _complete(self, content: bytes) -> bytes:
-        """Return the full bytes of a task without history, or from before arms were appended."""
-        if not content:
-            return self._blank
-        n_fields = len(self._sizes)
-        narrow, rest = divmod(len(content), WORD * n_fields)
-        if not self._may_grow or rest or narrow > self._sizes[0]:
-            raise StoreError(
-                f"a task's statistics have {len(content)} bytes where the prior expects "
-                f"{self.n_bytes}: they are of another family, or damaged"
-            )
-        old = np.frombuffer(content, "<i8").reshape(n_fields, narrow)
-        return np.pad(old, ((0, 0), (0, self._sizes[0] - narrow))).tobytes()
+        return statistics.encode(rows)
 
 
 def prior_digest(prior: MixturePrior) -> bytes:

@@ -1,0 +1,251 @@
+"""Families of coefficients: theta is normal given the component, and an action is a feature row."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any, Literal, Self, get_args
+
+import numpy as np
+
+from mixts import _checks
+from mixts._typing import Array, ArrayLike, Bool, Float, Int
+from mixts.errors import ActionError, ParameterError
+from mixts.families._kernels.roots import apply_root
+from mixts.families.base import Family
+from mixts.families.choice import best_products, feature_sets
+
+CovarianceType = Literal["full", "tied", "diag", "spherical"]
+
+
+@dataclass(frozen=True)
+class Roots:
+    """Square roots of the prior covariances, one for each group of components that share one."""
+
+    values: Float[Array, "G r"]
+    """Lower triangles, packed column by column (r = d (d + 1) / 2), or diagonals (r = d)."""
+    group_of: Int[Array, " L"]
+    """Group of each component."""
+    starts: Int[Array, " G1"]
+    """Start of each group in ``members``, and the end of the last group (G + 1 entries)."""
+    members: Int[Array, " L"]
+    """Components, group by group."""
+
+
+class CoefficientFamily(Family):
+    """Coefficients theta ~ N(mean, covariance) given each of L components.
+
+    A subclass says how rewards depend on a'theta, an increasing function of which is the mean
+    reward of the feature row a.
+    """
+
+    mean: Float[Array, "L d"]
+    covariance: Array
+    covariance_type: CovarianceType
+    roots: Roots
+
+    def _set_moments(
+        self, mean: ArrayLike, covariance: ArrayLike, covariance_type: CovarianceType
+    ) -> None:
+        """Check and store the prior moments, and compute the roots of the covariances."""
+        if covariance_type not in get_args(CovarianceType):
+            raise ParameterError(
+                f"covariance_type must be one of {get_args(CovarianceType)}, "
+                f"got {covariance_type!r}"
+            )
+        self.mean = _checks.real_array(mean, "mean", 2)
+        self.covariance_type = covariance_type
+        n, d = self.mean.shape
+        shape = {"full": (n, d, d), "tied": (d, d), "diag": (n, d), "spherical": (n,)}
+        expected = shape[covariance_type]
+        self.covariance = _checks.real_array(covariance, "covariance", len(expected))
+        if self.covariance.shape != expected:
+            raise ParameterError(
+                f"covariance of type {covariance_type!r} must have shape {expected} "
+                f"(mean has shape {self.mean.shape}), got {self.covariance.shape}"
+            )
+        if covariance_type in ("full", "tied"):
+            _checks.covariance_stack(self.covariance.reshape(-1, d, d), "covariance")
+        else:
+            _checks.positive(self.covariance, "covariance", zero=True)
+        self.roots = _group_roots(self.covariance, covariance_type, n, d)
+
+    @abstractmethod
+    def with_moments(
+        self, mean: ArrayLike, covariance: ArrayLike, covariance_type: CovarianceType = "full"
+    ) -> Self:
+        """Return the family with other moments of theta and the same settings otherwise."""
+
+    @property
+    def n_components(self) -> int:
+        """Number of components, L."""
+        return self.mean.shape[0]
+
+    @property
+    def n_features(self) -> int:
+        """Dimension of theta, d."""
+        return self.mean.shape[1]
+
+    @property
+    def statistics_shape(self) -> tuple[int, ...]:
+        """Shape of the statistics of a task: (n_features,)."""
+        return (self.n_features,)
+
+    def arrays(self) -> dict[str, Array]:
+        return {"mean": self.mean, "covariance": self.covariance}
+
+    def settings(self) -> dict[str, Any]:
+        return {"covariance_type": self.covariance_type}
+
+    # -- other families of the same kind ------------------------------------------------------
+
+    def select(self, components: ArrayLike) -> Self:
+        """Return the family of these components; a tied covariance stays tied."""
+        index = np.asarray(components)
+        covariance = self.covariance if self.covariance_type == "tied" else self.covariance[index]
+        return self.with_moments(self.mean[index], covariance, self.covariance_type)
+
+    def full_covariances(self) -> Float[Array, "L d d"]:
+        """Return the covariances as matrices, for every covariance type."""
+        n, d = self.mean.shape
+        if self.covariance_type == "full":
+            return self.covariance
+        if self.covariance_type == "tied":
+            return np.broadcast_to(self.covariance, (n, d, d))
+        diagonal = self.covariance if self.covariance_type == "diag" else self.covariance[:, None]
+        return diagonal[..., None] * np.eye(d)
+
+    @property
+    def max_prior_variance(self) -> float:
+        """Largest eigenvalue of any component's covariance, lambda_0,max  [paper: Thm 1]."""
+        if self.covariance_type in ("full", "tied"):
+            d = self.n_features
+            return float(np.linalg.eigvalsh(self.covariance.reshape(-1, d, d)).max())
+        return float(self.covariance.max())
+
+    def mapped(self, matrix: Float[Array, "d d"]) -> Self:
+        """Return the same prior for rows r of other coordinates, in which these are ``matrix @ r``.
+
+        The product a'theta is the same in both: theta becomes ``matrix.T @ theta``.
+        """
+        mean = self.mean @ matrix
+        if self.covariance_type in ("diag", "spherical") and np.array_equal(
+            matrix, np.diag(np.diagonal(matrix))
+        ):
+            variances = self.parameter_variances() * np.diagonal(matrix) ** 2
+            return self.with_moments(mean, variances, "diag")
+        tied = self.covariance_type == "tied"
+        covariance = matrix.T @ (self.covariance if tied else self.full_covariances()) @ matrix
+        covariance = (covariance + np.swapaxes(covariance, -1, -2)) / 2
+        return self.with_moments(mean, covariance, "tied" if tied else "full")
+
+    def collapse(self, weights: Float[Array, " L"]) -> Self:
+        """Return one component with the mean and the covariance of the mixture: UniTS."""
+        mean = weights @ self.mean
+        gap = self.mean - mean
+        within = np.tensordot(weights, self.full_covariances(), axes=1)
+        covariance = within + (weights[:, None] * gap).T @ gap
+        covariance = (covariance + covariance.T) / 2
+        return self.with_moments(mean[None], covariance[None])
+
+    def broaden(self, weights: Float[Array, " L"], factor: float) -> Self:
+        """Return the mixture's mean with ``factor`` times its covariance."""
+        one = self.collapse(weights)
+        return self.with_moments(one.mean, factor * one.covariance)
+
+    def append(self, other: Family) -> Self:
+        """Return these components followed by those of the other family.
+
+        Covariances are full, unless both families have the same other type, each component with a
+        covariance of its own.
+        """
+        self._check_same_kind(other)
+        assert isinstance(other, CoefficientFamily)
+        mean = np.concatenate([self.mean, other.mean])
+        kind = self.covariance_type
+        if kind == other.covariance_type != "tied":
+            return self.with_moments(
+                mean, np.concatenate([self.covariance, other.covariance]), kind
+            )
+        covariance = np.concatenate([self.full_covariances(), other.full_covariances()])
+        return self.with_moments(mean, covariance)
+
+    # -- moments and draws of the prior ---------------------------------------------------------
+
+    def parameter_means(self) -> Float[Array, "L p"]:
+        """Return the prior mean of theta under each component."""
+        return self.mean
+
+    def parameter_variances(self) -> Float[Array, "L p"]:
+        """Return the prior variance of every entry of theta under each component."""
+        return np.diagonal(self.full_covariances(), axis1=1, axis2=2)
+
+    def parameter_quantiles(self, probability: float) -> Float[Array, "L p"]:
+        """Return a prior quantile of every entry of theta under each component."""
+        spread = np.sqrt(self.parameter_variances())
+        return np.asarray(self.mean + NormalDist().inv_cdf(probability) * spread)
+
+    def draw(self, rng: np.random.Generator, latent: Int[Array, " n"]) -> Float[Array, "n p"]:
+        """Draw a theta from the prior of each given component."""
+        x = rng.standard_normal((len(latent), self.n_features))
+        for row, s in enumerate(latent):
+            apply_root(self.roots.values[self.roots.group_of[s]], x[row])
+        return self.mean[latent] + x
+
+    # -- actions --------------------------------------------------------------------------------
+
+    def products(
+        self, parameters: Float[Array, "... p"], actions: Array | None
+    ) -> Float[Array, "... K"]:
+        """Return a'theta for every action; ``actions`` is one set (K, d), or one for each theta."""
+        if actions is None:
+            raise ActionError(
+                f"{type(self).__name__} needs actions of shape (K, {self.n_features}), got None"
+            )
+        if actions.ndim == 2:
+            return parameters @ actions.T
+        return np.asarray((actions @ parameters[..., None])[..., 0])
+
+    def best_action(
+        self,
+        rng: np.random.Generator,
+        parameters: Float[Array, "m p"],
+        actions: Array | None = None,
+        mask: Bool[Array, "m K"] | None = None,
+    ) -> Int[Array, " m"]:
+        """Return argmax_a a'theta; one compiled loop scores and compares the actions."""
+        assert actions is not None
+        return best_products(rng, parameters, actions, mask)
+
+    def action_sets(self, actions: ArrayLike | None, n_rows: int) -> tuple[Array | None, int]:
+        """Return checked action sets, (K, d) for all decisions or (n_rows, K, d), and K."""
+        return feature_sets(actions, self.n_features, n_rows)
+
+
+def _group_roots(covariance: Array, kind: str, n: int, d: int) -> Roots:
+    """Return the roots of the distinct covariances; components with equal ones share a root."""
+    if kind == "tied":
+        distinct, group_of = covariance[None], np.zeros(n, np.int64)
+    else:
+        distinct, inverse = np.unique(covariance.reshape(n, -1), axis=0, return_inverse=True)
+        group_of = inverse.reshape(-1).astype(np.int64)
+    if kind in ("full", "tied"):
+        triangle = np.triu_indices(d)
+        matrices = distinct.reshape(-1, d, d)
+        values = np.stack([_lower_root(matrix).T[triangle] for matrix in matrices])
+    else:
+        values = np.sqrt(np.broadcast_to(distinct, (len(distinct), d)))
+    members = np.argsort(group_of, kind="stable").astype(np.int64)
+    starts = np.searchsorted(group_of[members], np.arange(len(values) + 1)).astype(np.int64)
+    return Roots(values, group_of, starts, members)
+
+
+def _lower_root(matrix: Float[Array, "d d"]) -> Float[Array, "d d"]:
+    """Return a lower triangle C with C C' = matrix; the matrix may be singular."""
+    try:
+        return np.linalg.cholesky(matrix)
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
+        root = vectors * np.sqrt(np.maximum(values, 0))
+        return np.asarray(np.linalg.qr(root.T, mode="r")).T
