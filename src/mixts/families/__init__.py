@@ -5,6 +5,7 @@ from mixts.families.base import FAMILIES, Family, Posterior
 from mixts.families.bernoulli import BernoulliArms, BernoulliStatistics
 from mixts.families.gaussian import GaussianArms, GaussianStatistics
 from mixts.families.linear import LinearGaussian
+from mixts.families.linear_bernoulli_statistics import LinearBernoulliStatistics
 from mixts.families.linear_statistics import LinearStatistics
 from mixts.families.pending import Pending
 from mixts.families.poisson import PoissonArms, PoissonStatistics
@@ -23,6 +24,7 @@ __all__ = [
     "Family",
     "GaussianArms",
     "GaussianStatistics",
+    "LinearBernoulliStatistics",
     "LinearGaussian",
     "LinearStatistics",
     "Pending",
