@@ -87,6 +87,9 @@ _MIXING = (0.0, 0.6, 0.8, 0.9)
 """Correlations with the present point of the proposals of ``draw``, step by step: 0 mixes at once
 if the weights are even, and the others move also where they are not."""
 N_MOVES = len(_MIXING)
+_LARGE_ERROR = 0.05
+"""Error of the log evidence up to which differences to the proposal's moments are estimated: the
+weights of few points then are so even that a matrix of such sums is positive definite."""
 
 _LOG2E = 1.0 / math.log(2.0)
 _LN2_HIGH = 6.93147180369123816490e-01
@@ -118,7 +121,7 @@ class Design(NamedTuple):
     group_of: Array
     """(L,): each component's root."""
     points: Array
-    """(3, d, N): see ``make_points``."""
+    """(d, N): standard normals, see ``make_points``."""
     tolerance: float
     """Points are added until the error of the log evidence is below this."""
 
@@ -194,19 +197,14 @@ class _Buffer(NamedTuple):
 
 
 def make_points(normals: Array) -> Array:
-    """Return the tables (3, d, N) of blocks of standard normals (N_BLOCKS, n, d), N = 16 n.
+    """Return the points (d, N) of blocks of standard normals (N_BLOCKS, n, d), N = 16 n.
 
-    A chunk holds 8 points of each block, then their mirror images. The tables are z,
-    sqrt(1 + z^2), and the sum of z^2 / 2 - log sqrt(1 + z^2) over the coordinates so far.
+    A chunk holds 8 points of each block, then their mirror images; n is 8 times a power of two.
     """
     n_blocks, n, d = normals.shape
-    if n_blocks != N_BLOCKS or n % _PER_BLOCK:
-        raise ValueError(f"expected {N_BLOCKS} blocks of a multiple of {_PER_BLOCK} points")
     chunks = normals.reshape(n_blocks, n // _PER_BLOCK, _PER_BLOCK, d).transpose(3, 1, 0, 2)
-    half = chunks.reshape(d, n // _PER_BLOCK, _PAIRS)
-    z = np.concatenate([half, -half], axis=2).reshape(d, -1)
-    size = np.sqrt(1.0 + z * z)
-    return np.ascontiguousarray([z, size, np.cumsum(0.5 * z * z - np.log(size), axis=0)])
+    half = chunks.reshape(d, n // _PER_BLOCK, n_blocks * _PER_BLOCK)
+    return np.concatenate([half, -half], axis=2).reshape(d, -1)
 
 
 def new_posterior(n_slots: int, n_components: int, d: int, n_points: int) -> Posterior:
@@ -292,21 +290,20 @@ def _add_lines(coefficient: Array, y: Array, lines: _Lines, buffer: _Buffer, tot
 
 
 @compiled(fastmath=_FUSED)
-def _warp(z: Array, size: Array, shape: Array, y: Array, total: Array) -> None:
-    """Set points y (r, m) from z and size = sqrt(1 + z^2), and add all but the rows to total.
-
-    ``total`` comes with the sum of z^2 / 2 - log(size).
-    """
+def _warp(z: Array, first: int, shape: Array, y: Array, total: Array) -> None:
+    """Set points y (r, m) from z, from column ``first``, and total to log weights but for rows."""
     r, m = len(y), len(total)
     product = np.ones(m)
+    total[:] = 0.0
     for j in range(r):
         centre, spread, bend, slack = shape[0, j], shape[1, j], shape[2, j], shape[3, j]
-        zj, sj, yj = z[j], size[j], y[j]
+        zj, yj = z[j, first : first + m], y[j]
         for a in range(m):
-            value = centre + spread * zj[a] + bend * sj[a]
+            size = math.sqrt(1.0 + zj[a] * zj[a])
+            value = centre + spread * zj[a] + bend * size
             yj[a] = value
-            total[a] += value * (slack - 0.5 * value)
-            product[a] *= spread * sj[a] + bend * zj[a]
+            total[a] += 0.5 * zj[a] * zj[a] + value * (slack - 0.5 * value)
+            product[a] *= spread + bend * zj[a] / size
         if j % _FACTORS == _FACTORS - 1 or j == r - 1:
             for a in range(m):
                 total[a] += math.log(product[a])
@@ -363,7 +360,7 @@ def _reflect(row: Array, first: int, vector: Array, scale: float) -> None:
         row[j] -= total * vector[j]
 
 
-@compiled(inline="always", fastmath=_SUMS)
+@compiled(fastmath=_SUMS)
 def _rotate(rows: Array, root: Array, turned: Array, block: Array) -> None:
     """Set turned (d, d) to C Q, and the columns, block (r, R), of X C Q.
 
@@ -420,7 +417,7 @@ def _solve(factor: Array, x: Array) -> None:
         x[j] = (x[j] - _dot(factor[j], x, j)) / factor[j, j]
 
 
-@compiled(inline="always", fastmath=_SUMS)
+@compiled(fastmath=_SUMS)
 def _climb(
     block: Array, start: Array, factor: Array, v: Array, slack: Array, lines: _Lines
 ) -> float:
@@ -463,7 +460,7 @@ def _climb(
                 step[k] -= factor[j, k] * step[j]
 
 
-@compiled(inline="always", fastmath=_SUMS)
+@compiled(fastmath=_SUMS)
 def _set_shape(coefficient: Array, lines: _Lines, buffer: _Buffer, shape: Array) -> None:
     """Set centre, spread and bend of each coordinate from the log posterior along it."""
     n_rows, r = coefficient.shape
@@ -562,27 +559,17 @@ def _average(top: float, weights: Array) -> tuple[float, float]:
 
 
 @compiled()
-def _place(points: Array, first: int, shape: Array, y: Array, total: Array) -> None:
-    """Set y (r, CHUNK) and ``_warp``'s part of the log weights of a chunk of the fixed points."""
-    r = len(y)
-    last = first + CHUNK
-    for a in range(CHUNK):
-        total[a] = points[2, r - 1, first + a]
-    _warp(points[0, :, first:last], points[1, :, first:last], shape, y, total)
-
-
-@compiled(inline="always")
 def _integrate(
     coefficient: Array, lines: _Lines, buffer: _Buffer, shape: Array, design: Design, out: Array
 ) -> tuple[int, float, float]:
     """Set out to the log weights of as many points as needed; return n and ``_average``'s."""
-    r, n_points = coefficient.shape[1], design.points.shape[2]
+    r, n_points = coefficient.shape[1], design.points.shape[1]
     y, weights, done, aim = np.empty((r, CHUNK)), np.empty(n_points), 0, CHUNK
     log_mean, error = 0.0, 0.0
     while aim <= n_points:
         while done < aim:
             total = out[done : done + CHUNK]
-            _place(design.points, done, shape, y, total)
+            _warp(design.points, done, shape, y, total)
             _add_lines(coefficient, y, lines, buffer, total)
             done += CHUNK
         top = _weights(out[:done], buffer, weights[:done])
@@ -666,3 +653,273 @@ def condition(tables: Plain, slots: Array, design: Plain, wanted: Array, out: Pl
                             _rotate(rows, plan.root[g], turned, block)
                             group = g
                         _condition_one(rows, lines, plan, s, at, turned, block, posterior)
+
+
+@compiled()
+def _draw_batch(
+    rows: Array,
+    lines: _Lines,
+    points: Array,
+    out: Posterior,
+    at: int,
+    s: int,
+    normals: Array,
+    uniforms: Array,
+    theta: Array,
+) -> int:
+    """Draw theta (m, d) from one posterior; return how many moves were accepted."""
+    m, d, r, n = len(theta), len(points), out.rank[at], out.n_points[at, s]
+    location, direction, shape = out.location[at, s], out.direction[at, s], out.shape[at, s]
+    log_weight, accepted = out.log_weight[at, s, :n], 0
+    z, new, y, delta = np.empty((r, m)), np.empty((r, m)), np.empty((r, m)), np.empty((d, m))
+    present, total, weights = np.empty(m), np.empty(m), np.empty(n)
+    if r > 0:
+        _weights(log_weight, _new_buffer(CHUNK), weights)
+        for i in range(1, n):
+            weights[i] += weights[i - 1]
+        for a in range(m):
+            low, high, aim = 0, n - 1, uniforms[a, 0] * weights[n - 1]
+            while low < high:
+                middle = (low + high) // 2
+                if weights[middle] > aim:
+                    high = middle
+                else:
+                    low = middle + 1
+            present[a] = log_weight[low]
+            for j in range(r):
+                z[j, a] = points[j, low]
+        for i in range(len(rows)):
+            eta = 0.0
+            for k in range(d):
+                eta += rows[i, k] * location[k]
+            lines.eta[i] = eta
+        _set_lines(lines)
+        buffer = _new_buffer(m)
+        for t in range(N_MOVES):
+            keep = _MIXING[t]
+            fresh = math.sqrt(1.0 - keep * keep)
+            for a in range(m):
+                for j in range(r):
+                    new[j, a] = keep * z[j, a] + fresh * normals[a, 1 + t, j]
+            _warp(new, 0, shape, y, total)
+            for k in range(d):
+                _multiply(direction[k], y, delta[k])
+            _add_lines(rows, delta, lines, buffer, total)
+            for a in range(m):
+                if math.log(uniforms[a, 1 + t]) < total[a] - present[a]:
+                    accepted += 1
+                    present[a] = total[a]
+                    for j in range(r):
+                        z[j, a] = new[j, a]
+        _warp(z, 0, shape, y, total)
+    for a in range(m):
+        for k in range(d):
+            value = location[k]
+            for j in range(r):
+                value += direction[k, j] * y[j, a]
+            for j in range(r, d):
+                value += direction[k, j] * normals[a, 0, j]
+            theta[a, k] = value
+    return accepted
+
+
+@compiled()
+def draw(
+    tables: Plain, design: Plain, posterior: Plain, which: Array, random: Plain, theta: Array
+) -> int:
+    """Set theta (n, d) to draws from posteriors; return how many moves were accepted.
+
+    ``which`` (n, 3) are the tasks of the draws, their slots, and components; equal neighbours are
+    drawn together. ``random`` are standard normals (n, 1 + N_MOVES, d) and uniforms
+    (n, 1 + N_MOVES) above 0. A draw starts at a fixed point, chosen by weight. Then it makes
+    ``N_MOVES`` Metropolis moves ``z -> c z + sqrt(1 - c^2) normal``, which leave N(0, I)
+    unchanged, so that they are accepted with the ratio of weights: the exact posterior is
+    invariant, and the error of the fixed points contracts.
+    """
+    histories, plan, out = Tables(*tables), Design(*design), Posterior(*posterior)
+    normals, uniforms = random
+    n, first, accepted = len(which), 0, 0
+    while first < n:
+        i, at, s = which[first, 0], which[first, 1], which[first, 2]
+        last = first + 1
+        while (
+            last < n
+            and last - first < CHUNK
+            and which[last, 0] == i
+            and which[last, 1] == at
+            and which[last, 2] == s
+        ):
+            last += 1
+        rows = histories.rows[histories.offsets[i] : histories.offsets[i + 1]]
+        accepted += _draw_batch(
+            rows,
+            _lines_of(histories, i),
+            plan.points,
+            out,
+            at,
+            s,
+            normals[first:last],
+            uniforms[first:last],
+            theta[first:last],
+        )
+        first = last
+    return accepted
+
+
+@compiled()
+def parameter_moments(design: Plain, posterior: Plain, at: int, s: int, out: Plain) -> None:
+    """Set mean (d,) and covariance (d, d), the arrays of ``out``, of theta in a slot.
+
+    The moments of the proposal are known, so the points need to estimate only the difference that
+    the weights make: sums have weights ``w - 1 / n``. Where the error of the evidence is above
+    ``_LARGE_ERROR``, such sums may be no covariance, and plain weighted sums are used.
+    """
+    mean, covariance = out
+    plan, record = Design(*design), Posterior(*posterior)
+    d, r, n = len(mean), record.rank[at], record.n_points[at, s]
+    shape, direction = record.shape[at, s], record.direction[at, s]
+    y, total, weights = np.empty((r, CHUNK)), np.empty(CHUNK), np.empty(n)
+    first_moment, second = np.zeros(d), np.zeros((d, d))
+    for j in range(r, d):
+        second[j, j] = 1.0
+    if r > 0:
+        share = _shares(record, at, s, weights)
+        for j in range(r):
+            if share > 0.0:
+                second[j, j] = shape[1, j] ** 2 + shape[2, j] ** 2 * _VAR_SIZE
+        for first in range(0, n, CHUNK):
+            _warp(plan.points, first, shape, y, total)
+            for j in range(r):
+                centre = shape[0, j] + shape[2, j] * _MEAN_SIZE
+                for a in range(CHUNK):
+                    y[j, a] -= centre
+            for j in range(r):
+                for a in range(CHUNK):
+                    total[a] = y[j, a] * (weights[first + a] - share)
+                    first_moment[j] += total[a]
+                for k in range(j + 1):
+                    value = 0.0
+                    for a in range(CHUNK):
+                        value += total[a] * y[k, a]
+                    second[j, k] += value
+        for j in range(r):
+            for k in range(j + 1):
+                second[j, k] -= first_moment[j] * first_moment[k]
+                second[k, j] = second[j, k]
+            first_moment[j] += shape[0, j] + shape[2, j] * _MEAN_SIZE
+    half = np.zeros(d)
+    for i in range(d):
+        mean[i] = record.location[at, s, i]
+        for j in range(d):
+            mean[i] += direction[i, j] * first_moment[j]
+            half[j] = 0.0
+            for k in range(d):
+                half[j] += direction[i, k] * second[k, j]
+        for k in range(d):
+            covariance[i, k] = 0.0
+            for j in range(d):
+                covariance[i, k] += half[j] * direction[k, j]
+
+
+@compiled()
+def _shares(record: Posterior, at: int, s: int, weights: Array) -> float:
+    """Set weights (n,) to shares of the points; return what to subtract from them, 1 / n or 0."""
+    n, total = len(weights), 0.0
+    _weights(record.log_weight[at, s, :n], _new_buffer(CHUNK), weights)
+    for i in range(n):
+        total += weights[i]
+    for i in range(n):
+        weights[i] /= total
+    return 1.0 / n if record.error[at, s] < _LARGE_ERROR else 0.0
+
+
+@compiled()
+def _action_moments(
+    plan: Design, record: Posterior, at: int, s: int, actions: Array, out: Array
+) -> None:
+    """Set the columns of out (4, K) for one component."""
+    d, r, n = len(plan.points), record.rank[at], record.n_points[at, s]
+    shape, direction, location = (
+        record.shape[at, s],
+        record.direction[at, s],
+        record.location[at, s],
+    )
+    n_actions = len(actions)
+    y, h, weights = np.empty((r, CHUNK)), np.zeros((n_actions, d)), np.empty(n)
+    buffer, total = _new_buffer(CHUNK), np.empty(CHUNK)
+    # mean and variance under the proposal, standard deviation beyond the rank, and sums
+    known, sums = np.zeros((3, n_actions)), np.zeros((n_actions, 8))
+    share = _shares(record, at, s, weights)
+    for b in range(n_actions):
+        for k in range(d):
+            x = actions[b, k]
+            known[0, b] += x * location[k]
+            for j in range(d):
+                h[b, j] += x * direction[k, j]
+        for j in range(d):
+            square = h[b, j] * h[b, j]
+            if j < r:
+                known[0, b] += h[b, j] * (shape[0, j] + shape[2, j] * _MEAN_SIZE)
+                known[1, b] += square * (shape[1, j] ** 2 + shape[2, j] ** 2 * _VAR_SIZE)
+            else:
+                known[2, b] += square
+        known[2, b] = math.sqrt(known[2, b])
+    extra = min(r, d - 1)
+    for first in range(0, n, CHUNK):
+        _warp(plan.points, first, shape, y, total)
+        for b in range(n_actions):
+            centre, beyond = known[0, b], known[2, b]
+            t = math.exp(-abs(centre))
+            bent = 0.5 * (1.0 - t) / (1.0 + t) * (-1.0 if centre > 0.0 else 1.0)
+            shift = 0.0
+            for j in range(r):
+                shift += h[b, j] * (shape[0, j] + shape[2, j] * _MEAN_SIZE)
+            _multiply(h[b], y, buffer.move)
+            for a in range(CHUNK):
+                total[a] = buffer.move[a] - shift
+                buffer.move[a] = total[a] + beyond * plan.points[extra, first + a]
+                buffer.power[a] = -abs(centre + buffer.move[a])
+            _exp(buffer.power, buffer)
+            for a in range(CHUNK):
+                w, c, x = weights[first + a], total[a], buffer.move[a]
+                f = (1.0 if centre + x > 0.0 else buffer.power[a]) / (1.0 + buffer.power[a])
+                control = x + bent * x * x
+                sums[b, 0] += (w - share) * c
+                sums[b, 1] += (w - share) * c * c
+                sums[b, 2] += w * f
+                sums[b, 3] += w * f * f
+                sums[b, 4] += w * f * control
+                sums[b, 5] += w * control
+                sums[b, 6] += control
+                sums[b, 7] += control * control
+    for b in range(n_actions):
+        x, beyond = sums[b], known[2, b] * known[2, b]
+        spread = x[1] + (known[1, b] if share > 0.0 else 0.0) - x[0] * x[0]
+        t = math.exp(-abs(known[0, b]))
+        bent = 0.5 * (1.0 - t) / (1.0 + t) * (-1.0 if known[0, b] > 0.0 else 1.0)
+        excess = x[6] / n - bent * (known[1, b] + beyond)
+        square = x[7] / n - (x[6] / n) ** 2
+        correction = (x[4] - x[2] * x[5]) / square * excess if square > 0.0 else 0.0
+        rate = x[2] - (correction if share > 0.0 else 0.0)
+        out[0, b] = min(max(rate, 0.0), 1.0)
+        out[1, b] = max(x[3] - x[2] * x[2], 0.0)
+        out[2, b] = known[0, b] + x[0]
+        out[3, b] = max(spread, 0.0) + beyond
+
+
+@compiled()
+def action_moments(
+    design: Plain, posterior: Plain, slots: Array, sets: Array, wanted: Array, out: Array
+) -> None:
+    """Set out (m, L, 4, K): mean and variance of logistic(a'theta), and of a'theta.
+
+    ``slots`` (m,), action sets (m, K, d) or (1, K, d) for all, ``wanted`` (m, L); the others are
+    left as they are. Coordinates beyond the rank are one more normal coordinate of the points. The
+    mean of logistic(a'theta) is corrected by the proposal's known mean of the second-order
+    expansion, with the coefficient of a regression (a control variate).
+    """
+    plan, record = Design(*design), Posterior(*posterior)
+    for i in range(len(slots)):
+        for s in range(len(plan.mean)):
+            if wanted[i, s]:
+                _action_moments(plan, record, slots[i], s, sets[i % len(sets)], out[i, s])
