@@ -326,14 +326,6 @@ def _set_lines(lines: _Lines) -> float:
 
 
 @compiled()
-def _lines_of(tables: Tables, i: int) -> _Lines:
-    """Return task i's rows; only trials and successes are set."""
-    first, last = tables.offsets[i], tables.offsets[i + 1]
-    x, trials, successes = np.empty((4, last - first)), tables.trials, tables.successes
-    return _Lines(x[0], trials[first:last], successes[first:last], x[1], x[2], x[3])
-
-
-@compiled()
 def _new_buffer(m: int) -> _Buffer:
     """Allocate the record."""
     x = np.empty((3, m))
@@ -418,14 +410,15 @@ def _solve(factor: Array, x: Array) -> None:
 
 
 @compiled(fastmath=_SUMS)
-def _climb(
-    block: Array, start: Array, factor: Array, v: Array, slack: Array, lines: _Lines
-) -> float:
-    """Find the mode v from v = 0; return the log posterior there.
+def _climb(block: Array, factor: Array, v: Array, slack: Array, lines: _Lines) -> float:
+    """Find the mode v, where lines are the rows at v = 0; return the log posterior there.
 
     Sets factor to T, slack to T^-1 gradient, and lines to the rows at v.
     """
-    n_rows, r = len(start), len(v)
+    r, n_rows = block.shape
+    start = np.empty(n_rows)
+    for i in range(n_rows):
+        start[i] = lines.eta[i]
     step, old, n = np.zeros(r), np.zeros(r), 0
     length, before, decrement, value = 0.0, -np.inf, 0.0, 0.0
     while True:
@@ -464,6 +457,8 @@ def _climb(
 def _set_shape(coefficient: Array, lines: _Lines, buffer: _Buffer, shape: Array) -> None:
     """Set centre, spread and bend of each coordinate from the log posterior along it."""
     n_rows, r = coefficient.shape
+    for j in range(shape.shape[1]):
+        shape[0, j], shape[1, j], shape[2, j] = 0.0, 1.0, 0.0
     moments = np.zeros((3, r))
     move, third, fourth = moments[0], moments[1], moments[2]
     for i in range(n_rows):
@@ -558,101 +553,110 @@ def _average(top: float, weights: Array) -> tuple[float, float]:
     return top + math.log(total / n), math.sqrt(variance + excess * excess)
 
 
-@compiled()
-def _integrate(
-    coefficient: Array, lines: _Lines, buffer: _Buffer, shape: Array, design: Design, out: Array
-) -> tuple[int, float, float]:
-    """Set out to the log weights of as many points as needed; return n and ``_average``'s."""
-    r, n_points = coefficient.shape[1], design.points.shape[1]
-    y, weights, done, aim = np.empty((r, CHUNK)), np.empty(n_points), 0, CHUNK
-    log_mean, error = 0.0, 0.0
-    while aim <= n_points:
-        while done < aim:
-            total = out[done : done + CHUNK]
-            _warp(design.points, done, shape, y, total)
-            _add_lines(coefficient, y, lines, buffer, total)
-            done += CHUNK
-        top = _weights(out[:done], buffer, weights[:done])
-        log_mean, error = _average(top, weights[:done])
-        if error <= design.tolerance:
-            break
-        aim = 2 * done
-    return done, log_mean, error
-
-
-@compiled(inline="always", fastmath=_SUMS)
-def _condition_one(
-    rows: Array,
-    lines: _Lines,
-    design: Design,
-    s: int,
-    at: int,
-    turned: Array,
-    block: Array,
-    out: Posterior,
-) -> None:
-    """Set component s of slot ``at``, with C Q and the columns of X C Q of its group."""
-    r, n_rows = block.shape
-    d = len(turned)
-    mean, shape, direction = design.mean[s], out.shape[at, s], out.direction[at, s]
-    for j in range(d):
-        out.location[at, s, j] = mean[j]
-        for k in range(d):
-            direction[j, k] = turned[j, k]
-        shape[0, j], shape[1, j], shape[2, j], shape[3, j] = 0.0, 1.0, 0.0, 0.0
-    if r == 0:
-        out.n_points[at, s] = CHUNK
-        out.log_weight[at, s, :CHUNK] = 0.0
-        out.log_evidence[at, s] = out.error[at, s] = 0.0
-        return
-    start, v, slack, factor = np.empty(n_rows), np.zeros(r), np.empty(r), np.empty((r, r))
-    coefficient, buffer = np.empty((n_rows, r)), _new_buffer(CHUNK)
-    for i in range(n_rows):
-        start[i] = _dot(rows[i], mean, d)
-    value = _climb(block, start, factor, v, slack, lines)
-    for j in range(r):
-        shape[3, j] = slack[j]
-        value -= math.log(factor[j, j])
-    for i in range(n_rows + d):
-        if i < n_rows:
-            for j in range(r):
-                coefficient[i, j] = block[j, i]
-        else:
-            out.location[at, s, i - n_rows] += _dot(turned[i - n_rows], v, r)
-        _solve(factor, coefficient[i] if i < n_rows else direction[i - n_rows])
-    _set_shape(coefficient, lines, buffer, shape)
-    n, log_mean, error = _integrate(
-        coefficient, lines, buffer, shape, design, out.log_weight[at, s]
-    )
-    out.n_points[at, s], out.log_evidence[at, s] = n, value + log_mean
-    out.error[at, s] = error
+@compiled(fastmath=_SUMS)
+def _lines_at(tables: Tables, i: int, location: Array) -> _Lines:
+    """Return task i's rows at theta = location."""
+    first, last = tables.offsets[i], tables.offsets[i + 1]
+    x, rows = np.empty((4, last - first)), tables.rows
+    for k in range(last - first):
+        x[0, k] = _dot(rows[first + k], location, len(location))
+    trials, successes = tables.trials[first:last], tables.successes[first:last]
+    lines = _Lines(x[0], trials, successes, x[1], x[2], x[3])
+    _set_lines(lines)
+    return lines
 
 
 @compiled()
+def find_modes(tables: Plain, slots: Array, design: Plain, wanted: Array, out: Plain) -> None:
+    """Set all but shapes and weights, and log evidence to Laplace's; see ``condition``."""
+    histories, plan, posterior = Tables(*tables), Design(*design), Posterior(*out)
+    n_components, d = plan.mean.shape
+    turned = np.empty((d, d))
+    for i in range(len(slots)):
+        first, last, at, group = histories.offsets[i], histories.offsets[i + 1], slots[i], -1
+        r = min(last - first, d)
+        block, factor, v, slack = (
+            np.empty((r, last - first)),
+            np.empty((r, r)),
+            np.empty(r),
+            np.empty(r),
+        )
+        posterior.rank[at] = r
+        for g in range(len(plan.root)):
+            for s in range(n_components):
+                if plan.group_of[s] != g:
+                    continue
+                posterior.n_points[at, s] = 0
+                if not wanted[i, s]:
+                    continue
+                if group != g:
+                    _rotate(histories.rows[first:last], plan.root[g], turned, block)
+                    group = g
+                lines = _lines_at(histories, i, plan.mean[s])
+                value = _climb(block, factor, v, slack, lines)
+                for j in range(r):
+                    value -= math.log(factor[j, j])
+                    posterior.shape[at, s, 3, j] = slack[j]
+                posterior.log_evidence[at, s] = value
+                for k in range(d):
+                    location, direction = plan.mean[s, k], posterior.direction[at, s, k]
+                    for j in range(d):
+                        direction[j] = turned[k, j]
+                        if j < r:
+                            location += turned[k, j] * v[j]
+                    posterior.location[at, s, k] = location
+                    _solve(factor, direction)
+
+
+@compiled()
+def integrate(tables: Plain, slots: Array, design: Plain, wanted: Array, out: Plain) -> None:
+    """Set shapes and weights, and log evidence with its error; see ``condition``."""
+    histories, plan, posterior = Tables(*tables), Design(*design), Posterior(*out)
+    n_components, d = plan.mean.shape
+    points, n_points = plan.points, plan.points.shape[1]
+    buffer, weights = _new_buffer(CHUNK), np.empty(n_points)
+    for i in range(len(slots)):
+        first, at = histories.offsets[i], slots[i]
+        r, n_rows = posterior.rank[at], histories.offsets[i + 1] - first
+        coefficient, y = np.empty((n_rows, r)), np.empty((r, CHUNK))
+        for s in range(n_components):
+            if not wanted[i, s]:
+                continue
+            shape, log_weight = posterior.shape[at, s], posterior.log_weight[at, s]
+            direction, done, aim, error = posterior.direction[at, s], 0, CHUNK, 0.0
+            lines = _lines_at(histories, i, posterior.location[at, s])
+            for k in range(n_rows):
+                line = coefficient[k]
+                line[:] = 0.0
+                for h in range(d):
+                    x = histories.rows[first + k, h]
+                    for j in range(r):
+                        line[j] += x * direction[h, j]
+            _set_shape(coefficient, lines, buffer, shape)
+            while aim <= n_points:
+                while done < aim:
+                    total = log_weight[done : done + CHUNK]
+                    _warp(points, done, shape, y, total)
+                    _add_lines(coefficient, y, lines, buffer, total)
+                    done += CHUNK
+                top = _weights(log_weight[:done], buffer, weights)
+                log_mean, error = _average(top, weights[:done])
+                if error <= plan.tolerance or 2 * done > n_points:
+                    posterior.log_evidence[at, s] += log_mean
+                    break
+                aim = 2 * done
+            posterior.n_points[at, s], posterior.error[at, s] = done, error
+
+
 def condition(tables: Plain, slots: Array, design: Plain, wanted: Array, out: Plain) -> None:
     """Set the posteriors of wanted components in the tasks' slots.
 
     ``tables`` are the fields of ``Tables`` with m tasks, ``slots`` (m,) their slots in the record
     ``out`` with the fields of ``Posterior``, and ``wanted`` (m, L) is boolean; the others' number
-    of points becomes 0.
+    of points becomes 0. The work is two compiled functions, because they compile faster so.
     """
-    histories, plan, posterior = Tables(*tables), Design(*design), Posterior(*out)
-    n_components, d = plan.mean.shape
-    turned = np.empty((d, d))
-    for i in range(len(slots)):
-        rows = histories.rows[histories.offsets[i] : histories.offsets[i + 1]]
-        lines, at = _lines_of(histories, i), slots[i]
-        block, group = np.empty((min(len(rows), d), len(rows))), -1
-        posterior.rank[at] = len(block)
-        for g in range(len(plan.root)):
-            for s in range(n_components):
-                if plan.group_of[s] == g:
-                    posterior.n_points[at, s] = 0
-                    if wanted[i, s]:
-                        if group != g:
-                            _rotate(rows, plan.root[g], turned, block)
-                            group = g
-                        _condition_one(rows, lines, plan, s, at, turned, block, posterior)
+    find_modes(tables, slots, design, wanted, out)
+    integrate(tables, slots, design, wanted, out)
 
 
 @compiled()
@@ -688,12 +692,6 @@ def _draw_batch(
             present[a] = log_weight[low]
             for j in range(r):
                 z[j, a] = points[j, low]
-        for i in range(len(rows)):
-            eta = 0.0
-            for k in range(d):
-                eta += rows[i, k] * location[k]
-            lines.eta[i] = eta
-        _set_lines(lines)
         buffer = _new_buffer(m)
         for t in range(N_MOVES):
             keep = _MIXING[t]
@@ -753,7 +751,7 @@ def draw(
         rows = histories.rows[histories.offsets[i] : histories.offsets[i + 1]]
         accepted += _draw_batch(
             rows,
-            _lines_of(histories, i),
+            _lines_at(histories, i, out.location[at, s]),
             plan.points,
             out,
             at,
@@ -766,160 +764,66 @@ def draw(
     return accepted
 
 
-@compiled()
-def parameter_moments(design: Plain, posterior: Plain, at: int, s: int, out: Plain) -> None:
-    """Set mean (d,) and covariance (d, d), the arrays of ``out``, of theta in a slot.
+def parameter_moments(design: Design, posterior: Posterior, at: int, s: int) -> tuple[Array, Array]:
+    """Return mean (d,) and covariance (d, d) of theta of component s in a slot.
 
     The moments of the proposal are known, so the points need to estimate only the difference that
     the weights make: sums have weights ``w - 1 / n``. Where the error of the evidence is above
     ``_LARGE_ERROR``, such sums may be no covariance, and plain weighted sums are used.
     """
-    mean, covariance = out
-    plan, record = Design(*design), Posterior(*posterior)
-    d, r, n = len(mean), record.rank[at], record.n_points[at, s]
-    shape, direction = record.shape[at, s], record.direction[at, s]
-    y, total, weights = np.empty((r, CHUNK)), np.empty(CHUNK), np.empty(n)
-    first_moment, second = np.zeros(d), np.zeros((d, d))
-    for j in range(r, d):
-        second[j, j] = 1.0
-    if r > 0:
-        share = _shares(record, at, s, weights)
-        for j in range(r):
-            if share > 0.0:
-                second[j, j] = shape[1, j] ** 2 + shape[2, j] ** 2 * _VAR_SIZE
-        for first in range(0, n, CHUNK):
-            _warp(plan.points, first, shape, y, total)
-            for j in range(r):
-                centre = shape[0, j] + shape[2, j] * _MEAN_SIZE
-                for a in range(CHUNK):
-                    y[j, a] -= centre
-            for j in range(r):
-                for a in range(CHUNK):
-                    total[a] = y[j, a] * (weights[first + a] - share)
-                    first_moment[j] += total[a]
-                for k in range(j + 1):
-                    value = 0.0
-                    for a in range(CHUNK):
-                        value += total[a] * y[k, a]
-                    second[j, k] += value
-        for j in range(r):
-            for k in range(j + 1):
-                second[j, k] -= first_moment[j] * first_moment[k]
-                second[k, j] = second[j, k]
-            first_moment[j] += shape[0, j] + shape[2, j] * _MEAN_SIZE
-    half = np.zeros(d)
-    for i in range(d):
-        mean[i] = record.location[at, s, i]
-        for j in range(d):
-            mean[i] += direction[i, j] * first_moment[j]
-            half[j] = 0.0
-            for k in range(d):
-                half[j] += direction[i, k] * second[k, j]
-        for k in range(d):
-            covariance[i, k] = 0.0
-            for j in range(d):
-                covariance[i, k] += half[j] * direction[k, j]
+    r, direction = posterior.rank[at], posterior.direction[at, s]
+    weight, share, centre, variance, y = _weighted(design, posterior, at, s)
+    second, mean = np.eye(len(direction)), posterior.location[at, s] + direction[:, :r] @ centre
+    move = y @ (weight - share)
+    second[:r, :r] = (y * (weight - share)) @ y.T - np.outer(move, move)
+    if share > 0.0:
+        second[range(r), range(r)] += variance
+    return mean + direction[:, :r] @ move, direction @ second @ direction.T
 
 
-@compiled()
-def _shares(record: Posterior, at: int, s: int, weights: Array) -> float:
-    """Set weights (n,) to shares of the points; return what to subtract from them, 1 / n or 0."""
-    n, total = len(weights), 0.0
-    _weights(record.log_weight[at, s, :n], _new_buffer(CHUNK), weights)
-    for i in range(n):
-        total += weights[i]
-    for i in range(n):
-        weights[i] /= total
-    return 1.0 / n if record.error[at, s] < _LARGE_ERROR else 0.0
-
-
-@compiled()
-def _action_moments(
-    plan: Design, record: Posterior, at: int, s: int, actions: Array, out: Array
-) -> None:
-    """Set the columns of out (4, K) for one component."""
-    d, r, n = len(plan.points), record.rank[at], record.n_points[at, s]
-    shape, direction, location = (
-        record.shape[at, s],
-        record.direction[at, s],
-        record.location[at, s],
-    )
-    n_actions = len(actions)
-    y, h, weights = np.empty((r, CHUNK)), np.zeros((n_actions, d)), np.empty(n)
-    buffer, total = _new_buffer(CHUNK), np.empty(CHUNK)
-    # mean and variance under the proposal, standard deviation beyond the rank, and sums
-    known, sums = np.zeros((3, n_actions)), np.zeros((n_actions, 8))
-    share = _shares(record, at, s, weights)
-    for b in range(n_actions):
-        for k in range(d):
-            x = actions[b, k]
-            known[0, b] += x * location[k]
-            for j in range(d):
-                h[b, j] += x * direction[k, j]
-        for j in range(d):
-            square = h[b, j] * h[b, j]
-            if j < r:
-                known[0, b] += h[b, j] * (shape[0, j] + shape[2, j] * _MEAN_SIZE)
-                known[1, b] += square * (shape[1, j] ** 2 + shape[2, j] ** 2 * _VAR_SIZE)
-            else:
-                known[2, b] += square
-        known[2, b] = math.sqrt(known[2, b])
-    extra = min(r, d - 1)
-    for first in range(0, n, CHUNK):
-        _warp(plan.points, first, shape, y, total)
-        for b in range(n_actions):
-            centre, beyond = known[0, b], known[2, b]
-            t = math.exp(-abs(centre))
-            bent = 0.5 * (1.0 - t) / (1.0 + t) * (-1.0 if centre > 0.0 else 1.0)
-            shift = 0.0
-            for j in range(r):
-                shift += h[b, j] * (shape[0, j] + shape[2, j] * _MEAN_SIZE)
-            _multiply(h[b], y, buffer.move)
-            for a in range(CHUNK):
-                total[a] = buffer.move[a] - shift
-                buffer.move[a] = total[a] + beyond * plan.points[extra, first + a]
-                buffer.power[a] = -abs(centre + buffer.move[a])
-            _exp(buffer.power, buffer)
-            for a in range(CHUNK):
-                w, c, x = weights[first + a], total[a], buffer.move[a]
-                f = (1.0 if centre + x > 0.0 else buffer.power[a]) / (1.0 + buffer.power[a])
-                control = x + bent * x * x
-                sums[b, 0] += (w - share) * c
-                sums[b, 1] += (w - share) * c * c
-                sums[b, 2] += w * f
-                sums[b, 3] += w * f * f
-                sums[b, 4] += w * f * control
-                sums[b, 5] += w * control
-                sums[b, 6] += control
-                sums[b, 7] += control * control
-    for b in range(n_actions):
-        x, beyond = sums[b], known[2, b] * known[2, b]
-        spread = x[1] + (known[1, b] if share > 0.0 else 0.0) - x[0] * x[0]
-        t = math.exp(-abs(known[0, b]))
-        bent = 0.5 * (1.0 - t) / (1.0 + t) * (-1.0 if known[0, b] > 0.0 else 1.0)
-        excess = x[6] / n - bent * (known[1, b] + beyond)
-        square = x[7] / n - (x[6] / n) ** 2
-        correction = (x[4] - x[2] * x[5]) / square * excess if square > 0.0 else 0.0
-        rate = x[2] - (correction if share > 0.0 else 0.0)
-        out[0, b] = min(max(rate, 0.0), 1.0)
-        out[1, b] = max(x[3] - x[2] * x[2], 0.0)
-        out[2, b] = known[0, b] + x[0]
-        out[3, b] = max(spread, 0.0) + beyond
-
-
-@compiled()
-def action_moments(
-    design: Plain, posterior: Plain, slots: Array, sets: Array, wanted: Array, out: Array
-) -> None:
-    """Set out (m, L, 4, K): mean and variance of logistic(a'theta), and of a'theta.
-
-    ``slots`` (m,), action sets (m, K, d) or (1, K, d) for all, ``wanted`` (m, L); the others are
-    left as they are. Coordinates beyond the rank are one more normal coordinate of the points. The
-    mean of logistic(a'theta) is corrected by the proposal's known mean of the second-order
-    expansion, with the coefficient of a regression (a control variate).
+def _weighted(
+    design: Design, posterior: Posterior, at: int, s: int
+) -> tuple[Array, float, Array, Array, Array]:
+    """Return the points' shares of the weight, and what to subtract from them, 1 / n or 0; mean
+    and variance (r,) of the proposal's coordinates, and the points' distances (r, n) from the mean.
     """
-    plan, record = Design(*design), Posterior(*posterior)
-    for i in range(len(slots)):
-        for s in range(len(plan.mean)):
-            if wanted[i, s]:
-                _action_moments(plan, record, slots[i], s, sets[i % len(sets)], out[i, s])
+    r, n = posterior.rank[at], posterior.n_points[at, s]
+    centre, spread, bend = posterior.shape[at, s, :3, :r]
+    log_weight, z = posterior.log_weight[at, s, :n], design.points[:r, :n]
+    weight = np.exp(log_weight - log_weight.max())
+    y = spread[:, None] * z + bend[:, None] * (np.sqrt(1.0 + z * z) - _MEAN_SIZE)
+    share = 1.0 / n if posterior.error[at, s] < _LARGE_ERROR else 0.0
+    variance = spread**2 + bend**2 * _VAR_SIZE
+    return weight / weight.sum(), share, centre + bend * _MEAN_SIZE, variance, y
+
+
+def action_moments(
+    design: Design, posterior: Posterior, at: int, s: int, actions: Array
+) -> tuple[Array, Array, Array, Array]:
+    """Return mean and variance of logistic(a'theta), and of a'theta, (K,) each, for actions (K, d).
+
+    Coordinates beyond the rank are one more normal coordinate of the points. The mean of
+    logistic(a'theta) is corrected by the proposal's known mean of the second-order expansion, with
+    the coefficient of a regression (a control variate).
+    """
+    r = posterior.rank[at]
+    weight, share, centre, variance, y = _weighted(design, posterior, at, s)
+    n, h = len(weight), actions @ posterior.direction[at, s]
+    middle = actions @ posterior.location[at, s] + h[:, :r] @ centre
+    within, beyond = h[:, :r] ** 2 @ variance, (h[:, r:] ** 2).sum(axis=1)
+    e = h[:, :r] @ y
+    move = e @ (weight - share)
+    spread = (e * e) @ (weight - share) - move * move + (within if share > 0.0 else 0.0)
+    x = e + np.sqrt(beyond)[:, None] * design.points[min(r, len(design.points) - 1), :n]
+    rate = 1.0 / (1.0 + np.exp(-np.clip(middle[:, None] + x, -700.0, 700.0)))
+    mean = rate @ weight
+    off = (rate - mean[:, None]) * weight
+    deviation = np.maximum((off * (rate - mean[:, None])).sum(axis=1), 0.0)
+    if share > 0.0:
+        # logistic'' / (2 logistic') = (1 - 2 p) / 2 at the middle
+        control = x * (1.0 - 0.5 * np.tanh(0.5 * middle)[:, None] * x)
+        known = -0.5 * np.tanh(0.5 * middle) * (within + beyond)
+        excess = control.mean(axis=1) - known
+        square = np.maximum(control.var(axis=1), 1e-300)
+        mean = mean - (off * control).sum(axis=1) / square * excess
+    return np.clip(mean, 0.0, 1.0), deviation, middle + move, np.maximum(spread, 0.0) + beyond
