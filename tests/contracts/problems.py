@@ -65,6 +65,7 @@ FAMILIES: dict[str, Callable[[], Any]] = {
     "tied": lambda: _linear("tied"),
     "diag": lambda: _linear("diag"),
     "spherical": lambda: _linear("spherical"),
+    "logistic": lambda: mixts.LinearBernoulli(_table(6, -2.0, 2.0), _full(3, N_COMPONENTS)),
     "tabular": lambda: _tabular(zeros=False),
     "tabular with zeros": lambda: _tabular(zeros=True),
 }
@@ -110,6 +111,11 @@ class FamilyCase:
     @property
     def mdp(self) -> bool:
         return self.name in MDPS
+
+    @property
+    def conjugate(self) -> bool:
+        """Whether posteriors are in the family, and mean rewards linear in the parameters."""
+        return self.name != "logistic"
 
     @property
     def prior(self) -> mixts.MixturePrior:
@@ -158,7 +164,7 @@ class FamilyCase:
             return (random_episodes(rng, family.mdp(theta[0]), n),)
         if self.linear:
             actions = rng.normal(size=(n, SIZE))
-            return actions, family.outcomes(rng, actions @ theta[0])
+            return actions, family.outcomes(rng, family.mean_rewards(theta[0], actions))
         actions = rng.integers(SIZE, size=n)
         laws = family.reward_laws(np.repeat(theta, n, axis=0), actions, theta[0, actions])
         return actions, family.outcomes(rng, laws)

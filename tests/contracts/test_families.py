@@ -95,13 +95,19 @@ def test_a_posterior_is_a_prior(case: FamilyCase) -> None:
     first.update(*some(history, slice(14)))
     second = first.as_prior().belief()
     second.update(*some(history, slice(14, None)))
+    assert first.as_prior().names == case.prior.names
+    if not case.conjugate:
+        # A normal distribution with the posterior's moments is close to it, and no more.
+        np.testing.assert_allclose(second.weights, whole.weights, atol=0.05)
+        deviation = np.sqrt(np.diagonal(whole.covariance))
+        assert np.all(np.abs(second.mean - whole.mean) < 0.5 * deviation)
+        return
     np.testing.assert_allclose(
         first.log_evidence + second.log_evidence, whole.log_evidence, rtol=ROUNDING
     )
     np.testing.assert_allclose(second.weights, whole.weights, rtol=1e-8)
     np.testing.assert_allclose(second.mean, whole.mean, rtol=1e-8)
     np.testing.assert_allclose(second.covariance, whole.covariance, rtol=1e-8, atol=1e-10)
-    assert first.as_prior().names == case.prior.names
 
 
 def test_a_posterior_of_one_of_many_tasks_is_a_prior(case: FamilyCase) -> None:

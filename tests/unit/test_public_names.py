@@ -32,6 +32,7 @@ PUBLIC_NAMES = [
     "GaussianArms",
     "Greedy",
     "LevelFeature",
+    "LinearBernoulli",
     "LinearGaussian",
     "MDP",
     "MDPEnvironment",
@@ -66,6 +67,9 @@ SIGNATURES = {
     "GaussianArms": "(mean, variance, noise_std)",
     "PoissonArms": "(shape, rate)",
     "SpendArms": "(alpha, beta, log_spend, strength, shape, scale)",
+    "LinearBernoulli": (
+        "(mean, covariance, covariance_type='full', *, decimals=None, max_rows=10000)"
+    ),
     "LinearGaussian": "(mean, covariance, noise_std, covariance_type='full')",
     "MDP": "(rewards, transitions, horizon, initial)",
     "MDP.plan": "(self, rng=None)",

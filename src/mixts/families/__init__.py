@@ -5,6 +5,7 @@ from mixts.families.base import FAMILIES, Family, Posterior
 from mixts.families.bernoulli import BernoulliArms, BernoulliStatistics
 from mixts.families.gaussian import GaussianArms, GaussianStatistics
 from mixts.families.linear import LinearGaussian
+from mixts.families.linear_bernoulli import LinearBernoulli
 from mixts.families.linear_bernoulli_statistics import LinearBernoulliStatistics
 from mixts.families.linear_statistics import LinearStatistics
 from mixts.families.pending import Pending
@@ -24,6 +25,7 @@ __all__ = [
     "Family",
     "GaussianArms",
     "GaussianStatistics",
+    "LinearBernoulli",
     "LinearBernoulliStatistics",
     "LinearGaussian",
     "LinearStatistics",

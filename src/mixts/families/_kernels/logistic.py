@@ -584,10 +584,7 @@ def find_modes(tables: Plain, slots: Array, design: Plain, wanted: Array, out: P
         posterior.rank[at] = r
         for g in range(len(plan.root)):
             for s in range(n_components):
-                if plan.group_of[s] != g:
-                    continue
-                posterior.n_points[at, s] = 0
-                if not wanted[i, s]:
+                if plan.group_of[s] != g or not wanted[i, s]:
                     continue
                 if group != g:
                     _rotate(histories.rows[first:last], plan.root[g], turned, block)
@@ -652,8 +649,8 @@ def condition(tables: Plain, slots: Array, design: Plain, wanted: Array, out: Pl
     """Set the posteriors of wanted components in the tasks' slots.
 
     ``tables`` are the fields of ``Tables`` with m tasks, ``slots`` (m,) their slots in the record
-    ``out`` with the fields of ``Posterior``, and ``wanted`` (m, L) is boolean; the others' number
-    of points becomes 0. The work is two compiled functions, because they compile faster so.
+    ``out`` with the fields of ``Posterior``, and ``wanted`` (m, L) is boolean; the others stay as
+    they are. The work is two compiled functions, because they compile faster so.
     """
     find_modes(tables, slots, design, wanted, out)
     integrate(tables, slots, design, wanted, out)

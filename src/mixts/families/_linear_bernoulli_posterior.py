@@ -1,0 +1,563 @@
+"""Posteriors of clicks with features: computed from a task's table when they are asked for.
+
+A posterior given a component is a set of weighted points, see ``_kernels.logistic``. It is a
+function of prior and table alone, so an update only counts; the next reader computes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mixts._numbers import softmax
+from mixts._typing import Array, Bool, Float, Int
+from mixts.families._kernels import logistic as kernels
+from mixts.families._kernels.logistic import Design
+from mixts.families.base import Posterior, Waiting
+from mixts.families.bernoulli import BetaMarginal
+from mixts.families.linear_bernoulli_statistics import LinearBernoulliStatistics
+from mixts.families.quadrature import NormalMarginal
+from mixts.families.rewards import AverageRewards
+from mixts.families.statistics import Statistics
+
+if TYPE_CHECKING:
+    from mixts.families.linear_bernoulli import LinearBernoulli
+
+Table = tuple[Array, Array, Array, Array]
+"""The fields of ``_kernels.logistic.Tables``: offsets, rows, trials and successes."""
+
+TOLERANCE = 0.02
+"""Points are added until the standard error of the log evidence is below this."""
+
+MOST_POINTS = 1024
+"""Most points of integration: beyond some thousand they would fill the fast caches."""
+
+_LEAST_WEIGHT = 0.005
+"""Components of less weight need no precise click rates: these have an error of some 0.03."""
+
+_AT_ONCE = 64
+"""Tasks of one compiled pass that keeps no posteriors."""
+
+BUDGET_BYTES = 1 << 28
+"""Memory for the posteriors of tasks between calls; at least one is always kept."""
+
+DORMANT_LIMIT = -math.log(1e-16)
+"""A component may be dormant while its weight is surely below 1e-16 of the largest."""
+
+_DORMANT_MARGIN = 4.0
+"""It becomes dormant a factor exp(4) below that: the estimated evidence has an error."""
+
+_LARGEST_TOTAL = 1e12
+"""Limit of a + b of the Beta distribution that stands for a click rate: a certain rate."""
+
+
+def logistic(x: Array) -> Array:
+    """Return 1 / (1 + exp(-x)), without overflow."""
+    return np.asarray(0.5 * (1.0 + np.tanh(0.5 * x)))
+
+
+def task_bytes(n_components: int, n_features: int) -> int:
+    """Return the memory of one task's posterior in bytes."""
+    d = n_features
+    return 8 * n_components * (MOST_POINTS + d * d + 5 * d + 4)
+
+
+def new_design(prior: LinearBernoulli) -> Design:
+    """Return the moments of a prior with dense roots, and the fixed points of its dimension."""
+    d, values = prior.n_features, prior.roots.values
+    if values.shape[1] == d and d > 1:
+        root = values[:, :, None] * np.eye(d)
+    else:
+        upper = np.zeros((len(values), d, d))
+        upper[:, *np.triu_indices(d)] = values
+        root = np.ascontiguousarray(np.swapaxes(upper, 1, 2))
+    return Design(prior.mean, root, prior.roots.group_of, fixed_points(d), TOLERANCE)
+
+
+@lru_cache(maxsize=16)
+def fixed_points(d: int) -> Float[Array, "d N"]:
+    """Return the points of integration in d dimensions, the same in every process.
+
+    Blocks are random shifts of a lattice ``k z / n mod 1``. Its generator z is chosen coordinate
+    by coordinate to have the least worst-case error (Sloan and Reztsov), with weights that fall
+    with the coordinate. In the order of reversed bits, each first half is a lattice, too.
+    """
+    from scipy import special  # takes as long to import as all of mixts
+
+    n = MOST_POINTS // (2 * kernels.N_BLOCKS)
+    order = np.zeros(1, np.int64)
+    while len(order) < n:
+        order = np.concatenate([2 * order, 2 * order + 1])
+    odd, places, error, generator = np.arange(1, n, 2), np.arange(n), np.ones(n), []
+    for j in range(d):
+        x = np.outer(odd, places) % n / n
+        factors = 1 + (2 * math.pi) ** 2 / (j + 1) * (x * x - x + 1 / 6)
+        best = int((factors @ error).argmin())
+        error *= factors[best]
+        generator.append(int(odd[best]))
+    shifts = np.random.default_rng(d).random((kernels.N_BLOCKS, 1, d))
+    uniform = (np.outer(order, generator) / n + shifts) % 1
+    return kernels.make_points(special.ndtri(np.clip(uniform, 1e-9, 1 - 1e-9)))
+
+
+def evidence_of(
+    design: Design, statistics: LinearBernoulliStatistics
+) -> tuple[Float[Array, "n L"], Float[Array, "n L"]]:
+    """Return the log evidence of each task, and its standard error."""
+    n, (n_components, d) = len(statistics), design.mean.shape
+    found = np.zeros((2, n, n_components))
+    out = tuple(kernels.new_posterior(min(n, _AT_ONCE), n_components, d, MOST_POINTS))
+    for start in range(0, n, _AT_ONCE):
+        part = statistics[start : start + _AT_ONCE]
+        own = part.tables
+        offsets = np.append(0, np.cumsum(own.size))
+        counts = own.trials.astype(float), own.successes.astype(float)
+        slots, wanted = np.arange(len(part)), np.ones((len(part), n_components), bool)
+        kernels.condition((offsets, own.rows, *counts), slots, tuple(design), wanted, out)
+        found[:, start : start + len(part)] = out[0][: len(part)], out[1][: len(part)]
+    return found[0], found[1]
+
+
+def table_of(statistics: LinearBernoulliStatistics, task: int) -> Table:
+    """Return the fields of ``_kernels.logistic.Tables`` for one task."""
+    tables = statistics.tables
+    start, size = int(tables.start[task]), int(tables.size[task])
+    own = slice(start, start + size)
+    counts = tables.trials[own].astype(float), tables.successes[own].astype(float)
+    return np.array([0, size]), tables.rows[own], *counts
+
+
+class LinearBernoulliPosterior(Posterior):
+    """Posteriors of every component for each task; dormant ones are computed when read."""
+
+    prior: LinearBernoulli
+    statistics: LinearBernoulliStatistics
+
+    def __init__(
+        self,
+        prior: LinearBernoulli,
+        statistics: Statistics,
+        log_weights: Float[Array, " L"],
+        *,
+        allow_dormant: bool = True,
+        budget: int = BUDGET_BYTES,
+    ) -> None:
+        assert isinstance(statistics, LinearBernoulliStatistics)
+        self.prior = prior
+        self.statistics = statistics
+        self._log_weights = log_weights
+        self._margin = _DORMANT_MARGIN if allow_dormant else math.inf
+        n = len(statistics)
+        self._relative = np.zeros((n, prior.n_components))
+        self._ceiling = np.zeros((n, prior.n_components))
+        """Log evidence when it was last computed: every further click or silence lowers it."""
+        self._is_known = statistics.tables.size == 0
+        """Whether ``_relative`` is up to date."""
+        self._precise = np.zeros((2, n, prior.n_components))
+        """Log evidence and its error at full precision."""
+        self._is_stale = statistics.tables.size > 0
+        self._quick = prior.design._replace(tolerance=math.inf)
+        self._kept: OrderedDict[int, kernels.Posterior] = OrderedDict()
+        """Posteriors of the tasks that were used last."""
+        self._max_kept = max(1, budget // prior.task_bytes)
+
+    # -- log evidence -------------------------------------------------------------------------
+
+    @property
+    def relative(self) -> Float[Array, "n L"]:  # type: ignore[override]
+        """log p(history | s), -inf where the component is dormant; computed when it is read."""
+        for task in np.flatnonzero(~self._is_known):
+            self._learn(int(task))
+        return self._relative
+
+    def log_evidence(self) -> Float[Array, "n L"]:
+        """Return log p(history | s) of every component, all as precise as ``TOLERANCE`` says."""
+        return self._evidence[0]
+
+    def evidence_error(self) -> Float[Array, "n L"]:
+        """Return the standard error of ``log_evidence``."""
+        return self._evidence[1]
+
+    @property
+    def _evidence(self) -> Float[Array, "2 n L"]:
+        stale = np.flatnonzero(self._is_stale)
+        if len(stale):
+            self._precise[:, stale] = evidence_of(self.prior.design, self.statistics[stale])
+            self._is_stale[stale] = False
+        return self._precise.copy()
+
+    def _learn(self, task: int) -> kernels.Posterior:
+        """Compute the posteriors of a task, of those components that can matter.
+
+        First with few points; then with more, where the error of the evidence could change a
+        weight by more than a quarter of ``TOLERANCE``.
+        """
+        found = self._kept.get(task)
+        if found is None:
+            n, d = self.prior.mean.shape
+            found = kernels.new_posterior(1, n, d, MOST_POINTS)
+        found.n_points[:] = 0
+        ceiling, wanted = self._ceiling[task], ~np.isneginf(self._relative[task])
+        self._condition(task, wanted, found, self._quick)
+        joint = self._joint(found, wanted, ceiling)
+        top = joint[wanted].max(initial=-np.inf)
+        waking = ~wanted & (joint >= top - DORMANT_LIMIT)
+        if waking.any():
+            wanted |= waking
+            self._condition(task, wanted, found, self._quick)
+            joint = self._joint(found, wanted, ceiling)
+            top = joint[wanted].max(initial=-np.inf)
+        weights = softmax(np.where(wanted, joint, -np.inf))
+        unsure = wanted & (weights * (1 - weights) * found.error[0] > TOLERANCE / 4)
+        if unsure.any():
+            self._condition(task, unsure, found, self.prior.design)
+            joint = self._joint(found, wanted, ceiling)
+            top = joint[wanted].max(initial=-np.inf)
+        awake = wanted & ((joint >= top - DORMANT_LIMIT - self._margin) | np.isneginf(joint))
+        self._relative[task] = np.where(awake, ceiling, -np.inf)
+        self._is_known[task] = True
+        self._keep(task, found)
+        return found
+
+    def _joint(
+        self, found: kernels.Posterior, wanted: Bool[Array, " L"], ceiling: Float[Array, " L"]
+    ) -> Float[Array, " L"]:
+        """Set the ceilings to new evidence, and return them times the prior weights, in logs."""
+        ceiling[wanted] = found.log_evidence[0, wanted]
+        return np.asarray(self._log_weights + ceiling)
+
+    def _condition(
+        self, task: int, wanted: Bool[Array, " L"], out: kernels.Posterior, design: Design
+    ) -> None:
+        slots = np.zeros(1, np.int64)
+        kernels.condition(self._table(task), slots, tuple(design), wanted[None], tuple(out))
+
+    def _table(self, task: int) -> Table:
+        return table_of(self.statistics, task)
+
+    def _keep(self, task: int, found: kernels.Posterior) -> None:
+        self._kept[task] = found
+        self._kept.move_to_end(task)
+        while len(self._kept) > self._max_kept:
+            self._kept.popitem(last=False)
+
+    def _of(self, task: int) -> kernels.Posterior:
+        """Return the posteriors of a task: of its components that are not dormant."""
+        if not self._is_known[task] or task not in self._kept:
+            return self._learn(task)
+        self._kept.move_to_end(task)
+        return self._kept[task]
+
+    def _with_moments(self, task: int, *, every: bool = False) -> kernels.Posterior:
+        """Return the posteriors of a task, with all points where moments of them matter.
+
+        Averages over points need more of them than the evidence does. With ``every``, those of
+        dormant components and of components of little weight are precise, too.
+        """
+        found = self._of(task)
+        coarse = found.n_points[0] < MOST_POINTS
+        if not every:
+            coarse &= softmax(self._log_weights + self._relative[task]) > _LEAST_WEIGHT
+        if coarse.any():
+            self._condition(task, coarse, found, self.prior.design._replace(tolerance=0.0))
+        return found
+
+    # -- updates ------------------------------------------------------------------------------
+
+    def update(self, tasks: Int[Array, " m"], observed: tuple[Array, ...]) -> None:
+        """Count observations, all or none; beliefs are computed when they are next read."""
+        self.statistics.observe(tasks, observed)
+        self._is_known[tasks] = False
+        self._is_stale[tasks] = True
+
+    def add_tasks(self, n: int) -> None:
+        """Append tasks with no history."""
+        self.statistics = self.statistics.extend(n)
+        rows = ((0, n), (0, 0))
+        self._relative, self._ceiling = np.pad(self._relative, rows), np.pad(self._ceiling, rows)
+        self._precise = np.pad(self._precise, ((0, 0), *rows))
+        self._is_known = np.pad(self._is_known, (0, n), constant_values=True)
+        self._is_stale = np.pad(self._is_stale, (0, n))
+
+    # -- parameters ---------------------------------------------------------------------------
+
+    def prepare(self, tasks: Int[Array, " m"], latent: Int[Array, " m"]) -> None:
+        """Compute the posteriors of these pairs that are dormant."""
+        dormant = np.isneginf(self.relative[tasks, latent])
+        for task in np.unique(tasks[dormant]):
+            wanted = np.zeros(self.prior.n_components, bool)
+            wanted[latent[dormant & (tasks == task)]] = True
+            self._condition(int(task), wanted, self._of(int(task)), self.prior.design)
+
+    def sample(
+        self, rng: np.random.Generator, tasks: Int[Array, " m"], latent: Int[Array, " m"]
+    ) -> Float[Array, "m p"]:
+        """Draw theta from the posterior of the component of each task."""
+        d = self.prior.n_features
+        normals = rng.standard_normal((len(tasks), kernels.N_MOVES + 1, d))
+        uniforms = 1.0 - rng.random((len(tasks), kernels.N_MOVES + 1))  # above 0
+        theta, design = np.empty((len(tasks), d)), tuple(self.prior.design)
+        for task, rows in _by_task(tasks, latent):
+            which = np.zeros((len(rows), 3), np.int64)
+            which[:, 2] = latent[rows]
+            drawn, random = np.empty((len(rows), d)), (normals[rows], uniforms[rows])
+            kernels.draw(self._table(task), design, tuple(self._of(task)), which, random, drawn)
+            theta[rows] = drawn
+        return theta
+
+    def component_means(self, tasks: Int[Array, " m"]) -> Float[Array, "m L p"]:
+        """Return E[theta | history, s]; dormant components are computed."""
+        return self._moments(tasks)[0]
+
+    def component_covariances(self, tasks: Int[Array, " m"]) -> Float[Array, "m L p p"]:
+        """Return Cov[theta | history, s]."""
+        return self._moments(tasks)[1]
+
+    def _moments(self, tasks: Int[Array, " m"]) -> tuple[Array, Array]:
+        n, d = self.prior.n_components, self.prior.n_features
+        mean, covariance = np.zeros((len(tasks), n, d)), np.zeros((len(tasks), n, d, d))
+        for row, task in enumerate(tasks):
+            if self._is_empty(int(task)):
+                mean[row], covariance[row] = self.prior.mean, self.prior.full_covariances()
+                continue
+            found = self._with_moments(int(task), every=True)
+            for s in range(n):
+                moments = kernels.parameter_moments(self.prior.design, found, 0, s)
+                mean[row, s], covariance[row, s] = moments
+        return mean, covariance
+
+    def _is_empty(self, task: int) -> bool:
+        return bool(self.statistics.tables.size[task] == 0)
+
+    def family(self, task: int) -> LinearBernoulli:
+        """Return normal distributions with the moments of one task's posterior, as a prior."""
+        mean, covariance = self._moments(np.array([task]))
+        covariance = (covariance + np.swapaxes(covariance, -1, -2)) / 2
+        return self.prior.with_moments(mean[0], covariance[0])
+
+    # -- decisions ----------------------------------------------------------------------------
+
+    def action_moments(
+        self, tasks: Int[Array, " m"], actions: Array, *, every: bool = False
+    ) -> Float[Array, "4 m L K"]:
+        """Return mean and variance of the click rate, then of a'theta, for all actions.
+
+        Zeros for dormant components, unless ``every`` component is wanted.
+        """
+        moments = np.zeros((4, len(tasks), self.prior.n_components, actions.shape[-2]))
+        for row, task in enumerate(tasks):
+            own = actions if actions.ndim == 2 else actions[row]
+            found = self._with_moments(int(task), every=every)
+            for s in np.flatnonzero(found.n_points[0]).tolist():
+                moments[:, row, s] = kernels.action_moments(self.prior.design, found, 0, s, own)
+        return moments
+
+    def mean_rewards(
+        self, tasks: Int[Array, " m"], weights: Float[Array, "m L"], actions: Array | None
+    ) -> Float[Array, "m K"]:
+        """Return the expected click rates, which are not those of the expected theta."""
+        if actions is None:
+            return self.prior.mean_rewards(np.zeros((len(tasks), self.prior.n_features)), None)
+        return np.einsum("ml,mlk->mk", weights, self.action_moments(tasks, actions)[0])
+
+    def best_action_probabilities(
+        self,
+        rng: np.random.Generator,
+        tasks: Int[Array, " m"],
+        weights: Float[Array, "m L"],
+        actions: Array | None,
+        mask: Bool[Array, "m K"],
+        n_samples: int,
+    ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
+        """Estimate P(action is best) and its standard error: components are summed exactly."""
+        assert actions is not None
+        law, error = np.zeros(mask.shape), np.zeros(mask.shape)
+        for row, draws in enumerate(self._stratified(rng, tasks, weights, actions, n_samples)):
+            law[row], error[row] = draws.votes(mask[row])
+        return law, error
+
+    def expected_gains(
+        self,
+        rng: np.random.Generator,
+        tasks: Int[Array, " m"],
+        weights: Float[Array, "m L"],
+        actions: Array,
+        mask: Bool[Array, "m K"],
+        lead: Int[Array, " m"],
+        n_samples: int,
+    ) -> Float[Array, " m"]:
+        """Estimate E[max_b p_b - p_lead] of click rates: components are summed exactly."""
+        draws = self._stratified(rng, tasks, weights, actions, n_samples)
+        return np.array([one.gain(mask[i], int(lead[i])) for i, one in enumerate(draws)])
+
+    def _stratified(
+        self,
+        rng: np.random.Generator,
+        tasks: Int[Array, " m"],
+        weights: Float[Array, "m L"],
+        actions: Array,
+        n_samples: int,
+    ) -> list[Stratified]:
+        """Draw theta for each decision: ``4 + n_samples w_s`` times given component s.
+
+        The numbers are fixed by the history, so that ``sum_s w_s (mean over s's draws)`` has the
+        right expectation.
+        """
+        numbers = 4 + (n_samples * weights).astype(np.int64)
+        numbers[(weights <= 0) | np.isneginf(self.relative[tasks])] = 0
+        found = []
+        for row, task in enumerate(tasks):
+            latent = np.repeat(np.arange(self.prior.n_components), numbers[row])
+            theta = self.sample(rng, np.full(len(latent), task), latent)
+            own = actions if actions.ndim == 2 else actions[row]
+            used = numbers[row] > 0
+            found.append(Stratified(theta @ own.T, numbers[row][used], weights[row][used]))
+        return found
+
+    def rewards(
+        self,
+        tasks: Int[Array, " m"],
+        weights: Float[Array, "m L"],
+        actions: Array | None,
+        waiting: Waiting | None = None,
+    ) -> ClickRates:
+        """Return the belief about the click rates of the offered actions."""
+        assert actions is not None
+        if waiting is None or not np.isin(waiting.tasks, tasks).any():
+            return ClickRates(self, tasks, weights, actions)
+        distinct, rows = np.unique(tasks, return_inverse=True)
+        first = np.unique(rows, return_index=True)[1]
+        after = Awaited(self, distinct, weights[first], waiting.among(distinct))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            change = np.log(weights) + (after.relative - self.relative[distinct])[rows]
+        weights = softmax(np.where(weights > 0, change, -np.inf))
+        return ClickRates(after, rows, weights, actions)
+
+
+class Awaited(LinearBernoulliPosterior):
+    """Posteriors as if the clicks of waiting decisions had come: the expected part of a click."""
+
+    def __init__(
+        self,
+        before: LinearBernoulliPosterior,
+        tasks: Int[Array, " n"],
+        weights: Float[Array, "n L"],
+        waiting: Waiting,
+    ) -> None:
+        super().__init__(before.prior, before.statistics[tasks], before._log_weights)
+        self._added: dict[int, tuple[Array, Array]] = {}
+        for row, task in enumerate(tasks):
+            own = waiting.actions[waiting.tasks == row]
+            if len(own):
+                rates = before.mean_rewards(np.array([task]), weights[row : row + 1], own)[0]
+                self._added[row] = own, rates
+                self._is_known[row] = False
+
+    def _table(self, task: int) -> Table:
+        if task not in self._added:
+            return super()._table(task)
+        _, rows, trials, successes = super()._table(task)
+        added, rates = self._added[task]
+        rows = np.concatenate([rows, added])
+        trials, successes = np.append(trials, np.ones(len(rates))), np.append(successes, rates)
+        return np.array([0, len(rows)]), rows, trials, successes
+
+
+@dataclass(frozen=True)
+class Stratified:
+    """Draws of a'theta for one decision, component after component."""
+
+    scores: Float[Array, "n K"]
+    numbers: Int[Array, " S"]
+    """Number of draws of each component."""
+    weights: Float[Array, " S"]
+
+    def _means(self, values: Float[Array, "n _"]) -> tuple[Array, Array]:
+        """Return the mean of each component's values, and the variance of that mean."""
+        starts = np.cumsum(self.numbers) - self.numbers
+        n = self.numbers[:, None]
+        mean = np.add.reduceat(values, starts) / n
+        square = np.add.reduceat(values * values, starts) / n
+        return mean, np.maximum(square - mean * mean, 0.0) / (n - 1)
+
+    def votes(self, mask: Bool[Array, " K"]) -> tuple[Float[Array, " K"], Float[Array, " K"]]:
+        """Return how often each available action is best, and the standard error."""
+        scores = np.where(mask, self.scores, -np.inf)
+        best = scores == scores.max(axis=1, keepdims=True)
+        mean, variance = self._means(best / best.sum(axis=1, keepdims=True))
+        return self.weights @ mean, np.sqrt(self.weights**2 @ variance)
+
+    def gain(self, mask: Bool[Array, " K"], lead: int) -> float:
+        """Return the mean of the best click rate minus that of the leading action."""
+        top = np.where(mask, self.scores, -np.inf).max(axis=1)
+        gap = logistic(top) - logistic(self.scores[:, lead])
+        return float(self.weights @ self._means(gap[:, None])[0][:, 0])
+
+
+@dataclass(frozen=True)
+class ClickRates(AverageRewards):
+    """Click rates of actions, which depend on each other through theta."""
+
+    posterior: LinearBernoulliPosterior
+    tasks: Int[Array, " m"]
+    weights: Float[Array, "m L"]
+    actions: Array
+
+    @cached_property
+    def _moments(self) -> Float[Array, "4 m L K"]:
+        return self.posterior.action_moments(self.tasks, self.actions)
+
+    @cached_property
+    def marginal(self) -> BetaMarginal:
+        """Beta distributions with the moments of the click rates."""
+        mean, variance = self._moments[:2]
+        room = mean * (1 - mean)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            total = np.where(variance > 0, room / variance - 1, _LARGEST_TOTAL)
+        total = np.clip(total, 1e-12, _LARGEST_TOTAL)
+        # A rate of a dormant component is 0: any distribution will do, its weight is 0.
+        return BetaMarginal(np.stack([np.maximum(mean * total, 1e-300), (1 - mean) * total]))
+
+    def means(self) -> Float[Array, "m K"]:
+        return np.einsum("ml,mlk->mk", self.weights, self._moments[0])
+
+    def quantiles(self, probability: Float[Array, " m"]) -> Float[Array, "m K"]:
+        """Return the quantiles of normal a'theta with its moments, as click rates."""
+        normal = NormalMarginal(self._moments[2:], 1.0)
+        return logistic(normal.mixture_quantiles(self.weights, probability))
+
+    def draw(
+        self, rng: np.random.Generator, rows: Int[Array, " n"], latent: Int[Array, " n"]
+    ) -> Float[Array, "n K"]:
+        theta = self.posterior.sample(rng, self.tasks[rows], latent)
+        sets = self.actions if self.actions.ndim == 2 else self.actions[rows]
+        return self.posterior.prior.mean_rewards(theta, sets)
+
+    def terms(
+        self, rng: np.random.Generator, mask: Bool[Array, "m K"], measure: str, n_samples: int
+    ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
+        """Return both terms; for the variance, only the gain of the best action is sampled."""
+        if measure != "variance":
+            return super().terms(rng, mask, measure, n_samples)
+        means = self.means()
+        lead = np.where(mask, means, -np.inf).argmax(axis=1)
+        of = (rng, self.tasks, self.weights, self.actions, mask, lead, n_samples)
+        gain = self.posterior.expected_gains(*of)
+        top = np.take_along_axis(means, lead[:, None], axis=1)
+        return gain[:, None] + top - means, self.variances()
+
+
+def _by_task(
+    tasks: Int[Array, " m"], latent: Int[Array, " m"]
+) -> list[tuple[int, Int[Array, " k"]]]:
+    """Return each distinct task with its positions, one component after the other."""
+    if len(tasks) == 1:
+        return [(int(tasks[0]), np.zeros(1, np.int64))]
+    order = np.lexsort((latent, tasks))
+    distinct, first = np.unique(tasks[order], return_index=True)
+    return list(zip(distinct.tolist(), np.split(order, first[1:]), strict=False))
