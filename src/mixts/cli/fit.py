@@ -21,6 +21,7 @@ from mixts.learning import PriorCheck, Rule
 from mixts.learning.fit import SELECT_FROM, Fit, fit_logs
 from mixts.learning.held_out import MOST_HELD_OUT
 from mixts.logs.levels import MOST_LEVELS
+from mixts.logs.read import FAMILIES
 from mixts.pages import check_installed
 from mixts.pages.fit import FitRun, agent_class, described, fit_kinds, write_fit_page
 from mixts.pages.policies import policy_sources, policy_table, policy_verdict
@@ -40,7 +41,7 @@ _OPTIONS = {
     "n_components": "--components", "select_from": "--select-from", "held_out": "--held-out",
     "robust": "--robust", "text": "--text",
     "top_levels": "--top-levels", "noise_std": "--noise-std", "covariance_type": "--covariance",
-    "missing_reward": "--missing-reward", "clip": "--clip",
+    "missing_reward": "--missing-reward", "clip": "--clip", "decimals": "--round-features",
 }  # fmt: skip
 """Options of the parameters of ``fit_logs``, for error messages."""
 
@@ -64,6 +65,8 @@ def register(commands: Any) -> None:
     add("--text", type=_names, default=(), metavar="A,B,...", help=names)
     top = f"keep N levels of each text feature; the rest are one (default: all, max {MOST_LEVELS})"
     add("--top-levels", type=int, metavar="N", help=top)
+    fewer = "round features: the family logistic counts each distinct row (default: not at all)"
+    add("--round-features", type=int, metavar="DECIMALS", help=fewer)
     add("--intercept", action="store_true", help="add a first feature that is always 1")
     add("--reward", required=True, metavar="COLUMN", help="reward of the choice, a number")
     empty = "reward of rows that have none, for example 0 (default: such rows are bad)"
@@ -75,10 +78,9 @@ def register(commands: Any) -> None:
     add("--arms", type=_names, metavar="A,B,...", help="use only these arms, in this order")
     same = "or the arms of an earlier prior, so that this one can replace it"
     add("--arms-of", type=Path, metavar="PRIOR", help=same)
-    families = ("auto", "bernoulli", "gaussian", "poisson", "spend", "linear")
     add(
         "--family",
-        choices=families,
+        choices=FAMILIES,
         default="auto",
         help="of rewards (default: by the data)",
     )
@@ -145,7 +147,7 @@ def _fit(options: argparse.Namespace, engine: Any) -> Fit:
         "intercept": options.intercept, "arms": _named(options, "arms", "arm_names"),
         "missing_reward": options.missing_reward, "clip": options.clip, "time": options.time,
         "delimiter": options.delimiter, "allow_bad_rows": options.allow_bad_rows,
-        "text": options.text, "top_levels": options.top_levels,
+        "text": options.text, "top_levels": options.top_levels, "decimals": _decimals(options),
     }  # fmt: skip
     try:
         return fit_logs(
@@ -179,6 +181,13 @@ def _named(options: argparse.Namespace, what: str, attribute: str) -> Any:
             f"--{what}"
         )
     return found
+
+
+def _decimals(options: argparse.Namespace) -> int | None:
+    """Return the decimals of features: as given, or as those of the earlier prior are rounded."""
+    if options.round_features is not None or options.features_of is None:
+        return options.round_features
+    return getattr(MixturePrior.load(options.features_of).family, "decimals", None)
 
 
 @contextmanager
@@ -271,7 +280,8 @@ def command_of(options: argparse.Namespace) -> str:
     """Return the command line that makes the same fit again."""
     words = ["mixts", "fit", *options.logs]
     names = (
-        "task", "arm", "features", "features_of", "text", "top_levels", "intercept", "reward",
+        "task", "arm", "features", "features_of", "text", "top_levels", "round_features",
+        "intercept", "reward",
         "missing_reward", "clip", "time", "arms", "arms_of", "family", "delimiter",
         "allow_bad_rows", "components", "select", "select_from", "method", "noise_std",
         "covariance", "robust", "held_out", "seed", "out",

@@ -273,7 +273,7 @@ def test_features_in_place_of_arms(
     assert main(["fit", logs, *columns, *options, "--out", str(out)]) == 0
     printed = capsys.readouterr().out
     assert "320 rows, 40 tasks, 2 features, no bad rows" in printed
-    assert "linear: features were given" in printed
+    assert "linear: 320 of 320 rewards are neither 0 nor 1" in printed
     assert "age is higher than usual (" in printed
     assert "age is lower than usual (" in printed
     assert "not checked: no tasks were held out" in printed
