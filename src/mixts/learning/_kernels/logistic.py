@@ -26,8 +26,9 @@ from mixts.learning._kernels.gaussian import (
     _invert,
 )
 
-_DECREMENT = 1e-7
-"""Stop Newton's steps when the next one raises the log posterior by less than half of this."""
+_DECREMENT = 1e-6
+"""Stop Newton's steps when the next one raises the log posterior by less than half of this: far
+less than the error of the approximation."""
 _N_STEPS = 100
 _SHORTEST = 1e-9
 """Shortest step of the line search, as a part of Newton's step."""
