@@ -88,7 +88,7 @@ def test_mean_rewards_are_those_of_the_mean(case: FamilyCase, n_tasks: int | Non
         np.testing.assert_array_equal(ours, belief.mean[..., : ours.shape[-1]])
         return
     sets = np.random.default_rng(2).normal(size=(n_tasks or 1, 5, SIZE))
-    expected = np.einsum("tkd,td->tk", sets, belief.mean.reshape(-1, SIZE))
+    expected = np.einsum("tkd,td->tk", sets, belief.mean.reshape(-1, case.size)[:, :SIZE])
     ours = belief.mean_rewards(sets[0] if n_tasks is None else sets)
     np.testing.assert_allclose(ours.reshape(-1, 5), expected, rtol=1e-12)
     with pytest.raises(errors.ActionError):

@@ -6,10 +6,12 @@ from mixts.families.bernoulli import BernoulliArms, BernoulliStatistics
 from mixts.families.gaussian import GaussianArms, GaussianStatistics
 from mixts.families.linear import LinearGaussian
 from mixts.families.linear_statistics import LinearStatistics
+from mixts.families.linear_student import LinearStudent
 from mixts.families.pending import Pending
 from mixts.families.poisson import PoissonArms, PoissonStatistics
 from mixts.families.spend import SpendArms, SpendStatistics
 from mixts.families.statistics import Statistics
+from mixts.families.student import StudentArms
 from mixts.families.tabular import TabularMDP, TabularStatistics
 from mixts.families.trajectory import Trajectory
 
@@ -25,6 +27,7 @@ __all__ = [
     "GaussianStatistics",
     "LinearGaussian",
     "LinearStatistics",
+    "LinearStudent",
     "Pending",
     "PoissonArms",
     "PoissonStatistics",
@@ -32,6 +35,7 @@ __all__ = [
     "SpendArms",
     "SpendStatistics",
     "Statistics",
+    "StudentArms",
     "TabularMDP",
     "TabularStatistics",
     "Trajectory",

@@ -35,71 +35,43 @@ class Roots:
     """Components, group by group."""
 
 
-class LinearGaussian(Family):
-    """Rewards a'theta + N(0, noise_std^2) with theta ~ N(mean, covariance), for L components.
+class LinearFamily(Family):
+    """Rewards a'theta + noise, with a location and a covariance of theta for L components.
 
-    Posteriors are exact for every component  [paper: Sec. 4.2].
-
-    Parameters
-    ----------
-    mean
-        Prior means, (L, d).
-    covariance
-        Prior covariances: (L, d, d) for the type "full", (d, d) for "tied", or variances, (L, d)
-        for "diag" and (L,) for "spherical". A singular covariance is allowed: the component knows
-        some direction of theta exactly.
-    noise_std
-        Standard deviation of the noise.
-    covariance_type
-        Form of ``covariance``.
+    The first d parameters of a task are theta.
     """
 
-    kind: ClassVar[str] = "linear-gaussian"
     statistics_type: ClassVar[type[Statistics]] = LinearStatistics
+    covariance_type: CovarianceType
+    mean: Float[Array, "L d"]
+    covariance: Array
+    roots: Roots
+    """Roots of the covariances in units in which the noise is ``unit_noise``."""
+    unit_noise: float
+    noise_law: tuple[Array, Array] = (np.empty(0), np.empty(0))
+    """Degrees of freedom and unit of an unknown noise variance; empty: the noise is known."""
 
-    def __init__(
-        self,
-        mean: ArrayLike,
-        covariance: ArrayLike,
-        noise_std: float,
-        covariance_type: CovarianceType = "full",
-    ) -> None:
-        if covariance_type not in get_args(CovarianceType):
+    def _set_moments(self, mean: ArrayLike, covariance: ArrayLike, kind: CovarianceType) -> None:
+        """Check and set ``mean``, ``covariance`` and ``covariance_type``."""
+        if kind not in get_args(CovarianceType):
             raise ParameterError(
-                f"covariance_type must be one of {get_args(CovarianceType)}, "
-                f"got {covariance_type!r}"
+                f"covariance_type must be one of {get_args(CovarianceType)}, got {kind!r}"
             )
-        self.mean: Float[Array, "L d"] = _checks.real_array(mean, "mean", 2)
-        self.noise_std: float = _checks.positive_number(noise_std, "noise_std")
-        self.covariance_type: CovarianceType = covariance_type
+        self.mean = _checks.real_array(mean, "mean", 2)
+        self.covariance_type = kind
         n, d = self.mean.shape
         shape = {"full": (n, d, d), "tied": (d, d), "diag": (n, d), "spherical": (n,)}
-        expected = shape[covariance_type]
+        expected = shape[kind]
         self.covariance = _checks.real_array(covariance, "covariance", len(expected))
         if self.covariance.shape != expected:
             raise ParameterError(
-                f"covariance of type {covariance_type!r} must have shape {expected} "
+                f"covariance of type {kind!r} must have shape {expected} "
                 f"(mean has shape {self.mean.shape}), got {self.covariance.shape}"
             )
-        if covariance_type in ("full", "tied"):
+        if kind in ("full", "tied"):
             _checks.covariance_stack(self.covariance.reshape(-1, d, d), "covariance")
         else:
             _checks.positive(self.covariance, "covariance", zero=True)
-        self.roots = _group_roots(self.covariance, covariance_type, n, d)
-
-    @classmethod
-    def standard(cls, n_features: int, noise_std: float) -> Self:
-        """Return one component N(0, I), the uninformative prior of TS  [paper: Sec. 6.2].
-
-        Parameters
-        ----------
-        n_features
-            Dimension d of theta.
-        noise_std
-            Standard deviation of the noise.
-        """
-        d = _checks.count(n_features, "n_features")
-        return cls(np.zeros((1, d)), np.ones(1), noise_std, covariance_type="spherical")
 
     @property
     def n_components(self) -> int:
@@ -120,6 +92,144 @@ class LinearGaussian(Family):
     def task_bytes(self) -> int:
         """Memory for the roots and means of one task, in bytes."""
         return task_bytes(len(self.roots.values), self.n_components, self.n_features)
+
+    def full_covariances(self) -> Float[Array, "L d d"]:
+        """Return the covariances as matrices, for every covariance type."""
+        n, d = self.mean.shape
+        if self.covariance_type == "full":
+            return self.covariance
+        if self.covariance_type == "tied":
+            return np.broadcast_to(self.covariance, (n, d, d))
+        diagonal = self.covariance if self.covariance_type == "diag" else self.covariance[:, None]
+        return diagonal[..., None] * np.eye(d)
+
+    def _mapped_moments(self, matrix: Float[Array, "d d"]) -> tuple[Array, Array, CovarianceType]:
+        """Return mean and covariance of ``matrix.T @ theta``, and the type of the covariance."""
+        mean = self.mean @ matrix
+        if self.covariance_type in ("diag", "spherical") and np.array_equal(
+            matrix, np.diag(np.diagonal(matrix))
+        ):
+            variances = np.diagonal(self.full_covariances(), axis1=1, axis2=2)
+            return mean, variances * np.diagonal(matrix) ** 2, "diag"
+        tied = self.covariance_type == "tied"
+        covariance = matrix.T @ (self.covariance if tied else self.full_covariances()) @ matrix
+        covariance = (covariance + np.swapaxes(covariance, -1, -2)) / 2
+        return mean, covariance, "tied" if tied else "full"
+
+    def _joined_moments(self, other: LinearFamily) -> tuple[Array, Array, CovarianceType]:
+        """Return means and covariances of both families, and the type of these covariances."""
+        mean, kind = np.concatenate([self.mean, other.mean]), self.covariance_type
+        if kind == other.covariance_type != "tied":
+            return mean, np.concatenate([self.covariance, other.covariance]), kind
+        both = [self.full_covariances(), other.full_covariances()]
+        return mean, np.concatenate(both), "full"
+
+    def _mixed_moments(self, weights: Float[Array, " L"], within: Array) -> tuple[Array, Array]:
+        """Return mean (d,) and covariance (d, d) of the mixture; ``within`` (L, d, d) is theirs."""
+        mean = weights @ self.mean
+        gap = self.mean - mean
+        covariance = np.tensordot(weights, within, axes=1) + (weights[:, None] * gap).T @ gap
+        return mean, (covariance + covariance.T) / 2
+
+    def _apply_roots(self, latent: Int[Array, " n"], x: Float[Array, "n d"]) -> Float[Array, "n d"]:
+        """Multiply each row by the root of its component, in place."""
+        for row, s in enumerate(latent):
+            apply_root(self.roots.values[self.roots.group_of[s]], x[row])
+        return x
+
+    def _reward_moments(self, statistics: Statistics, actions: Array) -> tuple[Array, Array]:
+        every = np.arange(len(statistics))
+        uniform = np.full(self.n_components, -np.log(self.n_components))
+        posterior = self.posterior(statistics, uniform)
+        d = self.n_features
+        mean = actions @ np.swapaxes(posterior.component_means(every)[..., :d], 1, 2)
+        # One product for each task and component: (n, 1, m, d) with (n, L, d, d).
+        product = actions[:, None] @ posterior.component_covariances(every)[..., :d, :d]
+        variance = (product * actions[:, None]).sum(axis=3)
+        # Rounding may leave the variance of an exactly known direction below zero.
+        return mean, np.swapaxes(np.maximum(variance, 0), 1, 2)
+
+    def posterior(
+        self, statistics: Statistics, log_weights: Float[Array, " L"], *, allow_dormant: bool = True
+    ) -> LinearPosterior:
+        """Return the posteriors of all tasks given their statistics."""
+        self.check_statistics(statistics)
+        return LinearPosterior(self, statistics, log_weights, allow_dormant=allow_dormant)
+
+    def mean_rewards(
+        self, parameters: Float[Array, "... p"], actions: Array | None = None
+    ) -> Float[Array, "... K"]:
+        """Return a'theta for every action; ``actions`` is one set (K, d), or one for each theta."""
+        if actions is None:
+            raise ActionError(
+                f"{type(self).__name__} needs actions of shape (K, {self.n_features}), got None"
+            )
+        theta = parameters[..., : self.n_features]
+        if actions.ndim == 2:
+            return theta @ actions.T
+        return np.asarray((actions @ theta[..., None])[..., 0])
+
+    def best_action(
+        self,
+        rng: np.random.Generator,
+        parameters: Float[Array, "m p"],
+        actions: Array | None = None,
+        mask: Bool[Array, "m K"] | None = None,
+    ) -> Int[Array, " m"]:
+        """Return argmax_a a'theta; one compiled loop scores and compares the actions."""
+        assert actions is not None
+        return best_products(rng, parameters, actions, mask)
+
+    def action_sets(self, actions: ArrayLike | None, n_rows: int) -> tuple[Array | None, int]:
+        """Return checked action sets, (K, d) for all decisions or (n_rows, K, d), and K."""
+        return feature_sets(actions, self.n_features, n_rows)
+
+
+class LinearGaussian(LinearFamily):
+    """Rewards a'theta + N(0, noise_std^2) with theta ~ N(mean, covariance), for L components.
+
+    Posteriors are exact for every component  [paper: Sec. 4.2].
+
+    Parameters
+    ----------
+    mean
+        Prior means, (L, d).
+    covariance
+        Prior covariances: (L, d, d) for the type "full", (d, d) for "tied", or variances, (L, d)
+        for "diag" and (L,) for "spherical". A singular covariance is allowed: the component knows
+        some direction of theta exactly.
+    noise_std
+        Standard deviation of the noise.
+    covariance_type
+        Form of ``covariance``.
+    """
+
+    kind: ClassVar[str] = "linear-gaussian"
+
+    def __init__(
+        self,
+        mean: ArrayLike,
+        covariance: ArrayLike,
+        noise_std: float,
+        covariance_type: CovarianceType = "full",
+    ) -> None:
+        self._set_moments(mean, covariance, covariance_type)
+        self.noise_std: float = _checks.positive_number(noise_std, "noise_std")
+        self.roots = group_roots(self.covariance, covariance_type, *self.mean.shape)
+
+    @classmethod
+    def standard(cls, n_features: int, noise_std: float) -> Self:
+        """Return one component N(0, I), the uninformative prior of TS  [paper: Sec. 6.2].
+
+        Parameters
+        ----------
+        n_features
+            Dimension d of theta.
+        noise_std
+            Standard deviation of the noise.
+        """
+        d = _checks.count(n_features, "n_features")
+        return cls(np.zeros((1, d)), np.ones(1), noise_std, covariance_type="spherical")
 
     def __repr__(self) -> str:
         return (
@@ -142,15 +252,10 @@ class LinearGaussian(Family):
         covariance = self.covariance if self.covariance_type == "tied" else self.covariance[index]
         return type(self)(self.mean[index], covariance, **self.settings())
 
-    def full_covariances(self) -> Float[Array, "L d d"]:
-        """Return the covariances as matrices, for every covariance type."""
-        n, d = self.mean.shape
-        if self.covariance_type == "full":
-            return self.covariance
-        if self.covariance_type == "tied":
-            return np.broadcast_to(self.covariance, (n, d, d))
-        diagonal = self.covariance if self.covariance_type == "diag" else self.covariance[:, None]
-        return diagonal[..., None] * np.eye(d)
+    @property
+    def unit_noise(self) -> float:  # type: ignore[override]
+        """Noise of rewards, ``noise_std``: roots are those of the covariances."""
+        return self.noise_std
 
     @property
     def max_prior_variance(self) -> float:
@@ -165,24 +270,12 @@ class LinearGaussian(Family):
 
         Rewards are a'theta in both: theta becomes ``matrix.T @ theta``.
         """
-        mean = self.mean @ matrix
-        if self.covariance_type in ("diag", "spherical") and np.array_equal(
-            matrix, np.diag(np.diagonal(matrix))
-        ):
-            variances = self.parameter_variances() * np.diagonal(matrix) ** 2
-            return LinearGaussian(mean, variances, self.noise_std, "diag")
-        tied = self.covariance_type == "tied"
-        covariance = matrix.T @ (self.covariance if tied else self.full_covariances()) @ matrix
-        covariance = (covariance + np.swapaxes(covariance, -1, -2)) / 2
-        return LinearGaussian(mean, covariance, self.noise_std, "tied" if tied else "full")
+        mean, covariance, kind = self._mapped_moments(matrix)
+        return LinearGaussian(mean, covariance, self.noise_std, kind)
 
     def collapse(self, weights: Float[Array, " L"]) -> LinearGaussian:
         """Return one component with the mean and the covariance of the mixture: UniTS."""
-        mean = weights @ self.mean
-        gap = self.mean - mean
-        within = np.tensordot(weights, self.full_covariances(), axes=1)
-        covariance = within + (weights[:, None] * gap).T @ gap
-        covariance = (covariance + covariance.T) / 2
+        mean, covariance = self._mixed_moments(weights, self.full_covariances())
         return LinearGaussian(mean[None], covariance[None], self.noise_std)
 
     def broaden(self, weights: Float[Array, " L"], factor: float) -> LinearGaussian:
@@ -198,14 +291,8 @@ class LinearGaussian(Family):
         """
         self._check_same_kind(other)
         assert isinstance(other, LinearGaussian)
-        kind = self.covariance_type
-        if kind == other.covariance_type != "tied":
-            covariance = np.concatenate([self.covariance, other.covariance])
-            mean = np.concatenate([self.mean, other.mean])
-            return LinearGaussian(mean, covariance, self.noise_std, kind)
-        mean = np.concatenate([self.mean, other.mean])
-        covariance = np.concatenate([self.full_covariances(), other.full_covariances()])
-        return LinearGaussian(mean, covariance, self.noise_std)
+        mean, covariance, kind = self._joined_moments(other)
+        return LinearGaussian(mean, covariance, self.noise_std, kind)
 
     def parameter_means(self) -> Float[Array, "L p"]:
         """Return the prior mean of theta under each component."""
@@ -220,17 +307,6 @@ class LinearGaussian(Family):
         spread = np.sqrt(self.parameter_variances())
         return np.asarray(self.mean + NormalDist().inv_cdf(probability) * spread)
 
-    def _reward_moments(self, statistics: Statistics, actions: Array) -> tuple[Array, Array]:
-        every = np.arange(len(statistics))
-        uniform = np.full(self.n_components, -np.log(self.n_components))
-        posterior = self.posterior(statistics, uniform)
-        mean = actions @ np.swapaxes(posterior.component_means(every), 1, 2)
-        # One product for each task and component: (n, 1, m, d) with (n, L, d, d).
-        product = actions[:, None] @ posterior.component_covariances(every)
-        variance = (product * actions[:, None]).sum(axis=3)
-        # Rounding may leave the variance of an exactly known direction below zero.
-        return mean, np.swapaxes(np.maximum(variance, 0), 1, 2)
-
     def to_linear(self) -> LinearGaussian:
         """Return this family."""
         return self
@@ -243,52 +319,16 @@ class LinearGaussian(Family):
         learned = self.full_covariances() @ (gram[:, None] / self.noise_std**2)
         return np.linalg.slogdet(np.eye(self.n_features) + learned).logabsdet
 
-    def posterior(
-        self, statistics: Statistics, log_weights: Float[Array, " L"], *, allow_dormant: bool = True
-    ) -> LinearPosterior:
-        """Return the posteriors of all tasks given their statistics."""
-        self.check_statistics(statistics)
-        return LinearPosterior(self, statistics, log_weights, allow_dormant=allow_dormant)
-
     def draw(self, rng: np.random.Generator, latent: Int[Array, " n"]) -> Float[Array, "n p"]:
         """Draw a theta from the prior of each given component."""
         x = rng.standard_normal((len(latent), self.n_features))
-        for row, s in enumerate(latent):
-            apply_root(self.roots.values[self.roots.group_of[s]], x[row])
-        return self.mean[latent] + x
-
-    def mean_rewards(
-        self, parameters: Float[Array, "... p"], actions: Array | None = None
-    ) -> Float[Array, "... K"]:
-        """Return a'theta for every action; ``actions`` is one set (K, d), or one for each theta."""
-        if actions is None:
-            raise ActionError(
-                f"LinearGaussian needs actions of shape (K, {self.n_features}), got None"
-            )
-        if actions.ndim == 2:
-            return parameters @ actions.T
-        return np.asarray((actions @ parameters[..., None])[..., 0])
-
-    def best_action(
-        self,
-        rng: np.random.Generator,
-        parameters: Float[Array, "m p"],
-        actions: Array | None = None,
-        mask: Bool[Array, "m K"] | None = None,
-    ) -> Int[Array, " m"]:
-        """Return argmax_a a'theta; one compiled loop scores and compares the actions."""
-        assert actions is not None
-        return best_products(rng, parameters, actions, mask)
+        return self.mean[latent] + self._apply_roots(latent, x)
 
     def outcomes(self, rng: np.random.Generator, means: Float[Array, " n"]) -> Float[Array, " n"]:
         return means + self.noise_std * rng.standard_normal(means.shape)
 
-    def action_sets(self, actions: ArrayLike | None, n_rows: int) -> tuple[Array | None, int]:
-        """Return checked action sets, (K, d) for all decisions or (n_rows, K, d), and K."""
-        return feature_sets(actions, self.n_features, n_rows)
 
-
-def _group_roots(covariance: Array, kind: str, n: int, d: int) -> Roots:
+def group_roots(covariance: Array, kind: str, n: int, d: int) -> Roots:
     """Return the roots of the distinct covariances; components with equal ones share a root."""
     if kind == "tied":
         distinct, group_of = covariance[None], np.zeros(n, np.int64)
