@@ -102,9 +102,9 @@ def climb(problem: Problem) -> tuple[Array, Array]:
         hessian = np.eye(len(v)) + (problem.block.T * weight) @ problem.block
         gradient = problem.block.T @ (problem.successes - problem.trials * p) - v
         step = np.linalg.solve(hessian, gradient)
-        if gradient @ step < 1e-16:
-            return v, hessian
         length, value = 1.0, problem.log_density(v[:, None])[0]
+        if gradient @ step < 1e-13 * (1.0 + abs(value)):
+            return v, hessian
         while (
             length > 1e-9
             and problem.log_density((v + length * step)[:, None])[0]
