@@ -64,11 +64,6 @@ _T_RATIO = 3.499 / 3.0
 """The 99.5 % quantile of Student's distribution with 7 degrees of freedom over 3: three reported
 errors cover 99 %, although the scatter is estimated from 8 blocks."""
 
-_PLAIN = 0.2
-"""Share of the variance of independent points in the reported one: see ``_average``. A judgement:
-it is less than the blocks' scatter usually is (a third with 20 coordinates and 128 points), and
-bounds the reported error from below where the scatter is small by chance."""
-
 _SKEWED, _CURVED = 0.4, 0.2
 """Third and fourth derivatives, in powers of a deviation, from which drops are measured. The terms
 that the expansion leaves out are of order g^2 and h. Of thresholds 0.2, 0.4, 0.6, 0.8 and 0.2, 0.6
@@ -542,11 +537,14 @@ def _weights(log_weight: Array, buffer: _Buffer, out: Array) -> float:
 def _average(top: float, weights: Array) -> tuple[float, float]:
     """Return the log mean weight of chunks of points, and its standard error.
 
-    The variance is the scatter of the blocks' means, and a share ``_PLAIN`` of the variance that n
-    independent points would have: the scatter of 8 blocks is sometimes small by chance, and that
-    is when the doubling of points stops. If weights have a tail of index k, the largest of n is
-    about n^k times the mean and errors fall as n^(k - 1) instead of n^(-1/2). So the error is
-    multiplied by n^(k - 1/2), which is sqrt(n) times the largest share, where that is above 1.
+    The variance is the scatter of the blocks' means, and the variance that n / 2 independent pairs
+    of equal weights would have, divided by the number of chunks. With 8 points a block, evenly
+    spread points may gain nothing, and the scatter of 8 blocks may be small by chance, above all
+    if few points in the tails matter; without this term the doubling would stop just there.
+
+    If weights have a tail of index k, the largest of n is about n^k times the mean and errors fall
+    as n^(k - 1) instead of n^(-1/2). So the error is multiplied by n^(k - 1/2), which is sqrt(n)
+    times the largest share, where that is above 1.
     """
     n, blocks, total, scatter, squares = len(weights), np.zeros(N_BLOCKS), 0.0, 0.0, 0.0
     for i in range(n):
@@ -558,7 +556,8 @@ def _average(top: float, weights: Array) -> tuple[float, float]:
         x = N_BLOCKS * blocks[b] / total - 1.0
         scatter += x * x
     plain = max(0.0, squares / (total * total) - 1.0 / n)
-    variance = _T_RATIO * _T_RATIO * scatter / (N_BLOCKS * (N_BLOCKS - 1)) + _PLAIN * plain
+    variance = _T_RATIO * _T_RATIO * scatter / (N_BLOCKS * (N_BLOCKS - 1))
+    variance += 2.0 * plain * CHUNK / n
     tail = max(1.0, math.sqrt(n) / total)
     return top + math.log(total / n), tail * math.sqrt(variance)
 
