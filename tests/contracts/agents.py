@@ -17,6 +17,8 @@ from tests.contracts.problems import HORIZON, N_MOVES, N_STATES, SIZE, FamilyCas
 FAMILIES = {
     "arms": FamilyCase("bernoulli"),
     "linear": FamilyCase("full"),
+    "student arms": FamilyCase("student"),
+    "student linear": FamilyCase("student full"),
     "mdp": FamilyCase("tabular"),
 }
 
@@ -56,7 +58,7 @@ def _plain(case: FamilyCase) -> mixts.MixturePrior:
 
 
 def _experts(case: FamilyCase) -> Any:
-    return case.prior.belief().component_mean
+    return case.prior.belief().component_mean[:, :SIZE]
 
 
 AGENTS: dict[str, AgentRecord] = {
@@ -122,16 +124,21 @@ class AgentCase:
         return AGENTS[self.agent]
 
     @property
+    def linear(self) -> bool:
+        """Whether actions are rows of features."""
+        return self.kind in ("linear", "student linear")
+
+    @property
     def takes_features(self) -> bool:
         """Whether ``act`` takes action sets."""
-        return self.kind == "linear" or self.traits.arms_with_features
+        return self.linear or self.traits.arms_with_features
 
     def build(self, n_tasks: int | None, seed: Any = 0) -> Any:
         return self.traits.build(self.family, n_tasks, seed)
 
     def offer(self, rng: np.random.Generator, n_rows: int | None = None) -> Any:
         """Fresh action sets, one for each decision; None where actions are fixed."""
-        if self.kind != "linear":
+        if not self.linear:
             return None
         shape = (self.n_actions, SIZE)
         return rng.normal(size=shape if n_rows is None else (n_rows, *shape))
@@ -191,7 +198,15 @@ def assert_unchanged(agent: Any, before: list[Any]) -> None:
         np.testing.assert_array_equal(one, other)
 
 
-OFFERED_CASES = [AgentCase(agent, kind) for kind in ("arms", "linear") for agent in AGENTS]
+STUDENT_AGENTS = ("MixTS", "MixTS with a horizon", "MixIDS", "BayesUCB", "CorralExp4")
+OFFERED_CASES = [
+    *(AgentCase(agent, kind) for kind in ("arms", "linear") for agent in AGENTS),
+    *(
+        AgentCase(agent, kind)
+        for kind in ("student arms", "student linear")
+        for agent in STUDENT_AGENTS
+    ),
+]
 """Agents that choose among actions, which may be masked, and that have action probabilities."""
 CASES = [
     *OFFERED_CASES,

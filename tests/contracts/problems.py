@@ -38,6 +38,15 @@ def _linear(covariance_type: str) -> Any:
     return mixts.LinearGaussian(mean, covariance, NOISE, covariance_type=covariance_type)
 
 
+def _student(covariance_type: str) -> Any:
+    known = _linear(covariance_type)
+    noise_std = NOISE if covariance_type == "tied" else [0.5, 0.5, 0.8]
+    degrees = [4.0, 30.0, 7.0]
+    return mixts.LinearStudent(
+        known.mean, known.covariance, noise_std, degrees, covariance_type=covariance_type
+    )
+
+
 def _tabular(zeros: bool) -> Any:
     """With ``zeros`` a state cannot be reached from another, and a pair never gives a reward."""
     rng = np.random.default_rng(7)
@@ -61,11 +70,17 @@ FAMILIES: dict[str, Callable[[], Any]] = {
         _table(4, 2.0, 9.0),
         _table(5, 1.0, 3.0),
     ),
+    "student": lambda: mixts.StudentArms(
+        _table(0, -1.0, 1.0), _table(1, 0.1, 1.0), [0.5, 0.5, 0.8], [4.0, 30.0, 7.0]
+    ),
     "full": lambda: _linear("full"),
     "tied": lambda: _linear("tied"),
     "diag": lambda: _linear("diag"),
     "spherical": lambda: _linear("spherical"),
     "logistic": lambda: mixts.LinearBernoulli(_table(6, -2.0, 2.0), _full(3, N_COMPONENTS)),
+    "student full": lambda: _student("full"),
+    "student tied": lambda: _student("tied"),
+    "student spherical": lambda: _student("spherical"),
     "tabular": lambda: _tabular(zeros=False),
     "tabular with zeros": lambda: _tabular(zeros=True),
 }
@@ -128,13 +143,15 @@ class FamilyCase:
         """Number of parameters."""
         if self.mdp:
             return N_STATES * N_MOVES * (1 + N_STATES)
+        if self.name.startswith("student"):
+            return SIZE + 1  # and the noise of the task
         # The mean reward, purchase rate and log spend of every arm.
         return 3 * SIZE if self.name == "spend" else SIZE
 
     @property
     def n_rewards(self) -> int:
         """Number of parameters that are mean rewards, or that are linear in these."""
-        return SIZE if self.name == "spend" else self.size
+        return self.size if self.mdp else SIZE
 
     @property
     def n_steps(self) -> int:
@@ -164,7 +181,9 @@ class FamilyCase:
             return (random_episodes(rng, family.mdp(theta[0]), n),)
         if self.linear:
             actions = rng.normal(size=(n, SIZE))
-            return actions, family.outcomes(rng, family.mean_rewards(theta[0], actions))
+            means = family.mean_rewards(theta[0], actions)
+            laws = family.reward_laws(np.repeat(theta, n, axis=0), np.arange(n), means)
+            return actions, family.outcomes(rng, laws)
         actions = rng.integers(SIZE, size=n)
         laws = family.reward_laws(np.repeat(theta, n, axis=0), actions, theta[0, actions])
         return actions, family.outcomes(rng, laws)

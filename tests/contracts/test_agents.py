@@ -249,7 +249,7 @@ def test_action_sets_that_do_not_fit_are_refused(case: AgentCase) -> None:
             good[:, :3], good[0], np.stack([good] * 2), good[:0], "rows", [[1.0], [1.0, 2.0]],
             bad, endless, np.stack([good, good, bad]),
         ]  # fmt: skip
-    if case.kind == "linear" and not case.traits.arms_with_features:
+    if case.linear and not case.traits.arms_with_features:
         refused.append(None)
     for verb in (agent.act, agent.action_probabilities, agent.act_with_probabilities):
         for actions in refused:

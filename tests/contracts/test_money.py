@@ -78,7 +78,7 @@ def test_neutral_prices_change_no_law(case: AgentCase) -> None:
         found, found_errors = agent.action_probabilities(offered, **how)
         sampled = np.sqrt(errors_**2 + found_errors**2)
         if case.agent.startswith(("MixIDS", "BayesUCB")) and (
-            case.kind == "linear" or "horizon" in case.agent
+            case.linear or "horizon" in case.agent
         ):
             continue  # the terms behind the law are sampled, and the law's own error is zero
         np.testing.assert_allclose(found, plain, atol=float(1e-8 + 6 * sampled.max()))

@@ -36,7 +36,7 @@ def test_probabilities_are_a_distribution_for_each_task(
         np.testing.assert_allclose(p.sum(axis=-1), 1.0, rtol=1e-12)
         assert np.all(p >= 0)
         assert np.all(e >= 0)
-        if case.traits.exact or (case.kind == "arms" and not case.traits.sampled):
+        if case.traits.exact or (not case.linear and not case.traits.sampled):
             assert np.all(e == 0)
     assert np.shape(chosen) == shape[:-1]
     if n_tasks is None:

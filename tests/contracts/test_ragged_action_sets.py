@@ -9,7 +9,7 @@ import pytest
 
 from tests.contracts.agents import CASES, AgentCase
 
-LINEAR = [case for case in CASES if case.kind == "linear"]
+LINEAR = [case for case in CASES if case.linear]
 pytestmark = pytest.mark.parametrize("case", LINEAR, ids=lambda c: c.agent)
 
 SIZES = np.array([1, 3, 5, 2])

@@ -335,7 +335,8 @@ class CorralExp4(VotingAgent):
         # Every component's mean is needed in every round: none may be dormant.
         self.belief = Belief(prior, prior.family.empty_statistics(n_tasks), allow_dormant=False)
         """Belief of every component: read it, and let ``update`` change it."""
-        n_features = prior.family.parameter_means().shape[1]
+        n_features = prior.family.n_features or prior.family.n_arms
+        assert n_features is not None
         mixing = Mixing.checked(n_rounds, gamma, eta, estimates)
         super().__init__(prior.n_components, n_features, mixing, n_tasks, seed)
 

@@ -157,7 +157,7 @@ def measure_of(prior: Any, n_rounds: int, n_samples: int) -> Measure:
     family = prior.family
     if family.plans:
         return EpisodeMeasure(family, n_rounds, n_samples)
-    if family.noise_std is not None:
+    if isinstance(family.noise_std, float):
         return GaussianMeasure(family, n_rounds)
     if family.reward_range is not None:
         return BoundedMeasure(family, n_rounds)

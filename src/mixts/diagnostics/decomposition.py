@@ -282,7 +282,7 @@ def _linear_size(prior: Any) -> int:
         raise ParameterError(f"prior must be a MixturePrior, got {type(prior).__name__}")
     family = prior.family
     size = family.n_features or family.n_arms
-    if family.noise_std is None or size is None:
+    if not isinstance(family.noise_std, float) or size is None:
         raise ParameterError(
             "regret is decomposed for linear bandits: the prior must be of GaussianArms or "
             f"LinearGaussian, got {family!r}"

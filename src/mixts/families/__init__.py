@@ -8,10 +8,12 @@ from mixts.families.linear import LinearGaussian
 from mixts.families.linear_bernoulli import LinearBernoulli
 from mixts.families.linear_bernoulli_statistics import LinearBernoulliStatistics
 from mixts.families.linear_statistics import LinearStatistics
+from mixts.families.linear_student import LinearStudent
 from mixts.families.pending import Pending
 from mixts.families.poisson import PoissonArms, PoissonStatistics
 from mixts.families.spend import SpendArms, SpendStatistics
 from mixts.families.statistics import Statistics
+from mixts.families.student import StudentArms
 from mixts.families.tabular import TabularMDP, TabularStatistics
 from mixts.families.trajectory import Trajectory
 
@@ -29,6 +31,7 @@ __all__ = [
     "LinearBernoulliStatistics",
     "LinearGaussian",
     "LinearStatistics",
+    "LinearStudent",
     "Pending",
     "PoissonArms",
     "PoissonStatistics",
@@ -36,6 +39,7 @@ __all__ = [
     "SpendArms",
     "SpendStatistics",
     "Statistics",
+    "StudentArms",
     "TabularMDP",
     "TabularStatistics",
     "Trajectory",

@@ -26,11 +26,11 @@ from mixts.families._kernels.triangles import fold_block
 from mixts.families.base import Posterior, Waiting
 from mixts.families.linear_statistics import check_rows, raise_bad_row
 from mixts.families.quadrature import NormalMarginal
-from mixts.families.rewards import AverageRewards
+from mixts.families.rewards import AverageRewards, RewardBelief
 from mixts.families.statistics import Statistics
 
 if TYPE_CHECKING:
-    from mixts.families.linear import LinearGaussian
+    from mixts.families.linear import LinearFamily
 
 BUDGET_BYTES = 1 << 30
 """Memory of all slots of one belief; at least one slot always exists."""
@@ -73,7 +73,7 @@ def _empty_slots(n_slots: int, n_groups: int, n_components: int, d: int) -> Slot
 
 
 @dataclass(frozen=True)
-class LinearRewards(AverageRewards):
+class ProductRewards(RewardBelief):
     """Mean rewards a'theta of actions, which depend on each other through theta."""
 
     posterior: LinearPosterior
@@ -81,17 +81,16 @@ class LinearRewards(AverageRewards):
     weights: Float[Array, "m L"]
     actions: Array
 
-    @cached_property
-    def marginal(self) -> NormalMarginal:
-        moments = self.posterior.action_moments(self.tasks, self.actions)
-        return NormalMarginal(moments, self.posterior.prior.noise_std**2)
-
     def draw(
         self, rng: np.random.Generator, rows: Int[Array, " n"], latent: Int[Array, " n"]
     ) -> Float[Array, "n K"]:
-        theta = self.posterior.sample(rng, self.tasks[rows], latent)
+        return self._products(self.posterior.sample(rng, self.tasks[rows], latent), rows)
+
+    def _products(
+        self, parameters: Float[Array, "n p"], rows: Int[Array, " n"]
+    ) -> Float[Array, "n K"]:
         sets = self.actions if self.actions.ndim == 2 else self.actions[rows]
-        return self.posterior.prior.mean_rewards(theta, sets)
+        return self.posterior.prior.mean_rewards(parameters, sets)
 
     def terms(
         self, rng: np.random.Generator, mask: Bool[Array, "m K"], measure: str, n_samples: int
@@ -109,6 +108,16 @@ class LinearRewards(AverageRewards):
         """Return the mean of each action's mean reward; variances are not computed for it."""
         means = self.posterior.action_means(self.tasks, self.actions)
         return np.einsum("ml,mlk->mk", self.weights, means)
+
+
+@dataclass(frozen=True)
+class LinearRewards(ProductRewards, AverageRewards):
+    """Mean rewards a'theta with known noise."""
+
+    @cached_property
+    def marginal(self) -> NormalMarginal:
+        moments = self.posterior.action_moments(self.tasks, self.actions)
+        return NormalMarginal(moments, self.posterior.prior.unit_noise**2)
 
 
 class SlotPool:
@@ -196,7 +205,7 @@ class LinearPosterior(Posterior):
 
     def __init__(
         self,
-        prior: LinearGaussian,
+        prior: LinearFamily,
         statistics: Statistics,
         log_weights: Float[Array, " L"],
         *,
@@ -209,19 +218,22 @@ class LinearPosterior(Posterior):
         n_groups = len(roots.values)
         self._prior = Prior(
             prior.mean, roots.values, roots.starts, roots.members, roots.group_of, log_weights,
-            prior.noise_std, prior.noise_std**2,
+            prior.unit_noise, prior.unit_noise**2, *(np.array(law) for law in prior.noise_law),
         )  # fmt: skip
+        known = not len(self._prior.degrees)
         self._pool = SlotPool(n, n_groups, n_components, prior.n_features, budget)
         self._dormancy = Dormancy(
             relative=np.zeros((n, n_components)),
+            misfit=np.zeros((n, 0 if known else n_components)),
             dormant=np.zeros((n, n_groups), bool),
             ceiling=np.full((n, n_groups), -np.inf),
             highest=np.full(n, -np.inf),
             since=np.zeros((n, n_components)),
             refresh=self._histories.counts + _REFRESH,
             limit=DORMANT_LIMIT,
-            margin=_DORMANT_MARGIN if allow_dormant else math.inf,
-            gain=-0.5 * math.log(2 * math.pi * prior.noise_std**2),
+            # A reward's density is not bounded if the noise may be small: then none is dormant.
+            margin=_DORMANT_MARGIN if allow_dormant and known else math.inf,
+            gain=-0.5 * math.log(2 * math.pi * prior.unit_noise**2),
         )
         self._has_evidence = False
 
@@ -271,7 +283,8 @@ class LinearPosterior(Posterior):
     ) -> Float[Array, "m L"]:
         """Compute log evidence from statistics; with ``keep``, write posteriors to the slots."""
         out = np.zeros((len(tasks), self.prior.n_components))
-        condition(tasks, wanted, self._prior, self._histories, self._pool.arrays, keep, out)
+        arrays = (self._prior, self._histories, self._pool.arrays)
+        condition(tasks, wanted, *arrays, keep, out, self._dormancy.misfit)
         return out
 
     # -- slots --------------------------------------------------------------------------------
@@ -412,7 +425,8 @@ class LinearPosterior(Posterior):
         return x
 
     def _move(self, tasks: Int[Array, " m"], latent: Int[Array, " m"], x: Array) -> None:
-        kernels.sample(tasks, latent, tuple(self._prior), tuple(self._pool.arrays), x)
+        misfit = self._dormancy.misfit
+        kernels.sample(tasks, latent, tuple(self._prior), tuple(self._pool.arrays), misfit, x)
 
     def prepare(self, tasks: Int[Array, " m"], latent: Int[Array, " m"]) -> None:
         """Wake the components of these pairs; the next update makes negligible ones dormant."""
@@ -426,6 +440,9 @@ class LinearPosterior(Posterior):
 
     def component_means(self, tasks: Int[Array, " m"]) -> Float[Array, "m L p"]:
         """Return E[theta | history, s]; dormant components are recomputed."""
+        return self._means(tasks)
+
+    def _means(self, tasks: Int[Array, " m"]) -> Float[Array, "m L d"]:
         n, d = self.prior.n_components, self.prior.n_features
         self.relative  # noqa: B018 - decides which groups are dormant
         pairs, latent = np.repeat(tasks, n), np.tile(np.arange(n), len(tasks))
@@ -450,17 +467,18 @@ class LinearPosterior(Posterior):
         slot = _empty_slots(1, self._n_groups, n, d)._replace(of_task=one)
         history = Histories(*(array[task : task + 1] for array in self._histories))
         wanted = np.ones((1, self._n_groups), bool)
-        condition(one, wanted, self._prior, history, slot, True, np.zeros((1, n)))
+        misfit = np.zeros((1, self._dormancy.misfit.shape[1]))
+        condition(one, wanted, self._prior, history, slot, True, np.zeros((1, n)), misfit)
         roots = np.zeros((self._n_groups, d, d))
         roots[:, *np.triu_indices(d)] = slot.root[0]
         covariance = np.swapaxes(roots, 1, 2) @ roots
         return slot.mean[0], covariance[self.prior.roots.group_of]
 
-    def family(self, task: int) -> LinearGaussian:
+    def family(self, task: int) -> LinearFamily:
         """Return the posterior of one task as a prior."""
         mean, covariance = self._exact(task)
         covariance = (covariance + np.swapaxes(covariance, 1, 2)) / 2
-        return type(self.prior)(mean, covariance, self.prior.noise_std)
+        return self.prior.with_moments(mean, covariance)
 
     def best_action_probabilities(
         self,
@@ -535,6 +553,7 @@ class LinearPosterior(Posterior):
         found = (*np.zeros((3, *mask.shape)), np.zeros(informed))
         for part in self._parts(tasks, sizes):
             x = rng.standard_normal((sizes[part].sum(), self.prior.n_features))
+            self._add_noise(rng, tasks[part], pairs[part], x)
             decisions = self._decisions(part, tasks, actions, mask, weights, pairs)
             own = tuple(array[part] if len(array) else array for array in found)
             bad = best_in_draws(decisions, x, bool(by_component), own)
@@ -545,6 +564,12 @@ class LinearPosterior(Posterior):
                 if len(array):
                     array[part] = values
         return found
+
+    def _add_noise(
+        self, rng: np.random.Generator, tasks: Int[Array, " m"], pairs: Int[Array, "m L"], x: Array
+    ) -> None:
+        """Multiply the draws x of ``best_in_draws`` by their noise, if that is unknown."""
+        return None
 
     def action_moments(self, tasks: Int[Array, " m"], actions: Array) -> Float[Array, "2 m L K"]:
         """Return mean and variance of a'theta for all actions; zeros for dormant components."""
@@ -621,22 +646,33 @@ class LinearPosterior(Posterior):
         weights: Float[Array, "m L"],
         actions: Array | None,
         waiting: Waiting | None = None,
-    ) -> LinearRewards:
+    ) -> RewardBelief:
         """Return the belief about a'theta of the offered actions."""
         assert actions is not None
         if waiting is None or not np.isin(waiting.tasks, tasks).any():
-            return LinearRewards(self, tasks, weights, actions)
+            return self._rewards(tasks, weights, actions)
         distinct, rows = np.unique(tasks, return_inverse=True)
         place, features, _ = waiting.among(distinct)
         first = np.unique(rows, return_index=True)[1]
-        theta = np.einsum("ml,mld->md", weights[first], self.component_means(distinct))
+        theta = np.einsum("ml,mld->md", weights[first], self._means(distinct))
         statistics = self.statistics[distinct]
-        statistics.observe(place, (features, (features * theta[place]).sum(axis=1)))
+        self._expect(statistics, place, (features, (features * theta[place]).sum(axis=1)))
         after = type(self)(self.prior, statistics, self._prior.log_weights)
         with np.errstate(divide="ignore", invalid="ignore"):
             change = np.log(weights) + (after.relative - self.relative[distinct])[rows]
         weights = softmax(np.where(weights > 0, change, -np.inf))
-        return LinearRewards(after, rows, weights, actions)
+        return after._rewards(rows, weights, actions)
+
+    def _rewards(
+        self, tasks: Int[Array, " m"], weights: Float[Array, "m L"], actions: Array
+    ) -> RewardBelief:
+        return LinearRewards(self, tasks, weights, actions)
+
+    def _expect(
+        self, statistics: Statistics, tasks: Int[Array, " w"], observed: tuple[Array, ...]
+    ) -> None:
+        """Count rewards that are expected, but have not come."""
+        statistics.observe(tasks, observed)
 
     def add_tasks(self, n: int) -> None:
         """Append tasks with no history."""
@@ -645,6 +681,7 @@ class LinearPosterior(Posterior):
         old, rows = self._dormancy, ((0, n), (0, 0))
         self._dormancy = old._replace(
             relative=np.pad(old.relative, rows),
+            misfit=np.pad(old.misfit, rows),
             dormant=np.pad(old.dormant, rows),
             ceiling=np.pad(old.ceiling, rows, constant_values=-np.inf),
             highest=np.pad(old.highest, (0, n), constant_values=-np.inf),

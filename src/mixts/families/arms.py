@@ -201,8 +201,16 @@ class ArmFamily(Family):
     def arms(self, index: ArrayLike) -> Self:
         """Return the family of these arms, in this order, repeats allowed."""
         chosen = np.asarray(index, np.int64)
-        some = {name: array[:, chosen] for name, array in self.arrays().items()}
+        some = {k: v[:, chosen] if v.ndim > 1 else v for k, v in self.arrays().items()}
         return type(self)(**some, **self.settings())
+
+    def shared(self) -> dict[str, Any]:
+        """Return the parameters that all arms share: settings, and arrays without an axis of arms.
+
+        New arms must have the same.
+        """
+        own = {k: v.tolist() for k, v in self.arrays().items() if v.ndim == 1}
+        return {**own, **self.settings()}
 
     def with_arms(self, other: Family) -> Self:
         """Return these arms followed by the other family's, component by component."""
@@ -213,8 +221,16 @@ class ArmFamily(Family):
                 f"new arms need parameters for each of the {self.n_components} components, "
                 f"got {other.n_components}"
             )
+        if other.shared() != self.shared():
+            raise ParameterError(
+                f"all arms of a task share its noise: expected {self.shared()}, got "
+                f"{other.shared()}"
+            )
         theirs = other.arrays()
-        joined = {k: np.concatenate([v, theirs[k]], axis=1) for k, v in self.arrays().items()}
+        joined = {
+            k: np.concatenate([v, theirs[k]], axis=1) if v.ndim > 1 else v
+            for k, v in self.arrays().items()
+        }
         return type(self)(**joined, **self.settings())
 
     def marginals(self, statistics: Statistics, tasks: Array, latent: Array) -> MeanDistribution:
@@ -317,8 +333,12 @@ class ArmPosterior(Posterior):
 
     def _recompute(self, tasks: Int[Array, " m"]) -> None:
         self.prior.evidence_loop(
-            tasks, self.statistics.stored, self.prior.loop_parameters, self._lazy
+            tasks, self.statistics.stored, self.prior.loop_parameters, self._sums()
         )
+
+    def _sums(self) -> Any:
+        """Return what the loops write: the log evidence, and whatever else the family sums."""
+        return self._lazy
 
     def update(self, tasks: Int[Array, " m"], observed: tuple[Array, ...]) -> None:
         """Count observations and update the evidence in one compiled pass, all or none."""
@@ -329,7 +349,7 @@ class ArmPosterior(Posterior):
             self._recompute(np.unique(tasks))
             return
         bad = self.prior.observe_loop(
-            tasks, *observed, self.statistics.stored, self.prior.loop_parameters, relative
+            tasks, *observed, self.statistics.stored, self.prior.loop_parameters, self._sums()
         )
         if bad >= 0:
             self.statistics.refuse(observed, bad)

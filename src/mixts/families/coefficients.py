@@ -34,21 +34,22 @@ class Roots:
 
 
 class CoefficientFamily(Family):
-    """Coefficients theta ~ N(mean, covariance) given each of L components.
+    """Coefficients theta with a mean and a covariance for each of L components.
 
-    A subclass says how rewards depend on a'theta, an increasing function of which is the mean
-    reward of the feature row a.
+    The first d parameters of a task are theta. A subclass says how rewards depend on a'theta, an
+    increasing function of which is the mean reward of the feature row a.
     """
 
     mean: Float[Array, "L d"]
     covariance: Array
     covariance_type: CovarianceType
     roots: Roots
+    """Roots of the covariances, in the units of the subclass."""
 
     def _set_moments(
         self, mean: ArrayLike, covariance: ArrayLike, covariance_type: CovarianceType
     ) -> None:
-        """Check and store the prior moments, and compute the roots of the covariances."""
+        """Check and store the prior moments; the subclass sets the roots."""
         if covariance_type not in get_args(CovarianceType):
             raise ParameterError(
                 f"covariance_type must be one of {get_args(CovarianceType)}, "
@@ -69,7 +70,6 @@ class CoefficientFamily(Family):
             _checks.covariance_stack(self.covariance.reshape(-1, d, d), "covariance")
         else:
             _checks.positive(self.covariance, "covariance", zero=True)
-        self.roots = _group_roots(self.covariance, covariance_type, n, d)
 
     @abstractmethod
     def with_moments(
@@ -100,6 +100,8 @@ class CoefficientFamily(Family):
 
     # -- other families of the same kind ------------------------------------------------------
 
+    # What follows is for families whose other settings are common to all components.
+
     def select(self, components: ArrayLike) -> Self:
         """Return the family of these components; a tied covariance stays tied."""
         index = np.asarray(components)
@@ -116,14 +118,6 @@ class CoefficientFamily(Family):
         diagonal = self.covariance if self.covariance_type == "diag" else self.covariance[:, None]
         return diagonal[..., None] * np.eye(d)
 
-    @property
-    def max_prior_variance(self) -> float:
-        """Largest eigenvalue of any component's covariance, lambda_0,max  [paper: Thm 1]."""
-        if self.covariance_type in ("full", "tied"):
-            d = self.n_features
-            return float(np.linalg.eigvalsh(self.covariance.reshape(-1, d, d)).max())
-        return float(self.covariance.max())
-
     def mapped(self, matrix: Float[Array, "d d"]) -> Self:
         """Return the same prior for rows r of other coordinates, in which these are ``matrix @ r``.
 
@@ -133,8 +127,8 @@ class CoefficientFamily(Family):
         if self.covariance_type in ("diag", "spherical") and np.array_equal(
             matrix, np.diag(np.diagonal(matrix))
         ):
-            variances = self.parameter_variances() * np.diagonal(matrix) ** 2
-            return self.with_moments(mean, variances, "diag")
+            variances = np.diagonal(self.full_covariances(), axis1=1, axis2=2)
+            return self.with_moments(mean, variances * np.diagonal(matrix) ** 2, "diag")
         tied = self.covariance_type == "tied"
         covariance = matrix.T @ (self.covariance if tied else self.full_covariances()) @ matrix
         covariance = (covariance + np.swapaxes(covariance, -1, -2)) / 2
@@ -142,12 +136,15 @@ class CoefficientFamily(Family):
 
     def collapse(self, weights: Float[Array, " L"]) -> Self:
         """Return one component with the mean and the covariance of the mixture: UniTS."""
+        mean, covariance = self._mixed_moments(weights, self.full_covariances())
+        return self.with_moments(mean[None], covariance[None])
+
+    def _mixed_moments(self, weights: Float[Array, " L"], within: Array) -> tuple[Array, Array]:
+        """Return mean (d,) and covariance (d, d) of the mixture; ``within`` (L, d, d) is theirs."""
         mean = weights @ self.mean
         gap = self.mean - mean
-        within = np.tensordot(weights, self.full_covariances(), axes=1)
-        covariance = within + (weights[:, None] * gap).T @ gap
-        covariance = (covariance + covariance.T) / 2
-        return self.with_moments(mean[None], covariance[None])
+        covariance = np.tensordot(weights, within, axes=1) + (weights[:, None] * gap).T @ gap
+        return mean, (covariance + covariance.T) / 2
 
     def broaden(self, weights: Float[Array, " L"], factor: float) -> Self:
         """Return the mixture's mean with ``factor`` times its covariance."""
@@ -162,14 +159,15 @@ class CoefficientFamily(Family):
         """
         self._check_same_kind(other)
         assert isinstance(other, CoefficientFamily)
-        mean = np.concatenate([self.mean, other.mean])
-        kind = self.covariance_type
+        return self.with_moments(*self._joined_moments(other))
+
+    def _joined_moments(self, other: CoefficientFamily) -> tuple[Array, Array, CovarianceType]:
+        """Return means and covariances of both families, and the type of these covariances."""
+        mean, kind = np.concatenate([self.mean, other.mean]), self.covariance_type
         if kind == other.covariance_type != "tied":
-            return self.with_moments(
-                mean, np.concatenate([self.covariance, other.covariance]), kind
-            )
-        covariance = np.concatenate([self.full_covariances(), other.full_covariances()])
-        return self.with_moments(mean, covariance)
+            return mean, np.concatenate([self.covariance, other.covariance]), kind
+        both = [self.full_covariances(), other.full_covariances()]
+        return mean, np.concatenate(both), "full"
 
     # -- moments and draws of the prior ---------------------------------------------------------
 
@@ -189,9 +187,13 @@ class CoefficientFamily(Family):
     def draw(self, rng: np.random.Generator, latent: Int[Array, " n"]) -> Float[Array, "n p"]:
         """Draw a theta from the prior of each given component."""
         x = rng.standard_normal((len(latent), self.n_features))
+        return self.mean[latent] + self._apply_roots(latent, x)
+
+    def _apply_roots(self, latent: Int[Array, " n"], x: Float[Array, "n d"]) -> Float[Array, "n d"]:
+        """Multiply each row by the root of its component, in place."""
         for row, s in enumerate(latent):
             apply_root(self.roots.values[self.roots.group_of[s]], x[row])
-        return self.mean[latent] + x
+        return x
 
     # -- actions --------------------------------------------------------------------------------
 
@@ -203,9 +205,10 @@ class CoefficientFamily(Family):
             raise ActionError(
                 f"{type(self).__name__} needs actions of shape (K, {self.n_features}), got None"
             )
+        theta = parameters[..., : self.n_features]
         if actions.ndim == 2:
-            return parameters @ actions.T
-        return np.asarray((actions @ parameters[..., None])[..., 0])
+            return theta @ actions.T
+        return np.asarray((actions @ theta[..., None])[..., 0])
 
     def best_action(
         self,
@@ -223,7 +226,7 @@ class CoefficientFamily(Family):
         return feature_sets(actions, self.n_features, n_rows)
 
 
-def _group_roots(covariance: Array, kind: str, n: int, d: int) -> Roots:
+def group_roots(covariance: Array, kind: str, n: int, d: int) -> Roots:
     """Return the roots of the distinct covariances; components with equal ones share a root."""
     if kind == "tied":
         distinct, group_of = covariance[None], np.zeros(n, np.int64)

@@ -1,4 +1,4 @@
-"""Linear-Gaussian rewards: a'theta plus known Gaussian noise, a Gaussian prior on theta."""
+"""Linear rewards: a'theta plus Gaussian noise, which is known, or of a task and unknown."""
 
 from __future__ import annotations
 
@@ -9,14 +9,54 @@ import numpy as np
 from mixts import _checks
 from mixts._typing import Array, ArrayLike, Float
 from mixts.families._linear_posterior import LinearPosterior, task_bytes
-from mixts.families.coefficients import CoefficientFamily, CovarianceType
+from mixts.families.coefficients import CoefficientFamily, CovarianceType, group_roots
 from mixts.families.linear_statistics import LinearStatistics
 from mixts.families.statistics import Statistics
 
-__all__ = ["CovarianceType", "LinearGaussian"]
+__all__ = ["CovarianceType", "LinearFamily", "LinearGaussian"]
 
 
-class LinearGaussian(CoefficientFamily):
+class LinearFamily(CoefficientFamily):
+    """Rewards a'theta + noise, with a location and a covariance of theta for L components."""
+
+    statistics_type: ClassVar[type[Statistics]] = LinearStatistics
+    unit_noise: float
+    """Noise in whose units the roots are."""
+    noise_law: tuple[Array, Array] = (np.empty(0), np.empty(0))
+    """Degrees of freedom and unit of an unknown noise variance; empty: the noise is known."""
+
+    @property
+    def task_bytes(self) -> int:
+        """Memory for the roots and means of one task, in bytes."""
+        return task_bytes(len(self.roots.values), self.n_components, self.n_features)
+
+    def _reward_moments(self, statistics: Statistics, actions: Array) -> tuple[Array, Array]:
+        every = np.arange(len(statistics))
+        uniform = np.full(self.n_components, -np.log(self.n_components))
+        posterior = self.posterior(statistics, uniform)
+        d = self.n_features
+        mean = actions @ np.swapaxes(posterior.component_means(every)[..., :d], 1, 2)
+        # One product for each task and component: (n, 1, m, d) with (n, L, d, d).
+        product = actions[:, None] @ posterior.component_covariances(every)[..., :d, :d]
+        variance = (product * actions[:, None]).sum(axis=3)
+        # Rounding may leave the variance of an exactly known direction below zero.
+        return mean, np.swapaxes(np.maximum(variance, 0), 1, 2)
+
+    def posterior(
+        self, statistics: Statistics, log_weights: Float[Array, " L"], *, allow_dormant: bool = True
+    ) -> LinearPosterior:
+        """Return the posteriors of all tasks given their statistics."""
+        self.check_statistics(statistics)
+        return LinearPosterior(self, statistics, log_weights, allow_dormant=allow_dormant)
+
+    def mean_rewards(
+        self, parameters: Float[Array, "... p"], actions: Array | None = None
+    ) -> Float[Array, "... K"]:
+        """Return a'theta for every action; ``actions`` is one set (K, d), or one for each theta."""
+        return self.products(parameters, actions)
+
+
+class LinearGaussian(LinearFamily):
     """Rewards a'theta + N(0, noise_std^2) with theta ~ N(mean, covariance), for L components.
 
     Posteriors are exact for every component  [paper: Sec. 4.2].
@@ -36,7 +76,6 @@ class LinearGaussian(CoefficientFamily):
     """
 
     kind: ClassVar[str] = "linear-gaussian"
-    statistics_type: ClassVar[type[Statistics]] = LinearStatistics
 
     def __init__(
         self,
@@ -47,6 +86,7 @@ class LinearGaussian(CoefficientFamily):
     ) -> None:
         self._set_moments(mean, covariance, covariance_type)
         self.noise_std: float = _checks.positive_number(noise_std, "noise_std")
+        self.roots = group_roots(self.covariance, covariance_type, *self.mean.shape)
 
     def with_moments(
         self, mean: ArrayLike, covariance: ArrayLike, covariance_type: CovarianceType = "full"
@@ -67,11 +107,6 @@ class LinearGaussian(CoefficientFamily):
         d = _checks.count(n_features, "n_features")
         return cls(np.zeros((1, d)), np.ones(1), noise_std, covariance_type="spherical")
 
-    @property
-    def task_bytes(self) -> int:
-        """Memory for the roots and means of one task, in bytes."""
-        return task_bytes(len(self.roots.values), self.n_components, self.n_features)
-
     def __repr__(self) -> str:
         return (
             f"LinearGaussian({self.n_components} components, {self.n_features} features, "
@@ -84,16 +119,18 @@ class LinearGaussian(CoefficientFamily):
     def learning_settings(self) -> dict[str, Any]:
         return {"noise_std": self.noise_std}
 
-    def _reward_moments(self, statistics: Statistics, actions: Array) -> tuple[Array, Array]:
-        every = np.arange(len(statistics))
-        uniform = np.full(self.n_components, -np.log(self.n_components))
-        posterior = self.posterior(statistics, uniform)
-        mean = actions @ np.swapaxes(posterior.component_means(every), 1, 2)
-        # One product for each task and component: (n, 1, m, d) with (n, L, d, d).
-        product = actions[:, None] @ posterior.component_covariances(every)
-        variance = (product * actions[:, None]).sum(axis=3)
-        # Rounding may leave the variance of an exactly known direction below zero.
-        return mean, np.swapaxes(np.maximum(variance, 0), 1, 2)
+    @property
+    def unit_noise(self) -> float:  # type: ignore[override]
+        """Noise of rewards, ``noise_std``: roots are those of the covariances."""
+        return self.noise_std
+
+    @property
+    def max_prior_variance(self) -> float:
+        """Largest eigenvalue of any component's covariance, lambda_0,max  [paper: Thm 1]."""
+        if self.covariance_type in ("full", "tied"):
+            d = self.n_features
+            return float(np.linalg.eigvalsh(self.covariance.reshape(-1, d, d)).max())
+        return float(self.covariance.max())
 
     def to_linear(self) -> LinearGaussian:
         """Return this family."""
@@ -106,19 +143,6 @@ class LinearGaussian(CoefficientFamily):
         gram = gram @ np.swapaxes(gram, 1, 2)
         learned = self.full_covariances() @ (gram[:, None] / self.noise_std**2)
         return np.linalg.slogdet(np.eye(self.n_features) + learned).logabsdet
-
-    def posterior(
-        self, statistics: Statistics, log_weights: Float[Array, " L"], *, allow_dormant: bool = True
-    ) -> LinearPosterior:
-        """Return the posteriors of all tasks given their statistics."""
-        self.check_statistics(statistics)
-        return LinearPosterior(self, statistics, log_weights, allow_dormant=allow_dormant)
-
-    def mean_rewards(
-        self, parameters: Float[Array, "... p"], actions: Array | None = None
-    ) -> Float[Array, "... K"]:
-        """Return a'theta for every action; ``actions`` is one set (K, d), or one for each theta."""
-        return self.products(parameters, actions)
 
     def outcomes(self, rng: np.random.Generator, means: Float[Array, " n"]) -> Float[Array, " n"]:
         return means + self.noise_std * rng.standard_normal(means.shape)

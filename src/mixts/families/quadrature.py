@@ -294,8 +294,11 @@ def explain_best(
     weights: Float[Array, "m L"],
     mask: Bool[Array, "m K"],
     money: Money | None = None,
+    center: Float[Array, "m K"] | None = None,
 ) -> tuple[Float[Array, " m"], Float[Array, "2 m K"]]:
     """Compute E[max_a theta_a], and what the best arm says about the arms' means.
+
+    ``center`` are the values that deviations are measured from; None: the means of the mixture.
 
     Returns
     -------
@@ -304,8 +307,9 @@ def explain_best(
         ``E[theta_a | component and best arm]``, for every arm; 0 for arms that are masked. With
         money, theta_a is the utility.
     """
-    center = np.einsum("ml,mlk->mk", weights, marginal.mean())
-    center = center if money is None else money.of(center)
+    if center is None:
+        center = np.einsum("ml,mlk->mk", weights, marginal.mean())
+        center = center if money is None else money.of(center)
     found = _integrate(marginal, weights, mask, money, wants_best=True, center=center)
     return found.best, np.where(mask, found.information, 0.0)
 

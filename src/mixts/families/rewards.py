@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -173,8 +174,14 @@ class RewardBelief(ABC):
         if measure == "latent-and-best-action":
             groups = best * self.weights.shape[1] + latent
         if measure == "mutual-information":
-            return regret, _explained(drawn, groups, self.marginal)
+            return regret, _explained(drawn, groups, self._reward_entropy)
         return regret, _explained(scores, groups, None)
+
+    def _reward_entropy(
+        self, mean: Float[Array, "g K"], variance: Float[Array, "g K"], rows: Int[Array, " g"]
+    ) -> Float[Array, "g K"]:
+        """Return the entropy of a reward if mean rewards have these moments in some decisions."""
+        return self.marginal.reward_entropy(mean, variance)
 
     # -- rankings -------------------------------------------------------------------------------
 
@@ -244,8 +251,40 @@ class AverageRewards(RewardBelief):
         return marginal.estimates(weights, averages, n_more)
 
 
+class ArmRewards(RewardBelief):
+    """Mean rewards of arms, whose terms and probabilities are computed by quadrature."""
+
+    @abstractmethod
+    def explain(
+        self, mask: Bool[Array, "m K"], measure: str, money: Money | None
+    ) -> tuple[Float[Array, " m"], Float[Array, "m K"] | None]:
+        """Return the expectation of the best mean or utility, and what the best arm explains.
+
+        The second is the information of the measure, and None for the measure "variance".
+        """
+
+    @abstractmethod
+    def include(
+        self, mask: Bool[Array, "m K"], k: int, money: Money | None
+    ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
+        """Return P(arm is among the best k) and its error."""
+
+    def terms(
+        self, rng: np.random.Generator, mask: Bool[Array, "m K"], measure: str, n_samples: int
+    ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
+        """Return both terms by quadrature; mutual information is estimated."""
+        if measure == "mutual-information":
+            return super().terms(rng, mask, measure, n_samples)
+        return _exact_terms(self, self, mask, measure, None)
+
+    def inclusion(
+        self, mask: Bool[Array, "m K"], k: int
+    ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]] | None:
+        return self.include(mask, k, None)
+
+
 @dataclass(frozen=True)
-class IndependentRewards(AverageRewards):
+class IndependentRewards(ArmRewards, AverageRewards):
     """Mean rewards of arms, which are independent given the component."""
 
     weights: Float[Array, "m L"]
@@ -260,18 +299,24 @@ class IndependentRewards(AverageRewards):
     ) -> Float[Array, "n K"]:
         return self.marginal.select(rows, latent).sample(rng)
 
-    def terms(
-        self, rng: np.random.Generator, mask: Bool[Array, "m K"], measure: str, n_samples: int
-    ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
-        """Return both terms by quadrature; mutual information is estimated."""
-        if measure == "mutual-information":
-            return super().terms(rng, mask, measure, n_samples)
-        return _exact_terms(self, self, mask, measure, None)
+    def explain(
+        self, mask: Bool[Array, "m K"], measure: str, money: Money | None
+    ) -> tuple[Float[Array, " m"], Float[Array, "m K"] | None]:
+        of = (self.marginal, self.weights, mask, money)
+        if measure == "variance":
+            return expected_best(*of), None
+        best, explained = explain_best(*of)
+        return best, explained[0 if measure == "best-action" else 1]
 
-    def inclusion(
-        self, mask: Bool[Array, "m K"], k: int
-    ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]] | None:
-        return _inclusion(self, mask, k, None)
+    def include(
+        self, mask: Bool[Array, "m K"], k: int, money: Money | None
+    ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
+        if k == 1:
+            chance, error = best_arm_probabilities(self.marginal, self.weights, mask, money)
+        else:
+            priced = self.marginal if money is None else Utilities.of(self.marginal, money)
+            chance, error = rank_arms(priced, self.weights, mask, k)
+        return chance, np.where(mask, error[:, None], 0.0)
 
 
 @dataclass(frozen=True)
@@ -320,7 +365,7 @@ class PricedRewards(RewardBelief):
     ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
         """Return the terms of utilities, exact where those of mean rewards are."""
         rewards = self.rewards
-        if not isinstance(rewards, IndependentRewards) or measure == "mutual-information":
+        if not isinstance(rewards, ArmRewards) or measure == "mutual-information":
             regret, information = super().terms(rng, mask, measure, n_samples)
             return regret, self.variances() if measure == "variance" else information
         return _exact_terms(self, rewards, mask, measure, self.money)
@@ -328,39 +373,27 @@ class PricedRewards(RewardBelief):
     def inclusion(
         self, mask: Bool[Array, "m K"], k: int
     ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]] | None:
-        if not isinstance(self.rewards, IndependentRewards):
+        if not isinstance(self.rewards, ArmRewards):
             return None
-        return _inclusion(self.rewards, mask, k, self.money)
+        return self.rewards.include(mask, k, self.money)
+
+    def _reward_entropy(
+        self, mean: Float[Array, "g K"], variance: Float[Array, "g K"], rows: Int[Array, " g"]
+    ) -> Float[Array, "g K"]:
+        return self.rewards._reward_entropy(mean, variance, rows)
 
 
 def _exact_terms(
     belief: RewardBelief,
-    arms: IndependentRewards,
+    arms: ArmRewards,
     mask: Bool[Array, "m K"],
     measure: str,
     money: Money | None,
 ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
     """Return the terms of a belief about the means or utilities of arms."""
-    of = (arms.marginal, arms.weights, mask, money)
-    if measure == "variance":
-        best, information = expected_best(*of), belief.variances()
-    else:
-        best, explained = explain_best(*of)
-        information = explained[0 if measure == "best-action" else 1]
+    best, explained = arms.explain(mask, measure, money)
+    information = belief.variances() if explained is None else explained
     return best[:, None] - belief.means(), information
-
-
-def _inclusion(
-    arms: IndependentRewards, mask: Bool[Array, "m K"], k: int, money: Money | None
-) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
-    """Return P(arm is among the best k) and its error."""
-    marginal, weights = arms.marginal, arms.weights
-    if k == 1:
-        chance, error = best_arm_probabilities(marginal, weights, mask, money)
-    else:
-        priced = marginal if money is None else Utilities.of(marginal, money)
-        chance, error = rank_arms(priced, weights, mask, k)
-    return chance, np.where(mask, error[:, None], 0.0)
 
 
 def with_expected_rewards(
@@ -379,12 +412,14 @@ def with_expected_rewards(
 
 
 def _explained(
-    drawn: Float[Array, "m n K"], groups: Int[Array, "m n"], marginal: MeanDistribution | None
+    drawn: Float[Array, "m n K"],
+    groups: Int[Array, "m n"],
+    entropy: Callable[[Array, Array, Array], Array] | None,
 ) -> Float[Array, "m K"]:
     """Return the part of each action's variance that the groups of draws explain.
 
-    With the distributions of mean rewards, return the mutual information instead: the entropy of a
-    reward, minus its entropy given the group.
+    With the entropy of a reward, return the mutual information instead: the entropy of a reward,
+    minus its entropy given the group.
     """
     rows = np.arange(len(drawn))[:, None]
     keys, index = np.unique(rows * (groups.max() + 1) + groups, return_inverse=True)
@@ -398,7 +433,7 @@ def _explained(
     information = np.zeros((len(drawn), drawn.shape[2]))
     inside = np.add.reduceat(flat[order] ** 2, starts) / size - mean * mean
     inside = np.maximum(inside, 0.0)
-    if marginal is None:
+    if entropy is None:
         gap = mean - drawn.mean(axis=1)[row_of]
         np.add.at(information, row_of, share * gap * gap)
         # The squared errors of the groups' means are no information.
@@ -406,7 +441,7 @@ def _explained(
         np.add.at(within, row_of, share * inside)
         noise = within * (n_groups - 1) / np.maximum(drawn.shape[1] - n_groups, 1)
         return np.maximum(information - noise, 0.0)
-    within = marginal.reward_entropy(mean, inside)
+    within = entropy(mean, inside, row_of)
     np.subtract.at(information, row_of, share * within)
-    information += marginal.reward_entropy(drawn.mean(axis=1), drawn.var(axis=1))
+    information += entropy(drawn.mean(axis=1), drawn.var(axis=1), np.arange(len(drawn)))
     return np.maximum(information, 0.0)

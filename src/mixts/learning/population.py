@@ -33,7 +33,10 @@ class Population:
     def replaced(self, family: Family, least: float = 0.0) -> Family:
         """Return the family with the arm prior where no more than this many tasks are known."""
         new, unknown = self.every_arm.arrays(), self.known <= least
-        arrays = {k: np.where(unknown, new[k], old) for k, old in family.arrays().items()}
+        arrays = {
+            k: np.where(unknown, new[k], old) if old.ndim > 1 else old
+            for k, old in family.arrays().items()
+        }
         return family.restore(family.settings(), arrays)
 
 

@@ -228,7 +228,7 @@ class Batch:
             new_share=policy.new_item_share, **_money_and_top(list(requests.values())),
         )  # fmt: skip
         chosen = chosen.reshape(len(rows), -1)
-        weights = agent.belief.weights[rows]
+        weights = agent.belief.working_weights(np.array(rows))
         finite = np.asarray(np.isfinite(probabilities).all(axis=1))
         new = []
         for (place, request), shown, law, belief, is_finite in zip(

@@ -270,8 +270,9 @@ def gather_gaussian(
             out[1, i, k] = v * noise / shrink
 
 
-@compiled()
-def _first_bad_gaussian(arms: Array, outcomes: Array, n_arms: int) -> int:
+@compiled(inner=True)
+def first_bad_gaussian(arms: Array, outcomes: Array, n_arms: int) -> int:
+    """Return the first observation of no arm, or that is too large or not a number, or -1."""
     for i in range(len(arms)):
         if not (0 <= arms[i] < n_arms and abs(outcomes[i]) <= LARGEST):
             return i
@@ -283,8 +284,8 @@ def _next_average(n: int, old: float, y: float) -> float:
     return old + (y - old) / (n + 1)
 
 
-@compiled()
-def _add_gaussian(t: int, k: int, y: float, counts: Arrays) -> None:
+@compiled(inner=True)
+def add_gaussian(t: int, k: int, y: float, counts: Arrays) -> None:
     """Update count, average and squared deviations by Welford's formula."""
     count, average, squares = counts
     old = average[t, k]
@@ -297,10 +298,10 @@ def _add_gaussian(t: int, k: int, y: float, counts: Arrays) -> None:
 @compiled()
 def count_gaussian(tasks: Array, arms: Array, outcomes: Array, counts: Arrays) -> int:
     """Add real rewards to count, average and squared deviations."""
-    bad = _first_bad_gaussian(arms, outcomes, counts[0].shape[1])
+    bad = first_bad_gaussian(arms, outcomes, counts[0].shape[1])
     if bad < 0:
         for i in range(len(arms)):
-            _add_gaussian(tasks[i], arms[i], outcomes[i], counts)
+            add_gaussian(tasks[i], arms[i], outcomes[i], counts)
     return bad
 
 
@@ -315,7 +316,7 @@ def observe_gaussian(
 ) -> int:
     """Add differences of the closed form to the evidence, then count each reward."""
     (count, average, _), (mean, variance, noise) = counts, prior
-    bad = _first_bad_gaussian(arms, outcomes, len(mean))
+    bad = first_bad_gaussian(arms, outcomes, len(mean))
     if bad >= 0:
         return bad
     for i in range(len(arms)):
@@ -330,7 +331,7 @@ def observe_gaussian(
                 - _gaussian_quadratic(n + 1, new, m, v, noise)
                 - math.log1p(v / (noise + n * v))
             )
-        _add_gaussian(t, k, y, counts)
+        add_gaussian(t, k, y, counts)
     return -1
 
 

@@ -67,9 +67,12 @@ def take_best(scores: Array, mask: Array, best: Array) -> int:
 
 @compiled()
 def take_best_product(theta: Array, sets: Array, mask: Array, scores: Array, best: Array) -> int:
-    """Apply ``take_best`` to the scores a'theta for action sets (1 or m, K, d)."""
+    """Apply ``take_best`` to the scores a'theta for action sets (1 or m, K, d).
+
+    theta (m, p) may have more than d entries: the first d count.
+    """
     for i in range(len(theta)):
         rows = sets[i if len(sets) > 1 else 0]
         for k in range(len(rows)):
-            scores[i, k] = dot(rows[k], theta[i], theta.shape[1])
+            scores[i, k] = dot(rows[k], theta[i], rows.shape[1])
     return take_best(scores, mask, best)

@@ -32,6 +32,8 @@ class Dormancy(NamedTuple):
 
     relative: Array
     """(n, L): log p(history | s); -inf while the component is dormant."""
+    misfit: Array
+    """(n, L): squared misfit of the history where the noise is unknown, else (n, 0)."""
     dormant: Array
     """(n, G), boolean."""
     ceiling: Array
@@ -156,7 +158,7 @@ def _recheck_group(
     factor = histories.factor[t]
     out = np.empty(len(prior.members))
     if not screen_group(prior, g, count, factor, out):
-        condition_group(prior, g, count, factor, new_factorisation(prior, g), out)
+        condition_group(prior, g, count, factor, new_factorisation(prior, g), out, out[:0])
     best = -np.inf
     for s in members_of(prior, g):
         best = max(best, prior.log_weights[s] + out[s])

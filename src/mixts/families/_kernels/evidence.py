@@ -19,6 +19,7 @@ from mixts._compiled import compiled
 from mixts._typing import Array
 from mixts.families._kernels.roots import LOG_2PI, SUMS, apply_root, column, dot
 from mixts.families._kernels.slots import NO_RUN, Histories, Prior, Slots, members_of
+from mixts.families._kernels.student import whole_evidence
 
 # Beyond these, squaring loses the digits that ``screen_group`` needs.
 _LARGE_GRAM = 1e7
@@ -143,9 +144,12 @@ def _shared(count: int, factor: Array, noise_std: float) -> float:
 
 @compiled()
 def condition_group(
-    prior: Prior, g: int, count: int, factor: Array, work: Factorisation, out: Array
+    prior: Prior, g: int, count: int, factor: Array, work: Factorisation, out: Array, misfit: Array
 ) -> None:
-    """Set out (L,) to the exact log evidence of a group's members; ``work.top`` is [T, g] then."""
+    """Set out (L,) to the exact log evidence of a group's members; ``work.top`` is [T, g] then.
+
+    With unknown noise, also set misfit (L,) to the squared misfit of the history.
+    """
     d = prior.mean.shape[1]
     members = members_of(prior, g)
     _load_block(prior, g, factor, work.below)
@@ -156,17 +160,23 @@ def condition_group(
         q = 0.0
         for k in range(d):
             q += work.below[k, d + j] * work.below[k, d + j]
-        out[members[j]] = shared - log_det - 0.5 * q
+        s = members[j]
+        if len(prior.degrees) == 0:
+            out[s] = shared - log_det - 0.5 * q
+        else:
+            misfit[s] = factor[d, d] * factor[d, d] + q
+            out[s] = whole_evidence(prior.degrees[s], prior.unit[s], count, misfit[s]) - log_det
 
 
 @compiled()
 def condition(
     tasks: Array, wanted: Array, prior: Prior, histories: Histories, slots: Slots, keep: bool,
-    out: Array,
+    out: Array, misfit: Array,
 ) -> None:  # fmt: skip
     """Set out (m, L) to the log evidence of tasks under the wanted groups (m, G).
 
-    With ``keep``, their posteriors are written to the tasks' slots too.
+    ``misfit`` (n, L), or (n, 0) with known noise, is that of all tasks. With ``keep``, posteriors
+    are written to the tasks' slots too.
     """
     d = prior.mean.shape[1]
     work = Factorisation(np.empty((0, 0)), np.empty((0, 0)))
@@ -176,7 +186,8 @@ def condition(
         for i in range(len(tasks)):
             if wanted[i, g]:
                 t = tasks[i]
-                condition_group(prior, g, histories.counts[t], histories.factor[t], work, out[i])
+                count, factor = histories.counts[t], histories.factor[t]
+                condition_group(prior, g, count, factor, work, out[i], misfit[t])
                 if keep:
                     p = slots.of_task[t]
                     _store_posterior(prior, g, work.top, slots.root[p, g], slots.mean[p])

@@ -7,7 +7,10 @@ round calls from Python take plain tuples, and name the fields inside, where tha
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from mixts._compiled import compiled
 from mixts._typing import Array
@@ -16,6 +19,7 @@ from mixts.families._kernels.roots import LARGEST, SUMS, apply_root, new_scratch
 from mixts.families._kernels.slots import (
     LOST,
     NO_RUN,
+    Evidence,
     Histories,
     Prior,
     Row,
@@ -24,7 +28,7 @@ from mixts.families._kernels.slots import (
     change_action,
     repeat_action,
 )
-from mixts.families._kernels.triangles import fold_rows
+from mixts.families._kernels.triangles import fold_one
 
 Plain = tuple[Any, ...]
 """The fields of the record that an argument is named after."""
@@ -83,25 +87,27 @@ def _observe(
     if bad >= 0:
         return -1 - bad
     m, d = batch.features.shape
-    scratch = new_scratch(d)
+    scratch, folded = new_scratch(d), np.empty(d + 1)
     for i in range(m):
         t = batch.tasks[i]
         p = slots.of_task[t]
-        row, last, relative = _row(batch, i), slots.last[p], dormancy.relative[t]
+        row, last = _row(batch, i), slots.last[p]
+        evidence = Evidence(histories.counts[t], dormancy.relative[t], dormancy.misfit[t])
         same = _equal(row.a, last)
         for g in range(len(prior.starts) - 1):
             if dormancy.dormant[t, g]:
                 if slots.waiting[p, g] != LOST:
                     observe_dormant(prior, slots, p, g, row)
             elif same and slots.waiting[p, g] != NO_RUN:
-                repeat_action(prior, slots, p, g, row.y, relative)
+                repeat_action(prior, slots, p, g, row.y, evidence)
             else:
                 if slots.waiting[p, g] > 0:
                     catch_up(prior, slots, p, g, last, scratch)
-                change_action(prior, slots, p, g, row, relative, scratch)
+                change_action(prior, slots, p, g, row, evidence, scratch)
         for k in range(d):
             last[k] = row.a[k]
-    fold_rows(batch.tasks, batch.features, batch.outcomes, histories.counts, histories.factor)
+        fold_one(folded, row.a, row.y, histories.factor[t])
+        histories.counts[t] += 1
     return mark_dormant(batch.tasks, prior, histories, slots, dormancy)
 
 
@@ -118,19 +124,32 @@ def observe(batch: Plain, prior: Plain, histories: Plain, slots: Plain, dormancy
 
 
 @compiled(fastmath=SUMS)
-def _sample(tasks: Array, latent: Array, prior: Prior, slots: Slots, x: Array) -> None:
-    m, d = x.shape
+def _sample(
+    tasks: Array, latent: Array, prior: Prior, slots: Slots, misfit: Array, x: Array
+) -> None:
+    d = prior.mean.shape[1]
     scratch = new_scratch(d)
-    for i in range(m):
+    for i in range(len(x)):
         s = latent[i]
         g, p = prior.group_of[s], slots.of_task[tasks[i]]
         catch_up(prior, slots, p, g, slots.last[p], scratch)
-        apply_root(slots.root[p, g], x[i])
+        if x.shape[1] > d:
+            sigma = math.sqrt(0.5 * (prior.unit[s] + misfit[tasks[i], s]) / x[i, d])
+            for k in range(d):
+                x[i, k] *= sigma
+            x[i, d] = sigma
+        apply_root(slots.root[p, g], x[i, :d])
         for k in range(d):
             x[i, k] += slots.mean[p, s, k]
 
 
 @compiled()
-def sample(tasks: Array, latent: Array, prior: Plain, slots: Plain, x: Array) -> None:
-    """Turn standard normals x (m, d) into parameters; zeros become the posterior means."""
-    _sample(tasks, latent, Prior(*prior), Slots(*slots), x)
+def sample(
+    tasks: Array, latent: Array, prior: Plain, slots: Plain, misfit: Array, x: Array
+) -> None:
+    """Turn standard normals x (m, d) into parameters; zeros become the posterior means.
+
+    If the noise is unknown, a column of gamma variables of shape (degrees + n) / 2 may follow,
+    which becomes the noise of the task.
+    """
+    _sample(tasks, latent, Prior(*prior), Slots(*slots), misfit, x)

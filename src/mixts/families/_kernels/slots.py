@@ -20,6 +20,7 @@ from typing import NamedTuple
 from mixts._compiled import compiled
 from mixts._typing import Array
 from mixts.families._kernels.roots import LOG_2PI, SUMS, Scratch, copy_root, dot, update_root
+from mixts.families._kernels.student import predictive
 
 NO_RUN = -1
 """Value of ``Slots.waiting``: root and mean are up to date, no action can be repeated."""
@@ -46,6 +47,11 @@ class Prior(NamedTuple):
     """sigma."""
     noise: float
     """sigma^2."""
+    degrees: Array
+    """(L,): degrees of freedom of an unknown noise variance, in units of which roots are then, with
+    sigma 1; empty: the noise is known."""
+    unit: Array
+    """(L,): degrees times the typical noise variance, or empty."""
 
 
 class Histories(NamedTuple):
@@ -82,6 +88,17 @@ class Slots(NamedTuple):
     """(S, L): a'mean, with the repeats that wait."""
     base: Array
     """(S, L): a'mean, without them."""
+
+
+class Evidence(NamedTuple):
+    """Log evidence of one task."""
+
+    n: int
+    """Observations so far."""
+    relative: Array
+    """(L,): log p(history | s)."""
+    misfit: Array
+    """(L,): squared misfit of the history where the noise is unknown, or empty."""
 
 
 class Row(NamedTuple):
@@ -138,8 +155,22 @@ def catch_up(prior: Prior, slots: Slots, p: int, g: int, a: Array, scratch: Scra
 
 
 @compiled()
-def repeat_action(prior: Prior, slots: Slots, p: int, g: int, y: float, relative: Array) -> None:
-    """Take one more observation of the task's latest action; relative (L,) is its log evidence."""
+def _add_evidence(
+    prior: Prior, c: int, alpha: float, log_alpha: float, error: float, evidence: Evidence
+) -> None:
+    """Add the log density of one reward under component c, whose prediction erred by ``error``."""
+    square = error * error / alpha
+    if len(prior.degrees) == 0:
+        evidence.relative[c] -= 0.5 * (log_alpha + square)
+    else:
+        freedom, unit = prior.degrees[c] + evidence.n, prior.unit[c] + evidence.misfit[c]
+        evidence.relative[c] += predictive(freedom, unit, alpha, square)
+        evidence.misfit[c] += square
+
+
+@compiled()
+def repeat_action(prior: Prior, slots: Slots, p: int, g: int, y: float, evidence: Evidence) -> None:
+    """Take one more observation of the task's latest action."""
     noise, spread = prior.noise, slots.spread[p, g]
     left = spread * noise / (noise + slots.waiting[p, g] * spread)
     alpha = left + noise
@@ -147,16 +178,16 @@ def repeat_action(prior: Prior, slots: Slots, p: int, g: int, y: float, relative
     level = slots.level[p]
     for c in members_of(prior, g):
         error = y - level[c]
-        relative[c] -= 0.5 * (log_alpha + error * error / alpha)
+        _add_evidence(prior, c, alpha, log_alpha, error, evidence)
         level[c] += left * error / alpha
     slots.waiting[p, g] += 1
 
 
 @compiled(fastmath=SUMS)
 def change_action(
-    prior: Prior, slots: Slots, p: int, g: int, row: Row, relative: Array, scratch: Scratch
+    prior: Prior, slots: Slots, p: int, g: int, row: Row, evidence: Evidence, scratch: Scratch
 ) -> None:
-    """Take an observation of another action than the latest; relative (L,) is its log evidence."""
+    """Take an observation of another action than the latest."""
     a, low, high = row.a, row.low, row.high
     d = len(a)
     spread = update_root(slots.root[p, g], a, low, high, prior.noise, scratch)
@@ -165,7 +196,7 @@ def change_action(
     mean, level, base = slots.mean[p], slots.level[p], slots.base[p]
     for c in members_of(prior, g):
         error = row.y - dot(a[low:], mean[c, low:], high - low)
-        relative[c] -= 0.5 * (log_alpha + error * error / alpha)
+        _add_evidence(prior, c, alpha, log_alpha, error, evidence)
         step = error / alpha
         for k in range(d):
             mean[c, k] += step * scratch.reach[k]

@@ -41,15 +41,21 @@ def fold_row(factor: Array, row: Array) -> None:
 
 
 @compiled()
+def fold_one(row: Array, a: Array, y: float, factor: Array) -> None:
+    """Rotate one observation into a triangle; ``row`` (d + 1,) is overwritten."""
+    d = len(a)
+    for k in range(d):
+        row[k] = a[k]
+    row[d] = y
+    fold_row(factor, row)
+
+
+@compiled()
 def fold_rows(tasks: Array, features: Array, outcomes: Array, count: Array, factor: Array) -> None:
     """Rotate checked observations into the triangles of their tasks, one after the other."""
-    m, d = features.shape
-    row = np.empty(d + 1)
-    for i in range(m):
-        for k in range(d):
-            row[k] = features[i, k]
-        row[d] = outcomes[i]
-        fold_row(factor[tasks[i]], row)
+    row = np.empty(features.shape[1] + 1)
+    for i in range(len(tasks)):
+        fold_one(row, features[i], outcomes[i], factor[tasks[i]])
         count[tasks[i]] += 1
 
 

@@ -1,0 +1,302 @@
+"""Linear rewards with unknown noise: theta is Gaussian given the noise variance of the task."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from mixts._typing import Array, ArrayLike, Float, Int
+from mixts.families._linear_posterior import LinearPosterior, ProductRewards
+from mixts.families.base import Family
+from mixts.families.coefficients import CovarianceType, group_roots
+from mixts.families.linear import LinearFamily
+from mixts.families.noise import (
+    draw_noise,
+    noise_moments,
+    noise_parameters,
+    noise_quantile,
+    pooled_noise,
+)
+from mixts.families.rewards import RewardBelief
+from mixts.families.statistics import Statistics
+from mixts.families.student_marginal import StudentMarginal, StudentRewards
+
+
+class LinearStudent(LinearFamily):
+    """Rewards a'theta + N(0, sigma^2) with an unknown noise sigma of each task, for L components.
+
+    The noise variance sigma^2 of a task is inverse gamma with shape ``degrees / 2`` and scale
+    ``degrees noise_std^2 / 2``: ``noise_std`` is typical, and it is worth ``degrees`` rewards.
+    Given sigma^2, theta is N(mean, (sigma / noise_std)^2 covariance). So theta is a Student
+    variable with ``degrees`` degrees of freedom, location ``mean`` and scale matrix
+    ``covariance``; with many degrees this is :class:`LinearGaussian`.
+
+    With n rewards, posteriors are of the same kind, and exact. Let ``M = I + C'A'A C``, where C C'
+    is covariance / noise_std^2, and S the least of ``|y - A theta|^2 + |C^-1 (theta - mean)|^2``.
+    Then the log evidence is ``ln Gamma((v + n) / 2) - ln Gamma(v / 2) - n/2 ln(pi u) - ln det M / 2
+    - (v + n) / 2 ln(1 + S / u)``, where v is ``degrees`` and u is ``degrees noise_std^2``.
+
+    The parameters of a task are theta, then sigma.
+
+    Parameters
+    ----------
+    mean
+        Prior means, (L, d).
+    covariance
+        Scale matrices, as the covariances of :class:`LinearGaussian`. The covariance of theta is
+        ``degrees / (degrees - 2)`` times as large.
+    noise_std
+        Typical noise: a number, or one for each component. 1 / noise_std^2 is the mean of
+        1 / sigma^2.
+    degrees
+        Degrees of freedom, above 2: a number, or one for each component. The standard deviation of
+        ln sigma is about ``1 / sqrt(2 degrees)``.
+    covariance_type
+        Form of ``covariance``.
+    """
+
+    kind: ClassVar[str] = "linear-student"
+    unit_noise = 1.0
+
+    def __init__(
+        self,
+        mean: ArrayLike,
+        covariance: ArrayLike,
+        noise_std: ArrayLike,
+        degrees: ArrayLike,
+        covariance_type: CovarianceType = "full",
+    ) -> None:
+        self._set_moments(mean, covariance, covariance_type)
+        n, d = self.mean.shape
+        self.noise_std: Float[Array, " L"]  # type: ignore[assignment]
+        self.noise_std, self.degrees = noise_parameters(noise_std, degrees, n)
+        self.noise_law = self.degrees, self.degrees * self.noise_std**2
+        form, scale = self.covariance, self.noise_std**2
+        kind = covariance_type
+        if kind == "tied" and (self.noise_std == self.noise_std[0]).all():
+            self.roots = group_roots(form / scale[0], kind, n, d)
+        else:
+            if kind == "tied":
+                form, kind = np.broadcast_to(form, (n, d, d)), "full"
+            by_component = scale.reshape(-1, *[1] * (form.ndim - 1))
+            self.roots = group_roots(form / by_component, kind, n, d)
+
+    def __repr__(self) -> str:
+        return (
+            f"LinearStudent({self.n_components} components, {self.n_features} features, "
+            f"noise_std {_range(self.noise_std)}, degrees {_range(self.degrees)}, "
+            f"covariance_type={self.covariance_type!r})"
+        )
+
+    def arrays(self) -> dict[str, Array]:
+        return {
+            "mean": self.mean,
+            "covariance": self.covariance,
+            "noise_std": self.noise_std,
+            "degrees": self.degrees,
+        }
+
+    def settings(self) -> dict[str, Any]:
+        return {"covariance_type": self.covariance_type}
+
+    def learning_settings(self) -> dict[str, Any]:
+        return {"noise": "per-task"}
+
+    def select(self, components: ArrayLike) -> LinearStudent:
+        """Return the family of these components; a tied covariance stays tied."""
+        index = np.asarray(components)
+        tied = self.covariance_type == "tied"
+        arrays = {k: v[index] for k, v in self.arrays().items() if not (tied and k == "covariance")}
+        return LinearStudent(**{"covariance": self.covariance, **arrays}, **self.settings())
+
+    def append(self, other: Family) -> LinearStudent:
+        """Return these components followed by those of the other family."""
+        self._check_same_kind(other)
+        assert isinstance(other, LinearStudent)
+        mean, covariance, kind = self._joined_moments(other)
+        noise_std = np.concatenate([self.noise_std, other.noise_std])
+        degrees = np.concatenate([self.degrees, other.degrees])
+        return LinearStudent(mean, covariance, noise_std, degrees, kind)
+
+    def with_moments(
+        self, mean: ArrayLike, covariance: ArrayLike, covariance_type: CovarianceType = "full"
+    ) -> LinearStudent:
+        return LinearStudent(mean, covariance, self.noise_std, self.degrees, covariance_type)
+
+    # -- moments ----------------------------------------------------------------------------------
+
+    @property
+    def _widening(self) -> Float[Array, " L"]:
+        """Factor between the scale matrix and the covariance of theta."""
+        return np.asarray(self.degrees / (self.degrees - 2))
+
+    def collapse(self, weights: Float[Array, " L"]) -> LinearStudent:
+        """Return one component with the mixture's mean and covariance of theta.
+
+        Its noise has the mixture's means of 1 / sigma^2 and ln sigma^2, with at least 2.1 degrees
+        of freedom.
+        """
+        within = self._widening[:, None, None] * self.full_covariances()
+        mean, covariance = self._mixed_moments(weights, within)
+        noise_std, degrees = pooled_noise(self.noise_std, self.degrees, weights)
+        return LinearStudent(
+            mean[None], (covariance * (1 - 2 / degrees[0]))[None], noise_std, degrees
+        )
+
+    def broaden(self, weights: Float[Array, " L"], factor: float) -> LinearStudent:
+        """Return the mixture's mean with ``factor`` times its covariance, and its noise."""
+        one = self.collapse(weights)
+        return LinearStudent(one.mean, factor * one.covariance, one.noise_std, one.degrees)
+
+    def parameter_means(self) -> Float[Array, "L p"]:
+        """Return the prior means of theta and sigma under each component."""
+        return np.column_stack([self.mean, noise_moments(*self.noise_law)[0]])
+
+    def parameter_variances(self) -> Float[Array, "L p"]:
+        """Return the prior variances of every entry of theta, and of sigma."""
+        diagonal = np.diagonal(self.full_covariances(), axis1=1, axis2=2)
+        own = self._widening[:, None] * diagonal
+        return np.column_stack([own, noise_moments(*self.noise_law)[1]])
+
+    def parameter_quantiles(self, probability: float) -> Float[Array, "L p"]:
+        """Return a prior quantile of every entry of theta, and of sigma."""
+        from scipy import special  # takes as long to import as all of mixts
+
+        scale = np.sqrt(np.diagonal(self.full_covariances(), axis1=1, axis2=2))
+        theta = self.mean + special.stdtrit(self.degrees, probability)[:, None] * scale
+        return np.column_stack([theta, noise_quantile(*self.noise_law, probability)])
+
+    # -- acting and simulating --------------------------------------------------------------------
+
+    def posterior(
+        self, statistics: Statistics, log_weights: Float[Array, " L"], *, allow_dormant: bool = True
+    ) -> LinearStudentPosterior:
+        """Return the posteriors; no component becomes dormant."""
+        self.check_statistics(statistics)
+        return LinearStudentPosterior(self, statistics, log_weights)
+
+    def draw(self, rng: np.random.Generator, latent: Int[Array, " n"]) -> Float[Array, "n p"]:
+        """Draw theta and sigma from the prior of each given component."""
+        degrees, unit = self.noise_law
+        sigma = draw_noise(rng, degrees[latent], unit[latent])
+        x = sigma[:, None] * rng.standard_normal((len(latent), self.n_features))
+        return np.column_stack([self.mean[latent] + self._apply_roots(latent, x), sigma])
+
+    def reward_laws(
+        self, parameters: Float[Array, "n p"], arms: Int[Array, " n"], means: Float[Array, " n"]
+    ) -> Float[Array, "n 2"]:
+        """Return the mean reward of each action, and the noise of its task."""
+        return np.stack([means, parameters[:, -1]], axis=1)
+
+    def outcomes(self, rng: np.random.Generator, means: Float[Array, "n 2"]) -> Float[Array, " n"]:
+        """Draw a reward of each law: mean and noise."""
+        mean, sigma = np.moveaxis(means, -1, 0)
+        return np.asarray(mean + sigma * rng.standard_normal(mean.shape))
+
+
+def _range(values: Float[Array, " L"]) -> str:
+    low, high = f"{values.min():.4g}", f"{values.max():.4g}"
+    return low if low == high else f"{low} to {high}"
+
+
+# -- beliefs --------------------------------------------------------------------------------------
+
+
+class LinearStudentPosterior(LinearPosterior):
+    """Posteriors with unknown noise: means and relative roots do not depend on it.
+
+    Roots are those for a noise of 1. Given the history, sigma^2 of a component is inverse gamma
+    with ``freedom = degrees + n`` and ``unit = degrees noise_std^2 + misfit``.
+    """
+
+    prior: LinearStudent
+
+    def noise_laws(self, tasks: Array, latent: Array) -> tuple[Array, Array]:
+        """Return freedom and unit of the noise for tasks and components, which broadcast."""
+        self.relative  # noqa: B018 - computes the misfit
+        freedom = self._prior.degrees[latent] + self._histories.counts[tasks]
+        return freedom, self._prior.unit[latent] + self._dormancy.misfit[tasks, latent]
+
+    def _all_noise(self, tasks: Int[Array, " m"]) -> tuple[Array, Array]:
+        return self.noise_laws(tasks[:, None], np.arange(self.prior.n_components))
+
+    def sample(
+        self, rng: np.random.Generator, tasks: Int[Array, " m"], latent: Int[Array, " m"]
+    ) -> Float[Array, "m p"]:
+        """Draw sigma, then theta given sigma, of the component of each task."""
+        self.relative  # noqa: B018 - computes the misfit
+        x = rng.standard_normal((len(tasks), self.prior.n_features + 1))
+        freedom = self._prior.degrees[latent] + self._histories.counts[tasks]
+        # numpy needs ten times as long for an array of one.
+        x[:, -1] = rng.standard_gamma(0.5 * (freedom[0] if len(x) == 1 else freedom))
+        return self._place(tasks, latent, x)
+
+    def _add_noise(
+        self, rng: np.random.Generator, tasks: Int[Array, " m"], pairs: Int[Array, "m L"], x: Array
+    ) -> None:
+        # The draws of a decision are in the order of the groups.
+        members = self._prior.members
+        counts = pairs[:, members].reshape(-1)
+        owner = np.repeat(np.arange(len(counts)), counts)
+        row, place = np.divmod(owner, len(members))
+        x *= draw_noise(rng, *self.noise_laws(tasks[row], members[place]))[:, None]
+
+    def component_means(self, tasks: Int[Array, " m"]) -> Float[Array, "m L p"]:
+        """Return the means of theta and sigma given history and component."""
+        sigma, _ = noise_moments(*self._all_noise(tasks))
+        return np.concatenate([self._means(tasks), sigma[..., None]], axis=2)
+
+    def component_covariances(self, tasks: Int[Array, " m"]) -> Float[Array, "m L p p"]:
+        """Return the covariance of theta and sigma, which are uncorrelated."""
+        n, d = self.prior.n_components, self.prior.n_features
+        freedom, unit = self._all_noise(tasks)
+        own = super().component_covariances(tasks)
+        covariances = np.zeros((len(tasks), n, d + 1, d + 1))
+        covariances[..., :d, :d] = own * (unit / (freedom - 2))[..., None, None]
+        covariances[..., d, d] = noise_moments(freedom, unit)[1]
+        return covariances
+
+    def family(self, task: int) -> LinearStudent:
+        """Return the posterior of one task as a prior."""
+        mean, covariance = self._exact(task)
+        freedom, unit = self._all_noise(np.array([task]))
+        noise = unit[0] / freedom[0]
+        covariance = (covariance + np.swapaxes(covariance, 1, 2)) / 2 * noise[:, None, None]
+        return LinearStudent(mean, covariance, np.sqrt(noise), freedom[0])
+
+    def _rewards(
+        self, tasks: Int[Array, " m"], weights: Float[Array, "m L"], actions: Array
+    ) -> RewardBelief:
+        return LinearStudentRewards(self, tasks, weights, actions)
+
+    def _expect(
+        self, statistics: Statistics, tasks: Int[Array, " w"], observed: tuple[Array, ...]
+    ) -> None:
+        """Count expected rewards for theta, but not for the noise: they do not scatter."""
+        before = statistics.array("count").copy()
+        statistics.observe(tasks, observed)
+        statistics.array("count")[:] = before
+
+
+@dataclass(frozen=True)
+class LinearStudentRewards(ProductRewards, StudentRewards):
+    """Mean rewards a'theta with unknown noise."""
+
+    posterior: LinearStudentPosterior
+
+    @cached_property
+    def marginal(self) -> StudentMarginal:
+        moments = self.posterior.action_moments(self.tasks, self.actions)
+        laws = self.posterior._all_noise(self.tasks)
+        shape = moments.shape[1:]
+        both = [np.broadcast_to(law[..., None], shape) for law in laws]
+        return StudentMarginal(np.stack([*moments, *both]))
+
+    def draw_both(
+        self, rng: np.random.Generator, rows: Int[Array, " n"], latent: Int[Array, " n"]
+    ) -> tuple[Float[Array, "n K"], Float[Array, " n"]]:
+        parameters = self.posterior.sample(rng, self.tasks[rows], latent)
+        return self._products(parameters, rows), parameters[:, -1]

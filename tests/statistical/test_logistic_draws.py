@@ -1,0 +1,85 @@
+"""Draws from logistic posteriors: calibrated over the prior, and with the posterior's moments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.special import expit
+
+from mixts.families._kernels import logistic
+from tests.oracles import logistic_references as references
+
+
+def draw(
+    problem: Any, design: Any, out: Any, n: int, rng: np.random.Generator
+) -> tuple[Any, float]:
+    """Return n draws of the only component, and the share of accepted moves."""
+    d = len(problem.mean)
+    theta, which = np.empty((n, d)), np.zeros((n, 3), np.int64)
+    random = (
+        rng.standard_normal((n, 1 + logistic.N_MOVES, d)),
+        1.0 - rng.random((n, 1 + logistic.N_MOVES)),
+    )
+    table = references.tables(problem)
+    accepted = logistic.draw(table, tuple(design), tuple(out), which, random, theta)
+    return theta, accepted / (n * logistic.N_MOVES)
+
+
+@pytest.mark.parametrize(
+    ("d", "deviation", "rate", "n"),
+    [(1, 3.0, 0.06, 20), (3, 1.0, 0.06, 40), (3, 3.0, 0.5, 10), (8, 1.0, 0.2, 5)],
+)
+def test_ranks_of_true_parameters_are_uniform(
+    d: int, deviation: float, rate: float, n: int
+) -> None:
+    """Parameters from the prior have uniform ranks among draws from their posterior."""
+    rng = np.random.default_rng(17)
+    n_tasks, n_draws = 400, 31
+    ranks, moves = np.empty((n_tasks, d + 1)), []
+    design = None
+    for i in range(n_tasks):
+        problem = references.draw_problem(np.random.default_rng(1), d, deviation, rate, n)
+        if design is None:
+            design = references.make_design(problem.mean[None], problem.root[None])
+        true = problem.mean + problem.root @ rng.standard_normal(d)
+        clicks = rng.binomial(problem.trials.astype(int), expit(problem.rows @ true))
+        problem = problem._replace(successes=clicks.astype(float))
+        out = references.condition(problem, design)
+        theta, accepted = draw(problem, design, out, n_draws, rng)
+        moves.append(accepted)
+        ranks[i, :d] = (theta < true).sum(axis=0)
+        ranks[i, d] = (theta.sum(axis=1) < true.sum()).sum()
+    for k in range(d + 1):
+        counts = np.bincount(ranks[:, k].astype(int) // 4, minlength=8)
+        # One false alarm in 10,000 for each coordinate.
+        assert stats.chisquare(counts).pvalue > 1e-4
+    assert np.mean(moves) > 0.6
+
+
+def test_draws_have_the_moments_of_the_posterior() -> None:
+    rng = np.random.default_rng(2)
+    for deviation, n, kind in ((1.0, 100, "random"), (3.0, 100, "silent"), (3.0, 30, "separable")):
+        problem = references.draw_problem(rng, 2, deviation, 0.06, n, kind)
+        exact = references.grid(problem, 161)
+        design = references.make_design(problem.mean[None], problem.root[None])
+        out = references.condition(problem, design)
+        theta, _ = draw(problem, design, out, 100_000, rng)
+        scale = np.sqrt(np.diag(exact.covariance))
+        # 100,000 independent draws have errors of 0.003 deviations. Four moves leave little of the
+        # fixed points' error, which is at most 0.03 here.
+        assert np.all(np.abs(theta.mean(axis=0) - exact.mean) < 0.02 * scale)
+        assert np.all(np.abs(theta.std(axis=0) / scale - 1.0) < 0.02)
+
+
+def test_draws_are_continuous_and_depend_on_their_random_numbers_only() -> None:
+    problem = references.draw_problem(np.random.default_rng(4), 5, 1.0, 0.2, 60)
+    design = references.make_design(problem.mean[None], problem.root[None])
+    out = references.condition(problem, design)
+    theta, _ = draw(problem, design, out, 1000, np.random.default_rng(9))
+    again, _ = draw(problem, design, out, 1000, np.random.default_rng(9))
+    np.testing.assert_array_equal(theta, again)
+    # A draw keeps its fixed point if all moves are refused.
+    assert len(np.unique(theta[:, 0])) > 990
