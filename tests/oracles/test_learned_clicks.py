@@ -8,11 +8,13 @@ from scipy import integrate, optimize, special, stats
 
 import mixts
 from mixts.families import LinearBernoulliStatistics
+from mixts.families._kernels import logistic as kernels
 from mixts.learning import learn
 from mixts.learning.models import predictive_of
 from mixts.learning.models.linear_bernoulli import (
     LinearBernoulliModel,
     LinearBernoulliPredictive,
+    click_tasks,
     order_counts,
     rows_below,
 )
@@ -57,9 +59,24 @@ def test_moments_are_those_of_beliefs() -> None:
     posterior = KINDS.condition(tasks).posterior
     found = list(LinearBernoulliModel(tasks)._posteriors(KINDS.family))
     mean, covariance = (np.concatenate([block[i] for block in found]) for i in (2, 3))
-    np.testing.assert_allclose(mean, posterior.component_means(every), atol=1e-9)
+    # Beliefs use more points where the evidence needs few: both are right to a few per cent of the
+    # posterior deviations, which are at most sqrt(0.2).
+    np.testing.assert_allclose(mean, posterior.component_means(every), atol=0.02)
     wanted = np.tril(posterior.component_covariances(every))
-    np.testing.assert_allclose(covariance, wanted, atol=1e-9)
+    np.testing.assert_allclose(covariance, wanted, atol=0.02)
+
+
+def test_moments_are_those_of_the_points() -> None:
+    tasks, family = drawn(KINDS, 5, 15, seed=2), KINDS.family
+    assert isinstance(family, mixts.LinearBernoulli)
+    ((_, _, mean, covariance),) = LinearBernoulliModel(tasks)._posteriors(family)
+    record = kernels.new_posterior(5, 2, 2, family.design.points.shape[1])
+    of = np.arange(5), tuple(family.design), np.ones((5, 2), bool)
+    kernels.condition(tuple(click_tasks(tasks)), *of, tuple(record))
+    for i, s in np.ndindex(5, 2):
+        wanted = kernels.parameter_moments(family.design, record, i, s)
+        np.testing.assert_allclose(mean[i, s], wanted[0], atol=1e-12)
+        np.testing.assert_allclose(covariance[i, s], np.tril(wanted[1]), atol=1e-12)
 
 
 def test_the_quick_objective_is_laplaces() -> None:
@@ -82,7 +99,7 @@ def test_the_quick_objective_is_laplaces() -> None:
             hessian = (rows * (trials * rate * (1 - rate))[:, None]).T @ rows
             hessian += np.linalg.inv(KINDS.family.full_covariances()[s])
             value = -best.fun + np.log(2 * np.pi) - np.linalg.slogdet(hessian)[1] / 2
-            assert found[i, s] == pytest.approx(value, abs=1e-5)
+            assert found[i, s] == pytest.approx(value, abs=2e-4)
 
 
 def test_learning_hardly_lowers_the_objective_and_finds_the_kinds() -> None:
