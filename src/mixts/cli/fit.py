@@ -17,6 +17,7 @@ from mixts.cli._engine import add_engine_options, engine_from
 from mixts.diagnostics import Advice, PolicyComparison, advise, compare_policies
 from mixts.engines import engine_of
 from mixts.errors import MixtsError, ParameterError
+from mixts.families import LinearBernoulli
 from mixts.learning import PriorCheck, Rule
 from mixts.learning.fit import SELECT_FROM, Fit, fit_logs
 from mixts.learning.held_out import MOST_HELD_OUT
@@ -59,7 +60,7 @@ def register(commands: Any) -> None:
     add("--arm", metavar="COLUMN", help="arm that was chosen")
     described = "or columns that describe the choice, numbers or text"
     add("--features", type=_names, metavar="A,B,...", help=described)
-    same = "or the features of an earlier prior, so that this one can replace it"
+    same = "or the features and the family of an earlier prior, so that this one can replace it"
     add("--features-of", type=Path, metavar="PRIOR", help=same)
     names = "features that are text although they look like numbers"
     add("--text", type=_names, default=(), metavar="A,B,...", help=names)
@@ -143,11 +144,11 @@ def run(options: argparse.Namespace) -> int:
 def _fit(options: argparse.Namespace, engine: Any) -> Fit:
     columns = {
         "task": options.task, "reward": options.reward, "arm": options.arm,
-        "features": _named(options, "features", "features"), "family": options.family,
+        "features": _named(options, "features", "features"), **like_earlier(options),
         "intercept": options.intercept, "arms": _named(options, "arms", "arm_names"),
         "missing_reward": options.missing_reward, "clip": options.clip, "time": options.time,
         "delimiter": options.delimiter, "allow_bad_rows": options.allow_bad_rows,
-        "text": options.text, "top_levels": options.top_levels, "decimals": _decimals(options),
+        "text": options.text, "top_levels": options.top_levels,
     }  # fmt: skip
     try:
         return fit_logs(
@@ -183,11 +184,20 @@ def _named(options: argparse.Namespace, what: str, attribute: str) -> Any:
     return found
 
 
-def _decimals(options: argparse.Namespace) -> int | None:
-    """Return the decimals of features: as given, or as those of the earlier prior are rounded."""
-    if options.round_features is not None or options.features_of is None:
-        return options.round_features
-    return getattr(MixturePrior.load(options.features_of).family, "decimals", None)
+def like_earlier(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the family and the decimals of features: as given, or those of the earlier prior.
+
+    A prior can replace another one only if both have the same statistics.
+    """
+    family, decimals = options.family, options.round_features
+    if options.features_of is not None:
+        earlier = MixturePrior.load(options.features_of).family
+        clicks = isinstance(earlier, LinearBernoulli)
+        if family == "auto":
+            family = "logistic" if clicks else "linear"
+        if decimals is None and isinstance(earlier, LinearBernoulli):
+            decimals = earlier.decimals
+    return {"family": family, "decimals": decimals}
 
 
 @contextmanager
