@@ -34,8 +34,11 @@ Table = tuple[Array, Array, Array, Array]
 TOLERANCE = 0.02
 """Points are added until the standard error of the log evidence is below this."""
 
-MOST_POINTS = 1024
-"""Most points of integration: beyond some thousand they would fill the fast caches."""
+MOST_POINTS = 4096
+"""Most points of integration for the evidence."""
+
+KEPT_POINTS = 1024
+"""Most points of the posteriors that decisions use, which are kept."""
 
 _LEAST_WEIGHT = 0.005
 """Components of less weight need no precise click rates: these have an error of some 0.03."""
@@ -64,7 +67,7 @@ def logistic(x: Array) -> Array:
 def task_bytes(n_components: int, n_features: int) -> int:
     """Return the memory of one task's posterior in bytes."""
     d = n_features
-    return 8 * n_components * (MOST_POINTS + d * d + 5 * d + 4)
+    return 8 * n_components * (KEPT_POINTS + d * d + 5 * d + 4)
 
 
 def new_design(prior: LinearBernoulli) -> Design:
@@ -161,7 +164,8 @@ class LinearBernoulliPosterior(Posterior):
         self._precise = np.zeros((2, n, prior.n_components))
         """Log evidence and its error at full precision."""
         self._is_stale = statistics.tables.size > 0
-        self._quick = prior.design._replace(tolerance=math.inf)
+        self._fine = prior.design._replace(points=prior.design.points[:, :KEPT_POINTS].copy())
+        self._quick = self._fine._replace(tolerance=math.inf)
         self._kept: OrderedDict[int, kernels.Posterior] = OrderedDict()
         """Posteriors of the tasks that were used last."""
         self._max_kept = max(1, budget // prior.task_bytes)
@@ -200,7 +204,7 @@ class LinearBernoulliPosterior(Posterior):
         found = self._kept.get(task)
         if found is None:
             n, d = self.prior.mean.shape
-            found = kernels.new_posterior(1, n, d, MOST_POINTS)
+            found = kernels.new_posterior(1, n, d, KEPT_POINTS)
         found.n_points[:] = 0
         ceiling, wanted = self._ceiling[task], ~np.isneginf(self._relative[task])
         self._condition(task, wanted, found, self._quick)
@@ -215,7 +219,7 @@ class LinearBernoulliPosterior(Posterior):
         weights = softmax(np.where(wanted, joint, -np.inf))
         unsure = wanted & (weights * (1 - weights) * found.error[0] > TOLERANCE / 4)
         if unsure.any():
-            self._condition(task, unsure, found, self.prior.design)
+            self._condition(task, unsure, found, self._fine)
             joint = self._joint(found, wanted, ceiling)
             top = joint[wanted].max(initial=-np.inf)
         awake = wanted & ((joint >= top - DORMANT_LIMIT - self._margin) | np.isneginf(joint))
@@ -260,11 +264,11 @@ class LinearBernoulliPosterior(Posterior):
         dormant components and of components of little weight are precise, too.
         """
         found = self._of(task)
-        coarse = found.n_points[0] < MOST_POINTS
+        coarse = found.n_points[0] < KEPT_POINTS
         if not every:
             coarse &= softmax(self._log_weights + self._relative[task]) > _LEAST_WEIGHT
         if coarse.any():
-            self._condition(task, coarse, found, self.prior.design._replace(tolerance=0.0))
+            self._condition(task, coarse, found, self._fine._replace(tolerance=0.0))
         return found
 
     # -- updates ------------------------------------------------------------------------------
@@ -292,7 +296,7 @@ class LinearBernoulliPosterior(Posterior):
         for task in np.unique(tasks[dormant]):
             wanted = np.zeros(self.prior.n_components, bool)
             wanted[latent[dormant & (tasks == task)]] = True
-            self._condition(int(task), wanted, self._of(int(task)), self.prior.design)
+            self._condition(int(task), wanted, self._of(int(task)), self._fine)
 
     def sample(
         self, rng: np.random.Generator, tasks: Int[Array, " m"], latent: Int[Array, " m"]
@@ -301,7 +305,7 @@ class LinearBernoulliPosterior(Posterior):
         d = self.prior.n_features
         normals = rng.standard_normal((len(tasks), kernels.N_MOVES + 1, d))
         uniforms = 1.0 - rng.random((len(tasks), kernels.N_MOVES + 1))  # above 0
-        theta, design = np.empty((len(tasks), d)), tuple(self.prior.design)
+        theta, design = np.empty((len(tasks), d)), tuple(self._fine)
         for task, rows in _by_task(tasks, latent):
             which = np.zeros((len(rows), 3), np.int64)
             which[:, 2] = latent[rows]
@@ -327,7 +331,7 @@ class LinearBernoulliPosterior(Posterior):
                 continue
             found = self._with_moments(int(task), every=True)
             for s in range(n):
-                moments = kernels.parameter_moments(self.prior.design, found, 0, s)
+                moments = kernels.parameter_moments(self._fine, found, 0, s)
                 mean[row, s], covariance[row, s] = moments
         return mean, covariance
 
@@ -354,7 +358,7 @@ class LinearBernoulliPosterior(Posterior):
             own = actions if actions.ndim == 2 else actions[row]
             found = self._with_moments(int(task), every=every)
             for s in np.flatnonzero(found.n_points[0]).tolist():
-                moments[:, row, s] = kernels.action_moments(self.prior.design, found, 0, s, own)
+                moments[:, row, s] = kernels.action_moments(self._fine, found, 0, s, own)
         return moments
 
     def mean_rewards(
