@@ -19,8 +19,8 @@ import numpy as np
 from scipy.special import expit, gammaln, logit, ndtr, ndtri
 from scipy.stats import qmc
 
-from mixts.families._kernels import logistic
 from mixts._typing import Array
+from mixts.families._kernels import logistic
 
 N_POINTS = 1 << 13
 CASES = [
