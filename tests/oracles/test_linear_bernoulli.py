@@ -79,6 +79,17 @@ def test_a_belief_is_a_function_of_prior_and_counts_to_the_bit() -> None:
         np.testing.assert_array_equal(*drawn)
 
 
+def test_reading_moments_does_not_change_draws() -> None:
+    family = mixts.LinearBernoulli([[-1.0, 2.0], [1.0, 0.0]], np.full(2, 9.0), "spherical")
+    beliefs = [mixts.MixturePrior(family).belief() for _ in range(2)]
+    for belief in beliefs:
+        belief.update([[1.0, 0.5], [1.0, -0.5], [1.0, 2.0]], [0, 1, 1])
+    beliefs[0].mean_rewards(np.eye(2))
+    beliefs[0].covariance  # noqa: B018
+    drawn = [belief.sample(np.random.default_rng(1))[1] for belief in beliefs]
+    np.testing.assert_array_equal(*drawn)
+
+
 def test_components_that_fell_behind_sleep_and_their_evidence_is_still_right() -> None:
     family = mixts.LinearBernoulli([[-2.0], [2.0], [2.2]], np.full(3, 0.01), "spherical")
     belief = mixts.MixturePrior(family).belief()
