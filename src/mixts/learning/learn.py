@@ -65,11 +65,11 @@ def learn_prior(
     *,
     seed: Seed = None,
     noise_std: float | None = None,
-    noise: Noise = "common",
     horizon: int | None = None,
     initial: ArrayLike | None = None,
     support: ArrayLike | None = None,
     covariance_type: CovarianceType | None = None,
+    noise: Noise = "common",
     n_restarts: int | None = None,
     max_iterations: int | None = None,
     tolerance: float | None = None,
@@ -155,8 +155,9 @@ def learn_prior(
     return learn(
         tasks, n_components, method,
         seed=seed, noise_std=noise_std, noise=noise, horizon=horizon, initial=initial,
-        support=support, covariance_type=covariance_type, n_restarts=n_restarts, max_iterations=max_iterations,
-        tolerance=tolerance, select=select, max_components=max_components, n_folds=n_folds,
+        support=support, covariance_type=covariance_type, n_restarts=n_restarts,
+        max_iterations=max_iterations, tolerance=tolerance, select=select,
+        max_components=max_components, n_folds=n_folds,
         robust=robust, engine=engine,
     ).prior  # fmt: skip
 
@@ -168,11 +169,11 @@ def learn(
     *,
     seed: Seed = None,
     noise_std: float | None = None,
-    noise: Noise = "common",
     horizon: int | None = None,
     initial: ArrayLike | None = None,
     support: ArrayLike | None = None,
     covariance_type: CovarianceType | None = None,
+    noise: Noise = "common",
     n_restarts: int | None = None,
     max_iterations: int | None = None,
     tolerance: float | None = None,
@@ -238,10 +239,10 @@ def flat_family(
     tasks: Any,
     *,
     noise_std: float | None = None,
-    noise: Noise = "common",
     horizon: int | None = None,
     initial: ArrayLike | None = None,
     support: ArrayLike | None = None,
+    noise: Noise = "common",
 ) -> Family:
     """Return one component that knows the scale of these tasks' rewards and nothing else.
 
