@@ -104,7 +104,7 @@ class LinearModel(Model):
 
     def log_evidence(self, family: LinearGaussian) -> Float[Array, "n L"]:  # type: ignore[override]
         noise = family.noise_std**2
-        if self._largest_square(family) > LARGE_SQUARES:
+        if self._largest_square(family.mean, family.noise_std) > LARGE_SQUARES:
             return MixturePrior(family).condition(self.statistics).log_evidence
         precision, log_det = inverses(self._distinct(family))
         out, squares = np.empty((2, self.n_tasks, family.n_components))
@@ -112,11 +112,11 @@ class LinearModel(Model):
         shared = self._count * np.log(2 * np.pi * noise) + self._rest / noise
         return out - 0.5 * squares - shared[:, None] / 2
 
-    def _largest_square(self, family: LinearGaussian) -> float:
+    def _largest_square(self, mean: Float[Array, "L d"], noise_std: float) -> float:
         gap = self._factor[:, None, :-1, -1] - np.einsum(
-            "nij,lj->nli", self._factor[:, :-1, :-1], family.mean
+            "nij,lj->nli", self._factor[:, :-1, :-1], mean
         )
-        return float((gap**2).sum(axis=2).max(initial=0.0) / np.min(family.noise_std) ** 2)
+        return float((gap**2).sum(axis=2).max(initial=0.0) / noise_std**2)
 
     def log_hyperprior(self, family: LinearGaussian) -> float:  # type: ignore[override]
         precision, log_det = inverses(family.full_covariances())
@@ -224,7 +224,7 @@ class LinearModel(Model):
         shift = np.linalg.solve(precision[0] + self._gram / noise, pull[:, :, None])[:, :, 0]
         return np.asarray(shift @ np.linalg.cholesky(precision[0]))
 
-    def estimates(self, family: LinearGaussian) -> Float[Array, "n p"]:  # type: ignore[override]
+    def estimates(self, family: Family) -> Float[Array, "n p"]:
         """Return least squares with a small ridge, from each task's own data."""
         return ridge_estimates(self.statistics)
 

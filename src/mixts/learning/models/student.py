@@ -111,7 +111,7 @@ def fit_noise(
     return float(noise_std[0]), float(degrees[0])
 
 
-def _unpacked_noise(numbers: Float[Array, " 2n"], n_components: int) -> tuple[Array, Array] | None:
+def _unpacked_noise(numbers: Float[Array, " p"], n_components: int) -> tuple[Array, Array] | None:
     """Return noise_std and degrees (L,) from logarithms: of each component, or one for all."""
     values = positive(numbers)
     if values is None:
@@ -279,7 +279,7 @@ class LinearStudentModel(LinearModel):
         """Return the log evidence, and freedom and unit of the noise, of all tasks."""
         degrees, unit = family.noise_law
         freedom = degrees + self._count[:, None]
-        if self._largest_square(family) > LARGE_SQUARES:  # type: ignore[arg-type]
+        if self._largest_square(family.mean, float(family.noise_std.min())) > LARGE_SQUARES:
             uniform = np.zeros(family.n_components)
             exact = family.posterior(self.statistics, uniform)
             law = exact.noise_laws(np.arange(self.n_tasks)[:, None], np.arange(len(uniform)))
