@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from mixts._typing import Array, Float
-from mixts.families import LinearGaussian, LinearStatistics, Statistics
+from mixts.families import LinearGaussian, LinearStatistics, LinearStudent, Statistics
 from mixts.features import Features, NumberFeature
 from mixts.prior import MixturePrior
 
@@ -67,5 +67,5 @@ def unmapped(prior: MixturePrior, matrix: Float[Array, "d d"] | None) -> Mixture
     """Return a prior of rows ``matrix @ row`` as a prior of the rows; None changes nothing."""
     if matrix is None:
         return prior
-    assert isinstance(prior.family, LinearGaussian)
+    assert isinstance(prior.family, (LinearGaussian, LinearStudent))
     return prior.replace(family=prior.family.mapped(matrix))

@@ -13,7 +13,7 @@ import numpy as np
 
 from mixts._typing import Array, Float, Int
 from mixts.errors import ParameterError
-from mixts.families import Family, LinearGaussian, Statistics
+from mixts.families import Family, LinearGaussian, LinearStudent, Statistics
 from mixts.learning.coordinates import moments, scaling
 from mixts.pages.charts import Scale
 from mixts.pages.formats import listed, percent, signed
@@ -277,7 +277,7 @@ def _comparable(prior: MixturePrior, tasks: Statistics | None) -> tuple[Family, 
     action whose numbers are the average.
     """
     family, features = prior.family, prior.features
-    if tasks is None or features is None or not isinstance(family, LinearGaussian):
+    if tasks is None or features is None or not isinstance(family, (LinearGaussian, LinearStudent)):
         sizes = np.ones(family.statistics_shape) if tasks is None else tasks.feature_scales
         return family, sizes
     _, spread = moments(features, tasks)
