@@ -63,7 +63,7 @@ class Player(NamedTuple):
 @dataclass(frozen=True, kw_only=True)
 class BanditBenchmark(Benchmark):
     """A benchmark of single decisions. ``ours`` and ``peer`` make a fresh player from a seed, the
-    number of the task."""
+    number of the task. The ``clock`` may be that of the processor if each side has one thread."""
 
     problem: Problem
     ours: Callable[[int], Player]
@@ -72,6 +72,7 @@ class BanditBenchmark(Benchmark):
         ("first 20 rounds", 20),
         (f"mean of {N_ROUNDS} rounds", N_ROUNDS),
     )
+    clock: Callable[[], float] = perf_counter
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -84,7 +85,7 @@ class BanditBenchmark(Benchmark):
         play(make(index + 1), task, N_WARM)
         player = make(index)
         gc.collect()
-        seconds, choices = play(player, task, N_ROUNDS)
+        seconds, choices = play(player, task, N_ROUNDS, self.clock)
         return {
             "seconds": {label: float(seconds[:n].mean()) for label, n in self.windows},
             "regret": float(regret(task, choices)[-N_LAST:].mean()) / uniform_regret(task),
@@ -97,19 +98,21 @@ class BanditBenchmark(Benchmark):
 WHOLE_RUN = ((f"mean of {N_ROUNDS} rounds", N_ROUNDS),)
 
 
-def play(player: Player, task: Task, n_rounds: int) -> tuple[Array, Any]:
+def play(
+    player: Player, task: Task, n_rounds: int, clock: Callable[[], float] = perf_counter
+) -> tuple[Array, Any]:
     """Return the seconds of act and update in every round (not of rewards), and the choices."""
     act, update = player
     seconds = np.empty(n_rounds)
     choices = np.empty(n_rounds, dtype=np.int64)
     for round_ in range(n_rounds):
         actions = task.actions(round_)
-        started = perf_counter()
+        started = clock()
         choice = act(actions)
-        acted = perf_counter()
+        acted = clock()
         reward = task.reward(round_, choice)
-        rewarded = perf_counter()
+        rewarded = clock()
         update(actions, choice, reward)
-        seconds[round_] = perf_counter() - rewarded + acted - started
+        seconds[round_] = clock() - rewarded + acted - started
         choices[round_] = choice
     return seconds, choices

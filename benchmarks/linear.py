@@ -53,13 +53,21 @@ def row_featurizer() -> Any:
 
 def peer_player(n_actions: int, variance: float, noise_std: float, seed: int) -> Player:
     """Return the peer with the prior N(0, variance I), as wide as the mixture: it has no other."""
-    from bayesianbandits import Arm, LipschitzContextualAgent, NormalRegressor, ThompsonSampling
+    from bayesianbandits import NormalRegressor
+
+    learner = NormalRegressor(alpha=1.0 / variance, beta=1.0 / noise_std**2)
+    return peer_with(learner, n_actions, seed)
+
+
+def peer_with(learner: Any, n_actions: int, seed: int) -> Player:
+    """Return the peer with one learner for all actions."""
+    from bayesianbandits import Arm, LipschitzContextualAgent, ThompsonSampling
 
     agent = LipschitzContextualAgent(
         [Arm(k) for k in range(n_actions)],
         ThompsonSampling(),
         row_featurizer(),
-        NormalRegressor(alpha=1.0 / variance, beta=1.0 / noise_std**2),
+        learner,
         random_seed=seed,
     )
 

@@ -143,3 +143,80 @@ class LinearProblem:
         task = self.task(0)
         parts = (self.mean(), self.covariance(), task.action_sets, task.mean_rewards, task.noise)
         return [float(np.abs(part).sum()) for part in parts]
+
+
+@dataclass(frozen=True)
+class ClickTask:
+    """A task of clicks: each round offers other items of a catalogue."""
+
+    items: Array
+    history: Array
+    """(items,): a click or none on each item, before the first round."""
+    offers: NDArray[np.int64]
+    """(rounds, actions): the items offered."""
+    mean_rewards: Array
+    uniforms: Array
+
+    def actions(self, round_: int) -> Array:
+        return np.asarray(self.items[self.offers[round_]])
+
+    def reward(self, round_: int, action: int) -> float:
+        return float(self.uniforms[round_] < self.mean_rewards[round_, action])
+
+
+@dataclass(frozen=True)
+class ClickProblem:
+    """Clicks with features: components N(mean_s, covariance_s), P(click) = logistic(a'theta).
+
+    A catalogue of ``n_items`` feature rows is the same for all tasks, and a task has seen every
+    item once. Later rounds add no distinct rows. The first feature is 1, with the mean ``level``;
+    the others make a row of length about one, as do those of ``LinearProblem``.
+    """
+
+    n_components: int
+    n_features: int
+    n_actions: int
+    n_items: int
+    level: float = -1.5
+    spread: float = 1.0
+    width: float = 0.5
+
+    def mean(self) -> Array:
+        rng = np.random.default_rng(PRIOR_SEED)
+        mean = self.spread * rng.standard_normal((self.n_components, self.n_features))
+        mean[:, 0] += self.level
+        return mean
+
+    def covariance(self) -> Array:
+        """Return full covariances (L, d, d), all different."""
+        rng = np.random.default_rng(PRIOR_SEED + 1)
+        d = self.n_features
+        roots = rng.standard_normal((self.n_components, d, 2 * d)) * (self.width / np.sqrt(2 * d))
+        covariances = roots @ roots.transpose(0, 2, 1)
+        return np.asarray((covariances + covariances.transpose(0, 2, 1)) / 2)
+
+    def items(self) -> Array:
+        rng = np.random.default_rng(PRIOR_SEED + 2)
+        items = rng.standard_normal((self.n_items, self.n_features)) / np.sqrt(self.n_features)
+        items[:, 0] = 1.0
+        return items
+
+    def task(self, index: int) -> ClickTask:
+        rng = task_generator(index)
+        latent = int(rng.integers(self.n_components))
+        root = np.linalg.cholesky(self.covariance()[latent])
+        theta = self.mean()[latent] + root @ rng.standard_normal(self.n_features)
+        items = self.items()
+        rates = 1.0 / (1.0 + np.exp(-items @ theta))
+        history = (rng.random(self.n_items) < rates).astype(np.float64)
+        order = rng.random((N_ROUNDS, self.n_items)).argsort(axis=1)
+        offers = order[:, : self.n_actions]
+        return ClickTask(items, history, offers, rates[offers], rng.random(N_ROUNDS))
+
+    def fingerprint(self) -> list[float]:
+        task = self.task(0)
+        parts = (
+            self.mean(), self.covariance(), task.items, task.history, task.mean_rewards,
+            task.uniforms,
+        )  # fmt: skip
+        return [float(np.abs(part).sum()) for part in parts]

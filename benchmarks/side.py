@@ -19,8 +19,8 @@ from catalogue import BENCHMARKS
 PACKAGES = {
     "ours": ("mixts", "numba", "numpy", "scipy"),
     "peer": (
-        "bayesianbandits", "mabwiser", "rlberry", "rlberry-scool", "gymnasium", "scikit-learn",
-        "joblib", "numba", "numpy", "scipy",
+        "bayesianbandits", "mabwiser", "vowpalwabbit", "rlberry", "rlberry-scool", "gymnasium",
+        "scikit-learn", "joblib", "numba", "numpy", "scipy",
     ),
 }  # fmt: skip
 

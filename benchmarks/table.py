@@ -126,8 +126,9 @@ REPORT = """\
 A round is one decision for one task, act and update; an episode is sample, plan, play and update,
 for one run: both through the public interface with its checks on. {n_chunks} chunks of
 {n_rounds} rounds or {n_episodes} episodes, each with fresh agents, ours and the peer's in turn.
-Times are medians over chunks; a ratio is taken within each chunk. For MixIDS, a decision is
-act_with_probabilities for one task, in processor time, and the peer is MixTS.
+Times are medians over chunks; a ratio is taken within each chunk. Rounds of clicks are in processor
+time. For MixIDS, a decision is act_with_probabilities for one task, in processor time, and the peer
+is MixTS.
 
 {ratios}
 
@@ -140,7 +141,7 @@ learn:
 
 - CPU: {cpu}
 - threads: in rounds ours at the libraries' defaults, the peer with 1 and with 2 BLAS threads, the
-  faster shown; in episodes and beside MixTS one core on either side
+  faster shown; in episodes, clicks and beside MixTS one core on either side
 {versions}
 """
 

@@ -36,11 +36,27 @@ def one(problem: references.Problem, **options: Any) -> tuple[Any, Any]:
     return design, references.condition(problem, design)
 
 
-def scatter(out: Any) -> float:
-    """Return the standard error of the mean weight if the points were independent."""
-    weight = np.exp(out.log_weight[0, 0, : out.n_points[0, 0]] - out.log_weight[0, 0].max())
-    share = weight / weight.sum()
-    return float(np.sqrt(max((share**2).sum() - 1 / len(share), 0.0)))
+def moment_errors(design: Any, out: Any, mean: Any, covariance: Any) -> tuple[Any, Any]:
+    """Return standard errors of posterior means and variances, as if pairs were independent.
+
+    They are the root of the sum of the squared influences of all pairs of points.
+    """
+    weight, known, centre, variance, y = logistic._weighted(design, out, 0, 0)
+    r, direction = out.rank[0], out.direction[0, 0]
+    first = direction[:, :r] @ y
+    moved = first + (out.location[0, 0] + direction[:, :r] @ centre - mean)[:, None]
+    square = np.diag(covariance) - (direction[:, r:] ** 2).sum(axis=1)
+    before = direction[:, :r] ** 2 @ variance
+    influences = (
+        weight * moved - known * first,
+        weight * (moved**2 - square[:, None]) - known * (first**2 - before[:, None]),
+    )
+    half = logistic.CHUNK // 2
+    errors = []
+    for influence in influences:
+        pairs = influence.reshape(len(mean), -1, 2, half).sum(axis=2)
+        errors.append(np.sqrt((pairs**2).sum(axis=(1, 2))))
+    return errors[0], errors[1]
 
 
 @pytest.fixture(scope="module")
@@ -53,36 +69,41 @@ def compared() -> list[tuple[Any, ...]]:
         reference = references.grid(problem, NODES[d])
         design, out = one(problem)
         mean, covariance = logistic.parameter_moments(design, out, 0, 0)
+        errors = moment_errors(design, out, mean, covariance)
+        gaps = mean - reference.mean, np.diag(covariance - reference.covariance)
         scale = np.sqrt(np.diag(reference.covariance))
+        # Grids are no reference for less; and a variance may be off by 1 % (four times this).
+        sizes = 1e-6 * scale, 0.0025 * scale**2
         rows.append(
             (
                 out.log_evidence[0, 0] - reference.log_evidence,
                 out.error[0, 0],
-                scatter(out),
-                np.abs((mean - reference.mean) / scale).max(),
-                np.abs(np.diag(covariance) / scale**2 - 1.0).max(),
+                *(
+                    (np.abs(gap) / (error + size)).max()
+                    for gap, error, size in zip(gaps, errors, sizes, strict=True)
+                ),
             )
         )
     return rows
 
 
 def test_reported_errors_cover_the_errors_of_the_evidence(compared: Any) -> None:
-    error, reported, _, _, _ = np.array(compared).T
+    error, reported, _, _ = np.array(compared).T
     assert (reported < 0.02).mean() > 0.9
     # Three errors cover 99 %: of 56 cases two or more lie outside once in seven runs, three once
     # in 30.
     assert (np.abs(error) > 3 * reported).sum() <= 2
     assert np.all(np.abs(error) <= 5 * reported + 1e-9)
+    # Reported errors that were half as large would still cover these cases on average.
+    ratio = np.abs(error) / np.maximum(reported, 1e-9)
+    assert 0.1 < np.sqrt((ratio**2).mean()) < 1.0
 
 
-def test_moments_are_as_accurate_as_the_evidence(compared: Any) -> None:
-    _, _, plain, mean, variance = np.array(compared).T
-    # A mean in deviations differs from the proposal's by the mean of (w - 1) y. If w - 1 is about a
-    # cubic Hermite polynomial, E (w - 1)^2 y^2 is 7 times E (w - 1)^2, and both points of a pair
-    # add the same: the standard error is sqrt(14) times the plain one, and 3 of them cover. For
-    # squares and a quartic polynomial the factor is sqrt(2 * 63 / 15 * 7).
-    assert np.all(mean <= 3 * np.sqrt(14) * plain + 1e-7)
-    assert np.all(variance <= 3 * np.sqrt(2 * 63 / 15 * 7) * plain + 1e-7)
+def test_moments_are_as_accurate_as_their_points(compared: Any) -> None:
+    _, _, mean, variance = np.array(compared).T
+    # Of 112 numbers four standard errors cover all but once in 140 runs.
+    assert np.all(mean < 4)
+    assert np.all(variance < 4)
 
 
 def check_against_chain(n_rounds: int, cases: Any) -> None:
@@ -94,9 +115,9 @@ def check_against_chain(n_rounds: int, cases: Any) -> None:
         mean, covariance = logistic.parameter_moments(design, out, 0, 0)
         error = np.hypot(out.error[0, 0], reference.log_evidence_error)
         assert abs(out.log_evidence[0, 0] - reference.log_evidence) < 4 * error
-        scale = np.sqrt(np.diag(covariance))
-        gap = np.abs(mean - reference.mean) / scale
-        assert np.all(gap < 4.5 * np.hypot(scatter(out), reference.mean_error / scale))
+        own, _ = moment_errors(design, out, mean, covariance)
+        gap = np.abs(mean - reference.mean)
+        assert np.all(gap < 4.5 * np.hypot(own, reference.mean_error))
 
 
 def test_chain_agrees_in_ten_dimensions() -> None:

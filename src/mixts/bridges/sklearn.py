@@ -17,6 +17,7 @@ from mixts.families import Family, Statistics
 from mixts.families.linear import CovarianceType
 from mixts.learning import Learned, Method, Rule, learn, mixture_evidence
 from mixts.learning.histories import statistics_of
+from mixts.learning.models import Noise
 from mixts.prior import MixturePrior
 
 try:
@@ -109,6 +110,7 @@ class MixturePriorEstimator(DensityMixin, BaseEstimator):  # type: ignore[misc]
         method: Method = "evidence",
         *,
         noise_std: float | None = None,
+        noise: Noise = "common",
         covariance_type: CovarianceType | None = None,
         horizon: int | None = None,
         initial: ArrayLike | None = None,
@@ -126,6 +128,7 @@ class MixturePriorEstimator(DensityMixin, BaseEstimator):  # type: ignore[misc]
         self.n_components = n_components
         self.method = method
         self.noise_std = noise_std
+        self.noise = noise
         self.covariance_type = covariance_type
         self.horizon = horizon
         self.initial = initial

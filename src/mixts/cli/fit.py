@@ -21,6 +21,7 @@ from mixts.families import LinearBernoulli
 from mixts.learning import PriorCheck, Rule
 from mixts.learning.fit import SELECT_FROM, Fit, fit_logs
 from mixts.learning.held_out import MOST_HELD_OUT
+from mixts.learning.noise import NoiseRule
 from mixts.logs.levels import MOST_LEVELS
 from mixts.logs.read import FAMILIES
 from mixts.pages import check_installed
@@ -100,6 +101,8 @@ def register(commands: Any) -> None:
     add("--select-from", type=int, default=SELECT_FROM, metavar="N", help=most)
     add("--method", choices=("evidence", "two-stage"), default="evidence")
     add("--noise-std", type=float, metavar="SIGMA", help="noise of rewards (default: learned)")
+    noise = "of all tasks, of each task, or what predicts better (default auto)"
+    add("--noise", choices=get_args(NoiseRule), default="auto", help=noise)
     add("--covariance", choices=("full", "tied", "diag"), help="of features (default full)")
     broad = "add a broad component for other tasks (weight 0.01 if none is given)"
     add("--robust", type=float, nargs="?", const=0.01, default=0.0, metavar="WEIGHT", help=broad)
@@ -153,9 +156,10 @@ def _fit(options: argparse.Namespace, engine: Any) -> Fit:
     try:
         return fit_logs(
             options.logs, columns, n_components=options.components, method=options.method,
-            noise_std=options.noise_std, covariance_type=options.covariance, robust=options.robust,
-            select=options.select, select_from=options.select_from, held_out=options.held_out,
-            seed=options.seed, engine=engine, progress=None if options.quiet else _print_progress,
+            noise_std=options.noise_std, noise=options.noise, covariance_type=options.covariance,
+            robust=options.robust, select=options.select, select_from=options.select_from,
+            held_out=options.held_out, seed=options.seed, engine=engine,
+            progress=None if options.quiet else _print_progress,
         )  # fmt: skip
     except ParameterError as error:
         # Messages begin with the name of the parameter; here it is an option.
@@ -238,6 +242,7 @@ def summary(
         *([logs.missing] if logs.missing else []),
         f"{logs.family}: {logs.why}",
         fit.outcome,
+        *([] if fit.noise is None else _wrapped(fit.noise.sentence)),
         *_indented(f"{kind}".replace("`", "") for kind in fit_kinds(fit)),
     ]
     if fit.check is None:
@@ -293,12 +298,12 @@ def command_of(options: argparse.Namespace) -> str:
         "task", "arm", "features", "features_of", "text", "top_levels", "round_features",
         "intercept", "reward",
         "missing_reward", "clip", "time", "arms", "arms_of", "family", "delimiter",
-        "allow_bad_rows", "components", "select", "select_from", "method", "noise_std",
+        "allow_bad_rows", "components", "select", "select_from", "method", "noise_std", "noise",
         "covariance", "robust", "held_out", "seed", "out",
     )  # fmt: skip
     usual = {
         "family": "auto", "components": "auto", "select": "stack", "select_from": SELECT_FROM,
-        "method": "evidence", "robust": 0.0, "held_out": 0.2, "text": (),
+        "method": "evidence", "noise": "auto", "robust": 0.0, "held_out": 0.2, "text": (),
     }  # fmt: skip
     for name in names:
         value = getattr(options, name)

@@ -34,8 +34,11 @@ Table = tuple[Array, Array, Array, Array]
 TOLERANCE = 0.02
 """Points are added until the standard error of the log evidence is below this."""
 
-MOST_POINTS = 1024
-"""Most points of integration: beyond some thousand they would fill the fast caches."""
+MOST_POINTS = 4096
+"""Most points of integration for the evidence."""
+
+KEPT_POINTS = 1024
+"""Most points of the posteriors that decisions use, which are kept."""
 
 _LEAST_WEIGHT = 0.005
 """Components of less weight need no precise click rates: these have an error of some 0.03."""
@@ -52,6 +55,9 @@ DORMANT_LIMIT = -math.log(1e-16)
 _DORMANT_MARGIN = 4.0
 """It becomes dormant a factor exp(4) below that: the estimated evidence has an error."""
 
+# Never written to, but not read-only: numba would compile the loops again for read-only arrays.
+_ONE = np.zeros(1, np.int64)
+
 _LARGEST_TOTAL = 1e12
 """Limit of a + b of the Beta distribution that stands for a click rate: a certain rate."""
 
@@ -64,7 +70,7 @@ def logistic(x: Array) -> Array:
 def task_bytes(n_components: int, n_features: int) -> int:
     """Return the memory of one task's posterior in bytes."""
     d = n_features
-    return 8 * n_components * (MOST_POINTS + d * d + 5 * d + 4)
+    return 8 * n_components * (KEPT_POINTS + d * d + 5 * d + 4)
 
 
 def new_design(prior: LinearBernoulli) -> Design:
@@ -156,23 +162,30 @@ class LinearBernoulliPosterior(Posterior):
         self._relative = np.zeros((n, prior.n_components))
         self._ceiling = np.zeros((n, prior.n_components))
         """Log evidence when it was last computed: every further click or silence lowers it."""
-        self._is_known = statistics.tables.size == 0
-        """Whether ``_relative`` is up to date."""
+        self._unknown = set(np.flatnonzero(statistics.tables.size).tolist())
+        """Tasks whose ``_relative`` is out of date."""
         self._precise = np.zeros((2, n, prior.n_components))
         """Log evidence and its error at full precision."""
         self._is_stale = statistics.tables.size > 0
-        self._quick = prior.design._replace(tolerance=math.inf)
+        self._working = prior.working_design
+        self._design = tuple(self._working)
+        self._quick = tuple(self._working._replace(tolerance=math.inf))
+        self._finest = tuple(self._working._replace(tolerance=0.0))
         self._kept: OrderedDict[int, kernels.Posterior] = OrderedDict()
         """Posteriors of the tasks that were used last."""
+        self._refined: OrderedDict[int, kernels.Posterior] = OrderedDict()
+        """The same with all points, of tasks whose moments were used."""
         self._max_kept = max(1, budget // prior.task_bytes)
+        self._last: tuple[int, Table] | None = None
+        """The task whose table was used last, and the table: a decision uses it twice."""
 
     # -- log evidence -------------------------------------------------------------------------
 
     @property
     def relative(self) -> Float[Array, "n L"]:  # type: ignore[override]
         """log p(history | s), -inf where the component is dormant; computed when it is read."""
-        for task in np.flatnonzero(~self._is_known):
-            self._learn(int(task))
+        for task in sorted(self._unknown):
+            self._learn(task)
         return self._relative
 
     def log_evidence(self) -> Float[Array, "n L"]:
@@ -200,55 +213,53 @@ class LinearBernoulliPosterior(Posterior):
         found = self._kept.get(task)
         if found is None:
             n, d = self.prior.mean.shape
-            found = kernels.new_posterior(1, n, d, MOST_POINTS)
+            found = kernels.new_posterior(1, n, d, KEPT_POINTS)
         found.n_points[:] = 0
-        ceiling, wanted = self._ceiling[task], ~np.isneginf(self._relative[task])
+        ceiling, wanted = self._ceiling[task], self._relative[task] > -np.inf
         self._condition(task, wanted, found, self._quick)
-        joint = self._joint(found, wanted, ceiling)
-        top = joint[wanted].max(initial=-np.inf)
-        waking = ~wanted & (joint >= top - DORMANT_LIMIT)
-        if waking.any():
-            wanted |= waking
-            self._condition(task, wanted, found, self._quick)
-            joint = self._joint(found, wanted, ceiling)
-            top = joint[wanted].max(initial=-np.inf)
-        weights = softmax(np.where(wanted, joint, -np.inf))
-        unsure = wanted & (weights * (1 - weights) * found.error[0] > TOLERANCE / 4)
-        if unsure.any():
-            self._condition(task, unsure, found, self.prior.design)
-            joint = self._joint(found, wanted, ceiling)
-            top = joint[wanted].max(initial=-np.inf)
-        awake = wanted & ((joint >= top - DORMANT_LIMIT - self._margin) | np.isneginf(joint))
-        self._relative[task] = np.where(awake, ceiling, -np.inf)
-        self._is_known[task] = True
-        self._keep(task, found)
+        joint, top = self._joint(found, wanted, ceiling)
+        if not all(wanted.tolist()):
+            waking = ~wanted & (joint >= top - DORMANT_LIMIT)
+            if waking.any():
+                wanted |= waking
+                self._condition(task, wanted, found, self._quick)
+                joint, top = self._joint(found, wanted, ceiling)
+        # No w (1 - w) is above 1 / 4: if all errors are small, the weights need not be computed.
+        if max(found.error[0].tolist()) > TOLERANCE:
+            weights = softmax(np.where(wanted, joint, -np.inf))
+            unsure = wanted & (weights * (1 - weights) * found.error[0] > TOLERANCE / 4)
+            if unsure.any():
+                self._condition(task, unsure, found, self._design)
+                joint, top = self._joint(found, wanted, ceiling)
+        asleep = (joint < top - DORMANT_LIMIT - self._margin) & (joint > -np.inf)
+        self._relative[task] = np.where(asleep | ~wanted, -np.inf, ceiling)
+        self._unknown.discard(task)
+        self._refined.pop(task, None)
+        _put(self._kept, task, found, self._max_kept)
         return found
 
     def _joint(
         self, found: kernels.Posterior, wanted: Bool[Array, " L"], ceiling: Float[Array, " L"]
-    ) -> Float[Array, " L"]:
-        """Set the ceilings to new evidence, and return them times the prior weights, in logs."""
-        ceiling[wanted] = found.log_evidence[0, wanted]
-        return np.asarray(self._log_weights + ceiling)
+    ) -> tuple[Float[Array, " L"], float]:
+        """Set the ceilings to new evidence; return them times the prior weights, in logs, and the
+        largest of those that are wanted."""
+        np.copyto(ceiling, found.log_evidence[0], where=wanted)
+        joint = self._log_weights + ceiling
+        return joint, float(joint.max(initial=-np.inf, where=wanted))
 
     def _condition(
-        self, task: int, wanted: Bool[Array, " L"], out: kernels.Posterior, design: Design
+        self, task: int, wanted: Bool[Array, " L"], out: kernels.Posterior, design: kernels.Plain
     ) -> None:
-        slots = np.zeros(1, np.int64)
-        kernels.condition(self._table(task), slots, tuple(design), wanted[None], tuple(out))
+        kernels.condition(self._table(task), _ONE, design, wanted[None], tuple(out))
 
     def _table(self, task: int) -> Table:
-        return table_of(self.statistics, task)
-
-    def _keep(self, task: int, found: kernels.Posterior) -> None:
-        self._kept[task] = found
-        self._kept.move_to_end(task)
-        while len(self._kept) > self._max_kept:
-            self._kept.popitem(last=False)
+        if self._last is None or self._last[0] != task:
+            self._last = task, table_of(self.statistics, task)
+        return self._last[1]
 
     def _of(self, task: int) -> kernels.Posterior:
         """Return the posteriors of a task: of its components that are not dormant."""
-        if not self._is_known[task] or task not in self._kept:
+        if task in self._unknown or task not in self._kept:
             return self._learn(task)
         self._kept.move_to_end(task)
         return self._kept[task]
@@ -260,28 +271,34 @@ class LinearBernoulliPosterior(Posterior):
         dormant components and of components of little weight are precise, too.
         """
         found = self._of(task)
-        coarse = found.n_points[0] < MOST_POINTS
+        if task in self._refined:
+            refined = self._refined[task]
+        else:
+            # A copy: draws must not depend on whether somebody has read moments.
+            refined = kernels.Posterior(*(array.copy() for array in found))
+            _put(self._refined, task, refined, self._max_kept)
+        coarse = refined.n_points[0] < KEPT_POINTS
         if not every:
             coarse &= softmax(self._log_weights + self._relative[task]) > _LEAST_WEIGHT
         if coarse.any():
-            self._condition(task, coarse, found, self.prior.design._replace(tolerance=0.0))
-        return found
+            self._condition(task, coarse, refined, self._finest)
+        return refined
 
     # -- updates ------------------------------------------------------------------------------
 
     def update(self, tasks: Int[Array, " m"], observed: tuple[Array, ...]) -> None:
         """Count observations, all or none; beliefs are computed when they are next read."""
-        self.statistics.observe(tasks, observed)
-        self._is_known[tasks] = False
+        self.statistics._observe(tasks, observed)
+        self._unknown.update(tasks.tolist())
+        self._last = None
         self._is_stale[tasks] = True
 
     def add_tasks(self, n: int) -> None:
         """Append tasks with no history."""
-        self.statistics = self.statistics.extend(n)
+        self.statistics, self._last = self.statistics.extend(n), None
         rows = ((0, n), (0, 0))
         self._relative, self._ceiling = np.pad(self._relative, rows), np.pad(self._ceiling, rows)
         self._precise = np.pad(self._precise, ((0, 0), *rows))
-        self._is_known = np.pad(self._is_known, (0, n), constant_values=True)
         self._is_stale = np.pad(self._is_stale, (0, n))
 
     # -- parameters ---------------------------------------------------------------------------
@@ -292,7 +309,7 @@ class LinearBernoulliPosterior(Posterior):
         for task in np.unique(tasks[dormant]):
             wanted = np.zeros(self.prior.n_components, bool)
             wanted[latent[dormant & (tasks == task)]] = True
-            self._condition(int(task), wanted, self._of(int(task)), self.prior.design)
+            self._condition(int(task), wanted, self._of(int(task)), self._design)
 
     def sample(
         self, rng: np.random.Generator, tasks: Int[Array, " m"], latent: Int[Array, " m"]
@@ -301,14 +318,24 @@ class LinearBernoulliPosterior(Posterior):
         d = self.prior.n_features
         normals = rng.standard_normal((len(tasks), kernels.N_MOVES + 1, d))
         uniforms = 1.0 - rng.random((len(tasks), kernels.N_MOVES + 1))  # above 0
-        theta, design = np.empty((len(tasks), d)), tuple(self.prior.design)
+        theta = np.empty((len(tasks), d))
+        if len(tasks) == 1:
+            self._draw(int(tasks[0]), latent, (normals, uniforms), theta)
+            return theta
         for task, rows in _by_task(tasks, latent):
-            which = np.zeros((len(rows), 3), np.int64)
-            which[:, 2] = latent[rows]
-            drawn, random = np.empty((len(rows), d)), (normals[rows], uniforms[rows])
-            kernels.draw(self._table(task), design, tuple(self._of(task)), which, random, drawn)
+            drawn = np.empty((len(rows), d))
+            self._draw(task, latent[rows], (normals[rows], uniforms[rows]), drawn)
             theta[rows] = drawn
         return theta
+
+    def _draw(
+        self, task: int, latent: Int[Array, " k"], random: tuple[Array, Array], theta: Array
+    ) -> None:
+        """Set theta (k, d) to draws for one task."""
+        which = np.zeros((len(latent), 3), np.int64)
+        which[:, 2] = latent
+        found = tuple(self._of(task))
+        kernels.draw(self._table(task), self._design, found, which, random, theta)
 
     def component_means(self, tasks: Int[Array, " m"]) -> Float[Array, "m L p"]:
         """Return E[theta | history, s]; dormant components are computed."""
@@ -327,7 +354,7 @@ class LinearBernoulliPosterior(Posterior):
                 continue
             found = self._with_moments(int(task), every=True)
             for s in range(n):
-                moments = kernels.parameter_moments(self.prior.design, found, 0, s)
+                moments = kernels.parameter_moments(self._working, found, 0, s)
                 mean[row, s], covariance[row, s] = moments
         return mean, covariance
 
@@ -354,7 +381,7 @@ class LinearBernoulliPosterior(Posterior):
             own = actions if actions.ndim == 2 else actions[row]
             found = self._with_moments(int(task), every=every)
             for s in np.flatnonzero(found.n_points[0]).tolist():
-                moments[:, row, s] = kernels.action_moments(self.prior.design, found, 0, s, own)
+                moments[:, row, s] = kernels.action_moments(self._working, found, 0, s, own)
         return moments
 
     def mean_rewards(
@@ -456,7 +483,7 @@ class Awaited(LinearBernoulliPosterior):
             if len(own):
                 rates = before.mean_rewards(np.array([task]), weights[row : row + 1], own)[0]
                 self._added[row] = own, rates
-                self._is_known[row] = False
+                self._unknown.add(row)
 
     def _table(self, task: int) -> Table:
         if task not in self._added:
@@ -552,12 +579,20 @@ class ClickRates(AverageRewards):
         return gain[:, None] + top - means, self.variances()
 
 
+def _put(
+    kept: OrderedDict[int, kernels.Posterior], task: int, found: kernels.Posterior, most: int
+) -> None:
+    """Keep the posteriors of a task, and forget those that were not used for longest."""
+    kept[task] = found
+    kept.move_to_end(task)
+    while len(kept) > most:
+        kept.popitem(last=False)
+
+
 def _by_task(
     tasks: Int[Array, " m"], latent: Int[Array, " m"]
 ) -> list[tuple[int, Int[Array, " k"]]]:
     """Return each distinct task with its positions, one component after the other."""
-    if len(tasks) == 1:
-        return [(int(tasks[0]), np.zeros(1, np.int64))]
     order = np.lexsort((latent, tasks))
     distinct, first = np.unique(tasks[order], return_index=True)
     return list(zip(distinct.tolist(), np.split(order, first[1:]), strict=False))

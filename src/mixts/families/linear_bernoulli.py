@@ -11,6 +11,7 @@ from mixts import _checks
 from mixts._typing import Array, ArrayLike, Float
 from mixts.families._kernels.logistic import Design
 from mixts.families._linear_bernoulli_posterior import (
+    KEPT_POINTS,
     LinearBernoulliPosterior,
     evidence_of,
     logistic,
@@ -115,9 +116,15 @@ class LinearBernoulli(CoefficientFamily):
         """Prior moments and fixed points of integration, for compiled loops."""
         return new_design(self)
 
+    @cached_property
+    def working_design(self) -> Design:
+        """The design with fewer points, for posteriors that are kept."""
+        return self.design._replace(points=self.design.points[:, :KEPT_POINTS].copy())
+
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the design out, which is large and can be made again."""
-        return {name: value for name, value in self.__dict__.items() if name != "design"}
+        """Leave out the designs, which are large and can be made again."""
+        made = ("design", "working_design")
+        return {name: value for name, value in self.__dict__.items() if name not in made}
 
     # -- statistics and posteriors --------------------------------------------------------------
 

@@ -80,11 +80,16 @@ class LinearBernoulliStatistics(Statistics):
             raise StatisticsError(
                 f"size must add up to the {len(rows)} rows of all tasks, got {size.sum()}"
             )
-        self._tables = _compact(size, rows, trials, successes)
+        self._set(_compact(size, rows, trials, successes))
         if not _are_sorted(self._tables):
-            self._tables = _compact(np.zeros_like(size), rows[:0], trials[:0], successes[:0])
+            self._set(_compact(np.zeros_like(size), rows[:0], trials[:0], successes[:0]))
             owners = np.repeat(np.arange(len(size)), size)
             self._count(owners, rows + 0.0, trials, successes)
+
+    def _set(self, tables: Tables) -> None:
+        self._tables = tables
+        self._end = len(tables.rows)
+        """Place behind the rows of all tasks: room begins here."""
 
     @classmethod
     def array_shapes(cls, shape: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
@@ -147,29 +152,40 @@ class LinearBernoulliStatistics(Statistics):
         """Count the rows, one after the other."""
         features, rewards = observed
         check_rows(features, rewards)
-        wrong = (rewards != 0) & (rewards != 1)
+        wrong = rewards * rewards != rewards
         if wrong.any():
             i = int(np.argmax(wrong))
             raise OutcomeError(
                 f"rewards must be 0 or 1, got {rewards[i]:g} (observation {i}): rewards of other "
                 "sizes need LinearGaussian"
             )
-        ones = np.ones(len(tasks), np.int64)
-        self._add(tasks, features, ones, rewards.astype(np.int64))
+        self._add(tasks, features, np.ones_like(tasks), rewards.astype(np.int64))
 
     def _add(self, tasks: Array, features: Array, trials: Array, successes: Array) -> None:
-        """Count rows with their trials and successes, all or none."""
-        most = self._tables.size + np.bincount(tasks, minlength=len(self))
-        if most.max(initial=0) <= self.max_rows:
-            self._count(tasks, features, trials, successes)
+        """Count rows with their trials and successes, all or none.
+
+        The time depends on the number of rows and on the tables of their tasks, not on the number
+        of tasks.
+        """
+        most = self._tables.size[tasks].max(initial=0) + len(tasks)
+        if most > self.max_rows:
+            self._check_limit(tasks, features)
+        self._count(tasks, features, trials, successes)
+
+    def _check_limit(self, tasks: Array, features: Array) -> None:
+        """Raise ``ObservationError`` if a task would have too many distinct rows."""
+        distinct, places, n_rows = np.unique(tasks, return_inverse=True, return_counts=True)
+        full = self._tables.size[distinct] + n_rows > self.max_rows
+        if not full.any():
             return
-        # Some of these rows may be new ones beyond the limit: count them in a copy first.
-        trial = self.copy()
-        trial._count(tasks, features, trials, successes)
+        # Some of the rows may be new: count those of such tasks in a copy.
+        some = full[places]
+        trial = self[distinct[full]]
+        ones = np.ones(int(some.sum()), np.int64)
+        trial._count((np.cumsum(full) - 1)[places[some]], features[some], ones, ones)
         n = int(trial._tables.size.max())
         if n > self.max_rows:
             raise ObservationError(self._too_many(n))
-        self._tables = trial._tables
 
     def _too_many(self, n: int) -> str:
         return (
@@ -189,11 +205,10 @@ class LinearBernoulliStatistics(Statistics):
         """Move the rows of a task behind all others, with twice the room."""
         t = self._tables
         size, old = int(t.size[task]), int(t.start[task])
-        end = int((t.start + t.room).max(initial=0))
-        room = max(2 * size, _LEAST_ROOM)
+        end, room = self._end, max(2 * size, _LEAST_ROOM)
         if end + room > len(t.rows):
-            # Room for as many tasks again as have rows, so that this happens rarely.
-            more = max(room, len(t.rows), _LEAST_ROOM * len(t.size))
+            # At least as much room again as there is, so that this happens rarely.
+            more = max(room, len(t.rows))
             t = t._replace(
                 rows=np.pad(t.rows, ((0, more), (0, 0))),
                 trials=np.pad(t.trials, (0, more)),
@@ -202,7 +217,7 @@ class LinearBernoulliStatistics(Statistics):
         for array in (t.rows, t.trials, t.successes):
             array[end : end + size] = array[old : old + size]
         t.start[task], t.room[task] = end, room
-        self._tables = t
+        self._tables, self._end = t, end + room
 
     # -- reading ------------------------------------------------------------------------------
 
@@ -289,7 +304,8 @@ class LinearBernoulliStatistics(Statistics):
         return LinearStatistics(single=self.single, count=counts, factor=factor)
 
     def _select(self, index: Any) -> dict[str, Array]:
-        index = np.atleast_1d(np.arange(len(self))[index])
+        if not (isinstance(index, np.ndarray) and index.dtype == np.int64):
+            index = np.atleast_1d(np.arange(len(self))[index])
         places = self._places(index)
         t = self._tables
         return {

@@ -19,6 +19,7 @@ from mixts.families.noise import (
     noise_parameters,
     noise_quantile,
     pooled_noise,
+    shown,
 )
 from mixts.families.rewards import RewardBelief
 from mixts.families.statistics import Statistics
@@ -87,7 +88,7 @@ class LinearStudent(LinearFamily):
     def __repr__(self) -> str:
         return (
             f"LinearStudent({self.n_components} components, {self.n_features} features, "
-            f"noise_std {_range(self.noise_std)}, degrees {_range(self.degrees)}, "
+            f"noise_std {shown(self.noise_std)}, degrees {shown(self.degrees)}, "
             f"covariance_type={self.covariance_type!r})"
         )
 
@@ -195,11 +196,6 @@ class LinearStudent(LinearFamily):
         """Draw a reward of each law: mean and noise."""
         mean, sigma = np.moveaxis(means, -1, 0)
         return np.asarray(mean + sigma * rng.standard_normal(mean.shape))
-
-
-def _range(values: Float[Array, " L"]) -> str:
-    low, high = f"{values.min():.4g}", f"{values.max():.4g}"
-    return low if low == high else f"{low} to {high}"
 
 
 # -- beliefs --------------------------------------------------------------------------------------

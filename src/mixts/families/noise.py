@@ -37,6 +37,12 @@ def noise_parameters(noise_std: Any, degrees: Any, n_components: int) -> tuple[A
     return both[0], both[1]
 
 
+def shown(values: Float[Array, " L"]) -> str:
+    """Return the range of some numbers, for a ``repr``."""
+    low, high = f"{values.min():.4g}", f"{values.max():.4g}"
+    return low if low == high else f"{low} to {high}"
+
+
 def draw_noise(rng: np.random.Generator, freedom: Array, unit: Array) -> Array:
     """Draw the noise sigma: unit / sigma^2 is chi-squared with these degrees of freedom."""
     return np.asarray(np.sqrt(0.5 * unit / rng.standard_gamma(0.5 * freedom)))

@@ -17,6 +17,7 @@ from mixts.families.noise import (
     noise_parameters,
     noise_quantile,
     pooled_noise,
+    shown,
 )
 from mixts.families.statistics import Statistics
 from mixts.families.student_marginal import StudentArmRewards, StudentMarginal
@@ -84,6 +85,12 @@ class StudentArms(ArmFamily):
     @property
     def task_bytes(self) -> int:
         return 16 * self.n_components
+
+    def __repr__(self) -> str:
+        return (
+            f"StudentArms({self.n_components} components, {self.n_arms} arms, "
+            f"noise_std {shown(self.noise_std)}, degrees {shown(self.degrees)})"
+        )
 
     def arrays(self) -> dict[str, Array]:
         return {

@@ -9,7 +9,7 @@ import os
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -23,6 +23,8 @@ from mixts.learning.check import PriorCheck, check_prior
 from mixts.learning.coordinates import mapped, scaling, unmapped
 from mixts.learning.held_out import divide
 from mixts.learning.learn import Learned, Method, flat_family, learn, robust_prior, seed_number
+from mixts.learning.models import Noise, has_noise
+from mixts.learning.noise import NoiseChoice, NoiseRule, compare_noise
 from mixts.learning.select import Rule
 from mixts.learning.stack import component_names
 from mixts.logs import LogWarning, TaskLogs, read_logs, review
@@ -47,6 +49,7 @@ class FitSettings:
     select_from: int = SELECT_FROM
     seed: int = 1
     select: Rule = "stack"
+    noise: NoiseRule = "auto"
 
     def __post_init__(self) -> None:
         if not 0 <= self.held_out < 1:
@@ -55,6 +58,8 @@ class FitSettings:
             )
         if not 0 <= self.robust < 1:
             raise ParameterError(f"robust must be a weight from 0 to below 1, got {self.robust:g}")
+        if self.noise not in get_args(NoiseRule):
+            raise ParameterError(f"noise must be one of {get_args(NoiseRule)}, got {self.noise!r}")
         _checks.count(self.select_from, "select_from")
         if self.n_components != "auto":
             _checks.count(self.n_components, "n_components")
@@ -84,6 +89,8 @@ class Fit:
     """Statistics of the tasks that the prior was learned from."""
     warnings: tuple[LogWarning, ...] = ()
     """Signs that the logs are not what they should be; none for healthy logs."""
+    noise: NoiseChoice | None = None
+    """Comparison of one noise for all tasks with a noise of each; None if nothing was compared."""
 
     @property
     def n_components(self) -> int:
@@ -135,6 +142,7 @@ def fit_logs(
     n_components: int | Literal["auto"] = "auto",
     method: Method = "evidence",
     noise_std: float | None = None,
+    noise: NoiseRule = "auto",
     covariance_type: CovarianceType | None = None,
     robust: float = 0.0,
     held_out: float = 0.2,
@@ -156,6 +164,10 @@ def fit_logs(
         or ``features``, and options such as ``family`` or ``delimiter``.
     n_components, method, noise_std, covariance_type, select
         As in :func:`mixts.learn_prior`.
+    noise
+        For Gaussian and linear rewards: "common" noise of all tasks, a noise "per-task", or "auto":
+        whichever predicts a fifth of the tasks better by two standard errors, else common. With
+        ``noise_std`` the noise is common.
     robust
         Weight of an additional broad component; 0 adds none.
     held_out
@@ -191,7 +203,7 @@ def fit_logs(
     """
     settings = FitSettings(
         n_components, method, noise_std, covariance_type, robust, held_out, select_from,
-        seed_number(seed), select,
+        seed_number(seed), select, noise,
     )  # fmt: skip
     report = progress or (lambda line: None)
     tasks = _read(logs, columns, engine, report)
@@ -203,7 +215,7 @@ def fit_logs(
         # Without a mean to subtract, a diagonal covariance of the scaled rows stays diagonal.
         matrix = scaling(tasks.space, observed, centred=covariance_type != "diag")
     shown = all(warning.code != NO_KINDS for warning in found)
-    learned, n_compared = _learned(mapped(observed, matrix), settings, shown, engine)
+    learned, n_compared, choice = _learned(mapped(observed, matrix), settings, shown, engine)
     learned = replace(
         learned,
         prior=unmapped(learned.prior, matrix),
@@ -226,6 +238,7 @@ def fit_logs(
     return Fit(
         tasks, settings, learned, prior, divided.training, divided.held_out, check, n_compared,
         divided.statistics, (*found, *([] if divided.warning is None else [divided.warning])),
+        choice,
     )  # fmt: skip
 
 
@@ -250,12 +263,40 @@ def _read(
 
 def _learned(
     tasks: Statistics, settings: FitSettings, kinds_show: bool, engine: EngineLike
-) -> tuple[Learned, int]:
+) -> tuple[Learned, int, NoiseChoice | None]:
     """Learn from tasks; also return the number of tasks on which candidates were compared.
+
+    Both kinds of noise are compared with the number of components that was chosen with a common
+    noise, so that only the last step is repeated.
+    """
+    compares = settings.noise == "auto" and settings.noise_std is None and has_noise(tasks)
+    noise: Noise = "per-task" if settings.noise == "per-task" else "common"
+    learned, n_compared = _learned_with(tasks, settings, noise, kinds_show, engine)
+    if not compares:
+        return learned, n_compared, None
+    number = learned.selection or learned.prior.n_components
+    options: dict[str, Any] = {"covariance_type": settings.covariance_type, "engine": engine}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        n = number if isinstance(number, int) else number.account or number.chosen
+        choice = compare_noise(tasks, n, settings.seed, settings.select_from, options)
+        if choice is not None and choice.chosen == "per-task":
+            learned = learn(
+                tasks, number, settings.method, seed=settings.seed, noise="per-task",
+                select=settings.select, **options,
+            )  # fmt: skip
+    return learned, n_compared, choice
+
+
+def _learned_with(
+    tasks: Statistics, settings: FitSettings, noise: Noise, kinds_show: bool, engine: EngineLike
+) -> tuple[Learned, int]:
+    """Learn with one kind of noise.
 
     If tasks are too short to show kinds, "auto" is one component.
     """
     options: dict[str, Any] = {
+        "noise": noise,
         "method": settings.method, "seed": settings.seed, "noise_std": settings.noise_std,
         "covariance_type": settings.covariance_type, "select": settings.select, "engine": engine,
     }  # fmt: skip

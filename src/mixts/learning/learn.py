@@ -17,7 +17,7 @@ from mixts.families import Family, Statistics
 from mixts.families.linear import CovarianceType
 from mixts.learning.em import History, Patience, Restart, best, pooled_restart, run_all
 from mixts.learning.histories import statistics_of
-from mixts.learning.models import Model, check_options, model_of
+from mixts.learning.models import Model, Noise, check_options, model_of
 from mixts.learning.population import with_arm_prior
 from mixts.learning.select import Problem, Rule, Selection, compare
 from mixts.learning.stack import by_weight, drop_few, merge_same, union, with_kinds
@@ -69,6 +69,7 @@ def learn_prior(
     initial: ArrayLike | None = None,
     support: ArrayLike | None = None,
     covariance_type: CovarianceType | None = None,
+    noise: Noise = "common",
     n_restarts: int | None = None,
     max_iterations: int | None = None,
     tolerance: float | None = None,
@@ -103,6 +104,10 @@ def learn_prior(
         Seed of all that is random.
     noise_std
         Noise of Gaussian rewards; learned unless given.
+    noise
+        For Gaussian and linear rewards: "common" if all tasks have the same noise, "per-task" if
+        each has its own. The prior is then of :class:`mixts.StudentArms` or
+        :class:`mixts.LinearStudent`, with between 2.1 and 10,000 degrees of freedom.
     horizon, initial, support
         For MDPs: the length of an episode (required), the distribution of the first state, and
         which transitions are possible, boolean (X, A, X). Learned counts are exactly zero only
@@ -150,9 +155,10 @@ def learn_prior(
     """
     return learn(
         tasks, n_components, method,
-        seed=seed, noise_std=noise_std, horizon=horizon, initial=initial, support=support,
-        covariance_type=covariance_type, n_restarts=n_restarts, max_iterations=max_iterations,
-        tolerance=tolerance, select=select, max_components=max_components, n_folds=n_folds,
+        seed=seed, noise_std=noise_std, noise=noise, horizon=horizon, initial=initial,
+        support=support, covariance_type=covariance_type, n_restarts=n_restarts,
+        max_iterations=max_iterations, tolerance=tolerance, select=select,
+        max_components=max_components, n_folds=n_folds,
         robust=robust, engine=engine,
     ).prior  # fmt: skip
 
@@ -168,6 +174,7 @@ def learn(
     initial: ArrayLike | None = None,
     support: ArrayLike | None = None,
     covariance_type: CovarianceType | None = None,
+    noise: Noise = "common",
     n_restarts: int | None = None,
     max_iterations: int | None = None,
     tolerance: float | None = None,
@@ -194,8 +201,8 @@ def learn(
     if select not in get_args(Rule):
         raise ParameterError(f"select must be one of {get_args(Rule)}, got {select!r}")
     options: dict[str, Any] = {
-        "noise_std": noise_std, "covariance_type": covariance_type, "horizon": horizon,
-        "initial": initial, "support": support,
+        "noise_std": noise_std, "noise": noise, "covariance_type": covariance_type,
+        "horizon": horizon, "initial": initial, "support": support,
     }  # fmt: skip
     observed = _observed(tasks, options)
     problem = Problem(
@@ -236,6 +243,7 @@ def flat_family(
     horizon: int | None = None,
     initial: ArrayLike | None = None,
     support: ArrayLike | None = None,
+    noise: Noise = "common",
 ) -> Family:
     """Return one component that knows the scale of these tasks' rewards and nothing else.
 
@@ -246,7 +254,7 @@ def flat_family(
 
     Parameters
     ----------
-    tasks, noise_std, horizon, initial, support
+    tasks, noise_std, noise, horizon, initial, support
         As in :func:`mixts.learn_prior`.
 
     Returns
@@ -255,7 +263,8 @@ def flat_family(
         A family of one component.
     """
     options: dict[str, Any] = {
-        "noise_std": noise_std, "horizon": horizon, "initial": initial, "support": support,
+        "noise_std": noise_std, "noise": noise, "horizon": horizon, "initial": initial,
+        "support": support,
     }  # fmt: skip
     return model_of(_observed(tasks, options), **options).centre
 

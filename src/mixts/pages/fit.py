@@ -16,6 +16,8 @@ import numpy as np
 from mixts._version import __version__
 from mixts.agents import policy_named
 from mixts.diagnostics import PolicyComparison, advise
+from mixts.families import LinearStudent, StudentArms
+from mixts.families.noise import shown
 from mixts.learning import Fit, PriorCheck, Selection
 from mixts.learning.measures import RateCalibration
 from mixts.pages.document import Figure, Report, Section, Table
@@ -364,6 +366,11 @@ def _settings(fit: Fit) -> Mapping[str, str]:
     if "noise_std" in known:
         origin = "learned" if settings.noise_std is None else "given"
         found["noise"] = f"{known['noise_std']:.4g}, {origin}"
+    if isinstance(family, (LinearStudent, StudentArms)):
+        typical, degrees = shown(family.noise_std), shown(family.degrees)
+        found["noise"] = f"{typical} with {degrees} degrees of freedom, of each task"
+    if fit.noise is not None:
+        found["noise compared"] = fit.noise.sentence.removeprefix("noise: ")
     if "covariance_type" in known:
         found["covariance"] = str(known["covariance_type"])
     if settings.robust:

@@ -77,9 +77,10 @@ def standardized(intervals: Intervals, prior: MixturePrior) -> Intervals:
     A large intercept, or a feature in small units, would otherwise flatten all other features.
     """
     together = prior.family.collapse(prior.weights)
-    deviation = np.sqrt(together.parameter_variances()[0])
+    n = intervals.mean.shape[1]
+    deviation = np.sqrt(together.parameter_variances()[0, :n])
     unit = np.where(deviation > 0, deviation, 1.0)
-    centre = together.parameter_means()[0]
+    centre = together.parameter_means()[0, :n]
     scaled = ((a - centre) / unit for a in (intervals.mean, intervals.low, intervals.high))
     return Intervals(intervals.items, *scaled)
 

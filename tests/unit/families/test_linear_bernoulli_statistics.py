@@ -98,6 +98,28 @@ def test_too_many_rows_are_refused_aloud_and_nothing_changes() -> None:
     assert limited.n_observations[0] == 4
 
 
+def test_the_limit_is_that_of_each_task() -> None:
+    limited = counted([0, 0, 1, 3], np.eye(3)[[0, 1, 0, 2]], [0, 1, 1, 0], max_rows=2)
+    before = limited.copy()
+    features, clicks = np.eye(3)[[1, 1, 2, 0]], [1, 0, 1, 1]
+    # Task 0 is full, and gets a row that it has; tasks 1 and 3 get one more row each.
+    limited.observe([0, 1, 3, 3], limited.observations(features, clicks))
+    assert limited == before + counted([0, 1, 3, 3], features, clicks, max_rows=2)
+    assert limited.size.tolist() == [2, 2, 0, 2, 0]
+    before = limited.copy()
+    with pytest.raises(errors.ObservationError, match="got 4"):
+        limited.observe([2, 3, 1, 3], limited.observations(np.eye(3)[[0, 0, 0, 1]] * 2, clicks))
+    assert limited == before
+
+
+def test_tasks_without_observations_take_no_room() -> None:
+    statistics = LinearBernoulliStatistics.empty((N_FEATURES,), 100_000)
+    for task in (70_000, 5, 70_000):
+        statistics.observe([task], statistics.observations([1.0, 0.0, 2.0], 1))
+    assert statistics.n_observations[[5, 70_000]].tolist() == [1, 2]
+    assert len(statistics.tables.rows) <= 16
+
+
 @pytest.mark.parametrize(
     ("features", "reward", "error"),
     [

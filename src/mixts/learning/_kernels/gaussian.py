@@ -15,6 +15,7 @@ import numpy as np
 from mixts._compiled import compiled
 from mixts._typing import Array
 from mixts.families._kernels.roots import SUMS, dot
+from mixts.families._kernels.student import whole_evidence
 
 
 class ArmSums(NamedTuple):
@@ -22,10 +23,12 @@ class ArmSums(NamedTuple):
 
     tasks: Array
     """Sums of 1."""
+    sharp: Array
+    """Sums of the sharpness u of a task, which is 1 if the noise is known."""
     first: Array
-    """Sums of mu - m_s, for the posterior mean mu."""
+    """Sums of u (mu - m_s), for the posterior mean mu."""
     second: Array
-    """Sums of (mu - m_s)^2 plus the posterior variance."""
+    """Sums of u (mu - m_s)^2 plus the posterior variance."""
 
 
 class LinearTasks(NamedTuple):
@@ -41,9 +44,9 @@ class LinearSums(NamedTuple):
     """Sums over tasks, weighted by shares; of matrices the lower triangles."""
 
     first: Array
-    """Sums of mu - m_s, for the posterior mean mu, (L, d)."""
+    """Sums of u (mu - m_s), for the posterior mean mu and the sharpness u of a task, (L, d)."""
     second: Array
-    """Sums of (mu - m_s)(mu - m_s)', (L, d, d)."""
+    """Sums of u (mu - m_s)(mu - m_s)', (L, d, d)."""
     within: Array
     """Sums of posterior covariances, one matrix for each precision."""
 
@@ -65,25 +68,29 @@ def arm_evidence(
 
 @compiled()
 def arm_moments(
-    count: Array, average: Array, share: Array, mean: Array, variance: Array, noise: float,
-    sums: ArmSums,
+    count: Array, average: Array, share: Array, sharp: Array, mean: Array, variance: Array,
+    noise: float, sums: ArmSums,
 ) -> float:  # fmt: skip
-    """Add posterior moments to the sums, and return the sum of E[n (average - theta)^2]."""
+    """Add posterior moments to the sums, and return the sum of E[n (average - theta)^2].
+
+    ``sharp`` (n, L) are shares times the tasks' sharpness; with known noise, the shares.
+    """
     misfit = 0.0
     for i in range(len(count)):
         for k in range(count.shape[1]):
             n = count[i, k]
             if n > 0:
                 for s in range(len(mean)):
-                    r = share[i, s]
+                    r, sharper = share[i, s], sharp[i, s]
                     wide = n * variance[s, k]
                     trust = wide / (noise + wide)
                     gap = average[i, k] - mean[s, k]
                     step = trust * gap
                     rest = variance[s, k] * noise / (noise + wide)
                     sums.tasks[s, k] += r
-                    sums.first[s, k] += r * step
-                    sums.second[s, k] += r * (step * step + rest)
+                    sums.sharp[s, k] += sharper
+                    sums.first[s, k] += sharper * step
+                    sums.second[s, k] += sharper * step * step + r * rest
                     misfit += r * n * ((gap - step) * (gap - step) + rest)
     return misfit
 
@@ -139,9 +146,10 @@ def _backward(lower: Array, x: Array) -> None:
 
 @compiled()
 def linear_evidence(
-    tasks: LinearTasks, mean: Array, precision: Array, half_log_det: Array, noise: float, out: Array
-) -> None:
-    """Compute -ln det(M) / 2 - (|z - R m|^2 / sigma^2 - |L^-1 pull|^2) / 2 of tasks and components.
+    tasks: LinearTasks, mean: Array, precision: Array, half_log_det: Array, noise: float,
+    out: Array, squares: Array,
+) -> None:  # fmt: skip
+    """Compute -ln det(M) / 2 and |z - R m|^2 / sigma^2 - |L^-1 pull|^2 of tasks and components.
 
     ``precision`` has one matrix for each component, or one for all, which is factorised once.
     """
@@ -155,8 +163,16 @@ def linear_evidence(
                 log_det = _factorise(precision[g], tasks.gram[i], noise, lower)
             square = _residual(tasks.factor[i], mean[s], noise, pull)
             _forward(lower, pull)
-            q = square - dot(pull, pull, d)
-            out[i, s] = half_log_det[g] - log_det - 0.5 * q
+            squares[i, s] = square - dot(pull, pull, d)
+            out[i, s] = half_log_det[g] - log_det
+
+
+@compiled()
+def add_student(count: Array, degrees: Array, unit: Array, misfit: Array, out: Array) -> None:
+    """Add the log evidence of tasks with unknown noise, but for determinants, to out (n, L)."""
+    for i in range(len(count)):
+        for s in range(len(degrees)):
+            out[i, s] += whole_evidence(degrees[s], unit[s], count[i], misfit[i, s])
 
 
 @compiled(fastmath=SUMS)
@@ -199,9 +215,10 @@ def _add_covariance(own: Array, gram: Array, share: float, within: Array) -> flo
 
 @compiled(fastmath=SUMS)
 def posterior_moments(
-    tasks: LinearTasks, share: Array, mean: Array, precision: Array, noise: float, sums: LinearSums
-) -> float:
-    """Add posterior moments to the sums.
+    tasks: LinearTasks, share: Array, sharp: Array, mean: Array, precision: Array, noise: float,
+    sums: LinearSums,
+) -> float:  # fmt: skip
+    """Add posterior moments to the sums; ``sharp`` is as in ``arm_moments``.
 
     Returns the sum of E|y - A theta|^2 without the tasks' own residuals.
     """
@@ -213,7 +230,7 @@ def posterior_moments(
     for i in range(len(factor)):
         factorised = -1
         for s in range(len(mean)):
-            r = share[i, s]
+            r, sharper = share[i, s], sharp[i, s]
             if r < NEGLIGIBLE:
                 continue
             g = min(s, len(precision) - 1)
@@ -226,9 +243,9 @@ def posterior_moments(
             _backward(lower, pull)
             for j in range(d):
                 theta[j] = mean[s, j] + pull[j]
-                sums.first[s, j] += r * pull[j]
+                sums.first[s, j] += sharper * pull[j]
                 for k in range(j + 1):
-                    sums.second[s, j, k] += r * pull[j] * pull[k]
+                    sums.second[s, j, k] += sharper * pull[j] * pull[k]
             misfit += r * _misfit(factor[i], theta)
             misfit += _add_covariance(own, gram[i], r, sums.within[g])
     return misfit

@@ -9,10 +9,19 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
-from mixts.learning.models.base import Model, check_options, model_of
+from mixts.learning.models.base import Model, Noise, check_options, has_noise, model_of
 from mixts.learning.models.predictive import Part, Predictive, predictive_of
 
-__all__ = ["Model", "Part", "Predictive", "check_options", "model_of", "predictive_of"]
+__all__ = [
+    "Model",
+    "Noise",
+    "Part",
+    "Predictive",
+    "check_options",
+    "has_noise",
+    "model_of",
+    "predictive_of",
+]
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 
@@ -14,8 +14,11 @@ from mixts.families import Family, Statistics
 from mixts.learning.two_stage import group_tasks
 from mixts.prior import MixturePrior
 
-MODELS: dict[type[Statistics], type[Model]] = {}
-"""Model of each type of statistics; a subclass registers itself."""
+Noise = Literal["common", "per-task"]
+"""Whether all tasks have the same noise, or each its own."""
+
+MODELS: dict[tuple[type[Statistics], Noise], type[Model]] = {}
+"""Model of each type of statistics and noise; a subclass registers itself."""
 
 
 class Model(ABC):
@@ -28,6 +31,7 @@ class Model(ABC):
     """
 
     statistics_type: ClassVar[type[Statistics]]
+    noise: ClassVar[Noise] = "common"
     options: ClassVar[tuple[str, ...]] = ()
     """Options of ``learn`` that this family has."""
 
@@ -40,7 +44,7 @@ class Model(ABC):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "statistics_type" in cls.__dict__:
-            MODELS[cls.statistics_type] = cls
+            MODELS[cls.statistics_type, cls.noise] = cls
 
     def __init__(self, statistics: Statistics) -> None:
         self.statistics = statistics
@@ -142,21 +146,34 @@ def model_of(statistics: Statistics, **options: Any) -> Model:
 
     None means that an option was not given.
     """
-    kind = _model_type(statistics)
+    noise = options.pop("noise", None)
+    kind = _model_type(statistics, noise)
     given = {name: value for name, value in options.items() if value is not None}
     for name in given:
         if name not in kind.options:
-            raise ParameterError(f"{name} has no meaning for {statistics!r}: leave it out")
+            why = f" with noise={noise!r}" if noise == "per-task" else ""
+            raise ParameterError(f"{name} has no meaning for {statistics!r}{why}: leave it out")
     return kind(statistics, **given)
 
 
 def check_options(statistics: Statistics, options: Mapping[str, Any]) -> None:
     """Raise an error for options that contradict these tasks."""
-    _model_type(statistics).check_options(statistics, options)
+    _model_type(statistics, options.get("noise")).check_options(statistics, options)
 
 
-def _model_type(statistics: Statistics) -> type[Model]:
-    kind = MODELS.get(type(statistics))
+def has_noise(statistics: Statistics) -> bool:
+    """Return whether the noise of these tasks may be common or differ between tasks."""
+    return (type(statistics), "per-task") in MODELS
+
+
+def _model_type(statistics: Statistics, noise: Noise | None) -> type[Model]:
+    if noise not in (None, *get_args(Noise)):
+        raise ParameterError(f"noise must be one of {get_args(Noise)}, got {noise!r}")
+    kind = MODELS.get((type(statistics), noise or "common"))
+    if kind is None and noise == "per-task" and (type(statistics), "common") in MODELS:
+        raise ParameterError(
+            f"noise='per-task' is for Gaussian and linear rewards, got {statistics!r}: leave it out"
+        )
     if kind is None:
         raise ParameterError(f"no prior can be learned from {statistics!r}")
     return kind

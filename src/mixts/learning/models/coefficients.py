@@ -94,17 +94,21 @@ class CoefficientModel(Model):
         start = self.centre.mean - family.mean
         step = (first + self.pseudo * start) / (tasks + self.pseudo)[:, None]
         # Scatter around the new mean m + step: sum of (x - step)(x - step)', x from the old mean.
-        scatter = _whole(second) - _outer(first, step) - _outer(step, first)
-        scatter += tasks[:, None, None] * _outer(step, step)
+        scatter = whole(second) - outer(first, step) - outer(step, first)
+        scatter += tasks[:, None, None] * outer(step, step)
         gap = start - step
-        scatter += self.pseudo * (self.centre.full_covariances() + _outer(gap, gap))
-        counts = tasks + self.pseudo
+        scatter += self.pseudo * (self.centre.full_covariances() + outer(gap, gap))
+        covariance = self.covariances(scatter, whole(within), tasks + self.pseudo, precision)
+        return family.mean + step, covariance
+
+    def covariances(
+        self, scatter: Array, within: Array, tasks: Array, precision: Array
+    ) -> Float[Array, "G d d"]:
+        """Return covariances from the scatter of means, and the sum of posterior covariances."""
         if self.covariance_type == "tied":
-            total = scatter.sum(axis=0, keepdims=True) + _whole(within)
-            return family.mean + step, total / counts.sum()
+            return (scatter.sum(axis=0, keepdims=True) + within) / tasks.sum()
         shared = np.linalg.inv(precision.mean(axis=0))
-        total = scatter + _whole(within) + self.alike * shared
-        return family.mean + step, total / (counts + self.alike)[:, None, None]
+        return (scatter + within + self.alike * shared) / (tasks + self.alike)[:, None, None]
 
     # -- parameters as numbers ----------------------------------------------------------------
 
@@ -156,11 +160,12 @@ def inverses(covariance: Float[Array, "L d d"]) -> tuple[Array, Array]:
     return np.ascontiguousarray(np.swapaxes(inverse, 1, 2) @ inverse), log_det
 
 
-def _whole(lower: Float[Array, "L d d"]) -> Array:
+def whole(lower: Float[Array, "L d d"]) -> Array:
     """Return symmetric matrices from their lower triangles."""
     triangle = np.tril(lower, -1)
     return np.tril(lower) + np.swapaxes(triangle, 1, 2)
 
 
-def _outer(x: Float[Array, "L d"], y: Float[Array, "L d"]) -> Array:
+def outer(x: Float[Array, "L d"], y: Float[Array, "L d"]) -> Array:
+    """Return the matrices x_s y_s'."""
     return x[:, :, None] * y[:, None, :]

@@ -68,10 +68,10 @@ class GaussianModel(MomentModel):
 
     def improve(self, family: GaussianArms, share: Array) -> GaussianArms:  # type: ignore[override]
         shape = family.mean.shape
-        tasks, first, second = sums = ArmSums(*(np.zeros(shape) for _ in range(3)))
+        tasks, _, first, second = sums = ArmSums(*(np.zeros(shape) for _ in range(4)))
         misfit = arm_moments(
-            self._count, self._average, share, family.mean, family.variance, family.noise_std**2,
-            sums,
+            self._count, self._average, share, share, family.mean, family.variance,
+            family.noise_std**2, sums,
         )  # fmt: skip
         start = self.centre.mean - family.mean
         step = (first + self.pseudo * start) / (tasks + self.pseudo)
@@ -177,8 +177,14 @@ class GaussianPredictive(ArmPredictive):
     def _draw(self, rng: np.random.Generator, pulls: Array, means: Array) -> Statistics:
         family = self.prior.family
         assert isinstance(family, GaussianArms)
-        sigma, n = family.noise_std, np.maximum(pulls, 1)
-        average = means + sigma / np.sqrt(n) * rng.standard_normal(means.shape)
-        squares = sigma**2 * chi_squared(rng, n - 1)
-        tried = pulls > 0
-        return type(self.statistics)(count=pulls, average=average * tried, squares=squares * tried)
+        return draw_rewards(rng, pulls, means, np.asarray(family.noise_std))
+
+
+def draw_rewards(
+    rng: np.random.Generator, pulls: Array, means: Array, sigma: Array
+) -> GaussianStatistics:
+    """Draw the statistics of arms with these numbers of pulls, mean rewards and noise."""
+    n, tried = np.maximum(pulls, 1), pulls > 0
+    average = means + sigma / np.sqrt(n) * rng.standard_normal(means.shape)
+    squares = sigma**2 * chi_squared(rng, n - 1)
+    return GaussianStatistics(count=pulls, average=average * tried, squares=squares * tried)

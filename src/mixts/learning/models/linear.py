@@ -13,7 +13,7 @@ from mixts._typing import Array, Bool, Float, Int
 from mixts.errors import StatisticsError
 from mixts.families import Family, LinearGaussian, LinearStatistics, Statistics
 from mixts.families._kernels.triangles import fold_block, triangle
-from mixts.families.linear import CovarianceType
+from mixts.families.linear import CovarianceType, LinearFamily
 from mixts.learning._kernels.gaussian import LinearTasks, linear_evidence, posterior_moments
 from mixts.learning.models.base import positive
 from mixts.learning.models.coefficients import CoefficientModel, inverses
@@ -73,19 +73,19 @@ class LinearModel(CoefficientModel):
 
     def log_evidence(self, family: LinearGaussian) -> Float[Array, "n L"]:  # type: ignore[override]
         noise = family.noise_std**2
-        if self._largest_square(family) > LARGE_SQUARES:
+        if self._largest_square(family.mean, family.noise_std) > LARGE_SQUARES:
             return MixturePrior(family).condition(self.statistics).log_evidence
         precision, log_det = inverses(self.distinct(family))
-        out = np.empty((self.n_tasks, family.n_components))
-        linear_evidence(self._tasks, family.mean, precision, -log_det / 2, noise, out)
+        out, squares = np.empty((2, self.n_tasks, family.n_components))
+        linear_evidence(self._tasks, family.mean, precision, -log_det / 2, noise, out, squares)
         shared = self._count * np.log(2 * np.pi * noise) + self._rest / noise
-        return out - shared[:, None] / 2
+        return out - 0.5 * squares - shared[:, None] / 2
 
-    def _largest_square(self, family: LinearGaussian) -> float:
+    def _largest_square(self, mean: Float[Array, "L d"], noise_std: float) -> float:
         gap = self._factor[:, None, :-1, -1] - np.einsum(
-            "nij,lj->nli", self._factor[:, :-1, :-1], family.mean
+            "nij,lj->nli", self._factor[:, :-1, :-1], mean
         )
-        return float((gap**2).sum(axis=2).max(initial=0.0) / family.noise_std**2)
+        return float((gap**2).sum(axis=2).max(initial=0.0) / noise_std**2)
 
     def log_hyperprior(self, family: LinearGaussian) -> float:  # type: ignore[override]
         value = super().log_hyperprior(family)
@@ -100,7 +100,7 @@ class LinearModel(CoefficientModel):
         precision, _ = inverses(self.distinct(family))
         sums = self.new_sums(family)
         misfit = posterior_moments(
-            self._tasks, share, family.mean, precision, family.noise_std**2, sums
+            self._tasks, share, share, family.mean, precision, family.noise_std**2, sums
         )
         mean, covariance = self.maximised(family, share, sums, precision)
         if not (np.isfinite(mean).all() and np.isfinite(covariance).all()):
@@ -147,7 +147,7 @@ class LinearModel(CoefficientModel):
         shift = np.linalg.solve(precision[0] + self._gram / noise, pull[:, :, None])[:, :, 0]
         return np.asarray(shift @ np.linalg.cholesky(precision[0]))
 
-    def estimates(self, family: LinearGaussian) -> Float[Array, "n p"]:  # type: ignore[override]
+    def estimates(self, family: Family) -> Float[Array, "n p"]:
         """Return least squares with a small ridge, from each task's own data."""
         return ridge_estimates(self.statistics)
 
@@ -189,16 +189,20 @@ def unexplained(statistics: LinearStatistics) -> float:
     return rest if rest > 1e-20 * squares else squares
 
 
+def spare_counts(statistics: LinearStatistics) -> Int[Array, " n"]:
+    """Return how many more observations than independent features each task has."""
+    diagonal = np.abs(np.diagonal(statistics.array("factor")[:, :-1, :-1], axis1=1, axis2=2))
+    rank = (diagonal > 1e-9 * diagonal.max(axis=1, initial=0.0, keepdims=True)).sum(axis=1)
+    return np.maximum(statistics.array("count") - rank, 0)
+
+
 def typical_noise(statistics: LinearStatistics) -> float:
     """Estimate the standard deviation of residuals of least squares, task by task.
 
     If no task has more observations than features, half of the residual variance of the common
     coefficients counts as noise.
     """
-    factor, count = statistics.array("factor"), statistics.array("count")
-    diagonal = np.abs(np.diagonal(factor[:, :-1, :-1], axis1=1, axis2=2))
-    rank = (diagonal > 1e-9 * diagonal.max(axis=1, initial=0.0, keepdims=True)).sum(axis=1)
-    spare = np.maximum(count - rank, 0)
+    factor, spare = statistics.array("factor"), spare_counts(statistics)
     rest = (factor[spare > 0, -1, -1] ** 2).sum()
     size = np.sqrt(unexplained(statistics))
     noise = np.sqrt(rest / spare.sum()) if spare.sum() else np.sqrt(0.5) * size
@@ -252,7 +256,7 @@ class LinearPredictive(Predictive):
     family_type: ClassVar[type[Family]] = LinearGaussian
 
     def __init__(self, prior: MixturePrior, statistics: Statistics) -> None:
-        assert isinstance(prior.family, LinearGaussian)
+        assert isinstance(prior.family, LinearFamily)
         assert isinstance(statistics, LinearStatistics)
         self.prior, self.family = prior, prior.family
         factor = statistics.array("factor")
@@ -271,7 +275,7 @@ class LinearPredictive(Predictive):
                 e, log_scale = innovation[rows, :, j], rotated.log_scale[rows, :, j]
                 log = -0.5 * (LOG_2PI + e**2) - log_scale
                 yield Part("rewards", rotated.tasks[rows], log, special.ndtr(e), np.zeros_like(e))
-        yield noise_part(self.spare, self.residual / self.family.noise_std**2)
+        yield noise_part(self.spare, self.residual / self.family.unit_noise**2)
 
     def scores(self) -> Float[Array, " n"]:
         out = np.empty(len(self.count))
@@ -283,21 +287,26 @@ class LinearPredictive(Predictive):
     def replicate(
         self, rng: np.random.Generator, tasks: Int[Array, " m"], n: int
     ) -> Float[Array, "m n"]:
-        sigma, out, start = self.family.noise_std, np.empty((len(tasks), n)), 0
+        out, start = np.empty((len(tasks), n)), 0
         for rotated in self._blocks(tasks):
-            m, d = len(rotated.tasks), self.family.n_features
+            m = len(rotated.tasks)
             step = max(1, BLOCK // rotated.location.size)
             for first in range(0, n, step):
                 b = min(step, n - first)
-                _, theta = self.prior.draw(rng, m * b)
-                rewards = rotated.features @ np.swapaxes(theta.reshape(m, b, d), 1, 2)
-                rewards += sigma * rng.standard_normal(rewards.shape)
+                _, parameters = self.prior.draw(rng, m * b)
+                theta, sigma = self._split(parameters.reshape(m, b, -1))
+                rewards = rotated.features @ np.swapaxes(theta, 1, 2)
+                rewards += sigma[:, None] * rng.standard_normal(rewards.shape)
                 spare = np.repeat(self.spare[rotated.tasks, None], b, axis=1)
                 residual = sigma**2 * chi_squared(rng, spare)
                 score = self._score(rotated, rewards, residual)
                 out[start : start + m, first : first + b] = score
             start += m
         return out
+
+    def _split(self, parameters: Float[Array, "m b p"]) -> tuple[Array, Array]:
+        """Return theta, (m, b, d), and the noise, (m, b), of drawn parameters."""
+        return parameters, np.full(parameters.shape[:2], self.family.unit_noise)
 
     def _score(
         self, rotated: Rotated, rewards: Float[Array, "m r b"], residual: Float[Array, "m b"]
@@ -307,7 +316,7 @@ class LinearPredictive(Predictive):
         log = -0.5 * (LOG_2PI + rotated.innovations(rewards) ** 2) - rotated.log_scale[..., None]
         given = (log * real).sum(axis=2)
         mixed = special.logsumexp(self.prior.log_weights[:, None] + given, axis=1)
-        noise = self.family.noise_std**2
+        noise = self.family.unit_noise**2
         rest = self.spare[rotated.tasks, None] * (LOG_2PI + np.log(noise)) + residual / noise
         return np.asarray(mixed - 0.5 * rest)
 
@@ -321,7 +330,7 @@ class LinearPredictive(Predictive):
             rows = np.flatnonzero(self.real[part].any(axis=0))
             factor = self.factor[part][:, rows]
             features = factor[..., :d]
-            lower = _lower(features[:, None] @ root, self.family.noise_std)
+            lower = _lower(features[:, None] @ root, self.family.unit_noise)
             yield Rotated(
                 part,
                 features,
@@ -355,7 +364,7 @@ def _real_rows(factor: Float[Array, "n d p"], count: Int[Array, " n"]) -> Bool[A
     return np.asarray((size > 0) & (rank < count[:, None]))
 
 
-def _roots(family: LinearGaussian) -> Float[Array, "G d d"]:
+def _roots(family: LinearFamily) -> Float[Array, "G d d"]:
     """Return square roots of covariances, one for each group of components that share one."""
     d, values = family.n_features, family.roots.values
     if values.shape[1] == d and d > 1:

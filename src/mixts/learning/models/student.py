@@ -1,0 +1,380 @@
+"""Tasks whose noise differs: how their prior is learned, from moments of means and noise.
+
+Given the component, the noise variance sigma^2 of a task is inverse gamma, and so is its posterior,
+with ``freedom`` and ``unit`` (``families.noise``). Its moments are closed forms: the sharpness
+``u = E[1 / sigma^2] = freedom / unit``, and ``E[ln sigma^2]``. Means and covariances are learned in
+units of the noise, in which a task of posterior mean mu counts with the weight u.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy import special
+
+from mixts._typing import Array, Float, Int
+from mixts.families import (
+    Family,
+    GaussianArms,
+    GaussianStatistics,
+    LinearGaussian,
+    LinearStatistics,
+    LinearStudent,
+    Statistics,
+    StudentArms,
+)
+from mixts.families._kernels.student import evidence_student
+from mixts.families.linear import CovarianceType
+from mixts.families.noise import LEAST_DEGREES, MOST_DEGREES, expected_noise, match_noise
+from mixts.learning._kernels.gaussian import (
+    ArmSums,
+    LinearSums,
+    add_student,
+    arm_moments,
+    linear_evidence,
+    posterior_moments,
+)
+from mixts.learning.models.base import MomentModel, Noise, positive, spread
+from mixts.learning.models.coefficients import inverses, outer, whole
+from mixts.learning.models.gaussian import ALIKE, GaussianModel
+from mixts.learning.models.linear import LARGE_SQUARES, LinearModel, spare_counts
+from mixts.prior import MixturePrior
+
+FIRST_DEGREES = 10.0
+"""Degrees of freedom of the broad centre, one pseudo-task: half of the tasks then have a noise
+within a sixth of the typical one."""
+
+_NOISE_STEPS, _NOISE_TOLERANCE = 1000, 1e-6
+"""Steps of ``fit_noise``, and the relative change of the degrees that ends it."""
+
+
+# -- the noise of tasks ---------------------------------------------------------------------------
+
+
+def noise_hyperprior(family: Any, centre: Any, pseudo: float) -> float:
+    """Compute the log density of the noise of pseudo-tasks drawn from the centre."""
+    inverse, log = expected_noise(centre.degrees, centre.degrees * centre.noise_std**2)
+    half, unit = family.degrees / 2, family.degrees * family.noise_std**2 / 2
+    value = half * np.log(unit) - special.gammaln(half) - half * log - unit * inverse
+    return float(pseudo * value.sum())
+
+
+def improved_noise(
+    share: Float[Array, "n L"],
+    law: tuple[Float[Array, "n L"], Float[Array, "n L"]],
+    centre: Any,
+    pseudo: float,
+    *,
+    pooled: bool = False,
+) -> tuple[Float[Array, " L"], Float[Array, " L"]]:
+    """Return noise_std and degrees that explain the tasks' shares best; ``pooled``: all the same.
+
+    ``law`` is freedom and unit of the noise of each task under each component.
+    """
+    tasks = share.sum(axis=0) + pseudo
+    own = expected_noise(*law)
+    first = expected_noise(centre.degrees, centre.degrees * centre.noise_std**2)
+    means = [
+        ((share * x).sum(axis=0) + pseudo * c) / tasks for x, c in zip(own, first, strict=True)
+    ]
+    if pooled:
+        means = [np.full(len(tasks), tasks @ x / tasks.sum()) for x in means]
+    return match_noise(*means)
+
+
+def fit_noise(
+    spare: Int[Array, " n"], squares: Float[Array, " n"], centre: Any
+) -> tuple[float, float]:
+    """Return noise_std and degrees of tasks with these squared residuals and spare counts.
+
+    Expectation maximisation, with one pseudo-task of the centre.
+    """
+    seen = spare > 0
+    noise_std, degrees = centre.noise_std[:1], centre.degrees[:1]
+    share = np.ones((int(seen.sum()), 1))
+    for _ in range(_NOISE_STEPS):
+        before = degrees
+        law = (
+            degrees + spare[seen, None],
+            degrees * noise_std**2 + squares[seen, None],
+        )
+        noise_std, degrees = improved_noise(share, law, centre, 1.0)
+        if np.abs(degrees / before - 1) < _NOISE_TOLERANCE:
+            break
+    return float(noise_std[0]), float(degrees[0])
+
+
+def _unpacked_noise(numbers: Float[Array, " p"], n_components: int) -> tuple[Array, Array] | None:
+    """Return noise_std and degrees (L,) from logarithms: of each component, or one for all."""
+    values = positive(numbers)
+    if values is None:
+        return None
+    both = np.broadcast_to(values.reshape(2, -1), (2, n_components))
+    return both[0], np.clip(both[1], LEAST_DEGREES, MOST_DEGREES)
+
+
+# -- arms -----------------------------------------------------------------------------------------
+
+
+class StudentModel(MomentModel):
+    """Arms of tasks with Gaussian rewards and a noise of their own."""
+
+    statistics_type: ClassVar[type[Statistics]] = GaussianStatistics
+    noise: ClassVar[Noise] = "per-task"
+    statistics: GaussianStatistics
+    centre: StudentArms
+
+    def __init__(self, statistics: GaussianStatistics) -> None:
+        self._known = GaussianModel(statistics)
+        self._count: Array = statistics.array("count")
+        self._average: Array = statistics.array("average")
+        super().__init__(statistics)
+
+    def _broad(self) -> StudentArms:
+        known = self._known.centre
+        return StudentArms(known.mean, known.variance, known.noise_std, FIRST_DEGREES)
+
+    def _sums(self, family: StudentArms) -> tuple[Array, Array]:
+        """Return the log evidence and the squared misfit of all tasks."""
+        relative, misfit = np.zeros((2, self.n_tasks, family.n_components))
+        every = np.arange(self.n_tasks)
+        evidence_student(every, self.statistics.stored, family.loop_parameters, (relative, misfit))
+        return relative, misfit
+
+    def log_evidence(self, family: StudentArms) -> Float[Array, "n L"]:  # type: ignore[override]
+        return self._sums(family)[0]
+
+    def log_hyperprior(self, family: StudentArms) -> float:  # type: ignore[override]
+        ratio, sharp = _ratio(family), self.centre.noise_std[0] ** -2
+        about = _ratio(self.centre) + sharp * (family.mean - self.centre.mean) ** 2
+        logs = np.log(ratio)
+        value = -self.pseudo / 2 * (logs + about / ratio).sum()
+        joint = len(logs) * np.log((1 / ratio).mean(axis=0)).sum()
+        value -= ALIKE / 2 * (logs.sum() + joint)
+        return float(value) + noise_hyperprior(family, self.centre, self.pseudo)
+
+    def improve(self, family: StudentArms, share: Array) -> StudentArms:  # type: ignore[override]
+        degrees, unit = family.noise_law
+        law = degrees + self._count.sum(axis=1)[:, None], unit + self._sums(family)[1]
+        sums = ArmSums(*(np.zeros(family.mean.shape) for _ in range(4)))
+        ratio = _ratio(family)
+        arm_moments(
+            self._count, self._average, share, share * law[0] / law[1], family.mean, ratio, 1.0,
+            sums,
+        )  # fmt: skip
+        tasks, sharp, first, second = sums
+        pull = self.pseudo / self.centre.noise_std[0] ** 2
+        start = self.centre.mean - family.mean
+        step = (first + pull * start) / (sharp + pull)
+        scatter = second - 2 * first * step + sharp * step**2
+        scatter += self.pseudo * _ratio(self.centre) + pull * (start - step) ** 2
+        shared = 1 / (1 / ratio).mean(axis=0)
+        ratio = (scatter + ALIKE * shared) / (tasks + self.pseudo + ALIKE)
+        noise_std, degrees = improved_noise(share, law, self.centre, self.pseudo)
+        return StudentArms(family.mean + step, ratio * noise_std[:, None] ** 2, noise_std, degrees)
+
+    def pack(self, family: StudentArms) -> Float[Array, " p"]:  # type: ignore[override]
+        logs = [np.log(_ratio(family)).ravel(), np.log(family.noise_std), np.log(family.degrees)]
+        return np.concatenate([family.mean.ravel(), *logs])
+
+    def unpack(self, numbers: Array, n_components: int) -> StudentArms | None:
+        shape = (n_components, self._count.shape[1])
+        size = shape[0] * shape[1]
+        ratio = positive(numbers[size : 2 * size])
+        noise = _unpacked_noise(numbers[2 * size :], n_components)
+        if ratio is None or noise is None or not np.isfinite(numbers).all():
+            return None
+        variance = ratio.reshape(shape) * noise[0][:, None] ** 2
+        return StudentArms(numbers[:size].reshape(shape), variance, *noise)
+
+    def points(self, family: StudentArms) -> Float[Array, "n p"]:  # type: ignore[override]
+        return spread(self.estimates(family))
+
+    def estimates(self, family: StudentArms) -> Float[Array, "n p"]:  # type: ignore[override]
+        """Return posterior means minus the component's mean, which do not depend on the noise."""
+        return self._known.estimates(GaussianArms(family.mean, _ratio(family), 1.0))
+
+    def match(
+        self, groups: Int[Array, " n"], n_groups: int, pooled: Family | None = None
+    ) -> StudentArms:
+        prior = self.centre if pooled is None else pooled
+        assert isinstance(prior, StudentArms)
+        typical = float(prior.noise_std[0])
+        known = self._known.match(
+            groups, n_groups, GaussianArms(prior.mean, prior.variance, typical)
+        )
+        spare = np.maximum(self._count - 1, 0).sum(axis=1)
+        squares = self.statistics.array("squares").sum(axis=1)
+        noise = [
+            fit_noise(spare[groups == g], squares[groups == g], prior) for g in range(n_groups)
+        ]
+        noise_std, degrees = np.array(noise).T
+        return StudentArms.match(
+            known.mean, known.variance, {"noise_std": noise_std, "degrees": degrees}
+        )
+
+    def n_parameters(self, n_components: int) -> int:
+        return n_components * (2 * self._count.shape[1] + 3) - 1
+
+
+def _ratio(family: StudentArms) -> Float[Array, "L K"]:
+    """Return the variances in units of the noise variance."""
+    return np.asarray(family.variance / family.noise_std[:, None] ** 2)
+
+
+# -- linear tasks ---------------------------------------------------------------------------------
+
+
+class LinearStudentModel(LinearModel):
+    """Linear tasks with a noise of their own; with tied covariances one law of the noise."""
+
+    statistics_type: ClassVar[type[Statistics]] = LinearStatistics
+    noise: ClassVar[Noise] = "per-task"
+    options: ClassVar[tuple[str, ...]] = ("covariance_type",)
+    centre: LinearStudent  # type: ignore[assignment]
+
+    def __init__(
+        self, statistics: LinearStatistics, covariance_type: CovarianceType = "full"
+    ) -> None:
+        super().__init__(statistics, None, covariance_type)
+
+    def _broad(self) -> LinearStudent:  # type: ignore[override]
+        known, noise = super()._broad(), np.array([self._noise])
+        relative = known.full_covariances() / self._noise**2
+        return self._student(known.mean, relative, noise, np.array([FIRST_DEGREES]))
+
+    @property
+    def _pooled(self) -> bool:
+        return self.covariance_type == "tied"
+
+    def _student(
+        self, mean: Array, relative: Float[Array, "G d d"], noise_std: Array, degrees: Array
+    ) -> LinearStudent:
+        """Return the family of covariances in units of the noise variance."""
+        covariance = relative * (noise_std[: len(relative), None, None] ** 2)
+        covariance = (covariance + np.swapaxes(covariance, 1, 2)) / 2
+        if self._pooled:
+            covariance = covariance[0]
+        elif self.covariance_type == "diag":
+            covariance = np.diagonal(covariance, axis1=1, axis2=2)
+        return LinearStudent(mean, covariance, noise_std, degrees, self.covariance_type)
+
+    def _relative(self, family: LinearStudent) -> Float[Array, "G d d"]:
+        """Return covariances in units of the noise variance; one if all components share it."""
+        square = family.noise_std[:, None, None] ** 2
+        if self._pooled:
+            return np.asarray(family.covariance / square[:1])
+        return np.asarray(family.full_covariances() / square)
+
+    # -- the objective ------------------------------------------------------------------------
+
+    def _laws(self, family: LinearStudent) -> tuple[Array, tuple[Array, Array]]:
+        """Return the log evidence, and freedom and unit of the noise, of all tasks."""
+        degrees, unit = family.noise_law
+        freedom = degrees + self._count[:, None]
+        if self._largest_square(family.mean, float(family.noise_std.min())) > LARGE_SQUARES:
+            uniform = np.zeros(family.n_components)
+            exact = family.posterior(self.statistics, uniform)
+            law = exact.noise_laws(np.arange(self.n_tasks)[:, None], np.arange(len(uniform)))
+            return exact.log_evidence(), law
+        precision, log_det = inverses(self._relative(family))
+        out, squares = np.empty((2, self.n_tasks, family.n_components))
+        linear_evidence(self._tasks, family.mean, precision, -log_det / 2, 1.0, out, squares)
+        misfit = np.maximum(squares, 0.0) + self._rest[:, None]
+        add_student(self._count, degrees, unit, misfit, out)
+        return out, (freedom, unit + misfit)
+
+    def log_evidence(self, family: LinearStudent) -> Float[Array, "n L"]:  # type: ignore[override]
+        return self._laws(family)[0]
+
+    def log_hyperprior(self, family: LinearStudent) -> float:  # type: ignore[override]
+        precision, log_det = inverses(self._relative(family))
+        if self._pooled:
+            n = family.n_components
+            precision, log_det = np.repeat(precision, n, axis=0), np.repeat(log_det, n)
+        gap = (family.mean - self.centre.mean) / self.centre.noise_std[0]
+        about = self._relative(self.centre)[0] + outer(gap, gap)
+        value = -self.pseudo / 2 * (log_det + np.einsum("lij,lij->l", precision, about)).sum()
+        if not self._pooled:
+            joint = len(log_det) * np.linalg.slogdet(precision.mean(axis=0))[1]
+            value -= self.alike / 2 * (log_det.sum() + joint)
+        return float(value) + noise_hyperprior(family, self.centre, self.pseudo)
+
+    def improve(self, family: LinearStudent, share: Array) -> LinearStudent:  # type: ignore[override]
+        if not np.isfinite(share).all():
+            raise self._too_far_apart()
+        n, d = family.mean.shape
+        _, law = self._laws(family)
+        sharp = share * law[0] / law[1]
+        precision, _ = inverses(self._relative(family))
+        sums = LinearSums(np.zeros((n, d)), np.zeros((n, d, d)), np.zeros(precision.shape))
+        posterior_moments(self._tasks, share, sharp, family.mean, precision, 1.0, sums)
+        first, second, within = sums
+        tasks, weight = share.sum(axis=0), sharp.sum(axis=0)
+        pull = self.pseudo / self.centre.noise_std[0] ** 2
+        start = self.centre.mean - family.mean
+        step = (first + pull * start) / (weight + pull)[:, None]
+        scatter = whole(second) - outer(first, step) - outer(step, first)
+        scatter += weight[:, None, None] * outer(step, step)
+        gap = start - step
+        scatter += self.pseudo * self._relative(self.centre) + pull * outer(gap, gap)
+        relative = self.covariances(scatter, whole(within), tasks + self.pseudo, precision)
+        if not (np.isfinite(step).all() and np.isfinite(relative).all()):
+            raise self._too_far_apart()
+        noise = improved_noise(share, law, self.centre, self.pseudo, pooled=self._pooled)
+        return self._student(family.mean + step, relative, *noise)
+
+    def pack(self, family: LinearStudent) -> Float[Array, " p"]:  # type: ignore[override]
+        n = 1 if self._pooled else family.n_components
+        known = LinearGaussian(family.mean, self._plain(family), 1.0, self.covariance_type)
+        noise = [np.log(family.noise_std[:n]), np.log(family.degrees[:n])]
+        # Without the noise of the relative prior, which is always 1.
+        return np.concatenate([super().pack(known)[:-1], *noise])
+
+    def _plain(self, family: LinearStudent) -> Array:
+        """Return the covariances in units of the noise variance, in the form of their type."""
+        relative = self._relative(family)
+        if self.covariance_type == "diag":
+            return np.diagonal(relative, axis1=1, axis2=2)
+        return relative[0] if self._pooled else relative
+
+    def unpack(self, numbers: Array, n_components: int) -> LinearStudent | None:  # type: ignore[override]
+        n = 1 if self._pooled else n_components
+        noise = _unpacked_noise(numbers[-2 * n :], n_components)
+        known = super().unpack(np.append(numbers[: -2 * n], 0.0), n_components)
+        if noise is None or known is None:
+            return None
+        return self._student(known.mean, self.distinct(known), *noise)
+
+    # -- points and two stages ----------------------------------------------------------------
+
+    def points(self, family: LinearStudent) -> Float[Array, "n p"]:  # type: ignore[override]
+        """Return posterior means, which do not depend on the noise, in units of the spread."""
+        known = LinearGaussian(family.mean, self._plain(family), 1.0, self.covariance_type)
+        return super().points(known)
+
+    def two_stage(self, n_components: int, seed: int) -> tuple[MixturePrior, MixturePrior]:
+        noise_std, degrees = fit_noise(spare_counts(self.statistics), self._rest, self.centre)
+        found = []
+        for prior in _two_stage(self, n_components, seed):
+            known = prior.family
+            assert isinstance(known, LinearGaussian)
+            family = LinearStudent(
+                known.mean, known.covariance * (1 - 2 / degrees), noise_std, degrees,
+                known.covariance_type,
+            )  # fmt: skip
+            found.append(MixturePrior(family, prior.weights))
+        return found[0], found[1]
+
+    def n_parameters(self, n_components: int) -> int:
+        # LinearModel counts one number for the noise.
+        return super().n_parameters(n_components) - 1 + (2 if self._pooled else 2 * n_components)
+
+
+def _two_stage(
+    model: LinearStudentModel, n_components: int, seed: int
+) -> tuple[MixturePrior, MixturePrior]:
+    """Return the two-stage mixtures as if all tasks had the same noise."""
+    known = LinearModel(model.statistics, None, model.covariance_type)
+    return known.two_stage(n_components, seed)

@@ -1,0 +1,96 @@
+"""The noise of tasks: compare one noise for all with a noise of each task, on held-out tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from mixts import _random
+from mixts.families import Statistics
+from mixts.learning.evidence import mixture_evidence
+from mixts.learning.learn import learn
+from mixts.learning.models import Noise
+
+NoiseRule = Literal["common", "per-task", "auto"]
+"""One noise for all tasks, a noise of each task, or whichever predicts better."""
+
+HELD_OUT = 0.2
+LEAST_TASKS = 20
+"""With fewer tasks nothing is compared: four held-out tasks show no difference."""
+N_RESTARTS = 2
+N_ERRORS = 2.0
+"""A noise of each task must predict better by this many standard errors."""
+
+
+@dataclass(frozen=True)
+class NoiseChoice:
+    """Comparison of one noise for all tasks with a noise of each task."""
+
+    chosen: Noise
+    """What was taken."""
+    gain: float
+    """Mean gain of the log evidence of a held-out task by a noise of its own, in nats."""
+    standard_error: float
+    """Standard error of the gain."""
+    n_tasks: int
+    """Number of held-out tasks."""
+
+    @property
+    def sentence(self) -> str:
+        """Reason for the choice, in a sentence."""
+        by = f"{abs(self.gain):.2g} ± {self.standard_error:.2g} nats per task"
+        on = f"on {self.n_tasks:,} held-out task{'s' * (self.n_tasks != 1)}"
+        if self.chosen == "per-task":
+            return f"noise: each task has its own, which predicts better by {by} {on}"
+        if self.gain <= 0:
+            return f"noise: all tasks have the same; a noise of each predicts worse by {by} {on}"
+        return f"noise: all tasks have the same; a noise of each predicts better by only {by} {on}"
+
+
+def compare_noise(
+    tasks: Statistics,
+    n_components: int,
+    seed: int,
+    most: int = 1000,
+    options: Mapping[str, Any] | None = None,
+) -> NoiseChoice | None:
+    """Compare both kinds of noise by the evidence of tasks that were not learned from.
+
+    Parameters
+    ----------
+    tasks
+        Statistics of tasks with Gaussian or linear rewards.
+    n_components
+        Number of components of both priors.
+    seed
+        Seed of all that is random.
+    most
+        Largest number of tasks to use; a fifth of them is held out.
+    options
+        More arguments of :func:`mixts.learning.learn`.
+
+    Returns
+    -------
+    NoiseChoice or None
+        A noise of each task is chosen if it predicts better by two standard errors. None if there
+        are too few tasks to compare.
+    """
+    seen = np.flatnonzero(np.atleast_1d(tasks.n_observations) > 0)
+    if len(seen) < LEAST_TASKS:
+        return None
+    order = seen[_random.stream(seed, "fit", "noise").permutation(len(seen))[:most]]
+    n_test = round(HELD_OUT * len(order))
+    test, train = tasks[np.sort(order[:n_test])], tasks[np.sort(order[n_test:])]
+    n = max(1, min(n_components, len(train) // 3))
+    arguments = {"method": "evidence", "seed": seed, "n_restarts": N_RESTARTS, **(options or {})}
+    common, own = (
+        mixture_evidence(learn(train, n, noise=noise, **arguments).prior, test)
+        for noise in ("common", "per-task")
+    )
+    gain = own - common
+    mean, error = float(gain.mean()), float(gain.std(ddof=1) / np.sqrt(len(gain)))
+    chosen: Noise = "per-task" if mean > N_ERRORS * error else "common"
+    return NoiseChoice(chosen, mean, error, n_test)

@@ -1,0 +1,119 @@
+"""Beliefs about clicks with features, by the public interface, against integrals by scipy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import integrate
+
+import mixts
+
+
+def logistic(x: Any) -> Any:
+    return 1.0 / (1.0 + np.exp(-x))
+
+
+def exact(prior: mixts.MixturePrior, rows: Any, clicks: Any, value: Any) -> Any:
+    """E[value(theta) p(clicks | theta)] under each component of a prior of one feature."""
+    family, found = prior.family, []
+    for mean, variance in zip(family.mean[:, 0], family.full_covariances()[:, 0, 0], strict=True):
+        deviation = np.sqrt(variance)
+
+        def density(u: float, mean: float = mean, deviation: float = deviation) -> float:
+            theta = mean + deviation * u
+            chance = logistic(rows[:, 0] * theta)
+            likelihood = np.prod(np.where(clicks == 1, chance, 1 - chance))
+            return float(value(theta) * likelihood * np.exp(-0.5 * u * u) / np.sqrt(2 * np.pi))
+
+        found.append(integrate.quad(density, -12, 12, epsabs=0, epsrel=1e-9, limit=400)[0])
+    return np.array(found)
+
+
+@pytest.mark.parametrize("deviation", [0.1, 1.0, 3.0, 10.0])
+@pytest.mark.parametrize("rate", [0.02, 0.5])
+def test_evidence_weights_and_click_rates(deviation: float, rate: float) -> None:
+    rng = np.random.default_rng(3)
+    family = mixts.LinearBernoulli([[-3.0], [0.0], [1.0]], np.full(3, deviation**2), "spherical")
+    prior = mixts.MixturePrior(family, [0.2, 0.5, 0.3])
+    rows, clicks = rng.uniform(0.5, 2.0, (25, 1)), (rng.random(25) < rate).astype(float)
+    belief = prior.belief()
+    belief.update(rows, clicks)
+    evidence = exact(prior, rows, clicks, lambda theta: 1.0)
+    gap = np.abs(belief.log_evidence - np.log(evidence))
+    assert np.all(gap < 4 * belief.evidence_error + 1e-9)
+    assert np.all(belief.evidence_error < 0.05)
+    weights = prior.weights * evidence
+    weights /= weights.sum()
+    np.testing.assert_allclose(belief.weights, weights, atol=2 * belief.evidence_error.max())
+    offers = np.array([[0.5], [1.0], [2.0]])
+    expected = sum(
+        weights[:, None]
+        * np.stack([
+            exact(prior, rows, clicks, lambda theta, a=a: logistic(a * theta)) / evidence
+            for a in offers[:, 0]
+        ], axis=1)
+    )  # fmt: skip
+    # The click rate of the mean theta would be off by much more where theta is uncertain.
+    np.testing.assert_allclose(belief.mean_rewards(offers), expected, atol=0.01)
+
+
+def test_a_belief_is_a_function_of_prior_and_counts_to_the_bit() -> None:
+    rng = np.random.default_rng(5)
+    family = mixts.LinearBernoulli(rng.normal(size=(4, 3)), np.stack([np.eye(3)] * 4))
+    prior = mixts.MixturePrior(family)
+    rows = rng.integers(0, 3, (60, 3)).astype(float)
+    clicks = (rng.random(60) < 0.3).astype(float)
+    one_by_one, at_once = prior.belief(), prior.belief()
+    for row, click in zip(rows, clicks, strict=True):
+        one_by_one.update(row, click)
+        one_by_one.working_weights(np.array([0]))
+    order = rng.permutation(60)
+    at_once.update(rows[order], clicks[order])
+    for other in (at_once, prior.condition(one_by_one.statistics)):
+        np.testing.assert_array_equal(one_by_one.log_evidence, other.log_evidence)
+        np.testing.assert_array_equal(one_by_one.evidence_error, other.evidence_error)
+        np.testing.assert_array_equal(one_by_one.mean, other.mean)
+        drawn = [b.sample(np.random.default_rng(1))[1] for b in (one_by_one, other)]
+        np.testing.assert_array_equal(*drawn)
+
+
+def test_reading_moments_does_not_change_draws() -> None:
+    family = mixts.LinearBernoulli([[-1.0, 2.0], [1.0, 0.0]], np.full(2, 9.0), "spherical")
+    beliefs = [mixts.MixturePrior(family).belief() for _ in range(2)]
+    for belief in beliefs:
+        belief.update([[1.0, 0.5], [1.0, -0.5], [1.0, 2.0]], [0, 1, 1])
+    beliefs[0].mean_rewards(np.eye(2))
+    beliefs[0].covariance  # noqa: B018
+    drawn = [belief.sample(np.random.default_rng(1))[1] for belief in beliefs]
+    np.testing.assert_array_equal(*drawn)
+
+
+def test_components_that_fell_behind_sleep_and_their_evidence_is_still_right() -> None:
+    family = mixts.LinearBernoulli([[-2.0], [2.0], [2.2]], np.full(3, 0.01), "spherical")
+    belief = mixts.MixturePrior(family).belief()
+    belief.update(np.ones((100, 1)), np.ones(100))
+    belief.draw_latent(np.random.default_rng(0), np.array([0]))
+    assert np.isneginf(belief.posterior.relative[0]).tolist() == [True, False, False]
+    awake = mixts.MixturePrior(family.select([0])).condition(belief.statistics)
+    assert belief.log_evidence[0] == awake.log_evidence[0]
+    rng = np.random.default_rng(0)
+    assert belief.sample_parameters(rng, 0) < 0.5  # also of one that sleeps
+
+
+@pytest.mark.parametrize("deviation", [1.0, 10.0])
+def test_separable_clicks_and_constant_columns_have_sound_answers(deviation: float) -> None:
+    """Maximum likelihood has no finite answer for either."""
+    rng = np.random.default_rng(1)
+    rows = np.column_stack([np.ones(80), rng.normal(size=80), np.zeros(80), np.full(80, 3.0)])
+    clicks = (rows[:, 1] > 0).astype(float)
+    family = mixts.LinearBernoulli(np.zeros((1, 4)), [deviation**2], "spherical")
+    belief = mixts.MixturePrior(family).belief()
+    belief.update(rows, clicks)
+    assert np.isfinite(belief.log_evidence).all()
+    rates = belief.mean_rewards(np.array([[1.0, 2.0, 0, 3.0], [1.0, -2.0, 0, 3.0]]))
+    assert rates[0] > 0.9
+    assert rates[1] < 0.1
+    # Nothing is known about a feature that was always 0.
+    assert belief.covariance[2, 2] == pytest.approx(deviation**2, rel=0.1)

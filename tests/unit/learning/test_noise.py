@@ -1,0 +1,167 @@
+"""Learning a noise of each task: recovery, checks, and the choice between both kinds of noise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import mixts
+from mixts import errors
+from mixts.families.noise import expected_noise, match_noise
+from mixts.learning import learn, mixture_evidence
+from mixts.learning.models import model_of, predictive_of
+from mixts.learning.models.predictive import transform
+from mixts.learning.noise import compare_noise
+
+KINDS = ("arms", "linear")
+MEANS = np.array([[0.0, 1.0, 2.0], [2.0, 1.0, 0.0]])
+
+
+def _prior(kind: str, degrees: Any = 6.0) -> mixts.MixturePrior:
+    if kind == "arms":
+        family: Any = mixts.StudentArms(MEANS, np.full((2, 3), 0.2), [0.8, 0.5], degrees)
+    else:
+        family = mixts.LinearStudent(MEANS, np.full((2, 3), 0.2), [0.8, 0.5], degrees, "diag")
+    return mixts.MixturePrior(family, [0.6, 0.4])
+
+
+def _tasks(prior: mixts.MixturePrior, n: int, n_rounds: int, seed: int = 1) -> Any:
+    rng, family = np.random.default_rng(seed), prior.family
+    _, parameters = prior.draw(rng, n)
+    belief, every = prior.belief(n), np.arange(n)
+    for _ in range(n_rounds):
+        if family.n_features is None:
+            actions: Any = rng.integers(3, size=n)
+            means, arms = parameters[every, actions], actions
+        else:
+            actions = rng.normal(size=(n, 3))
+            means, arms = (actions * parameters[:, :3]).sum(axis=1), every
+        belief.update(actions, family.outcomes(rng, family.reward_laws(parameters, arms, means)))
+    return belief.statistics
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("method", ["evidence", "two-stage"])
+def test_the_noise_of_tasks_is_recovered(kind: str, method: Any) -> None:
+    truth = _prior(kind)
+    tasks, test = _tasks(truth, 800, 20), _tasks(truth, 400, 20, seed=2)
+    found = learn(tasks, 2, method, seed=1, noise="per-task", engine=1)
+    family = found.prior.family
+    assert type(family) is type(truth.family)
+    if method == "evidence":
+        # A standard error of ln noise_std is 1 / sqrt(2 n (1/20 + 1/6)): about 0.04 of 400 tasks.
+        order = np.argsort(-family.arrays()["noise_std"])
+        np.testing.assert_allclose(family.arrays()["noise_std"][order], [0.8, 0.5], rtol=0.12)
+        np.testing.assert_allclose(family.arrays()["degrees"], 6.0, rtol=0.5)
+        assert (np.diff(found.history.objective) > -1e-9).all()
+    common = learn(tasks, 2, method, seed=1, engine=1)
+    gain = mixture_evidence(found.prior, test) - mixture_evidence(common.prior, test)
+    assert gain.mean() > 5 * gain.std() / np.sqrt(len(gain))
+    lost = mixture_evidence(truth, test) - mixture_evidence(found.prior, test)
+    assert lost.mean() < (0.05 if method == "evidence" else 0.5)
+
+
+@pytest.mark.parametrize("kind", ["full", "tied", "diag"])
+def test_every_step_improves_the_objective(kind: Any) -> None:
+    tasks = _tasks(_prior("linear"), 150, 8)
+    model = model_of(tasks, noise="per-task", covariance_type=kind)
+    family, weights = model.centre.select([0, 0]), np.array([0.5, 0.5])
+    rng = np.random.default_rng(1)
+    family = model.improve(family, rng.dirichlet([1.0, 1.0], size=150))
+    values = []
+    for _ in range(12):
+        joint = np.log(weights) + model.log_evidence(family)
+        share = np.exp(joint - np.logaddexp.reduce(joint, axis=1)[:, None])
+        value = np.logaddexp.reduce(joint, axis=1).sum() + model.log_hyperprior(family)
+        values.append(value + model.pseudo * np.log(weights).sum())
+        again = model.unpack(model.pack(family), 2)
+        for name, array in family.arrays().items():
+            np.testing.assert_allclose(again.arrays()[name], array, rtol=1e-9, atol=1e-12)
+        counts = share.sum(axis=0) + model.pseudo
+        family, weights = model.improve(family, share), counts / counts.sum()
+    assert (np.diff(values) > -1e-8).all()
+    assert values[-1] > values[0] + 1
+    exact = mixts.MixturePrior(family).condition(tasks).log_evidence
+    np.testing.assert_allclose(model.log_evidence(family), exact, rtol=1e-9, atol=1e-8)
+
+
+def test_matched_noise_has_the_given_means() -> None:
+    degrees, unit = np.array([2.5, 8.0, 700.0]), np.array([0.4, 3.0, 90.0])
+    noise_std, found = match_noise(*expected_noise(degrees, unit))
+    np.testing.assert_allclose(found, degrees, rtol=1e-7)
+    np.testing.assert_allclose(found * noise_std**2, unit, rtol=1e-7)
+
+
+def test_the_degrees_keep_their_limits() -> None:
+    same = mixts.MixturePrior(mixts.GaussianArms(MEANS, np.full((2, 3), 0.2), 0.5))
+    rng = np.random.default_rng(3)
+    _, means = same.draw(rng, 200)
+    belief = same.belief(200)
+    for arm in range(3):
+        for _ in range(6):
+            belief.update(np.full(200, arm), means[:, arm] + 0.5 * rng.normal(size=200))
+    prior = mixts.learn_prior(belief.statistics, 1, seed=1, noise="per-task", engine=1)
+    assert 30 < prior.family.degrees[0] <= 1e4
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_predictions_are_calibrated_and_sum_to_the_evidence(kind: str) -> None:
+    prior = _prior(kind, [6.0, 30.0])
+    tasks = _tasks(prior, 3000, 7)
+    total = np.zeros((3000, 2))
+    for part in predictive_of(prior, tasks).parts():
+        total[part.tasks] += part.log_mass
+    evidence = prior.family.log_evidence(tasks)
+    # The parts leave out what both components share.
+    gap = np.diff(total, axis=1) - np.diff(evidence, axis=1)
+    np.testing.assert_allclose(gap, 0.0, atol=1e-9)
+    found = transform(predictive_of(prior, tasks), 3000, np.random.default_rng(1))
+    for name in ("noise", "rewards"):
+        assert stats.kstest(found[name].values, "uniform").pvalue > 1e-3
+    scores = predictive_of(prior, tasks).scores()
+    np.testing.assert_allclose(scores, mixture_evidence(prior, tasks), rtol=1e-10)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_check_finds_noise_that_differs(kind: str) -> None:
+    prior = _prior(kind)
+    tasks = _tasks(prior, 300, 12)
+    good = mixts.check_prior(prior, tasks, seed=1, n_draws=19)
+    assert good.calibration["noise"].p_value > 1e-3
+    common = mixts.learn_prior(_tasks(prior, 300, 12, seed=3), 2, seed=1, engine=1)
+    assert mixts.check_prior(common, tasks, seed=1, n_draws=19).calibration["noise"].p_value < 1e-3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_better_noise_is_chosen(kind: str) -> None:
+    differs = compare_noise(_tasks(_prior(kind, 5.0), 200, 15), 2, 1, options={"engine": 1})
+    assert differs is not None
+    assert differs.chosen == "per-task"
+    assert "each task has its own" in differs.sentence
+    known = _prior(kind).family.arrays()
+    same = (
+        mixts.StudentArms(MEANS, known["variance"], 0.6, 1e6)
+        if kind == "arms"
+        else mixts.LinearStudent(MEANS, known["covariance"], 0.6, 1e6, "diag")
+    )
+    alike = compare_noise(_tasks(mixts.MixturePrior(same), 200, 15), 2, 1, options={"engine": 1})
+    assert alike is not None
+    assert alike.chosen == "common"
+    assert "all tasks have the same" in alike.sentence
+    assert compare_noise(_tasks(_prior(kind), 10, 5), 1, 1) is None
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_noise_is_refused_where_it_has_no_meaning() -> None:
+    clicks = mixts.BernoulliArms.uniform(2).empty_statistics(3)
+    clicks.observe(np.arange(3), (np.zeros(3, int), np.ones(3)))
+    with pytest.raises(errors.ParameterError, match="per-task"):
+        mixts.learn_prior(clicks, 1, noise="per-task")
+    tasks = _tasks(_prior("arms"), 10, 5)
+    with pytest.raises(errors.ParameterError, match="noise_std has no meaning"):
+        mixts.learn_prior(tasks, 1, noise="per-task", noise_std=1.0)
+    with pytest.raises(errors.ParameterError, match="noise must be one of"):
+        mixts.learn_prior(tasks, 1, noise="own")  # type: ignore[arg-type]
