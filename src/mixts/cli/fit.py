@@ -17,11 +17,13 @@ from mixts.cli._engine import add_engine_options, engine_from
 from mixts.diagnostics import Advice, PolicyComparison, advise, compare_policies
 from mixts.engines import engine_of
 from mixts.errors import MixtsError, ParameterError
+from mixts.families import LinearBernoulli
 from mixts.learning import PriorCheck, Rule
 from mixts.learning.fit import SELECT_FROM, Fit, fit_logs
 from mixts.learning.held_out import MOST_HELD_OUT
 from mixts.learning.noise import NoiseRule
 from mixts.logs.levels import MOST_LEVELS
+from mixts.logs.read import FAMILIES
 from mixts.pages import check_installed
 from mixts.pages.fit import FitRun, agent_class, described, fit_kinds, write_fit_page
 from mixts.pages.policies import policy_sources, policy_table, policy_verdict
@@ -41,7 +43,7 @@ _OPTIONS = {
     "n_components": "--components", "select_from": "--select-from", "held_out": "--held-out",
     "robust": "--robust", "text": "--text",
     "top_levels": "--top-levels", "noise_std": "--noise-std", "covariance_type": "--covariance",
-    "missing_reward": "--missing-reward", "clip": "--clip",
+    "missing_reward": "--missing-reward", "clip": "--clip", "decimals": "--round-features",
 }  # fmt: skip
 """Options of the parameters of ``fit_logs``, for error messages."""
 
@@ -59,12 +61,14 @@ def register(commands: Any) -> None:
     add("--arm", metavar="COLUMN", help="arm that was chosen")
     described = "or columns that describe the choice, numbers or text"
     add("--features", type=_names, metavar="A,B,...", help=described)
-    same = "or the features of an earlier prior, so that this one can replace it"
+    same = "or the features and the family of an earlier prior, so that this one can replace it"
     add("--features-of", type=Path, metavar="PRIOR", help=same)
     names = "features that are text although they look like numbers"
     add("--text", type=_names, default=(), metavar="A,B,...", help=names)
     top = f"keep N levels of each text feature; the rest are one (default: all, max {MOST_LEVELS})"
     add("--top-levels", type=int, metavar="N", help=top)
+    fewer = "round features: the family logistic counts each distinct row (default: not at all)"
+    add("--round-features", type=int, metavar="DECIMALS", help=fewer)
     add("--intercept", action="store_true", help="add a first feature that is always 1")
     add("--reward", required=True, metavar="COLUMN", help="reward of the choice, a number")
     empty = "reward of rows that have none, for example 0 (default: such rows are bad)"
@@ -76,10 +80,9 @@ def register(commands: Any) -> None:
     add("--arms", type=_names, metavar="A,B,...", help="use only these arms, in this order")
     same = "or the arms of an earlier prior, so that this one can replace it"
     add("--arms-of", type=Path, metavar="PRIOR", help=same)
-    families = ("auto", "bernoulli", "gaussian", "poisson", "spend", "linear")
     add(
         "--family",
-        choices=families,
+        choices=FAMILIES,
         default="auto",
         help="of rewards (default: by the data)",
     )
@@ -144,7 +147,7 @@ def run(options: argparse.Namespace) -> int:
 def _fit(options: argparse.Namespace, engine: Any) -> Fit:
     columns = {
         "task": options.task, "reward": options.reward, "arm": options.arm,
-        "features": _named(options, "features", "features"), "family": options.family,
+        "features": _named(options, "features", "features"), **like_earlier(options),
         "intercept": options.intercept, "arms": _named(options, "arms", "arm_names"),
         "missing_reward": options.missing_reward, "clip": options.clip, "time": options.time,
         "delimiter": options.delimiter, "allow_bad_rows": options.allow_bad_rows,
@@ -183,6 +186,22 @@ def _named(options: argparse.Namespace, what: str, attribute: str) -> Any:
             f"--{what}"
         )
     return found
+
+
+def like_earlier(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the family and the decimals of features: as given, or those of the earlier prior.
+
+    A prior can replace another one only if both have the same statistics.
+    """
+    family, decimals = options.family, options.round_features
+    if options.features_of is not None:
+        earlier = MixturePrior.load(options.features_of).family
+        clicks = isinstance(earlier, LinearBernoulli)
+        if family == "auto":
+            family = "logistic" if clicks else "linear"
+        if decimals is None and isinstance(earlier, LinearBernoulli):
+            decimals = earlier.decimals
+    return {"family": family, "decimals": decimals}
 
 
 @contextmanager
@@ -276,7 +295,8 @@ def command_of(options: argparse.Namespace) -> str:
     """Return the command line that makes the same fit again."""
     words = ["mixts", "fit", *options.logs]
     names = (
-        "task", "arm", "features", "features_of", "text", "top_levels", "intercept", "reward",
+        "task", "arm", "features", "features_of", "text", "top_levels", "round_features",
+        "intercept", "reward",
         "missing_reward", "clip", "time", "arms", "arms_of", "family", "delimiter",
         "allow_bad_rows", "components", "select", "select_from", "method", "noise_std", "noise",
         "covariance", "robust", "held_out", "seed", "out",

@@ -18,7 +18,7 @@ from mixts.learning.evidence import Evidence, mixture_evidence
 from mixts.learning.findings import findings, summary
 from mixts.learning.histories import statistics_of
 from mixts.learning.learn import flat_family
-from mixts.learning.measures import Calibration, Surprise, Usage, scores_beside
+from mixts.learning.measures import Calibration, RateCalibration, Surprise, Usage, scores_beside
 from mixts.learning.models import predictive_of
 from mixts.learning.models.predictive import transform
 from mixts.prior import MixturePrior
@@ -46,6 +46,9 @@ class PriorCheck:
     component: Int[Array, " n"]
     """Most likely kind of each task; -1 where no component is possible. A kind is a component,
     unless ``prior.kinds`` says that several components describe one kind."""
+    rates: RateCalibration | None = None
+    """Predicted click rates beside the share of clicks; None unless rewards are clicks with
+    features."""
 
     @property
     def n_tasks(self) -> int:
@@ -74,6 +77,7 @@ def check_prior(
 
     - Evidence: ln sum_s w_s p(task | s), beside that of ``unimodal`` and of ``flat``.
     - Calibration: every part of a task's statistics is predicted from its earlier parts.
+    - Click rates, of clicks with features: predicted rates beside the share of clicks.
     - Surprise: each task's probability beside tasks drawn from the prior.
     - Usage: how many tasks come from each kind.
 
@@ -132,15 +136,17 @@ def check_prior(
     possible = np.isfinite(evidence.log_evidence["this prior"])
     seen = n > 0
     by_kind = _by_kind(prior, joint)
+    calibration, rates = _calibration(prior, statistics, np.flatnonzero(seen & possible), rng)
     best = np.where(possible, by_kind.argmax(axis=1), -1)
     return PriorCheck(
         prior,
         n,
         evidence,
-        _calibration(prior, statistics, np.flatnonzero(seen & possible), rng),
+        calibration,
         _surprise(prior, statistics, evidence, n_draws, rng),
         _usage(prior, by_kind[seen & possible]),
         best,
+        rates,
     )
 
 
@@ -167,10 +173,11 @@ def _flat(prior: MixturePrior, statistics: Statistics) -> MixturePrior:
 
 def _calibration(
     prior: MixturePrior, statistics: Statistics, tasks: Int[Array, " m"], rng: np.random.Generator
-) -> dict[str, Calibration]:
+) -> tuple[dict[str, Calibration], RateCalibration | None]:
     predictive = predictive_of(prior, statistics[tasks])
-    found = transform(predictive, len(tasks), rng)
-    return {name: Calibration(name, u.values, tasks[u.tasks]) for name, u in found.items()}
+    found, rates = transform(predictive, len(tasks), rng), predictive.rates()
+    groups = {name: Calibration(name, u.values, tasks[u.tasks]) for name, u in found.items()}
+    return groups, None if rates is None else RateCalibration.of(rates)
 
 
 def _surprise(

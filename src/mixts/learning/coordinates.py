@@ -1,4 +1,4 @@
-"""Coordinates of linear tasks: centred and scaled to learn in, and those of the logs.
+"""Coordinates of tasks with features: centred and scaled to learn in, and those of the logs.
 
 Learning begins with a prior that is as broad for each feature as the data, and independent of the
 others. A feature far from 0, such as a year, contradicts that: its coefficient and the intercept
@@ -10,7 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from mixts._typing import Array, Float
-from mixts.families import LinearGaussian, LinearStatistics, LinearStudent, Statistics
+from mixts.families import LinearBernoulliStatistics, LinearStatistics, Statistics
+from mixts.families.coefficients import CoefficientFamily
 from mixts.features import Features, NumberFeature
 from mixts.prior import MixturePrior
 
@@ -23,10 +24,7 @@ def moments(
     Without a constant in the rows, or if they must not be ``centred``, means are 0, and the spread
     is the root mean square. The spread of a constant is 0.
     """
-    assert isinstance(statistics, LinearStatistics)
-    factor = statistics.array("factor")[:, :-1, :-1]
-    squares = np.einsum("nij,nik->jk", factor, factor)
-    n = max(int(statistics.array("count").sum()), 1)
+    squares, n = _squares(statistics), max(int(np.sum(statistics.n_observations)), 1)
     constant = space.constant if centred else None
     mean = np.zeros(space.n_numbers) if constant is None else constant @ squares / n
     size = np.sqrt(np.diagonal(squares) / n)
@@ -35,6 +33,16 @@ def moments(
     if space.intercept:
         mean[0] = spread[0] = 0.0
     return mean, spread
+
+
+def _squares(statistics: Statistics) -> Float[Array, "d d"]:
+    """Return the sum of row' row over all observations."""
+    if isinstance(statistics, LinearBernoulliStatistics):
+        rows = statistics.array("rows")
+        return np.asarray((rows * statistics.array("trials")[:, None]).T @ rows)
+    assert isinstance(statistics, LinearStatistics)
+    factor = statistics.array("factor")[:, :-1, :-1]
+    return np.einsum("nij,nik->jk", factor, factor)
 
 
 def scaling(
@@ -59,7 +67,7 @@ def mapped(statistics: Statistics, matrix: Float[Array, "d d"] | None) -> Statis
     """Return the statistics of rows ``matrix @ row``; None changes nothing."""
     if matrix is None:
         return statistics
-    assert isinstance(statistics, LinearStatistics)
+    assert isinstance(statistics, (LinearStatistics, LinearBernoulliStatistics))
     return statistics.mapped(matrix)
 
 
@@ -67,5 +75,5 @@ def unmapped(prior: MixturePrior, matrix: Float[Array, "d d"] | None) -> Mixture
     """Return a prior of rows ``matrix @ row`` as a prior of the rows; None changes nothing."""
     if matrix is None:
         return prior
-    assert isinstance(prior.family, (LinearGaussian, LinearStudent))
+    assert isinstance(prior.family, CoefficientFamily)
     return prior.replace(family=prior.family.mapped(matrix))

@@ -14,7 +14,7 @@ from mixts.engines import Engine
 from mixts.families import Family
 from mixts.learning.models import Model
 from mixts.learning.population import population
-from mixts.learning.starts import start
+from mixts.learning.starts import PSEUDO, start
 from mixts.prior import MixturePrior
 
 _FIRST_REACH = 4.0
@@ -22,6 +22,9 @@ _FIRST_REACH = 4.0
 _REACH_FACTOR = 4.0
 """Factor by which a successful leap lengthens the next one, and a refused leap shortens it."""
 _LARGEST_REACH = 4.0**6
+_REFINEMENTS, _REFINED_TOLERANCE = 30, 1e-4
+"""Limits of climbing on after a quick approximation. An improvement of 1e-4 a task is less than the
+error of its evidence, and some tens of iterations go further than that error allows to see."""
 _POPULATION_ROUNDS = 2
 """Number of times that one component is learned about the arms' population. In the first round the
 population itself still suffers from rarely tried arms, which resemble the broad hyperprior."""
@@ -67,6 +70,8 @@ class Restart:
     history: History
     centre: Family | None = None
     """Centre of the hyperprior, where it was learned: the population of arms, for every arm."""
+    is_refined: bool = False
+    """Whether a quick approximation led near to this mixture, and the model itself to the end."""
 
     @property
     def objective(self) -> float:
@@ -75,8 +80,12 @@ class Restart:
 
 
 def best(restarts: Sequence[Restart]) -> Restart:
-    """Return the restart with the largest objective; the first of equals."""
-    return max(restarts, key=lambda restart: restart.objective)
+    """Return the restart with the largest objective; the first of equals.
+
+    Objectives of quick approximations cannot be compared with those of the model itself: the
+    restart that was refined is the best.
+    """
+    return max(restarts, key=lambda restart: (restart.is_refined, restart.objective))
 
 
 # -- one restart ----------------------------------------------------------------------------------
@@ -192,7 +201,10 @@ def pooled_restart(model: Model, patience: Patience) -> Restart:
 
     The hyperprior is first as broad as the data, then the population of arms that was found.
     """
-    restart = climb(model, model.centre, np.ones(1), patience)
+    quick = model.quick()
+    restart = climb(quick or model, model.centre, np.ones(1), patience)
+    if quick is not None:
+        return _refined(model, restart, patience)
     for _ in range(_POPULATION_ROUNDS):
         found = population(model, restart.prior)
         if found is None:
@@ -208,9 +220,38 @@ def run(job: Job) -> Restart:
     """Run one restart, on a worker or here."""
     rng = _random.stream(job.seed, "learn", job.part, job.n_components, job.number)
     first, centred = start(job.model, job.pooled.prior, job.n_components, job.number, rng)
-    return climb(centred, first.family, first.weights, job.patience)
+    return climb(centred.quick() or centred, first.family, first.weights, job.patience)
+
+
+def refine(job: Job, restart: Restart) -> Restart:
+    """Climb on from the result of a quick approximation with the model itself."""
+    centred = job.model.about(job.pooled.prior.family, PSEUDO / job.n_components)
+    return _refined(centred, restart, job.patience)
+
+
+def _refined(model: Model, restart: Restart, patience: Patience) -> Restart:
+    found = restart.prior
+    limits = Patience(
+        min(patience.max_iterations, _REFINEMENTS),
+        max(patience.tolerance, _REFINED_TOLERANCE),
+    )
+    return replace(climb(model, found.family, found.weights, limits), is_refined=True)
 
 
 def run_all(jobs: Sequence[Job], where: Engine) -> list[Restart]:
-    """Run restarts and return their results in the order of the jobs."""
-    return list(where.map(run, [(job,) for job in jobs]))
+    """Run restarts and return their results in the order of the jobs.
+
+    Where a model has a quick approximation, the best of the restarts of the same tasks and number
+    of components is refined.
+    """
+    found = list(where.map(run, [(job,) for job in jobs]))
+    leaders: dict[tuple[str, int], int] = {}
+    for i, job in enumerate(jobs):
+        if job.model.quick() is not None:
+            first = leaders.setdefault((job.part, job.n_components), i)
+            if found[i].objective > found[first].objective:
+                leaders[job.part, job.n_components] = i
+    refined = where.map(refine, [(jobs[i], found[i]) for i in leaders.values()])
+    for i, restart in zip(leaders.values(), refined, strict=True):
+        found[i] = restart
+    return found

@@ -35,6 +35,7 @@ def summary(check: PriorCheck) -> str:
         "\n".join(f"- {line}" for text in findings(check) for line in _wrapped(text)),
         _evidence(check),
         _calibration(check),
+        _rates(check),
         _surprises(check),
         _components(check),
         NOTE,
@@ -51,6 +52,8 @@ def findings(check: PriorCheck) -> list[str]:
     named = [name for name, one in check.calibration.items() if one.verdict == "calibrated"]
     if named:
         sentences.append(f"Predictions of {' and of '.join(named)} are calibrated.")
+    if check.rates is not None and check.rates.judged:
+        sentences.append(f"Click rates: {check.rates.verdict}.")
     sentences += _surprise_sentences(check)
     usage = check.usage
     if usage.unused.any():
@@ -126,6 +129,18 @@ def _calibration(check: PriorCheck) -> str:
         fits = len(table[i]) + 2 + len(words) <= WIDTH
         table[i] += (f"  {words}" if fits else f"\n    {words}") if words else ""
     return "\n".join(table)
+
+
+def _rates(check: PriorCheck) -> str:
+    rates = check.rates
+    if rates is None:
+        return ""
+    rows = [["Click rates, by class", "observations", "predicted", "clicked", "gap / error"]]
+    for i, n in enumerate(rates.n_trials):
+        clicked = f"{100 * rates.clicked[i]:.2f} ± {100 * rates.error[i]:.2f} %"
+        predicted = f"{100 * rates.predicted[i]:.2f} %"
+        rows.append([f"  {i + 1}", f"{n:,.0f}", predicted, clicked, f"{rates.distances[i]:+.1f}"])
+    return _table(rows) + f"\n  p = {_probability(rates.p_value)}: {rates.verdict}"
 
 
 def _surprises(check: PriorCheck) -> str:

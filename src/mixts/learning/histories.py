@@ -13,6 +13,7 @@ from mixts.families import (
     BernoulliArms,
     Family,
     GaussianArms,
+    LinearBernoulli,
     LinearGaussian,
     Statistics,
     TabularStatistics,
@@ -35,8 +36,10 @@ def statistics_of(tasks: Any, family: Family | None = None) -> Statistics:
         a list with one history for each task. A history is a pair of arrays, arms (m,) as integers
         or features (m, d), and rewards (m,); or the :class:`mixts.Trajectory` of a task's episodes.
     family
-        Family of the histories. Without it, arms whose rewards are all 0 or 1 are Bernoulli, other
-        arms Gaussian, and the largest index determines the number of arms, states or actions.
+        Family of the histories. Without it, rewards that are all 0 or 1 are clicks: those of arms
+        are Bernoulli, and those of features logistic (:class:`mixts.LinearBernoulli`). Other
+        rewards are Gaussian, or linear with features. The largest index determines the number of
+        arms, states or actions.
 
     Returns
     -------
@@ -88,14 +91,16 @@ def _rewards(tasks: Sequence[Any], family: Family | None) -> Statistics:
 
 
 def _family_of(actions: Array, rewards: Array, n_axes: int, shape: tuple[int, ...]) -> Family:
+    clicks = bool(np.isin(rewards, (0.0, 1.0)).all())
     if n_axes == 2:
-        return LinearGaussian.standard(shape[0], 1.0)
+        linear = LinearGaussian.standard(shape[0], 1.0)
+        return LinearBernoulli.standard(shape[0]) if clicks else linear
     if n_axes != 1 or actions.dtype.kind not in "iu":
         raise StatisticsError(
             f"{_EXPECTED}; got actions of type {actions.dtype} with {n_axes} axes"
         )
     n_arms = int(actions.max()) + 1
-    if np.isin(rewards, (0.0, 1.0)).all():
+    if clicks:
         return BernoulliArms.uniform(n_arms)
     return GaussianArms(np.zeros((1, n_arms)), np.ones((1, n_arms)), 1.0)
 

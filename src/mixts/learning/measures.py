@@ -9,7 +9,7 @@ import numpy as np
 from scipy import special
 
 from mixts._typing import Array, Bool, Float, Int
-from mixts.learning.models.predictive import Predictive
+from mixts.learning.models.predictive import Predictive, Rates
 
 LEVELS = (0.5, 0.8, 0.95)
 """Levels of the central intervals whose coverage is counted."""
@@ -260,6 +260,74 @@ def scores_beside(
         below[closer] += (more <= tie[closer, None]).sum(axis=1)
         p_value[closer] = (1 + below[closer]) / (1 + n_draws)
     return mean, deviation, p_value
+
+
+N_BINS = 10
+"""Number of classes of predicted click rates."""
+
+
+@dataclass(frozen=True)
+class RateCalibration:
+    """Predicted click rates beside the share of clicks, in ten classes of about equal size.
+
+    Each row is predicted from the task's earlier rows, so that differences between clicks and
+    predictions are uncorrelated if the prior is right.
+    """
+
+    predicted: Float[Array, " b"]
+    """Mean predicted rate of each class."""
+    clicked: Float[Array, " b"]
+    """Share of clicks."""
+    error: Float[Array, " b"]
+    """Standard error of the share if the prior is right."""
+    n_trials: Float[Array, " b"]
+    """Number of observations."""
+
+    @classmethod
+    def of(cls, rates: Rates) -> RateCalibration:
+        """Sort rows by their predicted rates and divide them into ten classes."""
+        order = np.argsort(rates.mean, kind="stable")
+        mean, spread, trials, successes = (np.asarray(array)[order] for array in rates)
+        total = np.cumsum(trials)
+        # A row belongs to the class in which its middle observation lies.
+        place = (total - trials / 2) * N_BINS / max(float(total[-1:].sum()), 1.0)
+        bins = np.minimum(place.astype(np.int64), N_BINS - 1)
+        # The clicks of a row share its rate: that correlates them.
+        variance = trials * mean * (1 - mean) + trials * (trials - 1) * spread
+        sums = [np.bincount(bins, x, N_BINS) for x in (trials, trials * mean, successes, variance)]
+        n, expected, clicked, square = (x[sums[0] > 0] for x in sums)
+        return cls(expected / n, clicked / n, np.sqrt(square) / n, n)
+
+    @property
+    def distances(self) -> Float[Array, " b"]:
+        """Share of clicks minus predicted rate, in standard errors."""
+        gap = self.clicked - self.predicted
+        return np.asarray(gap / np.maximum(self.error, 1e-300))
+
+    @property
+    def p_value(self) -> float:
+        """Probability that a right prior has as large distances, by a chi-squared test."""
+        return float(special.chdtrc(len(self.error), float((self.distances**2).sum())))
+
+    @property
+    def judged(self) -> bool:
+        """Whether clicks are enough for the test: at least 10 expected, and as many misses."""
+        expected = float((self.n_trials * self.predicted).sum())
+        return min(expected, float(self.n_trials.sum()) - expected) >= FEWEST
+
+    @property
+    def verdict(self) -> str:
+        """Findings in words."""
+        if not self.judged:
+            return "too few clicks to tell"
+        if self.p_value >= SIGNIFICANCE:
+            return "calibrated"
+        worst = int(np.argmax(np.abs(self.distances)))
+        word = "too low" if self.distances[worst] > 0 else "too high"
+        return (
+            f"predicted rates are {word} where they are about {self.predicted[worst]:.1%}: "
+            f"{self.clicked[worst]:.1%} clicked"
+        )
 
 
 LEAST_EXPECTED = 3.0

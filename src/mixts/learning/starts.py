@@ -55,9 +55,9 @@ def start(
     groups = _groups(view(pooled.family), n_components, rng, linked=number < 2)
     share = np.zeros((len(groups), n_components))
     share[np.arange(len(groups)), groups] = 1.0
-    family = pooled.family.select([0] * n_components)
+    family, improving = pooled.family.select([0] * n_components), centred.quick() or centred
     for _ in range(_HELD):
-        family = centred.improve(family, share)
+        family = improving.improve(family, share)
     weights = share.sum(axis=0) + centred.pseudo
     return MixturePrior(family, weights / weights.sum()), centred
 

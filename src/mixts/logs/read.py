@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -32,7 +32,7 @@ from mixts.logs.sample import RowSample, feature_hashes, name_hashes, no_rows
 from mixts.logs.tally import Counted, Tally, binary
 from mixts.logs.times import TaskTimes
 
-LogFamily = Literal["bernoulli", "gaussian", "poisson", "spend", "linear"]
+LogFamily = Literal["bernoulli", "gaussian", "poisson", "spend", "linear", "logistic"]
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,9 @@ class TaskLogs:
     tasks: tuple[str, ...]
     """Names of tasks, sorted; numbers in names are compared by size."""
     arms: tuple[str, ...] | None
-    """Names of arms, as given or sorted like tasks; None for linear tasks."""
+    """Names of arms, as given or sorted like tasks; None with features."""
     features: tuple[str, ...] | None
-    """Names of the numbers in a row of linear tasks: "intercept" first if there is one, "price",
+    """Names of the numbers in a row of features: "intercept" first if there is one, "price",
     "brand=acme"; None for arms."""
     family: LogFamily
     why: str
@@ -68,7 +68,7 @@ class TaskLogs:
 
     @property
     def space(self) -> Features | None:
-        """Features of linear tasks, with their levels; None for arms."""
+        """Features, with their levels; None for arms."""
         return self.request.space
 
     @property
@@ -87,7 +87,8 @@ class TaskLogs:
 BATCH_ROWS = 1 << 17
 """Approximate number of rows in memory at a time."""
 
-FAMILIES = ("auto", "bernoulli", "gaussian", "poisson", "spend", "linear")
+FAMILIES = ("auto", *get_args(LogFamily))
+WITH_FEATURES = ("linear", "logistic")
 
 LEAST_ZEROS = 0.03
 """Share of zeros from which on rewards of at least 0 may be purchases and spends."""
@@ -150,7 +151,7 @@ def read_logs(
     reward: str,
     arm: str | None = None,
     features: Sequence[str] | Features | None = None,
-    family: Literal["auto", "bernoulli", "gaussian", "poisson", "spend", "linear"] = "auto",
+    family: Literal["auto"] | LogFamily = "auto",
     intercept: bool = False,
     arms: Sequence[str] | None = None,
     missing_reward: float | None = None,
@@ -161,6 +162,7 @@ def read_logs(
     batch_rows: int = BATCH_ROWS,
     text: Sequence[str] = (),
     top_levels: int | None = None,
+    decimals: int | None = None,
     engine: EngineLike = None,
 ) -> TaskLogs:
     """Read the statistics of past tasks from CSV or Parquet files, of any size.
@@ -183,10 +185,11 @@ def read_logs(
         feature, the first level has none: it is the reference. A :class:`mixts.Features`, such as
         ``prior.features``, gives the same rows as an earlier prior.
     family
-        "bernoulli", "gaussian", "poisson", "spend" or "linear". "auto" is "linear" with features;
-        with arms it is "bernoulli" if every reward is 0 or 1, "spend" if no reward is negative,
-        more than 3% are 0 and the others have more than 24 different values, and "gaussian"
-        otherwise.
+        With features "logistic", which is :class:`mixts.LinearBernoulli`, or "linear"; with arms
+        "bernoulli", "gaussian", "poisson" or "spend". "auto" is "logistic" with features and
+        "bernoulli" with arms if every reward is 0 or 1. Otherwise it is "linear" with features;
+        with arms it is "spend" if no reward is negative, more than 3% are 0 and the others have
+        more than 24 different values, and "gaussian" if not.
     intercept
         Whether to add a first feature that is always 1.
     arms
@@ -211,6 +214,9 @@ def read_logs(
     top_levels
         Keep so many levels of each text feature, the most frequent ones; the rest are one level,
         "other". By default all are kept, and more than 50 are refused.
+    decimals
+        Decimals to which features are rounded; by default they are not. The family "logistic"
+        counts each distinct row of a task, at most 10,000: rounded features have fewer.
     engine
         Where files are read, as in :func:`mixts.engines.engine_of`: a number of processes, an
         executor, an engine; None is this process. Workers must find the files at the same paths.
@@ -243,6 +249,7 @@ def read_logs(
         top_levels=None if top_levels is None else _checks.count(top_levels, "top_levels"),
         time=time,
         clip=_limits(clip),
+        decimals=_decimals(decimals, request),
     )
     files = log_files(paths)
     tally, found, request = _read(files, request, engine)
@@ -287,9 +294,9 @@ def _read(
         _check_columns(piece, request, used)
     path, above = "", 0
     with engine_of(1 if engine is None else engine) as where:
-        if request.family == "linear" and request.space is None:
+        if request.arm is None and request.space is None:
             request = replace(request, space=find_features(jobs, request, where))
-        tally = Tally(request.family, request.arms, len(request.feature_names))
+        tally = _tally(request)
         found = Part(tally.counted(), BadRows(), 0, 0, None, 0, _NO_RANGE, TaskTimes(), no_rows())
         parts = where.map(read_piece, ((piece, used, request) for piece, used in jobs))
         for (piece, _), part in zip(jobs, parts, strict=True):
@@ -301,6 +308,10 @@ def _read(
             found = _joined(found, replace(part, sample=part.sample.moved(tasks, arms)), above)
             above += part.n_rows
     return tally, found, request
+
+
+def _tally(request: Request) -> Tally:
+    return Tally(request.family, request.arms, len(request.feature_names), request.decimals)
 
 
 def pieces_to_read(files: Sequence[str], request: Request) -> list[tuple[Piece, str]]:
@@ -321,8 +332,8 @@ def _request(
             f"that describe it, got arm={arm!r} and features={features!r}"
         )
     linear = features is not None
-    if family != "auto" and (family == "linear") != linear:
-        needs = "features" if family == "linear" else "an arm"
+    if family != "auto" and (family in WITH_FEATURES) != linear:
+        needs = "features" if family in WITH_FEATURES else "an arm"
         raise ParameterError(f"family {family!r} needs {needs}; choose 'auto' or another family")
     if not linear and intercept:
         raise ParameterError("intercept is for features: leave it out with arms")
@@ -339,9 +350,8 @@ def _request(
         listed = _checks.name_list([str(name) for name in arms], len(arms), "arms")
         if not listed:
             raise ParameterError("arms must name at least one arm, got none")
-    kind = "linear" if linear else family
     return Request(
-        task, reward, arm, names, intercept, kind, listed, batch_rows,
+        task, reward, arm, names, intercept, family, listed, batch_rows,
         family_is_given=family != "auto",
     )  # fmt: skip
 
@@ -357,6 +367,15 @@ def _text_features(
         known = ", ".join(request.features) if space is None else "none, they are known already"
         raise ParameterError(f"text must be among the features ({known}), got {list(text)}")
     return tuple(text)
+
+
+def _decimals(given: Any, request: Request) -> int | None:
+    """Return the number of decimals, which only features have."""
+    if given is None:
+        return None
+    if request.arm is not None:
+        raise ParameterError("decimals is for features: leave it out with arms")
+    return _checks.count(given, "decimals", least=0)
 
 
 def _missing(given: Any, family: str) -> float | None:
@@ -440,7 +459,7 @@ def _hint(piece: Piece, name: str, delimiter: str) -> str:
 
 def read_piece(piece: Piece, delimiter: str, request: Request) -> Part:
     """Count the rows of one piece, one batch at a time."""
-    tally = Tally(request.family, request.arms, len(request.feature_names))
+    tally = _tally(request)
     bad, n_rows = BadRows(), 0
     n_other, other, n_missing, extent = 0, None, 0, _NO_RANGE
     amounts = Amounts()
@@ -544,6 +563,8 @@ def _task_logs(
     if request.arm is not None and request.arms is None:
         arms = np.array(sorted_order(tuple(tally.arms)), dtype=np.int64)
     counted = tally.counted(tasks, arms)
+    if counted.too_large and not found.n_other:
+        raise LogsError(counted.too_large)
     family: Any = counted.family
     statistics = counted.statistics
     if counted.spends is not None and found.amounts.are_spends(n_good):
@@ -578,8 +599,8 @@ def _task_times(times: TaskTimes, order: Int[Array, " n"]) -> TaskTimes:
 
 def _why(family: LogFamily, request: Request, found: Part, n_good: int) -> str:
     if request.family != "auto":
-        return "features were given" if family == "linear" else "it was asked for"
-    if family == "bernoulli":
+        return "it was asked for"
+    if family in ("bernoulli", "logistic"):
         return "every reward is 0 or 1"
     if family == "spend":
         n, amounts = n_good - found.amounts.n_zeros, found.amounts

@@ -175,7 +175,7 @@ class Request:
     top_levels: int | None = None
     """Levels of a text feature to keep; the rest are one level. None keeps all."""
     space: Features | None = None
-    """The features of linear tasks, which a first pass over the files may have found."""
+    """The features of tasks with features, which a first pass over the files may have found."""
     time: str | None = None
     clip: tuple[float, float] | None = None
     """Smallest and largest reward; rewards beyond them count as these. None keeps all."""
@@ -183,6 +183,8 @@ class Request:
     """Read only rows before this time; None to read all."""
     renamed: Mapping[str, str] = field(default_factory=dict)
     """Columns of features whose column has another name than the feature."""
+    decimals: int | None = None
+    """Decimals to which the numbers of a row of features are rounded; None keeps all."""
     family_is_given: bool = False
     """Whether the caller named the family, which else follows from the columns and the rewards."""
 
@@ -209,12 +211,12 @@ class Request:
 
 @dataclass(frozen=True)
 class Observations:
-    """Good rows of a batch: indices into names, rewards, and features of linear tasks."""
+    """Good rows of a batch: indices into names, rewards, and features of tasks with features."""
 
     tasks: Int[Array, " m"]
     task_names: list[str]
     arms: Int[Array, " a"]
-    """Arm of every row; empty for linear tasks."""
+    """Arm of every row; empty with features."""
     arm_names: list[str]
     rewards: Float[Array, " m"]
     features: Float[Array, "m d"]
@@ -250,7 +252,9 @@ def observations(batch: Batch, request: Request, path: str) -> Observations:
     features = np.empty((len(batch), 0))
     if request.space is not None:
         features = found.rows(request.space, request.renamed)
-    if request.family == "linear":
+    if request.space is not None:
+        if request.decimals is not None:
+            features = np.round(features, request.decimals)
         size = np.abs(features).sum(axis=1) + np.abs(rewards)
         found.note(f"features and reward beyond {LARGEST:g}", ~(size <= LARGEST))
     times, dates = found.times(request.time)
@@ -340,7 +344,7 @@ class _Reasons:
 
 def unsupported(rewards: Float[Array, " m"], family: str) -> Bool[Array, " m"]:
     """Return which rewards are impossible in a family."""
-    if family == "bernoulli":
+    if family in ("bernoulli", "logistic"):
         return (rewards != 0) & (rewards != 1)
     if family == "poisson":
         return ~((rewards >= 0) & (rewards <= LARGEST_COUNT) & (rewards == np.floor(rewards)))
@@ -352,6 +356,7 @@ def unsupported(rewards: Float[Array, " m"], family: str) -> Bool[Array, " m"]:
 def _support(family: str) -> str:
     support = {
         "bernoulli": "0 or 1",
+        "logistic": "0 or 1",
         "poisson": "a whole number from 0 to 2^53",
         "spend": f"from 0 to {LARGEST:g}",
     }

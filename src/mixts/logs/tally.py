@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from mixts._typing import Array, Int
-from mixts.errors import OutcomeError, ParameterError, StatisticsError
+from mixts.errors import LogsError, ObservationError, OutcomeError, ParameterError, StatisticsError
 from mixts.families import (
     BernoulliStatistics,
     GaussianStatistics,
+    LinearBernoulliStatistics,
     LinearStatistics,
     PoissonStatistics,
     SpendStatistics,
@@ -26,10 +27,14 @@ KINDS: dict[str, type[Statistics]] = {
     "poisson": PoissonStatistics,
     "spend": SpendStatistics,
     "linear": LinearStatistics,
+    "logistic": LinearBernoulliStatistics,
 }
 
 MOST_NUMBERS = 1 << 31
 """Largest size of an array: 16 GiB. A larger one is usually a mistake: an arm for every row."""
+
+_SPARE = 4
+"""Tables grow by doubling, and are copied to merge: they take this many times their size."""
 
 
 class Names:
@@ -61,43 +66,44 @@ class Counted:
     statistics: Statistics
     spends: SpendStatistics | None = None
     """The same rewards as purchases and spends, if the family "gaussian" is not the only choice."""
+    too_large: str = ""
+    """Why clicks with features are not counted in tables, as the family "logistic" needs; "" if
+    they are, or if a reward is neither 0 nor 1."""
 
 
-class Tally:
-    """Statistics that grow by rows, or by merging other counts.
+class _Arrays:
+    """Statistics of one size for each task, or for each task and arm, with room for more."""
 
-    With the family "auto", rewards are counted as Bernoulli until one is neither 0 nor 1; then the
-    counts become averages, and the family "gaussian". Until a reward is negative, the rewards are
-    also counted as purchases and spends: which of the two families it is, all rewards decide.
-    """
-
-    def __init__(self, family: str, arms: Sequence[str] | None, n_features: int) -> None:
-        self._auto = family == "auto"
-        self.family = "bernoulli" if self._auto else family
-        self.tasks, self.arms = Names(), Names(arms or ())
-        self._linear = family == "linear"
+    def __init__(self, kind: type[Statistics], n_features: int) -> None:
+        self._kind = kind
+        self._linear = kind is LinearStatistics
         self._size = n_features + 1
         self._arrays: dict[str, Array] = {}
-        self._spends: Tally | None = None
-        self._make_arrays((0, 0))
+        self._make((0, 0))
 
-    # -- room ---------------------------------------------------------------------------------
+    @classmethod
+    def of(cls, statistics: Statistics, n_features: int = 0) -> _Arrays:
+        """Take over the arrays of statistics."""
+        made = cls(type(statistics), n_features)
+        made._arrays = {name: statistics.array(name) for name in statistics.fields}
+        made._room = (len(statistics), 0 if made._linear else statistics.shape[0])
+        return made
 
     def _shape(self, name: str, room: tuple[int, int]) -> tuple[int, ...]:
         if not self._linear:
             return room
         return (room[0], self._size, self._size) if name == "factor" else room[:1]
 
-    def _make_arrays(self, room: tuple[int, int]) -> None:
+    def _make(self, room: tuple[int, int]) -> None:
         self._room = room
         self._arrays = {
             name: np.zeros(self._shape(name, room), dtype)
-            for name, dtype in KINDS[self.family].fields.items()
+            for name, dtype in self._kind.fields.items()
         }
 
-    def _grow(self) -> None:
-        """Make room for all named tasks and arms; at least twice as much as before."""
-        needed = (len(self.tasks), 0 if self._linear else len(self.arms))
+    def grow(self, n_tasks: int, n_arms: int) -> None:
+        """Make room for so many tasks and arms; at least twice as much as before."""
+        needed = (n_tasks, 0 if self._linear else n_arms)
         if all(n <= room for n, room in zip(needed, self._room, strict=True)):
             return
         per_task = self._size**2 if self._linear else needed[1]
@@ -111,47 +117,161 @@ class Tally:
         n_tasks, n_arms = (
             had if n <= had else max(n, 2 * had) for n, had in zip(needed, self._room, strict=True)
         )
-        self._make_arrays((n_tasks, n_arms))
+        self._make((n_tasks, n_arms))
         for name, array in before.items():
             self._arrays[name][tuple(slice(n) for n in array.shape)] = array
 
-    def _become_gaussian(self) -> None:
-        """Convert counts of 0 and 1 to averages s / n and squared deviations s f / n."""
-        counts = BernoulliStatistics(single=False, **self._arrays)
-        self.family = "gaussian"
-        self._spends = Tally("spend", None, 0)
-        self._spends.tasks, self._spends.arms = self.tasks, self.arms
-        self._spends._adopt(as_spends(counts), self._room)
-        found = as_gaussian(counts)
-        self._arrays = {name: found.array(name) for name in found.fields}
-
-    def _adopt(self, statistics: Statistics, room: tuple[int, int]) -> None:
-        self._room = room
-        self._arrays = {name: statistics.array(name) for name in statistics.fields}
-
-    # -- counting -----------------------------------------------------------------------------
-
-    def add(self, rows: Observations) -> tuple[Int[Array, " m"], Int[Array, " a"]]:
-        """Count the rows of a batch; return the task and, unless linear, the arm of each row."""
-        tasks = self._named(self.tasks, rows.task_names, rows.tasks)
-        arms = rows.arms if self._linear else self._named(self.arms, rows.arm_names, rows.arms)
-        if self._auto and self.family == "bernoulli" and not binary(rows.rewards).all():
-            self._become_gaussian()
-        if self._spends is not None and (rows.rewards < 0).any():
-            self._spends = None
-        if self._spends is not None:
-            self._spends._observe(tasks, (arms, rows.rewards))
-        self._observe(tasks, (rows.features if self._linear else arms, rows.rewards))
-        return tasks, arms
-
-    def _observe(self, tasks: Int[Array, " m"], observed: tuple[Array, ...]) -> None:
-        self._grow()
-        statistics = KINDS[self.family].adopt(tuple(self._arrays.values()))
+    def observe(self, tasks: Int[Array, " m"], observed: tuple[Array, ...]) -> None:
+        """Count observations."""
+        statistics = self._kind.adopt(tuple(self._arrays.values()))
         try:
             statistics.observe(tasks, observed)
         except OutcomeError as error:
             # Rows are checked before: only the sum of an arm's rewards can be too large.
             raise StatisticsError("the rewards of an arm add up to more than 2^62") from error
+
+    def merge(self, tasks: Int[Array, " n"], arms: Int[Array, " k"], theirs: Statistics) -> None:
+        """Add the statistics of these tasks and arms."""
+        where = tasks if self._linear else np.ix_(tasks, arms)
+        ours = self._at(where)
+        known = np.asarray(ours.n_observations) > 0
+        merged = ours[known] + theirs[known]
+        for name, array in self._arrays.items():
+            values = theirs.array(name).copy()
+            values[known] = merged.array(name)
+            array[where] = values
+
+    def select(self, tasks: Int[Array, " n"], arms: Int[Array, " k"]) -> Statistics:
+        """Return the statistics of these tasks and arms."""
+        return self._at(tasks if self._linear else np.ix_(tasks, arms))
+
+    def _at(self, where: Any) -> Statistics:
+        return self._kind(single=False, **{name: a[where] for name, a in self._arrays.items()})
+
+
+class _TooLargeError(Exception):
+    """Tables that would have too many rows."""
+
+
+class _Tables:
+    """Tables of distinct feature rows, with the methods of :class:`_Arrays`."""
+
+    def __init__(self, n_features: int, decimals: int | None) -> None:
+        self.statistics = LinearBernoulliStatistics.empty((n_features,), 0, decimals=decimals)
+
+    def grow(self, n_tasks: int, n_arms: int) -> None:
+        had = len(self.statistics)
+        if n_tasks > had:
+            self.statistics = self.statistics.extend(max(n_tasks, 2 * had) - had)
+
+    def observe(self, tasks: Int[Array, " m"], observed: tuple[Array, ...]) -> None:
+        """Count observations, or raise `_TooLargeError` and count none."""
+        self._check_size(0)
+        try:
+            self.statistics.observe(tasks, observed)
+        except ObservationError as error:  # of rows that are checked before, there are too many
+            raise _TooLargeError(str(error).partition(":")[0]) from error
+
+    def merge(self, tasks: Int[Array, " n"], arms: Int[Array, " k"], theirs: Statistics) -> None:
+        """Add the tables of these tasks, or raise `_TooLargeError` and add none."""
+        assert isinstance(theirs, LinearBernoulliStatistics)
+        self._check_size(int(theirs.tables.size.sum()))
+        places = np.full(len(self.statistics), len(theirs))
+        places[tasks] = np.arange(len(theirs))
+        try:
+            self.statistics = self.statistics + theirs.extend(1)[places]
+        except ObservationError as error:
+            raise _TooLargeError(str(error).partition(":")[0]) from error
+
+    def select(self, tasks: Int[Array, " n"], arms: Int[Array, " k"]) -> Statistics:
+        return self.statistics[tasks]
+
+    def _check_size(self, n_more: int) -> None:
+        (d,), n_rows = self.statistics.shape, int(self.statistics.tables.size.sum()) + n_more
+        if _SPARE * n_rows * (d + 2) > MOST_NUMBERS:
+            raise _TooLargeError(
+                f"all tasks together have about {n_rows:,} distinct rows of {d:,} features, more "
+                "than fit into memory"
+            )
+
+
+_WIDER = {"bernoulli": "gaussian", "logistic": "linear"}
+"""Family of rewards that are neither 0 nor 1, for each family of rewards that are."""
+
+
+class Tally:
+    """Statistics that grow by rows, or by merging other counts.
+
+    With the family "auto", rewards are counted as 0 and 1 until one is neither; then the counts
+    become averages, and the family "gaussian", or "linear" with features. Until a reward is
+    negative, the rewards of arms are also counted as purchases and spends: which of the two
+    families it is, all rewards decide. Tables that grow too large also become "linear".
+    """
+
+    def __init__(
+        self,
+        family: str,
+        arms: Sequence[str] | None,
+        n_features: int,
+        decimals: int | None = None,
+    ) -> None:
+        self._auto = family == "auto"
+        self._n_features = n_features
+        self.family = ("logistic" if n_features else "bernoulli") if self._auto else family
+        self.tasks, self.arms = Names(), Names(arms or ())
+        self._store: _Arrays | _Tables = (
+            _Tables(n_features, decimals)
+            if self.family == "logistic"
+            else _Arrays(KINDS[self.family], n_features)
+        )
+        self._spends: _Arrays | None = None
+        self._too_large = ""
+
+    def _widen(self) -> None:
+        """Convert counts of rewards 0 and 1 to counts of any rewards."""
+        self.family = _WIDER[self.family]
+        if isinstance(self._store, _Tables):
+            self._store = _Arrays.of(self._store.statistics.to_linear(), self._n_features)
+            return
+        self._store.grow(len(self.tasks), len(self.arms))
+        counts = self._store.select(np.arange(len(self.tasks)), np.arange(len(self.arms)))
+        assert isinstance(counts, BernoulliStatistics)
+        self._spends, self._store = _Arrays.of(as_spends(counts)), _Arrays.of(as_gaussian(counts))
+
+    # -- counting -----------------------------------------------------------------------------
+
+    def add(self, rows: Observations) -> tuple[Int[Array, " m"], Int[Array, " a"]]:
+        """Count the rows of a batch; return the task and, without features, the arm of each row."""
+        tasks = self._named(self.tasks, rows.task_names, rows.tasks)
+        linear = bool(self._n_features)
+        arms = rows.arms if linear else self._named(self.arms, rows.arm_names, rows.arms)
+        if self._auto and self.family in _WIDER and not binary(rows.rewards).all():
+            self._widen()
+        if self._spends is not None and (rows.rewards < 0).any():
+            self._spends = None
+        observed = (rows.features if linear else arms, rows.rewards)
+        for store in self._stores():
+            store.grow(len(self.tasks), len(self.arms))
+            try:
+                store.observe(tasks, observed)
+            except _TooLargeError as error:
+                self._leave_tables(error)
+                self._store.observe(tasks, observed)
+        return tasks, arms
+
+    def _stores(self) -> list[_Arrays | _Tables]:
+        return [self._store] if self._spends is None else [self._spends, self._store]
+
+    def _leave_tables(self, error: _TooLargeError) -> None:
+        """Count on as "linear": a later reward may be neither 0 nor 1, and then this is right."""
+        self._too_large = (
+            f"{error}, and the family logistic counts each of them. Round the features, or round "
+            "them more (--round-features DECIMALS, decimals=DECIMALS); leave out features that "
+            'differ from row to row; or choose --family linear (family="linear")'
+        )
+        if not self._auto:
+            raise LogsError(self._too_large) from error
+        self._widen()
 
     def _named(
         self, names: Names, found: Sequence[str], index: Int[Array, " m"]
@@ -164,32 +284,32 @@ class Tally:
 
     def merge(self, other: Counted) -> tuple[Int[Array, " n"], Int[Array, " k"]]:
         """Add the counts of another tally; return the indices that its tasks and arms have here."""
-        if other.family == "gaussian" and self.family == "bernoulli":
-            self._become_gaussian()
+        if other.family == _WIDER.get(self.family):
+            self._widen()
+        self._too_large = self._too_large or other.too_large
         tasks = self.tasks.indices(other.tasks)
         arms = self.arms.indices(other.arms)
         theirs, spends = other.statistics, other.spends
         if self.family == "gaussian" and isinstance(theirs, BernoulliStatistics):
-            spends = as_spends(theirs)
-            theirs = as_gaussian(theirs)
-        if self._spends is not None and spends is None:
+            spends, theirs = as_spends(theirs), as_gaussian(theirs)
+        if spends is None:
             self._spends = None
         if self._spends is not None and spends is not None:
-            self._spends._merge(tasks, arms, spends)
-        self._merge(tasks, arms, theirs)
+            self._spends.grow(len(self.tasks), len(self.arms))
+            self._spends.merge(tasks, arms, spends)
+        self._store.grow(len(self.tasks), len(self.arms))
+        try:
+            self._store.merge(tasks, arms, self._wide(theirs))
+        except _TooLargeError as error:
+            self._leave_tables(error)
+            self._store.merge(tasks, arms, self._wide(theirs))
         return tasks, arms
 
-    def _merge(self, tasks: Int[Array, " n"], arms: Int[Array, " k"], theirs: Statistics) -> None:
-        self._grow()
-        where = tasks if self._linear else np.ix_(tasks, arms)
-        kind = KINDS[self.family]
-        ours = kind(single=False, **{name: array[where] for name, array in self._arrays.items()})
-        known = np.asarray(ours.n_observations) > 0
-        merged = ours[known] + theirs[known]
-        for name, array in self._arrays.items():
-            values = theirs.array(name).copy()
-            values[known] = merged.array(name)
-            array[where] = values
+    def _wide(self, theirs: Statistics) -> Statistics:
+        """Return tables as "linear" counts if that is what is counted here."""
+        if isinstance(theirs, LinearBernoulliStatistics) and self.family == "linear":
+            return theirs.to_linear()
+        return theirs
 
     def counted(
         self, tasks: Int[Array, " n"] | None = None, arms: Int[Array, " k"] | None = None
@@ -197,20 +317,17 @@ class Tally:
         """Return all counts, in order of appearance or in a given order."""
         rows = np.arange(len(self.tasks)) if tasks is None else tasks
         columns = np.arange(len(self.arms)) if arms is None else arms
-        where = rows if self._linear else np.ix_(rows, columns)
-        arrays = {name: array[where] for name, array in self._arrays.items()}
-        spends = None
-        if self._spends is not None:
-            self._spends._grow()
-            found = {name: array[where] for name, array in self._spends._arrays.items()}
-            spends = SpendStatistics(single=False, **found)
+        for store in self._stores():
+            store.grow(len(self.tasks), len(self.arms))
+        spends = None if self._spends is None else self._spends.select(rows, columns)
         task_names, arm_names = tuple(self.tasks), tuple(self.arms)
         return Counted(
             tuple(task_names[i] for i in rows),
-            () if self._linear else tuple(arm_names[i] for i in columns),
+            () if self._n_features else tuple(arm_names[i] for i in columns),
             self.family,
-            KINDS[self.family](single=False, **arrays),
-            spends,
+            self._store.select(rows, columns),
+            cast("SpendStatistics | None", spends),
+            self._too_large,
         )
 
 

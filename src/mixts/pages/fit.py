@@ -19,6 +19,7 @@ from mixts.diagnostics import PolicyComparison, advise
 from mixts.families import LinearStudent, StudentArms
 from mixts.families.noise import shown
 from mixts.learning import Fit, PriorCheck, Selection
+from mixts.learning.measures import RateCalibration
 from mixts.pages.document import Figure, Report, Section, Table
 from mixts.pages.formats import literal, percent, plural, signed
 from mixts.pages.kinds import MOST_ITEMS, Kind, kinds_of
@@ -94,7 +95,7 @@ def write_fit_page(
         report,
         kinds,
         "Feature" if linear else "Arm",
-        "coefficient" if linear else "mean",
+        _number(fit),
         (plural(len(fit.logs.tasks), "task"), _items(fit), plural(fit.logs.n_rows, "row")),
         _legend(fit, run.reward),
         _code(fit, run.prior_file, comparison),
@@ -109,6 +110,13 @@ def write_fit_page(
 def _title(fit: Fit) -> str:
     n = fit.n_kinds
     return "There is one kind of task" if n == 1 else f"There are {n} kinds of task"
+
+
+def _number(fit: Fit) -> str:
+    """Name the number of an arm or feature that the page shows."""
+    if fit.logs.arms is not None:
+        return "mean"
+    return "log odds" if fit.logs.family == "logistic" else "coefficient"
 
 
 def _items(fit: Fit) -> str:
@@ -142,6 +150,8 @@ def _summary(
 def _legend(fit: Fit, reward: str) -> str:
     linear = fit.logs.arms is None
     numbers = "Coefficients of features" if linear else f"Means of `{reward}`"
+    if fit.logs.family == "logistic":
+        numbers = f"Coefficients of features, which add to the log odds of `{reward}`"
     if linear and fit.n_kinds > 1:
         numbers += (
             ", drawn by how far a kind is from the mean of all tasks, in standard deviations of "
@@ -234,13 +244,17 @@ def _check_section(fit: Fit) -> Section | None:
     if check is None:
         return None
     tables = [_evidence_table(check)]
+    if check.rates is not None:
+        tables.append(_rate_table(check.rates))
     surprising = [t for t in check.surprise.ranked()[:_MOST_TASKS] if check.surprise.surprising[t]]
     if surprising:
         tables.append(_surprise_table(fit, check, surprising))
     figure = Figure(
         _svg(check), " ".join(check.findings),
-        "Evidence beside other priors; calibration of predictions; surprising tasks; number of "
-        "tasks of each kind beside the number expected from its weight.",
+        "Evidence beside other priors; calibration of predictions; "
+        + ("click rates beside predicted rates; " if check.rates is not None else "")
+        + "surprising tasks; number of tasks of each kind beside the number expected from its "
+        "weight.",
     )  # fmt: skip
     text = (
         f"{plural(check.n_tasks, 'task')} {'was' if check.n_tasks == 1 else 'were'} held out: the "
@@ -268,6 +282,27 @@ def _evidence_table(check: PriorCheck) -> Table:
         "rewards."
     )
     return Table(columns, tuple(rows), caption)
+
+
+def _rate_table(rates: RateCalibration) -> Table:
+    rows = tuple(
+        (
+            f"{n:,.0f}",
+            f"{100 * predicted:.2f} %",
+            f"{100 * clicked:.2f} ± {100 * error:.2f} %",
+            signed(f"{distance:+.1f}"),
+        )
+        for n, predicted, clicked, error, distance in zip(
+            rates.n_trials, rates.predicted, rates.clicked, rates.error, rates.distances,
+            strict=True,
+        )
+    )  # fmt: skip
+    caption = (
+        "Predicted click rates in ten classes, beside the share that clicked. The error is that of "
+        f"a right prior, whose gaps are as large as these with probability {rates.p_value:.2g}."
+    )
+    columns = ("observations", "predicted", "clicked", "gap / error")
+    return Table(columns, rows, caption)
 
 
 def _surprise_table(fit: Fit, check: PriorCheck, tasks: list[int]) -> Table:

@@ -11,12 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mixts._typing import Array, Float, Int
+from mixts._typing import Array, Bool, Float, Int
 from mixts.errors import ParameterError
-from mixts.families import Family, LinearGaussian, LinearStudent, Statistics
+from mixts.families import Family, LinearBernoulli, Statistics
+from mixts.families.coefficients import CoefficientFamily
 from mixts.learning.coordinates import moments, scaling
 from mixts.pages.charts import Scale
 from mixts.pages.formats import listed, percent, signed
+from mixts.pages.odds import describe_odds, levels_of, steps_of
 from mixts.prior import MixturePrior
 
 MOST_ITEMS = 12
@@ -191,7 +193,7 @@ def distinctive_items(
 
 
 @dataclass(frozen=True)
-class _Numbers:
+class Numbers:
     """Means and ranges of L kinds and K arms or features."""
 
     names: tuple[str, ...]
@@ -209,6 +211,10 @@ class _Numbers:
     """True for features of several kinds, which are drawn by their differences."""
     explain: Callable[[int, int], str]
     """Function that says what the mean of a kind's arm is made of."""
+    step: Float[Array, " K"]
+    """Change of each feature that a sentence about odds describes."""
+    is_level: Bool[Array, " K"]
+    """Whether each feature is a level of text, 0 or 1."""
 
     def drawn(self, values: Float[Array, "*L K"]) -> Float[Array, "*L K"]:
         """Return what a drawing shows of values: themselves, or their distance from the mean."""
@@ -243,7 +249,7 @@ class _Numbers:
 
 def _numbers_of(
     prior: MixturePrior, tasks: Statistics | None, names: tuple[str, ...], n_kinds: int
-) -> _Numbers:
+) -> Numbers:
     family, scale = _comparable(prior, tasks)
     family = family.select(np.arange(n_kinds))
     # Mean rewards, or coefficients, come first among the parameters.
@@ -256,7 +262,8 @@ def _numbers_of(
     if family.n_features is None:
         largest = np.full_like(largest, np.median(largest[largest > 0]) if mean.any() else 1.0)
     size = np.floor(np.log10(np.where(largest > 0, largest, 1.0)))
-    return _Numbers(
+    levels = levels_of(prior.features, n)
+    return Numbers(
         tuple(map(short_name, names)),
         mean,
         family.parameter_quantiles(tail)[:, :n],
@@ -267,6 +274,8 @@ def _numbers_of(
         digits=np.clip(1 - size, 0, 6).astype(int),
         differences=family.n_features is not None and n_kinds > 1,
         explain=family.explain_mean,
+        step=steps_of(scale, levels),
+        is_level=levels,
     )
 
 
@@ -277,7 +286,7 @@ def _comparable(prior: MixturePrior, tasks: Statistics | None) -> tuple[Family, 
     action whose numbers are the average.
     """
     family, features = prior.family, prior.features
-    if tasks is None or features is None or not isinstance(family, (LinearGaussian, LinearStudent)):
+    if tasks is None or features is None or not isinstance(family, CoefficientFamily):
         sizes = np.ones(family.statistics_shape) if tasks is None else tasks.feature_scales
         return family, sizes
     _, spread = moments(features, tasks)
@@ -293,7 +302,7 @@ def short_name(name: str) -> str:
     return text if len(text) <= _LONGEST_NAME else text[: _LONGEST_NAME - 3] + "..."
 
 
-def _items(numbers: _Numbers, s: int, shown: Int[Array, " k"]) -> tuple[Item, ...]:
+def _items(numbers: Numbers, s: int, shown: Int[Array, " k"]) -> tuple[Item, ...]:
     """Return the items of a kind, on a scale that all kinds share."""
     low, high = numbers.drawn(numbers.low)[:, shown], numbers.drawn(numbers.high)[:, shown]
     scale = Scale(min(0.0, float(low.min())), max(0.0, float(high.max())))
@@ -321,14 +330,16 @@ def _items(numbers: _Numbers, s: int, shown: Int[Array, " k"]) -> tuple[Item, ..
 
 # -- words ----------------------------------------------------------------------------------------
 
-_Describe = Callable[["_Numbers", int], tuple[str, list[str]]]
+_Describe = Callable[["Numbers", int], tuple[str, list[str]]]
 
 
 def _describer(family: Family) -> _Describe:
+    if isinstance(family, LinearBernoulli):
+        return describe_odds
     return _describe_arms if family.n_features is None else _describe_features
 
 
-def _describe_arms(numbers: _Numbers, s: int) -> tuple[str, list[str]]:
+def _describe_arms(numbers: Numbers, s: int) -> tuple[str, list[str]]:
     """Return a headline and further sentences."""
     best = int(np.argmax(numbers.mean[s]))
     named = {best}
@@ -342,7 +353,7 @@ def _describe_arms(numbers: _Numbers, s: int) -> tuple[str, list[str]]:
     return headline + ".", [*made_of, *_describe_differences(numbers, s, named, "arm")]
 
 
-def _describe_features(numbers: _Numbers, s: int) -> tuple[str, list[str]]:
+def _describe_features(numbers: Numbers, s: int) -> tuple[str, list[str]]:
     """Return a headline, where the kind differs most from all tasks, and further sentences."""
     size = np.abs(numbers.mean[s] * numbers.scale)
     constant = [k for k, name in enumerate(numbers.names) if name == "intercept"]
@@ -370,7 +381,7 @@ def _describe_features(numbers: _Numbers, s: int) -> tuple[str, list[str]]:
     return f"{headline}.", [largest, *base, *_describe_differences(numbers, s, named, "feature")]
 
 
-def _describe_differences(numbers: _Numbers, s: int, named: set[int], noun: str) -> list[str]:
+def _describe_differences(numbers: Numbers, s: int, named: set[int], noun: str) -> list[str]:
     """Say where a kind stands out, apart from what was named, and in what its tasks differ."""
     sentences = []
     for sign, word in ((1, "higher"), (-1, "lower")):

@@ -1,4 +1,4 @@
-"""The check of a prior on held-out tasks: four panels."""
+"""The check of a prior on held-out tasks: four panels, and one more for click rates."""
 
 from __future__ import annotations
 
@@ -39,10 +39,14 @@ _DISTANT = 15.0
 
 
 def plot_check(check: PriorCheck, width: float = PAGE, height: float = 4.4) -> Any:
-    """Draw evidence, calibration, surprising tasks and the use of components."""
-    figure = new_figure(width, height)
+    """Draw evidence, calibration, surprising tasks, the use of components, and click rates."""
+    n_rows = 2 if check.rates is None else 3
+    figure = new_figure(width, height * n_rows / 2)
     figure.get_layout_engine().set(wspace=0.05, hspace=0.06)
-    (evidence, calibration), (surprise, usage) = figure.subplots(2, 2)
+    (evidence, calibration), (surprise, usage), *more = figure.subplots(n_rows, 2)
+    for rates, empty in more:
+        draw_rates(rates, check)
+        empty.set_axis_off()
     draw_gains(evidence, check)
     draw_calibration(calibration, check)
     draw_surprise(surprise, check)
@@ -121,6 +125,30 @@ def draw_calibration(ax: Any, check: PriorCheck) -> None:
     ax.set_ylabel("share below − predicted")
     _title(ax, "calibration, 95 % bands")
     label_ends(ax, ends)
+
+
+def draw_rates(ax: Any, check: PriorCheck) -> None:
+    """Draw the share of clicks over the predicted rate in ten classes, with two errors."""
+    dress(ax)
+    rates = check.rates
+    assert rates is not None  # the caller knows
+    shown = rates.predicted > 0
+    low = float(rates.predicted[shown].min(initial=1.0)) / 2
+    top = float(max(rates.predicted.max(), rates.clicked.max())) * 1.2
+    ax.plot([low, top], [low, top], color=INK, linewidth=0.6, zorder=1)
+    ax.errorbar(
+        rates.predicted, np.maximum(rates.clicked, low),
+        yerr=[np.minimum(2 * rates.error, np.maximum(rates.clicked, low) - low / 2),
+              2 * rates.error],
+        color=_MAIN, marker="o", markersize=3.0, linewidth=LINE, linestyle="none", capsize=2.0,
+    )  # fmt: skip
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_xlim(low, top)
+    ax.set_ylim(low / 2, max(top, float((rates.clicked + 2 * rates.error).max()) * 1.1))
+    ax.set_xlabel("predicted click rate")
+    ax.set_ylabel("share that clicked")
+    _title(ax, "click rates, ± 2 standard errors", INK if rates.p_value >= 0.01 else _ALARM)
 
 
 def draw_surprise(ax: Any, check: PriorCheck) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 import mixts
 from mixts.cli import main
-from mixts.cli.fit import command_of
+from mixts.cli.fit import command_of, like_earlier
 from mixts.cli.main import parser
 from mixts.diagnostics import Earnings, PolicyComparison
 from mixts.diagnostics.advice import Advice
@@ -264,6 +264,35 @@ def test_features_of_an_earlier_prior(tmp_path: Path, capsys: pytest.CaptureFixt
         assert message in capsys.readouterr().err
 
 
+def test_a_prior_of_clicks_is_replaced_by_one_of_clicks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [f"u{i % 6},{i % 5 + 0.04},{int(i % 3 == 0)}" for i in range(60)]
+    log, second = tmp_path / "log.csv", tmp_path / "second.json"
+    log.write_text("\n".join(["user,price,clicked", *rows]), encoding="utf-8")
+    columns = ["fit", str(log), "--task", "user", "--reward", "clicked", "--components", "1"]
+    output = ["--no-report", "--held-out", "0", "--force", "--out"]
+    features = mixts.Features(["price"])
+    clicks = mixts.LinearBernoulli([[0.0]], [[[1.0]]], decimals=1)
+    earlier = {"clicks": clicks, "numbers": mixts.LinearGaussian([[0.0]], [[[1.0]]], 1.0)}
+    for name, family in earlier.items():
+        mixts.MixturePrior(family, features=features).save(tmp_path / f"{name}.json")
+        options = ["--features-of", str(tmp_path / f"{name}.json")]
+        assert main([*columns, *options, *output, str(second)]) == 0
+        assert type(mixts.MixturePrior.load(second).family) is type(family)
+    assert (
+        main([*columns, "--features", "price", "--round-features", "0", *output, str(second)]) == 0
+    )
+    assert "logistic: every reward is 0 or 1" in capsys.readouterr().out
+    found = mixts.MixturePrior.load(second).family
+    assert isinstance(found, mixts.LinearBernoulli)
+    assert found.decimals == 0
+    options = parser().parse_args([*columns, "--features-of", str(tmp_path / "clicks.json")])
+    assert like_earlier(options) == {"family": "logistic", "decimals": 1}
+    options = parser().parse_args([*columns, "--features", "price", "--round-features", "2"])
+    assert "--round-features 2" in command_of(options)
+
+
 def test_features_in_place_of_arms(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -273,7 +302,7 @@ def test_features_in_place_of_arms(
     assert main(["fit", logs, *columns, *options, "--out", str(out)]) == 0
     printed = capsys.readouterr().out
     assert "320 rows, 40 tasks, 2 features, no bad rows" in printed
-    assert "linear: features were given" in printed
+    assert "linear: 320 of 320 rewards are neither 0 nor 1" in printed
     assert "age is higher than usual (" in printed
     assert "age is lower than usual (" in printed
     assert "not checked: no tasks were held out" in printed

@@ -63,6 +63,10 @@ class Model(ABC):
         other.centre, other.pseudo = centre, pseudo
         return other
 
+    def quick(self) -> Self | None:
+        """Return a model of the same tasks with a faster approximation; None if there is none."""
+        return None
+
     @property
     def n_tasks(self) -> int:
         """Number of tasks."""

@@ -10,17 +10,13 @@ import numpy as np
 from scipy import special
 
 from mixts._typing import Array, Bool, Float, Int
-from mixts.errors import ParameterError, StatisticsError
+from mixts.errors import StatisticsError
 from mixts.families import Family, LinearGaussian, LinearStatistics, Statistics
 from mixts.families._kernels.triangles import fold_block, triangle
 from mixts.families.linear import CovarianceType, LinearFamily
-from mixts.learning._kernels.gaussian import (
-    LinearSums,
-    LinearTasks,
-    linear_evidence,
-    posterior_moments,
-)
-from mixts.learning.models.base import Model, positive
+from mixts.learning._kernels.gaussian import LinearTasks, linear_evidence, posterior_moments
+from mixts.learning.models.base import positive
+from mixts.learning.models.coefficients import CoefficientModel, inverses
 from mixts.learning.models.predictive import LOG_2PI, Part, Predictive, chi_squared, noise_part
 from mixts.learning.two_stage import gaussian_of_estimates, mixture_of_estimates, ridge_estimates
 from mixts.prior import MixturePrior
@@ -38,15 +34,8 @@ LARGE = 1e8
 """Beyond this ratio to the squared noise, squares would lose more than half of the digits."""
 
 
-class LinearModel(Model):
-    """Tasks with rewards a'theta + noise; the noise is learned unless it is given.
-
-    Besides the pseudo-tasks, the hyperprior prefers components with similar covariances. With L
-    covariances of d dimensions, and W the inverse of the mean of their inverses, it is
-    ``-(d + 1) / 2 sum_s (ln det Sigma_s - ln det W)``, zero where all are equal: as if each
-    component had d + 1 more tasks around its own mean that vary as all components do. That is how
-    many tasks a covariance needs to be regular.
-    """
+class LinearModel(CoefficientModel):
+    """Tasks with rewards a'theta + noise; the noise is learned unless it is given."""
 
     statistics_type: ClassVar[type[Statistics]] = LinearStatistics
     options: ClassVar[tuple[str, ...]] = ("noise_std", "covariance_type")
@@ -59,11 +48,6 @@ class LinearModel(Model):
         noise_std: float | None = None,
         covariance_type: CovarianceType = "full",
     ) -> None:
-        if covariance_type not in ("full", "tied", "diag"):
-            raise ParameterError(
-                f"a learned covariance is 'full', 'tied' or 'diag', got {covariance_type!r}"
-            )
-        self.covariance_type: CovarianceType = covariance_type
         self.noise_is_given = noise_std is not None
         self._count: Array = statistics.array("count")
         self._factor: Array = statistics.array("factor")
@@ -72,16 +56,7 @@ class LinearModel(Model):
         self._tasks = LinearTasks(self._factor, self._gram)
         self._rest: Array = self._factor[:, -1, -1] ** 2
         self._noise = typical_noise(statistics) if noise_std is None else noise_std
-        super().__init__(statistics)
-
-    @property
-    def n_features(self) -> int:
-        return self._gram.shape[1]
-
-    @property
-    def alike(self) -> float:
-        """Number of pseudo-tasks that vary as all components do."""
-        return self.n_features + 1.0 if self.covariance_type == "full" else 2.0
+        super().__init__(statistics, covariance_type)
 
     def _broad(self) -> LinearGaussian:
         """Return a component around the common coefficients: a shift of rewards must not matter."""
@@ -92,13 +67,7 @@ class LinearModel(Model):
     def _family(
         self, mean: Array, covariance: Float[Array, "L d d"], noise: float
     ) -> LinearGaussian:
-        symmetric = (covariance + np.swapaxes(covariance, 1, 2)) / 2
-        kind = self.covariance_type
-        if kind == "tied":
-            symmetric = symmetric[0]
-        elif kind == "diag":
-            symmetric = np.diagonal(symmetric, axis1=1, axis2=2)
-        return LinearGaussian(mean, symmetric, noise, kind)
+        return LinearGaussian(mean, self.shaped(covariance), noise, self.covariance_type)
 
     # -- the objective ------------------------------------------------------------------------
 
@@ -106,7 +75,7 @@ class LinearModel(Model):
         noise = family.noise_std**2
         if self._largest_square(family.mean, family.noise_std) > LARGE_SQUARES:
             return MixturePrior(family).condition(self.statistics).log_evidence
-        precision, log_det = inverses(self._distinct(family))
+        precision, log_det = inverses(self.distinct(family))
         out, squares = np.empty((2, self.n_tasks, family.n_components))
         linear_evidence(self._tasks, family.mean, precision, -log_det / 2, noise, out, squares)
         shared = self._count * np.log(2 * np.pi * noise) + self._rest / noise
@@ -119,41 +88,24 @@ class LinearModel(Model):
         return float((gap**2).sum(axis=2).max(initial=0.0) / noise_std**2)
 
     def log_hyperprior(self, family: LinearGaussian) -> float:  # type: ignore[override]
-        precision, log_det = inverses(family.full_covariances())
-        gap = family.mean - self.centre.mean
-        about = self.centre.full_covariances()[0] + gap[:, :, None] * gap[:, None, :]
-        pull = (log_det + np.einsum("lij,lij->l", precision, about)).sum()
-        value = -self.pseudo / 2 * pull
-        if self.covariance_type != "tied":
-            joint = len(log_det) * np.linalg.slogdet(precision.mean(axis=0))[1]
-            value -= self.alike / 2 * (log_det.sum() + joint)
+        value = super().log_hyperprior(family)
         if not self.noise_is_given:
             ratio = self._noise**2 / family.noise_std**2
-            value -= self.pseudo / 2 * (ratio - np.log(ratio))
-        return float(value)
+            value -= self.pseudo / 2 * (ratio - float(np.log(ratio)))
+        return value
 
     def improve(self, family: LinearGaussian, share: Array) -> LinearGaussian:  # type: ignore[override]
         if not np.isfinite(share).all():
             raise self._too_far_apart()
-        n, d = family.mean.shape
-        precision, _ = inverses(self._distinct(family))
-        sums = LinearSums(np.zeros((n, d)), np.zeros((n, d, d)), np.zeros(precision.shape))
+        precision, _ = inverses(self.distinct(family))
+        sums = self.new_sums(family)
         misfit = posterior_moments(
             self._tasks, share, share, family.mean, precision, family.noise_std**2, sums
         )
-        first, second, within = sums
-        tasks = share.sum(axis=0)
-        start = self.centre.mean - family.mean
-        step = (first + self.pseudo * start) / (tasks + self.pseudo)[:, None]
-        # Scatter around the new mean m + step: sum of (x - step)(x - step)', x from the old mean.
-        scatter = whole(second) - outer(first, step) - outer(step, first)
-        scatter += tasks[:, None, None] * outer(step, step)
-        gap = start - step
-        scatter += self.pseudo * (self.centre.full_covariances() + outer(gap, gap))
-        covariance = self._covariances(scatter, whole(within), tasks + self.pseudo, precision)
-        if not (np.isfinite(step).all() and np.isfinite(covariance).all()):
+        mean, covariance = self.maximised(family.mean, share, sums, precision)
+        if not (np.isfinite(mean).all() and np.isfinite(covariance).all()):
             raise self._too_far_apart()
-        return self._family(family.mean + step, covariance, self._improved_noise(family, misfit))
+        return self._family(mean, covariance, self._improved_noise(family, misfit))
 
     def _too_far_apart(self) -> StatisticsError:
         n = max(int(self._count.sum()), 1)
@@ -166,20 +118,6 @@ class LinearModel(Model):
             "others determine" + ("; or do not give noise_std" if self.noise_is_given else "")
         )
 
-    def _covariances(
-        self, scatter: Array, within: Array, tasks: Array, precision: Array
-    ) -> Float[Array, "G d d"]:
-        if self.covariance_type == "tied":
-            return (scatter.sum(axis=0, keepdims=True) + within) / tasks.sum()
-        shared = np.linalg.inv(precision.mean(axis=0))
-        return (scatter + within + self.alike * shared) / (tasks + self.alike)[:, None, None]
-
-    def _distinct(self, family: LinearGaussian) -> Float[Array, "G d d"]:
-        """Return the covariances as matrices; one if all components share it."""
-        if self.covariance_type == "tied":
-            return family.covariance[None]
-        return family.full_covariances()
-
     def _improved_noise(self, family: LinearGaussian, misfit: float) -> float:
         if self.noise_is_given:
             return family.noise_std
@@ -187,31 +125,16 @@ class LinearModel(Model):
         return float(np.sqrt(total / (self._count.sum() + self.pseudo)))
 
     def pack(self, family: LinearGaussian) -> Float[Array, " p"]:  # type: ignore[override]
-        """Return means, then lower roots of the covariances with logarithms on the diagonals."""
-        roots = np.linalg.cholesky(self._distinct(family))
-        diagonal = np.arange(self.n_features)
-        roots[:, diagonal, diagonal] = np.log(roots[:, diagonal, diagonal])
+        """Return the means and roots, then the logarithm of a noise that is learned."""
         noise = [] if self.noise_is_given else [np.log(family.noise_std)]
-        return np.concatenate([family.mean.ravel(), roots[:, *self._triangle].ravel(), noise])
+        return np.concatenate([super().pack(family), noise])
 
     def unpack(self, numbers: Array, n_components: int) -> LinearGaussian | None:
-        d = self.n_features
-        n = 1 if self.covariance_type == "tied" else n_components
-        entries = numbers[n_components * d : n_components * d + n * len(self._triangle[0])]
-        roots = np.zeros((n, d, d))
-        roots[:, *self._triangle] = entries.reshape(n, -1)
-        diagonal = np.arange(d)
-        scale = positive(roots[:, diagonal, diagonal])
+        found = self.unpack_moments(numbers, n_components)
         noise = np.full(1, self._noise) if self.noise_is_given else positive(numbers[-1:])
-        if scale is None or noise is None or not np.isfinite(numbers).all():
+        if found is None or noise is None:
             return None
-        roots[:, diagonal, diagonal] = scale
-        mean = numbers[: n_components * d].reshape(n_components, d)
-        return self._family(mean, roots @ np.swapaxes(roots, 1, 2), float(noise[0]))
-
-    @property
-    def _triangle(self) -> tuple[Array, Array]:
-        return np.tril_indices(self.n_features)
+        return self._family(*found, float(noise[0]))
 
     # -- points and two stages ----------------------------------------------------------------
 
@@ -236,30 +159,7 @@ class LinearModel(Model):
         return mixture, gaussian_of_estimates(estimates, noise)
 
     def n_parameters(self, n_components: int) -> int:
-        d = self.n_features
-        full = d * (d + 1) // 2
-        covariance = {"full": n_components * full, "tied": full, "diag": n_components * d}
-        noise = 0 if self.noise_is_given else 1
-        return n_components * (d + 1) - 1 + covariance[self.covariance_type] + noise
-
-
-def inverses(covariance: Float[Array, "L d d"]) -> tuple[Array, Array]:
-    """Return inverses and logarithms of determinants."""
-    lower = np.linalg.cholesky(covariance)
-    inverse = np.linalg.inv(lower)
-    log_det = 2 * np.log(np.diagonal(lower, axis1=1, axis2=2)).sum(axis=1)
-    return np.ascontiguousarray(np.swapaxes(inverse, 1, 2) @ inverse), log_det
-
-
-def whole(lower: Float[Array, "L d d"]) -> Array:
-    """Return symmetric matrices from their lower triangles."""
-    triangle = np.tril(lower, -1)
-    return np.tril(lower) + np.swapaxes(triangle, 1, 2)
-
-
-def outer(x: Float[Array, "L d"], y: Float[Array, "L d"]) -> Array:
-    """Return the matrices x_s y_s'."""
-    return x[:, :, None] * y[:, None, :]
+        return super().n_parameters(n_components) + (0 if self.noise_is_given else 1)
 
 
 def common_coefficients(statistics: LinearStatistics) -> Float[Array, " d"]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy import special
@@ -49,6 +49,19 @@ class Part:
     """Probability of exactly the observed value."""
 
 
+class Rates(NamedTuple):
+    """Predicted click rates of rows, each given the task's earlier rows, and what came."""
+
+    mean: Array
+    """(N,)."""
+    variance: Array
+    """(N,): of the rate, not of clicks."""
+    trials: Array
+    """(N,)."""
+    successes: Array
+    """(N,)."""
+
+
 class Predictive(ABC):
     """Predictions of the statistics of tasks; every task has observations."""
 
@@ -74,6 +87,10 @@ class Predictive(ABC):
         For counts it is the log evidence plus the logarithm of how many histories have the same
         counts; for real numbers it is the log evidence.
         """
+
+    def rates(self) -> Rates | None:
+        """Return predicted click rates; None for rewards that are no clicks with features."""
+        return None
 
     @abstractmethod
     def replicate(

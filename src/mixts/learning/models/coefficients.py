@@ -1,0 +1,183 @@
+"""Tasks with normal coefficients given the component: what linear and logistic tasks share."""
+
+from __future__ import annotations
+
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from mixts._typing import Array, Float
+from mixts.errors import ParameterError
+from mixts.families import Statistics
+from mixts.families.coefficients import CoefficientFamily, CovarianceType
+from mixts.learning._kernels.gaussian import LinearSums
+from mixts.learning.models.base import Model, positive
+
+
+class Units(NamedTuple):
+    """Units in which coefficients are learned, if those are not their own."""
+
+    weight: Float[Array, " L"]
+    """Sum of the tasks' weights for the means."""
+    pull: float
+    """Weight of the pseudo-tasks for the means."""
+    centre: Float[Array, "1 d d"]
+    """Covariance of the pseudo-tasks."""
+
+
+class CoefficientModel(Model):
+    """Tasks whose coefficients theta are N(mean_s, covariance_s) given component s.
+
+    Besides the pseudo-tasks, the hyperprior prefers components with similar covariances. With L
+    covariances of d dimensions, and W the inverse of the mean of their inverses, it is
+    ``-(d + 1) / 2 sum_s (ln det Sigma_s - ln det W)``, zero where all are equal: as if each
+    component had d + 1 more tasks around its own mean that vary as all components do. That is how
+    many tasks a covariance needs to be regular.
+    """
+
+    options: ClassVar[tuple[str, ...]] = ("covariance_type",)
+    centre: CoefficientFamily
+
+    def __init__(self, statistics: Statistics, covariance_type: CovarianceType = "full") -> None:
+        if covariance_type not in ("full", "tied", "diag"):
+            raise ParameterError(
+                f"a learned covariance is 'full', 'tied' or 'diag', got {covariance_type!r}"
+            )
+        self.covariance_type: CovarianceType = covariance_type
+        super().__init__(statistics)
+
+    @property
+    def n_features(self) -> int:
+        """Number of coefficients."""
+        return self.statistics.shape[0]
+
+    @property
+    def alike(self) -> float:
+        """Number of pseudo-tasks that vary as all components do."""
+        return self.n_features + 1.0 if self.covariance_type == "full" else 2.0
+
+    def shaped(self, covariance: Float[Array, "L d d"]) -> Array:
+        """Return covariances in the form of ``covariance_type``; "tied" ones come as one."""
+        symmetric = (covariance + np.swapaxes(covariance, 1, 2)) / 2
+        if self.covariance_type == "tied":
+            return np.asarray(symmetric[0])
+        if self.covariance_type == "diag":
+            return np.diagonal(symmetric, axis1=1, axis2=2)
+        return symmetric
+
+    def distinct(self, family: CoefficientFamily) -> Float[Array, "G d d"]:
+        """Return the covariances as matrices; one if all components share it."""
+        if self.covariance_type == "tied":
+            return family.covariance[None]
+        return family.full_covariances()
+
+    # -- the hyperprior, and components that explain their tasks better ------------------------
+
+    def log_hyperprior(self, family: CoefficientFamily) -> float:  # type: ignore[override]
+        precision, log_det = inverses(family.full_covariances())
+        gap = family.mean - self.centre.mean
+        about = self.centre.full_covariances()[0] + gap[:, :, None] * gap[:, None, :]
+        pull = (log_det + np.einsum("lij,lij->l", precision, about)).sum()
+        value = -self.pseudo / 2 * pull
+        if self.covariance_type != "tied":
+            joint = len(log_det) * np.linalg.slogdet(precision.mean(axis=0))[1]
+            value -= self.alike / 2 * (log_det.sum() + joint)
+        return float(value)
+
+    def new_sums(self, family: CoefficientFamily) -> LinearSums:
+        """Return sums of posterior moments over tasks, to which nothing was added yet."""
+        (n, d), n_groups = (
+            family.mean.shape,
+            1 if self.covariance_type == "tied" else family.n_components,
+        )
+        return LinearSums(np.zeros((n, d)), np.zeros((n, d, d)), np.zeros((n_groups, d, d)))
+
+    def maximised(
+        self,
+        before: Float[Array, "L d"],
+        share: Float[Array, "n L"],
+        sums: LinearSums,
+        precision: Float[Array, "G d d"],
+        units: Units | None = None,
+    ) -> tuple[Float[Array, "L d"], Float[Array, "G d d"]]:
+        """Return the means and covariances that explain posterior moments and pseudo-tasks best.
+
+        ``before`` are the means from which the sums of moments are measured.
+        """
+        first, second, within = sums
+        tasks = share.sum(axis=0)
+        weight, pull, centre = units or (tasks, self.pseudo, self.centre.full_covariances())
+        start = self.centre.mean - before
+        step = (first + pull * start) / (weight + pull)[:, None]
+        # Scatter around the new mean m + step: sum of (x - step)(x - step)', x from the old mean.
+        scatter = whole(second) - outer(first, step) - outer(step, first)
+        scatter += weight[:, None, None] * outer(step, step)
+        gap = start - step
+        scatter += self.pseudo * centre + pull * outer(gap, gap)
+        counts = tasks + self.pseudo
+        if self.covariance_type == "tied":
+            total = scatter.sum(axis=0, keepdims=True) + whole(within)
+            return before + step, total / counts.sum()
+        shared = np.linalg.inv(precision.mean(axis=0))
+        total = scatter + whole(within) + self.alike * shared
+        return before + step, total / (counts + self.alike)[:, None, None]
+
+    # -- parameters as numbers ----------------------------------------------------------------
+
+    def pack(self, family: CoefficientFamily) -> Float[Array, " p"]:  # type: ignore[override]
+        """Return means, then lower roots of the covariances with logarithms on the diagonals."""
+        roots = np.linalg.cholesky(self.distinct(family))
+        diagonal = np.arange(self.n_features)
+        roots[:, diagonal, diagonal] = np.log(roots[:, diagonal, diagonal])
+        return np.concatenate([family.mean.ravel(), roots[:, *self._triangle].ravel()])
+
+    def unpack(self, numbers: Array, n_components: int) -> CoefficientFamily | None:
+        found = self.unpack_moments(numbers, n_components)
+        if found is None:
+            return None
+        mean, covariance = found
+        return self.centre.with_moments(mean, self.shaped(covariance), self.covariance_type)
+
+    def unpack_moments(self, numbers: Array, n_components: int) -> tuple[Array, Array] | None:
+        """Return the means and covariances of numbers, or None where they are out of range."""
+        d = self.n_features
+        n = 1 if self.covariance_type == "tied" else n_components
+        entries = numbers[n_components * d : n_components * d + n * len(self._triangle[0])]
+        roots = np.zeros((n, d, d))
+        roots[:, *self._triangle] = entries.reshape(n, -1)
+        diagonal = np.arange(d)
+        scale = positive(roots[:, diagonal, diagonal])
+        if scale is None or not np.isfinite(numbers).all():
+            return None
+        roots[:, diagonal, diagonal] = scale
+        mean = numbers[: n_components * d].reshape(n_components, d)
+        return mean, roots @ np.swapaxes(roots, 1, 2)
+
+    @property
+    def _triangle(self) -> tuple[Array, Array]:
+        return np.tril_indices(self.n_features)
+
+    def n_parameters(self, n_components: int) -> int:
+        d = self.n_features
+        full = d * (d + 1) // 2
+        covariance = {"full": n_components * full, "tied": full, "diag": n_components * d}
+        return n_components * (d + 1) - 1 + covariance[self.covariance_type]
+
+
+def inverses(covariance: Float[Array, "L d d"]) -> tuple[Array, Array]:
+    """Return inverses and logarithms of determinants."""
+    lower = np.linalg.cholesky(covariance)
+    inverse = np.linalg.inv(lower)
+    log_det = 2 * np.log(np.diagonal(lower, axis1=1, axis2=2)).sum(axis=1)
+    return np.ascontiguousarray(np.swapaxes(inverse, 1, 2) @ inverse), log_det
+
+
+def whole(lower: Float[Array, "L d d"]) -> Array:
+    """Return symmetric matrices from their lower triangles."""
+    triangle = np.tril(lower, -1)
+    return np.tril(lower) + np.swapaxes(triangle, 1, 2)
+
+
+def outer(x: Float[Array, "L d"], y: Float[Array, "L d"]) -> Array:
+    """Return the matrices x_s y_s'."""
+    return x[:, :, None] * y[:, None, :]
