@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -12,6 +12,17 @@ from mixts.families import Statistics
 from mixts.families.coefficients import CoefficientFamily, CovarianceType
 from mixts.learning._kernels.gaussian import LinearSums
 from mixts.learning.models.base import Model, positive
+
+
+class Units(NamedTuple):
+    """Units in which coefficients are learned, if those are not their own."""
+
+    weight: Float[Array, " L"]
+    """Sum of the tasks' weights for the means."""
+    pull: float
+    """Weight of the pseudo-tasks for the means."""
+    centre: Float[Array, "1 d d"]
+    """Covariance of the pseudo-tasks."""
 
 
 class CoefficientModel(Model):
@@ -83,32 +94,33 @@ class CoefficientModel(Model):
 
     def maximised(
         self,
-        family: CoefficientFamily,
+        before: Float[Array, "L d"],
         share: Float[Array, "n L"],
         sums: LinearSums,
         precision: Float[Array, "G d d"],
+        units: Units | None = None,
     ) -> tuple[Float[Array, "L d"], Float[Array, "G d d"]]:
-        """Return the means and covariances that explain posterior moments and pseudo-tasks best."""
+        """Return the means and covariances that explain posterior moments and pseudo-tasks best.
+
+        ``before`` are the means from which the sums of moments are measured.
+        """
         first, second, within = sums
         tasks = share.sum(axis=0)
-        start = self.centre.mean - family.mean
-        step = (first + self.pseudo * start) / (tasks + self.pseudo)[:, None]
+        weight, pull, centre = units or (tasks, self.pseudo, self.centre.full_covariances())
+        start = self.centre.mean - before
+        step = (first + pull * start) / (weight + pull)[:, None]
         # Scatter around the new mean m + step: sum of (x - step)(x - step)', x from the old mean.
         scatter = whole(second) - outer(first, step) - outer(step, first)
-        scatter += tasks[:, None, None] * outer(step, step)
+        scatter += weight[:, None, None] * outer(step, step)
         gap = start - step
-        scatter += self.pseudo * (self.centre.full_covariances() + outer(gap, gap))
-        covariance = self.covariances(scatter, whole(within), tasks + self.pseudo, precision)
-        return family.mean + step, covariance
-
-    def covariances(
-        self, scatter: Array, within: Array, tasks: Array, precision: Array
-    ) -> Float[Array, "G d d"]:
-        """Return covariances from the scatter of means, and the sum of posterior covariances."""
+        scatter += self.pseudo * centre + pull * outer(gap, gap)
+        counts = tasks + self.pseudo
         if self.covariance_type == "tied":
-            return (scatter.sum(axis=0, keepdims=True) + within) / tasks.sum()
+            total = scatter.sum(axis=0, keepdims=True) + whole(within)
+            return before + step, total / counts.sum()
         shared = np.linalg.inv(precision.mean(axis=0))
-        return (scatter + within + self.alike * shared) / (tasks + self.alike)[:, None, None]
+        total = scatter + whole(within) + self.alike * shared
+        return before + step, total / (counts + self.alike)[:, None, None]
 
     # -- parameters as numbers ----------------------------------------------------------------
 

@@ -102,7 +102,7 @@ class LinearModel(CoefficientModel):
         misfit = posterior_moments(
             self._tasks, share, share, family.mean, precision, family.noise_std**2, sums
         )
-        mean, covariance = self.maximised(family, share, sums, precision)
+        mean, covariance = self.maximised(family.mean, share, sums, precision)
         if not (np.isfinite(mean).all() and np.isfinite(covariance).all()):
             raise self._too_far_apart()
         return self._family(mean, covariance, self._improved_noise(family, misfit))

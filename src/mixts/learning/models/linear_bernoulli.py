@@ -157,7 +157,7 @@ class LinearBernoulliModel(CoefficientModel):
         else:
             for tasks, _, mean, covariance in self._posteriors(family):
                 self._add(share[tasks], family, mean, covariance, sums)
-        mean, covariance = self.maximised(family, share, sums, precision)
+        mean, covariance = self.maximised(family.mean, share, sums, precision)
         if not (np.isfinite(mean).all() and np.isfinite(covariance).all()):
             raise StatisticsError(
                 "the features are too far apart to learn from: divide them by their sizes, and "

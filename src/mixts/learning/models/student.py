@@ -29,14 +29,13 @@ from mixts.families.linear import CovarianceType
 from mixts.families.noise import LEAST_DEGREES, MOST_DEGREES, expected_noise, match_noise
 from mixts.learning._kernels.gaussian import (
     ArmSums,
-    LinearSums,
     add_student,
     arm_moments,
     linear_evidence,
     posterior_moments,
 )
 from mixts.learning.models.base import MomentModel, Noise, positive, spread
-from mixts.learning.models.coefficients import inverses, outer, whole
+from mixts.learning.models.coefficients import Units, inverses, outer
 from mixts.learning.models.gaussian import ALIKE, GaussianModel
 from mixts.learning.models.linear import LARGE_SQUARES, LinearModel, spare_counts
 from mixts.prior import MixturePrior
@@ -252,12 +251,7 @@ class LinearStudentModel(LinearModel):
         self, mean: Array, relative: Float[Array, "G d d"], noise_std: Array, degrees: Array
     ) -> LinearStudent:
         """Return the family of covariances in units of the noise variance."""
-        covariance = relative * (noise_std[: len(relative), None, None] ** 2)
-        covariance = (covariance + np.swapaxes(covariance, 1, 2)) / 2
-        if self._pooled:
-            covariance = covariance[0]
-        elif self.covariance_type == "diag":
-            covariance = np.diagonal(covariance, axis1=1, axis2=2)
+        covariance = self.shaped(relative * (noise_std[: len(relative), None, None] ** 2))
         return LinearStudent(mean, covariance, noise_std, degrees, self.covariance_type)
 
     def _relative(self, family: LinearStudent) -> Float[Array, "G d d"]:
@@ -304,26 +298,18 @@ class LinearStudentModel(LinearModel):
     def improve(self, family: LinearStudent, share: Array) -> LinearStudent:  # type: ignore[override]
         if not np.isfinite(share).all():
             raise self._too_far_apart()
-        n, d = family.mean.shape
         _, law = self._laws(family)
         sharp = share * law[0] / law[1]
         precision, _ = inverses(self._relative(family))
-        sums = LinearSums(np.zeros((n, d)), np.zeros((n, d, d)), np.zeros(precision.shape))
+        sums = self.new_sums(family)
         posterior_moments(self._tasks, share, sharp, family.mean, precision, 1.0, sums)
-        first, second, within = sums
-        tasks, weight = share.sum(axis=0), sharp.sum(axis=0)
-        pull = self.pseudo / self.centre.noise_std[0] ** 2
-        start = self.centre.mean - family.mean
-        step = (first + pull * start) / (weight + pull)[:, None]
-        scatter = whole(second) - outer(first, step) - outer(step, first)
-        scatter += weight[:, None, None] * outer(step, step)
-        gap = start - step
-        scatter += self.pseudo * self._relative(self.centre) + pull * outer(gap, gap)
-        relative = self.covariances(scatter, whole(within), tasks + self.pseudo, precision)
-        if not (np.isfinite(step).all() and np.isfinite(relative).all()):
+        pull = self.pseudo / float(self.centre.noise_std[0]) ** 2
+        units = Units(sharp.sum(axis=0), pull, self._relative(self.centre))
+        mean, relative = self.maximised(family.mean, share, sums, precision, units)
+        if not (np.isfinite(mean).all() and np.isfinite(relative).all()):
             raise self._too_far_apart()
         noise = improved_noise(share, law, self.centre, self.pseudo, pooled=self._pooled)
-        return self._student(family.mean + step, relative, *noise)
+        return self._student(mean, relative, *noise)
 
     def pack(self, family: LinearStudent) -> Float[Array, " p"]:  # type: ignore[override]
         n = 1 if self._pooled else family.n_components
@@ -334,10 +320,7 @@ class LinearStudentModel(LinearModel):
 
     def _plain(self, family: LinearStudent) -> Array:
         """Return the covariances in units of the noise variance, in the form of their type."""
-        relative = self._relative(family)
-        if self.covariance_type == "diag":
-            return np.diagonal(relative, axis1=1, axis2=2)
-        return relative[0] if self._pooled else relative
+        return self.shaped(self._relative(family))
 
     def unpack(self, numbers: Array, n_components: int) -> LinearStudent | None:  # type: ignore[override]
         n = 1 if self._pooled else n_components
