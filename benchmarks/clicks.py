@@ -152,6 +152,44 @@ def measure_tasks(seconds: float) -> None:
         show(f"{n:,}", ms(act), ms(update))
 
 
+def measure_parts(seconds: float) -> None:
+    """Print what each compiled loop of the family takes of a mean round of MixTS."""
+    from numba.core.dispatcher import Dispatcher
+
+    from mixts.families._kernels import logistic
+
+    make = partial(rounds_of, "MixTS", problem_of({}, SPREADS["apart"]))
+    make().play()  # compiles the loops: below, they could not call each other
+    loops = {name: loop for name, loop in vars(logistic).items() if isinstance(loop, Dispatcher)}
+    spent = dict.fromkeys(loops, 0.0)
+
+    def timed(name: str, *arguments: Any) -> Any:
+        started = process_time()
+        result = loops[name](*arguments)
+        spent[name] += process_time() - started
+        return result
+
+    act = update = 0.0
+    n = 0
+    for name in loops:
+        setattr(logistic, name, partial(timed, name))
+    try:
+        while act < seconds:
+            rounds = make()
+            for _ in range(N_ROUNDS):
+                one = rounds.play()
+                act, update, n = act + one[0], update + one[1], n + 1
+    finally:
+        for name, loop in loops.items():
+            setattr(logistic, name, loop)
+    parts = {f"act: {name}, compiled": used for name, used in spent.items() if used > 0}
+    parts["act: the rest, Python"] = act - sum(parts.values())
+    parts |= {"update": update, "a round": act + update}
+    head("part", "ms", "share")
+    for part, used in parts.items():
+        show(part, ms(used / n), f"{used / (act + update):.0%}")
+
+
 def first_rounds(policy: str) -> Iterator[float]:
     """Yield the seconds of importing mixts, of making an agent, and of the first two rounds."""
     started = process_time()
@@ -183,7 +221,7 @@ def measure_compilation() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parts = (*GROWTH, "tasks", "compilation")
+    parts = (*GROWTH, "tasks", "parts", "compilation")
     parser.add_argument("--only", nargs="+", choices=parts, default=parts, help="these tables only")
     parser.add_argument("--seconds", type=float, default=1.0, help="time of all rounds of a cell")
     parser.add_argument("--first", choices=POLICIES, help=argparse.SUPPRESS)
@@ -196,6 +234,8 @@ def main() -> None:
             measure_growth(name, options.seconds)
     if "tasks" in options.only:
         measure_tasks(options.seconds)
+    if "parts" in options.only:
+        measure_parts(options.seconds)
     if "compilation" in options.only:
         measure_compilation()
 
