@@ -265,12 +265,12 @@ class Connection(asyncio.BufferedProtocol):
             except httptools.HttpParserError:
                 expected = RefusalError(400, "bad_request", "expected a request of HTTP/1.1")
                 self._refuse(self._problem or expected)
+            self._go_on()  # if the request had its response before its end
             if self._is_ending:
                 return
             if self._n_bytes > self._limits.head:
                 self._refuse(headers_too_large(self._limits))
                 return
-            self._go_on()  # if the request had its response before its end
 
     def read_on(self) -> None:
         """Parse what was left, and receive more."""
