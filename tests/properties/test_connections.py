@@ -85,12 +85,12 @@ class Application:
     pass_time: Callable[[float], None]
     read: dict[int, bytes] = field(default_factory=dict)
     calls: list[int] = field(default_factory=list)
-    problems: list[BaseException] = field(default_factory=list)
+    problems: list[Exception] = field(default_factory=list)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         try:
             await self._answer(scope, receive, send)
-        except BaseException as problem:
+        except Exception as problem:
             self.problems.append(problem)
             raise
 
