@@ -4,8 +4,11 @@
 
 A linear prior of 2 features and 3 components. Every client of the crowd sends batches of 13
 decisions with 10,000 actions each, one after the other, whatever the service responds. The honest
-client decides among 5 actions, 10 times a second. ``--source`` serves with the package of another
-folder, to compare versions.
+client decides among 5 actions, 10 times a second. The line "beside busy processes" shows how much
+of its wait is due to the machine: the service has nothing else to do, and every core has a process
+that computes. The last column leaves out, for each request, the time that a thread of the service
+was ready to run and waited for a core (the largest of all threads, by the kernel's count; Linux
+only). ``--source`` serves with the package of another folder, to compare versions.
 """
 
 from __future__ import annotations
@@ -14,11 +17,16 @@ import argparse
 import http.client
 import json
 import os
+import subprocess
+import sys
 import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from serving import Server, clean_up_when_terminated
@@ -48,6 +56,21 @@ def post(server: Server, path: str, body: bytes) -> int:
         connection.close()
 
 
+@contextmanager
+def busy_processes() -> Iterator[int]:
+    """Keep every core busy with a process that has nothing to do with the service."""
+    busy = [
+        subprocess.Popen([sys.executable, "-c", "while True: pass"])
+        for _ in range(os.cpu_count() or 1)
+    ]
+    try:
+        yield len(busy)
+    finally:
+        for one in busy:
+            one.kill()
+            one.wait()
+
+
 class Crowd:
     """Threads that send large batches until they are told to stop."""
 
@@ -75,24 +98,46 @@ class Crowd:
             thread.join()
 
 
-def measure(server: Server, seconds: float) -> tuple[list[float], Counter[int]]:
+def core_waits(pid: int) -> dict[str, float]:
+    """Return the seconds that each thread of a process was ready to run without a core."""
+    found = {}
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        found[thread.name] = int((thread / "schedstat").read_text().split()[1]) / 1e9
+    return found
+
+
+class Measured(NamedTuple):
+    """Requests of the honest client."""
+
+    delays: list[float]
+    without_waits: list[float]
+    """The same without the time that the service waited for a core."""
+    statuses: Counter[int]
+
+
+def measure(server: Server, seconds: float) -> Measured:
     """Return how long each request of the honest client took, and the statuses."""
     actions = [[1, 0], [0, 1], [0.5, 0.5], [0.2, 0.9], [0.9, 0.2]]
-    delays, statuses = [], Counter[int]()
+    found = Measured([], [], Counter())
     until = time.perf_counter() + seconds
     while time.perf_counter() < until:
-        body = json.dumps({"task": f"honest {len(delays) % 50}", "actions": actions}).encode()
+        task = f"honest {len(found.delays) % 50}"
+        body = json.dumps({"task": task, "actions": actions}).encode()
+        before = core_waits(server.pid)
         started = time.perf_counter()
-        statuses[post(server, "/v1/decide", body)] += 1
-        delays.append(time.perf_counter() - started)
+        found.statuses[post(server, "/v1/decide", body)] += 1
+        delay = time.perf_counter() - started
+        after = core_waits(server.pid)
+        found.delays.append(delay)
+        found.without_waits.append(delay - max(after[k] - before.get(k, 0.0) for k in after))
         time.sleep(PAUSE)
-    return delays, statuses
+    return found
 
 
-def line(name: str, delays: list[float], statuses: Counter[int], crowd: Counter[int]) -> str:
-    p50, p99 = np.percentile(delays, [50, 99])
-    numbers = f"{1e3 * p50:.0f} ms | {1e3 * p99:.0f} ms | {1e3 * max(delays):.0f} ms"
-    return f"| {name} | {len(delays)} | {numbers} | {dict(statuses)} | {dict(crowd)} |"
+def line(name: str, found: Measured, crowd: Counter[int]) -> str:
+    numbers = [*np.percentile(found.delays, [50, 99, 100]), max(found.without_waits)]
+    cells = " | ".join(f"{1e3 * number:.0f} ms" for number in numbers)
+    return f"| {name} | {len(found.delays)} | {cells} | {dict(found.statuses)} | {dict(crowd)} |"
 
 
 def main() -> None:
@@ -111,13 +156,17 @@ def main() -> None:
         server.start()
         try:
             server.wait()
-            print("| | requests | p50 | p99 | longest | responses | responses to the crowd |")
-            print("|---|---|---|---|---|---|---|")
-            print(line("alone", *measure(server, options.seconds / 4), Counter()), flush=True)
+            titles = ["", "requests", "p50", "p99", "longest", "longest without waits for a core"]
+            titles += ["responses", "responses to the crowd"]
+            print(f"| {' | '.join(titles)} |\n" + "|---" * len(titles) + "|")
+            print(line("alone", measure(server, options.seconds / 4), Counter()), flush=True)
+            with busy_processes() as n:
+                found = measure(server, options.seconds / 2)
+                print(line(f"beside {n} busy processes", found, Counter()), flush=True)
             crowd = Crowd(server, options.clients)
             found = measure(server, options.seconds)
             crowd.stop()
-            print(line(f"with {options.clients} others", *found, crowd.statuses))
+            print(line(f"with {options.clients} others", found, crowd.statuses))
         finally:
             server.stop()
 

@@ -1,15 +1,19 @@
 """Compare servers below the service: what attacks do to them, and how fast they are.
 
-    python benchmarks/service/servers.py attacks [--servers mixts uvicorn granian hypercorn]
+    python benchmarks/service/servers.py attacks [--servers mixts uvicorn nginx granian hypercorn]
     python benchmarks/service/servers.py half-closed
+    python benchmarks/service/servers.py restart [--rounds 5] [--against SRC]
     python benchmarks/service/servers.py speed [--rounds 5] [--seconds 3] [--against SRC]
 
 Every server runs the same service, ``mixts serve`` on SQLite. "mixts" is the project's own; the
-others must be installed. ``attacks`` starts a server for each attack of ``tests/attacks``, which
-needs no token, and prints the memory that the process gained, the longest wait of an honest client,
-and the sockets of the attack that the server closed. ``speed`` lets the servers take turns: closed
-loop for the operations a second, open loop for the latency. Ratios are of turns of one round.
-``--against`` is the ``src`` folder of another version.
+others must be installed. "nginx" is uvicorn behind nginx, with the settings that uvicorn's manual
+gives and Debian's number of connections; memory is that of both. ``attacks`` starts a server for
+each attack of ``tests/attacks``, which needs no token, and prints the memory that the processes
+gained, the longest wait of an honest client, and the sockets of the attack that the server closed.
+``half-closed`` also prints the response to a token that comes only as a trailer. ``speed`` lets the
+servers take turns: closed loop for the operations a second, open loop for the latency. Ratios are
+of turns of one round. ``restart`` kills every server under load, and measures how long it takes to
+accept requests on copies of that store. ``--against`` is the ``src`` folder of another version.
 """
 
 from __future__ import annotations
@@ -17,10 +21,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import shutil
 import socket
+import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,13 +36,14 @@ from typing import Any
 import numpy as np
 from generator import Generator
 from problem import make_prior, true_means
-from serving import Server, clean_up_when_terminated, new_server
+from serving import Server, clean_up_when_terminated, free_port, new_server
 from traffic import Traffic, http_request
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from tests.attacks.attacks import MEGABYTE, attacks, suffer
+from tests.attacks.attacks import CHUNKED, MEGABYTE, attacks, suffer
 
 OTHER = "other version"
+TOKEN = b"a-token-of-some-length"
 
 
 def main() -> None:
@@ -44,8 +51,8 @@ def main() -> None:
         run(*sys.argv[2:])
         return
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("what", choices=["attacks", "half-closed", "speed"])
-    parser.add_argument("--servers", nargs="+", default=["mixts", *RUNNERS])
+    parser.add_argument("what", choices=["attacks", "half-closed", "restart", "speed"])
+    parser.add_argument("--servers", nargs="+", default=["mixts", "nginx", *RUNNERS])
     parser.add_argument("--against", metavar="SRC", help="the src folder of another version")
     parser.add_argument("--only", default="", help="attacks whose names contain this")
     parser.add_argument("--seconds", type=float, default=5.0, help="of an attack or a turn")
@@ -59,28 +66,84 @@ def main() -> None:
         compare_attacks(names, options)
     elif options.what == "half-closed":
         compare_half_closed(names, options)
+    elif options.what == "restart":
+        compare_restart(names, options)
     else:
         compare_speed(names, options)
 
 
 @contextmanager
-def serving(name: str, options: argparse.Namespace, *words: str) -> Iterator[Server]:
-    """Run the service on a server, with a new store."""
+def serving(
+    name: str, options: argparse.Namespace, *words: str, files: Sequence[Path] = ()
+) -> Iterator[Server]:
+    """Run the service on a server, with a new store or a copy of these files."""
     with tempfile.TemporaryDirectory(prefix="mixts-servers-") as folder:
+        for file in files:
+            shutil.copy(file, folder)
         store = str(Path(folder) / "decisions.db")
         server = new_server(Path(folder), store, options=["--rate-limit", "0", *words])
         before = os.environ.get("PYTHONPATH", "")
         if name == OTHER:
             os.environ["PYTHONPATH"] = options.against
         elif name != "mixts":
-            server.program = (__file__, "run", name)
+            server.program = (__file__, "run", "uvicorn" if name == "nginx" else name)
         server.start()
         os.environ["PYTHONPATH"] = before
         try:
             server.wait()
-            yield server
+            if name == "nginx":
+                with behind_nginx(server, Path(folder)):
+                    yield server
+            else:
+                yield server
         finally:
             server.stop() if options.what == "speed" else server.kill()
+
+
+NGINX = """
+user root;
+worker_processes auto;
+pid {folder}/nginx.pid;
+error_log /dev/null;
+events {{ worker_connections 768; }}
+http {{
+  access_log off;
+  map $http_upgrade $connection_upgrade {{ default upgrade; '' close; }}
+  server {{
+    listen 127.0.0.1:{port} backlog=2048;
+    client_max_body_size 4G;
+    client_body_temp_path {folder}/nginx;
+    location / {{
+      proxy_set_header Host $http_host;
+      proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
+      proxy_set_header X-Forwarded-Proto $scheme;
+      proxy_set_header Upgrade $http_upgrade;
+      proxy_set_header Connection $connection_upgrade;
+      proxy_redirect off;
+      proxy_buffering off;
+      proxy_pass http://127.0.0.1:{upstream};
+    }}
+  }}
+}}
+"""
+
+
+@contextmanager
+def behind_nginx(server: Server, folder: Path) -> Iterator[None]:
+    """Run nginx before a server, and give the server nginx's address."""
+    port, upstream = free_port(), server.address[1]
+    config = folder / "nginx.conf"
+    config.write_text(NGINX.format(folder=folder, port=port, upstream=upstream))
+    nginx = subprocess.Popen(["nginx", "-c", str(config), "-g", "daemon off;"])
+    try:
+        server.address = (server.address[0], port)
+        server.wait()
+        children = Path(f"/proc/{nginx.pid}/task/{nginx.pid}/children").read_text().split()
+        server.pids = [server.pid, nginx.pid, *map(int, children)]
+        yield
+    finally:
+        nginx.terminate()
+        nginx.wait()
 
 
 # -- attacks --------------------------------------------------------------------------------------
@@ -96,12 +159,8 @@ def compare_attacks(names: list[str], options: argparse.Namespace) -> None:
     )
     for attack in attacks(silent=7960, unread=50, slow=500, n_bytes=24 * MEGABYTE):
         for name in names if options.only in attack.name else ():
-            with tempfile.TemporaryDirectory() as folder:
-                tokens = Path(folder) / "tokens"
-                tokens.write_text("a-token-of-some-length\n")
-                tokens.chmod(0o600)
-                with serving(name, options, "--token-file", str(tokens)) as server:
-                    harm = suffer(attack, server.address, server.pid, options.seconds)
+            with token_file() as words, serving(name, options, *words) as server:
+                harm = suffer(attack, server.address, server.pids, options.seconds)
             print(
                 f"| {name} | {attack.name} | {harm.sent / MEGABYTE:.1f} | {harm.grown:,.0f} "
                 f"| {harm.delay:.2f} | {harm.closed} of {attack.sockets} |", flush=True,
@@ -109,12 +168,34 @@ def compare_attacks(names: list[str], options: argparse.Namespace) -> None:
 
 
 def compare_half_closed(names: list[str], options: argparse.Namespace) -> None:
-    """Print whether a client that closes its sending side gets its response."""
+    """Print what a client gets that closes its sending side, or sends its token as a trailer."""
+    body = b'{"task": "t"}'
+    trailing = CHUNKED + b"%x\r\n%b\r\n0\r\nAuthorization: Bearer %b\r\n\r\n"
+    requests = {
+        "half-closed": http_request("decide", body),
+        "token as a trailer": trailing % (len(body), body, TOKEN),
+    }
     for name in names:
-        with serving(name, options) as server, socket.create_connection(server.address, 10) as one:
-            one.sendall(http_request("decide", b'{"task": "t"}'))
-            one.shutdown(socket.SHUT_WR)
-            print(f"| {name} | {one.recv(65536)[:12].decode() or 'nothing'} |", flush=True)
+        for title, content in requests.items():
+            with ExitStack() as stack:
+                words = stack.enter_context(token_file()) if b"Bearer" in content else ()
+                server = stack.enter_context(serving(name, options, *words))
+                one = stack.enter_context(socket.create_connection(server.address, 10))
+                one.sendall(content)
+                if title == "half-closed":
+                    one.shutdown(socket.SHUT_WR)
+                answer = one.recv(65536)[:12].decode() or "nothing"
+            print(f"| {name} | {title} | {answer} |", flush=True)
+
+
+@contextmanager
+def token_file() -> Iterator[tuple[str, str]]:
+    """Make a file with one token, and yield the option that names it."""
+    with tempfile.TemporaryDirectory() as folder:
+        tokens = Path(folder) / "tokens"
+        tokens.write_bytes(TOKEN + b"\n")
+        tokens.chmod(0o600)
+        yield "--token-file", str(tokens)
 
 
 # -- speed ----------------------------------------------------------------------------------------
@@ -186,9 +267,39 @@ def compare_speed(names: list[str], options: argparse.Namespace) -> None:
     print(f"\nrefused or broken: {[case.generator.failures.total() for case in cases]}")
 
 
-def start_seconds(name: str, options: argparse.Namespace) -> dict[str, float]:
+def compare_restart(names: list[str], options: argparse.Namespace) -> None:
+    """Print how long starts on a store take whose server was killed; ratios are to the first."""
+    times: dict[str, list[dict[str, float]]] = {name: [] for name in names}
+    with tempfile.TemporaryDirectory(prefix="mixts-killed-") as folder:
+        for name in names:
+            (Path(folder) / name).mkdir()
+            with serving(name, options) as server:
+                traffic = Traffic(true_means(make_prior(), 500))
+                generator = Generator([server.address], options.connections, traffic)
+                generator.run_closed(options.seconds)
+                server.kill()
+                for file in server.store.parent.glob(f"{server.store.name}*"):
+                    shutil.copy(file, Path(folder) / name)
+        for _ in range(options.rounds):
+            for name in names:
+                files = sorted((Path(folder) / name).iterdir())
+                times[name].append(start_seconds(name, options, files))
+        sizes = {f"{f.parent.name}, {f.name}": f.stat().st_size for f in Path(folder).glob("*/*")}
+    print(f"{sizes}\n\n| server | start, s | ratio | start, CPU s | ratio |\n" + "|---" * 5 + "|")
+    for name in names:
+        cells = [name]
+        for title in ("start, s", "start, CPU s"):
+            turns, first = (np.array([t[title] for t in times[n]]) for n in (name, names[0]))
+            low, middle, high = np.quantile(turns / first, (0.25, 0.5, 0.75))
+            cells += [f"{np.median(turns):.3f}", f"{middle:.2f} ({low:.2f} to {high:.2f})"]
+        print(f"| {' | '.join(cells)} |")
+
+
+def start_seconds(
+    name: str, options: argparse.Namespace, files: Sequence[Path] = ()
+) -> dict[str, float]:
     """Return the time until a server accepts requests, on the clock and of the processor."""
-    with serving(name, options) as server:
+    with serving(name, options, files=files) as server:
         return {"start, s": server.age, "start, CPU s": server.cpu_seconds()}
 
 

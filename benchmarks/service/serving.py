@@ -42,11 +42,14 @@ class Server:
 
     def __init__(self, store: str, prior: Path, log: Path, options: Sequence[str] = ()) -> None:
         self.address = (HOST, free_port())
+        self.store = Path(store)
         self._words = ["--store", store, "--prior", str(prior), "--port", str(self.address[1])]
         self._words += options
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
         self._started = 0.0
+        self.pids: list[int] = []
+        """Processes whose memory counts: this one, and a proxy before it."""
 
     def start(self) -> None:
         """Start the process, without waiting until it is ready."""
@@ -55,6 +58,7 @@ class Server:
             self._process = subprocess.Popen(
                 [sys.executable, *self.program, "serve", *self._words], stdout=log, stderr=log
             )
+        self.pids = [self.pid]
 
     def is_ready(self) -> bool:
         """Return whether the server accepts requests."""

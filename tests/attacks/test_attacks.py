@@ -29,7 +29,7 @@ class Victim:
     port: int
 
     def suffer(self, attack: Attack, seconds: float) -> Harm:
-        return suffer(attack, ("127.0.0.1", self.port), self.process.pid, seconds)
+        return suffer(attack, ("127.0.0.1", self.port), [self.process.pid], seconds)
 
 
 @contextmanager

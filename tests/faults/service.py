@@ -16,6 +16,7 @@ SILENCE = "tests/contracts/test_store_silence.py"
 PRIORS = "tests/contracts/test_store_priors.py"
 WRITER = "tests/unit/service/test_writer.py"
 CONNECTION = "tests/unit/service/http/test_connection.py"
+STREAMS = "tests/properties/test_connections.py"
 POWER_LOSS = "tests/unit/service/store/test_power_loss.py"
 DAMAGED_LOG = "tests/unit/service/store/test_damaged_log.py"
 CHECKSUMS = "tests/unit/service/store/test_row_checksums.py"
@@ -406,4 +407,36 @@ fault(
         "self.limits.address_connections",
         "self._max",
     ),
+)
+fault(
+    "a stream that ends in no HTTP keeps its connection for ever",
+    f"{STREAMS}::test_requests_arrive_whole_and_are_answered_in_order",
+    edit(
+        "mixts.service.http.connection:Connection._parse",
+        "self._go_on()",
+        "if not self._is_ending: self._go_on()",
+    ),
+)
+fault(
+    "the end of a body that arrives while a part is taken is lost",
+    f"{STREAMS}::test_requests_arrive_whole_and_are_answered_in_order",
+    edit(
+        "mixts.service.http.connection:Request.receive",
+        "not is_last",
+        "not self.is_complete",
+    ),
+)
+fault(
+    "a client loses the time in which nothing of its request is received",
+    f"{STREAMS}::test_requests_arrive_whole_and_are_answered_in_order",
+    edit(
+        "mixts.service.http.connection:Connection.read_on",
+        "self._reading.due += self._now() - self._paused_at",
+        "pass",
+    ),
+)
+fault(
+    "the event loop decodes large bodies without a rest",
+    "tests/unit/service/test_prior_limits.py::test_the_event_loop_rests_between_two_pieces",
+    edit("mixts.service.http.app:Turns.rest", "perf_counter() - self._since", "0"),
 )

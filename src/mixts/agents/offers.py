@@ -111,7 +111,8 @@ def _by_arm(
     if names is None:
         said = f"{name} by name need a prior with arm_names: give a list of numbers"
         raise ParameterError(said).at(name)
-    unknown = [arm for arm in given if arm not in set(names)]
+    known = set(names)
+    unknown = [arm for arm in given if arm not in known]
     if unknown:
         raise ParameterError(f"{name}: unknown arms {unknown}; arms: {list(names)}").at(name)
     offered = [names[k] for k in np.flatnonzero(mask.any(axis=0)).tolist()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -44,7 +45,7 @@ def offered_actions(actions: Any, prior: MixturePrior) -> tuple[Any, Ids | None]
         missing = next(k for k, item in enumerate(items) if item.id is None)
         raise ActionError(f"all actions need an id, or none: action {missing} has none")
     if len(set(ids)) < len(ids):
-        repeated = next(name for k, name in enumerate(ids) if name in ids[:k])
+        repeated = next(name for name, n in Counter(ids).items() if n > 1)
         raise ActionError(f"ids of actions must differ, got {repeated!r} twice")
     return prior.action_rows(features), tuple(ids)
 
@@ -76,7 +77,8 @@ def named_mask(mask: Any, ids: Ids | None) -> Any:
         return mask
     if ids is None:
         raise MaskError(f"mask lists ids of actions, but the actions have none: got {mask[0]!r}")
-    unknown = [name for name in mask if name not in ids]
+    known = set(ids)
+    unknown = [name for name in mask if name not in known]
     if unknown:
         listed = ", ".join(repr(name) for name in ids[:MOST_NAMED])
         more = ", ..." * (len(ids) > MOST_NAMED)

@@ -23,12 +23,15 @@ class Sizes:
     """Estimates the work of operations; an ordinary one is 1 unit, 0.1 to 0.2 ms.
 
     A belief takes about 2.5 us for each arm and component. An offered action takes 1 us, and 0.1 us
-    for each feature, and as much again to be parsed, checked and stored. Measured by
+    for each feature, and as much again to be parsed, checked and stored. With prices, arms are
+    compared at values of their own: up to 0.4 us for each component and pair of arms. Measured by
     ``benchmarks/service/sizes.py``.
     """
 
     decide: int = 1
     """Work of a decision, without the actions that it offers."""
+    priced: int = 1
+    """The same with values or costs."""
     other: int = 1
     """Work of any other operation."""
     n_features: int = 0
@@ -38,18 +41,25 @@ class Sizes:
         """Return the sizes under a prior, with so many bytes of statistics for each task."""
         family, other = prior.family, 1 + n_bytes // (4096 * WORD)
         if family.n_arms is not None:
-            return cls(1 + prior.n_components * family.n_arms // 64, other)
+            decide = 1 + prior.n_components * family.n_arms // 64
+            priced = decide + prior.n_components * family.n_arms**2 // 512
+            return cls(decide, priced, other)
         n_features = family.n_features or 0
-        return cls(1 + prior.n_components * n_features**2 // 4096, other, n_features)
+        decide = 1 + prior.n_components * n_features**2 // 4096
+        return cls(decide, decide, other, n_features)
 
     def of(self, operation: Operation) -> int:
         """Return the work of an operation."""
         if not isinstance(operation, Decide):
             return self.other
+        is_priced = operation.values is not None or operation.costs is not None
+        size = self.priced if is_priced else self.decide
+        if isinstance(operation.top, int):
+            size += max(operation.top, 0)
         offered = operation.actions
         if offered is None or not isinstance(offered, Sized):
-            return self.decide
-        return self.decide + len(offered) * (16 + self.n_features) // 256
+            return size
+        return size + len(offered) * (16 + self.n_features) // 256
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,16 +12,19 @@ import numpy as np
 import pytest
 
 import mixts
+from mixts.agents.offers import checked_money
 from mixts.errors import ActionError, ParameterError
 from mixts.families.arms import ArmPosterior
 from mixts.service import Decide, Decider, Reward, batch
 from mixts.service.dashboard.task import MOST_ACTIONS, task_page
-from mixts.service.http import protocol
+from mixts.service.http import app, protocol
 from mixts.service.http.limits import Limits
 from mixts.service.http.refusals import RefusalError
+from mixts.service.offers import named_mask, offered_actions
+from mixts.service.records import Offered
 from mixts.service.versions import PriorLimits, Sizes, StatisticsCodec
 from mixts.service.writer import LOOP_SIZE, MAX_BATCH, MAX_WORK
-from tests.unit.service.http.calls import JSON, FakeDecider, request, service
+from tests.unit.service.http.calls import JSON, FakeDecider, call, request, service
 
 
 def arms(n_arms: int, n_components: int = 1) -> mixts.MixturePrior:
@@ -136,6 +139,45 @@ def test_ordinary_operations_have_size_one() -> None:
     assert sizes(linear(5, 3)).of(Decide("a", [[0.0]] * 10)) == 1
 
 
+def test_prices_and_shown_actions_count_as_work() -> None:
+    """With prices, every arm is compared with every other one at values of their own."""
+    decide, prices = sizes(arms(1_000, 6)), np.ones(1_000)
+    plain = decide.of(Decide("a"))
+    assert (
+        decide.of(Decide("a", values=prices)) == decide.of(Decide("a", costs=prices)) > 50 * plain
+    )
+    assert sizes(arms(10_000, 6)).of(Decide("a", costs=prices)) > MAX_WORK
+    assert sizes(arms(10, 6)).of(Decide("a", values=prices[:10])) <= LOOP_SIZE
+    assert decide.of(Decide("a", top=100)) == plain + 100
+
+
+class CountedName(str):
+    """A name that counts how often it is compared with another one, or looked up."""
+
+    n_compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        CountedName.n_compared += 1
+        return str.__eq__(self, other)
+
+    def __hash__(self) -> int:
+        CountedName.n_compared += 1
+        return str.__hash__(self)
+
+
+def test_names_are_not_compared_with_all_others() -> None:
+    """10,000 ids, which one request may have, would be compared for seconds."""
+    first, again = (tuple(CountedName(f"item {k}") for k in range(300)) for _ in range(2))
+    prior = arms(300).replace(arm_names=first)
+    available = np.ones((1, 300), bool)
+    CountedName.n_compared = 0
+    assert named_mask(again, first).all()
+    checked_money(dict.fromkeys(again, 1.0), None, available, prior, first)
+    with pytest.raises(ActionError, match="'item 0' twice"):
+        offered_actions([Offered([1.0], name) for name in (*first, *again)], linear(1))
+    assert CountedName.n_compared < 20 * 300
+
+
 def test_large_requests_are_large_as_soon_as_a_decider_starts(tmp_path: Path) -> None:
     with (
         mixts.DecisionStore(tmp_path / "decisions.db") as store,
@@ -183,6 +225,28 @@ def test_others_are_served_while_a_large_batch_is_decoded() -> None:
     assert order[0] == "small"
     tasks = [operation.task for operation in decided.submitted]
     assert tasks == ["b", *["a"] * 40]
+
+
+def test_the_event_loop_rests_between_two_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For as long as it worked: the writer's thread needs the interpreter's lock."""
+    slept: list[float] = []
+    sleep = asyncio.sleep
+
+    async def noted_sleep(seconds: float) -> None:
+        slept.append(seconds)
+        await sleep(seconds)
+
+    monkeypatch.setattr(app.asyncio, "sleep", noted_sleep)
+    item = {"task": "a", "actions": [[0, 1]] * 5_000}
+    for path, content in (
+        ("decide:batch", [item] * 10),
+        ("decide", item),
+        ("decide", "x" * 40_000),
+    ):
+        slept.clear()
+        call(service(FakeDecider()), "POST", f"/v1/{path}", json.dumps(content).encode(), [JSON])
+        assert len(slept) == (11 if path == "decide:batch" else 1)
+        assert min(slept) > 0
 
 
 # -- pages ----------------------------------------------------------------------------------------

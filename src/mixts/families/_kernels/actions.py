@@ -246,7 +246,7 @@ def _lead(scores: Array, mask: Array) -> int:
     return lead
 
 
-@compiled()
+@compiled(nogil=True)
 def best_in_draws(decisions: Plain, x: Array, by_component: bool, out: Plain) -> int:
     """Count in pairs of draws how often each action is best, and average the largest score.
 

@@ -41,7 +41,7 @@ from mixts.service.http.security import OPEN_PATHS, SECURITY_HEADERS, Gate, Toke
 from mixts.service.records import Activate, Decide, Decision, Operation, Receipt, Result, Reward
 
 PIECE_BYTES = 32 << 10
-"""Bytes of a large batch that are decoded at a time, which takes a few milliseconds."""
+"""Bytes of a large body that are decoded at a time, which takes a few milliseconds."""
 
 RATE = 10_000.0
 """Operations per second that one client may send, by default."""
@@ -154,6 +154,35 @@ def _complete(future: ResultsFuture, results: list[Result]) -> None:
         future.set_result(results)
 
 
+class Turns:
+    """Turns of large bodies: they are decoded one at a time, in pieces with rests between them.
+
+    After each piece the event loop rests for as long as the piece took. It serves other requests
+    then, and the writer's thread gets the interpreter's lock. Without a rest, the event loop would
+    take the lock again before a thread that waits for it has woken up: a small batch, which takes
+    the lock after each SQL statement, could wait for tenths of a second.
+    """
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+        self._since = 0.0
+
+    async def __aenter__(self) -> None:
+        await self._lock.acquire()
+        self._since = perf_counter()
+
+    async def __aexit__(self, *error: object) -> None:
+        try:
+            await self.rest()
+        finally:
+            self._lock.release()
+
+    async def rest(self) -> None:
+        """Rest for as long as the work since the last rest took."""
+        await asyncio.sleep(perf_counter() - self._since)
+        self._since = perf_counter()
+
+
 class Operations:
     """Performs decisions and rewards: decodes, submits, and responds when they are durable."""
 
@@ -165,7 +194,7 @@ class Operations:
         self._rate_limit = rate_limit
         self._metrics = metrics
         self._completions: Completions | None = None
-        self._decoding = asyncio.Lock()
+        self._turns = Turns()
 
     async def perform(self, address: OperationAddress, body: bytes, client: str) -> bytes:
         """Return the body of the response to one operation, or to a batch."""
@@ -175,8 +204,7 @@ class Operations:
 
     async def _perform_one(self, kind: OperationKind, body: bytes) -> bytes:
         try:
-            check_depth(body, self._limits)
-            operation = kind.read(body, self._limits)
+            operation = await self._read_one(kind, body)
             (result,) = await self._submit([operation])
             if isinstance(result, MixtsError):
                 raise result
@@ -189,10 +217,7 @@ class Operations:
 
     async def _perform_batch(self, kind: OperationKind, body: bytes, client: str) -> bytes:
         """Return the result of each item; raise if the store refused the whole batch."""
-        check_depth(body, self._limits)
-        items = protocol.split_batch(body, self._limits)
-        self._rate_limit.charge(client, len(items) - 1)
-        decoded = await self._read_all(kind, items, len(body))
+        decoded = await self._read_batch(kind, body, client)
         operations = [item for item in decoded if not isinstance(item, RefusalError)]
         try:
             results = iter(await self._submit_batch(operations))
@@ -214,22 +239,37 @@ class Operations:
             self._metrics.count_operations(kind.name, status, n)
         return protocol.encode(responses)
 
-    async def _read_all(
-        self, kind: OperationKind, items: list[Any], n_bytes: int
+    async def _read_one(self, kind: OperationKind, body: bytes) -> Operation:
+        """Decode one operation; large ones take turns."""
+        if len(body) <= PIECE_BYTES:
+            check_depth(body, self._limits)
+            return kind.read(body, self._limits)
+        async with self._turns:
+            check_depth(body, self._limits)
+            return kind.read(body, self._limits)
+
+    async def _read_batch(
+        self, kind: OperationKind, body: bytes, client: str
     ) -> list[Operation | RefusalError]:
-        """Decode the items of a batch; a large one in pieces, and one large batch at a time."""
-        if n_bytes <= PIECE_BYTES:
-            return [self._read(kind, item) for item in items]
+        """Decode the items of a batch; a large one in pieces."""
+        if len(body) <= PIECE_BYTES:
+            return [self._read(kind, item) for item in self._split(body, client)]
         decoded = []
-        size = 0
-        async with self._decoding:
-            for item in items:
+        size = PIECE_BYTES
+        async with self._turns:
+            for item in self._split(body, client):
+                if size >= PIECE_BYTES:
+                    size = 0
+                    await self._turns.rest()
                 decoded.append(self._read(kind, item))
                 size += memoryview(item).nbytes
-                if size > PIECE_BYTES:
-                    size = 0
-                    await asyncio.sleep(0)  # other requests come first
         return decoded
+
+    def _split(self, body: bytes, client: str) -> list[Any]:
+        check_depth(body, self._limits)
+        items = protocol.split_batch(body, self._limits)
+        self._rate_limit.charge(client, len(items) - 1)
+        return items
 
     def _read(self, kind: OperationKind, item: Any) -> Operation | RefusalError:
         try:

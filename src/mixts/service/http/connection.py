@@ -159,6 +159,8 @@ class Connection(asyncio.BufferedProtocol):
         """What was received and not parsed."""
         self._is_paused = False
         """True if no more bytes are received."""
+        self._paused_at = 0.0
+        """Time since when."""
         self._is_writing = False
         """True while a part of a response has not left the process."""
         self._is_ending = False
@@ -249,8 +251,9 @@ class Connection(asyncio.BufferedProtocol):
         for start in range(0, len(data), PARSED_BYTES):
             if self._is_blocked():
                 self._unread = bytes(data[start:])
-                self._is_paused = True
+                self._is_paused, self._paused_at = True, self._now()
                 self.transport.pause_reading()
+                self._set_deadline()
                 return
             part = data[start : start + PARSED_BYTES]
             self._n_bytes += len(part)
@@ -262,17 +265,20 @@ class Connection(asyncio.BufferedProtocol):
             except httptools.HttpParserError:
                 expected = RefusalError(400, "bad_request", "expected a request of HTTP/1.1")
                 self._refuse(self._problem or expected)
+            self._go_on()  # if the request had its response before its end
             if self._is_ending:
                 return
             if self._n_bytes > self._limits.head:
                 self._refuse(headers_too_large(self._limits))
                 return
-            self._go_on()  # if the request had its response before its end
 
     def read_on(self) -> None:
         """Parse what was left, and receive more."""
         if self._is_paused and not self._is_ending and not self._is_blocked():
             self._is_paused = False
+            if self._reading is not None:  # no part of it could arrive meanwhile
+                self._reading.due += self._now() - self._paused_at
+            self._set_deadline()
             data, self._unread = self._unread, b""
             self._parse(memoryview(data))
             if not self._is_paused and not self._is_ending:
@@ -286,7 +292,8 @@ class Connection(asyncio.BufferedProtocol):
         if request is None:
             self.deadline = self._now() + self._limits.idle
         else:
-            self.deadline = math.inf if request.is_complete else request.due
+            is_services = request.is_complete or (self._is_paused and not request.is_answered)
+            self.deadline = math.inf if is_services else request.due
 
     # -- the parser's calls; after an exception it calls no more ------------------------------
 
@@ -408,12 +415,12 @@ class Connection(asyncio.BufferedProtocol):
         if first is None or self._is_writing or not (first.is_complete and first.is_answered):
             return
         self._requests.popleft()
+        if self._reading is not None:  # its time begins after the response before it
+            self._reading.due = self._now() + self._limits.seconds
         if self._requests:
             self._start(self._requests[0])
         elif self._is_ending:
             self._close()
-        elif self._reading is not None:
-            self._reading.due = self._now() + self._limits.seconds
         self._set_deadline()
 
     def _write(self, status: int, headers: Iterable[Header], body: bytes, ends: bool) -> None:

@@ -122,6 +122,9 @@ def read_decide(body: bytes | Raw, limits: Limits) -> Decide:
         given = getattr(request, name)
         if given is not None and len(given) > limits.actions:
             raise too_many_actions(name, limits)
+    if request.top is not None and request.top > limits.shown:
+        expected = f"top must be at most {limits.shown:,}, got {request.top:,}"
+        raise RefusalError(422, "too_many", expected, "top")
     return _compact(request)
 
 

@@ -163,13 +163,15 @@ class Log:
 
     def frames(self) -> Frames:
         weights, power = _weights(2 + self._page_size // 4)
+        # The salts and the sums of a frame, which lie between its first words and its page, add 0.
+        weights = np.insert(weights, [2] * 4, 0, axis=0)
         sums, found = self._sums, []
         for chunk in self._chunks():
             numbers = _big_endian(chunk[:, :_FRAME_HEAD])
             stored = numbers[:, 4:]
             before = np.vstack([sums[None], stored[:-1]])
-            words = np.hstack([chunk[:, :8], chunk[:, _FRAME_HEAD:]]).view(f"{self._order}u4")
-            right = words.astype("u4") @ weights + before @ power
+            words = chunk.view(f"{self._order}u4").astype("u4", copy=False)
+            right = words @ weights + before @ power
             salts = (chunk[:, 8:16] == np.frombuffer(self._salts, "u1")).all(axis=1)
             fits = salts & (right == stored).all(axis=1) & (numbers[:, 0] > 0)
             found.append((numbers[:, 0].astype(np.int64), salts & (numbers[:, 1] > 0), fits))

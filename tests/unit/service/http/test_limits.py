@@ -6,6 +6,8 @@ import time
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mixts.errors import OverloadedError
 from mixts.service.http.endpoints import Readers
@@ -91,6 +93,26 @@ def test_many_rows_are_not_deep() -> None:
         check_depth(b'{"actions": [' + b"[1],".join([b""] * 50) + b"[" * 20, Limits())
 
 
+@given(st.text('"\\[]{}a,', max_size=40))
+def test_depth_is_that_of_brackets_outside_strings(text: str) -> None:
+    depth = deepest = 0
+    is_inside = is_escaped = False
+    for character in text:
+        if is_inside:
+            is_inside = character != '"' or is_escaped
+            is_escaped = character == "\\" and not is_escaped
+        elif character == "\\":
+            return  # no JSON from here on
+        else:
+            is_inside = character == '"'
+            depth += (character in "[{") - (character in "]}")
+            deepest = max(deepest, depth)
+    check_depth(text.encode(), Limits(depth=max(deepest, 0)))
+    if deepest > 0:
+        with pytest.raises(RefusalError, match="deep at most"):
+            check_depth(text.encode(), Limits(depth=deepest - 1))
+
+
 @pytest.mark.parametrize("field", ["actions", "mask"])
 def test_the_number_of_actions_is_limited(field: str) -> None:
     decider = FakeDecider()
@@ -106,9 +128,27 @@ def test_the_number_of_actions_is_limited(field: str) -> None:
     assert len(decider.submitted) == 2
 
 
+def test_lists_beside_the_actions_are_no_actions() -> None:
+    decider = FakeDecider()
+    limited = service(decider, limits=Limits(actions=20))
+    lists = {"mask": [True] * 20, "values": [1.0] * 20, "costs": [0.0] * 20}
+    assert (
+        post(limited, "/v1/decide", {"task": "t", "actions": [[0.5]] * 20, **lists}).status == 200
+    )
+
+
+def test_the_number_of_shown_actions_is_limited() -> None:
+    """Each is a row of the log with the probabilities of all actions."""
+    limited = service(FakeDecider(), limits=Limits(shown=3))
+    assert post(limited, "/v1/decide", {"task": "t", "top": 3}).status == 200
+    answer = post(limited, "/v1/decide", {"task": "t", "top": 4})
+    assert (answer.status, answer.error["field"]) == (422, "top")
+    assert answer.error["message"] == "top must be at most 3, got 4"
+
+
 def test_actions_are_counted_without_parsing_them() -> None:
     limits = Limits(actions=20)
-    broken = b'{"actions": [' + b"[1]," * 22 + b"never closed"
+    broken = b'{"actions": [' + b"[1]," * 24 + b"never closed"
     with pytest.raises(RefusalError, match="at most 20 actions"):
         check_actions(broken, limits)
     with pytest.raises(RefusalError, match="at most 20 actions"):
