@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.faults import families, learning, linear, mdp, service
+from tests.faults import families, learning, linear, mdp, service, student
 from tests.faults.catalogue import FAULTS, Fault
 
-__all__ = ["FAULTS", "Fault", "families", "learning", "linear", "mdp", "service"]
+__all__ = ["FAULTS", "Fault", "families", "learning", "linear", "mdp", "service", "student"]

@@ -17,17 +17,18 @@ fault(
     f"{NOTHING_TO_GAIN}[full-2-False]",
     edit(
         "mixts.learning.models.linear:LinearModel.improve",
-        "self.centre.full_covariances() + _outer(gap, gap)",
-        "_outer(gap, gap)",
+        "self.centre.full_covariances() + outer(gap, gap)",
+        "outer(gap, gap)",
     ),
 )
 
 
 def moments_without_variance(moments: Any) -> Any:
     def wrong(
-        count: Any, average: Any, share: Any, mean: Any, variance: Any, noise: float, sums: Any
-    ) -> float:
-        misfit = moments(count, average, share, mean, variance, noise, sums)
+        count: Any, average: Any, share: Any, sharp: Any, mean: Any, variance: Any, noise: float,
+        sums: Any,
+    ) -> float:  # fmt: skip
+        misfit = moments(count, average, share, sharp, mean, variance, noise, sums)
         rest = variance * noise / (noise + count[:, None] * variance)
         sums.second[...] -= np.einsum("nl,nlk->lk", share, rest * (count > 0)[:, None])
         return float(misfit)

@@ -21,7 +21,7 @@ fault(
     edit(
         "mixts.families._kernels.slots:change_action",
         """
-        relative[c] -= 0.5 * (log_alpha + error * error / alpha)
+        _add_evidence(prior, c, alpha, log_alpha, error, evidence)
         step = error / alpha
         for k in range(d):
             mean[c, k] += step * scratch.reach[k]
@@ -31,7 +31,7 @@ fault(
         for k in range(d):
             mean[c, k] += step * scratch.reach[k]
         error = row.y - dot(a[low:], mean[c, low:], high - low)
-        relative[c] -= 0.5 * (log_alpha + error * error / alpha)
+        _add_evidence(prior, c, alpha, log_alpha, error, evidence)
         """,
     ),
 )

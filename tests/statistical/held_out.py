@@ -26,11 +26,12 @@ def held_out(case: FamilyCase, seed: int, n_tasks: int, rounds: int = 12) -> Any
     belief = case.prior.belief(n_tasks)
     if case.linear:
         actions = rng.normal(size=(len(owners), SIZE))
-        means = (actions * theta[owners]).sum(axis=1)
+        means, arms = (actions * theta[owners, :SIZE]).sum(axis=1), owners
     else:
-        actions = rng.integers(SIZE, size=len(owners))
-        means = family.reward_laws(theta[owners], actions, theta[owners, actions])
-    belief.update(actions, family.outcomes(rng, means), tasks=owners)
+        actions = arms = rng.integers(SIZE, size=len(owners))
+        means = theta[owners, actions]
+    laws = family.reward_laws(theta[owners], arms, means)
+    belief.update(actions, family.outcomes(rng, laws), tasks=owners)
     return belief.statistics
 
 

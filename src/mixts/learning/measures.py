@@ -53,7 +53,7 @@ _REMEDIES = {
 _NOISE_REMEDIES = {
     "high": "decisions trust single rewards too much; give a larger --noise-std",
     "low": "decisions learn slower than they could; give a smaller --noise-std",
-    "narrow": "the noise differs from task to task; try another --family",
+    "narrow": "the noise differs from task to task; try --noise per-task",
     "wide": HARMLESS,
     "shape": "single large rewards can mislead decisions; try another --family",
 }

@@ -31,7 +31,8 @@ def live_agent(name: str, n_tasks: int | None = None) -> mixts.MixTS:
 def new_arms(name: str, n: int = 2) -> Any:
     """Parameters of new arms for each of the three components, of the old ones' kind."""
     arrays = {
-        key: value[:, :n] + 0.25 for key, value in FamilyCase(name).prior.family.arrays().items()
+        key: value[:, :n] + 0.25 if value.ndim > 1 else value
+        for key, value in FamilyCase(name).prior.family.arrays().items()
     }
     family = FamilyCase(name).prior.family
     return type(family)(**arrays, **family.settings())

@@ -40,7 +40,7 @@ def test_one_more_component_with_the_weight_that_was_asked_for(name: str) -> Non
 
 
 def _moments(family: Any, latent: int) -> tuple[Any, ...]:
-    if isinstance(family, mixts.LinearGaussian):
+    if family.n_features is not None:
         return family.mean[latent], family.full_covariances()[latent]
     if isinstance(family, mixts.TabularMDP):
         return family.reward[latent], family.transition[latent]
