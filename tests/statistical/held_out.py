@@ -26,7 +26,7 @@ def held_out(case: FamilyCase, seed: int, n_tasks: int, rounds: int = 12) -> Any
     belief = case.prior.belief(n_tasks)
     if case.linear:
         actions = rng.normal(size=(len(owners), SIZE))
-        means, arms = (actions * theta[owners, :SIZE]).sum(axis=1), owners
+        means, arms = family.mean_rewards(theta[owners], actions[:, None])[:, 0], owners
     else:
         actions = arms = rng.integers(SIZE, size=len(owners))
         means = theta[owners, actions]

@@ -167,7 +167,7 @@ def test_probabilities_follow_the_belief(case: FamilyCase) -> None:
     agent = mixts.MixTS(case.prior, seed=0, n_samples=2000)
     before, _ = agent.action_probabilities(case.actions)
     praised = case.actions[0] if case.linear else 0
-    reward = 1.0 if case.name == "bernoulli" else 40.0
+    reward = 1.0 if case.prior.family.reward_range == (0.0, 1.0) else 40.0
     for _ in range(100):
         agent.update(praised, reward)
     after, _ = agent.action_probabilities(case.actions)

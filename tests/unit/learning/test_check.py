@@ -106,8 +106,14 @@ def test_parts_add_up_to_the_evidence(case: FamilyCase) -> None:
         total[part.tasks] += part.log_mass
     evidence = case.prior.family.log_evidence(tasks)
     gap = total - evidence
-    np.testing.assert_allclose(gap - gap[:, :1], 0.0, atol=CLOSE)
     mixed = special.logsumexp(case.prior.log_weights + evidence, axis=1)
+    if not case.conjugate:
+        # Clicks with features: after each row the posterior is taken as normal, and scores are
+        # Laplace's. Both are close, and no more.
+        assert np.sqrt((gap**2).mean()) < 0.1
+        np.testing.assert_allclose(predictive.scores(), mixed, atol=0.2)
+        return
+    np.testing.assert_allclose(gap - gap[:, :1], 0.0, atol=CLOSE)
     if case.linear or case.name in ("gaussian", "student"):
         np.testing.assert_allclose(predictive.scores(), mixed, atol=CLOSE)
     elif case.name == "spend":
