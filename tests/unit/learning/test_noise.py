@@ -165,3 +165,29 @@ def test_noise_is_refused_where_it_has_no_meaning() -> None:
         mixts.learn_prior(tasks, 1, noise="per-task", noise_std=1.0)
     with pytest.raises(errors.ParameterError, match="noise must be one of"):
         mixts.learn_prior(tasks, 1, noise="own")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["arms", "full", "tied", "diag"])
+def test_nothing_is_left_to_gain_where_learning_ends(kind: str) -> None:
+    """Where a step changes nothing, no change of any parameter raises the objective."""
+    tasks = _tasks(_prior("arms" if kind == "arms" else "linear", 4.0), 40, 8)
+    options: dict[str, Any] = {} if kind == "arms" else {"covariance_type": kind}
+    model = model_of(tasks, noise="per-task", **options)
+
+    def objective(family: Any) -> float:
+        return float(model.log_evidence(family).sum() + model.log_hyperprior(family))
+
+    family: Any = model.centre
+    for _ in range(1500):
+        before, family = family, model.improve(family, np.ones((40, 1)))
+        if np.abs(model.pack(family) - model.pack(before)).max() < 1e-9:
+            break
+    best, numbers = objective(family), model.pack(family)
+    # A diagonal covariance has no entries beside the diagonal: those of the root stay zero.
+    moved = np.flatnonzero(numbers) if kind == "diag" else np.arange(len(numbers))
+    for k in moved:
+        for step in (-1e-3, 1e-3):
+            other = numbers.copy()
+            other[k] += step
+            # To first order a change gains nothing; 1e-3 of a slope of 0.01 would be 1e-5.
+            assert objective(model.unpack(other, 1)) < best + 1e-6
