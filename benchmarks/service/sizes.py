@@ -34,7 +34,9 @@ def arms(n_components: int, n_arms: int) -> mixts.MixturePrior:
     return mixts.MixturePrior(mixts.BernoulliArms(*rng.uniform(1, 5, (2, n_components, n_arms))))
 
 
-def seconds(prior: mixts.MixturePrior, n_actions: int | None, policy: Policy) -> float:
+def seconds(
+    prior: mixts.MixturePrior, n_actions: int | None, policy: Policy, costs: np.ndarray | None
+) -> float:
     """Return the processor time of one decision of a new task: the shortest of some."""
     rng, row = np.random.default_rng(1), np.zeros(1, np.int64)
     sets = None if n_actions is None else rng.normal(size=(1, n_actions, prior.family.n_features))
@@ -42,7 +44,7 @@ def seconds(prior: mixts.MixturePrior, n_actions: int | None, policy: Policy) ->
     for _ in range(REPEATS):
         started = time.thread_time()
         agent = policy.resume(prior, prior.family.empty_statistics(1), 0)
-        agent.act_with_probabilities(sets, row, None, policy.floor)
+        agent.act_with_probabilities(sets, row, None, policy.floor, costs=costs)
         times.append(time.thread_time() - started)
     return min(times)
 
@@ -59,15 +61,22 @@ def main() -> None:
         (f"{k:,} actions, {d} features, {n} components", linear(n, d), k)
         for n, d, k in ((3, 2, 10), (3, 2, 10_000), (20, 20, 10_000), (20, 200, 1_000))
     ]
+    priced = [(f"{n:,} arms, 6 components, costs", arms(6, n), n) for n in (10, 200, 1_000, 2_000)]
     print("| decision | size | processor time | a unit |\n|---|---|---|---|")
     for name, prior, n_actions in cases:
         sizes = Sizes.of_prior(prior, StatisticsCodec(prior.family).n_bytes)
         offered = None if n_actions is None else np.empty((n_actions, 0))
         size = sizes.of(Decide("task", offered))
-        took = seconds(prior, n_actions, policy)
-        print(
-            f"| {name} | {size:,} | {1e3 * took:.1f} ms | {1e3 * took / size:.3f} ms |", flush=True
-        )
+        show(name, size, seconds(prior, n_actions, policy, None))
+    for name, prior, n_arms in priced:
+        costs = np.random.default_rng(2).uniform(0.0, 0.1, n_arms)
+        sizes = Sizes.of_prior(prior, StatisticsCodec(prior.family).n_bytes)
+        show(name, sizes.of(Decide("task", costs=costs)), seconds(prior, None, policy, costs))
+
+
+def show(name: str, size: int, took: float) -> None:
+    """Print a line of the table."""
+    print(f"| {name} | {size:,} | {1e3 * took:.1f} ms | {1e3 * took / size:.3f} ms |", flush=True)
 
 
 if __name__ == "__main__":
