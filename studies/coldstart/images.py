@@ -138,7 +138,9 @@ def past_tasks(
             rewards = right
         histories.append((features[shown], rewards.astype(float)))
     with one_blas_thread():
-        statistics = statistics_of(histories)
+        # The paper has Gaussian rewards, although these are 0 or 1.
+        family = LinearGaussian.standard(features.shape[1], 1.0)
+        statistics = statistics_of(histories, family)
     assert isinstance(statistics, LinearStatistics)
     return statistics
 

@@ -16,9 +16,9 @@ fault(
     "pseudo-tasks have no spread of their own",
     f"{NOTHING_TO_GAIN}[full-2-False]",
     edit(
-        "mixts.learning.models.linear:LinearModel.improve",
-        "self.centre.full_covariances() + outer(gap, gap)",
-        "outer(gap, gap)",
+        "mixts.learning.models.coefficients:CoefficientModel.maximised",
+        "self.pseudo * centre + pull * outer(gap, gap)",
+        "pull * outer(gap, gap)",
     ),
 )
 

@@ -137,7 +137,7 @@ fault(
 fault(
     "decisions are made from damaged statistics",
     f"{DECISIONS}::test_damaged_statistics_are_not_decided_on[sqlite-counts0]",
-    edit("mixts.service.versions:StatisticsCodec.decode", "decoded.check()", ""),
+    edit("mixts.families.statistics:Statistics.decode", "decoded.check()", ""),
 )
 
 # -- policies -------------------------------------------------------------------------------------

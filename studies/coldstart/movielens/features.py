@@ -76,7 +76,7 @@ def task_statistics(features: Array, rewards: Array, tasks: Array) -> LinearStat
     order = np.argsort(tasks, kind="stable")
     ends = np.flatnonzero(np.diff(tasks[order])) + 1
     histories = [(features[part], rewards[part]) for part in np.split(order, ends)]
-    statistics = statistics_of(histories)
+    statistics = statistics_of(histories, LinearGaussian.standard(features.shape[1], 1.0))
     assert isinstance(statistics, LinearStatistics)
     return statistics
 
