@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mixts._numbers import softmax
 from mixts._typing import Array, Bool, Float, Int
 from mixts.errors import ActionError
 from mixts.families._kernels import linear as kernels
@@ -26,7 +25,7 @@ from mixts.families._kernels.triangles import fold_block
 from mixts.families.base import Posterior, Waiting
 from mixts.families.linear_statistics import check_rows, raise_bad_row
 from mixts.families.quadrature import NormalMarginal
-from mixts.families.rewards import AverageRewards, RewardBelief
+from mixts.families.rewards import AverageRewards, RewardBelief, reweighed
 from mixts.families.statistics import Statistics
 
 if TYPE_CHECKING:
@@ -658,9 +657,7 @@ class LinearPosterior(Posterior):
         statistics = self.statistics[distinct]
         self._expect(statistics, place, (features, (features * theta[place]).sum(axis=1)))
         after = type(self)(self.prior, statistics, self._prior.log_weights)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            change = np.log(weights) + (after.relative - self.relative[distinct])[rows]
-        weights = softmax(np.where(weights > 0, change, -np.inf))
+        weights = reweighed(weights, after.relative[rows], self.relative[distinct][rows])
         return after._rewards(rows, weights, actions)
 
     def _rewards(

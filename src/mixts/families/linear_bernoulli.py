@@ -10,9 +10,9 @@ import numpy as np
 from mixts import _checks
 from mixts._typing import Array, ArrayLike, Float
 from mixts.families._kernels.logistic import Design
-from mixts.families._linear_bernoulli_posterior import (
+from mixts.families._linear_bernoulli_posterior import LinearBernoulliPosterior
+from mixts.families._logistic_points import (
     KEPT_POINTS,
-    LinearBernoulliPosterior,
     evidence_of,
     logistic,
     new_design,

@@ -396,6 +396,15 @@ def _exact_terms(
     return best[:, None] - belief.means(), information
 
 
+def reweighed(
+    weights: Float[Array, "m L"], after: Float[Array, "m L"], before: Float[Array, "m L"]
+) -> Float[Array, "m L"]:
+    """Return the weights after the log evidence has changed; those that were 0 stay 0."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        change = np.log(weights) + (after - before)
+    return softmax(np.where(weights > 0, change, -np.inf))
+
+
 def with_expected_rewards(
     marginal: Marginal, weights: Float[Array, "m L"], counts: Int[Array, "m K"]
 ) -> IndependentRewards:

@@ -13,7 +13,7 @@ from mixts._typing import Array, Float, Int
 from mixts.errors import StatisticsError
 from mixts.families import Family, LinearBernoulli, LinearBernoulliStatistics, Statistics
 from mixts.families._kernels import logistic as kernels
-from mixts.families._linear_bernoulli_posterior import logistic
+from mixts.families._logistic_points import logistic
 from mixts.families.coefficients import CoefficientFamily, CovarianceType
 from mixts.learning._kernels.gaussian import LinearSums
 from mixts.learning._kernels.logistic import (
