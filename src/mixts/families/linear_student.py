@@ -14,6 +14,7 @@ from mixts.families.base import Family
 from mixts.families.coefficients import CovarianceType, group_roots
 from mixts.families.linear import LinearFamily
 from mixts.families.noise import (
+    NoisyTasks,
     draw_noise,
     noise_moments,
     noise_parameters,
@@ -26,7 +27,7 @@ from mixts.families.statistics import Statistics
 from mixts.families.student_marginal import StudentMarginal, StudentRewards
 
 
-class LinearStudent(LinearFamily):
+class LinearStudent(NoisyTasks, LinearFamily):
     """Rewards a'theta + N(0, sigma^2) with an unknown noise sigma of each task, for L components.
 
     The noise variance sigma^2 of a task is inverse gamma with shape ``degrees / 2`` and scale
@@ -102,9 +103,6 @@ class LinearStudent(LinearFamily):
 
     def settings(self) -> dict[str, Any]:
         return {"covariance_type": self.covariance_type}
-
-    def learning_settings(self) -> dict[str, Any]:
-        return {"noise": "per-task"}
 
     def select(self, components: ArrayLike) -> LinearStudent:
         """Return the family of these components; a tied covariance stays tied."""
@@ -185,17 +183,6 @@ class LinearStudent(LinearFamily):
         sigma = draw_noise(rng, degrees[latent], unit[latent])
         x = sigma[:, None] * rng.standard_normal((len(latent), self.n_features))
         return np.column_stack([self.mean[latent] + self._apply_roots(latent, x), sigma])
-
-    def reward_laws(
-        self, parameters: Float[Array, "n p"], arms: Int[Array, " n"], means: Float[Array, " n"]
-    ) -> Float[Array, "n 2"]:
-        """Return the mean reward of each action, and the noise of its task."""
-        return np.stack([means, parameters[:, -1]], axis=1)
-
-    def outcomes(self, rng: np.random.Generator, means: Float[Array, "n 2"]) -> Float[Array, " n"]:
-        """Draw a reward of each law: mean and noise."""
-        mean, sigma = np.moveaxis(means, -1, 0)
-        return np.asarray(mean + sigma * rng.standard_normal(mean.shape))
 
 
 # -- beliefs --------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mixts import _checks
-from mixts._typing import Array, Float
+from mixts._typing import Array, Float, Int
 from mixts.errors import ParameterError
 
 LEAST_DEGREES, MOST_DEGREES = 2.1, 1e4
@@ -15,6 +15,24 @@ LEAST_DEGREES, MOST_DEGREES = 2.1, 1e4
 variance; with 1e4, the noise of tasks differs by less than one percent."""
 
 _NEWTON_STEPS = 50
+
+
+class NoisyTasks:
+    """Families whose tasks have a noise of their own, the last of a task's parameters."""
+
+    def learning_settings(self) -> dict[str, Any]:
+        return {"noise": "per-task"}
+
+    def reward_laws(
+        self, parameters: Float[Array, "n p"], arms: Int[Array, " n"], means: Float[Array, " n"]
+    ) -> Float[Array, "n 2"]:
+        """Return the mean reward of each action, and the noise of its task."""
+        return np.stack([means, parameters[:, -1]], axis=1)
+
+    def outcomes(self, rng: np.random.Generator, means: Float[Array, "n 2"]) -> Float[Array, " n"]:
+        """Draw a reward of each law: mean and noise."""
+        mean, sigma = np.moveaxis(means, -1, 0)
+        return np.asarray(mean + sigma * rng.standard_normal(mean.shape))
 
 
 def noise_parameters(noise_std: Any, degrees: Any, n_components: int) -> tuple[Array, Array]:

@@ -13,6 +13,7 @@ from mixts.families.arms import ArmFamily, ArmPosterior, ArmStatistics, by_arm
 from mixts.families.base import Waiting
 from mixts.families.gaussian import GaussianStatistics
 from mixts.families.noise import (
+    NoisyTasks,
     noise_moments,
     noise_parameters,
     noise_quantile,
@@ -23,7 +24,7 @@ from mixts.families.statistics import Statistics
 from mixts.families.student_marginal import StudentArmRewards, StudentMarginal
 
 
-class StudentArms(ArmFamily):
+class StudentArms(NoisyTasks, ArmFamily):
     """K arms with rewards N(mean of the arm, sigma^2), sigma unknown, for L components.
 
     A task has one noise sigma, which all its arms share. sigma^2 is inverse gamma with shape
@@ -100,9 +101,6 @@ class StudentArms(ArmFamily):
             "degrees": self.degrees,
         }
 
-    def learning_settings(self) -> dict[str, Any]:
-        return {"noise": "per-task"}
-
     def marginal(self, parameters: Float[Array, "4 ... K"]) -> StudentMarginal:
         return StudentMarginal(parameters)
 
@@ -177,17 +175,6 @@ class StudentArms(ArmFamily):
     ) -> Float[Array, "... K"]:
         """Return the first K parameters."""
         return np.asarray(parameters[..., : self.n_arms])
-
-    def reward_laws(
-        self, parameters: Float[Array, "n p"], arms: Int[Array, " n"], means: Float[Array, " n"]
-    ) -> Float[Array, "n 2"]:
-        """Return the mean reward of each arm, and the noise of its task."""
-        return np.stack([means, parameters[:, -1]], axis=1)
-
-    def outcomes(self, rng: np.random.Generator, means: Float[Array, "n 2"]) -> Float[Array, " n"]:
-        """Draw a reward of each law: mean and noise."""
-        mean, sigma = np.moveaxis(means, -1, 0)
-        return np.asarray(mean + sigma * rng.standard_normal(mean.shape))
 
 
 class StudentPosterior(ArmPosterior):
