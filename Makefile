@@ -16,7 +16,7 @@ PYTEST = $(BIN)/python -m pytest
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install paper policies check test slow coverage bench format clean
+.PHONY: help install paper policies check test slow coverage bench package format clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -50,6 +50,11 @@ coverage: $(INSTALLED) ## Every test that is not slow, and the lines that none o
 
 bench: $(INSTALLED) $(PEERS_INSTALLED) ## Time decisions beside other libraries
 	$(BIN)/python benchmarks/run.py --peers $(PEERS)/bin/python
+
+package: $(INSTALLED) ## Build the sdist and the wheel in dist, and check their metadata
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
+	$(BIN)/twine check --strict dist/*
 
 format: $(INSTALLED) ## Format the code and mend what ruff can
 	$(BIN)/ruff check --fix .

@@ -1,0 +1,165 @@
+"""The wheel and the sdist: what they contain, and that each extra works alone."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tomllib
+import venv
+import zipfile
+from email import message_from_bytes
+from email.message import Message
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.reader import ROOT
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PYTHONS = ["3.11", "3.12", "3.13"]
+CORE = """
+import mixts
+
+prior = mixts.MixturePrior(mixts.BernoulliArms([[8, 2], [2, 8]], [[2, 8], [8, 2]]))
+agent = mixts.MixTS(prior, seed=1)
+agent.update(agent.act(), 1)
+print("ready", agent.belief.weights.round(3))
+"""
+PROGRAMS = {
+    "client": "from mixts import AsyncClient, Client",
+    "dask": "from mixts.engines.dask import DaskEngine",
+    "gym": "import mixts.bridges.gym",
+    "logs": "import mixts.pages.fit; from mixts import fit_logs, plot",
+    "pandas": "import pandas",
+    "paper": "import mixts.experiments.runner, mixts.experiments.report",
+    "plots": "import matplotlib; matplotlib.use('Agg'); mixts.plot(prior)",
+    "polars": "import polars",
+    "postgres": "import mixts.service.store.postgres",
+    "progress": "import rich",
+    "serve": "import mixts.service.http.server, mixts.service.dashboard",
+    "table": "import pyarrow",
+}
+"""What an extra is for, after the core's program; other extras are for development only."""
+
+
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sdist, and the wheel built from it."""
+    folder = tmp_path_factory.mktemp("dist")
+    build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)]
+    subprocess.run(build, check=True, capture_output=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(dist: Path) -> Path:
+    (path,) = dist.glob("*.whl")
+    return path
+
+
+@pytest.fixture(scope="module")
+def metadata(wheel: Path) -> Message:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        return message_from_bytes(archive.read(name))
+
+
+def tracked(*folders: str) -> set[str]:
+    if not (ROOT / ".git").exists():
+        pytest.skip("this is not a clone: git knows nothing of its files")
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", *folders],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return {name for name in listed.stdout.splitlines() if (ROOT / name).exists()}
+
+
+def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = {name for name in archive.namelist() if ".dist-info/" not in name}
+    assert names == {name.removeprefix("src/") for name in tracked("src")}
+    assert "mixts/py.typed" in names
+    assert "mixts/pages/templates/base.html.jinja" in names
+
+
+def test_the_sdist_holds_what_its_tests_need(dist: Path) -> None:
+    (path,) = dist.glob("*.tar.gz")
+    with tarfile.open(path) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    expected = tracked("src", "tests", "docs", "studies", "benchmarks", "examples", "Makefile")
+    assert expected <= names
+    assert not any("__pycache__" in name or name.startswith(".venv") for name in names)
+
+
+def test_descriptions_are_complete(dist: Path, metadata: Message) -> None:
+    files = [str(path) for path in dist.iterdir()]
+    checked = subprocess.run(
+        [sys.executable, "-m", "twine", "check", "--strict", *files],
+        capture_output=True,
+        text=True,
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert metadata["Name"] == "mixts"
+    assert metadata["License-Expression"] == "Apache-2.0"
+    classifiers = metadata.get_all("Classifier")
+    assert [f"Programming Language :: Python :: {python}" for python in PYTHONS] == [
+        entry for entry in classifiers if re.search(r":: 3\.\d+$", entry)
+    ]
+    requires = [entry for entry in metadata.get_all("Requires-Dist") if "extra ==" not in entry]
+    assert sorted(re.match(r"\w+", entry)[0] for entry in requires) == ["numba", "numpy", "scipy"]
+
+
+def test_the_citation_names_this_version(metadata: Message) -> None:
+    citation = (ROOT / "CITATION.cff").read_text()
+    assert f"\nversion: {metadata['Version']}\n" in citation
+
+
+def test_every_extra_for_users_has_a_program() -> None:
+    extras = set(PROJECT["optional-dependencies"])
+    assert extras - {"dev", "images", "studies"} == set(PROGRAMS)
+
+
+def install(python: str, folder: Path, requirement: str) -> Path:
+    """Make an environment of another Python, or of this one, and install a requirement there."""
+    if python == sys.executable:
+        venv.create(folder, with_pip=True)
+    else:
+        subprocess.run([python, "-m", "venv", str(folder)], check=True)
+    command = [str(folder / "bin/python"), "-m", "pip", "install", "--quiet", requirement]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return folder / "bin/python"
+
+
+def run(python: Path, program: str, folder: Path) -> str:
+    done = subprocess.run(
+        [str(python), "-W", "error", "-c", program], cwd=folder, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("extra", sorted(PROGRAMS))
+def test_an_extra_works_alone(wheel: Path, tmp_path: Path, extra: str) -> None:
+    python = install(sys.executable, tmp_path / "venv", f"{wheel}[{extra}]")
+    assert "ready" in run(python, CORE + PROGRAMS[extra], tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", PYTHONS)
+def test_the_core_works_with_every_supported_python(
+    wheel: Path, tmp_path: Path, version: str
+) -> None:
+    python = shutil.which(f"python{version}")
+    if python is None or subprocess.run([python, "--version"], capture_output=True).returncode:
+        pytest.skip(f"there is no python{version} here")
+    there = install(python, tmp_path / "venv", str(wheel))
+    assert "ready" in run(there, CORE, tmp_path)
+    assert "usage: mixts" in run(there, "from mixts.cli import main; main(['--help'])", tmp_path)
