@@ -11,7 +11,8 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,8 +30,10 @@ from mixts.errors import (
     ParameterError,
     TaskLockedError,
 )
+from mixts.families import Pending, Statistics
 from mixts.families.linear_statistics import check_rows
 from mixts.prior import MixturePrior
+from mixts.service.aside import Aside, Choice
 from mixts.service.locked import (
     MOST_WAITING,
     LockedTasks,
@@ -47,6 +50,7 @@ from mixts.service.offers import (
     offered_actions,
 )
 from mixts.service.outcomes import Outcomes
+from mixts.service.policy import Policy
 from mixts.service.records import (
     Changes,
     Decide,
@@ -86,8 +90,9 @@ class CheckedDecide(Decide, frozen=True, kw_only=True):
 class Batch:
     """The operations of one transaction.
 
-    ``active`` is the active prior; ``load`` returns any version of the prior. The *place* of an
-    operation is its index in the batch.
+    ``active`` is the active prior; ``load`` returns any version of the prior. A batch with
+    ``aside`` has one operation only, whose decision is computed aside. The *place* of an operation
+    is its index in the batch.
     """
 
     def __init__(
@@ -98,6 +103,7 @@ class Batch:
         rules: Rules,
         rng: np.random.Generator,
         now: int,
+        aside: Aside | None = None,
     ) -> None:
         self._transaction = transaction
         self._active = active
@@ -105,6 +111,7 @@ class Batch:
         self._rules = rules
         self._rng = rng
         self._now = now
+        self._aside = aside
         self._changes = Changes()
         self._results: dict[int, Result] = {}
         """Results by place."""
@@ -171,19 +178,66 @@ class Batch:
         """Choose the actions, and return the rows to log."""
         if not requests:
             return []
+        if self._aside is not None:
+            (request,) = requests.values()
+            mark = tasks.mark(request.task, self._active.version)
+            choice = self._aside.choice(mark, partial(self._ask, request, tasks))
+            new = self._log_group(requests, choice, tasks)
+        else:
+            new = self._decide_groups(requests, tasks)
+        self._changes.tally.decisions += len(new)
+        self._changes.tally.deferred += sum(decision.deferred for decision in new)
+        return new
+
+    def _decide_groups(
+        self, requests: dict[int, CheckedDecide], tasks: LockedTasks
+    ) -> list[LoggedDecision]:
+        """Decide in this transaction."""
+        row_of, statistics = self._rows(requests.values(), tasks)
         policy = self._rules.policy
-        names = [request.task for request in requests.values()]
-        rows, statistics = tasks.rows(names)
-        row_of = dict(zip(names, rows.tolist(), strict=True))
         agent = policy.resume(self._active.prior, statistics, self._rng)
         waiting = self._find_waiting(row_of, tasks) if self._rules.uses_waiting else None
         new = []
         # Thompson sampling learns nothing from the silence of decisions that were just made.
         for group in _groups(requests, one_a_task=policy.uses_waiting):
-            new += self._decide_group(group, agent, row_of, tasks, waiting)
-        self._changes.tally.decisions += len(new)
-        self._changes.tally.deferred += sum(decision.deferred for decision in new)
+            rows = [row_of[request.task] for request in group.values()]
+            if waiting is not None:
+                # Decisions whose rewards never come are neither observed nor wait, but were made.
+                agent.n_decided = tasks.n_decided(row_of, len(statistics))
+            silent = None if waiting is None else waiting.of(rows)
+            choice = _choose(agent, policy, list(group.values()), rows, silent)
+            new += self._log_group(group, choice, tasks)
+            for (place, request), shown in zip(group.items(), choice.shown, strict=True):
+                if waiting is not None and isinstance(self._results[place], Decision):
+                    self._add_waiting(waiting, row_of[request.task], request, shown)
         return new
+
+    def _ask(self, request: CheckedDecide, tasks: LockedTasks) -> Callable[[], Choice]:
+        """Return a function that makes one decision, and needs no transaction."""
+        row_of, statistics = self._rows([request], tasks)
+        rows, silent, n_decided = list(row_of.values()), None, None
+        if self._rules.uses_waiting:
+            silent = self._find_waiting(row_of, tasks).of(rows)
+            n_decided = tasks.n_decided(row_of, len(statistics))
+        policy, prior = self._rules.policy, self._active.prior
+        # Other batches use the generator while this decision is computed.
+        seed = self._rng.integers(2**63, size=4)
+
+        def compute() -> Choice:
+            agent = policy.resume(prior, statistics, np.random.default_rng(seed))
+            if n_decided is not None:
+                agent.n_decided = n_decided
+            return _choose(agent, policy, [request], rows, silent)
+
+        return compute
+
+    def _rows(
+        self, requests: Iterable[CheckedDecide], tasks: LockedTasks
+    ) -> tuple[dict[str, int], Statistics]:
+        """Return the row of each task by name, and the statistics to which the rows refer."""
+        names = [request.task for request in requests]
+        rows, statistics = tasks.rows(names)
+        return dict(zip(names, rows.tolist(), strict=True)), statistics
 
     def _find_waiting(self, row_of: dict[str, int], tasks: LockedTasks) -> WaitingActions:
         """Return the actions of earlier decisions whose rewards may still come."""
@@ -208,31 +262,23 @@ class Batch:
             waiting.add(row, taken(decision, features), decision.since)
         return waiting
 
-    def _decide_group(
-        self,
-        requests: dict[int, CheckedDecide],
-        agent: BeliefAgent,
-        row_of: dict[str, int],
-        tasks: LockedTasks,
-        waiting: WaitingActions | None,
+    def _add_waiting(
+        self, waiting: WaitingActions, row: int, request: CheckedDecide, shown: list[int]
+    ) -> None:
+        """Let later groups know of a decision of this batch."""
+        for action in () if request.defer else shown:
+            taken_now = action if request.actions is None else request.actions[action]
+            waiting.add(row, taken_now, self._now)
+
+    def _log_group(
+        self, requests: dict[int, CheckedDecide], choice: Choice, tasks: LockedTasks
     ) -> list[LoggedDecision]:
-        """Decide a group of requests by one call of the agent."""
-        active, policy = self._active, self._rules.policy
-        rows = [row_of[request.task] for request in requests.values()]
-        actions, mask = _stack(list(requests.values()))
-        if waiting is not None:
-            # Decisions whose rewards never come are neither observed nor waiting, but were made.
-            agent.n_decided = tasks.n_decided(row_of, len(agent.belief.posterior.statistics))
-        chosen, probabilities, _ = agent.act_with_probabilities(
-            actions, rows, mask, policy.floor, None if waiting is None else waiting.of(rows),
-            new_share=policy.new_item_share, **_money_and_top(list(requests.values())),
-        )  # fmt: skip
-        chosen = chosen.reshape(len(rows), -1)
-        weights = agent.belief.working_weights(np.array(rows))
-        finite = np.asarray(np.isfinite(probabilities).all(axis=1))
+        """Return the rows to log, and set the results, of requests that were decided together."""
+        active = self._active
+        finite = np.asarray(np.isfinite(choice.law).all(axis=1))
         new = []
         for (place, request), shown, law, belief, is_finite in zip(
-            requests.items(), chosen.tolist(), probabilities, weights, finite.tolist(), strict=True
+            requests.items(), *choice, finite.tolist(), strict=True
         ):
             if not (is_finite and (law[shown] > 0).all()):
                 self._results[place] = ParameterError(
@@ -247,11 +293,6 @@ class Batch:
                 continue
             new += made
             self._results[place] = _response(made, request.task, active, request.ids)
-            if waiting is not None and not request.defer:
-                offered = request.actions
-                for action in shown:
-                    taken_now = action if offered is None else offered[action]
-                    waiting.add(row_of[request.task], taken_now, self._now)
         return new
 
     def _slate(
@@ -400,6 +441,23 @@ def _stack(
     if some_mask is not None:
         mask = np.stack([np.ones_like(some_mask) if m is None else m for m in masks])
     return actions, mask
+
+
+def _choose(
+    agent: BeliefAgent,
+    policy: Policy,
+    requests: list[CheckedDecide],
+    rows: list[int],
+    waiting: Pending | tuple[Array, Array] | None,
+) -> Choice:
+    """Decide a group of requests, whose tasks are in these rows, by one call of the agent."""
+    actions, mask = _stack(requests)
+    chosen, law, _ = agent.act_with_probabilities(
+        actions, rows, mask, policy.floor, waiting, new_share=policy.new_item_share,
+        **_money_and_top(requests),
+    )  # fmt: skip
+    weights = agent.belief.working_weights(np.array(rows))
+    return Choice(chosen.reshape(len(rows), -1).tolist(), law, weights)
 
 
 def _money_and_top(requests: list[CheckedDecide]) -> dict[str, Any]:

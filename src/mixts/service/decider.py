@@ -21,6 +21,7 @@ from mixts.errors import (
 )
 from mixts.prior import MixturePrior
 from mixts.service.arms import ArmChanges, ArmList
+from mixts.service.aside import Aside
 from mixts.service.batch import Batch
 from mixts.service.checker import StoreChecker
 from mixts.service.clock import SteadyClock
@@ -118,7 +119,9 @@ class Decider:
         The number of operations that may wait for the writer; more raise ``OverloadedError``.
     max_work : int
         The work that may be submitted together, and that may wait in large submissions. An ordinary
-        operation is one unit; see ``Sizes`` for those with many actions, arms or features.
+        operation is one unit; see ``Sizes`` for those with many actions, arms or features. A
+        decision that is submitted alone may be of any size, but only four that take seconds may
+        wait.
     limits : PriorLimits, optional
         Largest priors that may be uploaded and activated; None: of any size.
 
@@ -347,13 +350,15 @@ class Decider:
         assert isinstance(result, kind)
         return result
 
-    def _perform(self, operations: list[Operation], wait: bool) -> list[Result]:
+    def _perform(
+        self, operations: list[Operation], wait: bool, aside: Aside | None
+    ) -> list[Result]:
         def work(transaction: Transaction) -> list[Result]:
             version = transaction.active_version()
             assert version is not None
             active = self._load(version)
             self._sizes = active.sizes
-            batch = Batch(transaction, active, self._load, self.rules, self._rng, now_us())
+            batch = Batch(transaction, active, self._load, self.rules, self._rng, now_us(), aside)
             return batch.perform(operations)
 
         return self._transact(work, wait=wait)

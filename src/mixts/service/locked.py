@@ -12,6 +12,7 @@ from mixts._typing import Array, Float, Int
 from mixts.errors import TaskLockedError
 from mixts.families import Pending, Statistics
 from mixts.prior import MixturePrior
+from mixts.service.aside import TaskMark
 from mixts.service.records import Decide, LoggedDecision, TaskEntry, WaitingDecision
 from mixts.service.store.base import FeatureSets
 from mixts.service.versions import ActivePrior
@@ -69,6 +70,12 @@ class LockedTasks:
             entry = self._entries[self._by_name[name]]
             counts[row] = entry.decisions - entry.deferred
         return counts
+
+    def mark(self, name: str, version: int) -> TaskMark:
+        """Return a mark that changes with what decisions of a task depend on."""
+        entry = self._entries[self._by_name[name]]
+        counts = entry.decisions, entry.rewards, entry.defaults, entry.late, entry.deferred
+        return TaskMark(version, *counts)
 
     def number(self, name: str) -> int:
         """Return the number of a task."""

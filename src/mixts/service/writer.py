@@ -10,7 +10,8 @@ other requests. The thread therefore writes
 - all batches for a second, after batches were slow on average.
 
 The thread writes a large submission in pieces, and small ones that wait between two pieces: nobody
-waits for much longer than one piece takes.
+waits for much longer than one piece takes. A decision that is larger than a piece is computed
+before its piece is written (``aside``), while others are written.
 
 A store can also be silent: a disk or a database that neither completes a write nor refuses it. A
 second thread therefore watches how long the store takes to answer.
@@ -36,17 +37,19 @@ from mixts.errors import (
     StoreUnavailableError,
     TaskLockedError,
 )
+from mixts.service.aside import LONG_SIZE, Aside, ComputeAsideError, Lane
 from mixts.service.records import Operation, Result
 from mixts.service.store.base import WouldWaitError
 
 Done = Callable[[list[Result]], None]
 """Callback of a submission: called once, with one result for each operation."""
 
-Perform = Callable[[list[Operation], bool], list[Result]]
+Perform = Callable[[list[Operation], bool, Aside | None], list[Result]]
 """Function that performs a batch in one transaction and returns the results.
 
 The second argument says whether it may wait for another process. If it may not but would have to,
-it raises ``WouldWaitError``.
+it raises ``WouldWaitError``. The third one is there if the batch is one long decision: the function
+raises ``ComputeAsideError`` until the decision is computed.
 """
 
 CallSoon = Callable[[Callable[[], object]], object]
@@ -56,7 +59,7 @@ log = logging.getLogger("mixts.service")
 
 MAX_BATCH = 256
 """Most work in a batch: 256 operations, unless they are large; see ``Decider``. One operation that
-is larger is a batch by itself."""
+is larger is a batch by itself, and computed aside."""
 
 LOOP_SIZE = 64
 """Most work in a batch that an event loop writes."""
@@ -68,7 +71,14 @@ LOOP_PAUSE_SECONDS = 1.0
 """Time for which the thread then writes all batches."""
 
 MAX_WORK = 100_000
-"""Most work that may wait for the writer, and of one submission, by default: seconds of it."""
+"""Most work that may wait for the writer, and of one batch, by default: seconds of it."""
+
+MAX_LONG = 4
+"""Most single decisions with more work than ``LONG_SIZE`` that may wait. They take seconds, or
+minutes, each: all others would be refused while they wait, if they counted as work."""
+
+CLOSE_SECONDS = 5.0
+"""Time for long decisions to be computed when the writer is closed."""
 
 PROBE_SECONDS = 1.0
 """Time between attempts to write to a failed store while no operations arrive."""
@@ -101,6 +111,8 @@ class Submission:
     """Results of the operations that were written."""
     answered: bool = False
     """True if the callback was called."""
+    aside: Aside | None = None
+    """The next operation, if it is a long decision that has been begun."""
 
     @property
     def is_small(self) -> bool:
@@ -111,6 +123,11 @@ class Submission:
     def is_large(self) -> bool:
         """True if small submissions need not wait for this one."""
         return self.size > LOOP_SIZE
+
+    @property
+    def is_long(self) -> bool:
+        """True for a single decision that takes so long that only a few may wait."""
+        return self.size > LONG_SIZE and len(self.operations) == 1
 
 
 class Piece(NamedTuple):
@@ -156,9 +173,14 @@ class BatchWriter:
         self._large: deque[Submission] = deque()
         """Submissions that are written in pieces, in turn with those of ``_waiting``."""
         self._is_large_turn = False
+        self._aside: list[Submission] = []
+        """Large submissions whose next operation is being computed aside."""
+        self._lanes = Lane("mixts-aside"), Lane("mixts-aside-long")
         self._pending = 0
+        self._n_long = 0
+        """Number of long submissions that have no result yet."""
         self._large_work = 0
-        """Work of the large submissions that have no result yet."""
+        """Work of the other large submissions that have no result yet."""
         self._changed = threading.Condition()
         self._turn = threading.Lock()
         """Lock of the thread, the writer's or an event loop's, that writes a batch."""
@@ -203,7 +225,7 @@ class BatchWriter:
                 f"{len(operations):,}: send them in parts, or raise max_pending"
             )
         size = sum(map(self._size_of, operations))
-        if size > self._max_work:
+        if size > self._max_work and len(operations) > 1:
             raise ParameterError(
                 f"at most {self._max_work:,} units of work are taken at once, got {size:,}: an "
                 "operation is one unit, and more with many actions, arms, features or components; "
@@ -219,20 +241,33 @@ class BatchWriter:
                     f"may: {len(operations):,} more were not taken on; try again later"
                 )
             submission = Submission(operations, done, size)
-            if submission.is_large:
-                # Small ones are taken on even so: they need not wait for the large ones.
-                self._check_work(size)
-                self._large_work += size
+            self._check_work(submission)
+            self._count(submission, 1)
             self._pending += len(operations)
             self._queue(submission).append(submission)
             self._schedule(call_soon if submission.is_small else None)
 
-    def _check_work(self, size: int) -> None:
-        if self._large_work + size > self._max_work:
+    def _check_work(self, submission: Submission) -> None:
+        """Refuse a large submission if too much work waits; small ones need not wait for it."""
+        size = submission.size
+        if submission.is_long and self._n_long >= MAX_LONG:
+            raise OverloadedError(
+                f"{self._n_long} decisions with more than {LONG_SIZE:,} units of work are waiting, "
+                "and no more may: this one was not taken on; try again later"
+            )
+        counts = submission.is_large and not submission.is_long
+        if counts and self._large_work + size > self._max_work:
             raise OverloadedError(
                 f"{self._large_work:,} units of work are waiting and at most {self._max_work:,} "
                 f"may: {size:,} more were not taken on; try again later"
             )
+
+    def _count(self, submission: Submission, sign: int) -> None:
+        """Count a submission among those that wait, or no more."""
+        if submission.is_long:
+            self._n_long += sign
+        elif submission.is_large:
+            self._large_work += sign * submission.size
 
     def _queue(self, submission: Submission) -> deque[Any]:
         return self._large if submission.is_large else self._waiting
@@ -249,11 +284,20 @@ class BatchWriter:
     def close(self) -> None:
         """Write everything in the queue, and end the threads.
 
-        Raise ``StoreUnavailableError`` if the store stays silent.
+        Long decisions are refused if they are not computed soon. Raise ``StoreUnavailableError`` if
+        the store stays silent.
         """
         with self._changed:
             self._closed = True
             self._wake()
+            self._changed.wait_for(lambda: not self._aside, CLOSE_SECONDS)
+            late = list(self._aside)
+            self._aside.clear()
+            self._wake()
+        message = "the decider is closed before this decision was made: nothing was changed"
+        self._refuse(late, StoreUnavailableError(message))
+        for lane in self._lanes:
+            lane.close()
         while self._thread.is_alive() and self._watch() <= SILENT_SECONDS:
             self._thread.join(WATCH_SECONDS)
         self._ended.set()
@@ -291,7 +335,7 @@ class BatchWriter:
 
     def _wake(self) -> None:
         self._wanted = True
-        self._changed.notify()
+        self._changed.notify_all()
 
     # -- in the event loop's thread -----------------------------------------------------------
 
@@ -350,7 +394,7 @@ class BatchWriter:
                     if not self._changed.wait(timeout):
                         break
                 self._wanted = False
-                closed = self._closed
+                closed = self._closed and not self._aside
             with self._turn:
                 if self.failure and self._first() is None and not closed:
                     self._retry_store()
@@ -410,8 +454,15 @@ class BatchWriter:
             self._in_flight = ()
             self._waiting.clear()
             self._large.clear()
-            submissions = [part for part in refused if isinstance(part, Submission)]
+        self._refuse(refused, error)
+
+    def _refuse(self, refused: Sequence[Submission | Job], error: StoreError) -> None:
+        """Refuse what was removed from the queues."""
+        submissions = [part for part in refused if isinstance(part, Submission)]
+        with self._changed:
             for submission in submissions:
+                if submission.aside is not None:
+                    submission.aside.drop()
                 n = len(submission.operations) - len(submission.results)
                 self._add_results(submission, [error] * n)
         for submission in submissions:
@@ -419,6 +470,26 @@ class BatchWriter:
         for part in refused:
             if isinstance(part, Job) and not part.future.done():
                 part.future.set_exception(error)
+
+    # -- long decisions, which threads of their own compute -------------------------------------
+
+    def _compute(self, submission: Submission) -> None:
+        """Have the next operation of a submission computed, and leave the rest until then."""
+        assert submission.aside is not None
+        size = self._size_of(submission.operations[len(submission.results)])
+        with self._changed:
+            self._in_flight = ()
+            self._aside.append(submission)
+        lane = self._lanes[size > LONG_SIZE]
+        lane.put(submission.aside, partial(self._go_on, submission))
+
+    def _go_on(self, submission: Submission) -> None:
+        """Write the decision that was computed, before others that wait."""
+        with self._changed:
+            if submission in self._aside:  # else it was refused
+                self._aside.remove(submission)
+                self._large.appendleft(submission)
+            self._wake()
 
     # -- write a batch; callers hold ``_turn`` ------------------------------------------------
 
@@ -470,8 +541,9 @@ class BatchWriter:
         submission.results += results
         self._pending -= len(results)
         submission.answered = len(submission.results) == len(submission.operations)
-        if submission.answered and submission.is_large:
-            self._large_work -= submission.size
+        submission.aside = None
+        if submission.answered:
+            self._count(submission, -1)
         return submission.answered
 
     def _write(self, *, wait: bool) -> None:
@@ -483,8 +555,11 @@ class BatchWriter:
         self._is_large_turn = not batch[0].submission.is_large
         started = time.monotonic()
         try:
-            results = self._perform(operations, wait)
+            results = self._perform(operations, wait, self._aside_of(batch))
             self.failure = None
+        except ComputeAsideError:
+            self._compute(batch[0].submission)
+            return
         except StoreUnavailableError as error:
             self._note_failure(str(error))
             results = [error] * len(operations)
@@ -509,6 +584,16 @@ class BatchWriter:
         if self.failure and time.monotonic() - started > SLOW_STORE_SECONDS:
             # The store was silent. The others would wait as long, one batch after the other.
             self._refuse_all(StoreUnavailableError(self.failure))
+
+    def _aside_of(self, batch: list[Piece]) -> Aside | None:
+        """Return the computation of a batch that is one large operation; None for others."""
+        submission, operations = batch[0]
+        is_one = submission.is_large and len(batch) == len(operations) == 1
+        if not is_one or self._size_of(operations[0]) <= MAX_BATCH:
+            return None
+        if submission.aside is None:
+            submission.aside = Aside()
+        return submission.aside
 
     def _answer(self, batch: list[Piece], results: list[Result]) -> None:
         """Call back the submissions that are complete, and put the others back."""

@@ -14,6 +14,7 @@ from mixts.cli import serve
 from mixts.errors import StoreUnavailableError, TaskLockedError
 from mixts.service import Decide
 from mixts.service import writer as writing
+from mixts.service.aside import Aside
 from mixts.service.http import endpoints
 from mixts.service.http.endpoints import Readers
 from mixts.service.records import Operation, Receipt, Result
@@ -31,11 +32,13 @@ class SilentStore(Work):
         self.gate, self.begun = threading.Event(), threading.Event()
         self.seconds = 0.0
 
-    def __call__(self, operations: list[Operation], wait: bool) -> list[Result]:
+    def __call__(
+        self, operations: list[Operation], wait: bool, aside: Aside | None
+    ) -> list[Result]:
         self.begun.set()
         assert self.gate.wait(10)
         self.seconds = 0.0
-        return super().__call__(operations, wait)
+        return super().__call__(operations, wait, aside)
 
     def watch(self) -> float:
         return self.seconds
@@ -116,7 +119,7 @@ def test_others_do_not_wait_after_a_slow_failure(monkeypatch: pytest.MonkeyPatch
     """The next batches would wait as long for the store, each of them."""
     gate, n_batches = threading.Event(), 0
 
-    def fail_slowly(operations: list[Operation], wait: bool) -> list[Result]:
+    def fail_slowly(operations: list[Operation], wait: bool, aside: Aside | None) -> list[Result]:
         nonlocal n_batches
         n_batches += 1
         assert gate.wait(10)
@@ -137,7 +140,7 @@ def test_others_do_not_wait_after_a_slow_failure(monkeypatch: pytest.MonkeyPatch
 def test_a_locked_task_is_no_failure_of_the_store() -> None:
     gate = threading.Event()
 
-    def perform(operations: list[Operation], wait: bool) -> list[Result]:
+    def perform(operations: list[Operation], wait: bool, aside: Aside | None) -> list[Result]:
         assert gate.wait(10)
         if TWO in operations:
             raise TaskLockedError("locked")

@@ -19,6 +19,7 @@ from mixts.errors import (
 )
 from mixts.service import Decide
 from mixts.service import writer as writing
+from mixts.service.aside import Aside
 from mixts.service.records import Operation, Receipt, Result
 from mixts.service.store.base import WouldWaitError
 from mixts.service.writer import BatchWriter
@@ -99,9 +100,9 @@ def test_the_thread_writes_for_a_while_after_slow_batches(
     monkeypatch.setattr(writing.time, "monotonic", lambda: now[0])
     perform = writer._perform
 
-    def slowly(operations: list[Operation], wait: bool) -> list[Result]:
+    def slowly(operations: list[Operation], wait: bool, aside: Aside | None) -> list[Result]:
         now[0] += 5 * writing.SLOW_SECONDS
-        return perform(operations, wait)
+        return perform(operations, wait, aside)
 
     monkeypatch.setattr(writer, "_perform", slowly)
     while not (work.threads and work.threads[-1] == THREAD):

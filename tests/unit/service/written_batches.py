@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable
 
 from mixts.errors import StoreUnavailableError
+from mixts.service.aside import Aside
 from mixts.service.records import Operation, Receipt, Result
 from mixts.service.store.base import WouldWaitError
 
@@ -41,7 +42,9 @@ class Work:
         self.bad: Operation | None = None
         self.interrupt = False
 
-    def __call__(self, operations: list[Operation], wait: bool) -> list[Result]:
+    def __call__(
+        self, operations: list[Operation], wait: bool, aside: Aside | None
+    ) -> list[Result]:
         if self.is_away:
             raise StoreUnavailableError("the disk is away")
         if self.would_wait and not wait:
