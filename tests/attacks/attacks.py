@@ -161,13 +161,13 @@ def is_closed(connection: socket.socket) -> bool:
 
 
 @contextmanager
-def watching(harm: Harm, address: tuple[str, int]) -> Iterator[None]:
-    """Let an honest client send requests all the time, each on a new connection."""
+def watching(harm: Harm, address: tuple[str, int], request: bytes = GET) -> Iterator[None]:
+    """Let an honest client send a request all the time, each on a new connection."""
     ended = threading.Event()
 
     def watch() -> None:
         while not ended.wait(0.02):
-            harm.delay = max(harm.delay, delay(address))
+            harm.delay = max(harm.delay, delay(address, request))
 
     thread = threading.Thread(target=watch)
     thread.start()
@@ -178,11 +178,11 @@ def watching(harm: Harm, address: tuple[str, int]) -> Iterator[None]:
         thread.join(2 * PATIENCE)
 
 
-def delay(address: tuple[str, int]) -> float:
+def delay(address: tuple[str, int], request: bytes = GET) -> float:
     """Return the seconds that an honest request takes; infinite if the response is no 200."""
     started = time.monotonic()
     try:
-        is_served = ask(address).startswith(b"HTTP/1.1 200")
+        is_served = ask(address, request).startswith(b"HTTP/1.1 200")
     except OSError:
         is_served = False
     return time.monotonic() - started if is_served else float("inf")

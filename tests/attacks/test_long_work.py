@@ -1,0 +1,174 @@
+"""No client with a token may keep others waiting by asking for decisions that take long."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mixts
+from tests.attacks.attacks import Harm, megabytes, watching
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="measures memory by /proc")
+
+MIXTS = [sys.executable, "-c", "import sys; from mixts.cli import main; sys.exit(main())"]
+JSON = {"Content-Type": "application/json"}
+PATIENCE = 600.0
+"""Seconds that the attacker waits."""
+
+MOST_SECONDS = 0.5
+"""Longest time of an honest request on a test machine, which may pause; ``benchmarks/service``
+measures it."""
+MOST_MEGABYTES = 100.0
+
+
+class Victim:
+    """A service in a process of its own, with a store."""
+
+    def __init__(self, folder: Path, prior: mixts.MixturePrior) -> None:
+        prior.save(folder / "prior.json")
+        command = [*MIXTS, "serve", "--port", "0"]
+        command += ["--prior", str(folder / "prior.json"), "--store", str(folder / "decisions.db")]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        port = self.process.stdout.readline().partition("127.0.0.1:")[2].split()[0]
+        self.address = "127.0.0.1", int(port)
+
+    def post(self, path: str, content: Any) -> tuple[int, Any]:
+        connection = http.client.HTTPConnection(*self.address, timeout=PATIENCE)
+        try:
+            connection.request("POST", path, json.dumps(content), JSON)
+            response = connection.getresponse()
+            return response.status, json.loads(response.read())
+        finally:
+            connection.close()
+
+    def reward(self) -> bytes:
+        """Return a request that an honest client may repeat: the reward of a decision."""
+        status, made = self.post("/v1/decide", {"task": "honest"})
+        assert status == 200, made
+        return raw("/v1/reward", {"id": made["id"], "value": 1})
+
+    def suffer(self, attack: Callable[[], object], request: bytes) -> Harm:
+        """Return the harm that an attack does to a client that repeats a request."""
+        harm, before = Harm(), megabytes([self.process.pid])
+        with watching(harm, self.address, request):
+            attack()
+            harm.grown = megabytes([self.process.pid]) - before
+        return harm
+
+
+def raw(path: str, content: Any) -> bytes:
+    """Return a request as it is sent."""
+    body = json.dumps(content).encode()
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+@contextmanager
+def serving(folder: Path, prior: mixts.MixturePrior) -> Iterator[Victim]:
+    victim = Victim(folder, prior)
+    try:
+        yield victim
+    finally:
+        victim.process.terminate()
+        assert victim.process.wait(30) == 0
+        assert victim.process.stdout is not None
+        victim.process.stdout.close()
+    command = [*MIXTS, "store", "rebuild", "--check"]
+    subprocess.run([*command, str(folder / "decisions.db")], check=True, capture_output=True)
+
+
+def arms(n_arms: int) -> mixts.MixturePrior:
+    family = mixts.BernoulliArms(*np.random.default_rng(0).uniform(1, 5, (2, 6, n_arms)))
+    return mixts.MixturePrior(family)
+
+
+def linear() -> mixts.MixturePrior:
+    mean = np.array([[1.0, 0.0], [0.0, 1.0], [0.7, 0.7]])
+    return mixts.MixturePrior(mixts.LinearGaussian(mean, np.stack([np.eye(2)] * 3), 0.5))
+
+
+def test_a_long_decision_keeps_nobody_waiting(tmp_path: Path) -> None:
+    """It takes seconds of the processor; before, everybody waited for all of them."""
+    costs = np.linspace(0.0, 0.1, 1_000).tolist()
+    times = []
+    with serving(tmp_path, arms(1_000)) as victim:
+        request = victim.reward()
+
+        def attack() -> None:
+            started = time.monotonic()
+            status, made = victim.post("/v1/decide", {"task": "long", "costs": costs})
+            assert status == 200, made
+            times.append(time.monotonic() - started)
+
+        attack()  # compiled code is loaded, or made
+        harm = victim.suffer(attack, request)
+    assert harm.delay < times[-1] / 4, (harm, times)
+    assert harm.grown < MOST_MEGABYTES, harm
+
+
+@pytest.mark.slow
+def test_a_very_long_decision_keeps_nobody_waiting(tmp_path: Path) -> None:
+    """It takes minutes, so only a few may wait; others are refused at once."""
+    costs = np.linspace(0.0, 0.1, 10_000).tolist()
+    statuses = []
+    with serving(tmp_path, arms(10_000)) as victim:
+        request = victim.reward()
+
+        def ask(k: int) -> None:
+            statuses.append(victim.post("/v1/decide", {"task": f"long {k}", "costs": costs})[0])
+
+        def attack() -> None:
+            threads = [threading.Thread(target=ask, args=(k,), daemon=True) for k in range(12)]
+            for thread in threads:
+                thread.start()
+            time.sleep(20.0)
+
+        harm = victim.suffer(attack, request)
+        assert statuses == [503] * 8, statuses
+    assert harm.delay < MOST_SECONDS, harm
+    assert harm.grown < MOST_MEGABYTES, harm
+
+
+@pytest.mark.slow
+def test_a_very_long_decision_is_made(tmp_path: Path) -> None:
+    with serving(tmp_path, arms(10_000)) as victim:
+        costs = np.linspace(0.0, 0.1, 10_000).tolist()
+        status, made = victim.post("/v1/decide", {"task": "long", "costs": costs})
+        assert (status, made["task"]) == (200, "long"), made
+
+
+@pytest.mark.slow
+def test_batches_with_many_actions_keep_nobody_waiting(tmp_path: Path) -> None:
+    """Eight clients send batches of 13 decisions among 10,000 actions."""
+    actions = [[1, 0], [0, 1]] * 5_000
+    with serving(tmp_path, linear()) as victim:
+        request = raw("/v1/decide", {"task": "honest", "actions": [[1, 0], [0, 1]]})
+        ended = time.monotonic() + 20.0
+
+        def send(k: int) -> None:
+            items = [{"task": f"crowd {k} {i}", "actions": actions} for i in range(13)]
+            while time.monotonic() < ended:
+                victim.post("/v1/decide:batch", items)
+
+        def attack() -> None:
+            threads = [threading.Thread(target=send, args=(k,)) for k in range(8)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+
+        harm = victim.suffer(attack, request)
+    assert harm.delay < MOST_SECONDS, harm
+    assert harm.grown < 2 * MOST_MEGABYTES, harm
