@@ -109,7 +109,7 @@ def register(commands: Any) -> None:
     idle = "time that a connection may rest between two requests (default 75s)"
     add("--idle-timeout", type=_seconds, default=75.0, metavar="TIME", help=idle)
     work = (
-        "work of one request, and of large requests that wait (default 100,000): an operation is "
+        "work of one batch, and of large requests that wait (default 100,000): an operation is "
         "1 unit, and more for every 16 offered actions or 64 arms times components"
     )
     add("--max-work", type=_count, default=100_000, metavar="N", help=work)
