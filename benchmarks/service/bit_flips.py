@@ -1,6 +1,6 @@
 """Check that no flipped bit in the files of a store passes unnoticed.
 
-    python benchmarks/service/bit_flips.py [--flips 400] [--decisions 700] [--seed 1]
+    python benchmarks/service/bit_flips.py [--flips 400] [--decisions 150] [--seed 1]
 
 One random bit at a time is flipped, first in the write-ahead log that a killed service left, then
 in the file of a service that was stopped. A bit is *refused* if the store does not open, *reported*
@@ -72,7 +72,7 @@ def make(path: Path, n_decisions: int) -> tuple[Files, Files, dict[str, list[obj
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--flips", type=int, default=400)
-    parser.add_argument("--decisions", type=int, default=700)
+    parser.add_argument("--decisions", type=int, default=150)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     rng, missed = np.random.default_rng(options.seed), 0

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import mixts
-from mixts.errors import MixtsError, OverloadedError, ParameterError, StoreUnavailableError
+from mixts.errors import MixtsError, OverloadedError, ParameterError, StoreError
 from mixts.service import Decide, Decider, Decision
 from mixts.service import batch as batching
 from mixts.service import writer as writing
@@ -220,9 +220,22 @@ def test_closing_does_not_wait_for_long(
     decider: Decider, computing: Computing, pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writing, "CLOSE_SECONDS", 0.1)
-    future = ask(pool, decider)
+    futures = [ask(pool, decider, f"task {k}") for k in range(3)]
     computing.wait()
     decider.close()
-    with pytest.raises(StoreUnavailableError, match="nothing was changed"):
-        future.result(10)
+    for future in futures:
+        with pytest.raises(StoreError, match=r"nothing was changed|is closed"):
+            future.result(10)
     assert not decider.store.tasks()
+
+
+def test_closing_waits_for_what_is_soon_computed(
+    decider: Decider, computing: Computing, pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writing, "CLOSE_SECONDS", 60.0)
+    futures = [ask(pool, decider, f"task {k}") for k in range(3)]
+    while decider._writer.pending < 3:
+        time.sleep(0.01)
+    threading.Timer(0.2, computing.gate.set).start()
+    decider.close()
+    assert {future.result(10).task for future in futures} == {"task 0", "task 1", "task 2"}

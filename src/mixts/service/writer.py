@@ -175,6 +175,8 @@ class BatchWriter:
         self._is_large_turn = False
         self._aside: list[Submission] = []
         """Large submissions whose next operation is being computed aside."""
+        self._is_aside_over = False
+        """True if the writer closes, and waits for no computation any more."""
         self._lanes = Lane("mixts-aside"), Lane("mixts-aside-long")
         self._pending = 0
         self._n_long = 0
@@ -290,12 +292,13 @@ class BatchWriter:
         with self._changed:
             self._closed = True
             self._wake()
-            self._changed.wait_for(lambda: not self._aside, CLOSE_SECONDS)
+            self._changed.wait_for(lambda: not (self._aside or self._large), CLOSE_SECONDS)
+            self._is_aside_over = True
             late = list(self._aside)
             self._aside.clear()
+            self._drop(late, _CLOSED)
             self._wake()
-        message = "the decider is closed before this decision was made: nothing was changed"
-        self._refuse(late, StoreUnavailableError(message))
+        _tell(late, _CLOSED)
         for lane in self._lanes:
             lane.close()
         while self._thread.is_alive() and self._watch() <= SILENT_SECONDS:
@@ -394,13 +397,14 @@ class BatchWriter:
                     if not self._changed.wait(timeout):
                         break
                 self._wanted = False
-                closed = self._closed and not self._aside
+                closed = self._closed
             with self._turn:
                 if self.failure and self._first() is None and not closed:
                     self._retry_store()
                 self._write_all(closed)
-            if closed:
-                return
+            with self._changed:
+                if closed and not self._aside and self._first() is None:
+                    return
 
     def _write_all(self, closed: bool) -> None:
         """Write batch after batch, until the queue is empty or an event loop takes over."""
@@ -454,34 +458,37 @@ class BatchWriter:
             self._in_flight = ()
             self._waiting.clear()
             self._large.clear()
-        self._refuse(refused, error)
+            self._drop(refused, error)
+        _tell(refused, error)
 
-    def _refuse(self, refused: Sequence[Submission | Job], error: StoreError) -> None:
-        """Refuse what was removed from the queues."""
-        submissions = [part for part in refused if isinstance(part, Submission)]
-        with self._changed:
-            for submission in submissions:
+    def _drop(self, refused: Sequence[Submission | Job], error: StoreError) -> None:
+        """Give an error to what was removed from the queues; the caller holds the lock."""
+        for submission in refused:
+            if isinstance(submission, Submission):
                 if submission.aside is not None:
                     submission.aside.drop()
                 n = len(submission.operations) - len(submission.results)
                 self._add_results(submission, [error] * n)
-        for submission in submissions:
-            _call_back(submission)
-        for part in refused:
-            if isinstance(part, Job) and not part.future.done():
-                part.future.set_exception(error)
 
-    # -- long decisions, which threads of their own compute -------------------------------------
+    # -- long decisions, which threads of their own compute -----------------------------------
 
     def _compute(self, submission: Submission) -> None:
         """Have the next operation of a submission computed, and leave the rest until then."""
-        assert submission.aside is not None
-        size = self._size_of(submission.operations[len(submission.results)])
         with self._changed:
             self._in_flight = ()
-            self._aside.append(submission)
-        lane = self._lanes[size > LONG_SIZE]
-        lane.put(submission.aside, partial(self._go_on, submission))
+            aside = submission.aside
+            if submission.answered or aside is None:  # it was refused, because it took too long
+                return
+            is_late = self._is_aside_over
+            if is_late:
+                self._drop([submission], _CLOSED)
+            else:
+                self._aside.append(submission)
+        if is_late:
+            _tell([submission], _CLOSED)
+            return
+        size = self._size_of(submission.operations[len(submission.results)])
+        self._lanes[size > LONG_SIZE].put(aside, partial(self._go_on, submission))
 
     def _go_on(self, submission: Submission) -> None:
         """Write the decision that was computed, before others that wait."""
@@ -607,6 +614,8 @@ class BatchWriter:
                     is_complete = self._add_results(submission, results[start:end])
                     (complete if is_complete else self._large).append(submission)
                 start = end
+            if self._closed:
+                self._changed.notify_all()
         for submission in complete:
             _call_back(submission)
 
@@ -624,6 +633,20 @@ class BatchWriter:
         with self._changed:
             self.failure = reason
             self._changed.notify()  # the thread begins to probe the store
+
+
+_CLOSED = StoreUnavailableError(
+    "the decider was closed before this decision was made: nothing was changed"
+)
+
+
+def _tell(refused: Sequence[Submission | Job], error: StoreError) -> None:
+    """Call back for what was refused."""
+    for part in refused:
+        if isinstance(part, Submission):
+            _call_back(part)
+        elif not part.future.done():
+            part.future.set_exception(error)
 
 
 def _call_back(submission: Submission) -> None:

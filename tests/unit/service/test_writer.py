@@ -19,7 +19,7 @@ from mixts.errors import (
 )
 from mixts.service import Decide
 from mixts.service import writer as writing
-from mixts.service.aside import Aside
+from mixts.service.aside import Aside, TaskMark
 from mixts.service.records import Operation, Receipt, Result
 from mixts.service.store.base import WouldWaitError
 from mixts.service.writer import BatchWriter
@@ -289,6 +289,28 @@ def test_a_piece_that_fails_does_not_affect_the_others(sizing: BatchWriter, work
     sizing.submit([good, work.bad, good], callback)
     callback.wait()
     assert [type(result) for result in callback.results] == [Receipt, MixtsError, Receipt]
+
+
+def test_a_long_decision_that_was_refused_is_not_computed(work: Work) -> None:
+    """The store was silent for too long when its batch ran for the first time."""
+    computed: list[object] = []
+
+    def perform(operations: list[Operation], wait: bool, aside: Aside | None) -> list[Result]:
+        if aside is None:
+            return work(operations, wait, aside)
+        writer._refuse_all(StoreUnavailableError("away"))
+        return aside.choice(TaskMark(1, 0, 0, 0, 0, 0), lambda: lambda: computed.append(1))
+
+    writer, callback = BatchWriter(perform, lambda: None, 10_000, size_of=sized), Callback()
+    writer.submit([offering(1_000)], callback)
+    callback.wait()
+    assert [str(result) for result in callback.results] == ["away"]
+    writer.submit([ONE], callback)
+    callback.wait()
+    writer.close()
+    assert not computed
+    assert len(callback.results) == 2
+    assert writer.pending == writer._large_work == 0
 
 
 def test_the_thread_writes_if_the_loop_is_closed(writer: BatchWriter, work: Work) -> None:
