@@ -14,6 +14,7 @@ REWARDS = "tests/contracts/test_store_rewards.py"
 POLICIES = "tests/contracts/test_store_policies.py"
 SILENCE = "tests/contracts/test_store_silence.py"
 PRIORS = "tests/contracts/test_store_priors.py"
+LONG = "tests/contracts/test_store_long_decisions.py"
 WRITER = "tests/unit/service/test_writer.py"
 CONNECTION = "tests/unit/service/http/test_connection.py"
 STREAMS = "tests/properties/test_connections.py"
@@ -146,7 +147,7 @@ fault(
     "decisions that wait for their rewards do not reach the agent",
     f"{POLICIES}::test_decisions_that_wait_change_the_law[sqlite]",
     edit(
-        "mixts.service.batch:Batch._decide_group",
+        "mixts.service.batch:Batch._decide_groups",
         "None if waiting is None else waiting.of(rows)",
         "None",
     ),
@@ -155,7 +156,7 @@ fault(
     "the second request of a task in a batch does not know of the first",
     f"{POLICIES}::test_requests_of_one_batch_know_of_each_other[sqlite]",
     edit(
-        "mixts.service.batch:Batch._decide",
+        "mixts.service.batch:Batch._decide_groups",
         "_groups(requests, one_a_task=policy.uses_waiting)",
         "_groups(requests, one_a_task=False)",
     ),
@@ -439,4 +440,21 @@ fault(
     "the event loop decodes large bodies without a rest",
     "tests/unit/service/test_prior_limits.py::test_the_event_loop_rests_between_two_pieces",
     edit("mixts.service.http.app:Turns.rest", "perf_counter() - self._since", "0"),
+)
+fault(
+    "a long decision is logged although its task has changed",
+    f"{LONG}::test_a_changed_task_is_decided_again[sqlite]",
+    edit("mixts.service.aside:Aside._is_valid", "is_last or mark == self._mark", "True"),
+)
+fault(
+    "a task that keeps changing is never decided",
+    f"{LONG}::test_a_task_that_keeps_changing_is_decided[sqlite]",
+    edit(
+        "mixts.service.aside:Aside._is_valid", "is_last or mark == self._mark", "mark == self._mark"
+    ),
+)
+fault(
+    "a writer that closes forgets long decisions",
+    f"{LONG}::test_closing_does_not_wait_for_long[sqlite]",
+    edit("mixts.service.writer:BatchWriter.close", "_tell(late, _CLOSED)", "pass"),
 )
