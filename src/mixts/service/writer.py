@@ -257,7 +257,8 @@ class BatchWriter:
                 f"{self._n_long} decisions with more than {LONG_SIZE:,} units of work are waiting, "
                 "and no more may: this one was not taken on; try again later"
             )
-        counts = submission.is_large and not submission.is_long
+        # If nothing waits, one operation of any size is taken on.
+        counts = submission.is_large and not submission.is_long and self._large_work
         if counts and self._large_work + size > self._max_work:
             raise OverloadedError(
                 f"{self._large_work:,} units of work are waiting and at most {self._max_work:,} "

@@ -184,7 +184,15 @@ def test_large_requests_are_large_as_soon_as_a_decider_starts(tmp_path: Path) ->
         Decider(linear(2), store, policy="ts", max_work=100) as decider,
         pytest.raises(ParameterError, match="at most 100 units of work are taken at once, got"),
     ):
-        decider.decide("a", np.ones((2_000, 2)))
+        decider.decide_many([Decide("a", np.ones((2_000, 2)))] * 2)
+
+
+def test_one_decision_of_any_size_is_served(tmp_path: Path) -> None:
+    with (
+        mixts.DecisionStore(tmp_path / "decisions.db") as store,
+        Decider(linear(2), store, policy="ts", max_work=100) as decider,
+    ):
+        assert decider.decide("a", np.ones((2_000, 2))).task == "a"
 
 
 # -- bodies ---------------------------------------------------------------------------------------
