@@ -134,7 +134,11 @@ def test_a_changed_task_is_decided_again(
 def test_a_task_that_keeps_changing_is_decided(
     decider: Decider, computing: Computing, pool: Pool
 ) -> None:
-    computing.meanwhile = lambda: decider.decide("long")
+    def change() -> None:
+        if len(computing.threads) < 10:
+            decider.decide("long")
+
+    computing.meanwhile = change
     computing.gate.set()
     ask(pool, decider).result(60)
     assert len(computing.threads) == 3
