@@ -163,7 +163,6 @@ class TabularPosterior(Posterior):
     def update(self, tasks: Int[Array, " m"], observed: tuple[Array, ...]) -> None:
         """Count episodes and update the evidence in one compiled pass, all or none."""
         states, actions, rewards, lengths = observed
-        self.statistics.check_episodes(observed)
         before = self.relative[tasks]
         episode, step = observe(
             tasks, observed, self.statistics.stored, self.prior.loop_prior,
@@ -171,6 +170,8 @@ class TabularPosterior(Posterior):
         )  # fmt: skip
         if episode >= 0:
             self.relative[tasks] = before
+            if step < 0:
+                self.statistics.check_episodes(observed)
             seen = step < lengths[episode] - 1 + states.shape[1] - actions.shape[1]
             led = f", which led to state {states[episode, step + 1]}" if seen else ""
             raise TrajectoryError(

@@ -13,7 +13,7 @@ from mixts._typing import Array, ArrayLike, Float, Int
 from mixts.errors import MixtsError, ParameterError
 from mixts.planning._kernels import evaluate, induce
 
-_NO_WORDS = np.zeros(0, np.uint64)
+_NO_WORDS, _NO_VALUES = np.zeros(0, np.uint64), np.zeros((0, 0, 0))
 
 
 class Plan(NamedTuple):
@@ -174,20 +174,20 @@ class MDP:
         """
         if rng is not None and not isinstance(rng, np.random.Generator):
             raise ParameterError(f"rng must be a numpy.random.Generator or None, got {rng!r}")
-        rows = self.rows
-        policy = np.empty((len(rows), self.horizon, self.n_states), np.int64)
-        values = np.empty(policy.shape)
-        words = _NO_WORDS if rng is None else random_words(rng, len(rows))
-        induce(rows, self.n_states, self.n_actions, words, policy, values)
-        shape = (*self.shape, self.horizon, self.n_states)
-        return Plan(policy.reshape(shape), values.reshape(shape))
+        n = math.prod(self.shape)
+        values = np.empty((n, self.horizon, self.n_states))
+        policy = self._induce(_NO_WORDS if rng is None else random_words(rng, n), values)
+        return Plan(policy, values.reshape(policy.shape))
 
     def best_policy(self, rng: np.random.Generator) -> Int[Array, "... h X"]:
         """Return the policy of :meth:`plan`, ties at random, without its values."""
-        rows = self.rows
+        return self._induce(random_words(rng, math.prod(self.shape)), _NO_VALUES)
+
+    def _induce(self, words: Array, values: Array) -> Int[Array, "... h X"]:
+        """Return the best policies and write their values, unless ``values`` is empty."""
+        rows, n_pairs = self.rows, self.n_states * self.n_actions
         policy = np.empty((len(rows), self.horizon, self.n_states), np.int64)
-        words = random_words(rng, len(rows))
-        induce(rows, self.n_states, self.n_actions, words, policy, np.empty((0, 0, 0)))
+        induce(rows, self.n_actions, words, np.empty((2 + self.n_states, n_pairs)), policy, values)
         return policy.reshape(*self.shape, self.horizon, self.n_states)
 
     def evaluate(self, policy: ArrayLike) -> Float[Array, "... h X"]:
@@ -217,7 +217,7 @@ class MDP:
         rows = self.rows
         n = max(len(rows), len(policies)) if len(rows) and len(policies) else 0
         values = np.empty((n, self.horizon, self.n_states))
-        evaluate(rows, self.n_states, self.n_actions, policies, values)
+        evaluate(rows, self.n_actions, policies, values)
         return values
 
     def value(self, policy: ArrayLike) -> Any:
