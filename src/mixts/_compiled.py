@@ -80,7 +80,8 @@ def _is_writable(folder: Path) -> bool:
         return False
 
 
-_FOLDER = _folder()
+FOLDER = _folder()
+"""Where compiled loops are kept; None if they stay in memory."""
 
 
 def compiled(*, inner: bool = False, borrows: bool = False, **options: Any) -> Callable[[F], F]:
@@ -101,9 +102,9 @@ def compiled(*, inner: bool = False, borrows: bool = False, **options: Any) -> C
         if borrows:
             options["_nrt"] = False  # numba's runtime, which counts references and allocates
         before = config.CACHE_DIR
-        config.CACHE_DIR = _FOLDER or before
+        config.CACHE_DIR = FOLDER or before
         try:
-            loop: F = njit(cache=_FOLDER is not None, error_model="numpy", **options)(function)
+            loop: F = njit(cache=FOLDER is not None, error_model="numpy", **options)(function)
         finally:
             config.CACHE_DIR = before
         return loop
