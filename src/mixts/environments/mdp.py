@@ -88,7 +88,7 @@ class MDPProblem(Problem):
         play_episodes(
             mdps.rows, mdps.initial, mdps.n_actions, policy, uniform, states, actions, rewards
         )
-        trajectory = Trajectory(states, actions, rewards)
+        trajectory = Trajectory.of_checked(states, actions, rewards)
         values = mdps.values_of(policy)[:, 0] @ mdps.initial
         return Outcome((trajectory,), rewards.sum(axis=1), values, self._best)
 

@@ -118,7 +118,8 @@ class MDP:
     @property
     def rows(self) -> Float[Array, "m p"]:
         """Parameters with one axis for the batch, for compiled loops; do not write to them."""
-        rows = self._flat.reshape(math.prod(self.shape), self._flat.shape[-1])
+        flat = self._flat
+        rows = flat if flat.ndim == 2 else flat.reshape(math.prod(self.shape), flat.shape[-1])
         return rows if rows.flags.carray else rows.copy()
 
     @property
@@ -185,10 +186,11 @@ class MDP:
 
     def _induce(self, words: Array, values: Array) -> Int[Array, "... h X"]:
         """Return the best policies and write their values, unless ``values`` is empty."""
-        rows, n_pairs = self.rows, self.n_states * self.n_actions
-        policy = np.empty((len(rows), self.horizon, self.n_states), np.int64)
-        induce(rows, self.n_actions, words, np.empty((2 + self.n_states, n_pairs)), policy, values)
-        return policy.reshape(*self.shape, self.horizon, self.n_states)
+        rows, n_states = self.rows, self.n_states
+        policy = np.empty((len(rows), self.horizon, n_states), np.int64)
+        room = np.empty((2 + n_states, n_states * self.n_actions))
+        induce(rows, self.n_actions, words, room, policy, values)
+        return policy if self._flat.ndim == 2 else policy.reshape(*self.shape, *policy.shape[1:])
 
     def evaluate(self, policy: ArrayLike) -> Float[Array, "... h X"]:
         """Return the exact value of a policy from every step and state.

@@ -46,9 +46,10 @@ def observe(
 ) -> tuple[int, int]:  # fmt: skip
     """Update the evidence by each step's predictive probability, then count the step.
 
-    Returns (-1, -1), or the first episode and step that no component of its task allows; the step
-    is -1 if a number of the episode is out of range. Then no count has changed, and the caller
-    restores ``relative``. One function without calls: a call would count references of every array
+    Returns -1 and the most steps of a task since its evidence was computed from the counts. Or the
+    first episode and step that no component of its task allows; the step is -1 if a number of the
+    episode is out of range. Then no count has changed, and the caller restores ``relative``. One
+    function without calls: a call would count references of every array
     in the tuples, and an inlined function takes a third longer to compile.
     """
     states, actions, rewards, lengths = episodes
@@ -78,9 +79,12 @@ def observe(
                     possible = True
             if not possible:
                 return i, j
+    most = 0
     for i in range(len(tasks)):
         t = tasks[i]
         since_refresh[t] += lengths[i]
+        if since_refresh[t] > most:
+            most = since_refresh[t]
         for j in range(lengths[i]):
             x, a = states[i, j], actions[i, j]
             k = 0 if rewards[i, j] == 1.0 else 1
@@ -103,7 +107,7 @@ def observe(
                     q = (transition_prior[x, a, y, s] + went) / (totals[x, a, s] + left)
                 # One logarithm for both, unless their product would underflow.
                 relative[t, s] += math.log(p * q) if p * q > _TINY else math.log(p) + math.log(q)
-    return -1, -1
+    return -1, most
 
 
 @compiled(inline="always")
