@@ -71,8 +71,11 @@ def induce(
 
 
 @compiled(borrows=True, fastmath=_SUMS)
-def evaluate(parameters: Array, n_actions: int, policy: Array, values: Array) -> None:
-    """Write the values (m, h, X) of policies; one MDP or one policy may serve all rows."""
+def evaluate(parameters: Array, n_actions: int, policy: Array, values: Array) -> bool:
+    """Write the values (m, h, X) of policies; one MDP or one policy may serve all rows.
+
+    Returns false if a policy has an action that does not exist.
+    """
     n_steps, n_states = policy.shape[1], policy.shape[2]
     n_pairs = n_states * n_actions
     for m in range(len(values)):
@@ -80,7 +83,10 @@ def evaluate(parameters: Array, n_actions: int, policy: Array, values: Array) ->
         chosen = m if len(policy) > 1 else 0
         for i in range(n_steps - 1, -1, -1):
             for x in range(n_states):
-                pair = x * n_actions + policy[chosen, i, x]
+                a = policy[chosen, i, x]
+                if a < 0 or a >= n_actions:
+                    return False
+                pair = x * n_actions + a
                 value = parameters[one, pair]
                 if i + 1 < n_steps:
                     for y in range(n_states):
@@ -88,3 +94,4 @@ def evaluate(parameters: Array, n_actions: int, policy: Array, values: Array) ->
                             parameters[one, n_pairs + pair * n_states + y] * values[m, i + 1, y]
                         )
                 values[m, i, x] = value
+    return True

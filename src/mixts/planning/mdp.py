@@ -205,7 +205,7 @@ class MDP:
         array
             (..., h, X).
         """
-        policies = checked_policy(policy, self.horizon, self.n_states, self.n_actions)
+        policies = shaped_policy(policy, self.horizon, self.n_states, self.n_actions)
         batch = policies.shape[:-2]
         if batch and self.shape and batch != self.shape:
             raise ParameterError(
@@ -215,17 +215,33 @@ class MDP:
         return values.reshape(*(batch or self.shape), self.horizon, self.n_states)
 
     def values_of(self, policies: Int[Array, "m h X"]) -> Float[Array, "k h X"]:
-        """Return the values of checked policies, one axis for the batch."""
+        """Return the values of policies, one axis for the batch; their shape was checked."""
         rows = self.rows
         n = max(len(rows), len(policies)) if len(rows) and len(policies) else 0
         values = np.empty((n, self.horizon, self.n_states))
-        evaluate(rows, self.n_actions, policies, values)
+        if not evaluate(rows, self.n_actions, policies, values):
+            checked_policy(policies, self.horizon, self.n_states, self.n_actions)
         return values
 
     def value(self, policy: ArrayLike) -> Any:
         """Return V(pi), the expected reward of an episode from ``initial``  [paper: Sec. 5]."""
         values = self.evaluate(policy)[..., 0, :] @ self.initial
         return float(values) if values.ndim == 0 else values
+
+
+def shaped_policy(
+    policy: ArrayLike,
+    horizon: int,
+    n_states: int,
+    n_actions: int,
+    error: type[MixtsError] = ParameterError,
+) -> Int[Array, "... h X"]:
+    """Return policies as an array of integers, or raise unless their shape fits these sizes."""
+    expected = _EXPECTED.format(n_actions - 1, horizon, n_states)
+    array = _checks.integers(policy, expected, error)
+    if array.shape[-2:] != (horizon, n_states):
+        raise error(f"{expected}, got shape {array.shape}")
+    return array
 
 
 def checked_policy(
@@ -236,16 +252,14 @@ def checked_policy(
     error: type[MixtsError] = ParameterError,
 ) -> Int[Array, "... h X"]:
     """Return policies as an array of integers, or raise unless they fit MDPs of these sizes."""
-    expected = (
-        f"a policy is actions (integers from 0 to {n_actions - 1}) of shape "
-        f"(..., {horizon}, {n_states}): step, state"
-    )
-    array = _checks.integers(policy, expected, error)
-    if array.shape[-2:] != (horizon, n_states):
-        raise error(f"{expected}, got shape {array.shape}")
+    array = shaped_policy(policy, horizon, n_states, n_actions, error)
     if array.size and (array.min() < 0 or array.max() >= n_actions):
+        expected = _EXPECTED.format(n_actions - 1, horizon, n_states)
         raise error(f"{expected}, got {int(array.min())} to {int(array.max())}")
     return array
+
+
+_EXPECTED = "a policy is actions (integers from 0 to {}) of shape (..., {}, {}): step, state"
 
 
 def random_words(rng: np.random.Generator, n: int) -> Array:
