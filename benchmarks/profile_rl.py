@@ -35,7 +35,6 @@ LOOPS = (
     ("mixts.families.tabular_posterior", "normalise", "sample: normalise"),
     ("mixts.planning.mdp", "induce", "plan"),
     ("mixts.environments.mdp", "play_episodes", "play: episodes"),
-    ("mixts.families.tabular", "first_malformed", "update: check"),
     ("mixts.families.tabular_posterior", "observe", "update: counts and evidence"),
     ("mixts.planning.mdp", "evaluate", "evaluate the policies, for regret"),
 )
@@ -44,7 +43,7 @@ LOOPS = (
 GAMMAS, UNIFORMS, REST = "sample: gamma draws", "play: uniform draws", "the rest: Python"
 ORDER = (
     "sample: latent states", "sample: posterior counts", GAMMAS, "sample: normalise", "plan",
-    UNIFORMS, "play: episodes", "update: check", "update: counts and evidence",
+    UNIFORMS, "play: episodes", "update: counts and evidence",
     "evaluate the policies, for regret", REST,
 )  # fmt: skip
 

@@ -11,39 +11,39 @@ from warnings import warn
 
 from mixts import errors
 from mixts._version import __version__ as __version__
-from mixts.agents import Agent, BayesUCB, CorralExp4, Exp4, Greedy, MixIDS, MixTS, Oracle
-from mixts.belief import Belief
-from mixts.environments import (
-    BanditEnvironment,
-    ClassificationBandit,
-    MDPEnvironment,
-    ReplayBandit,
-    RiverSwim,
-)
-from mixts.families import (
-    BernoulliArms,
-    Family,
-    GaussianArms,
-    LinearBernoulli,
-    LinearGaussian,
-    LinearStudent,
-    Pending,
-    PoissonArms,
-    SpendArms,
-    Statistics,
-    StudentArms,
-    TabularMDP,
-    Trajectory,
-)
-from mixts.features import Features, LevelFeature, NumberFeature
-from mixts.planning import MDP
-from mixts.prior import MixturePrior
 
 if TYPE_CHECKING:
+    from mixts.agents import Agent, BayesUCB, CorralExp4, Exp4, Greedy, MixIDS, MixTS, Oracle
+    from mixts.belief import Belief
     from mixts.bounds import theorem1_bound, theorem2_bound
     from mixts.bridges.sklearn import MixturePriorEstimator
+    from mixts.environments import (
+        BanditEnvironment,
+        ClassificationBandit,
+        MDPEnvironment,
+        ReplayBandit,
+        RiverSwim,
+    )
+    from mixts.families import (
+        BernoulliArms,
+        Family,
+        GaussianArms,
+        LinearBernoulli,
+        LinearGaussian,
+        LinearStudent,
+        Pending,
+        PoissonArms,
+        SpendArms,
+        Statistics,
+        StudentArms,
+        TabularMDP,
+        Trajectory,
+    )
+    from mixts.features import Features, LevelFeature, NumberFeature
     from mixts.learning import PriorCheck, check_prior, fit_logs, learn_prior
+    from mixts.planning import MDP
     from mixts.plots import plot
+    from mixts.prior import MixturePrior
     from mixts.service import Decider, Decision, DecisionStore
     from mixts.service.client import AsyncClient, Client
     from mixts.simulation import Results, Sweep
@@ -100,25 +100,29 @@ __all__ = [
     "theorem2_bound",
 ]
 
-_LAZY = {
-    "AsyncClient": "mixts.service.client",
-    "Client": "mixts.service.client",
-    "Decider": "mixts.service",
-    "Decision": "mixts.service",
-    "DecisionStore": "mixts.service",
-    "MixturePriorEstimator": "mixts.bridges.sklearn",
-    "PriorCheck": "mixts.learning",
-    "Results": "mixts.simulation",
-    "Sweep": "mixts.simulation",
-    "check_prior": "mixts.learning",
-    "fit_logs": "mixts.learning",
-    "learn_prior": "mixts.learning",
-    "plot": "mixts.plots",
-    "simulate": "mixts.simulation",
-    "theorem1_bound": "mixts.bounds",
-    "theorem2_bound": "mixts.bounds",
+_NAMES = {
+    "agents": "Agent BayesUCB CorralExp4 Exp4 Greedy MixIDS MixTS Oracle",
+    "belief": "Belief",
+    "bounds": "theorem1_bound theorem2_bound",
+    "bridges.sklearn": "MixturePriorEstimator",
+    "environments": "BanditEnvironment ClassificationBandit MDPEnvironment ReplayBandit RiverSwim",
+    "families": (
+        "BernoulliArms Family GaussianArms LinearBernoulli LinearGaussian LinearStudent Pending "
+        "PoissonArms SpendArms Statistics StudentArms TabularMDP Trajectory"
+    ),
+    "features": "Features LevelFeature NumberFeature",
+    "learning": "PriorCheck check_prior fit_logs learn_prior",
+    "planning": "MDP",
+    "plots": "plot",
+    "prior": "MixturePrior",
+    "service": "Decider Decision DecisionStore",
+    "service.client": "AsyncClient Client",
+    "simulation": "Results Sweep simulate",
 }
-"""Names whose modules are imported on first use: a program that only decides starts fast."""
+"""Public names of each module. A module is imported when one of its names is used first: a client
+of the service needs no compiler, and a program that only decides no plots."""
+
+_HOMES = {name: f"mixts.{module}" for module, names in _NAMES.items() for name in names.split()}
 
 _MOVED = {
     "BernoulliStatistics": "mixts.families",
@@ -139,8 +143,8 @@ _MOVED = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        value = globals()[name] = getattr(import_module(_LAZY[name]), name)
+    if name in _HOMES:
+        value = globals()[name] = getattr(import_module(_HOMES[name]), name)
         return value
     if name in _MOVED:
         home = _MOVED[name]

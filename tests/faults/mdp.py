@@ -50,9 +50,9 @@ fault(
     "a transition that no component allows is not refused (MDP)",
     f"{IMPOSSIBLE}::test_an_impossible_update_is_refused_whole",
     edit(
-        "mixts.families._kernels.tabular:_predict",
-        "impossible = impossible or before == 0.0",
-        "impossible = impossible or before < 0.0",
+        OBSERVE,
+        "seen and transition_prior[x, a, y, s] == 0.0",
+        "seen and transition_prior[x, a, y, s] < 0.0",
     ),
 )
 
@@ -123,9 +123,9 @@ fault(
 
 def one_step_early(induce: Any) -> Any:
     def wrong(
-        parameters: Any, n_states: int, n_actions: int, words: Any, policy: Any, values: Any
+        parameters: Any, n_actions: int, words: Any, room: Any, policy: Any, values: Any
     ) -> None:
-        induce(parameters, n_states, n_actions, words, policy, values)
+        induce(parameters, n_actions, words, room, policy, values)
         policy[:, :-1] = policy[:, 1:].copy()
 
     return wrong

@@ -44,9 +44,9 @@ def test_the_folder_follows_every_file(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_loops_are_kept_there_and_numbas_setting_is_left_alone() -> None:
     kept = Path(linear.observe.stats.cache_path)
-    assert _compiled._FOLDER is not None
-    assert _compiled._FOLDER in kept.as_posix()
-    assert numba.config.CACHE_DIR != _compiled._FOLDER
+    assert _compiled.FOLDER is not None
+    assert _compiled.FOLDER in kept.as_posix()
+    assert numba.config.CACHE_DIR != _compiled.FOLDER
 
 
 # -- folders that cannot be written to ------------------------------------------------------------

@@ -28,11 +28,8 @@ _HELP = {
 }
 
 
-def register(commands: Any) -> None:
-    """Add the command to the parser."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "arms", help="list, add, retire or rename the arms of a prior or a service"
-    )
+def register(parser: argparse.ArgumentParser) -> None:
+    """Add the actions of the command."""
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
     for name, text in _HELP.items():
         about = f"{_ADD if name == 'add' else text.capitalize() + '.'}\n{_WHERE}"

@@ -48,11 +48,9 @@ _OPTIONS = {
 """Options of the parameters of ``fit_logs``, for error messages."""
 
 
-def register(commands: Any) -> None:
-    """Add the command."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "fit", help="learn a prior from logs of past tasks", description=_DESCRIPTION
-    )
+def register(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    parser.description = _DESCRIPTION
     parser.set_defaults(run=run)
     logs = parser.add_argument_group("the logs")
     add = logs.add_argument

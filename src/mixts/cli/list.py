@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from mixts.experiments import all_experiments
 
 
-def register(commands: Any) -> None:
-    """Add the command."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "list", help="list the experiments", description="List the experiments and their scale."
-    )
+def register(parser: argparse.ArgumentParser) -> None:
+    """Describe the command."""
+    parser.description = "List the experiments and their scale."
     parser.set_defaults(run=run)
 
 

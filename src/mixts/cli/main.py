@@ -14,8 +14,16 @@ from importlib import import_module
 from mixts._version import __version__
 from mixts.errors import MixtsError
 
-COMMANDS = ("list", "reproduce", "fit", "serve", "store", "arms")
-"""Sub-commands; each is the module of the same name."""
+COMMANDS = {
+    "list": "list the experiments",
+    "reproduce": "run experiments, the paper's or others, and write a report",
+    "fit": "learn a prior from logs of past tasks",
+    "serve": "serve decisions for live tasks over HTTP",
+    "store": "show, rebuild, export or salvage a store of decisions",
+    "arms": "list, add, retire or rename the arms of a prior or a service",
+    "warmup": "compile the loops of families, so that first decisions are fast",
+}
+"""Sub-commands and what they do; each is the module of the same name."""
 
 FAILED = 1
 """Exit status: the system refused something, such as writing to a full disk."""
@@ -25,15 +33,17 @@ INTERRUPTED = 130
 """Exit status: the command was interrupted by Ctrl-C or another signal."""
 
 
-def parser(names: Iterable[str] = COMMANDS) -> argparse.ArgumentParser:
-    """Return the parser of some commands; import only their modules."""
+def parser(names: Iterable[str] = tuple(COMMANDS)) -> argparse.ArgumentParser:
+    """Return the parser of all commands, with the options of some; import only their modules."""
     top = argparse.ArgumentParser(
         prog="mixts", description="Thompson sampling with a mixture prior."
     )
     top.add_argument("--version", action="version", version=f"mixts {__version__}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for name in names:
-        import_module(f"mixts.cli.{name}").register(commands)
+    for name, purpose in COMMANDS.items():
+        command = commands.add_parser(name, help=purpose)
+        if name in names:
+            import_module(f"mixts.cli.{name}").register(command)
     return top
 
 
@@ -41,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status; errors are printed to standard error."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     # Import one command only: a service shall not wait for the plotting library.
-    named = words[:1] if words and words[0] in COMMANDS else COMMANDS
+    named = [word for word in words if word in COMMANDS][:1]
     options = parser(named).parse_args(words)
     try:
         with _interrupted_by("SIGTERM", "SIGHUP"):

@@ -26,13 +26,9 @@ OLD_RESULTS = 3
 """Exit status: the report has numbers of other code than the present one."""
 
 
-def register(commands: Any) -> None:
-    """Add the command."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "reproduce",
-        help="run experiments, the paper's or others, and write a report",
-        description=_DESCRIPTION,
-    )
+def register(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    parser.description = _DESCRIPTION
     add = parser.add_argument
     add("ids", nargs="*", metavar="ID",
         help="experiments (paper/width), a group of them (paper, beyond), or modules with "

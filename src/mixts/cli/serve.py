@@ -34,11 +34,9 @@ FAILED = 1
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
-def register(commands: Any) -> None:
-    """Add the command."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "serve", help="serve decisions for live tasks over HTTP", description=_DESCRIPTION
-    )
+def register(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    parser.description = _DESCRIPTION
     parser.set_defaults(run=run)
     deciding = parser.add_argument_group("decisions")
     add = deciding.add_argument

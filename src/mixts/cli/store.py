@@ -33,11 +33,8 @@ Everything in the log is kept if the file is whole with it; otherwise everything
 is dropped. Stop the service first."""
 
 
-def register(commands: Any) -> None:
-    """Add the command to the parser."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "store", help="show, rebuild, export or salvage a store of decisions"
-    )
+def register(parser: argparse.ArgumentParser) -> None:
+    """Add the actions of the command."""
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
     show = actions.add_parser("show", help="print a summary", description=_SHOW)
     show.set_defaults(run=run_show)

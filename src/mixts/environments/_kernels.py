@@ -20,7 +20,7 @@ def _draw(row: Array, first: int, n: int, uniform: float) -> int:
     return chosen
 
 
-@compiled()
+@compiled(borrows=True)
 def play_episodes(
     parameters: Array, initial: Array, n_actions: int, policy: Array, uniform: Array,
     states: Array, actions: Array, rewards: Array,

@@ -13,7 +13,7 @@ from mixts.errors import ActionError, ParameterError
 from mixts.families.tabular import TabularMDP
 from mixts.families.trajectory import Trajectory
 from mixts.planning import MDP
-from mixts.planning.mdp import checked_policy
+from mixts.planning.mdp import shaped_policy
 from mixts.prior import MixturePrior
 
 
@@ -80,7 +80,11 @@ class MDPProblem(Problem):
     def play(self, chosen: Any) -> Outcome:
         """Play an episode of each run, and compute the exact value of its policy."""
         mdps = self.mdps
-        policy = self._checked(chosen)
+        policy = self._shaped(chosen)
+        try:  # before the policies are followed: this finds actions that do not exist
+            values = mdps.values_of(policy)[:, 0] @ mdps.initial
+        except ParameterError as error:
+            raise self._refused(error) from error
         n, horizon = len(mdps), mdps.horizon
         uniform = self._rng.random((n, 2 * horizon + 1))
         states = np.empty((n, self._n_states), np.int64)
@@ -88,20 +92,26 @@ class MDPProblem(Problem):
         play_episodes(
             mdps.rows, mdps.initial, mdps.n_actions, policy, uniform, states, actions, rewards
         )
-        trajectory = Trajectory(states, actions, rewards)
-        values = mdps.values_of(policy)[:, 0] @ mdps.initial
+        trajectory = Trajectory.of_checked(states, actions, rewards)
         return Outcome((trajectory,), rewards.sum(axis=1), values, self._best)
 
-    def _checked(self, chosen: Any) -> Int[Array, "n h X"]:
+    @property
+    def _shape(self) -> tuple[int, int, int]:
+        return len(self.mdps), self.mdps.horizon, self.mdps.n_states
+
+    def _shaped(self, chosen: Any) -> Int[Array, "n h X"]:
         """Return a policy for each run; one policy may serve all of them."""
-        mdps = self.mdps
-        shape = (len(mdps), mdps.horizon, mdps.n_states)
+        mdps, shape = self.mdps, self._shape
         try:
-            policy = checked_policy(chosen, mdps.horizon, mdps.n_states, mdps.n_actions)
+            policy = shaped_policy(chosen, mdps.horizon, mdps.n_states, mdps.n_actions)
         except ParameterError as error:
-            raise ActionError(f"act must choose policies of shape {shape}: {error}") from error
+            raise self._refused(error) from error
         if policy.ndim == 2:
-            policy = np.array(np.broadcast_to(policy, shape), order="C")
+            one = policy[None]
+            policy = one if len(mdps) == 1 else np.array(np.broadcast_to(one, shape), order="C")
         if policy.shape != shape:
-            raise ActionError(f"act must choose policies of shape {shape}, got {policy.shape}")
+            raise self._refused(f"got {policy.shape}")
         return policy
+
+    def _refused(self, reason: Any) -> ActionError:
+        return ActionError(f"act must choose policies of shape {self._shape}: {reason}")

@@ -15,7 +15,7 @@ from mixts.errors import (
     StatisticsError,
     TrajectoryError,
 )
-from mixts.families._kernels.tabular import count, evidence, first_malformed
+from mixts.families._kernels.tabular import count, evidence
 from mixts.families.base import Family
 from mixts.families.statistics import Statistics
 from mixts.families.tabular_posterior import (
@@ -104,22 +104,26 @@ class TabularStatistics(Statistics):
 
     def check_episodes(self, observed: tuple[Array, ...]) -> None:
         """Raise an error that names the first number out of range, its episode and step."""
-        bad = first_malformed(observed, *self.shape)
-        if bad < 0:
+        states, actions, rewards, lengths = observed
+        ends = np.where(lengths > 0, lengths + states.shape[1] - actions.shape[1], 0)
+        wrong = [
+            _outside(states, ends, self.shape[0]),
+            _outside(actions, lengths, self.shape[1]),
+            _outside(np.where(np.isin(rewards, (0.0, 1.0)), 0, 1), lengths, 1),
+        ]
+        bad = np.logical_or.reduce([each.any(axis=1) for each in wrong])
+        if not bad.any():
             return
-        states, actions, rewards, lengths = (array[bad] for array in observed)
-        end = lengths + len(states) - len(actions)
-        where = f"(episode {bad}, step %d)"
-        for name, values, size, kind in (
-            ("states", states[:end], self.shape[0], TrajectoryError),
-            ("actions", actions[:lengths], self.shape[1], ActionError),
+        episode = int(np.argmax(bad))
+        for each, values, expected, kind in (
+            (wrong[0], states, f"states are 0 to {self.shape[0] - 1}", TrajectoryError),
+            (wrong[1], actions, f"actions are 0 to {self.shape[1] - 1}", ActionError),
+            (wrong[2], rewards, "rewards of an MDP are 0 or 1", OutcomeError),
         ):
-            outside = (values < 0) | (values >= size)
-            if outside.any():
-                step = int(np.argmax(outside))
-                raise kind(f"{name} are 0 to {size - 1}, got {values[step]} {where % step}")
-        step = int(np.argmax((rewards != 0) & (rewards != 1)))
-        raise OutcomeError(f"rewards of an MDP are 0 or 1, got {rewards[step]} {where % step}")
+            if each[episode].any():
+                step = int(np.argmax(each[episode]))
+                got = f"got {values[episode, step]} (episode {episode}, step {step})"
+                raise kind(f"{expected}, {got}")
 
     def _observe(self, tasks: Int[Array, " m"], observed: tuple[Array, ...]) -> None:
         self.check_episodes(observed)
@@ -175,12 +179,7 @@ class TabularMDP(Family):
         flat = [part.reshape(self.n_components, -1) for part in (self.reward, self.transition)]
         self.flat_prior = np.concatenate(flat, axis=1)
         last = [np.array(np.moveaxis(part, 0, -1), order="C") for part in self.arrays_of_counts]
-        self.loop_prior: tuple[Array, ...] = (
-            last[0],
-            last[0].sum(axis=2),
-            last[1],
-            last[1].sum(axis=2),
-        )
+        self.loop_prior: tuple[Array, ...] = (*last, last[1].sum(axis=2))
         least = min(float(part.max(axis=3).min()) for part in self.arrays_of_counts)
         self.tame = least >= TAME
         """Whether no row of counts is so small that all its gamma variables could underflow."""
@@ -431,6 +430,12 @@ class TabularMDP(Family):
                 "leave actions out"
             )
         return None, self.n_actions
+
+
+def _outside(values: Int[Array, "m i"], lengths: Int[Array, " m"], size: int) -> Bool[Array, "m i"]:
+    """Return where numbers of the steps that count are not from 0 to ``size - 1``."""
+    counts = np.arange(values.shape[1]) < lengths[:, None]
+    return np.asarray(counts & ((values < 0) | (values >= size)))
 
 
 def _usable_counts(counts: Array, name: str) -> None:

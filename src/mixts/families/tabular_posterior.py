@@ -115,6 +115,19 @@ def collapse_rows(counts: Float[Array, "L ..."], weights: Float[Array, " L"]) ->
     return np.asarray(mean * total)
 
 
+def _impossible(task: int, episode: int, step: int, observed: tuple[Array, ...]) -> TrajectoryError:
+    """Return the error for a step that no component of its task allows."""
+    states, actions, rewards, lengths = observed
+    seen = step + 1 < lengths[episode] + states.shape[1] - actions.shape[1]
+    led = f", which led to state {states[episode, step + 1]}" if seen else ""
+    return TrajectoryError(
+        f"impossible under every component that is left for task {task}: state "
+        f"{states[episode, step]}, action {actions[episode, step]}, reward "
+        f"{rewards[episode, step]:g}{led} (episode {episode}, step {step}); prior counts of zero "
+        "rule it out. Nothing was learned from this update"
+    )
+
+
 class TabularPosterior(Posterior):
     """Posteriors of MDPs: only the statistics and L numbers per task are stored."""
 
@@ -162,8 +175,6 @@ class TabularPosterior(Posterior):
 
     def update(self, tasks: Int[Array, " m"], observed: tuple[Array, ...]) -> None:
         """Count episodes and update the evidence in one compiled pass, all or none."""
-        states, actions, rewards, lengths = observed
-        self.statistics.check_episodes(observed)
         before = self.relative[tasks]
         episode, step = observe(
             tasks, observed, self.statistics.stored, self.prior.loop_prior,
@@ -171,17 +182,10 @@ class TabularPosterior(Posterior):
         )  # fmt: skip
         if episode >= 0:
             self.relative[tasks] = before
-            seen = step < lengths[episode] - 1 + states.shape[1] - actions.shape[1]
-            led = f", which led to state {states[episode, step + 1]}" if seen else ""
-            raise TrajectoryError(
-                f"impossible under every component that is left for task {int(tasks[episode])}: "
-                f"state {states[episode, step]}, action {actions[episode, step]}, reward "
-                f"{rewards[episode, step]:g}{led} (episode {episode}, step {step}); prior counts "
-                "of zero rule it out. Nothing was learned from this update"
-            )
-        stale = self._since_refresh[tasks] >= _REFRESH
-        if stale.any():
-            self._recompute(np.unique(tasks[stale]))
+            self.statistics.check_episodes(observed)
+            raise _impossible(int(tasks[episode]), episode, step, observed)
+        if step >= _REFRESH:
+            self._recompute(np.unique(tasks[self._since_refresh[tasks] >= _REFRESH]))
 
     def log_evidence(self) -> Float[Array, "n L"]:
         """Return log p(history | s) of the ordered history: no multinomial coefficients."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 import numpy as np
 
 from mixts import _checks
@@ -55,6 +57,14 @@ class Trajectory:
         self.lengths: Int[Array, "..."] | None = None
         if lengths is not None:
             self.lengths = self._checked_lengths(lengths)
+
+    @classmethod
+    def of_checked(cls, states: Array, actions: Array, rewards: Array) -> Self:
+        """Return the trajectory of fresh arrays, without checks and copies."""
+        trajectory = cls.__new__(cls)
+        trajectory.states, trajectory.actions, trajectory.rewards = states, actions, rewards
+        trajectory.lengths = None
+        return trajectory
 
     def _checked_lengths(self, lengths: ArrayLike) -> Int[Array, "..."]:
         n, steps = self.actions.shape[:-1], self.n_steps

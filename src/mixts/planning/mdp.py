@@ -13,7 +13,7 @@ from mixts._typing import Array, ArrayLike, Float, Int
 from mixts.errors import MixtsError, ParameterError
 from mixts.planning._kernels import evaluate, induce
 
-_NO_WORDS = np.zeros(0, np.uint64)
+_NO_WORDS, _NO_VALUES = np.zeros(0, np.uint64), np.zeros((0, 0, 0))
 
 
 class Plan(NamedTuple):
@@ -118,7 +118,8 @@ class MDP:
     @property
     def rows(self) -> Float[Array, "m p"]:
         """Parameters with one axis for the batch, for compiled loops; do not write to them."""
-        rows = self._flat.reshape(math.prod(self.shape), self._flat.shape[-1])
+        flat = self._flat
+        rows = flat if flat.ndim == 2 else flat.reshape(math.prod(self.shape), flat.shape[-1])
         return rows if rows.flags.carray else rows.copy()
 
     @property
@@ -174,21 +175,22 @@ class MDP:
         """
         if rng is not None and not isinstance(rng, np.random.Generator):
             raise ParameterError(f"rng must be a numpy.random.Generator or None, got {rng!r}")
-        rows = self.rows
-        policy = np.empty((len(rows), self.horizon, self.n_states), np.int64)
-        values = np.empty(policy.shape)
-        words = _NO_WORDS if rng is None else random_words(rng, len(rows))
-        induce(rows, self.n_states, self.n_actions, words, policy, values)
-        shape = (*self.shape, self.horizon, self.n_states)
-        return Plan(policy.reshape(shape), values.reshape(shape))
+        n = math.prod(self.shape)
+        values = np.empty((n, self.horizon, self.n_states))
+        policy = self._induce(_NO_WORDS if rng is None else random_words(rng, n), values)
+        return Plan(policy, values.reshape(policy.shape))
 
     def best_policy(self, rng: np.random.Generator) -> Int[Array, "... h X"]:
         """Return the policy of :meth:`plan`, ties at random, without its values."""
-        rows = self.rows
-        policy = np.empty((len(rows), self.horizon, self.n_states), np.int64)
-        words = random_words(rng, len(rows))
-        induce(rows, self.n_states, self.n_actions, words, policy, np.empty((0, 0, 0)))
-        return policy.reshape(*self.shape, self.horizon, self.n_states)
+        return self._induce(random_words(rng, math.prod(self.shape)), _NO_VALUES)
+
+    def _induce(self, words: Array, values: Array) -> Int[Array, "... h X"]:
+        """Return the best policies and write their values, unless ``values`` is empty."""
+        rows, n_states = self.rows, self.n_states
+        policy = np.empty((len(rows), self.horizon, n_states), np.int64)
+        room = np.empty((2 + n_states, n_states * self.n_actions))
+        induce(rows, self.n_actions, words, room, policy, values)
+        return policy if self._flat.ndim == 2 else policy.reshape(*self.shape, *policy.shape[1:])
 
     def evaluate(self, policy: ArrayLike) -> Float[Array, "... h X"]:
         """Return the exact value of a policy from every step and state.
@@ -203,7 +205,7 @@ class MDP:
         array
             (..., h, X).
         """
-        policies = checked_policy(policy, self.horizon, self.n_states, self.n_actions)
+        policies = shaped_policy(policy, self.horizon, self.n_states, self.n_actions)
         batch = policies.shape[:-2]
         if batch and self.shape and batch != self.shape:
             raise ParameterError(
@@ -213,17 +215,33 @@ class MDP:
         return values.reshape(*(batch or self.shape), self.horizon, self.n_states)
 
     def values_of(self, policies: Int[Array, "m h X"]) -> Float[Array, "k h X"]:
-        """Return the values of checked policies, one axis for the batch."""
+        """Return the values of policies, one axis for the batch; their shape was checked."""
         rows = self.rows
         n = max(len(rows), len(policies)) if len(rows) and len(policies) else 0
         values = np.empty((n, self.horizon, self.n_states))
-        evaluate(rows, self.n_states, self.n_actions, policies, values)
+        if not evaluate(rows, self.n_actions, policies, values):
+            checked_policy(policies, self.horizon, self.n_states, self.n_actions)
         return values
 
     def value(self, policy: ArrayLike) -> Any:
         """Return V(pi), the expected reward of an episode from ``initial``  [paper: Sec. 5]."""
         values = self.evaluate(policy)[..., 0, :] @ self.initial
         return float(values) if values.ndim == 0 else values
+
+
+def shaped_policy(
+    policy: ArrayLike,
+    horizon: int,
+    n_states: int,
+    n_actions: int,
+    error: type[MixtsError] = ParameterError,
+) -> Int[Array, "... h X"]:
+    """Return policies as an array of integers, or raise unless their shape fits these sizes."""
+    expected = _EXPECTED.format(n_actions - 1, horizon, n_states)
+    array = _checks.integers(policy, expected, error)
+    if array.shape[-2:] != (horizon, n_states):
+        raise error(f"{expected}, got shape {array.shape}")
+    return array
 
 
 def checked_policy(
@@ -234,16 +252,14 @@ def checked_policy(
     error: type[MixtsError] = ParameterError,
 ) -> Int[Array, "... h X"]:
     """Return policies as an array of integers, or raise unless they fit MDPs of these sizes."""
-    expected = (
-        f"a policy is actions (integers from 0 to {n_actions - 1}) of shape "
-        f"(..., {horizon}, {n_states}): step, state"
-    )
-    array = _checks.integers(policy, expected, error)
-    if array.shape[-2:] != (horizon, n_states):
-        raise error(f"{expected}, got shape {array.shape}")
+    array = shaped_policy(policy, horizon, n_states, n_actions, error)
     if array.size and (array.min() < 0 or array.max() >= n_actions):
+        expected = _EXPECTED.format(n_actions - 1, horizon, n_states)
         raise error(f"{expected}, got {int(array.min())} to {int(array.max())}")
     return array
+
+
+_EXPECTED = "a policy is actions (integers from 0 to {}) of shape (..., {}, {}): step, state"
 
 
 def random_words(rng: np.random.Generator, n: int) -> Array:

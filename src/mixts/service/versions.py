@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mixts._typing import Array, Float
+from mixts.agents.rehearsal import some_actions
 from mixts.errors import MixtsError, ParameterError, StatisticsError, StoreError
 from mixts.families import Family, Statistics
 from mixts.families.statistics import WORD
@@ -184,12 +184,6 @@ def check_features(prior: MixturePrior, before: MixturePrior | None) -> None:
         "statistics by the place of a feature, so both must be the same (mixts fit --features-of "
         "the prior in force)"
     )
-
-
-def some_actions(prior: MixturePrior) -> Float[Array, "2 d"] | None:
-    """Return actions for a trial decision, or None for a prior of arms."""
-    n_features = prior.family.n_features
-    return None if n_features is None else np.eye(2, n_features)
 
 
 def check_decides(prior: MixturePrior, policy: Policy) -> None:

@@ -144,7 +144,7 @@ def _backward(lower: Array, x: Array) -> None:
             x[j] -= lower[i, j] * x[i]
 
 
-@compiled()
+@compiled(nogil=True)
 def linear_evidence(
     tasks: LinearTasks, mean: Array, precision: Array, half_log_det: Array, noise: float,
     out: Array, squares: Array,
@@ -213,7 +213,7 @@ def _add_covariance(own: Array, gram: Array, share: float, within: Array) -> flo
     return share * trace
 
 
-@compiled(fastmath=SUMS)
+@compiled(nogil=True, fastmath=SUMS)
 def posterior_moments(
     tasks: LinearTasks, share: Array, sharp: Array, mean: Array, precision: Array, noise: float,
     sums: LinearSums,

@@ -11,6 +11,7 @@ from mixts.errors import ParameterError
 from mixts.families import Statistics
 from mixts.families.coefficients import CoefficientFamily, CovarianceType
 from mixts.learning._kernels.gaussian import LinearSums
+from mixts.learning.blocks import new_sums
 from mixts.learning.models.base import Model, positive
 
 
@@ -86,11 +87,8 @@ class CoefficientModel(Model):
 
     def new_sums(self, family: CoefficientFamily) -> LinearSums:
         """Return sums of posterior moments over tasks, to which nothing was added yet."""
-        (n, d), n_groups = (
-            family.mean.shape,
-            1 if self.covariance_type == "tied" else family.n_components,
-        )
-        return LinearSums(np.zeros((n, d)), np.zeros((n, d, d)), np.zeros((n_groups, d, d)))
+        n_groups = 1 if self.covariance_type == "tied" else family.n_components
+        return new_sums(family.mean.shape, n_groups)
 
     def maximised(
         self,

@@ -12,9 +12,10 @@ from scipy import special
 from mixts._typing import Array, Bool, Float, Int
 from mixts.errors import StatisticsError
 from mixts.families import Family, LinearGaussian, LinearStatistics, Statistics
-from mixts.families._kernels.triangles import fold_block, triangle
+from mixts.families._kernels.triangles import triangle
 from mixts.families.linear import CovarianceType, LinearFamily
-from mixts.learning._kernels.gaussian import LinearTasks, linear_evidence, posterior_moments
+from mixts.learning._kernels.gaussian import LinearTasks
+from mixts.learning.blocks import evidence_of_blocks, moments_of_blocks
 from mixts.learning.models.base import positive
 from mixts.learning.models.coefficients import CoefficientModel, inverses
 from mixts.learning.models.predictive import LOG_2PI, Part, Predictive, chi_squared, noise_part
@@ -29,6 +30,10 @@ LARGE_SQUARES = 1e10
 
 BLOCK = 1 << 21
 """Size of factors at a time: tasks times components times the square of the features."""
+
+MOST_STACKED = 8192
+"""Numbers to factorise together: from 9,216 on OpenBLAS hands columns to threads, which costs more
+than the work on them."""
 
 LARGE = 1e8
 """Beyond this ratio to the squared noise, squares would lose more than half of the digits."""
@@ -76,8 +81,7 @@ class LinearModel(CoefficientModel):
         if self._largest_square(family.mean, family.noise_std) > LARGE_SQUARES:
             return MixturePrior(family).condition(self.statistics).log_evidence
         precision, log_det = inverses(self.distinct(family))
-        out, squares = np.empty((2, self.n_tasks, family.n_components))
-        linear_evidence(self._tasks, family.mean, precision, -log_det / 2, noise, out, squares)
+        out, squares = evidence_of_blocks(self._tasks, family.mean, precision, -log_det / 2, noise)
         shared = self._count * np.log(2 * np.pi * noise) + self._rest / noise
         return out - 0.5 * squares - shared[:, None] / 2
 
@@ -98,9 +102,8 @@ class LinearModel(CoefficientModel):
         if not np.isfinite(share).all():
             raise self._too_far_apart()
         precision, _ = inverses(self.distinct(family))
-        sums = self.new_sums(family)
-        misfit = posterior_moments(
-            self._tasks, share, share, family.mean, precision, family.noise_std**2, sums
+        misfit, sums = moments_of_blocks(
+            self._tasks, share, share, family.mean, precision, family.noise_std**2
         )
         mean, covariance = self.maximised(family.mean, share, sums, precision)
         if not (np.isfinite(mean).all() and np.isfinite(covariance).all()):
@@ -168,11 +171,20 @@ def common_coefficients(statistics: LinearStatistics) -> Float[Array, " d"]:
     Computed from the triangles, not from sums of squares: rewards far from zero keep their digits.
     """
     d = statistics.shape[0]
-    rows = statistics.array("factor").reshape(-1, d + 1)
-    joint = fold_block(np.zeros((d + 1, d + 1)), rows[:, :d], rows[:, d])
+    joint = joint_triangle(statistics.array("factor"))
     sizes = np.sqrt((joint[:, :d] ** 2).sum(axis=0))
     sizes[sizes == 0] = 1.0
     return np.linalg.lstsq(joint[:, :d] / sizes, joint[:, d], rcond=DEPENDENT)[0] / sizes
+
+
+def joint_triangle(factor: Float[Array, "n p p"]) -> Float[Array, "p p"]:
+    """Return the triangle of the data of all tasks: tall factorisations of some tasks at a time."""
+    p = factor.shape[1]
+    height = max(2, MOST_STACKED // p**2)
+    while len(factor) > 1:
+        padding = np.zeros((-len(factor) % height, p, p))
+        factor = triangle(np.concatenate([factor, padding]).reshape(-1, height * p, p))
+    return factor[0] if len(factor) else np.zeros(factor.shape[1:])
 
 
 def unexplained(statistics: LinearStatistics) -> float:

@@ -31,9 +31,8 @@ from mixts.learning._kernels.gaussian import (
     ArmSums,
     add_student,
     arm_moments,
-    linear_evidence,
-    posterior_moments,
 )
+from mixts.learning.blocks import evidence_of_blocks, moments_of_blocks
 from mixts.learning.models.base import MomentModel, Noise, positive, spread
 from mixts.learning.models.coefficients import Units, inverses, outer
 from mixts.learning.models.gaussian import ALIKE, GaussianModel
@@ -273,8 +272,7 @@ class LinearStudentModel(LinearModel):
             law = exact.noise_laws(np.arange(self.n_tasks)[:, None], np.arange(len(uniform)))
             return exact.log_evidence(), law
         precision, log_det = inverses(self._relative(family))
-        out, squares = np.empty((2, self.n_tasks, family.n_components))
-        linear_evidence(self._tasks, family.mean, precision, -log_det / 2, 1.0, out, squares)
+        out, squares = evidence_of_blocks(self._tasks, family.mean, precision, -log_det / 2, 1.0)
         misfit = np.maximum(squares, 0.0) + self._rest[:, None]
         add_student(self._count, degrees, unit, misfit, out)
         return out, (freedom, unit + misfit)
@@ -301,8 +299,7 @@ class LinearStudentModel(LinearModel):
         _, law = self._laws(family)
         sharp = share * law[0] / law[1]
         precision, _ = inverses(self._relative(family))
-        sums = self.new_sums(family)
-        posterior_moments(self._tasks, share, sharp, family.mean, precision, 1.0, sums)
+        _, sums = moments_of_blocks(self._tasks, share, sharp, family.mean, precision, 1.0)
         pull = self.pseudo / float(self.centre.noise_std[0]) ** 2
         units = Units(sharp.sum(axis=0), pull, self._relative(self.centre))
         mean, relative = self.maximised(family.mean, share, sums, precision, units)

@@ -14,16 +14,16 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from types import FrameType
 
-import numpy as np
 from prometheus_client import disable_created_metrics
 
+from mixts.agents.rehearsal import rehearse
 from mixts.errors import MixtsError
 from mixts.service.http.app import Service
 from mixts.service.http.connection import Connection
 from mixts.service.http.connections import Connections
 from mixts.service.http.limits import Limits
 from mixts.service.policy import Policy
-from mixts.service.versions import ActivePrior, some_actions
+from mixts.service.versions import ActivePrior
 
 log = logging.getLogger("mixts.service")
 
@@ -112,18 +112,9 @@ def handle_signals() -> Iterator[Signals]:
 def warm_up(active: ActivePrior, policy: Policy) -> None:
     """Decide and learn once, so that no client waits for compiled code to load."""
     prior = active.prior
-    row = np.zeros(1, np.int64)
-    offered = some_actions(prior)
-    sets = None if offered is None else offered[None]
     try:
         tasks = active.codec.decode([b""])
-        action = 0 if offered is None else offered[0]
-        for waiting in (None, (np.array([action]), row)):
-            agent = policy.resume(prior, tasks, 0)
-            agent.act_with_probabilities(sets, row, None, policy.floor, waiting)
-            if waiting is None:
-                tasks.observe(row, tasks.observations(action, 1.0))
-        agent.belief.mean_rewards(offered)
+        rehearse(prior, lambda tasks: policy.resume(prior, tasks, 0), tasks, policy.floor)
         active.codec.encode(tasks)
     except MixtsError as error:
         log.warning("the first requests will be slow: %s", error)
