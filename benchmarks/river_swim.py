@@ -129,7 +129,7 @@ BENCHMARKS = [
         ours=ours_one_by_one["PSRL"],
         peer=peer_psrl,
         peer_name=PSRL,
-        target=None,
+        target=3.0,
     ),
     EpisodeBenchmark(
         name="river-mixts",

@@ -220,6 +220,42 @@ def test_attributes_hold() -> None:
         assert [name for name in names if not hasattr(value, name)] == []
 
 
+def test_the_import_loads_no_library_and_a_star_imports_every_name() -> None:
+    script = """
+import pickle, sys
+import mixts
+heavy = {"numpy", "numba", "scipy"} & set(sys.modules)
+assert not heavy, heavy
+assert set(mixts.__all__) <= set(dir(mixts))
+family = pickle.loads(pickle.dumps(mixts.BernoulliArms([[1.0]], [[2.0]])))
+assert type(family) is mixts.BernoulliArms
+names = {}
+exec("from mixts import *", names)
+assert set(mixts.__all__) <= set(names)
+"""
+    done = subprocess.run([sys.executable, "-c", script], check=False, timeout=300)
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"]])
+def test_the_command_line_starts_without_libraries(words: list[str]) -> None:
+    script = f"""
+import sys
+from mixts.cli import main
+try:
+    main({words})
+except SystemExit as end:
+    assert end.code == 0
+heavy = {{"numpy", "numba", "scipy"}} & set(sys.modules)
+assert not heavy, heavy
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], check=False, stdout=subprocess.PIPE, timeout=300
+    )
+    assert done.returncode == 0
+    assert done.stdout
+
+
 def test_the_core_needs_no_extra() -> None:
     """Installed alone, mixts imports with only its own dependencies at hand."""
     absent = [
