@@ -17,6 +17,7 @@ from mixts.bounds.entropy import (
     best_action_entropy,
     bounded_entropy_bound,
     common_mean_range,
+    entropy,
     entropy_terms,
 )
 from mixts.bounds.known_models import gaussian_separation, known_mdps_bound, separated_bound
@@ -29,7 +30,7 @@ from mixts.families.base import Family
 from mixts.prior import MixturePrior
 
 ENTROPY, COUNTS, KNOWN, NARROW = "entropy", "counts", "known models", "narrow components"
-IDENTIFICATION = "entropy, identification alone"
+IDENTIFICATION, IDS = "entropy, identification alone", "entropy, MixIDS"
 THEOREMS = {
     f"Theorem {number}, {form}": (number, form)
     for number in (1, 2)
@@ -45,6 +46,7 @@ _COMMON = (
 )
 _FIXED = "needs an action set that is the same in every round"
 _ARMS = "needs arms, or unit vectors as actions"
+_IDS = "needs arms: elsewhere MixIDS only estimates the regret of an action"
 _MDP = "holds for tabular MDPs (and Bernoulli arms: one state, one step)"
 
 
@@ -57,7 +59,7 @@ class PriorBound(NamedTuple):
     remark: str = ""
     """Without a value, the condition that fails; otherwise what to know about the bound."""
     whole: bool = True
-    """Whether the whole regret is bounded, not only the cost of finding the latent state."""
+    """Whether the whole regret of MixTS is bounded, not only a part, nor that of another policy."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -85,7 +87,7 @@ class PriorBounds:
 
     @property
     def least(self) -> PriorBound | None:
-        """The least bound on the whole regret that is complete; None if none applies."""
+        """The least complete bound on the whole regret of MixTS; None if none applies."""
         whole = [row for row in self.rows if row.value is not None and row.whole]
         complete = [row for row in whole if row.remark != _WITHOUT_C2]
         return min(complete, key=lambda row: row.value or 0.0, default=None)
@@ -167,7 +169,7 @@ def of(prior: MixturePrior, n: int, actions: ArrayLike | None = None) -> PriorBo
 
 def _failing(found: dict[str, PriorBound], reason: str) -> list[PriorBound]:
     """Return all bounds in one order; those that were not found fail for this reason."""
-    names = (ENTROPY, COUNTS, KNOWN, NARROW, *THEOREMS)
+    names = (ENTROPY, COUNTS, KNOWN, NARROW, *THEOREMS, IDS)
     rows = [found.get(name, PriorBound(name, None, reason)) for name in names]
     return [*rows, *(row for name, row in found.items() if name not in names)]
 
@@ -243,11 +245,23 @@ def _of_gaussian(
         _best_action_entropies(one), spread,
     )  # fmt: skip
     found[ENTROPY] = PriorBound(ENTROPY, float(terms.bound), _least_form(terms))
+    found[IDS] = _ids_of_arms(n, one, spread)
     D = common_mean_range(one.mean, one.covariance, one.kappa, spread)
     found[COUNTS] = _counts(n, one, terms, D)
     found[KNOWN] = _known(one)
     found[NARROW] = _narrow(n, one, terms, D)
     return _failing(found, _MDP)
+
+
+def _ids_of_arms(n: int, one: _Problem, mean_range: float | None) -> PriorBound:
+    """Return the bound of the information ratio that MixIDS minimises: that of variances."""
+    if not one.arms or one.sets is None:
+        return PriorBound(IDS, None, _IDS)
+    terms = entropy_terms(
+        n, one.weights, one.mean, one.covariance, one.noise_std, one.kappa, one.n_actions,
+        mean_range=mean_range,
+    )  # fmt: skip
+    return PriorBound(IDS, float(terms.joint), 'for information="variance"', whole=False)
 
 
 def _best_action_entropies(one: _Problem) -> Float[Array, " L"] | None:
@@ -333,6 +347,10 @@ def _of_bounded(family: ArmFamily, weights: Array, n: int) -> list[PriorBound]:
     found[ENTROPY] = PriorBound(ENTROPY, bound)
     width = float(np.sqrt(variance.max()))
     found[KNOWN] = PriorBound(KNOWN, None, f"{_NO_WIDTH}; the largest width is {width:.3g}")
+    # The n rewards of an arm tell at most log(n + 1) on its mean: only their sum counts.
+    told = entropy(weights) + family.n_arms * math.log(n + 1)
+    ids = math.sqrt(family.n_arms * n * told / 2)
+    found[IDS] = PriorBound(IDS, ids, 'for information="variance"', whole=False)
     return _failing(found, _GAUSSIAN)
 
 
@@ -343,6 +361,7 @@ def _of_mdps(family: Any, weights: Array, n: int) -> list[PriorBound]:
         for name, (number, _) in THEOREMS.items()
         if number == 2
     }
+    found[IDS] = PriorBound(IDS, None, "needs arms: MixIDS does not plan")
     known = not family.parameter_variances().any()
     bound = float(bounded_entropy_bound(n, weights, None, 0.0, family.horizon))
     remark = "needs few actions to bound the cost of learning, and policies are many"
