@@ -226,7 +226,7 @@ def _of_counts(measured: LatentCost, one: _Problem) -> dict[str, Inequality]:
             f"P(the true state's ledger ever exceeds rad) <= delta = {delta:g}",
             lost.astype(float), delta,
         ),
-        "mean range": _every("|m_t(a,s) - m_t(a,s')| <= D", measured.mean_range, one.mean_range),
+        "mean range": _every("m_t(a,s) - m_t(a,s') <= D", measured.mean_range, one.mean_range),
         "count bound": _mean(
             "E sum_t B_t <= the count bound", measured.identification.sum(axis=1), bound
         ),

@@ -92,9 +92,9 @@ def terms_over(n_rounds: int, points: Iterable[tuple[int, float]], form: str) ->
 PRIOR_BOUNDS = {"entropy": "entropy", "counts": "counts", "narrow": "narrow components"}
 """Bounds that know the latent prior: our short names, and those of ``mixts.bounds.of``."""
 DRAWN = {
-    "entropy": "new: entropy bound",
-    "counts": "new: count bound",
-    "narrow": "new: bound for narrow components",
+    "entropy": "new: entropy",
+    "counts": "new: counts",
+    "narrow": "new: narrow components",
 }
 """Their names in figures."""
 
@@ -120,8 +120,8 @@ def bounds_figure(
     """Draw the measured regret, the bounds that know the latent prior, and Theorem 1, unscaled."""
     axes = new_axes(5.2, 3.2)
     drawn = {DRAWN[key]: bounds[key] for key in PRIOR_BOUNDS}
-    draw_bounds(axes, sweep, drawn, {"Theorem 1 of the paper": bounds["statement"]}, ticks)
-    axes.set_title(title, loc="left")
+    paper = {"Theorem 1 of the paper": bounds["statement"]}
+    draw_bounds(axes, sweep, drawn, paper, title, ticks)
     return axes.figure
 
 

@@ -26,7 +26,7 @@ from mixts.simulation.sweep import Sweep
 EXPONENTS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0)
 """Exponents a of P_0(s) proportional to s^-a, s = 1 to L; 0 is uniform."""
 
-TITLE = "The more certain the latent prior, the lower the regret. Theorem 1 does not see it."
+TITLE = "A more certain latent prior lowers the regret; Theorem 1 does not see it"
 
 
 class Point(NamedTuple):
