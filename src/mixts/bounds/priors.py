@@ -122,6 +122,8 @@ class PriorBounds:
 def of(prior: MixturePrior, n: int, actions: ArrayLike | None = None) -> PriorBounds:
     """Return every bound that applies to a prior, and why the others do not.
 
+    Theorem 1 does not depend on the latent prior [paper: Sec. 4.3]; four other bounds do.
+
     Parameters
     ----------
     prior

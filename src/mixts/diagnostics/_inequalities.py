@@ -124,8 +124,9 @@ class Inequality:
 
     @property
     def _excess(self) -> Estimate:
-        """Mean of left - right for each case, and its standard error."""
-        return estimate((self.left - self.right).reshape(len(self.left), -1))
+        """Mean of left - right for each case, and its standard error: infinite for one run."""
+        mean, error = estimate((self.left - self.right).reshape(len(self.left), -1))
+        return Estimate(mean, np.where(np.isnan(error), np.inf, error))
 
     def __repr__(self) -> str:
         left, right = self.means
