@@ -15,6 +15,7 @@ from mixts.bounds import (
     entropy,
     entropy_bound,
     entropy_terms,
+    theorem1_terms,
 )
 from mixts.errors import ParameterError, WeightsError
 from tests.unit.bounds.paper_setting import K, N, covariances, means, terms, uniform, zipf
@@ -95,6 +96,12 @@ def test_wider_priors(
         assert t.joint == pytest.approx(joint, rel=EXACT)
     if best_arm is not None:
         assert t.bound == t.best_arm == pytest.approx(best_arm, rel=EXACT)
+
+
+@pytest.mark.parametrize("width", [1e-4, 0.01, 0.05, 0.2, 0.5, 10.0, 1e4])
+def test_the_learning_term_is_far_below_term_1(width: float) -> None:
+    term = theorem1_terms(N, K, K, 0.1, 1.0, width**2).learning
+    assert term > 6 * math.sqrt(math.log(K * N) / 2) * terms(width, with_arms=False).learning
 
 
 def test_few_states() -> None:
