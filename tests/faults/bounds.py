@@ -16,7 +16,7 @@ fault(
 fault(
     "known models: the gap of one state only",
     (EXACT, KNOWN),
-    edit("mixts.bounds.known_models:pairs_bound", " + (own[r] - value[r, s])", ""),
+    edit("mixts.bounds.known_models:pairs_bound", "own[r] - value[r, s]", "0.0"),
 )
 fault(
     "entropy: the mean of the states is not subtracted from their rank",
