@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from tests.faults import families, learning, linear, mdp, service, student
+from tests.faults import bounds, families, learning, linear, mdp, service, student
 from tests.faults.catalogue import FAULTS, Fault
 
-__all__ = ["FAULTS", "Fault", "families", "learning", "linear", "mdp", "service", "student"]
+__all__ = [
+    "FAULTS",
+    "Fault",
+    "bounds",
+    "families",
+    "learning",
+    "linear",
+    "mdp",
+    "service",
+    "student",
+]

@@ -144,6 +144,28 @@ SIGNATURES = {
     "Sweep.of": "(parameter, values, results)",
     "diagnostics.decompose_regret": "(prior, environment, n_rounds, n_runs, seed)",
     "diagnostics.identify": "(prior, environment, n_rounds, seed)",
+    "bounds.of": "(prior, n, actions=None)",
+    "bounds.entropy": "(weights)",
+    "bounds.effective_states": "(weights)",
+    "bounds.best_arm_entropy": "(means, stds)",
+    "bounds.entropy_terms": (
+        "(n, weights, prior_means, covariances, noise_std, kappa, n_actions, "
+        "best_action_entropy=None, mean_range=None)"
+    ),
+    "bounds.entropy_bound": (
+        "(n, weights, prior_means, covariances, noise_std, kappa, n_actions, "
+        "best_action_entropy=None, mean_range=None)"
+    ),
+    "bounds.bounded_entropy_bound": "(n, weights, n_arms, best_action_entropy)",
+    "bounds.count_bound": (
+        "(n, weights, noise_std, kappa, prior_variance, mean_range, delta=None)"
+    ),
+    "bounds.known_models_bound": "(weights, means, affinity, n=None)",
+    "bounds.known_mdps_bound": "(weights, mdps, n=None)",
+    "bounds.gaussian_affinity": "(means, noise_std)",
+    "bounds.bernoulli_affinity": "(means)",
+    "bounds.narrow_bound": "(n, weights, prior_means, width, noise_std, learning=None)",
+    "diagnostics.measure_latent_cost": "(prior, environment, n_rounds, n_runs, seed)",
     "theorem1_bound": (
         "(n, d, n_components, noise_std, kappa, max_prior_variance, form='statement')"
     ),

@@ -1,4 +1,4 @@
-"""Regret bounds of the paper, the steps of its proofs, and comparisons with regret."""
+"""Regret bounds: those of the paper, the steps of its proofs, and bounds that know P_0."""
 
 from mixts.bounds._arguments import BoundTerms, Form
 from mixts.bounds.comparison import (
@@ -9,6 +9,28 @@ from mixts.bounds.comparison import (
     crossing,
     linear_bound,
     lints_order,
+)
+from mixts.bounds.counts import count_bound
+from mixts.bounds.entropy import (
+    EntropyTerms,
+    best_action_entropy,
+    best_arm_entropy,
+    bounded_entropy_bound,
+    effective_states,
+    entropy,
+    entropy_bound,
+    entropy_terms,
+)
+from mixts.bounds.known_models import (
+    bernoulli_affinity,
+    best_policies,
+    episode_affinity,
+    gaussian_affinity,
+    gaussian_one_sided_bound,
+    known_mdps_bound,
+    known_models_bound,
+    lower_bound,
+    one_sided_bound,
 )
 from mixts.bounds.lemmas import (
     episode_width_sum_bound,
@@ -25,6 +47,8 @@ from mixts.bounds.lemmas import (
     value_difference_bound,
     width_sum_bound,
 )
+from mixts.bounds.narrow import NarrowTerms, narrow_bound, narrow_terms
+from mixts.bounds.priors import PriorBound, PriorBounds, of
 from mixts.bounds.theorems import (
     feature_width,
     reward_width,
@@ -38,20 +62,44 @@ from mixts.bounds.theorems import (
 __all__ = [
     "RULE",
     "BoundTerms",
+    "EntropyTerms",
     "Form",
+    "NarrowTerms",
+    "PriorBound",
+    "PriorBounds",
     "ShapeComparison",
     "Verdict",
+    "bernoulli_affinity",
+    "best_action_entropy",
+    "best_arm_entropy",
+    "best_policies",
+    "bounded_entropy_bound",
     "compare_shapes",
+    "count_bound",
     "crossing",
+    "effective_states",
+    "entropy",
+    "entropy_bound",
+    "entropy_terms",
+    "episode_affinity",
     "episode_width_sum_bound",
     "feature_width",
     "first_part_bound",
+    "gaussian_affinity",
+    "gaussian_one_sided_bound",
     "gaussian_tail_bound",
+    "known_mdps_bound",
+    "known_models_bound",
     "linear_bound",
     "lints_order",
     "log_determinant_bound",
+    "lower_bound",
+    "narrow_bound",
+    "narrow_terms",
     "norm_series_bound",
     "norm_sum_bound",
+    "of",
+    "one_sided_bound",
     "prior_width",
     "pseudo_count_variance",
     "reward_width",

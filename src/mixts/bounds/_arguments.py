@@ -8,7 +8,7 @@ import numpy as np
 
 from mixts import _checks
 from mixts._typing import Array, ArrayLike, Float
-from mixts.errors import ParameterError
+from mixts.errors import ParameterError, WeightsError
 
 Form = Literal["statement", "appendix"]
 """Version of a bound: that of the theorem's statement, or that of the end of its proof."""
@@ -41,6 +41,14 @@ def rounds(n: ArrayLike) -> Float[Array, "..."]:
         bad = n if array.ndim == 0 else array[~good][:1]
         raise ParameterError(f"{expected}, got {bad}")
     return array
+
+
+def weights(value: ArrayLike) -> Float[Array, " L"]:
+    """Return a latent prior: probabilities that sum to one."""
+    array = _checks.numbers(value, "weights must be numbers", WeightsError)
+    if array.ndim != 1 or not array.size:
+        raise WeightsError(f"weights must have shape (L,), got {array.shape}")
+    return _checks.weight_vector(array, len(array))
 
 
 def at_least_zero(value: Any, name: str) -> float:

@@ -9,6 +9,11 @@ from mixts.diagnostics.decomposition import (
     prepare_decomposition,
 )
 from mixts.diagnostics.identification import Identification, identify
+from mixts.diagnostics.latent_cost import (
+    LatentCost,
+    measure_latent_cost,
+    prepare_latent_cost,
+)
 from mixts.diagnostics.policies import Earnings, PolicyComparison, compare_policies
 
 __all__ = [
@@ -18,6 +23,7 @@ __all__ = [
     "Earnings",
     "Identification",
     "Inequality",
+    "LatentCost",
     "PolicyComparison",
     "PriorScales",
     "Threshold",
@@ -26,5 +32,7 @@ __all__ = [
     "decompose_regret",
     "follow_confidence_sets",
     "identify",
+    "measure_latent_cost",
     "prepare_decomposition",
+    "prepare_latent_cost",
 ]

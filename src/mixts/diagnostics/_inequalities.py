@@ -1,4 +1,4 @@
-"""The inequalities of the proof of Theorem 1, with both sides measured."""
+"""Inequalities of proofs, with both sides measured, and those of the proof of Theorem 1."""
 
 from __future__ import annotations
 
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 N_ERRORS = 2.0
 """A difference of fewer standard errors does not show that an expectation is larger."""
+N_EQUAL = 3.0
+"""Two sides of an identity agree if they differ by at most this many standard errors."""
+CHANCE = 0.05
+"""Probability that chance alone refutes one of several claims that are judged together."""
 
 _ROUNDING = 1e-9
 """Relative difference up to which two sides count as equal."""
@@ -49,7 +53,8 @@ class PriorScales(NamedTuple):
 class Inequality:
     """One step of the proof: a sum of each run, and its bound.
 
-    The arrays have the runs first; a second axis, if there is one, is the latent states.
+    The arrays have the runs first. A second axis, if there is one, is cases for each of which the
+    claim is made: latent states, pairs of states or groups of rounds.
     """
 
     claim: str
@@ -60,6 +65,8 @@ class Inequality:
     right: Float[Array, "..."]
     in_expectation: bool = False
     """Whether the claim is about expectations only, not about every run."""
+    equality: bool = False
+    """Whether the expectations are claimed to be equal."""
 
     def __post_init__(self) -> None:
         left, right = np.broadcast_arrays(self.left, self.right)
@@ -88,11 +95,38 @@ class Inequality:
 
     @property
     def holds(self) -> bool:
-        """Whether the claim holds: in every run and state, or in expectation, within errors."""
+        """Whether the claim holds: in every run and case, or in expectation, within errors.
+
+        An expectation may be too large by two standard errors, and equal ones may differ by three;
+        where there are several cases, by as many as chance alone exceeds in any of them with
+        probability 0.05 (Student's t, Bonferroni), if that is more.
+        """
         if not self.in_expectation:
             return self.share == 1
-        gap = _over_runs(self.left - self.right)
-        return bool(gap.mean <= 0 or gap.mean <= N_ERRORS * gap.error)
+        mean, error = self._excess
+        limit = _n_errors(len(self.left), mean.size, N_EQUAL if self.equality else N_ERRORS)
+        size = np.abs(self.right).reshape(len(self.right), -1).mean(axis=0)
+        far = np.abs(mean) if self.equality else mean
+        return bool((far <= limit * error + _ROUNDING * size).all())
+
+    @property
+    def deviation(self) -> float:
+        """Largest excess of left over right in standard errors, for a claim about expectations.
+
+        Of an equality, the largest difference. Infinite if a side that does not vary is too large.
+        """
+        mean, error = self._excess
+        far = np.abs(mean) if self.equality else mean
+        rounding = _ROUNDING * np.abs(self.right).reshape(len(self.right), -1).mean(axis=0)
+        far = np.where(np.abs(far) <= rounding, 0.0, far)
+        steady = np.copysign(np.inf, far, where=far != 0, out=np.zeros_like(far))
+        return float(np.divide(far, error, out=steady, where=error > rounding).max())
+
+    @property
+    def _excess(self) -> Estimate:
+        """Mean of left - right for each case, and its standard error: infinite for one run."""
+        mean, error = estimate((self.left - self.right).reshape(len(self.left), -1))
+        return Estimate(mean, np.where(np.isnan(error), np.inf, error))
 
     def __repr__(self) -> str:
         left, right = self.means
@@ -195,3 +229,12 @@ def _of_determinants(measured: Decomposition, size: Size) -> dict[str, Inequalit
 def _over_runs(values: Float[Array, "..."]) -> Estimate:
     """Average over runs; the states of a run are not independent, so they are averaged first."""
     return estimate(values.reshape(len(values), -1).mean(axis=1))
+
+
+def _n_errors(n_runs: int, n_cases: int, least: float) -> float:
+    """Return how many standard errors chance alone may add in one of several cases."""
+    if n_cases == 1 or n_runs < 2:
+        return least
+    from scipy import special  # takes as long to import as all of mixts
+
+    return max(least, float(special.stdtrit(n_runs - 1, 1 - CHANCE / n_cases)))

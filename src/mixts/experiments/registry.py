@@ -14,7 +14,7 @@ from mixts.experiments.base import Experiment
 
 GROUPS = {
     "paper": "The paper",
-    "beyond": "Beyond the paper: the same belief, other policies",
+    "beyond": "Beyond the paper: other bounds, other policies",
 }
 """Groups of experiments inside the package, with their titles in a report."""
 

@@ -400,7 +400,9 @@ def _subject(ids: set[str]) -> str:
     paper, beyond = _of_group("paper"), _of_group("beyond")
     others = []
     if ids & beyond:
-        others.append(f"{_experiments(len(ids & beyond))} beyond it, with other policies")
+        others.append(
+            f"{_experiments(len(ids & beyond))} beyond it, with other bounds and policies"
+        )
     if rest := ids - paper - beyond:
         others.append(f"{_experiments(len(rest))} with priors learned from past tasks")
     if not ids & paper:

@@ -11,7 +11,7 @@ import pytest
 import mixts
 from mixts.environments import RiverSwim
 from mixts.experiments import Measured, Setting, all_experiments
-from mixts.experiments.beyond import long_run, optimum, policies, riverswim
+from mixts.experiments.beyond import bounds, long_run, optimum, policies, riverswim
 from mixts.experiments.beyond._exact import count_tree
 from mixts.experiments.beyond._policies import NAMES, PLAIN
 from mixts.experiments.paper.latent_prior import latent_weights
@@ -330,3 +330,46 @@ def test_riverswim() -> None:
     }  # fmt: skip
     assert river_verdicts(1.0, 2.0)["zeros"] == "does not hold"
     assert river_verdicts(50.0, 8.0)["strength"] == "direction only"
+
+
+# -- bounds ---------------------------------------------------------------------------------------
+
+COST = "observed/MixTS/identification"
+
+
+@pytest.fixture(scope="module")
+def followed() -> dict[str, dict]:
+    """The bandit of the bounds, played a little."""
+    parts = bounds.EXPERIMENT.parts(Setting(40, 60, 1), lambda name, make: make())
+    return {name: part.play(0) for name, part in parts.items()}
+
+
+def bound_verdicts(parts: dict[str, dict]) -> dict[str, str]:
+    return dict(bounds.EXPERIMENT.analyse(Measured(Setting(40, 60, 1), parts)).verdicts)
+
+
+def test_the_steps_of_the_bounds_hold(followed: dict[str, dict]) -> None:
+    assert set(bound_verdicts(followed).values()) == {"holds"}
+
+
+@pytest.mark.parametrize(
+    ("array", "factor", "failing"),
+    [
+        (COST, 2.0, {"ratio", "known", "tight", "steps"}),
+        ("observed/MixTS/pairs", 3.0, {"shrinking", "steps"}),
+        ("observed/MixTS/variances", 30.0, {"steps"}),
+    ],
+)
+def test_a_violated_step_is_reported(
+    followed: dict[str, dict], array: str, factor: float, failing: set[str]
+) -> None:
+    broken = {name: {**part, array: factor * part[array]} for name, part in followed.items()}
+    verdicts = bound_verdicts(broken)
+    assert {name for name, verdict in verdicts.items() if verdict != "holds"} == failing
+
+
+def test_what_the_proof_charges() -> None:
+    """All that the roots of 30 equally likely states can lose costs the whole bound."""
+    found = bounds.charged(np.array([[14.5, 7.0, 0.0]]))
+    np.testing.assert_allclose(found, np.array([7.5, 14.5]) * 0.8 / -np.expm1(-8.0))
+    assert found[-1] == pytest.approx(11.603893, rel=1e-6)

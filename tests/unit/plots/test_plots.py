@@ -14,6 +14,7 @@ from mixts import errors
 from mixts.diagnostics import decompose_regret, follow_confidence_sets
 from mixts.diagnostics.decomposition import Decomposition
 from mixts.diagnostics.identification import Identification, identify
+from mixts.plots.bounds import draw_bounds
 from mixts.plots.diagnostics import draw_actions, draw_beliefs, draw_weights
 from mixts.plots.lines import draw_lines
 from mixts.plots.results import draw_curves, tick_values
@@ -330,3 +331,18 @@ def test_without_matplotlib(
     for drawn in (results, identification):
         with pytest.raises(errors.MissingExtraError, match=r"mixts\[plots\]"):
             mixts.plot(drawn)
+
+
+def test_bounds_beside_the_regret(sweep: Sweep) -> None:
+    axes = new_axes()
+    new, old = np.array([3.0, 4.0, np.nan]), np.full(3, 100.0)
+    draw_bounds(axes, sweep, {"new": new}, {"old": old}, "title", {0.1: "a", 0.5: "b"})
+    drawn = [line.get_ydata() for line in axes.lines]
+    np.testing.assert_array_equal(drawn[0], old)
+    np.testing.assert_array_equal(drawn[1], new)
+    np.testing.assert_array_equal(drawn[2], sweep.regret("MixTS").mean)
+    assert axes.get_yscale() == "log"
+    assert [text.get_text() for text in axes.texts] == ["old", "new", "MixTS, measured"]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["a", "b"]
+    assert axes.get_title(loc="left") == "title"
+    assert len({line.get_color() for line in axes.lines}) == 3

@@ -1,4 +1,4 @@
-"""Beyond the paper: other policies on the same belief, and how far the paper's results carry."""
+"""Beyond the paper: other bounds, other policies, and how far the paper's results carry."""
 
-ORDER = ("policies", "optimum", "long_run", "riverswim")
+ORDER = ("bounds", "policies", "optimum", "long_run", "riverswim")
 """Modules of the experiments, in the order of the report."""

@@ -12,9 +12,12 @@ from mixts._numbers import Estimate, estimate
 from mixts._typing import Array, ArrayLike
 from mixts.agents import Oracle
 from mixts.bounds import BoundTerms, ShapeComparison, compare_shapes, theorem1_terms
+from mixts.bounds import of as bounds_of_prior
 from mixts.environments import BanditEnvironment
 from mixts.experiments.base import Setting, SimulationPart
 from mixts.families import GaussianArms, LinearGaussian
+from mixts.plots import new_axes
+from mixts.plots.bounds import draw_bounds
 from mixts.prior import MixturePrior
 from mixts.simulation import prepare
 from mixts.simulation.sweep import Sweep
@@ -84,6 +87,42 @@ def terms_over(n_rounds: int, points: Iterable[tuple[int, float]], form: str) ->
     """Return Theorem 1 over a sweep of numbers of components and widths, as arrays."""
     terms = [bound_terms(n_rounds, n_components, width, form) for n_components, width in points]
     return BoundTerms(*(np.array(column) for column in zip(*terms, strict=True)))
+
+
+PRIOR_BOUNDS = {"entropy": "entropy", "counts": "counts", "narrow": "narrow components"}
+"""Bounds that know the latent prior: our short names, and those of ``mixts.bounds.of``."""
+DRAWN = {
+    "entropy": "new: entropy",
+    "counts": "new: counts",
+    "narrow": "new: narrow components",
+}
+"""Their names in figures."""
+
+
+def prior_bounds(
+    n_rounds: int, points: Iterable[tuple[int, float, ArrayLike | None]]
+) -> dict[str, Array]:
+    """Return the bounds that know the latent prior, and Theorem 1's, over a sweep.
+
+    The points are numbers of components, widths and latent priors.
+    """
+    found = [
+        bounds_of_prior(arms_prior(n_components, width, weights), n_rounds)
+        for n_components, width, weights in points
+    ]
+    names = {**PRIOR_BOUNDS, "statement": STATEMENT, "appendix": APPENDIX}
+    return {key: np.array([one[name] for one in found]) for key, name in names.items()}
+
+
+def bounds_figure(
+    sweep: Sweep, bounds: Mapping[str, Array], title: str, ticks: Mapping[float, str] | None = None
+) -> Any:
+    """Draw the measured regret, the bounds that know the latent prior, and Theorem 1, unscaled."""
+    axes = new_axes(5.2, 3.2)
+    drawn = {DRAWN[key]: bounds[key] for key in PRIOR_BOUNDS}
+    paper = {"Theorem 1 of the paper": bounds["statement"]}
+    draw_bounds(axes, sweep, drawn, paper, title, ticks)
+    return axes.figure
 
 
 # -- analysis of a sweep --------------------------------------------------------------------------

@@ -15,7 +15,9 @@ from mixts.experiments.paper._synthetic import (
     STATEMENT,
     WIDTH,
     bound_terms,
+    bounds_figure,
     points_of,
+    prior_bounds,
     problem_numbers,
     shapes,
     synthetic_part,
@@ -69,6 +71,8 @@ class ComponentsExperiment(Experiment):
             {name: totals[several] for name, totals in sweep.totals.items()},
         )
         compared = shapes(growing, {name: bound[several] for name, bound in bounds.items()})
+        known_prior = prior_bounds(n, [(number, WIDTH, None) for number in NUMBERS])
+        drawn = {name: bound[several] for name, bound in known_prior.items()}
         limits = [
             _limit(measured, "L=1", WIDTH),
             _limit(measured, f"L=1, width={WIDE:g}", WIDE),
@@ -81,6 +85,7 @@ class ComponentsExperiment(Experiment):
                 "growing": growing.values,
                 "forms": (STATEMENT, TERM2),
                 "points": points_of(sweep, [bounds[name] for name in (STATEMENT, TERM2)]),
+                "prior_bounds": known_prior,
                 "compared": compared,
                 "statement": compared[STATEMENT],
                 "appendix": compared[APPENDIX],
@@ -94,7 +99,10 @@ class ComponentsExperiment(Experiment):
                 "term2": compared[TERM2].verdict,
                 "limit": equal(limits[-1].difference),
             },
-            {"regret": _figure(sweep, bounds, compared[TERM2].scale)},
+            {
+                "regret": _figure(sweep, bounds, compared[TERM2].scale),
+                "bounds": bounds_figure(growing, drawn, f"30 arms, width {WIDTH}"),
+            },
         )
 
 

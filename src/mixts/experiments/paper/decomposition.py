@@ -167,7 +167,8 @@ def _steps(steps: Mapping[float, Mapping[str, Any]]) -> list[Step]:
 _SYMBOLS = {
     "sum_t": "Σ_t", "sigma": "σ", "kappa": "κ", "lambda": "λ", "sqrt": "√", "<=": "≤",
     "log det ratio": "log det Σ₀,s/Σ_n+1,s", "Sigma": "Σ", "^2": "²", "(2 pi)": "(2π)",
-    "c_1": "c₁", "_{t,s}": "_t,s", "_{t,S_t}": "_t,S_t", "^-1": "⁻¹", "A_t*": "A_t,*",
+    "c_1": "c₁", "P_0": "P₀", "alpha": "α", "beta": "β", "gamma": "γ", "delta": "δ", "theta": "θ",
+    "_{t,s}": "_t,s", "_{t,S_t}": "_t,S_t", "^-1": "⁻¹", "A_t*": "A_t,*",
 }  # fmt: skip
 
 

@@ -19,7 +19,9 @@ from mixts.experiments.paper._synthetic import (
     OTHER,
     STATEMENT,
     bound_terms,
+    bounds_figure,
     points_of,
+    prior_bounds,
     problem_numbers,
     shapes,
     synthetic_part,
@@ -61,6 +63,7 @@ class WidthExperiment(Experiment):
         expected = expected_at_zero(n)
         terms = bound_terms(n, N_COMPONENTS, 0.0, "statement")
         slopes = np.diff(np.log(bounds["Term 1"])) / np.diff(np.log(WIDTHS))
+        known_prior = prior_bounds(n, [(N_COMPONENTS, width, None) for width in WIDTHS])
         points = points_of(sweep, [bounds[name] for name in (STATEMENT, APPENDIX)])
         mean = np.array([point.mixts.mean for point in points])
         narrow = mean[np.array(WIDTHS) <= 0.1]
@@ -71,6 +74,7 @@ class WidthExperiment(Experiment):
                 "widths": WIDTHS,
                 "forms": (STATEMENT, APPENDIX),
                 "points": points,
+                "prior_bounds": known_prior,
                 "compared": {**compared, **known},
                 "statement": compared[STATEMENT],
                 "appendix": compared[APPENDIX],
@@ -90,7 +94,12 @@ class WidthExperiment(Experiment):
                 "slope": _linear(slopes),
                 "limit": equal(Estimate(limit.mean - expected, limit.error)),
             },
-            {"regret": _figure(sweep, bounds[STATEMENT], compared[STATEMENT].scale)},
+            {
+                "regret": _figure(sweep, bounds[STATEMENT], compared[STATEMENT].scale),
+                "bounds": bounds_figure(
+                    sweep, known_prior, f"{N_COMPONENTS} arms and latent states"
+                ),
+            },
         )
 
 

@@ -1,0 +1,366 @@
+"""Regret bounds in the entropy of the latent prior, H(P_0).
+
+The regret of a round is W_t + B_t: W_t is what not knowing the parameters costs once the latent
+state is known (*learning*), B_t what not knowing the state costs (*identification*). Both are inner
+products of the best action with something unknown. An action that is drawn independently from the
+law of the best action sees a variance of that unknown that is at most r times smaller than the
+square of the inner product, and over n rounds these variances add up to little: each is paid for by
+information or by a drop of the covariance. With gamma_s the most information that n rounds can give
+on theta once the state s is known, and r = min(d, K), r_B = min(d, K, L - 1):
+
+    E sum_t W_t <= sqrt(r n w),     w = sum_s P_0(s) w_s
+    E sum_t B_t <= sqrt(r_B n b),   b = 2 sigma^2 H(P_0) + kappa^2 tr Cov(theta)
+    regret      <= sqrt(r n min(w + b, j)),
+                   j = 2 sigma^2 (H(P_0) + sum_s P_0(s) gamma_s) + kappa^2 tr Cov(theta)
+
+The condition (C) makes b smaller: all covariances are equal, and either isotropic or, where actions
+are unit vectors, diagonal. ``docs/theory.md`` has the proofs.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mixts import _checks
+from mixts._typing import Array, ArrayLike, Float
+from mixts.bounds import _arguments
+from mixts.errors import ParameterError
+from mixts.families import GaussianArms
+from mixts.families.arms import ArmFamily
+from mixts.families.quadrature import Marginal, best_arm_probabilities
+
+_EQUAL = 1e-12
+"""Relative difference up to which covariances count as equal: rounding of a width's square."""
+
+
+class EntropyTerms(NamedTuple):
+    """Bounds in the entropy of the latent prior, and the sums inside their roots."""
+
+    learning: Any
+    """sqrt(r n w), for E sum_t W_t."""
+    identification: Any
+    """sqrt(r_B n b), for E sum_t B_t; 0 for one latent state."""
+    joint: Any
+    """sqrt(r n min(w + b, j)), for the regret."""
+    best_arm: Any
+    """sqrt(2 r q n H(A*)), for the regret; infinite without (C) or without a fixed action set."""
+    information: Float[Array, "... L"]
+    """gamma_s."""
+    within: Float[Array, "... L"]
+    """w_s."""
+    between: tuple[float, ...]
+    """The forms of b: that of any covariances and, under (C), two more; the least one counts."""
+    total: Any
+    """j."""
+
+    @property
+    def bound(self) -> Any:
+        """The least of learning + identification, joint and best_arm."""
+        split = self.learning + self.identification
+        return _arguments.plain(np.minimum(np.minimum(split, self.joint), self.best_arm))
+
+
+def entropy(weights: ArrayLike) -> float:
+    """Return H(P_0) = -sum_s P_0(s) log P_0(s), in nats.
+
+    Parameters
+    ----------
+    weights
+        Latent prior, (L,).
+
+    Returns
+    -------
+    float
+        The entropy, between 0 and log L.
+    """
+    p = _arguments.weights(weights)
+    p = p[p > 0]
+    # Adding 0 turns the -0.0 of a single state into 0.
+    return float(-(p * np.log(p)).sum()) + 0.0
+
+
+def effective_states(weights: ArrayLike) -> float:
+    """Return L_eff = (sum_s sqrt(P_0(s)))^2, the exponential of Renyi's entropy of order 1/2.
+
+    Parameters
+    ----------
+    weights
+        Latent prior, (L,).
+
+    Returns
+    -------
+    float
+        L for the uniform prior, less for any other, at least 1.
+    """
+    return float(np.sqrt(_arguments.weights(weights)).sum() ** 2)
+
+
+def best_arm_entropy(means: ArrayLike, stds: ArrayLike) -> Float[Array, " L"]:
+    """Return h_s = H(A* | S = s) for independent Gaussian arms, by quadrature.
+
+    Parameters
+    ----------
+    means, stds
+        Means and standard deviations of the arms' mean rewards under each component, (L, K); they
+        broadcast.
+
+    Returns
+    -------
+    array
+        The entropy of the best arm under each component, in nats; 0 where the best arm is known.
+    """
+    mean, std = np.broadcast_arrays(
+        _checks.numbers(means, "means must be numbers", ParameterError),
+        _checks.numbers(stds, "stds must be numbers", ParameterError),
+    )
+    # The noise of rewards does not matter for what is best.
+    return best_action_entropy(GaussianArms(mean, np.square(std), 1.0))
+
+
+def best_action_entropy(family: ArmFamily) -> Float[Array, " L"]:
+    """Return h_s = H(A* | S = s) for each component of a family of independent arms.
+
+    Parameters
+    ----------
+    family
+        The arms of each component.
+
+    Returns
+    -------
+    array
+        The entropy of the best arm under each component, in nats.
+    """
+    marginal = family.prior_marginal(np.arange(family.n_components)[:, None])
+    assert isinstance(marginal, Marginal)
+    L, K = family.dimensions
+    chance, _ = best_arm_probabilities(marginal, np.ones((L, 1)), np.ones((L, K), bool))
+    logs = np.log(chance, out=np.zeros_like(chance), where=chance > 0)
+    return np.maximum(-(chance * logs).sum(axis=1), 0.0)
+
+
+def entropy_terms(
+    n: ArrayLike,
+    weights: ArrayLike,
+    prior_means: ArrayLike,
+    covariances: ArrayLike,
+    noise_std: float,
+    kappa: float,
+    n_actions: int,
+    best_action_entropy: ArrayLike | None = None,
+    mean_range: float | None = None,
+) -> EntropyTerms:
+    """Return the bounds for a linear bandit with Gaussian noise, and their parts.
+
+    Parameters
+    ----------
+    n
+        Number of rounds, or an array of them for a curve.
+    weights
+        Latent prior P_0, (L,).
+    prior_means, covariances
+        Moments of each component, (L, d) and (L, d, d); covariances may be singular.
+    noise_std, kappa
+        Standard deviation of the noise, and largest norm of an action.
+    n_actions
+        Largest number of actions of a round, K.
+    best_action_entropy
+        h_s = H(A* | S = s), (L,), or any upper bounds, such as log K; only for an action set that
+        is the same in every round. None: the set changes.
+    mean_range
+        D, at least the largest difference between two components' posterior means of an action. For
+        unit vectors (arms) the largest difference between two prior means of an arm is enough,
+        and diagonal covariances satisfy (C). None: actions are any vectors, so that (C) needs
+        isotropic covariances, and D is kappa times the largest distance between prior means. Unused
+        where covariances differ or are tilted: (C) fails.
+
+    Returns
+    -------
+    EntropyTerms
+        The terms; ``bound`` is the least bound on the regret.
+    """
+    rounds = _arguments.rounds(n)
+    p = _arguments.weights(weights)
+    mean, covariance = _moments(prior_means, covariances, len(p))
+    sigma2 = _checks.positive_number(noise_std, "noise_std") ** 2
+    k2 = _checks.positive_number(kappa, "kappa") ** 2
+    d = mean.shape[1]
+    rank = min(d, _checks.count(n_actions, "n_actions"))
+    h = None if best_action_entropy is None else _entropies(best_action_entropy, len(p))
+    variance = np.maximum(np.linalg.eigvalsh(covariance)[:, -1], 0.0)
+    trace = np.trace(covariance, axis1=1, axis2=2)
+    gamma = d / 2 * np.log1p(rounds[..., None] * k2 * variance / (d * sigma2))
+    within = _within(rounds[..., None], gamma, k2 * variance, k2 * trace, sigma2)
+    if h is not None:
+        within = np.minimum(within, 2 * (sigma2 + k2 * variance) * h)
+    spread = p @ ((mean - p @ mean) ** 2).sum(axis=1)
+    latent = entropy(p)
+    total_variance = k2 * (p @ trace + spread)
+    between, proxy = [2 * sigma2 * latent + total_variance], np.inf
+    D = common_mean_range(mean, covariance, np.sqrt(k2), mean_range)
+    if D is not None:
+        noise = sigma2 + k2 * variance.max()
+        proxy = noise + D**2 / 4
+        between += [2 * noise * latent + k2 * spread, 2 * proxy * latent]
+    total = 2 * sigma2 * (latent + gamma @ p) + total_variance
+    w, b = within @ p, min(between)
+    best = np.full(rounds.shape, np.inf)
+    if h is not None and D is not None:
+        best = np.sqrt(2 * rank * proxy * rounds * min(np.log(n_actions), latent + p @ h))
+    plain = _arguments.plain
+    return EntropyTerms(
+        learning=plain(np.sqrt(rank * rounds * w)),
+        identification=plain(np.sqrt(min(rank, np.count_nonzero(p) - 1) * rounds * b)),
+        joint=plain(np.sqrt(rank * rounds * np.minimum(w + b, total))),
+        best_arm=plain(best),
+        information=gamma,
+        within=within,
+        between=tuple(map(float, between)),
+        total=plain(total),
+    )
+
+
+def entropy_bound(
+    n: ArrayLike,
+    weights: ArrayLike,
+    prior_means: ArrayLike,
+    covariances: ArrayLike,
+    noise_std: float,
+    kappa: float,
+    n_actions: int,
+    best_action_entropy: ArrayLike | None = None,
+    mean_range: float | None = None,
+) -> Any:
+    """Return the least bound on the Bayes regret of :func:`entropy_terms`.
+
+    Parameters
+    ----------
+    n, weights, prior_means, covariances, noise_std, kappa, n_actions
+        As for :func:`entropy_terms`.
+    best_action_entropy, mean_range
+        As for :func:`entropy_terms`.
+
+    Returns
+    -------
+    float or array
+        The bound.
+    """
+    return entropy_terms(
+        n, weights, prior_means, covariances, noise_std, kappa, n_actions,
+        best_action_entropy, mean_range,
+    ).bound  # fmt: skip
+
+
+def bounded_entropy_bound(
+    n: ArrayLike,
+    weights: ArrayLike,
+    n_arms: int | None,
+    best_action_entropy: ArrayLike,
+    reward_range: float = 1.0,
+) -> Any:
+    """Return the bound for rewards in an interval, such as those of Bernoulli arms.
+
+    The lesser of sqrt(K n H(A*) / 2), with H(A*) <= min(log K, H(P_0) + sum_s P_0(s) h_s), and
+    sqrt(K n sum_s P_0(s) h_s / 2) + sqrt(min(K, L - 1) n H(P_0) / 2), times the length of the
+    interval.
+
+    Parameters
+    ----------
+    n
+        Number of rounds or episodes, or an array of them.
+    weights
+        Latent prior P_0, (L,).
+    n_arms
+        Number of arms, K. None: any number, as for policies; then every h_s must be 0, or the bound
+        is infinite.
+    best_action_entropy
+        h_s = H(A* | S = s), (L,), or one number for all; with zeros the bound is that on the cost
+        of identification alone.
+    reward_range
+        Length of the interval of rewards: 1, or the horizon for episodes with rewards in [0, 1].
+
+    Returns
+    -------
+    float or array
+        The bound.
+    """
+    rounds = _arguments.rounds(n)
+    p = _arguments.weights(weights)
+    scale = _checks.positive_number(reward_range, "reward_range")
+    h = float(p @ _entropies(best_action_entropy, len(p)))
+    latent = entropy(p)
+    rank, most = np.inf, np.inf
+    if n_arms is not None:
+        rank = _checks.count(n_arms, "n_arms")
+        most = np.log(rank)
+    # Where nothing is to be learned the rank of the actions does not matter, however large.
+    learning = rank * h if h > 0 else 0.0
+    states = min(rank, np.count_nonzero(p) - 1)
+    split = np.sqrt(rounds * learning / 2) + np.sqrt(states * rounds * latent / 2)
+    whole = min(most, latent + h)
+    best_arm = np.sqrt(rank * rounds * whole / 2) if whole > 0 else np.zeros_like(rounds)
+    return _arguments.plain(scale * np.minimum(split, best_arm))
+
+
+def _within(
+    n: Array, gamma: Array, variance: Array, trace: Array, noise: float
+) -> Float[Array, "... L"]:
+    """Return w_s without h_s; ``variance`` and ``trace`` include kappa^2."""
+    ratio = variance / np.where(variance > 0, np.log1p(variance / noise), 1.0)
+    forms = np.minimum(2 * noise * gamma + trace, 2 * gamma * ratio)
+    return np.where(variance > 0, np.minimum(forms, n * variance), 0.0)
+
+
+def common_mean_range(
+    means: Float[Array, "L d"],
+    covariances: Float[Array, "L d d"],
+    kappa: float,
+    mean_range: float | None = None,
+) -> float | None:
+    """Return D, by which the posterior means of an action under two states differ at most.
+
+    Parameters
+    ----------
+    means, covariances, kappa, mean_range
+        As for :func:`entropy_terms`.
+
+    Returns
+    -------
+    float or None
+        D; None if the covariances do not satisfy (C): then posterior means may end any distance
+        apart.
+    """
+    first = covariances[0]
+    diagonal = np.diag(first)
+    scale = _EQUAL * np.abs(covariances).max()
+    differ = (np.abs(covariances - first) > scale).any()
+    tilted = (np.abs(first - np.diag(diagonal)) > scale).any()
+    if differ or tilted:
+        return None
+    if mean_range is not None:
+        return _arguments.at_least_zero(mean_range, "mean_range")
+    if np.ptp(diagonal) > scale:
+        return None
+    return kappa * float(np.linalg.norm(means[:, None] - means, axis=2).max())
+
+
+def _moments(means: ArrayLike, covariances: ArrayLike, L: int) -> tuple[Array, Array]:
+    mean = _checks.real_array(means, "prior_means", 2)
+    covariance = _checks.real_array(covariances, "covariances", 3)
+    d = mean.shape[1]
+    if len(mean) != L or covariance.shape != (L, d, d):
+        raise ParameterError(
+            f"expected prior_means (L, d) and covariances (L, d, d) of {L} components, got "
+            f"{mean.shape} and {covariance.shape}"
+        )
+    _checks.covariance_stack(covariance, "covariances")
+    return mean, covariance
+
+
+def _entropies(value: ArrayLike, L: int) -> Float[Array, " L"]:
+    expected = f"best_action_entropy must be a number, at least 0, for each of {L} components"
+    array = _checks.numbers(value, expected, ParameterError)
+    if array.shape not in ((), (L,)) or not np.isfinite(array).all() or (array < 0).any():
+        raise ParameterError(f"{expected}, got {value!r}")
+    return np.broadcast_to(array, (L,))
