@@ -19,10 +19,14 @@ from typing import Any, TypeVar
 
 import numba
 from numba import njit
+from numba.core import codegen, compiler, cpu
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 config: Any = numba.config
+JITCodeLibrary: Any = codegen.JITCodeLibrary
+Compiler: Any = compiler.Compiler
+make_function: Any = vars(cpu)["_dynfunc"].make_function
 log = logging.getLogger("mixts")
 _HERE = Path(__file__).parent
 
@@ -84,27 +88,62 @@ FOLDER = _folder()
 """Where compiled loops are kept; None if they stay in memory."""
 
 
+class _Ingredient(JITCodeLibrary):  # type: ignore[misc]
+    """The code of an inner function: input for the optimiser of its callers, never run by itself.
+
+    numba links the code of a function into every caller, and optimises it there again. So an inner
+    function needs neither an optimisation of its own nor machine code, which are most of what the
+    compiler does. If numba renames these methods, inner functions only compile more slowly.
+    """
+
+    def _optimize_final_module(self) -> None:
+        pass
+
+    def _finalize_final_module(self) -> None:
+        self._finalize_dynamic_globals()
+        self._finalized = True
+
+
+class _InnerCompiler(Compiler):  # type: ignore[misc]
+    """numba's compiler, without the steps that turn a function's code into something to call."""
+
+    def _compile_bytecode(self) -> Any:
+        state = self.state
+        state.library = _Ingredient(state.targetctx.codegen(), state.func_id.func_qualname)
+        # The context is this compilation's own copy.
+        state.targetctx.get_executable = _nothing_to_call
+        return super()._compile_bytecode()
+
+
+def _nothing_to_call(library: Any, description: Any, environment: Any) -> Any:
+    """Return the object by which callers know an inner function; calling it is impossible."""
+    module, name = description.lookup_module(), description.qualname.split(".")[-1]
+    return make_function(module, name, "", 0, environment, (library,))
+
+
 def compiled(*, inner: bool = False, borrows: bool = False, **options: Any) -> Callable[[F], F]:
     """Return ``numba.njit`` with the shared cache.
 
     Division by zero gives infinity or NaN as in numpy: checking for it would make loops with
     divisions several times slower. Functions that are ``inner``, or whose name begins with an
-    underscore, can be called from other loops only: without an entry point for Python they compile
-    faster. A function that ``borrows`` its arrays allocates none and counts no references, because
-    the caller holds the arrays anyway: a call takes about 0.2 us less for each array, and compiling
-    takes less, too. A large function with one caller has the option ``inline="always"``: otherwise
-    all that it calls is optimised once for the function and once more for its caller.
+    underscore, can be called from other loops only: they are compiled as a part of their callers,
+    and only the callers are cached. A function that ``borrows`` its arrays allocates none and
+    counts no references, because the caller holds the arrays anyway: a call takes about 0.2 us less
+    for each array, and compiling takes less, too.
     """
 
     def decorate(function: F) -> F:
-        if inner or function.__name__.startswith("_"):
-            options.update(no_cpython_wrapper=True, no_cfunc_wrapper=True)
+        is_inner = inner or function.__name__.startswith("_")
+        options["no_cfunc_wrapper"] = True  # no compiled loop is called from C
+        if is_inner:
+            options.update(no_cpython_wrapper=True, pipeline_class=_InnerCompiler)
         if borrows:
             options["_nrt"] = False  # numba's runtime, which counts references and allocates
+        cached = FOLDER is not None and not is_inner
         before = config.CACHE_DIR
         config.CACHE_DIR = FOLDER or before
         try:
-            loop: F = njit(cache=FOLDER is not None, error_model="numpy", **options)(function)
+            loop: F = njit(cache=cached, error_model="numpy", **options)(function)
         finally:
             config.CACHE_DIR = before
         return loop

@@ -40,7 +40,7 @@ fault(
 fault(
     "a draw of theta forgets the noise of the task (student, linear)",
     f"{ORACLE}::test_draws_are_calibrated[tied]",
-    edit("mixts.families._kernels.linear:_sample", "x[i, k] *= sigma", "x[i, k] *= 1.0"),
+    edit("mixts.families._kernels.linear:sample", "x[i, k] *= sigma", "x[i, k] *= 1.0"),
 )
 fault(
     "a draw of arms takes the typical noise (student)",

@@ -10,17 +10,18 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mixts._typing import Array, Bool, Float, Int
 from mixts.errors import ActionError
 from mixts.families._kernels import linear as kernels
-from mixts.families._kernels.actions import action_moments, best_in_draws
-from mixts.families._kernels.dormant import Dormancy, mark_dormant, recheck_dormant
+from mixts.families._kernels.actions import action_moments, best_in_draws, new_scratch
+from mixts.families._kernels.dormant import Dormancy, mark_dormant
 from mixts.families._kernels.evidence import condition
-from mixts.families._kernels.slots import LOST, Histories, Prior, Slots, start_slots
+from mixts.families._kernels.roots import N_SCRATCH
+from mixts.families._kernels.slots import LOST, NO_RUN, Histories, Prior, Slots
 from mixts.families._kernels.triangles import fold_block
 from mixts.families.base import Posterior, Waiting
 from mixts.families.linear_statistics import check_rows, raise_bad_row
@@ -216,8 +217,9 @@ class LinearPosterior(Posterior):
         n, n_components, roots = len(statistics), prior.n_components, prior.roots
         n_groups = len(roots.values)
         self._prior = Prior(
-            prior.mean, roots.values, roots.starts, roots.members, roots.group_of, log_weights,
-            prior.unit_noise, prior.unit_noise**2, *(np.array(law) for law in prior.noise_law),
+            prior.mean.copy(), roots.packed, roots.starts, roots.members, roots.group_of,
+            log_weights, prior.unit_noise, prior.unit_noise**2,
+            *(np.array(law) for law in prior.noise_law),
         )  # fmt: skip
         known = not len(self._prior.degrees)
         self._pool = SlotPool(n, n_groups, n_components, prior.n_features, budget)
@@ -234,6 +236,9 @@ class LinearPosterior(Posterior):
             margin=_DORMANT_MARGIN if allow_dormant and known else math.inf,
             gain=-0.5 * math.log(2 * math.pi * prior.unit_noise**2),
         )
+        d = prior.n_features
+        self._scratch = np.empty((N_SCRATCH, d + 1))
+        self._work = np.empty((3, d, d + int(np.diff(roots.starts).max())))
         self._has_evidence = False
 
     @property
@@ -282,8 +287,8 @@ class LinearPosterior(Posterior):
     ) -> Float[Array, "m L"]:
         """Compute log evidence from statistics; with ``keep``, write posteriors to the slots."""
         out = np.zeros((len(tasks), self.prior.n_components))
-        arrays = (self._prior, self._histories, self._pool.arrays)
-        condition(tasks, wanted, *arrays, keep, out, self._dormancy.misfit)
+        arrays = tuple(self._prior), tuple(self._histories), tuple(self._pool.arrays)
+        condition(tasks, wanted, *arrays, keep, self._work, (out, self._dormancy.misfit))
         return out
 
     # -- slots --------------------------------------------------------------------------------
@@ -293,13 +298,16 @@ class LinearPosterior(Posterior):
         new = self._pool.admit(tasks)
         if not len(new):
             return
-        known = self._histories.counts[new] > 0
+        known, slots = self._histories.counts[new] > 0, self._pool.arrays
         if not known.all():
-            start_slots(new[~known], self._prior, self._pool.arrays)
+            fresh = slots.of_task[new[~known]]
+            slots.mean[fresh] = self._prior.mean
+            slots.root[fresh] = self._prior.roots
+            slots.waiting[fresh] = NO_RUN
         if known.any():
             new = new[known]
             self.relative  # noqa: B018 - decides which groups are dormant
-            self._pool.arrays.waiting[self._pool.of_task[new]] = LOST
+            slots.waiting[slots.of_task[new]] = LOST
             self._rebuild(new)
 
     def _rebuild(self, tasks: Int[Array, " m"]) -> None:
@@ -358,37 +366,42 @@ class LinearPosterior(Posterior):
     def _observe(self, tasks: Int[Array, " m"], actions: Array, outcomes: Array) -> None:
         """Take checked or unchecked observations of tasks that are in the pool."""
         self.relative  # noqa: B018 - decides which groups are dormant
-        flagged = kernels.observe(
-            (tasks, actions, outcomes), tuple(self._prior), tuple(self._histories),
-            tuple(self._pool.arrays), tuple(self._dormancy),
-        )  # fmt: skip
+        flagged = kernels.observe((tasks, actions, outcomes), *self._plain())
         if flagged < 0:
             raise_bad_row(actions, outcomes, -1 - flagged)
         if flagged:
-            self._recheck_dormant(tasks)
+            self._mark_dormant(tasks)
 
     # -- dormant components -------------------------------------------------------------------
 
     def _mark_dormant(self, tasks: Int[Array, " m"]) -> None:
         """Make negligible groups dormant, and recheck dormant groups whose bound has risen."""
-        arrays = (self._prior, self._histories, self._pool.arrays, self._dormancy)
-        if mark_dormant(tasks, *arrays):
+        if mark_dormant(tasks, *self._plain()):
             self._recheck_dormant(tasks)
 
+    def _plain(self) -> tuple[Any, ...]:
+        """Return all arrays as compiled loops take them."""
+        records = (self._prior, self._histories, self._pool.arrays, self._dormancy)
+        return *(tuple(record) for record in records), self._scratch
+
     def _recheck_dormant(self, tasks: Int[Array, " m"]) -> None:
-        """Wake the dormant groups that may matter again; refresh the tasks that are due."""
+        """Wake the dormant groups that may matter; refresh the tasks that are due."""
         distinct, pool, dormancy = np.unique(tasks), self._pool, self._dormancy
-        due = distinct[self._histories.counts[distinct] >= dormancy.refresh[distinct]]
+        counts = self._histories.counts[distinct]
+        due = distinct[counts >= dormancy.refresh[distinct]]
         if len(due):
             dormancy.refresh[due] = self._histories.counts[due] + _REFRESH
             resident = due[pool.of_task[due] >= 0]
             if len(resident):
                 self._rebuild(resident)
-        waking = np.zeros((len(distinct), self._n_groups), bool)
-        arrays = (self._prior, self._histories, pool.arrays, dormancy)
-        if recheck_dormant(distinct, *arrays, waking):
-            for row in np.flatnonzero(waking.any(axis=1)):
-                self._wake(int(distinct[row]), waking[row])
+        lead = (self._prior.log_weights + self.relative[distinct]).max(axis=1)
+        enough = lead - dormancy.limit - counts * dormancy.gain
+        unsure = dormancy.dormant[distinct] & (dormancy.ceiling[distinct] > enough[:, None])
+        for row in np.flatnonzero(unsure.any(axis=1)):
+            self._wake(int(distinct[row]), unsure[row])
+        if unsure.any():
+            # Those that are negligible go back to sleep: their bounds are tight again.
+            mark_dormant(distinct, *self._plain())
 
     def _wake(self, task: int, waking: Bool[Array, " G"]) -> None:
         """Recompute these groups of a task from its statistics."""
@@ -424,8 +437,8 @@ class LinearPosterior(Posterior):
         return x
 
     def _move(self, tasks: Int[Array, " m"], latent: Int[Array, " m"], x: Array) -> None:
-        misfit = self._dormancy.misfit
-        kernels.sample(tasks, latent, tuple(self._prior), tuple(self._pool.arrays), misfit, x)
+        arrays = tuple(self._prior), tuple(self._pool.arrays), self._dormancy.misfit
+        kernels.sample(tasks, latent, *arrays, self._scratch, x)
 
     def prepare(self, tasks: Int[Array, " m"], latent: Int[Array, " m"]) -> None:
         """Wake the components of these pairs; the next update makes negligible ones dormant."""
@@ -466,8 +479,9 @@ class LinearPosterior(Posterior):
         slot = _empty_slots(1, self._n_groups, n, d)._replace(of_task=one)
         history = Histories(*(array[task : task + 1] for array in self._histories))
         wanted = np.ones((1, self._n_groups), bool)
-        misfit = np.zeros((1, self._dormancy.misfit.shape[1]))
-        condition(one, wanted, self._prior, history, slot, True, np.zeros((1, n)), misfit)
+        arrays = tuple(self._prior), tuple(history), tuple(slot)
+        out = np.zeros((1, n)), np.zeros((1, self._dormancy.misfit.shape[1]))
+        condition(one, wanted, *arrays, True, self._work, out)
         roots = np.zeros((self._n_groups, d, d))
         roots[:, *np.triu_indices(d)] = slot.root[0]
         covariance = np.swapaxes(roots, 1, 2) @ roots
@@ -548,12 +562,13 @@ class LinearPosterior(Posterior):
         pairs = 2 + (n_samples / 2 * weights).astype(np.int64)
         pairs[(weights <= 0) | np.isneginf(self.relative[tasks])] = 0
         sizes = pairs.sum(axis=1)
-        informed = mask.shape if by_component is not None else (0, mask.shape[1])
-        found = (*np.zeros((3, *mask.shape)), np.zeros(informed))
+        informed, (n, n_actions) = by_component is not None, mask.shape
+        found = (*np.zeros((3, n, n_actions)), np.zeros((n if informed else 0, n_actions)))
+        scratch = new_scratch(self.prior.n_features, n_actions, informed=informed)
         for part in self._parts(tasks, sizes):
             x = rng.standard_normal((sizes[part].sum(), self.prior.n_features))
             self._add_noise(rng, tasks[part], pairs[part], x)
-            decisions = self._decisions(part, tasks, actions, mask, weights, pairs)
+            decisions = self._decisions(part, tasks, actions, mask, weights, pairs) + scratch
             own = tuple(array[part] if len(array) else array for array in found)
             bad = best_in_draws(decisions, x, bool(by_component), own)
             if bad >= 0:
@@ -589,8 +604,9 @@ class LinearPosterior(Posterior):
         active = ~np.isneginf(self.relative[tasks])
         mask = np.ones((len(tasks), actions.shape[-2]), bool)
         weights, pairs = active.astype(float), active.astype(np.int64)
+        scratch = new_scratch(self.prior.n_features, actions.shape[-2], informed=False)
         for part in self._parts(tasks, pairs.sum(axis=1)):
-            decisions = self._decisions(part, tasks, actions, mask, weights, pairs)
+            decisions = self._decisions(part, tasks, actions, mask, weights, pairs) + scratch
             own = mean[part], variance[part] if len(variance) else variance
             action_moments(decisions, own)
             mean[part] = own[0]
@@ -621,7 +637,10 @@ class LinearPosterior(Posterior):
         weights: Float[Array, "m L"],
         pairs: Int[Array, "m L"],
     ) -> tuple[Array, ...]:
-        """Return the fields of ``_kernels.actions.Decisions`` for a part of the decisions."""
+        """Return the fields of ``_kernels.actions.Decisions`` for a part of the decisions.
+
+        The scratch arrays are left out.
+        """
         slot = self._settled(tasks[part])
         sets = actions[None] if actions.ndim == 2 else actions[part]
         slots, prior = self._pool.arrays, self._prior

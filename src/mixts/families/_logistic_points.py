@@ -45,14 +45,8 @@ def task_bytes(n_components: int, n_features: int) -> int:
 
 def new_design(prior: LinearBernoulli) -> Design:
     """Return the moments of a prior with dense roots, and the fixed points of its dimension."""
-    d, values = prior.n_features, prior.roots.values
-    if values.shape[1] == d and d > 1:
-        root = values[:, :, None] * np.eye(d)
-    else:
-        upper = np.zeros((len(values), d, d))
-        upper[:, *np.triu_indices(d)] = values
-        root = np.ascontiguousarray(np.swapaxes(upper, 1, 2))
-    return Design(prior.mean, root, prior.roots.group_of, fixed_points(d), TOLERANCE)
+    roots, points = prior.roots, fixed_points(prior.n_features)
+    return Design(prior.mean.copy(), roots.matrices(), roots.group_of, points, TOLERANCE)
 
 
 @lru_cache(maxsize=16)

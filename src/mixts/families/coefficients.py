@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 from statistics import NormalDist
 from typing import Any, Literal, Self, get_args
 
@@ -12,7 +13,6 @@ import numpy as np
 from mixts import _checks
 from mixts._typing import Array, ArrayLike, Bool, Float, Int
 from mixts.errors import ActionError, ParameterError
-from mixts.families._kernels.roots import apply_root
 from mixts.families.base import Family
 from mixts.families.choice import best_products, feature_sets
 
@@ -31,6 +31,33 @@ class Roots:
     """Start of each group in ``members``, and the end of the last group (G + 1 entries)."""
     members: Int[Array, " L"]
     """Components, group by group."""
+    n_features: int
+    """d."""
+
+    @property
+    def are_diagonal(self) -> bool:
+        """Whether ``values`` are diagonals."""
+        return self.values.shape[1] == self.n_features
+
+    def matrices(self) -> Float[Array, "G d d"]:
+        """Return the roots as lower triangles."""
+        d = self.n_features
+        if self.are_diagonal:
+            return self.values[:, :, None] * np.eye(d)
+        lower = np.zeros((len(self.values), d, d))
+        columns, rows = np.triu_indices(d)
+        lower[:, rows, columns] = self.values
+        return lower
+
+    @cached_property
+    def packed(self) -> Float[Array, "G r"]:
+        """The roots as packed triangles, also where they are diagonal."""
+        if not self.are_diagonal:
+            return self.values
+        columns, rows = np.triu_indices(self.n_features)
+        packed = np.zeros((len(self.values), len(rows)))
+        packed[:, rows == columns] = self.values
+        return packed
 
 
 class CoefficientFamily(Family):
@@ -190,10 +217,16 @@ class CoefficientFamily(Family):
         return self.mean[latent] + self._apply_roots(latent, x)
 
     def _apply_roots(self, latent: Int[Array, " n"], x: Float[Array, "n d"]) -> Float[Array, "n d"]:
-        """Multiply each row by the root of its component, in place."""
-        for row, s in enumerate(latent):
-            apply_root(self.roots.values[self.roots.group_of[s]], x[row])
-        return x
+        """Return each row multiplied by the root of its component."""
+        groups = self.roots.group_of[latent]
+        if self.roots.are_diagonal:
+            return self.roots.values[groups] * x
+        # Unlike BLAS, einsum gives a row the same bits among any number of rows.
+        product, matrices = np.empty_like(x), self.roots.matrices()
+        for g in np.unique(groups):
+            own = groups == g
+            product[own] = np.einsum("ij,nj->ni", matrices[g], x[own])
+        return product
 
     # -- actions --------------------------------------------------------------------------------
 
@@ -241,7 +274,7 @@ def group_roots(covariance: Array, kind: str, n: int, d: int) -> Roots:
         values = np.sqrt(np.broadcast_to(distinct, (len(distinct), d)))
     members = np.argsort(group_of, kind="stable").astype(np.int64)
     starts = np.searchsorted(group_of[members], np.arange(len(values) + 1)).astype(np.int64)
-    return Roots(values, group_of, starts, members)
+    return Roots(values, group_of, starts, members, d)
 
 
 def _lower_root(matrix: Float[Array, "d d"]) -> Float[Array, "d d"]:

@@ -47,12 +47,43 @@ class Decisions(NamedTuple):
     """(G + 1,): ``Prior.starts``."""
     members: Array
     """(L,): ``Prior.members``."""
+    columns: Array
+    """(2, d, K), K rounded up: scratch for the actions A by columns, and for C'A'."""
+    lines: Array
+    """(10, K): scratch for vectors over the actions."""
+    joint: Array
+    """(4, K, K): scratch for sums over pairs of actions, zeros; empty if no information is wanted.
+    The first two are those of a component, ``_fold`` adds them to the others."""
 
 
-@compiled(fastmath=_FUSED)
-def _add_rows(x: Array, rows: Array, total: Array) -> None:
-    """Add sum_i x[i] rows[i] to total, four rows in one pass."""
+N_LINES = 10
+_MIXTURE, _CENTER, _DEVIATION, _ABOVE, _BELOW = 0, 1, 2, 3, 4
+"""Rows of ``Decisions.lines``: mean scores under the mixture and under a component (-inf where an
+action is not available), and a pair's deviation from the latter, added and subtracted."""
+_SUMS, _PAIR, _VOTES = 5, 7, 8
+"""... votes of a component's pairs and their squares (5, 6); votes of a draw (7); probabilities of
+being best and their squared errors (8, 9)."""
+
+
+def new_scratch(d: int, n_actions: int, *, informed: bool) -> tuple[Array, Array, Array]:
+    """Allocate ``columns``, ``lines`` and ``joint`` of ``Decisions``."""
+    width = (n_actions + 15) // 16 * 16
+    pairs = width if informed else 0
+    return np.empty((2, d, width)), np.empty((N_LINES, width)), np.zeros((4, pairs, pairs))
+
+
+@compiled(borrows=True)
+def _clear(line: Array) -> None:
+    """Set a vector to zero."""
+    for a in range(len(line)):
+        line[a] = 0.0
+
+
+@compiled(borrows=True, fastmath=_FUSED)
+def _set_rows(x: Array, rows: Array, total: Array) -> None:
+    """Set total to sum_i x[i] rows[i], four rows in one pass."""
     n = len(x)
+    _clear(total)
     for i in range(0, n - 3, 4):
         x0, x1, x2, x3 = x[i], x[i + 1], x[i + 2], x[i + 3]
         r0, r1, r2, r3 = rows[i], rows[i + 1], rows[i + 2], rows[i + 3]
@@ -64,29 +95,28 @@ def _add_rows(x: Array, rows: Array, total: Array) -> None:
             total[a] += x0 * r0[a]
 
 
-@compiled()
-def _by_column(rows: Array, mask: Array) -> Array:
-    """Return the available actions by columns; the others, and those added, are zeros."""
+@compiled(borrows=True)
+def _load(c: Decisions, i: int) -> None:
+    """Store the available actions by columns; the others, and those added, are zeros."""
+    rows, columns = c.sets[i % len(c.sets)], c.columns[0]
     n_actions, d = rows.shape
-    columns = np.zeros((d, (n_actions + 15) // 16 * 16))
-    for a in range(n_actions):
-        if mask[a]:
-            for k in range(d):
-                columns[k, a] = rows[a, k]
-    return columns
-
-
-@compiled()
-def _project(root: Array, columns: Array, out: Array) -> None:
-    """Compute out = C'A', (d, K)."""
-    d, start = len(columns), 0
-    out[:] = 0.0
     for k in range(d):
-        _add_rows(root[start : start + d - k], columns[k:], out[k])
+        line = columns[k]
+        for a in range(len(line)):
+            line[a] = rows[a, k] if a < n_actions and c.mask[i, a] else 0.0
+
+
+@compiled(borrows=True)
+def _project(c: Decisions, i: int, g: int) -> None:
+    """Compute C'A' of group g, (d, K)."""
+    root, columns, projected = c.root[c.slot[i], g], c.columns[0], c.columns[1]
+    d, start = len(columns), 0
+    for k in range(d):
+        _set_rows(root[start : start + d - k], columns[k:], projected[k])
         start += d - k
 
 
-@compiled()
+@compiled(borrows=True)
 def action_moments(decisions: Plain, out: Plain) -> None:
     """Set out, two arrays (m, L, K) of zeros, to means and variances of a'theta.
 
@@ -94,30 +124,31 @@ def action_moments(decisions: Plain, out: Plain) -> None:
     """
     mean, variance = out
     c = Decisions(*decisions)
+    center, spread = c.lines[_CENTER], c.lines[_DEVIATION]
     for i in range(len(c.slot)):
-        columns = _by_column(c.sets[i % len(c.sets)], c.mask[i])
-        projected, moments = np.empty(columns.shape), np.empty((2, columns.shape[1]))
+        _load(c, i)
         for g in range(len(c.starts) - 1):
-            fresh = True
-            for s in c.members[c.starts[g] : c.starts[g + 1]]:
+            fresh = len(variance) > 0
+            for j in range(c.starts[g], c.starts[g + 1]):
+                s = c.members[j]
                 if c.pairs[i, s] == 0:
                     continue
-                if fresh and len(variance) > 0:
-                    _project(c.root[c.slot[i], g], columns, projected)
-                    moments[1] = 0.0
-                    for k in range(len(columns)):
-                        for a in range(columns.shape[1]):
-                            moments[1, a] += projected[k, a] * projected[k, a]
+                if fresh:
+                    _project(c, i, g)
+                    _clear(spread)
+                    for k in range(c.columns.shape[1]):
+                        row = c.columns[1, k]
+                        for a in range(len(spread)):
+                            spread[a] += row[a] * row[a]
                     fresh = False
-                moments[0] = 0.0
-                _add_rows(c.mean[c.slot[i], s], columns, moments[0])
+                _set_rows(c.mean[c.slot[i], s], c.columns[0], center)
                 for a in range(mean.shape[2]):
-                    mean[i, s, a] = moments[0, a]
+                    mean[i, s, a] = center[a]
                     if len(variance) > 0:
-                        variance[i, s, a] = moments[1, a]
+                        variance[i, s, a] = spread[a]
 
 
-@compiled(fastmath={"nnan", "nsz"})
+@compiled(borrows=True, fastmath={"nnan", "nsz"})
 def _largest(scores: Array) -> float:
     """Return the largest score."""
     top = -np.inf
@@ -126,127 +157,114 @@ def _largest(scores: Array) -> float:
     return top
 
 
-@compiled()
-def _ties(scores: Array, top: float) -> int:
-    """Return how many actions have the largest score."""
+@compiled(borrows=True)
+def _share(scores: Array, top: float) -> float:
+    """Return the vote of each action that has the largest score: half a vote for all of them."""
     n = 0
     for a in range(len(scores)):
         n += scores[a] == top
-    return n
+    return 0.5 / n
 
 
-class Tally(NamedTuple):
-    """Sums over the draws of a decision, K rounded up."""
+@compiled(borrows=True)
+def _join(c: Decisions, one: float, high: float, other: float, low: float) -> None:
+    """Add a pair of draws to the component's sums of X_a - m_a where b, the row, is best.
 
-    mixture: Array
-    """(K,): mean scores m_a under the mixture."""
-    lead: int
-    """The available action of the highest mean score."""
-    center: Array
-    """(K,): mean scores under one component; -inf where an action is not available."""
-    sums: Array
-    """(2, K): votes of the component's pairs, and their squares."""
-    joint: Array
-    """(2, K, K): sums of X_a - m_a over the component's pairs in which b, the row, is best, and of
-    its squares; empty if no information is wanted."""
-
-
-@compiled()
-def _join(above: Array, below: Array, votes: Array, share: float, tally: Tally) -> None:
-    """Add a pair of draws with this share of the weight to ``tally.joint``; votes (2, K)."""
-    mixture, joint = tally.mixture, tally.joint
+    ``one`` and ``other`` are the votes of the actions with the scores ``high`` above and ``low``
+    below.
+    """
+    mixture, above, below, joint = c.lines[_MIXTURE], c.lines[_ABOVE], c.lines[_BELOW], c.joint
     for b in range(len(mixture)):
-        one, other = share * votes[0, b], share * votes[1, b]
-        if one + other > 0.0:
+        up = one if above[b] == high else 0.0
+        down = other if below[b] == low else 0.0
+        if up + down > 0.0:
             for a in range(len(mixture)):
-                y = one * (above[a] - mixture[a]) + other * (below[a] - mixture[a])
+                y = up * (above[a] - mixture[a]) + down * (below[a] - mixture[a])
                 joint[0, b, a] += y
                 joint[1, b, a] += y * y
 
 
-@compiled()
-def _count_pairs(x: Array, rows: Array, weight: float, tally: Tally) -> float:
-    """Let the pairs x (n, d) vote for their best actions; return the mean of max X - X_lead."""
-    center, lead, sums = tally.center, tally.lead, tally.sums
-    width, gain, votes = len(center), 0.0, np.empty((2, len(center)))
-    deviation, above, below = np.empty(width), np.empty(width), np.empty(width)
-    sums[:] = 0.0
-    for r in range(len(x)):
-        deviation[:] = 0.0
-        _add_rows(x[r], rows, deviation)
-        for a in range(width):
+@compiled(borrows=True)
+def _count_pairs(c: Decisions, x: Array, lead: int, weight: float) -> float:
+    """Let the n pairs x of a component vote for their best actions; return E[max X - X_lead]."""
+    center, deviation, above, below = (
+        c.lines[_CENTER], c.lines[_DEVIATION], c.lines[_ABOVE], c.lines[_BELOW],
+    )  # fmt: skip
+    votes, squares, gain, n = c.lines[_SUMS], c.lines[_SUMS + 1], 0.0, len(x)
+    _clear(votes)
+    _clear(squares)
+    for r in range(n):
+        _set_rows(x[r], c.columns[1], deviation)
+        for a in range(len(center)):
             above[a] = center[a] + deviation[a]
             below[a] = center[a] - deviation[a]
         high, low = _largest(above), _largest(below)
         gain += (high - above[lead]) + (low - below[lead])
-        one, other = 0.5 / _ties(above, high), 0.5 / _ties(below, low)
-        for a in range(width):
-            votes[0, a] = one if above[a] == high else 0.0
-            votes[1, a] = other if below[a] == low else 0.0
-            vote = votes[0, a] + votes[1, a]
-            sums[0, a] += vote
-            sums[1, a] += vote * vote
-        if len(tally.joint) > 0:
-            _join(above, below, votes, weight / len(x), tally)
-    return 0.5 * gain / len(x)
+        one, other = _share(above, high), _share(below, low)
+        for a in range(len(center)):
+            vote = (one if above[a] == high else 0.0) + (other if below[a] == low else 0.0)
+            votes[a] += vote
+            squares[a] += vote * vote
+        if len(c.joint[0]) > 0:
+            _join(c, one * weight / n, high, other * weight / n, low)
+    return 0.5 * gain / n
 
 
-@compiled()
-def _fold(n: int, tally: Tally, total: Array) -> None:
-    """Add a component's sums over n pairs, and their squared errors, to total (2, K, K)."""
-    joint = tally.joint
-    for b in range(len(tally.mixture)):
-        if tally.sums[0, b] > 0.0:
-            for a in range(len(tally.mixture)):
+@compiled(borrows=True)
+def _fold(c: Decisions, n: int) -> None:
+    """Add a component's sums over n pairs, and their squared errors, to those of the mixture."""
+    joint = c.joint
+    for b in range(joint.shape[1]):
+        if c.lines[_SUMS, b] > 0.0:
+            for a in range(joint.shape[1]):
                 y = joint[0, b, a]
-                total[0, b, a] += y
-                total[1, b, a] += (n * joint[1, b, a] - y * y) / (n - 1)
+                joint[2, b, a] += y
+                joint[3, b, a] += (n * joint[1, b, a] - y * y) / (n - 1)
                 joint[0, b, a] = joint[1, b, a] = 0.0
 
 
-@compiled()
-def _explain(total: Array, votes: Array, information: Array) -> None:
-    """Add sum_b P(b is best) (E[X_a | b is best] - m_a)^2 to information; empty total and votes.
+@compiled(borrows=True)
+def _explain(c: Decisions, information: Array) -> None:
+    """Add sum_b P(b is best) (E[X_a | b is best] - m_a)^2 to information; empty sums and votes.
 
-    ``votes`` (2, K) are the probabilities and their squared errors. The square of a sum exceeds
-    that of its expectation by the sum's squared error, which is subtracted. An action that is best
-    in one pair only says nothing about errors, and keeps its square.
+    The square of a sum exceeds that of its expectation by the sum's squared error, which is
+    subtracted. An action that is best in one pair only says nothing about errors, and keeps its
+    square.
     """
-    for b in range(len(information)):
-        share, error = votes[0, b], votes[1, b]
-        if share > 0.0:
-            alone = share * share - error < 1e-9 * error
-            rest = share if alone else share - error / share
-            for a in range(len(information)):
-                own = 0.0 if alone else total[1, b, a]
-                information[a] += (total[0, b, a] * total[0, b, a] - own) / rest
-    total[:] = 0.0
-    votes[:] = 0.0
+    joint, votes, errors = c.joint, c.lines[_VOTES], c.lines[_VOTES + 1]
+    for b in range(joint.shape[1]):
+        share, error = votes[b], errors[b]
+        alone = share * share - error < 1e-9 * error
+        for a in range(joint.shape[1]):
+            if share > 0.0 and a < len(information):
+                own = 0.0 if alone else joint[3, b, a]
+                rest = share if alone else share - error / share
+                information[a] += (joint[2, b, a] * joint[2, b, a] - own) / rest
+            joint[2, b, a] = joint[3, b, a] = 0.0
+    _clear(votes)
+    _clear(errors)
 
 
-@compiled()
-def _mixture_scores(c: Decisions, i: int, columns: Array) -> Array:
-    """Return the mean scores of the actions of decision i under the mixture, (K,)."""
-    mean, scores = np.zeros(len(columns)), np.zeros(columns.shape[1])
-    for s in range(c.pairs.shape[1]):
-        if c.pairs[i, s] > 0:
-            for k in range(len(mean)):
-                mean[k] += c.weights[i, s] * c.mean[c.slot[i], s, k]
-    _add_rows(mean, columns, scores)
-    return scores
-
-
-@compiled()
-def _lead(scores: Array, mask: Array) -> int:
-    """Return the first available action of the highest score."""
+@compiled(borrows=True)
+def _set_mixture(c: Decisions, i: int) -> int:
+    """Set the mean scores of the actions of decision i; return the available one of the highest."""
+    scores, columns, mean = c.lines[_MIXTURE], c.columns[0], c.mean[c.slot[i]]
+    _clear(scores)
+    for k in range(len(columns)):
+        line, entry = columns[k], 0.0
+        for s in range(len(mean)):
+            if c.pairs[i, s] > 0:
+                entry += c.weights[i, s] * mean[s, k]
+        for a in range(len(scores)):
+            scores[a] += entry * line[a]
     lead = -1
-    for a in range(len(mask)):
-        if mask[a] and (lead < 0 or scores[a] > scores[lead]):
+    for a in range(c.mask.shape[1]):
+        if c.mask[i, a] and (lead < 0 or scores[a] > scores[lead]):
             lead = a
     return lead
 
 
-@compiled(nogil=True)
+@compiled(borrows=True, nogil=True)
 def best_in_draws(decisions: Plain, x: Array, by_component: bool, out: Plain) -> int:
     """Count in pairs of draws how often each action is best, and average the largest score.
 
@@ -259,48 +277,47 @@ def best_in_draws(decisions: Plain, x: Array, by_component: bool, out: Plain) ->
     probability, error, regret, information = out
     c = Decisions(*decisions)
     first, informed = 0, len(information) > 0
+    n_actions, center, mixture = c.mask.shape[1], c.lines[_CENTER], c.lines[_MIXTURE]
     for i in range(len(c.slot)):
         mask = c.mask[i]
-        columns = _by_column(c.sets[i % len(c.sets)], mask)
-        width, mixture, gain = columns.shape[1], _mixture_scores(c, i, columns), 0.0
-        shape = (2, width, width) if informed else (0, 0, 0)
-        center, sums, joint = np.empty(width), np.empty((2, width)), np.zeros(shape)
-        tally = Tally(mixture, _lead(mixture, mask), center, sums, joint)
-        projected, votes, total = np.empty(columns.shape), np.zeros((2, width)), np.zeros(shape)
+        _load(c, i)
+        lead, gain = _set_mixture(c, i), 0.0
+        _clear(c.lines[_VOTES])
+        _clear(c.lines[_VOTES + 1])
         for g in range(len(c.starts) - 1):
             fresh = True
-            for s in c.members[c.starts[g] : c.starts[g + 1]]:
+            for j in range(c.starts[g], c.starts[g + 1]):
+                s = c.members[j]
                 n, weight = c.pairs[i, s], c.weights[i, s]
                 if n == 0:
                     continue
                 if fresh:
-                    _project(c.root[c.slot[i], g], columns, projected)
+                    _project(c, i, g)
                     fresh = False
-                center[:] = 0.0
-                _add_rows(c.mean[c.slot[i], s], columns, center)
-                for a in range(width):
-                    if a >= len(mask) or not mask[a]:
+                _set_rows(c.mean[c.slot[i], s], c.columns[0], center)
+                for a in range(len(center)):
+                    if a >= n_actions or not mask[a]:
                         center[a] = -np.inf
-                gain += weight * _count_pairs(x[first : first + n], projected, weight, tally)
+                gain += weight * _count_pairs(c, x[first : first + n], lead, weight)
                 first += n
-                for a in range(len(mask)):
-                    share, square = sums[0, a] / n, sums[1, a] / n
-                    squared_error = weight**2 * max(square - share * share, 0.0) / (n - 1)
-                    votes[0, a] += weight * share
-                    votes[1, a] += squared_error
+                for a in range(n_actions):
+                    share, square = c.lines[_SUMS, a] / n, c.lines[_SUMS + 1, a] / n
+                    squared_error = weight * weight * max(square - share * share, 0.0) / (n - 1)
+                    c.lines[_VOTES, a] += weight * share
+                    c.lines[_VOTES + 1, a] += squared_error
                     probability[i, a] += weight * share
                     error[i, a] += squared_error
                 if informed:
-                    _fold(n, tally, total)
+                    _fold(c, n)
                 if informed and by_component:
-                    _explain(total, votes, information[i])
+                    _explain(c, information[i])
         if informed and not by_component:
-            _explain(total, votes, information[i])
+            _explain(c, information[i])
         check = gain
-        for a in range(len(mask)):
+        for a in range(n_actions):
             if mask[a]:
                 check += mixture[a]
-                regret[i, a] = gain + (mixture[tally.lead] - mixture[a])
+                regret[i, a] = gain + (mixture[lead] - mixture[a])
             elif informed:
                 information[i, a] = 0.0
         if not math.isfinite(check):

@@ -8,23 +8,17 @@ Cauchy-Schwarz ``r'(sigma^2 I + X C C'X')^-1 r >= (r'r)^2 / (sigma^2 r'r + |C'X'
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from mixts._compiled import compiled
 from mixts._typing import Array
-from mixts.families._kernels.evidence import condition_group, new_factorisation, screen_group
-from mixts.families._kernels.roots import SUMS, dot, new_scratch, project
-from mixts.families._kernels.slots import (
-    LOST,
-    Histories,
-    Prior,
-    Row,
-    Slots,
-    catch_up,
-    members_of,
-)
+from mixts.families._kernels.roots import SUMS, dot, project
+from mixts.families._kernels.slots import LOST, Histories, Prior, Slots, catch_up
+
+Plain = tuple[Any, ...]
+"""The fields of the record that an argument is named after: see ``_kernels.linear``."""
 
 
 class Dormancy(NamedTuple):
@@ -52,148 +46,125 @@ class Dormancy(NamedTuple):
     """The most that one observation can add to a log evidence, -ln(2 pi sigma^2) / 2."""
 
 
-@compiled(fastmath=SUMS)
-def observe_dormant(prior: Prior, slots: Slots, p: int, g: int, row: Row) -> None:
+@compiled(inner=True, borrows=True, fastmath=SUMS)
+def observe_dormant(prior: Prior, slots: Slots, p: int, g: int, a: Array, y: float) -> None:
     """Add an observation to the misfit and drift of a dormant group."""
-    a, low, high = row.a, row.low, row.high
-    mean, misfit, drift = slots.mean[p], slots.misfit[p], slots.drift[p]
-    for s in members_of(prior, g):
-        residual = row.y - dot(a[low:], mean[s, low:], high - low)
-        misfit[s] += residual * residual
-        line = drift[s]
-        for k in range(low, high):
-            line[k] += residual * a[k]
+    for j in range(prior.starts[g], prior.starts[g + 1]):
+        s = prior.members[j]
+        residual = y - dot(a, slots.mean[p, s], len(a))
+        slots.misfit[p, s] += residual * residual
+        drift = slots.drift[p, s]
+        for k in range(len(a)):
+            drift[k] += residual * a[k]
 
 
-@compiled()
-def _leader(prior: Prior, relative: Array) -> float:
-    """Return the largest log weight of a task's components, not normalised."""
-    lead = -np.inf
-    for s in range(len(relative)):
-        lead = max(lead, prior.log_weights[s] + relative[s])
-    return lead
+@compiled(borrows=True)
+def _highest(prior: Prior, relative: Array, first: int, end: int) -> float:
+    """Return the largest log weight of the members from first to end, not normalised."""
+    best = -np.inf
+    for j in range(first, end):
+        s = prior.members[j]
+        best = max(best, prior.log_weights[s] + relative[s])
+    return best
 
 
-@compiled()
+@compiled(borrows=True)
+def _is_negligible(t: int, g: int, prior: Prior, dormancy: Dormancy, enough: float) -> bool:
+    """Return whether a group that is not dormant may become so."""
+    if dormancy.dormant[t, g]:
+        return False
+    best = _highest(prior, dormancy.relative[t], prior.starts[g], prior.starts[g + 1])
+    return best < enough - dormancy.margin
+
+
+@compiled(inner=True, borrows=True)
+def needs_attention(t: int, prior: Prior, count: int, dormancy: Dormancy) -> bool:
+    """Return whether ``mark_dormant`` would change anything, or the posterior is to be recomputed.
+
+    Most updates need no more than this, so that ``mark_dormant`` is compiled only where it is used.
+    """
+    n_groups = len(prior.starts) - 1
+    lead = _highest(prior, dormancy.relative[t], prior.starts[0], prior.starts[n_groups])
+    enough = lead - dormancy.limit
+    for g in range(n_groups):
+        if _is_negligible(t, g, prior, dormancy, enough):
+            return True
+    return dormancy.highest[t] + count * dormancy.gain > enough or count >= dormancy.refresh[t]
+
+
+@compiled(borrows=True)
 def _make_dormant(
-    t: int, g: int, prior: Prior, histories: Histories, slots: Slots, dormancy: Dormancy
+    t: int, g: int, prior: Prior, slots: Slots, dormancy: Dormancy, grown: float, scratch: Array
 ) -> None:
     """Make a group dormant: note its log weights, and start its sums of residuals at zero."""
-    grown = histories.counts[t] * dormancy.gain
-    relative, since = dormancy.relative[t], dormancy.since[t]
-    best = -np.inf
-    for s in members_of(prior, g):
-        since[s] = prior.log_weights[s] + relative[s] - grown
-        best = max(best, since[s])
-        relative[s] = -np.inf
+    first, end, relative = prior.starts[g], prior.starts[g + 1], dormancy.relative[t]
+    best = _highest(prior, relative, first, end) - grown
     dormancy.dormant[t, g] = True
     dormancy.ceiling[t, g] = best
     dormancy.highest[t] = max(dormancy.highest[t], best)
     p = slots.of_task[t]
     if p >= 0:
-        catch_up(prior, slots, p, g, slots.last[p], new_scratch(prior.mean.shape[1]))
-        for s in members_of(prior, g):
+        catch_up(prior, slots, p, g, scratch)
+    for j in range(first, end):
+        s = prior.members[j]
+        dormancy.since[t, s] = prior.log_weights[s] + relative[s] - grown
+        relative[s] = -np.inf
+        if p >= 0:
             slots.misfit[p, s] = 0.0
-            slots.drift[p, s] = 0.0
+            for k in range(prior.mean.shape[1]):
+                slots.drift[p, s, k] = 0.0
 
 
-@compiled()
-def mark_dormant(
-    tasks: Array, prior: Prior, histories: Histories, slots: Slots, dormancy: Dormancy
-) -> int:
-    """Make negligible groups dormant; return how many of the tasks ``recheck_dormant`` must see.
-
-    These are the tasks with a dormant group whose bound has reached the limit, and those whose
-    posterior is to be recomputed.
-    """
-    limit, gain = dormancy.limit, dormancy.gain
-    flagged = 0
-    for t in tasks:
-        lead = _leader(prior, dormancy.relative[t])
-        for g in range(len(prior.starts) - 1):
-            if dormancy.dormant[t, g]:
-                continue
-            best = -np.inf
-            for s in members_of(prior, g):
-                best = max(best, prior.log_weights[s] + dormancy.relative[t, s])
-            if best < lead - limit - dormancy.margin:
-                _make_dormant(t, g, prior, histories, slots, dormancy)
-        count = histories.counts[t]
-        if dormancy.highest[t] + count * gain > lead - limit or count >= dormancy.refresh[t]:
-            flagged += 1
-    return flagged
-
-
-@compiled()
-def _loss(prior: Prior, slots: Slots, p: int, g: int, s: int) -> float:
+@compiled(borrows=True)
+def _loss(prior: Prior, slots: Slots, p: int, g: int, s: int, v: Array) -> float:
     """Return a lower bound of the nats that s has lost against a perfect fit while dormant."""
-    d = prior.mean.shape[1]
     misfit = slots.misfit[p, s]
     if misfit == 0.0:
         return 0.0
-    v = np.empty(d)
-    project(slots.root[p, g], slots.drift[p, s], 0, d, v)
-    return 0.5 * misfit * misfit / (prior.noise * misfit + dot(v, v, d))
+    drift = slots.drift[p, s]
+    project(slots.root[p, g], drift, v)
+    return 0.5 * misfit * misfit / (prior.noise * misfit + dot(v, v, len(drift)))
 
 
-@compiled()
-def _recheck_group(
-    t: int, g: int, prior: Prior, histories: Histories, slots: Slots, dormancy: Dormancy,
-    enough: float,
-) -> bool:  # fmt: skip
-    """Lower the ceiling of a dormant group; return whether the evidence had to be computed.
+@compiled(borrows=True)
+def _lower_ceilings(
+    t: int, prior: Prior, slots: Slots, dormancy: Dormancy, enough: float, v: Array
+) -> None:
+    """Lower the ceilings above ``enough`` by the evidence that the groups have surely lost."""
+    p, highest = slots.of_task[t], -np.inf
+    for g in range(len(prior.starts) - 1):
+        if not dormancy.dormant[t, g]:
+            continue
+        if dormancy.ceiling[t, g] > enough and p >= 0 and slots.waiting[p, g] != LOST:
+            bound = -np.inf
+            for j in range(prior.starts[g], prior.starts[g + 1]):
+                s = prior.members[j]
+                bound = max(bound, dormancy.since[t, s] - _loss(prior, slots, p, g, s, v))
+            dormancy.ceiling[t, g] = min(dormancy.ceiling[t, g], bound)
+        highest = max(highest, dormancy.ceiling[t, g])
+    dormancy.highest[t] = highest
 
-    First by the bound on the evidence that it has lost; if the bound of its log weight is still
-    above ``enough``, by its evidence.
+
+@compiled(borrows=True)
+def mark_dormant(
+    tasks: Array, prior: Plain, histories: Plain, slots: Plain, dormancy: Plain, scratch: Array
+) -> int:
+    """Make negligible groups dormant, and lower the ceilings of those that are.
+
+    Returns the number of tasks with a dormant group whose bound stays above the limit, or whose
+    posterior is to be recomputed.
     """
-    p, count = slots.of_task[t], histories.counts[t]
-    grown = count * dormancy.gain
-    if p >= 0 and slots.waiting[p, g] != LOST:
-        bound = -np.inf
-        for s in members_of(prior, g):
-            bound = max(bound, dormancy.since[t, s] - _loss(prior, slots, p, g, s))
-        dormancy.ceiling[t, g] = min(dormancy.ceiling[t, g], bound)
-        if dormancy.ceiling[t, g] + grown <= enough:
-            return False
-    factor = histories.factor[t]
-    out = np.empty(len(prior.members))
-    if not screen_group(prior, g, count, factor, out):
-        condition_group(prior, g, count, factor, new_factorisation(prior, g), out, out[:0])
-    best = -np.inf
-    for s in members_of(prior, g):
-        best = max(best, prior.log_weights[s] + out[s])
-    dormancy.ceiling[t, g] = best - grown
-    return True
-
-
-@compiled()
-def recheck_dormant(
-    tasks: Array, prior: Prior, histories: Histories, slots: Slots, dormancy: Dormancy,
-    waking: Array,
-) -> bool:  # fmt: skip
-    """Recheck the dormant groups of distinct tasks; return whether any of them must wake.
-
-    ``waking`` (m, G) is set to the groups whose weight may matter again.
-    """
-    limit, margin = dormancy.limit, dormancy.margin
-    any_wakes = False
+    known, past, held = Prior(*prior), Histories(*histories), Slots(*slots)
+    sleep, flagged, n_groups = Dormancy(*dormancy), 0, len(known.starts) - 1
     for i in range(len(tasks)):
         t = tasks[i]
-        lead = _leader(prior, dormancy.relative[t])
-        grown = histories.counts[t] * dormancy.gain
-        highest = -np.inf
-        for g in range(len(prior.starts) - 1):
-            waking[i, g] = False
-            if not dormancy.dormant[t, g]:
-                continue
-            if dormancy.ceiling[t, g] + grown > lead - limit and _recheck_group(
-                t, g, prior, histories, slots, dormancy, lead - limit
-            ):
-                # A little below the limit: a few rounds as dormant cost more than they save.
-                waking[i, g] = dormancy.ceiling[t, g] + grown > lead - limit - 0.25 * margin
-            if waking[i, g]:
-                any_wakes = True
-            else:
-                highest = max(highest, dormancy.ceiling[t, g])
-        dormancy.highest[t] = highest
-    return any_wakes
+        grown = past.counts[t] * sleep.gain
+        lead = _highest(known, sleep.relative[t], known.starts[0], known.starts[n_groups])
+        enough = lead - sleep.limit
+        for g in range(n_groups):
+            if _is_negligible(t, g, known, sleep, enough):
+                _make_dormant(t, g, known, held, sleep, grown, scratch)
+        if sleep.highest[t] + grown > enough:
+            _lower_ceilings(t, known, held, sleep, enough - grown, scratch[0])
+        flagged += sleep.highest[t] + grown > enough or past.counts[t] >= sleep.refresh[t]
+    return flagged

@@ -10,19 +10,16 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from mixts._compiled import compiled
 from mixts._typing import Array
-from mixts.families._kernels.dormant import Dormancy, mark_dormant, observe_dormant
-from mixts.families._kernels.roots import LARGEST, SUMS, apply_root, new_scratch
+from mixts.families._kernels.dormant import Dormancy, needs_attention, observe_dormant
+from mixts.families._kernels.roots import LARGEST, SUMS, apply_packed
 from mixts.families._kernels.slots import (
     LOST,
     NO_RUN,
     Evidence,
     Histories,
     Prior,
-    Row,
     Slots,
     catch_up,
     change_action,
@@ -45,7 +42,7 @@ class Batch(NamedTuple):
     """(m,)."""
 
 
-@compiled()
+@compiled(borrows=True)
 def _first_bad(batch: Batch) -> int:
     """Return the first observation that is too large or not a number, or -1."""
     m, d = batch.features.shape
@@ -58,19 +55,7 @@ def _first_bad(batch: Batch) -> int:
     return -1
 
 
-@compiled()
-def _row(batch: Batch, i: int) -> Row:
-    """Return observation i, with the bounds of the entries that differ from zero."""
-    a = batch.features[i]
-    low, high = 0, len(a)
-    while low < len(a) - 1 and a[low] == 0.0:
-        low += 1
-    while high > low + 1 and a[high - 1] == 0.0:
-        high -= 1
-    return Row(a, batch.outcomes[i], low, high)
-
-
-@compiled()
+@compiled(borrows=True)
 def _equal(x: Array, y: Array) -> bool:
     """Return whether two vectors are the same."""
     k = 0
@@ -79,77 +64,66 @@ def _equal(x: Array, y: Array) -> bool:
     return k == len(x)
 
 
-@compiled()
-def _observe(
-    batch: Batch, prior: Prior, histories: Histories, slots: Slots, dormancy: Dormancy
+@compiled(borrows=True)
+def observe(
+    batch: Plain, prior: Plain, histories: Plain, slots: Plain, dormancy: Plain, scratch: Array
 ) -> int:
-    bad = _first_bad(batch)
+    """Take observations into the statistics and every posterior.
+
+    Every task must have a slot. Returns how many tasks need ``mark_dormant``, or -1 - i if
+    observation i is bad and nothing was changed. ``scratch`` is (N_SCRATCH, d + 1).
+    """
+    new, known, past, held = Batch(*batch), Prior(*prior), Histories(*histories), Slots(*slots)
+    sleep = Dormancy(*dormancy)
+    bad = _first_bad(new)
     if bad >= 0:
         return -1 - bad
-    m, d = batch.features.shape
-    scratch, folded = new_scratch(d), np.empty(d + 1)
-    for i in range(m):
-        t = batch.tasks[i]
-        p = slots.of_task[t]
-        row, last = _row(batch, i), slots.last[p]
-        evidence = Evidence(histories.counts[t], dormancy.relative[t], dormancy.misfit[t])
-        same = _equal(row.a, last)
-        for g in range(len(prior.starts) - 1):
-            if dormancy.dormant[t, g]:
-                if slots.waiting[p, g] != LOST:
-                    observe_dormant(prior, slots, p, g, row)
-            elif same and slots.waiting[p, g] != NO_RUN:
-                repeat_action(prior, slots, p, g, row.y, evidence)
+    for i in range(len(new.tasks)):
+        t, a, y = new.tasks[i], new.features[i], new.outcomes[i]
+        p = held.of_task[t]
+        last = held.last[p]
+        evidence = Evidence(past.counts[t], sleep.relative[t], sleep.misfit[t])
+        same = _equal(a, last)
+        for g in range(len(known.starts) - 1):
+            if sleep.dormant[t, g]:
+                if held.waiting[p, g] != LOST:
+                    observe_dormant(known, held, p, g, a, y)
+            elif same and held.waiting[p, g] != NO_RUN:
+                repeat_action(known, held, p, g, y, evidence)
             else:
-                if slots.waiting[p, g] > 0:
-                    catch_up(prior, slots, p, g, last, scratch)
-                change_action(prior, slots, p, g, row, evidence, scratch)
-        for k in range(d):
-            last[k] = row.a[k]
-        fold_one(folded, row.a, row.y, histories.factor[t])
-        histories.counts[t] += 1
-    return mark_dormant(batch.tasks, prior, histories, slots, dormancy)
+                catch_up(known, held, p, g, scratch)
+                change_action(known, held, p, g, a, y, evidence, scratch)
+        for k in range(len(a)):
+            last[k] = a[k]
+        fold_one(scratch[4], a, y, past.factor[t])
+        past.counts[t] += 1
+    flagged = 0
+    for i in range(len(new.tasks)):
+        t = new.tasks[i]
+        flagged += needs_attention(t, known, past.counts[t], sleep)
+    return flagged
 
 
-@compiled()
-def observe(batch: Plain, prior: Plain, histories: Plain, slots: Plain, dormancy: Plain) -> int:
-    """Take observations into the statistics and every posterior, then ``mark_dormant``.
-
-    Every task must have a slot. Returns how many tasks need ``recheck_dormant``, or -1 - i if
-    observation i is bad and nothing was changed.
-    """
-    return _observe(
-        Batch(*batch), Prior(*prior), Histories(*histories), Slots(*slots), Dormancy(*dormancy)
-    )
-
-
-@compiled(fastmath=SUMS)
-def _sample(
-    tasks: Array, latent: Array, prior: Prior, slots: Slots, misfit: Array, x: Array
-) -> None:
-    d = prior.mean.shape[1]
-    scratch = new_scratch(d)
-    for i in range(len(x)):
-        s = latent[i]
-        g, p = prior.group_of[s], slots.of_task[tasks[i]]
-        catch_up(prior, slots, p, g, slots.last[p], scratch)
-        if x.shape[1] > d:
-            sigma = math.sqrt(0.5 * (prior.unit[s] + misfit[tasks[i], s]) / x[i, d])
-            for k in range(d):
-                x[i, k] *= sigma
-            x[i, d] = sigma
-        apply_root(slots.root[p, g], x[i, :d])
-        for k in range(d):
-            x[i, k] += slots.mean[p, s, k]
-
-
-@compiled()
+@compiled(borrows=True, fastmath=SUMS)
 def sample(
-    tasks: Array, latent: Array, prior: Plain, slots: Plain, misfit: Array, x: Array
+    tasks: Array, latent: Array, prior: Plain, slots: Plain, misfit: Array, scratch: Array, x: Array
 ) -> None:
     """Turn standard normals x (m, d) into parameters; zeros become the posterior means.
 
     If the noise is unknown, a column of gamma variables of shape (degrees + n) / 2 may follow,
-    which becomes the noise of the task.
+    which becomes the noise of the task. ``scratch`` is as for ``observe``.
     """
-    _sample(tasks, latent, Prior(*prior), Slots(*slots), misfit, x)
+    known, held = Prior(*prior), Slots(*slots)
+    d = known.mean.shape[1]
+    for i in range(len(x)):
+        s = latent[i]
+        g, p = known.group_of[s], held.of_task[tasks[i]]
+        catch_up(known, held, p, g, scratch)
+        if x.shape[1] > d:
+            sigma = math.sqrt(0.5 * (known.unit[s] + misfit[tasks[i], s]) / x[i, d])
+            for k in range(d):
+                x[i, k] *= sigma
+            x[i, d] = sigma
+        apply_packed(held.root[p, g], x[i, :d])
+        for k in range(d):
+            x[i, k] += held.mean[p, s, k]

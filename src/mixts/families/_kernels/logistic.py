@@ -45,11 +45,12 @@ import numpy as np
 
 from mixts._compiled import compiled
 from mixts._typing import Array
+from mixts.families._kernels.roots import SUMS as _SUMS
+from mixts.families._kernels.roots import dot
 
 Plain = tuple[Any, ...]
 """The fields of the record that an argument is named after: see ``_kernels.linear``."""
 
-_SUMS = {"reassoc", "contract", "nsz"}
 _FUSED = {"contract", "nsz"}
 
 N_BLOCKS = 8
@@ -185,7 +186,7 @@ class _Lines(NamedTuple):
 
 
 class _Buffer(NamedTuple):
-    """Temporary vectors (m,) for m points."""
+    """Temporary vectors for up to ``CHUNK`` points."""
 
     move: Array
     """A row's moves e."""
@@ -197,6 +198,23 @@ class _Buffer(NamedTuple):
     """``scale`` as integers."""
 
 
+class _Space(NamedTuple):
+    """Temporary arrays for the search of a task's modes, R rows of rank r."""
+
+    turned: Array
+    """(d, d): C Q."""
+    line: Array
+    """(R, d): X C Q."""
+    block: Array
+    """(r, R): the columns of the same that remain."""
+    factor: Array
+    """(r, r): T."""
+    steps: Array
+    """(4, d): the mode v, T^-1 gradient, Newton's step, and the point before it."""
+    rows: Array
+    """(6, R): eta, slope, curvature and level of ``_Lines``, eta at v = 0, and one more."""
+
+
 def make_points(normals: Array) -> Array:
     """Return the points (d, N) of blocks of standard normals (N_BLOCKS, n, d), N = 16 n.
 
@@ -206,6 +224,12 @@ def make_points(normals: Array) -> Array:
     chunks = normals.reshape(n_blocks, n // _PER_BLOCK, _PER_BLOCK, d).transpose(3, 1, 0, 2)
     half = chunks.reshape(d, n // _PER_BLOCK, n_blocks * _PER_BLOCK)
     return np.concatenate([half, -half], axis=2).reshape(d, -1)
+
+
+def _new_buffer() -> Plain:
+    """Return the fields of ``_Buffer``."""
+    x, bits = np.empty((2, CHUNK)), np.empty(CHUNK, np.int64)
+    return x[0], x[1], bits.view(float), bits
 
 
 def new_posterior(n_slots: int, n_components: int, d: int, n_points: int) -> Posterior:
@@ -223,7 +247,7 @@ def new_posterior(n_slots: int, n_components: int, d: int, n_points: int) -> Pos
     )
 
 
-@compiled(fastmath=_FUSED)
+@compiled(borrows=True, fastmath=_FUSED)
 def _exp(x: Array, buffer: _Buffer) -> None:
     """Replace x by exp(x) for x <= 0."""
     c, scale, bits = _EXP, buffer.scale, buffer.bits
@@ -242,7 +266,7 @@ def _exp(x: Array, buffer: _Buffer) -> None:
         x[i] *= scale[i]
 
 
-@compiled(inline="always")
+@compiled(borrows=True)
 def _log1p(t: float) -> float:
     """Return log(1 + t) for 0 <= t <= 1, with its relative precision."""
     c = _ATANH
@@ -255,11 +279,12 @@ def _log1p(t: float) -> float:
     return (_HALF_LN2 if far else 0.0) + 2.0 * s * series
 
 
-@compiled(fastmath=_FUSED)
+@compiled(borrows=True, fastmath=_FUSED)
 def _multiply(coefficient: Array, y: Array, out: Array) -> None:
     """Set out to sum_j coefficient[j] y[j], over the coordinates of points (r, m)."""
     r = len(y)
-    out[:] = 0.0
+    for a in range(len(out)):
+        out[a] = 0.0
     for j in range(0, r - 3, 4):
         c0, c1 = coefficient[j], coefficient[j + 1]
         c2, c3 = coefficient[j + 2], coefficient[j + 3]
@@ -272,10 +297,10 @@ def _multiply(coefficient: Array, y: Array, out: Array) -> None:
             out[a] += c0 * y0[a]
 
 
-@compiled(fastmath=_FUSED)
+@compiled(borrows=True, fastmath=_FUSED)
 def _add_lines(coefficient: Array, y: Array, lines: _Lines, buffer: _Buffer, total: Array) -> None:
     """Add all rows' parts of the log weights of points y (r, m), with e = coefficient (R, r) y."""
-    move, power = buffer.move, buffer.power
+    move, power = buffer.move[: len(total)], buffer.power[: len(total)]
     for i in range(len(lines.eta)):
         eta, n, level = lines.eta[i], lines.trials[i], lines.level[i]
         slope, half = lines.slope[i], 0.5 * lines.curvature[i]
@@ -290,15 +315,15 @@ def _add_lines(coefficient: Array, y: Array, lines: _Lines, buffer: _Buffer, tot
             total[a] += e * (slope + half * e) + (level - n * softplus)
 
 
-@compiled(fastmath=_FUSED)
-def _warp(z: Array, first: int, shape: Array, y: Array, total: Array) -> None:
-    """Set points y (r, m) from z, from column ``first``, and total to log weights but for rows."""
+@compiled(borrows=True, fastmath=_FUSED)
+def _warp(z: Array, first: int, shape: Array, y: Array, total: Array, product: Array) -> None:
+    """Set points y (r, m) from z, and total to log weights but for rows; ``product`` is (m,)."""
     r, m = len(y), len(total)
-    product = np.ones(m)
-    total[:] = 0.0
+    for a in range(m):
+        total[a], product[a] = 0.0, 1.0
     for j in range(r):
         centre, spread, bend, slack = shape[0, j], shape[1, j], shape[2, j], shape[3, j]
-        zj, yj = z[j, first : first + m], y[j]
+        zj, yj = z[j, first:], y[j]
         for a in range(m):
             size = math.sqrt(1.0 + zj[a] * zj[a])
             value = centre + spread * zj[a] + bend * size
@@ -311,7 +336,7 @@ def _warp(z: Array, first: int, shape: Array, y: Array, total: Array) -> None:
                 product[a] = 1.0
 
 
-@compiled()
+@compiled(borrows=True)
 def _set_lines(lines: _Lines) -> float:
     """Set slope, curvature and level from eta; return the log likelihood."""
     total = 0.0
@@ -326,23 +351,7 @@ def _set_lines(lines: _Lines) -> float:
     return total
 
 
-@compiled()
-def _new_buffer(m: int) -> _Buffer:
-    """Allocate the record."""
-    x = np.empty((3, m))
-    return _Buffer(x[0], x[1], x[2], x[2].view(np.int64))
-
-
-@compiled(fastmath=_SUMS)
-def _dot(x: Array, y: Array, n: int) -> float:
-    """Return x'y over the first n entries."""
-    total = 0.0
-    for i in range(n):
-        total += x[i] * y[i]
-    return total
-
-
-@compiled(fastmath=_SUMS)
+@compiled(borrows=True, fastmath=_SUMS)
 def _reflect(row: Array, first: int, vector: Array, scale: float) -> None:
     """Reflect a row's entries from ``first``: subtract scale (row'vector) vector."""
     total = 0.0
@@ -353,18 +362,20 @@ def _reflect(row: Array, first: int, vector: Array, scale: float) -> None:
         row[j] -= total * vector[j]
 
 
-@compiled(fastmath=_SUMS)
-def _rotate(rows: Array, root: Array, turned: Array, block: Array) -> None:
-    """Set turned (d, d) to C Q, and the columns, block (r, R), of X C Q.
+@compiled(borrows=True, fastmath=_SUMS)
+def _rotate(rows: Array, root: Array, space: _Space) -> None:
+    """Set turned to C Q, and line and block to X C Q.
 
     The rotation Q makes X C Q lower triangular if R < d, and is the identity otherwise.
     """
     n_rows, d = rows.shape
-    line, vector = np.zeros((n_rows, d)), np.zeros(d)
+    turned, line, vector, block = space.turned, space.line, space.steps[0], space.block
     for j in range(d):
         for k in range(d):
             turned[j, k] = root[j, k]
     for i in range(n_rows):
+        for k in range(d):
+            line[i, k] = 0.0
         for j in range(d):
             x = rows[i, j]
             if x != 0.0:
@@ -387,40 +398,44 @@ def _rotate(rows: Array, root: Array, turned: Array, block: Array) -> None:
             block[j, i] = line[i, j]
 
 
-@compiled(fastmath=_SUMS)
-def _factorise(block: Array, weight: Array, factor: Array) -> None:
-    """Set factor to the lower triangle T of I + F'WF = T T', with the columns (r, R) of F."""
+@compiled(borrows=True, fastmath=_SUMS)
+def _factorise(block: Array, weight: Array, scaled: Array, factor: Array) -> None:
+    """Set factor to the lower triangle T of I + F'WF = T T', with the columns (r, R) of F.
+
+    ``scaled`` is a temporary vector (R,).
+    """
     n_rows, r = len(weight), len(factor)
-    scaled = np.empty(n_rows)
     for j in range(r):
         line = block[j]
         for i in range(n_rows):
             scaled[i] = weight[i] * line[i]
         for k in range(j + 1):
-            factor[j, k] = _dot(scaled, block[k], n_rows)
+            factor[j, k] = dot(scaled, block[k], n_rows)
         for k in range(j):
-            factor[j, k] = (factor[j, k] - _dot(factor[j], factor[k], k)) / factor[k, k]
-        factor[j, j] = math.sqrt(1.0 + factor[j, j] - _dot(factor[j], factor[j], j))
+            factor[j, k] = (factor[j, k] - dot(factor[j], factor[k], k)) / factor[k, k]
+        factor[j, j] = math.sqrt(1.0 + factor[j, j] - dot(factor[j], factor[j], j))
 
 
-@compiled(fastmath=_SUMS)
+@compiled(borrows=True, fastmath=_SUMS)
 def _solve(factor: Array, x: Array) -> None:
     """Replace x by T^-1 x."""
     for j in range(len(factor)):
-        x[j] = (x[j] - _dot(factor[j], x, j)) / factor[j, j]
+        x[j] = (x[j] - dot(factor[j], x, j)) / factor[j, j]
 
 
-@compiled(fastmath=_SUMS)
-def _climb(block: Array, factor: Array, v: Array, slack: Array, lines: _Lines) -> float:
+@compiled(borrows=True, fastmath=_SUMS)
+def _climb(space: _Space, lines: _Lines) -> float:
     """Find the mode v, where lines are the rows at v = 0; return the log posterior there.
 
     Sets factor to T, slack to T^-1 gradient, and lines to the rows at v.
     """
-    r, n_rows = block.shape
-    start = np.empty(n_rows)
+    block, factor, start = space.block, space.factor, space.rows[4]
+    v, slack, step, old = space.steps[0], space.steps[1], space.steps[2], space.steps[3]
+    (r, n_rows), n = block.shape, 0
     for i in range(n_rows):
         start[i] = lines.eta[i]
-    step, old, n = np.zeros(r), np.zeros(r), 0
+    for j in range(r):
+        old[j], step[j] = 0.0, 0.0
     length, before, decrement, value = 0.0, -np.inf, 0.0, 0.0
     while True:
         for j in range(r):
@@ -428,19 +443,19 @@ def _climb(block: Array, factor: Array, v: Array, slack: Array, lines: _Lines) -
         _multiply(v, block, lines.eta)
         for i in range(n_rows):
             lines.eta[i] += start[i]
-        value = _set_lines(lines) - 0.5 * _dot(v, v, r)
+        value = _set_lines(lines) - 0.5 * dot(v, v, r)
         # Armijo's condition, with a tenth of the slope.
         if value < before + 0.1 * length * decrement and length > 1e-9:
             length *= 0.5
             continue
-        _factorise(block, lines.curvature, factor)
+        _factorise(block, lines.curvature, space.rows[5], factor)
         for j in range(r):
             line, total = block[j], -v[j]
             for i in range(n_rows):
                 total += (lines.successes[i] - lines.slope[i]) * line[i]
             slack[j] = total
         _solve(factor, slack)
-        decrement = _dot(slack, slack, r)
+        decrement = dot(slack, slack, r)
         n += 1
         # Rounding of the log posterior hides smaller steps from the line search.
         if decrement <= _DECREMENT + 1e-14 * abs(value) or n > _N_STEPS:
@@ -454,13 +469,19 @@ def _climb(block: Array, factor: Array, v: Array, slack: Array, lines: _Lines) -
                 step[k] -= factor[j, k] * step[j]
 
 
-@compiled(fastmath=_SUMS)
-def _set_shape(coefficient: Array, lines: _Lines, buffer: _Buffer, shape: Array) -> None:
-    """Set centre, spread and bend of each coordinate from the log posterior along it."""
+@compiled(borrows=True, fastmath=_SUMS)
+def _set_shape(
+    coefficient: Array, lines: _Lines, buffer: _Buffer, y: Array, total: Array, moments: Array,
+    shape: Array,
+) -> None:  # fmt: skip
+    """Set centre, spread and bend of each coordinate from the log posterior along it.
+
+    Temporary arrays: y (r, CHUNK), total (CHUNK,), moments (3, d).
+    """
     n_rows, r = coefficient.shape
     for j in range(shape.shape[1]):
         shape[0, j], shape[1, j], shape[2, j] = 0.0, 1.0, 0.0
-    moments = np.zeros((3, r))
+        moments[0, j] = moments[1, j] = moments[2, j] = 0.0
     move, third, fourth = moments[0], moments[1], moments[2]
     for i in range(n_rows):
         line, weight, square = coefficient[i], lines.curvature[i], 0.0
@@ -475,7 +496,9 @@ def _set_shape(coefficient: Array, lines: _Lines, buffer: _Buffer, shape: Array)
             move[j] -= 0.5 * g * line[j] * (square - own)
             third[j] += g * line[j] * own
             fourth[j] += h * own * own
-    total, y = np.zeros(CHUNK), np.zeros((r, CHUNK))
+    for j in range(r):
+        for a in range(CHUNK):
+            y[j, a] = 0.0
     first, last = 0, 0
     while last < r:
         n = 0
@@ -486,7 +509,8 @@ def _set_shape(coefficient: Array, lines: _Lines, buffer: _Buffer, shape: Array)
                 n += _N_DROPS
             last += 1
         if n > 0:
-            total[:] = 0.0
+            for a in range(CHUNK):
+                total[a] = 0.0
             _add_lines(coefficient, y, lines, buffer, total)
         n = 0
         for j in range(first, last):
@@ -519,7 +543,7 @@ def _set_shape(coefficient: Array, lines: _Lines, buffer: _Buffer, shape: Array)
         first = last
 
 
-@compiled(fastmath=_SUMS)
+@compiled(borrows=True, fastmath=_SUMS)
 def _weights(log_weight: Array, buffer: _Buffer, out: Array) -> float:
     """Set out to weights over the largest, n a multiple of ``CHUNK``; return the log of that."""
     top = -np.inf
@@ -533,8 +557,8 @@ def _weights(log_weight: Array, buffer: _Buffer, out: Array) -> float:
     return top
 
 
-@compiled(fastmath=_SUMS)
-def _average(top: float, weights: Array) -> tuple[float, float]:
+@compiled(borrows=True, fastmath=_SUMS)
+def _average(top: float, weights: Array, blocks: Array) -> tuple[float, float]:
     """Return the log mean weight of chunks of points, and its standard error.
 
     The variance is the scatter of the blocks' means, and the variance that n / 2 independent pairs
@@ -544,9 +568,11 @@ def _average(top: float, weights: Array) -> tuple[float, float]:
 
     If weights have a tail of index k, the largest of n is about n^k times the mean and errors fall
     as n^(k - 1) instead of n^(-1/2). So the error is multiplied by n^(k - 1/2), which is sqrt(n)
-    times the largest share, where that is above 1.
+    times the largest share, where that is above 1. ``blocks`` is a temporary vector.
     """
-    n, blocks, total, scatter, squares = len(weights), np.zeros(N_BLOCKS), 0.0, 0.0, 0.0
+    n, total, scatter, squares = len(weights), 0.0, 0.0, 0.0
+    for b in range(N_BLOCKS):
+        blocks[b] = 0.0
     for i in range(n):
         blocks[i % _PAIRS // _PER_BLOCK] += weights[i]
         squares += weights[i] * weights[i]
@@ -562,17 +588,34 @@ def _average(top: float, weights: Array) -> tuple[float, float]:
     return top + math.log(total / n), tail * math.sqrt(variance)
 
 
-@compiled(fastmath=_SUMS)
-def _lines_at(tables: Tables, i: int, location: Array) -> _Lines:
-    """Return task i's rows at theta = location."""
-    first, last = tables.offsets[i], tables.offsets[i + 1]
-    x, rows = np.empty((4, last - first)), tables.rows
-    for k in range(last - first):
-        x[0, k] = _dot(rows[first + k], location, len(location))
-    trials, successes = tables.trials[first:last], tables.successes[first:last]
-    lines = _Lines(x[0], trials, successes, x[1], x[2], x[3])
+@compiled(borrows=True, fastmath=_SUMS)
+def _set_eta(rows: Array, location: Array, lines: _Lines) -> None:
+    """Set a task's rows at theta = location."""
+    for k in range(len(rows)):
+        lines.eta[k] = dot(rows[k], location, len(location))
     _set_lines(lines)
-    return lines
+
+
+@compiled(borrows=True)
+def _find_mode(
+    rows: Array, plan: Design, s: int, space: _Space, lines: _Lines, out: Posterior, at: int
+) -> None:
+    """Set location, direction and slack of one component, and log evidence to Laplace's."""
+    d, r, mean, turned = plan.mean.shape[1], len(space.factor), plan.mean[s], space.turned
+    _set_eta(rows, mean, lines)
+    value = _climb(space, lines)
+    for j in range(r):
+        value -= math.log(space.factor[j, j])
+        out.shape[at, s, 3, j] = space.steps[1, j]
+    out.log_evidence[at, s] = value
+    for k in range(d):
+        location, direction = mean[k], out.direction[at, s, k]
+        for j in range(d):
+            direction[j] = turned[k, j]
+            if j < r:
+                location += turned[k, j] * space.steps[0, j]
+        out.location[at, s, k] = location
+        _solve(space.factor, direction)
 
 
 @compiled()
@@ -580,78 +623,82 @@ def find_modes(tables: Plain, slots: Array, design: Plain, wanted: Array, out: P
     """Set all but shapes and weights, and log evidence to Laplace's; see ``condition``."""
     histories, plan, posterior = Tables(*tables), Design(*design), Posterior(*out)
     n_components, d = plan.mean.shape
-    turned = np.empty((d, d))
+    turned, steps = np.empty((d, d)), np.empty((4, d))
     for i in range(len(slots)):
-        first, last, at, group = histories.offsets[i], histories.offsets[i + 1], slots[i], -1
-        r = min(last - first, d)
-        block, factor, v, slack = (
-            np.empty((r, last - first)),
-            np.empty((r, r)),
-            np.empty(r),
-            np.empty(r),
-        )
-        posterior.rank[at] = r
+        first, last, group = histories.offsets[i], histories.offsets[i + 1], -1
+        n, r = last - first, min(last - first, d)
+        x, rows = np.empty((6, n)), histories.rows[first:last]
+        trials, successes = histories.trials[first:last], histories.successes[first:last]
+        lines = _Lines(x[0], trials, successes, x[1], x[2], x[3])
+        space = _Space(turned, np.empty((n, d)), np.empty((r, n)), np.empty((r, r)), steps, x)
+        posterior.rank[slots[i]] = r
         for g in range(len(plan.root)):
             for s in range(n_components):
-                if plan.group_of[s] != g or not wanted[i, s]:
-                    continue
-                if group != g:
-                    _rotate(histories.rows[first:last], plan.root[g], turned, block)
-                    group = g
-                lines = _lines_at(histories, i, plan.mean[s])
-                value = _climb(block, factor, v, slack, lines)
-                for j in range(r):
-                    value -= math.log(factor[j, j])
-                    posterior.shape[at, s, 3, j] = slack[j]
-                posterior.log_evidence[at, s] = value
-                for k in range(d):
-                    location, direction = plan.mean[s, k], posterior.direction[at, s, k]
-                    for j in range(d):
-                        direction[j] = turned[k, j]
-                        if j < r:
-                            location += turned[k, j] * v[j]
-                    posterior.location[at, s, k] = location
-                    _solve(factor, direction)
+                if plan.group_of[s] == g and wanted[i, s]:
+                    if group != g:
+                        _rotate(rows, plan.root[g], space)
+                        group = g
+                    _find_mode(rows, plan, s, space, lines, posterior, slots[i])
+
+
+@compiled(borrows=True)
+def _integrate(
+    rows: Array, lines: _Lines, plan: Design, s: int, out: Posterior, at: int, coefficient: Array,
+    y: Array, buffer: _Buffer, work: Array, weights: Array,
+) -> None:  # fmt: skip
+    """Set shape and weights of one component, and log evidence with its error.
+
+    Temporary arrays: coefficient (R, r), y (r, CHUNK), work (3, d), weights (N,).
+    """
+    shape, log_weight, direction = out.shape[at, s], out.log_weight[at, s], out.direction[at, s]
+    n_points, aim = plan.points.shape[1], CHUNK
+    done, error = aim - CHUNK, 0.0
+    _set_eta(rows, out.location[at, s], lines)
+    for k in range(len(rows)):
+        line = coefficient[k]
+        for j in range(len(line)):
+            line[j] = 0.0
+        for h in range(len(direction)):
+            x, heads = rows[k, h], direction[h]
+            for j in range(len(line)):
+                line[j] += x * heads[j]
+    _set_shape(coefficient, lines, buffer, y, weights[:CHUNK], work, shape)
+    while aim <= n_points:
+        while done < aim:
+            total = log_weight[done : done + CHUNK]
+            _warp(plan.points, done, shape, y, total, buffer.power)
+            _add_lines(coefficient, y, lines, buffer, total)
+            done += CHUNK
+        top = _weights(log_weight[:done], buffer, weights)
+        log_mean, error = _average(top, weights[:done], buffer.power)
+        if error <= plan.tolerance or 2 * done > n_points:
+            out.log_evidence[at, s] += log_mean
+            break
+        aim = 2 * done
+    out.n_points[at, s], out.error[at, s] = done, error
 
 
 @compiled()
-def integrate(tables: Plain, slots: Array, design: Plain, wanted: Array, out: Plain) -> None:
+def integrate(
+    tables: Plain, slots: Array, design: Plain, wanted: Array, out: Plain, buffer: Plain
+) -> None:
     """Set shapes and weights, and log evidence with its error; see ``condition``."""
-    histories, plan, posterior = Tables(*tables), Design(*design), Posterior(*out)
-    n_components, d = plan.mean.shape
-    points, n_points = plan.points, plan.points.shape[1]
-    buffer, weights = _new_buffer(CHUNK), np.empty(n_points)
+    histories, plan, posterior, space = (
+        Tables(*tables), Design(*design), Posterior(*out), _Buffer(*buffer),
+    )  # fmt: skip
+    d, n_points = plan.points.shape
+    work, weights = np.empty((3, d)), np.empty(n_points)
     for i in range(len(slots)):
-        first, at = histories.offsets[i], slots[i]
-        r, n_rows = posterior.rank[at], histories.offsets[i + 1] - first
-        coefficient, y = np.empty((n_rows, r)), np.empty((r, CHUNK))
-        for s in range(n_components):
-            if not wanted[i, s]:
-                continue
-            shape, log_weight = posterior.shape[at, s], posterior.log_weight[at, s]
-            direction, done, aim, error = posterior.direction[at, s], 0, CHUNK, 0.0
-            lines = _lines_at(histories, i, posterior.location[at, s])
-            for k in range(n_rows):
-                line = coefficient[k]
-                line[:] = 0.0
-                for h in range(d):
-                    x = histories.rows[first + k, h]
-                    for j in range(r):
-                        line[j] += x * direction[h, j]
-            _set_shape(coefficient, lines, buffer, shape)
-            while aim <= n_points:
-                while done < aim:
-                    total = log_weight[done : done + CHUNK]
-                    _warp(points, done, shape, y, total)
-                    _add_lines(coefficient, y, lines, buffer, total)
-                    done += CHUNK
-                top = _weights(log_weight[:done], buffer, weights)
-                log_mean, error = _average(top, weights[:done])
-                if error <= plan.tolerance or 2 * done > n_points:
-                    posterior.log_evidence[at, s] += log_mean
-                    break
-                aim = 2 * done
-            posterior.n_points[at, s], posterior.error[at, s] = done, error
+        first, last, r = histories.offsets[i], histories.offsets[i + 1], posterior.rank[slots[i]]
+        x, rows = np.empty((4, last - first)), histories.rows[first:last]
+        trials, successes = histories.trials[first:last], histories.successes[first:last]
+        lines = _Lines(x[0], trials, successes, x[1], x[2], x[3])
+        coefficient, y = np.empty((last - first, r)), np.empty((r, CHUNK))
+        for s in range(len(plan.mean)):
+            if wanted[i, s]:
+                _integrate(
+                    rows, lines, plan, s, posterior, slots[i], coefficient, y, space, work, weights
+                )
 
 
 def condition(tables: Plain, slots: Array, design: Plain, wanted: Array, out: Plain) -> None:
@@ -662,65 +709,89 @@ def condition(tables: Plain, slots: Array, design: Plain, wanted: Array, out: Pl
     they are. The work is two compiled functions, because they compile faster so.
     """
     find_modes(tables, slots, design, wanted, out)
-    integrate(tables, slots, design, wanted, out)
+    integrate(tables, slots, design, wanted, out, _new_buffer())
 
 
-@compiled()
+class _Moves(NamedTuple):
+    """Temporary arrays of m draws from a posterior of rank r."""
+
+    z: Array
+    """(r, m): the present points."""
+    new: Array
+    """(r, m): the proposed points."""
+    y: Array
+    """(r, m): the same in the coordinates y."""
+    delta: Array
+    """(d, m): ... and as distances of theta from the location."""
+    present: Array
+    """(m,): log weights of the present points."""
+    total: Array
+    """(m,): log weights of the proposed points."""
+
+
+@compiled(borrows=True)
+def _start(
+    points: Array, log_weight: Array, weights: Array, uniforms: Array, moves: _Moves
+) -> None:
+    """Start each draw at a fixed point, chosen by its weight.
+
+    ``weights`` (n,) are relative to the largest; they are overwritten by their sums.
+    """
+    n, z = len(log_weight), moves.z
+    for i in range(1, n):
+        weights[i] += weights[i - 1]
+    for a in range(len(uniforms)):
+        low, high, aim = 0, n - 1, uniforms[a, 0] * weights[n - 1]
+        while low < high:
+            middle = (low + high) // 2
+            if weights[middle] > aim:
+                high = middle
+            else:
+                low = middle + 1
+        moves.present[a] = log_weight[low]
+        for j in range(len(z)):
+            z[j, a] = points[j, low]
+
+
+@compiled(borrows=True)
 def _draw_batch(
-    rows: Array,
-    lines: _Lines,
-    points: Array,
-    out: Posterior,
-    at: int,
-    s: int,
-    normals: Array,
-    uniforms: Array,
+    rows: Array, lines: _Lines, posterior: Plain, moves: _Moves, buffer: _Buffer, random: Plain,
     theta: Array,
-) -> int:
-    """Draw theta (m, d) from one posterior; return how many moves were accepted."""
-    m, d, r, n = len(theta), len(points), out.rank[at], out.n_points[at, s]
-    location, direction, shape = out.location[at, s], out.direction[at, s], out.shape[at, s]
-    log_weight, accepted = out.log_weight[at, s, :n], 0
-    z, new, y, delta = np.empty((r, m)), np.empty((r, m)), np.empty((r, m)), np.empty((d, m))
-    present, total, weights = np.empty(m), np.empty(m), np.empty(n)
-    if r > 0:
-        _weights(log_weight, _new_buffer(CHUNK), weights)
-        for i in range(1, n):
-            weights[i] += weights[i - 1]
+) -> int:  # fmt: skip
+    """Move draws from their starts, and set theta (m, d); return how many moves were accepted.
+
+    ``posterior`` are location, direction and shape of one component, ``random`` normals and
+    uniforms.
+    """
+    (location, direction, shape), (normals, uniforms) = posterior, random
+    (r, m), (d, total), accepted = moves.z.shape, (len(location), moves.total), 0
+    for t in range(N_MOVES + 1 if r > 0 else 0):
+        # The last round only sets y.
+        keep = _MIXING[t] if t < N_MOVES else 1.0
+        fresh = math.sqrt(1.0 - keep * keep)
+        for j in range(r):
+            for a in range(m):
+                moves.new[j, a] = keep * moves.z[j, a]
+                if t < N_MOVES:
+                    moves.new[j, a] += fresh * normals[a, 1 + t, j]
+        # Not a literal 0, for which numba would compile the loop once more.
+        _warp(moves.new, 0 * m, shape, moves.y, total, buffer.power)
+        if t == N_MOVES:
+            break
+        for k in range(d):
+            _multiply(direction[k], moves.y, moves.delta[k])
+        _add_lines(rows, moves.delta, lines, buffer, total)
         for a in range(m):
-            low, high, aim = 0, n - 1, uniforms[a, 0] * weights[n - 1]
-            while low < high:
-                middle = (low + high) // 2
-                if weights[middle] > aim:
-                    high = middle
-                else:
-                    low = middle + 1
-            present[a] = log_weight[low]
-            for j in range(r):
-                z[j, a] = points[j, low]
-        buffer = _new_buffer(m)
-        for t in range(N_MOVES):
-            keep = _MIXING[t]
-            fresh = math.sqrt(1.0 - keep * keep)
-            for a in range(m):
+            if math.log(uniforms[a, 1 + t]) < total[a] - moves.present[a]:
+                accepted += 1
+                moves.present[a] = total[a]
                 for j in range(r):
-                    new[j, a] = keep * z[j, a] + fresh * normals[a, 1 + t, j]
-            _warp(new, 0, shape, y, total)
-            for k in range(d):
-                _multiply(direction[k], y, delta[k])
-            _add_lines(rows, delta, lines, buffer, total)
-            for a in range(m):
-                if math.log(uniforms[a, 1 + t]) < total[a] - present[a]:
-                    accepted += 1
-                    present[a] = total[a]
-                    for j in range(r):
-                        z[j, a] = new[j, a]
-        _warp(z, 0, shape, y, total)
+                    moves.z[j, a] = moves.new[j, a]
     for a in range(m):
         for k in range(d):
             value = location[k]
             for j in range(r):
-                value += direction[k, j] * y[j, a]
+                value += direction[k, j] * moves.y[j, a]
             for j in range(r, d):
                 value += direction[k, j] * normals[a, 0, j]
             theta[a, k] = value
@@ -728,6 +799,46 @@ def _draw_batch(
 
 
 @compiled()
+def draw_all(
+    tables: Plain, design: Plain, posterior: Plain, which: Array, random: Plain, buffer: Plain,
+    theta: Array,
+) -> int:  # fmt: skip
+    """See ``draw``."""
+    histories, plan, out, space = (
+        Tables(*tables), Design(*design), Posterior(*posterior), _Buffer(*buffer),
+    )  # fmt: skip
+    normals, uniforms = random
+    (d, n_points), n, first, accepted = plan.points.shape, len(which), 0, 0
+    weights = np.empty(n_points)
+    while first < n:
+        i, at, s = which[first, 0], which[first, 1], which[first, 2]
+        last = first + 1
+        while last < n and last - first < CHUNK:
+            if which[last, 0] != i or which[last, 1] != at or which[last, 2] != s:
+                break
+            last += 1
+        begin, end, location = histories.offsets[i], histories.offsets[i + 1], out.location[at, s]
+        m, r = last - first, out.rank[at]
+        x, rows = np.empty((4, end - begin)), histories.rows[begin:end]
+        trials, successes = histories.trials[begin:end], histories.successes[begin:end]
+        lines = _Lines(x[0], trials, successes, x[1], x[2], x[3])
+        _set_eta(rows, location, lines)
+        moves = _Moves(
+            np.empty((r, m)), np.empty((r, m)), np.empty((r, m)), np.empty((d, m)), np.empty(m),
+            np.empty(m),
+        )  # fmt: skip
+        if r > 0:
+            log_weight = out.log_weight[at, s, : out.n_points[at, s]]
+            _weights(log_weight, space, weights)
+            _start(plan.points, log_weight, weights, uniforms[first:last], moves)
+        accepted += _draw_batch(
+            rows, lines, (location, out.direction[at, s], out.shape[at, s]), moves, space,
+            (normals[first:last], uniforms[first:last]), theta[first:last],
+        )  # fmt: skip
+        first = last
+    return accepted
+
+
 def draw(
     tables: Plain, design: Plain, posterior: Plain, which: Array, random: Plain, theta: Array
 ) -> int:
@@ -740,34 +851,7 @@ def draw(
     unchanged, so that they are accepted with the ratio of weights: the exact posterior is
     invariant, and the error of the fixed points contracts.
     """
-    histories, plan, out = Tables(*tables), Design(*design), Posterior(*posterior)
-    normals, uniforms = random
-    n, first, accepted = len(which), 0, 0
-    while first < n:
-        i, at, s = which[first, 0], which[first, 1], which[first, 2]
-        last = first + 1
-        while (
-            last < n
-            and last - first < CHUNK
-            and which[last, 0] == i
-            and which[last, 1] == at
-            and which[last, 2] == s
-        ):
-            last += 1
-        rows = histories.rows[histories.offsets[i] : histories.offsets[i + 1]]
-        accepted += _draw_batch(
-            rows,
-            _lines_at(histories, i, out.location[at, s]),
-            plan.points,
-            out,
-            at,
-            s,
-            normals[first:last],
-            uniforms[first:last],
-            theta[first:last],
-        )
-        first = last
-    return accepted
+    return int(draw_all(tables, design, posterior, which, random, _new_buffer(), theta))
 
 
 def parameter_moments(design: Design, posterior: Posterior, at: int, s: int) -> tuple[Array, Array]:

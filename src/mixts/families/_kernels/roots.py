@@ -2,15 +2,12 @@
 
 A component is ``theta = mean + C x`` with x standard normal and C lower triangular. Roots are
 packed by columns: column k is the d - k entries from the diagonal down, at ``column(k, d)``. The
-root of a diagonal covariance is stored as its diagonal only; ``copy_root`` unfolds it.
+prior root of a diagonal covariance is stored as its diagonal only.
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
-
-import numpy as np
 
 from mixts._compiled import compiled
 from mixts._typing import Array
@@ -22,28 +19,12 @@ LOG_2PI = math.log(2 * math.pi)
 LARGEST = 1e75
 """Real rewards and features beyond this are refused: products of four must not overflow."""
 
-
-class Scratch(NamedTuple):
-    """Temporary vectors (d,) of ``update_root``; only ``reach`` is read afterwards."""
-
-    v: Array
-    """C'a."""
-    keep: Array
-    """Factor of a column's own entries."""
-    move: Array
-    """Factor of the sum of the later columns, which is subtracted."""
-    reach: Array
-    """C C'a, with the root from before the update."""
+N_SCRATCH = 5
+"""Temporary vectors of ``update_root``, the rows of ``scratch``: C'a, the factors of a column's own
+entries, the factors of the sum of the later columns, C C'a, and one that the caller may use."""
 
 
-@compiled()
-def new_scratch(d: int) -> Scratch:
-    """Allocate scratch vectors of d numbers."""
-    rows = np.empty((4, d))
-    return Scratch(rows[0], rows[1], rows[2], rows[3])
-
-
-@compiled(fastmath=SUMS)
+@compiled(inner=True, borrows=True, fastmath=SUMS)
 def dot(x: Array, y: Array, n: int) -> float:
     """Return x'y over the first n entries."""
     total = 0.0
@@ -52,45 +33,31 @@ def dot(x: Array, y: Array, n: int) -> float:
     return total
 
 
-@compiled()
+@compiled(inner=True, borrows=True)
 def column(k: int, d: int) -> int:
     """Return the index at which column k of a packed root starts."""
     return k * d - k * (k - 1) // 2
 
 
-@compiled(fastmath=SUMS)
-def project(root: Array, a: Array, low: int, high: int, out: Array) -> None:
-    """Compute out = C'a, where only the entries low to high of a differ from zero."""
+@compiled(inner=True, borrows=True)
+def project(root: Array, a: Array, out: Array) -> None:
+    """Compute out = C'a; the zeros at both ends of a cost no time."""
     d = len(a)
-    if len(root) == d:
-        for i in range(d):
-            out[i] = root[i] * a[i]
-        return
-    start = 0
-    if low == 0 and high == d:
-        for k in range(d):
-            out[k] = dot(root[start:], a[k:], d - k)
-            start += d - k
-        return
+    low, high, start = 0, d, 0
+    while low < d - 1 and a[low] == 0.0:
+        low += 1
+    while high > low + 1 and a[high - 1] == 0.0:
+        high -= 1
     for k in range(d):
-        if k < low:
-            out[k] = dot(root[start + low - k :], a[low:], high - low)
-        elif k < high:
-            out[k] = dot(root[start:], a[k:], high - k)
-        else:
-            out[k] = 0.0
+        first = max(k, low)
+        out[k] = dot(root[start + first - k :], a[first:], high - first)
         start += d - k
 
 
-@compiled(fastmath=SUMS)
-def apply_root(root: Array, x: Array) -> None:
+@compiled(inner=True, borrows=True, fastmath=SUMS)
+def apply_packed(root: Array, x: Array) -> None:
     """Replace x by C x."""
-    d = len(x)
-    if len(root) == d:
-        for i in range(d):
-            x[i] *= root[i]
-        return
-    start = len(root)
+    d, start = len(x), len(root)
     for k in range(d - 1, -1, -1):
         start -= d - k
         # From the last column to the first: column k needs the original x[k].
@@ -100,56 +67,39 @@ def apply_root(root: Array, x: Array) -> None:
             tail[i] += value * below[i]
 
 
-@compiled()
-def copy_root(root: Array, d: int, packed: Array) -> None:
-    """Copy a root, triangular or diagonal, into a packed triangle."""
-    if len(root) > d or d == 1:
-        for i in range(len(root)):
-            packed[i] = root[i]
-    else:
-        packed[:] = 0.0
-        for k in range(d):
-            packed[column(k, d)] = root[k]
-
-
-@compiled(fastmath=SUMS)
-def update_root(
-    root: Array, a: Array, low: int, high: int, noise: float, scratch: Scratch
-) -> float:
+@compiled(inner=True, borrows=True, fastmath=SUMS)
+def update_root(root: Array, a: Array, noise: float, scratch: Array) -> float:
     """Update a packed root by one observation with action a; return a'C C'a from before.
 
     This is Carlson's form of Potter's square-root update. With alpha_k the noise variance plus the
     squares of v = C'a from the last entry to k, column k becomes
     ``(alpha_{k+1} column - v_k sum_{j>k} v_j column_j) / sqrt(alpha_k alpha_{k+1})``, which keeps
-    the triangle. ``scratch.reach`` is C C'a afterwards.
+    the triangle. ``scratch[3]`` is C C'a afterwards.
     """
     d = len(a)
-    v, keep, move, reach = scratch.v, scratch.keep, scratch.move, scratch.reach
-    project(root, a, low, high, v)
-    spread = dot(v, v, d)
+    v, keep, move, reach = scratch[0], scratch[1], scratch[2], scratch[3]
+    project(root, a, v)
     alpha = noise
     for k in range(d - 1, -1, -1):
-        keep[k] = alpha
+        before = alpha
         alpha += v[k] * v[k]
-        move[k] = alpha
-    for k in range(d):
-        scale = math.sqrt(keep[k] * move[k])
-        keep[k] = keep[k] / scale
+        scale = math.sqrt(before * alpha)
+        keep[k] = before / scale
         move[k] = v[k] / scale
-    reach[:] = 0.0
+        reach[k] = 0.0
     start = len(root)
     for k in range(d - 1, 0, -2):
         # Two columns in one pass halve the traffic on ``reach``.
         n = d - k
-        after = root[start - n : start]
+        last = root[start - n :]
         start -= 2 * n + 1
-        before, tail = root[start + 1 : start + 1 + n], reach[k:]
+        first, tail = root[start + 1 :], reach[k:]
         x1, y1, z1, x0, y0, z0 = keep[k], move[k], v[k], keep[k - 1], move[k - 1], v[k - 1]
         for i in range(n):
-            entry1, entry0, past = after[i], before[i], tail[i]
+            entry1, entry0, past = last[i], first[i], tail[i]
             between = past + entry1 * z1
-            after[i] = entry1 * x1 - past * y1
-            before[i] = entry0 * x0 - between * y0
+            last[i] = entry1 * x1 - past * y1
+            first[i] = entry0 * x0 - between * y0
             tail[i] = between + entry0 * z0
         reach[k - 1] = root[start] * z0
         root[start] *= x0
@@ -159,4 +109,4 @@ def update_root(
             entry0, past = root[i], reach[i]
             root[i] = entry0 * x0 - past * y0
             reach[i] = past + entry0 * z0
-    return spread
+    return dot(v, v, d)

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from mixts._compiled import compiled
 from mixts._typing import Array
-from mixts.families._kernels.roots import LOG_2PI, SUMS, Scratch, copy_root, dot, update_root
+from mixts.families._kernels.roots import LOG_2PI, SUMS, dot, update_root
 from mixts.families._kernels.student import predictive
 
 NO_RUN = -1
@@ -34,7 +34,7 @@ class Prior(NamedTuple):
     mean: Array
     """(L, d): theta_0."""
     roots: Array
-    """(G, d (d + 1) / 2) packed triangles C with C C' = Sigma_0, or (G, d) diagonals."""
+    """(G, d (d + 1) / 2): packed triangles C with C C' = Sigma_0."""
     starts: Array
     """(G + 1,): ``members[starts[g]:starts[g + 1]]`` are the components of group g."""
     members: Array
@@ -101,60 +101,29 @@ class Evidence(NamedTuple):
     """(L,): squared misfit of the history where the noise is unknown, or empty."""
 
 
-class Row(NamedTuple):
-    """One observation."""
-
-    a: Array
-    """(d,): the action."""
-    y: float
-    """The outcome."""
-    low: int
-    """Entries of a before this one are zero."""
-    high: int
-    """Entries of a from this one on are zero."""
-
-
-@compiled()
-def members_of(prior: Prior, g: int) -> Array:
-    """Return the components of group g."""
-    return prior.members[prior.starts[g] : prior.starts[g + 1]]
-
-
-@compiled()
-def start_slots(tasks: Array, prior: Prior, slots: Slots) -> None:
-    """Copy the prior into the slots of tasks with no history."""
-    for t in tasks:
-        p = slots.of_task[t]
-        for s in range(len(prior.mean)):
-            for k in range(prior.mean.shape[1]):
-                slots.mean[p, s, k] = prior.mean[s, k]
-        for g in range(len(prior.roots)):
-            copy_root(prior.roots[g], prior.mean.shape[1], slots.root[p, g])
-            slots.waiting[p, g] = NO_RUN
-
-
-@compiled(fastmath=SUMS)
-def catch_up(prior: Prior, slots: Slots, p: int, g: int, a: Array, scratch: Scratch) -> None:
-    """Apply the waiting repeats of action a to a group's root and means."""
-    d, m, spread = len(a), slots.waiting[p, g], slots.spread[p, g]
+@compiled(inner=True, borrows=True, fastmath=SUMS)
+def catch_up(prior: Prior, slots: Slots, p: int, g: int, scratch: Array) -> None:
+    """Apply the waiting repeats of the latest action to a group's root and means."""
+    a, m, spread = slots.last[p], slots.waiting[p, g], slots.spread[p, g]
     if m <= 0:
         return
     reach, mean, level, base = slots.reach[p, g], slots.mean[p], slots.level[p], slots.base[p]
-    for c in members_of(prior, g):
+    for j in range(prior.starts[g], prior.starts[g + 1]):
+        c = prior.members[j]
         if spread > 0.0:
             step = (level[c] - base[c]) / spread
-            for k in range(d):
+            for k in range(len(a)):
                 mean[c, k] += step * reach[k]
         base[c] = level[c]
-    update_root(slots.root[p, g], a, 0, d, prior.noise / m, scratch)
+    update_root(slots.root[p, g], a, prior.noise / m, scratch)
     shrink = prior.noise / (prior.noise + m * spread)
     slots.spread[p, g] = spread * shrink
-    for k in range(d):
+    for k in range(len(a)):
         reach[k] *= shrink
     slots.waiting[p, g] = 0
 
 
-@compiled()
+@compiled(borrows=True)
 def _add_evidence(
     prior: Prior, c: int, alpha: float, log_alpha: float, error: float, evidence: Evidence
 ) -> None:
@@ -168,7 +137,7 @@ def _add_evidence(
         evidence.misfit[c] += square
 
 
-@compiled()
+@compiled(inner=True, borrows=True)
 def repeat_action(prior: Prior, slots: Slots, p: int, g: int, y: float, evidence: Evidence) -> None:
     """Take one more observation of the task's latest action."""
     noise, spread = prior.noise, slots.spread[p, g]
@@ -176,35 +145,37 @@ def repeat_action(prior: Prior, slots: Slots, p: int, g: int, y: float, evidence
     alpha = left + noise
     log_alpha = LOG_2PI + math.log(alpha)
     level = slots.level[p]
-    for c in members_of(prior, g):
+    for j in range(prior.starts[g], prior.starts[g + 1]):
+        c = prior.members[j]
         error = y - level[c]
         _add_evidence(prior, c, alpha, log_alpha, error, evidence)
         level[c] += left * error / alpha
     slots.waiting[p, g] += 1
 
 
-@compiled(fastmath=SUMS)
+@compiled(inner=True, borrows=True, fastmath=SUMS)
 def change_action(
-    prior: Prior, slots: Slots, p: int, g: int, row: Row, evidence: Evidence, scratch: Scratch
-) -> None:
+    prior: Prior, slots: Slots, p: int, g: int, a: Array, y: float, evidence: Evidence,
+    scratch: Array,
+) -> None:  # fmt: skip
     """Take an observation of another action than the latest."""
-    a, low, high = row.a, row.low, row.high
-    d = len(a)
-    spread = update_root(slots.root[p, g], a, low, high, prior.noise, scratch)
-    alpha = spread + prior.noise
+    noise, d = prior.noise, len(a)
+    spread = update_root(slots.root[p, g], a, noise, scratch)
+    alpha = spread + noise
     log_alpha = LOG_2PI + math.log(alpha)
     mean, level, base = slots.mean[p], slots.level[p], slots.base[p]
-    for c in members_of(prior, g):
-        error = row.y - dot(a[low:], mean[c, low:], high - low)
+    new, reach = scratch[3], slots.reach[p, g]
+    for j in range(prior.starts[g], prior.starts[g + 1]):
+        c = prior.members[j]
+        error = y - dot(a, mean[c], d)
         _add_evidence(prior, c, alpha, log_alpha, error, evidence)
         step = error / alpha
         for k in range(d):
-            mean[c, k] += step * scratch.reach[k]
-        level[c] = row.y - step * prior.noise
+            mean[c, k] += step * new[k]
+        level[c] = y - step * noise
         base[c] = level[c]
-    shrink = prior.noise / alpha
+    shrink = noise / alpha
     slots.spread[p, g] = spread * shrink
-    reach = slots.reach[p, g]
     for k in range(d):
-        reach[k] = scratch.reach[k] * shrink
+        reach[k] = new[k] * shrink
     slots.waiting[p, g] = 0

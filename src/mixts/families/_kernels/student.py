@@ -19,7 +19,7 @@ _LARGE = 10.0
 """From here on the series of ``_half_step`` errs by less than 4e-14."""
 
 
-@compiled()
+@compiled(borrows=True)
 def _half_step(x: float) -> tuple[float, float]:
     """Return h and r with Gamma(x + 1/2) / Gamma(x) = sqrt(h) exp(r).
 
@@ -35,7 +35,7 @@ def _half_step(x: float) -> tuple[float, float]:
     return x * ratio * ratio, rest / x
 
 
-@compiled()
+@compiled(inner=True, borrows=True)
 def predictive(freedom: float, unit: float, alpha: float, square: float) -> float:
     """Return the log density of a reward, a Student variable.
 
@@ -47,7 +47,7 @@ def predictive(freedom: float, unit: float, alpha: float, square: float) -> floa
     return level - 0.5 * (freedom + 1.0) * math.log1p(square / unit)
 
 
-@compiled()
+@compiled(inner=True, borrows=True)
 def whole_evidence(degrees: float, unit: float, n: int, misfit: float) -> float:
     """Return the log density of n rewards with this misfit, without their determinant.
 
@@ -68,14 +68,14 @@ def whole_evidence(degrees: float, unit: float, n: int, misfit: float) -> float:
 # evidence and the squared misfit, (tasks, L).
 
 
-@compiled()
+@compiled(borrows=True)
 def _arm_misfit(n: int, average: float, squares: float, mean: float, ratio: float) -> float:
     """Return the squared misfit of n rewards of an arm."""
     gap = average - mean
     return squares + n * gap * gap / (1.0 + n * ratio)
 
 
-@compiled()
+@compiled(borrows=True)
 def gather_student(tasks: Array, latent: Array, counts: Arrays, prior: Arrays, out: Array) -> None:
     """Write location, spread, freedom and unit of every arm for pairs of task and component."""
     (count, average, squares), (mean, ratio, degrees, units) = counts, prior
@@ -93,7 +93,7 @@ def gather_student(tasks: Array, latent: Array, counts: Arrays, prior: Arrays, o
             out[2, i, k], out[3, i, k] = freedom, unit
 
 
-@compiled()
+@compiled(borrows=True)
 def observe_student(
     tasks: Array, arms: Array, outcomes: Array, counts: Arrays, prior: Arrays, sums: Arrays
 ) -> int:
@@ -120,15 +120,15 @@ def observe_student(
     return -1
 
 
-@compiled()
+@compiled(borrows=True)
 def evidence_student(tasks: Array, counts: Arrays, prior: Arrays, sums: Arrays) -> None:
     """Compute the log evidence and the squared misfit from the statistics."""
     (count, average, squares), (mean, ratio, degrees, units) = counts, prior
     relative, misfit = sums
     for t in tasks:
-        relative[t] = 0.0
-        misfit[t] = 0.0
         total = 0
+        for s in range(mean.shape[1]):
+            relative[t, s], misfit[t, s] = 0.0, 0.0
         for k in range(len(mean)):
             n = count[t, k]
             if n > 0:

@@ -27,7 +27,7 @@ class Tables(NamedTuple):
     successes: Array
 
 
-@compiled()
+@compiled(borrows=True)
 def _order(row: Array, other: Array) -> int:
     """Return -1, 0 or 1: whether a row comes before, equals or comes after another."""
     for k in range(len(row)):
@@ -36,7 +36,7 @@ def _order(row: Array, other: Array) -> int:
     return 0
 
 
-@compiled()
+@compiled(borrows=True)
 def count_rows(
     first: int,
     tasks: Array,

@@ -22,7 +22,7 @@ _BLOCK_ROWS = 4096
 """Rows factorised at a time, which bounds the memory that a long history needs."""
 
 
-@compiled(fastmath=SUMS)
+@compiled(inner=True, borrows=True, fastmath=SUMS)
 def fold_row(factor: Array, row: Array) -> None:
     """Rotate one row [a', y] into a triangle (d + 1, d + 1); the row is overwritten."""
     size = len(row)
@@ -40,7 +40,7 @@ def fold_row(factor: Array, row: Array) -> None:
                 row[j] = c * r - s * f
 
 
-@compiled()
+@compiled(inner=True, borrows=True)
 def fold_one(row: Array, a: Array, y: float, factor: Array) -> None:
     """Rotate one observation into a triangle; ``row`` (d + 1,) is overwritten."""
     d = len(a)

@@ -335,7 +335,7 @@ class LinearPredictive(Predictive):
     def _blocks(self, tasks: Int[Array, " m"]) -> Iterator[Rotated]:
         n_components, d = self.family.mean.shape
         size = max(1, BLOCK // (n_components * d * d))
-        root, group = _roots(self.family), self.family.roots.group_of
+        root, group = self.family.roots.matrices(), self.family.roots.group_of
         for start in range(0, len(tasks), size):
             part = tasks[start : start + size]
             # Skip rows that none of these tasks has.
@@ -374,13 +374,3 @@ def _real_rows(factor: Float[Array, "n d p"], count: Int[Array, " n"]) -> Bool[A
     size = np.linalg.norm(factor, axis=2)
     rank = np.argsort(np.argsort(-size, axis=1, kind="stable"), axis=1)
     return np.asarray((size > 0) & (rank < count[:, None]))
-
-
-def _roots(family: LinearFamily) -> Float[Array, "G d d"]:
-    """Return square roots of covariances, one for each group of components that share one."""
-    d, values = family.n_features, family.roots.values
-    if values.shape[1] == d and d > 1:
-        return values[:, :, None] * np.eye(d)
-    upper = np.zeros((len(values), d, d))
-    upper[:, *np.triu_indices(d)] = values
-    return np.swapaxes(upper, 1, 2)
