@@ -9,7 +9,7 @@ import numpy as np
 from mixts import _checks
 from mixts._numbers import softmax
 from mixts._tasks import TaskAxis
-from mixts._typing import ActionsLike, Array, ArrayLike, Float, Int
+from mixts._typing import ActionsLike, Array, ArrayLike, Bool, Float, Int
 from mixts.errors import ActionError, OutcomeError, ParameterError, TaskError
 from mixts.families._kernels.choice import draw_latent
 from mixts.families.base import Waiting
@@ -117,7 +117,7 @@ class Belief:
             raise OutcomeError("the outcomes are missing: update(actions, outcomes)")
         elif prior.arm_names is not None:
             actions = prior.arm_indices(actions)
-        elif type(actions) is not np.ndarray:
+        elif type(actions) is not np.ndarray and type(actions) is not int:
             actions = prior.action_rows(actions)
         observed = self.posterior.observations(actions, outcomes)
         index = self._axis.observations(tasks, len(observed[0]))
@@ -351,6 +351,21 @@ class Belief:
         uniform = rng.random(len(index))
         draw_latent(self.prior.log_weights, self.posterior.relative, index, uniform, latent)
         return latent
+
+    def decide(
+        self,
+        rng: np.random.Generator,
+        index: Int[Array, " m"],
+        sets: Array | None,
+        mask: Bool[Array, "m K"] | None,
+    ) -> tuple[Int[Array, "m ..."], Int[Array, " m"]]:
+        """Return the best actions under one draw for each task, and the latent states drawn."""
+        found = self.posterior.decide(rng, self.prior.log_weights, index, mask)
+        if found is not None:
+            return found
+        latent = self.draw_latent(rng, index)
+        theta = self.posterior.sample(rng, index, latent)
+        return self.prior.family.best_action(rng, theta, sets, mask), latent
 
     def working_weights(self, index: Int[Array, " m"]) -> Float[Array, "m L"]:
         """Return the weights that decisions use: dormant components, below 1e-16, count as 0."""

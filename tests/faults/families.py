@@ -35,11 +35,12 @@ def component_for_each_arm(act: Any) -> Any:
                 theta[:, arm] = sample(rng, index, self._draw_latent(index))[:, arm]
             return theta
 
-        posterior.sample = mixed
+        # Without the compiled loop, which draws a component and all arms in one pass.
+        posterior.sample, posterior.decide = mixed, lambda *arguments: None
         try:
             return act(self, actions, tasks, mask)
         finally:
-            del posterior.sample
+            del posterior.sample, posterior.decide
 
     return wrong
 
@@ -53,6 +54,21 @@ fault(
     "a decision draws a component for each arm (by identities)",
     identity("bernoulli", "actions are as often taken as best", "latent state and action together"),
     replace("mixts.agents.mixts:MixTS.act", component_for_each_arm),
+)
+
+
+def components_of_others(loop: Any) -> Any:
+    def wrong(asked: Any, *known: Any) -> None:
+        loop(asked, *known)
+        known[-1][1] = np.roll(known[-1][1], 1)
+
+    return wrong
+
+
+fault(
+    "many decisions report the components of others",
+    f"{JOINT_LAW}::test_no_decision_mixes_components",
+    replace("mixts.families.bernoulli:BernoulliArms.win_loop", components_of_others),
 )
 
 

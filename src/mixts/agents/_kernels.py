@@ -1,36 +1,38 @@
-"""Compiled loop of information-directed sampling."""
+"""The law of information-directed sampling, by a compiled loop."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from mixts._compiled import compiled
-from mixts._typing import Array, Bool, Float
+from mixts._typing import Array
 
 
 @compiled(borrows=True)
-def _frontier(regret: Array, information: Array, order: Array, n_actions: int) -> int:
-    """Return the number of corners of the frontier, and move them to the front of ``order``.
+def _frontier(r: int, terms: Array, order: Array, mask: Array, corner: Array) -> int:
+    """Write the corners of the frontier to ``corner`` and return their number.
 
     A distribution over actions is a point (regret, information) of the convex hull of the actions.
     Less regret and more information are better, so that only the upper left side of the hull
     matters: there, both rise from corner to corner, and the slope falls.
     """
     n = 0
-    for place in range(n_actions):
-        k = order[place]
-        d, g = regret[k], information[k]
-        if n > 0 and g <= information[order[n - 1]]:
+    for place in range(len(corner)):
+        k = order[r, place]
+        if not mask[r, k]:
+            break
+        d, g = terms[0, r, k], terms[1, r, k]
+        if n > 0 and g <= terms[1, r, corner[n - 1]]:
             continue
-        if n > 0 and d == regret[order[n - 1]]:
+        if n > 0 and d == terms[0, r, corner[n - 1]]:
             n -= 1
         while n > 1:
-            i, j = order[n - 2], order[n - 1]
-            rise = (information[j] - information[i]) * (d - regret[i])
-            if rise > (g - information[i]) * (regret[j] - regret[i]):
+            i, j = corner[n - 2], corner[n - 1]
+            rise = (terms[1, r, j] - terms[1, r, i]) * (d - terms[0, r, i])
+            if rise > (g - terms[1, r, i]) * (terms[0, r, j] - terms[0, r, i]):
                 break
             n -= 1
-        order[n] = k
+        corner[n] = k
         n += 1
     return n
 
@@ -43,56 +45,53 @@ def _ratio(regret: float, information: float) -> float:
 
 
 @compiled(borrows=True)
-def _spread(
-    k: int, share: float, regret: Array, information: Array, mask: Array, law: Array
-) -> None:
+def _spread(r: int, k: int, share: float, terms: Array, mask: Array, law: Array) -> None:
     """Add a probability to action k, in equal parts to all actions that are exactly like it."""
     same = 0
-    for b in range(len(mask)):
-        same += mask[b] and regret[b] == regret[k] and information[b] == information[k]
-    for b in range(len(mask)):
-        if mask[b] and regret[b] == regret[k] and information[b] == information[k]:
-            law[b] += share / same
+    for step in range(2):
+        for b in range(mask.shape[1]):
+            like = terms[0, r, b] == terms[0, r, k] and terms[1, r, b] == terms[1, r, k]
+            if mask[r, b] and like:
+                if step == 0:
+                    same += 1
+                else:
+                    law[r, b] += share / same
 
 
 @compiled(borrows=True)
-def find_least_ratio(
-    regrets: Array, informations: Array, mask: Array, order: Array, law: Array
-) -> None:
-    """Do the work of ``least_ratio``; ``order`` (m, K) is overwritten.
+def minimise(terms: Array, order: Array, mask: Array, corner: Array, law: Array) -> None:
+    """Do what ``least_ratio`` says.
 
-    ``order`` are the actions by rising regret, available ones first.
+    ``terms`` (2, m, K) are regret and information, and ``order`` (m, K) sorts the actions by their
+    regret, those that are not available last. ``corner`` (K,) is scratch.
     """
-    for r in range(len(mask)):
-        regret, information, corner, n = regrets[r], informations[r], order[r], 0
-        for k in range(mask.shape[1]):
-            n += mask[r, k]
-        n = _frontier(regret, information, corner, n)
+    for r in range(mask.shape[0]):
+        n = _frontier(r, terms, order, mask, corner)
         first, second, share = corner[0], corner[0], 0.0
-        least = _ratio(regret[first], information[first])
+        least = _ratio(terms[0, r, first], terms[1, r, first])
         for c in range(1, n):
             i, j = corner[c - 1], corner[c]
-            d, g = regret[j] - regret[i], information[j] - information[i]
+            regret, information = terms[0, r, i], terms[1, r, i]
+            d, g = terms[0, r, j] - regret, terms[1, r, j] - information
             # The ratio's slope along the edge is zero here.
-            q = min(max(regret[i] / d - 2.0 * information[i] / g, 0.0), 1.0)
-            found = _ratio(regret[i] + q * d, information[i] + q * g)
+            q = regret / d - 2.0 * information / g
+            q = 0.0 if q < 0.0 else (1.0 if q > 1.0 else q)
+            found = _ratio(regret + q * d, information + q * g)
             if found < least:
                 least, first, second, share = found, i, j, q
         if share < 1.0:
-            _spread(first, 1.0 - share, regret, information, mask[r], law[r])
+            _spread(r, first, 1.0 - share, terms, mask, law)
         if share > 0.0:
-            _spread(second, share, regret, information, mask[r], law[r])
+            _spread(r, second, share, terms, mask, law)
 
 
-def least_ratio(
-    regrets: Float[Array, "m K"], informations: Float[Array, "m K"], mask: Bool[Array, "m K"],
-    law: Float[Array, "m K"],
-) -> None:  # fmt: skip
+def least_ratio(regrets: Array, informations: Array, mask: Array, law: Array) -> None:
     """Write the distributions that minimise regret^2 / information to ``law`` (m, K), zeros before.
 
     The ratio is convex on the hull, so that its minimum lies on one edge of the frontier: at most
     two actions have a positive probability. Where no action is informative, the action of least
-    regret is taken.
+    regret is taken. numpy sorts: a sort takes numba seconds to compile.
     """
-    order = np.argsort(np.where(mask, regrets, np.inf), axis=1, kind="stable")
-    find_least_ratio(regrets, informations, mask, order, law)
+    order = np.where(mask, regrets, np.inf).argsort(axis=1)
+    corner = np.empty(mask.shape[1], np.int64)
+    minimise(np.stack([regrets, informations]), order, mask, corner, law)

@@ -322,7 +322,8 @@ class BeliefAgent(Agent):
 
     def _action_sets(self, actions: ActionsLike | None, n_rows: int) -> tuple[Array | None, int]:
         prior = self.belief.prior
-        return prior.family.action_sets(prior.action_rows(actions), n_rows)
+        rows = None if actions is None else prior.action_rows(actions)
+        return prior.family.action_sets(rows, n_rows)
 
     def _state(self) -> tuple[dict[str, Any], dict[str, Array]]:
         return belief_state(self.belief)

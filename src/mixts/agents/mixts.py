@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from mixts import _checks
-from mixts._typing import ActionsLike, Array, ArrayLike, Float, Int, Seed
+from mixts._typing import ActionsLike, Array, ArrayLike, Bool, Float, Int, Seed
 from mixts.agents.belief import BeliefAgent
 from mixts.agents.offers import Request
 from mixts.errors import ParameterError
@@ -125,15 +125,18 @@ class MixTS(BeliefAgent):
             chosen, latent = self._take(asked, k)
         else:
             index = self._axis.decisions(tasks)
-            family = self.belief.prior.family
             sets, n_actions = self._action_sets(actions, len(index))
             available = self._available(mask, len(index), n_actions)
             self._checked_waiting(waiting)
-            latent = self._draw_latent(index)
-            theta = self.belief.posterior.sample(self._rng, index, latent)
-            chosen = family.best_action(self._rng, theta, sets, available)
+            chosen, latent = self._decide(index, sets, available)
         self.last_latent = self._axis.squeeze(latent)
         return self._axis.squeeze(chosen)
+
+    def _decide(
+        self, index: Int[Array, " m"], sets: Array | None, mask: Bool[Array, "m K"] | None
+    ) -> tuple[Int[Array, "m ..."], Int[Array, " m"]]:
+        """Return the best actions under one draw of each task, and the components drawn."""
+        return self.belief.decide(self._rng, index, sets, mask)
 
     def _draw_latent(self, index: Int[Array, " m"]) -> Int[Array, " m"]:
         return self.belief.draw_latent(self._rng, index)
@@ -310,6 +313,13 @@ class Oracle(MixTS):
         other = super()._with_outcomes(asked, n)
         other._latent = self._latent[np.repeat(asked.tasks, n)]
         return other
+
+    def _decide(
+        self, index: Int[Array, " m"], sets: Array | None, mask: Bool[Array, "m K"] | None
+    ) -> tuple[Int[Array, "m ..."], Int[Array, " m"]]:
+        latent = self._draw_latent(index)
+        theta = self.belief.posterior.sample(self._rng, index, latent)
+        return self.prior.family.best_action(self._rng, theta, sets, mask), latent
 
     def _draw_latent(self, index: Int[Array, " m"]) -> Int[Array, " m"]:
         return self._latent[index]

@@ -16,7 +16,9 @@ import numpy as np
 from mixts import _checks
 from mixts._typing import Array, ArrayLike, Bool, Float, Int
 from mixts.errors import ActionError, OutcomeError, ParameterError, StatisticsError
+from mixts.families._kernels.roots import LARGEST
 from mixts.families.base import Family, Posterior, Waiting
+from mixts.families.choice import NO_MASK
 from mixts.families.quadrature import Marginal, MeanDistribution, best_arm_probabilities
 from mixts.families.rewards import IndependentRewards, RewardBelief, with_expected_rewards
 from mixts.families.statistics import Statistics
@@ -24,6 +26,15 @@ from mixts.families.statistics import Statistics
 _RECOMPUTE_COST = 4
 """Recomputing one arm's evidence costs about this many incremental updates of it."""
 
+_MANY = 1000
+"""From so many decisions on, drawing only the arms that may win saves more than some hundred
+microseconds, and is worth the time to compile or load one more loop."""
+
+_THREAD_DECISIONS = 5000
+"""A thread decides so often in a few milliseconds, which is much longer than it takes to start."""
+
+
+Arrays = tuple[Array, ...]
 
 Moments = tuple[Array, ...]
 """Counts, averages and sums of squared deviations of each arm, (tasks, arms)."""
@@ -71,6 +82,10 @@ class ArmStatistics(Statistics):
         self, actions: ArrayLike, outcomes: ArrayLike
     ) -> tuple[Int[Array, " m"], Float[Array, " m"]]:
         """Return arm indices and rewards as arrays of m observations."""
+        # One plain observation is by far the most frequent case.
+        plain = isinstance(outcomes, float) or (type(outcomes) is int and abs(outcomes) <= LARGEST)
+        if plain and type(actions) is int and 0 <= actions < self.stored[0].shape[1]:
+            return np.array([actions]), np.array([outcomes], float)
         arms = _checks.integers(actions, self._expected, ActionError)
         rewards = _checks.numbers(outcomes, "outcomes must be numbers", OutcomeError)
         if arms.ndim > 1 or arms.shape != rewards.shape:
@@ -119,6 +134,11 @@ def by_arm(parameters: Float[Array, "L K"]) -> Float[Array, "K L"]:
     return np.array(parameters.T, order="C")
 
 
+def rows_of(array: Array, index: Int[Array, " n"]) -> Array:
+    """Return rows of an array, or the one row: numpy takes a fifth of the time for a number."""
+    return array[index[0]] if len(index) == 1 else array[index]
+
+
 def merge_moments(ours: Moments, theirs: Moments) -> Moments:
     """Merge counts, averages and squared deviations by Chan's formula.
 
@@ -139,11 +159,17 @@ class ArmFamily(Family):
     arm_parameters: ClassVar[int] = 2
     """Number of parameters of an arm's posterior."""
     gather_loop: ClassVar[Callable[..., None]]
-    """Compiled loop that writes the posterior parameters of every arm."""
+    """Function that writes the posterior parameters of every arm."""
     observe_loop: ClassVar[Callable[..., int]]
     """Compiled loop that checks and counts observations and updates the log evidence."""
     evidence_loop: ClassVar[Callable[..., None]]
     """Compiled loop that computes the log evidence from the statistics."""
+    act_loop: ClassVar[Callable[..., None] | None] = None
+    """Compiled loop that draws components and means, and takes the best arm; None: numpy does."""
+    win_loop: ClassVar[Callable[..., None] | None] = None
+    """Compiled loop that does so without drawing the means of arms that cannot be the best."""
+    has_ties: bool = True
+    """Whether two arms may have exactly the same mean reward in a draw."""
 
     @property
     @abstractmethod
@@ -300,6 +326,18 @@ class ArmFamily(Family):
         """Return the parameters: they are the mean rewards."""
         return parameters
 
+    def best_action(
+        self,
+        rng: np.random.Generator,
+        parameters: Float[Array, "m p"],
+        actions: Array | None = None,
+        mask: Bool[Array, "m K"] | None = None,
+    ) -> Int[Array, "m ..."]:
+        """Return the arm of the highest mean reward for each row of parameters."""
+        if self.has_ties or mask is not None:
+            return super().best_action(rng, parameters, actions, mask)
+        return self.mean_rewards(parameters).argmax(axis=1)
+
     def action_sets(self, actions: ArrayLike | None, n_rows: int) -> tuple[Array | None, int]:
         """Refuse actions: the arms are fixed."""
         if actions is not None:
@@ -327,8 +365,9 @@ class ArmPosterior(Posterior):
         """log p(history | s) up to a constant per task, computed at the first use."""
         if self._lazy is None:
             self._lazy = np.zeros((len(self.statistics), self.prior.n_components))
-            seen = self.statistics.pulls.any(axis=1)
-            self._recompute(np.flatnonzero(seen))
+            seen = np.flatnonzero(self.statistics.pulls.any(axis=1))
+            if len(seen):
+                self._recompute(seen)
         return self._lazy
 
     def _recompute(self, tasks: Int[Array, " m"]) -> None:
@@ -363,6 +402,40 @@ class ArmPosterior(Posterior):
     ) -> Float[Array, "m p"]:
         """Draw mean rewards of all arms, given the one component of each task."""
         return self.prior.marginals(self.statistics, tasks, latent).sample(rng)
+
+    def decide(
+        self,
+        rng: np.random.Generator,
+        log_weights: Float[Array, " L"],
+        tasks: Int[Array, " m"],
+        mask: Bool[Array, "m K"] | None,
+    ) -> tuple[Int[Array, " m"], Int[Array, " m"]] | None:
+        """Draw components and best arms in one compiled pass.
+
+        Every decision has random numbers of its own, so that the number of threads changes nothing.
+        None where there is no such loop, or where equal means must be told apart.
+        """
+        prior, n = self.prior, len(tasks)
+        many = n >= _MANY
+        loop = prior.win_loop if many else prior.act_loop
+        if loop is None or (prior.has_ties and not many):
+            return None
+        chosen, state = np.empty((2, n), np.int64), np.empty(1, np.uint64)
+        # The bits of two uniform numbers seed the streams.
+        key = rng.random(2).view(np.uint64)
+        asked = (tasks, NO_MASK if mask is None else mask, key)
+        known = ((log_weights, self.relative), self.statistics.stored, prior.loop_parameters)
+        if not many:
+            loop((0, n, *asked), *known, state, chosen)
+        else:
+            from mixts.engines.threads import in_threads  # not needed for a few decisions
+
+            def work(first: int, last: int) -> None:
+                scratch = np.empty(1, np.uint64), np.empty((3, prior.n_arms))
+                loop((first, last, *asked), *known, scratch, chosen)
+
+            in_threads(work, n, _THREAD_DECISIONS)
+        return chosen[0], chosen[1]
 
     def _all(self, tasks: Int[Array, " m"]) -> MeanDistribution:
         pairs = np.empty((2, len(tasks), self.prior.n_components), np.int64)

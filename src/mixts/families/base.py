@@ -406,6 +406,16 @@ class Posterior(ABC):
     ) -> Float[Array, "m p"]:
         """Draw parameters theta ~ P_t(. | s) for each pair of a task and a component."""
 
+    def decide(
+        self,
+        rng: np.random.Generator,
+        log_weights: Float[Array, " L"],
+        tasks: Int[Array, " m"],
+        mask: Bool[Array, "m K"] | None,
+    ) -> tuple[Int[Array, " m"], Int[Array, " m"]] | None:
+        """Return best actions and components of one draw each; None: draw all parameters."""
+        return None
+
     def prepare(self, tasks: Int[Array, " m"], latent: Int[Array, " m"]) -> None:
         """Make sure that these pairs can be sampled even where the component is dormant."""
         return None

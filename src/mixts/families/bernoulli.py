@@ -10,21 +10,26 @@ import numpy as np
 from mixts import _checks
 from mixts._typing import Array, ArrayLike, Float, Int
 from mixts.errors import ParameterError, StatisticsError
-from mixts.families._kernels.arms import (
-    count_bernoulli,
-    evidence_bernoulli,
-    gather_bernoulli,
-    observe_bernoulli,
-)
-from mixts.families.arms import ArmFamily, ArmPosterior, ArmStatistics, by_arm
+from mixts.families._kernels.arms import count_bernoulli, evidence_bernoulli, observe_bernoulli
+from mixts.families._kernels.decide import act_bernoulli
+from mixts.families._kernels.winners import win_bernoulli
+from mixts.families.arms import ArmFamily, ArmPosterior, ArmStatistics, Arrays, by_arm, rows_of
 from mixts.families.base import Waiting
 from mixts.families.pending import Silence
 from mixts.families.quadrature import LOGIT_BETA, Marginal
 from mixts.families.rewards import IndependentRewards, RewardBelief
 from mixts.families.statistics import Statistics
 
-_TAME = 0.1
+TAME = 0.1
 """A gamma variable of this shape underflows with a probability of 1e-31."""
+
+
+def gather_bernoulli(
+    tasks: Array, latent: Array, counts: Arrays, prior: Arrays, out: Array
+) -> None:
+    """Write the Beta parameters of every arm for pairs of a task and a component, (2, m, K)."""
+    for i in range(2):
+        np.add(rows_of(prior[i].T, latent), rows_of(counts[i], tasks), out=out[i])
 
 
 class BernoulliStatistics(ArmStatistics):
@@ -134,6 +139,8 @@ class BernoulliArms(ArmFamily):
     gather_loop = staticmethod(gather_bernoulli)
     observe_loop = staticmethod(observe_bernoulli)
     evidence_loop = staticmethod(evidence_bernoulli)
+    act_loop = staticmethod(act_bernoulli)
+    win_loop = staticmethod(win_bernoulli)
 
     def __init__(self, alpha: ArrayLike, beta: ArrayLike) -> None:
         self.alpha: Float[Array, "L K"] = _checks.real_array(alpha, "alpha", 2)
@@ -141,7 +148,7 @@ class BernoulliArms(ArmFamily):
         _checks.same_shape(self.alpha, self.beta, "alpha and beta")
         _checks.positive(self.alpha, "alpha")
         _checks.positive(self.beta, "beta")
-        self._tame = bool(min(self.alpha.min(), self.beta.min()) >= _TAME)
+        self.has_ties = bool(min(self.alpha.min(), self.beta.min()) < TAME)
         self._loop = (by_arm(self.alpha), by_arm(self.beta))
 
     @classmethod
@@ -162,7 +169,7 @@ class BernoulliArms(ArmFamily):
         return {"alpha": self.alpha, "beta": self.beta}
 
     def marginal(self, parameters: Float[Array, "2 ... K"]) -> BetaMarginal:
-        return BetaMarginal(parameters, self._tame)
+        return BetaMarginal(parameters, not self.has_ties)
 
     def evidence_constant(self, statistics: Statistics) -> Float[Array, " n"]:
         return np.zeros(len(statistics))

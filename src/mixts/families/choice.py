@@ -9,7 +9,8 @@ from mixts._typing import ActionsLike, Array, Bool, Float, Int
 from mixts.errors import ActionError
 from mixts.families._kernels.choice import take_best, take_best_product
 
-_NO_MASK = np.zeros((0, 0), bool)
+NO_MASK = np.zeros((0, 0), bool)
+"""What a loop gets if every action is available."""
 
 
 def feature_sets(actions: ActionsLike | None, n_features: int, n_rows: int) -> tuple[Array, int]:
@@ -45,7 +46,7 @@ def best_rows(
 ) -> Int[Array, " m"]:
     """Return the index of the largest available score in each row, ties at random."""
     best = np.empty(len(scores), np.int64)
-    code = take_best(scores, _NO_MASK if mask is None else mask, best)
+    code = take_best(scores, NO_MASK if mask is None else mask, best)
     if code:
         _resolve(rng, code, scores, mask, best)
     return best
@@ -85,7 +86,7 @@ def best_products(
     sets = np.ascontiguousarray(actions).reshape(-1, *actions.shape[-2:])
     scores = np.empty((len(theta), sets.shape[1]))
     best = np.empty(len(theta), np.int64)
-    code = take_best_product(theta, sets, _NO_MASK if mask is None else mask, scores, best)
+    code = take_best_product(theta, sets, NO_MASK if mask is None else mask, scores, best)
     if code:
         _resolve(rng, code, scores, mask, best)
     return best

@@ -9,17 +9,33 @@ import numpy as np
 from mixts import _checks
 from mixts._typing import Array, ArrayLike, Float, Int
 from mixts.errors import StatisticsError
-from mixts.families._kernels.arms import (
-    count_gaussian,
-    evidence_gaussian,
-    gather_gaussian,
-    observe_gaussian,
-)
+from mixts.families._kernels.arms import count_gaussian, evidence_gaussian, observe_gaussian
+from mixts.families._kernels.decide import act_gaussian
 from mixts.families._kernels.roots import LARGEST
-from mixts.families.arms import ArmFamily, ArmStatistics, by_arm, merge_moments
+from mixts.families._kernels.winners import win_gaussian
+from mixts.families.arms import (
+    ArmFamily,
+    ArmStatistics,
+    Arrays,
+    by_arm,
+    merge_moments,
+    rows_of,
+)
 from mixts.families.linear import LinearGaussian
 from mixts.families.quadrature import NormalMarginal
 from mixts.families.statistics import Statistics
+
+
+def gather_gaussian(
+    tasks: Array, latent: Array, counts: Arrays, prior: tuple[Any, ...], out: Array
+) -> None:
+    """Write the mean and variance of every arm for pairs of a task and a component, (2, m, K)."""
+    (count, average, _), (mean, variance, noise) = counts, prior
+    m, v = rows_of(mean.T, latent), rows_of(variance.T, latent)
+    weight = rows_of(count, tasks) * v
+    shrink = noise + weight
+    out[0] = m + weight * (rows_of(average, tasks) - m) / shrink
+    out[1] = v * noise / shrink
 
 
 class GaussianStatistics(ArmStatistics):
@@ -81,6 +97,8 @@ class GaussianArms(ArmFamily):
     gather_loop = staticmethod(gather_gaussian)
     observe_loop = staticmethod(observe_gaussian)
     evidence_loop = staticmethod(evidence_gaussian)
+    act_loop = staticmethod(act_gaussian)
+    win_loop = staticmethod(win_gaussian)
 
     def __init__(self, mean: ArrayLike, variance: ArrayLike, noise_std: float) -> None:
         self.mean: Float[Array, "L K"] = _checks.real_array(mean, "mean", 2)
@@ -88,6 +106,7 @@ class GaussianArms(ArmFamily):
         _checks.same_shape(self.mean, self.variance, "mean and variance")
         _checks.positive(self.variance, "variance", zero=True)
         self.noise_std: float = _checks.positive_number(noise_std, "noise_std")
+        self.has_ties = bool(self.variance.min() == 0.0)
         self._loop = (by_arm(self.mean), by_arm(self.variance), self.noise_std**2)
 
     @property

@@ -10,15 +10,20 @@ import numpy as np
 from mixts import _checks
 from mixts._typing import Array, ArrayLike, Float, Int
 from mixts.errors import StatisticsError
-from mixts.families._kernels.arms import (
-    count_poisson,
-    evidence_poisson,
-    gather_poisson,
-    observe_poisson,
-)
-from mixts.families.arms import ArmFamily, ArmStatistics, by_arm
+from mixts.families._kernels.arms import count_poisson, evidence_poisson, observe_poisson
+from mixts.families._kernels.decide import act_poisson
+from mixts.families._kernels.winners import win_poisson
+from mixts.families.arms import ArmFamily, ArmStatistics, Arrays, by_arm, rows_of
+from mixts.families.bernoulli import TAME
 from mixts.families.quadrature import LOG_2PI_E, LOG_GAMMA, Marginal
 from mixts.families.statistics import Statistics
+
+
+def gather_poisson(tasks: Array, latent: Array, counts: Arrays, prior: Arrays, out: Array) -> None:
+    """Write the Gamma parameters of every arm for pairs of a task and a component, (2, m, K)."""
+    (count, total, _), (shape, rate) = counts, prior
+    np.add(rows_of(shape.T, latent), rows_of(total, tasks), out=out[0])
+    np.add(rows_of(rate.T, latent), rows_of(count, tasks), out=out[1])
 
 
 class PoissonStatistics(ArmStatistics):
@@ -126,6 +131,8 @@ class PoissonArms(ArmFamily):
     gather_loop = staticmethod(gather_poisson)
     observe_loop = staticmethod(observe_poisson)
     evidence_loop = staticmethod(evidence_poisson)
+    act_loop = staticmethod(act_poisson)
+    win_loop = staticmethod(win_poisson)
 
     def __init__(self, shape: ArrayLike, rate: ArrayLike) -> None:
         self.shape: Float[Array, "L K"] = _checks.real_array(shape, "shape", 2)
@@ -133,6 +140,7 @@ class PoissonArms(ArmFamily):
         _checks.same_shape(self.shape, self.rate, "shape and rate")
         _checks.positive(self.shape, "shape")
         _checks.positive(self.rate, "rate")
+        self.has_ties = bool(self.shape.min() < TAME)
         self._loop = (by_arm(self.shape), by_arm(self.rate))
 
     @property

@@ -14,8 +14,9 @@ from mixts._numbers import softmax
 from mixts._typing import Array, Bool, Float, Int
 from mixts.families._kernels import normals
 from mixts.families._kernels.densities import LOG_GAMMA, LOGIT_BETA, MINUS_LOG_GAMMA, NORMAL
-from mixts.families._kernels.march import N_NODES
-from mixts.families._kernels.quadrature import Found, best_arms
+from mixts.families._kernels.march import N_NODES, new_joint, new_work
+from mixts.families._kernels.prices import new_prices
+from mixts.families._kernels.quadrature import best_arms
 from mixts.families._kernels.utilities import best_utilities
 
 __all__ = [
@@ -250,6 +251,19 @@ class Money(NamedTuple):
         return Money(self.values[rows], self.costs[rows])
 
 
+class _Found(NamedTuple):
+    """What the quadrature gives for m decisions."""
+
+    chance: Float[Array, "m K"]
+    """P(arm is best)."""
+    error: Float[Array, " m"]
+    """Error of the chances."""
+    best: Float[Array, " m"]
+    """E[best mean]."""
+    information: Float[Array, "2 m K"] | None
+    """What the best arm explains, if it is wanted."""
+
+
 def best_arm_probabilities(
     marginal: Marginal,
     weights: Float[Array, "m L"],
@@ -286,7 +300,7 @@ def expected_best(
     money: Money | None = None,
 ) -> Float[Array, " m"]:
     """Compute E[max_a theta_a] under each mixture, over the arms of its mask."""
-    return _integrate(marginal, weights, mask, money, wants_best=True).best
+    return _integrate(marginal, weights, mask, money).best
 
 
 def explain_best(
@@ -310,7 +324,8 @@ def explain_best(
     if center is None:
         center = np.einsum("ml,mlk->mk", weights, marginal.mean())
         center = center if money is None else money.of(center)
-    found = _integrate(marginal, weights, mask, money, wants_best=True, center=center)
+    found = _integrate(marginal, weights, mask, money, center)
+    assert found.information is not None
     return found.best, np.where(mask, found.information, 0.0)
 
 
@@ -318,31 +333,25 @@ def _integrate(
     marginal: Marginal,
     weights: Float[Array, "m L"],
     mask: Bool[Array, "m K"],
-    money: Money | None = None,
-    *,
-    wants_best: bool = False,
+    money: Money | None,
     center: Float[Array, "m K"] | None = None,
-) -> Found:
+) -> _Found:
     m, n_arms = mask.shape
-    n_explained = 0 if center is None else m
-    found = Found(
-        np.zeros((m, n_arms)),
-        np.zeros(m),
-        np.zeros(m if wants_best else 0),
-        np.zeros((0, n_arms), bool) if center is None else center,
-        np.zeros((2, n_explained, n_arms)),
-    )
+    found, work = np.zeros((m, n_arms + 2)), new_work(n_arms)
+    joint = None if center is None else new_joint(center)
     parameters = marginal.parameters
     if money is not None and marginal.form != NORMAL:
         prices = np.stack(money, axis=1)
-        best_utilities(marginal.form, parameters, prices, weights, mask, tuple(found), N_NODES)
-        return found
-    if money is not None:
-        # The utility of a normal mean is normal.
-        spread = (money.values**2)[:, None] * parameters[1]
-        parameters = np.stack([money.of(parameters[0]), spread])
-    best_arms(marginal.form, parameters, weights, mask, tuple(found), N_NODES)
-    return found
+        work = (*work, new_prices(n_arms), np.empty((3, N_NODES)))
+        best_utilities(marginal.form, parameters, prices, (weights, mask), work, found, joint)
+    else:
+        if money is not None:
+            # The utility of a normal mean is normal.
+            spread = (money.values**2)[:, None] * parameters[1]
+            parameters = np.stack([money.of(parameters[0]), spread])
+        best_arms(marginal.form, parameters, weights, mask, work, found, joint)
+    information = None if joint is None else joint.information
+    return _Found(found[:, :n_arms], found[:, n_arms], found[:, n_arms + 1], information)
 
 
 def find_root(function: Callable[[Array], Array], low: Array, high: Array) -> Array:

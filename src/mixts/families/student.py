@@ -8,8 +8,8 @@ import numpy as np
 
 from mixts import _checks
 from mixts._typing import Array, ArrayLike, Bool, Float, Int
-from mixts.families._kernels.student import evidence_student, gather_student, observe_student
-from mixts.families.arms import ArmFamily, ArmPosterior, ArmStatistics, by_arm
+from mixts.families._kernels.student import evidence_student, observe_student
+from mixts.families.arms import ArmFamily, ArmPosterior, ArmStatistics, Arrays, by_arm
 from mixts.families.base import Waiting
 from mixts.families.gaussian import GaussianStatistics
 from mixts.families.noise import (
@@ -22,6 +22,17 @@ from mixts.families.noise import (
 )
 from mixts.families.statistics import Statistics
 from mixts.families.student_marginal import StudentArmRewards, StudentMarginal
+
+
+def gather_student(tasks: Array, latent: Array, counts: Arrays, prior: Arrays, out: Array) -> None:
+    """Write location, spread, freedom and unit of every arm for pairs of task and component."""
+    count, average, squares = (array[tasks] for array in counts)
+    mean, ratio = (parameter.T[latent] for parameter in prior[:2])
+    degrees, units = (parameter[latent] for parameter in prior[2:])
+    gap, wide = average - mean, 1.0 + count * ratio
+    out[0], out[1] = mean + count * ratio * gap / wide, ratio / wide
+    out[2] = (degrees + count.sum(axis=1))[:, None]
+    out[3] = (units + (squares + count * gap * gap / wide).sum(axis=1))[:, None]
 
 
 class StudentArms(NoisyTasks, ArmFamily):

@@ -3,9 +3,9 @@
 ``counts`` is the tuple of the statistics, arrays (tasks, arms). ``prior`` is the tuple of
 prior parameters, transposed to (K, L) so that the L components of an arm are side by side.
 
-``count_*`` loops check every observation, then count all of them. ``observe_*`` loops do the same
-and also update ``relative``, the log evidence up to a constant per task, after each observation.
-Both return the index of the first bad observation, with nothing changed, or -1.
+``observe_*`` loops check every observation, then count all of them, and update ``relative``, the
+log evidence up to a constant per task, after each. Without components, they only count. They return
+the index of the first bad observation, with nothing changed, or -1.
 """
 
 from __future__ import annotations
@@ -59,47 +59,19 @@ def log_rising(a: float, n: float) -> float:
     return total + stirling_rest(end) - stirling_rest(a)
 
 
+def count_only(observe: Any, n_parameters: int, *numbers: float) -> Any:
+    """Return the function that counts observations by an ``observe`` loop without components."""
+
+    def count(tasks: Array, arms: Array, outcomes: Array, counts: Arrays) -> int:
+        n_tasks, n_arms = counts[0].shape
+        prior = (np.empty((n_arms, 0)),) * n_parameters + numbers
+        bad: int = observe(tasks, arms, outcomes, counts, prior, np.empty((n_tasks, 0)))
+        return bad
+
+    return count
+
+
 # -- Bernoulli ------------------------------------------------------------------------------------
-
-
-@compiled()
-def gather_bernoulli(
-    tasks: Array, latent: Array, counts: Arrays, prior: Arrays, out: Array
-) -> None:
-    """Write the Beta parameters of every arm for pairs of a task and a component, (2, m, K)."""
-    (successes, failures), (alpha, beta) = counts, prior
-    for i in range(len(tasks)):
-        t, s = tasks[i], latent[i]
-        for k in range(len(alpha)):
-            out[0, i, k] = alpha[k, s] + successes[t, k]
-            out[1, i, k] = beta[k, s] + failures[t, k]
-
-
-@compiled()
-def _first_bad_bernoulli(arms: Array, outcomes: Array, n_arms: int) -> int:
-    for i in range(len(arms)):
-        if not (0 <= arms[i] < n_arms and (outcomes[i] == 0.0 or outcomes[i] == 1.0)):
-            return i
-    return -1
-
-
-@compiled()
-def _add_bernoulli(t: int, k: int, y: float, counts: Arrays) -> None:
-    successes, failures = counts
-    if y == 1.0:
-        successes[t, k] += 1
-    else:
-        failures[t, k] += 1
-
-
-@compiled()
-def count_bernoulli(tasks: Array, arms: Array, outcomes: Array, counts: Arrays) -> int:
-    """Count rewards 0 and 1."""
-    bad = _first_bad_bernoulli(arms, outcomes, counts[0].shape[1])
-    if bad < 0:
-        for i in range(len(arms)):
-            _add_bernoulli(tasks[i], arms[i], outcomes[i], counts)
-    return bad
 
 
 @compiled()
@@ -108,19 +80,24 @@ def observe_bernoulli(
 ) -> int:
     """Add ln of each reward's predictive probability to the evidence, then count the reward."""
     (successes, failures), (alpha, beta) = counts, prior
-    bad = _first_bad_bernoulli(arms, outcomes, len(alpha))
-    if bad >= 0:
-        return bad
     for i in range(len(arms)):
-        t, k = tasks[i], arms[i]
-        won = outcomes[i] == 1.0
+        if not (0 <= arms[i] < len(alpha) and (outcomes[i] == 0.0 or outcomes[i] == 1.0)):
+            return i
+    for i in range(len(arms)):
+        t, k, won = tasks[i], arms[i], outcomes[i] == 1.0
         seen = successes[t, k] if won else failures[t, k]
         both = successes[t, k] + failures[t, k]
         for s in range(alpha.shape[1]):
             before = alpha[k, s] if won else beta[k, s]
             relative[t, s] += math.log((before + seen) / (alpha[k, s] + beta[k, s] + both))
-        _add_bernoulli(t, k, outcomes[i], counts)
+        if won:
+            successes[t, k] += 1
+        else:
+            failures[t, k] += 1
     return -1
+
+
+count_bernoulli = count_only(observe_bernoulli, 2)
 
 
 @compiled()
@@ -129,7 +106,8 @@ def evidence_bernoulli(tasks: Array, counts: Arrays, prior: Arrays, relative: Ar
     (successes, failures), (alpha, beta) = counts, prior
     n_arms, n_components = alpha.shape
     for t in tasks:
-        relative[t] = 0.0
+        for s in range(n_components):
+            relative[t, s] = 0.0
         for k in range(n_arms):
             won, lost = successes[t, k], failures[t, k]
             if won + lost > 0:
@@ -142,17 +120,6 @@ def evidence_bernoulli(tasks: Array, counts: Arrays, prior: Arrays, relative: Ar
 
 
 # -- Poisson --------------------------------------------------------------------------------------
-
-
-@compiled()
-def gather_poisson(tasks: Array, latent: Array, counts: Arrays, prior: Arrays, out: Array) -> None:
-    """Write the Gamma parameters of every arm for pairs of a task and a component, (2, m, K)."""
-    (count, total, _), (shape, rate) = counts, prior
-    for i in range(len(tasks)):
-        t, s = tasks[i], latent[i]
-        for k in range(len(shape)):
-            out[0, i, k] = shape[k, s] + total[t, k]
-            out[1, i, k] = rate[k, s] + count[t, k]
 
 
 @compiled()
@@ -179,47 +146,19 @@ def _poisson_gap(a: float, b: float, y: float, n: float) -> float:
 
 
 @compiled()
-def _first_bad_poisson(tasks: Array, arms: Array, outcomes: Array, total: Array) -> int:
-    whole = 0.0
-    for i in range(len(arms)):
-        y = outcomes[i]
-        # Beyond 2^53 a float no longer holds every whole number.
-        good = 0 <= arms[i] < total.shape[1] and 0.0 <= y <= LARGEST_COUNT and y == math.floor(y)
-        if not good:
-            return i
-        whole += y
-        if total[tasks[i], arms[i]] + whole > LARGEST_TOTAL:
-            return i
-    return -1
-
-
-@compiled()
-def _add_poisson(t: int, k: int, y: float, counts: Arrays) -> None:
-    count, total, log_factorials = counts
-    count[t, k] += 1
-    total[t, k] += np.int64(y)
-    log_factorials[t, k] += math.lgamma(y + 1.0)
-
-
-@compiled()
-def count_poisson(tasks: Array, arms: Array, outcomes: Array, counts: Arrays) -> int:
-    """Add whole rewards to the sums."""
-    bad = _first_bad_poisson(tasks, arms, outcomes, counts[1])
-    if bad < 0:
-        for i in range(len(arms)):
-            _add_poisson(tasks[i], arms[i], outcomes[i], counts)
-    return bad
-
-
-@compiled()
 def observe_poisson(
     tasks: Array, arms: Array, outcomes: Array, counts: Arrays, prior: Arrays, relative: Array
 ) -> int:
     """Add differences of the closed form to the evidence, then each reward to the sums."""
-    (count, total, _), (shape, rate) = counts, prior
-    bad = _first_bad_poisson(tasks, arms, outcomes, total)
-    if bad >= 0:
-        return bad
+    (count, total, log_factorials), (shape, rate) = counts, prior
+    whole = 0.0
+    for i in range(len(arms)):
+        y = outcomes[i]
+        # Beyond 2^53 a float no longer holds every whole number.
+        good = 0 <= arms[i] < len(shape) and 0.0 <= y <= LARGEST_COUNT and y == math.floor(y)
+        whole += y
+        if not good or total[tasks[i], arms[i]] + whole > LARGEST_TOTAL:
+            return i
     for i in range(len(arms)):
         t, k, y = tasks[i], arms[i], outcomes[i]
         before, n = float(total[t, k]), float(count[t, k])
@@ -228,8 +167,13 @@ def observe_poisson(
             relative[t, s] += _poisson_gap(a, b, before + y, n + 1.0)
             if n > 0:
                 relative[t, s] -= _poisson_gap(a, b, before, n)
-        _add_poisson(t, k, y, counts)
+        count[t, k] += 1
+        total[t, k] += np.int64(y)
+        log_factorials[t, k] += math.lgamma(y + 1.0)
     return -1
+
+
+count_poisson = count_only(observe_poisson, 2)
 
 
 @compiled()
@@ -238,7 +182,8 @@ def evidence_poisson(tasks: Array, counts: Arrays, prior: Arrays, relative: Arra
     (count, total, _), (shape, rate) = counts, prior
     n_arms, n_components = shape.shape
     for t in tasks:
-        relative[t] = 0.0
+        for s in range(n_components):
+            relative[t, s] = 0.0
         for k in range(n_arms):
             n, y = float(count[t, k]), float(total[t, k])
             if n > 0:
@@ -256,56 +201,6 @@ def _gaussian_quadratic(n: float, mean: float, m: float, v: float, noise: float)
 
 
 @compiled()
-def gather_gaussian(
-    tasks: Array, latent: Array, counts: Arrays, prior: tuple[Any, ...], out: Array
-) -> None:
-    """Write the mean and variance of every arm for pairs of a task and a component, (2, m, K)."""
-    (count, average, _), (mean, variance, noise) = counts, prior
-    for i in range(len(tasks)):
-        t, s = tasks[i], latent[i]
-        for k in range(len(mean)):
-            m, v, n = mean[k, s], variance[k, s], count[t, k]
-            shrink = noise + n * v
-            out[0, i, k] = m + n * v * (average[t, k] - m) / shrink
-            out[1, i, k] = v * noise / shrink
-
-
-@compiled(inner=True)
-def first_bad_gaussian(arms: Array, outcomes: Array, n_arms: int) -> int:
-    """Return the first observation of no arm, or that is too large or not a number, or -1."""
-    for i in range(len(arms)):
-        if not (0 <= arms[i] < n_arms and abs(outcomes[i]) <= LARGEST):
-            return i
-    return -1
-
-
-@compiled()
-def _next_average(n: int, old: float, y: float) -> float:
-    return old + (y - old) / (n + 1)
-
-
-@compiled(inner=True)
-def add_gaussian(t: int, k: int, y: float, counts: Arrays) -> None:
-    """Update count, average and squared deviations by Welford's formula."""
-    count, average, squares = counts
-    old = average[t, k]
-    new = _next_average(count[t, k], old, y)
-    count[t, k] += 1
-    average[t, k] = new
-    squares[t, k] += (y - old) * (y - new)
-
-
-@compiled()
-def count_gaussian(tasks: Array, arms: Array, outcomes: Array, counts: Arrays) -> int:
-    """Add real rewards to count, average and squared deviations."""
-    bad = first_bad_gaussian(arms, outcomes, counts[0].shape[1])
-    if bad < 0:
-        for i in range(len(arms)):
-            add_gaussian(tasks[i], arms[i], outcomes[i], counts)
-    return bad
-
-
-@compiled()
 def observe_gaussian(
     tasks: Array,
     arms: Array,
@@ -315,14 +210,14 @@ def observe_gaussian(
     relative: Array,
 ) -> int:
     """Add differences of the closed form to the evidence, then count each reward."""
-    (count, average, _), (mean, variance, noise) = counts, prior
-    bad = first_bad_gaussian(arms, outcomes, len(mean))
-    if bad >= 0:
-        return bad
+    (count, average, squares), (mean, variance, noise) = counts, prior
+    for i in range(len(arms)):
+        if not (0 <= arms[i] < len(mean) and abs(outcomes[i]) <= LARGEST):
+            return i
     for i in range(len(arms)):
         t, k, y = tasks[i], arms[i], outcomes[i]
         n, old = count[t, k], average[t, k]
-        new = _next_average(n, old, y)
+        new = old + (y - old) / (n + 1)
         # Differences of the closed form telescope, so that rounding errors do not add up.
         for s in range(mean.shape[1]):
             m, v = mean[k, s], variance[k, s]
@@ -331,8 +226,14 @@ def observe_gaussian(
                 - _gaussian_quadratic(n + 1, new, m, v, noise)
                 - math.log1p(v / (noise + n * v))
             )
-        add_gaussian(t, k, y, counts)
+        # Welford's formula.
+        count[t, k] += 1
+        average[t, k] = new
+        squares[t, k] += (y - old) * (y - new)
     return -1
+
+
+count_gaussian = count_only(observe_gaussian, 2, 1.0)
 
 
 @compiled()
@@ -343,7 +244,8 @@ def evidence_gaussian(
     (count, average, _), (mean, variance, noise) = counts, prior
     n_arms, n_components = mean.shape
     for t in tasks:
-        relative[t] = 0.0
+        for s in range(n_components):
+            relative[t, s] = 0.0
         for k in range(n_arms):
             n = count[t, k]
             if n > 0:

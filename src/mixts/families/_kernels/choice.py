@@ -10,32 +10,34 @@ from mixts._compiled import compiled
 from mixts._typing import Array
 from mixts.families._kernels.roots import dot
 
+_FAR = 40.0
+"""A component so many nats below the leading one adds less to the sum of weights than rounding."""
+
 
 @compiled()
 def draw_latent(
     log_weights: Array, relative: Array, tasks: Array, uniform: Array, latent: Array
 ) -> None:
     """Draw S ~ P_t for each task by inversion of the normalised weights."""
-    n_components = len(log_weights)
-    weights = np.empty(n_components)
     for i in range(len(tasks)):
-        t = tasks[i]
-        lead = -np.inf
-        for s in range(n_components):
-            weights[s] = log_weights[s] + relative[t, s]
-            lead = max(lead, weights[s])
-        total = 0.0
-        for s in range(n_components):
-            weights[s] = math.exp(weights[s] - lead)
-            total += weights[s]
-        rest = uniform[i] * total
-        for s in range(n_components):
-            if weights[s] > 0.0:
-                # Rounding may leave a positive rest: then the last possible state is taken.
-                latent[i] = s
-                rest -= weights[s]
-                if rest < 0.0:
-                    break
+        t, lead, total = tasks[i], -np.inf, 0.0
+        for s in range(len(log_weights)):
+            weight = log_weights[s] + relative[t, s]
+            lead = weight if weight > lead else lead
+        # Twice: the sum of all weights, and then the partial sums.
+        rest = np.inf
+        for _ in range(2):
+            for s in range(len(log_weights)):
+                weight = log_weights[s] + relative[t, s] - lead
+                if weight > -_FAR:
+                    # Rounding may leave a positive rest: then the last possible state is taken.
+                    latent[i] = s
+                    weight = math.exp(weight)
+                    total += weight
+                    rest -= weight
+                    if rest < 0.0:
+                        break
+            rest = uniform[i] * total
 
 
 @compiled()

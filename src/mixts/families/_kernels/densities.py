@@ -36,6 +36,16 @@ MINUS_LOG_GAMMA = 3
 FROM_LEFT, FROM_RIGHT = 0, 1
 """The base of a cell is its left edge or its right one."""
 
+X, BEND, PRODUCT, HEIGHT, GAIN = range(5)
+"""Rows of the array ``cell``:
+
+- nodes seen from the base of the cell, then the edge that is not the base;
+- bend(x), later the slope of the product of all distribution functions;
+- products of distribution functions;
+- the mean at each node, minus the mean at the origin;
+- first, E[best mean] so far, minus the mean at the origin.
+"""
+
 _STIRLING_FROM = 10.0
 """From this argument on, a short series gives the remainder of Stirling's formula."""
 
@@ -143,23 +153,33 @@ def _stirling_rest(x: float) -> float:
 
 
 @compiled(inner=True)
-def crest(form: int, a: float, b: float) -> tuple[float, float, float]:
-    """Return the mode, and the curvature and value of the log density there.
-
-    At the mode, only the remainders of Stirling's formula are left of the gamma functions.
-    """
+def summit(form: int, a: float, b: float) -> tuple[float, float]:
+    """Return the mode, and the curvature of the log density there."""
     if form == NORMAL:
-        return a, 1.0 / b, -0.5 * (math.log(b) + LOG_2PI)
+        return a, 1.0 / b
     mode = math.log(a / b)
     if form == LOGIT_BETA:
-        curvature = a / (a + b) * b
-        rest = _stirling_rest(a) + _stirling_rest(b) - _stirling_rest(a + b)
-    else:
-        curvature = a
-        rest = _stirling_rest(a)
-        if form == MINUS_LOG_GAMMA:
-            mode = -mode
-    return mode, curvature, 0.5 * (math.log(curvature) - LOG_2PI) - rest
+        return mode, a / (a + b) * b
+    return (mode if form == LOG_GAMMA else -mode), a
+
+
+@compiled(inner=True)
+def stirling_rests(form: int, a: float, b: float) -> float:
+    """Return how much lower the log density is at its mode than a normal one of its curvature.
+
+    There, only the remainders of Stirling's formula are left of the gamma functions.
+    """
+    if form == NORMAL:
+        return 0.0
+    rest = _stirling_rest(a)
+    return rest + _stirling_rest(b) - _stirling_rest(a + b) if form == LOGIT_BETA else rest
+
+
+@compiled(inner=True)
+def crest(form: int, a: float, b: float) -> tuple[float, float, float]:
+    """Return the mode, and the curvature and value of the log density there."""
+    mode, curvature = summit(form, a, b)
+    return mode, curvature, 0.5 * (math.log(curvature) - LOG_2PI) - stirling_rests(form, a, b)
 
 
 @compiled(inner=True)
@@ -175,10 +195,10 @@ def fall(form: int, a: float, b: float, curvature: float, x: float) -> tuple[flo
         # exchanged: written so that the logarithm is of one plus something small.
         tail, other = (a, b) if x < 0 else (b, a)
         distance, n = abs(x), a + b
-        decay = math.exp(-distance)
-        steep = curvature * n * -math.expm1(-distance) / (other + tail * decay)
+        lost = math.expm1(-distance)
+        steep = curvature * n * -lost / (other + tail * math.exp(-distance))
         if tail <= other:
-            return tail * distance + n * math.log1p(tail / n * math.expm1(-distance)), steep
+            return tail * distance + n * math.log1p(tail / n * lost), steep
         if distance < _LONG:
             return n * math.log1p(other / n * math.expm1(distance)) - other * distance, steep
         return tail * distance + n * math.log(other / n), steep
@@ -191,8 +211,11 @@ def fall(form: int, a: float, b: float, curvature: float, x: float) -> tuple[flo
 def outskirts(form: int, curvature: float, depth: float) -> float:
     """Return about how far left of the mode the log density has fallen by ``depth``."""
     distance = math.sqrt(2.0 * depth / curvature)
+    if form != MINUS_LOG_GAMMA:
+        return distance
     # There the density of an inverse Gamma variable falls like e^-e^|x|.
-    return min(distance, math.log1p(depth / curvature)) if form == MINUS_LOG_GAMMA else distance
+    nearer = math.log1p(depth / curvature)
+    return nearer if nearer < distance else distance
 
 
 @compiled(inner=True)
@@ -212,19 +235,18 @@ def base_of(form: int, low: float, high: float) -> tuple[int, float]:
 
 
 @compiled(inner=True)
-def bends(form: int, constant: float, x: Array, out: Array) -> None:
-    """Set out to bend(x) at distances x from the base, all to one side of it."""
+def bends(form: int, constant: float, size: int, cell: Array) -> None:
+    """Set bend(x) at distances x from the base, all to one side of it."""
     # A loop each: with one for all, the compiler does not vectorise.
-    size = len(x)
     if form == NORMAL:
         for j in range(size):
-            out[j] = -0.5 * x[j] * x[j]
+            cell[BEND, j] = -0.5 * cell[X, j] * cell[X, j]
         return
     for j in range(size):
-        out[j] = -expm1(-abs(x[j]))
+        cell[BEND, j] = -expm1(-abs(cell[X, j]))
     if form == LOGIT_BETA:
         for j in range(size):
-            out[j] = -log1p(-constant * out[j])
+            cell[BEND, j] = -log1p(-constant * cell[BEND, j])
 
 
 @compiled(inner=True)
@@ -255,19 +277,20 @@ def height_at(form: int, t: float) -> float:
 
 
 @compiled(inner=True)
-def heights(form: int, origin: float, base: float, x: Array, out: Array) -> None:
-    """Set out to the mean at origin + base + x, minus the mean at the origin."""
-    size = len(x)
+def heights(form: int, origin: float, base: float, cell: Array) -> None:
+    """Set the mean at the nodes, origin + base + x, minus the mean at the origin."""
+    size = cell.shape[1] - 4
     if form == NORMAL:
         for j in range(size):
-            out[j] = base + x[j]
+            cell[HEIGHT, j] = base + cell[X, j]
         return
     here = height_at(form, origin)
     for j in range(size):
-        out[j] = here * expm1(min(base + x[j], _LONG))
+        x = base + cell[X, j]
+        cell[HEIGHT, j] = here * expm1(x if x < _LONG else _LONG)
     if form == LOGIT_BETA:
         for j in range(size):
-            out[j] *= (1.0 - here) / (1.0 + out[j])
+            cell[HEIGHT, j] *= (1.0 - here) / (1.0 + cell[HEIGHT, j])
 
 
 @compiled(inner=True)

@@ -13,16 +13,19 @@ the last coefficients of the polynomials must be small.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numba import types
-from numba.extending import overload
 
 from mixts._compiled import compiled
 from mixts._typing import Array
 from mixts.families._kernels.densities import (
+    BEND,
     FROM_LEFT,
+    GAIN,
+    HEIGHT,
+    PRODUCT,
+    X,
     base_of,
     bends,
     bends_within,
@@ -31,6 +34,8 @@ from mixts.families._kernels.densities import (
     heights,
 )
 from mixts.families._kernels.roots import SUMS
+
+Arrays = tuple[Array, ...]
 
 NEGLIGIBLE = 1e-16
 """A component of less weight changes no probability that a double can hold beside one."""
@@ -63,11 +68,11 @@ N_CELLS = 4000
 """No march has more cells: about ten are usual, and a hundred for parameters of 1e-100."""
 
 N_NODES = 16
-_N_LANES = N_NODES + 4
-_MASS, _LAST, _LAST_BUT_ONE = N_NODES, N_NODES + 1, N_NODES + 2
+N_LANES = N_NODES + 4
+MASS, LAST, LAST_BUT_ONE = N_NODES, N_NODES + 1, N_NODES + 2
 """Lanes after those of the nodes: the whole integral, the last two Legendre coefficients."""
 
-_ARM = np.dtype(
+ARM = np.dtype(
     [
         ("index", np.int64),  # which arm of the decision this is
         ("first", float), ("second", float),  # the two parameters of its density
@@ -87,41 +92,66 @@ _ARM = np.dtype(
 """The numbers that a march keeps of an arm."""
 
 
+DENSITY, BEFORE, WON, LANES = range(4)
+"""Parts of ``Work.rows``: densities at the nodes; products of the distribution functions of the
+arms before; each node's part of P(arm is best), where row i is arm i; integrals up to each node
+(later the distribution function there), the whole integral, the last two Legendre coefficients."""
+
+MOMENT, TREND, WINS = range(3)
+"""Parts of ``Joint.rows``: integrals of (mean - center) f, as lanes; E[mean - center | below the
+node], minus the drift; each node's part of P(arm is best) in one cell."""
+
+
 class Work(NamedTuple):
-    """Scratch arrays of a march, for K arms; row k of those with two axes is arm ``alive[k]``."""
+    """Scratch arrays of a march, for K arms. They are few: each costs time to compile."""
 
     arms: Array
-    """(K,) of ``_ARM``."""
+    """(K,) of ``ARM``."""
     alive: Array
     """(K,): the arms that are not left behind yet."""
-    x: Array
-    """(nodes + 1,): nodes of the cell seen from its base, then the edge that is not the base."""
-    bend: Array
-    """(nodes + 1,): bend(x)."""
-    product: Array
-    """(nodes,): products of distribution functions."""
-    density: Array
-    """(K, nodes): densities at the nodes."""
-    before: Array
-    """(K, nodes): products of the distribution functions of the arms before."""
-    won: Array
-    """(K, nodes): each node's part of P(arm is best); row i is arm i."""
-    height: Array
-    """(nodes + 1,): the mean at each node of a cell, minus the mean at the origin."""
-    gain: Array
-    """(1,): E[best mean] so far, minus the mean at the origin; empty if it is not wanted."""
-    moments: Array
-    """(K, lanes): integrals of (mean - center) f; no rows if they are not wanted."""
-    trend: Array
-    """(K, nodes): E[mean - center | below the node], minus the drift."""
-    wins: Array
-    """(K, nodes): each node's part of P(arm is best) in one cell."""
-    joint: Array
-    """(K, K): E[mean of row a - its center; column b is best]; by position in ``arms``. Empty and
-    of booleans if it is not wanted."""
-    lanes: Array
-    """(K, lanes): integrals up to each node (later the distribution function there), the whole
-    integral, the last two Legendre coefficients."""
+    cell: Array
+    """(5, lanes): numbers of the present cell, see ``X``."""
+    rows: Array
+    """(4, K, lanes): numbers of arms in the cell, see ``DENSITY``; row k is arm ``alive[k]``."""
+
+
+class Joint(NamedTuple):
+    """Arrays for what the best arm says about the others, where it is wanted, else None."""
+
+    center: Array
+    """(m, K): given, the mean of each arm under the mixture."""
+    information: Array
+    """(2, m, K), zero before: variance of an arm's mean that the best arm explains; that the
+    component and the best arm explain."""
+    rows: Array
+    """(3, K, lanes): scratch, see ``MOMENT``."""
+    pairs: Array
+    """(3, K, K): E[mean of row a - its center; column b is best] by position in ``arms``, by the
+    number of the arm for one component, and the same for the mixture."""
+    chance: Array
+    """(K,): scratch, P(arm is best) under one component."""
+
+
+def new_joint(center: Array) -> Joint:
+    """Allocate the arrays for arms with these centers, (m, K)."""
+    m, n_arms = center.shape
+    return Joint(
+        center,
+        np.zeros((2, m, n_arms)),
+        np.empty((3, n_arms, N_LANES)),
+        np.empty((3, n_arms, n_arms)),
+        np.empty(n_arms),
+    )
+
+
+def new_work(n_arms: int) -> Arrays:
+    """Allocate the scratch arrays of ``Work``."""
+    return (
+        np.empty(n_arms, ARM),
+        np.empty(n_arms, np.int64),
+        np.zeros((5, N_LANES)),
+        np.empty((4, n_arms, N_LANES)),
+    )
 
 
 class Line(NamedTuple):
@@ -146,54 +176,45 @@ def _rule() -> tuple[Array, Array, Array]:
     legendre = np.polynomial.legendre.legvander(nodes, N_NODES)
     lower = np.column_stack([-np.ones(N_NODES), legendre[:, : N_NODES - 1]])
     values = legendre[:, :N_NODES] * weights[:, None] / 2
-    lanes = np.zeros((N_NODES, _N_LANES))
+    lanes = np.zeros((N_NODES, N_LANES))
     lanes[:, :N_NODES] = values @ (legendre[:, 1:] - lower).T
-    lanes[:, _MASS] = weights
-    lanes[:, _LAST] = (2 * N_NODES - 1) * values[:, -1]
-    lanes[:, _LAST_BUT_ONE] = (2 * N_NODES - 3) * values[:, -2]
+    lanes[:, MASS] = weights
+    lanes[:, LAST] = (2 * N_NODES - 1) * values[:, -1]
+    lanes[:, LAST_BUT_ONE] = (2 * N_NODES - 3) * values[:, -2]
     return (nodes + 1) / 2, weights / 2, lanes / 2
 
 
-NODES, _WEIGHTS, _LANES = _rule()
-
-
-@compiled(inner=True)
-def new_work(n_arms: int, n_nodes: int, wants_best: bool, center: Array) -> Work:
-    """Allocate the scratch arrays."""
-    x = np.empty((4, N_NODES + 1))
-    nodes = np.empty((3, n_arms, n_nodes))
-    n_joint = n_arms if len(center) > 0 else 0
-    more = np.empty((2, n_joint, n_nodes))
-    return Work(
-        np.empty(n_arms, _ARM), np.empty(n_arms, np.int64), x[0], x[1], x[2, :N_NODES],
-        nodes[0], nodes[1], nodes[2], x[3], np.empty(1 if wants_best else 0),
-        np.empty((n_joint, _N_LANES)), more[0], more[1],
-        np.empty((n_joint, n_joint), center.dtype),
-        np.empty((n_arms, _N_LANES)),
-    )  # fmt: skip
+NODES, _WEIGHTS, _SUMS = _rule()
 
 
 @compiled(inner=True)
 def place_of(fallen: float, x: float) -> float:
     """Return the place at x from the mode, where the log density has fallen so far."""
-    root = math.sqrt(2.0 * max(fallen, 0.0))
-    root = min(root, _CORE + _TAIL * (root - _CORE))
+    root = math.sqrt(2.0 * fallen) if fallen > 0.0 else 0.0
+    root = root if root < _CORE else _CORE + _TAIL * (root - _CORE)
     return root if x > 0 else -root
 
 
 @compiled()
-def _lay_out(side: int, width: float, x: Array) -> None:
-    """Set x to the nodes, from left to right, and the other edge, all seen from the base."""
+def _lay_out(form: int, origin: float, low: float, high: float, cell: Array) -> int:
+    """Set x to the nodes, from left to right, and the other edge, all seen from the base; bend(x).
+
+    Returns which edge is the base.
+    """
+    side, constant = base_of(form, origin + low, origin + high)
     for j in range(N_NODES):
-        x[j] = width * NODES[j] if side == FROM_LEFT else -width * NODES[N_NODES - 1 - j]
-    x[N_NODES] = width if side == FROM_LEFT else -width
+        part = NODES[j] if side == FROM_LEFT else -NODES[N_NODES - 1 - j]
+        cell[X, j] = (high - low) * part
+    cell[X, N_NODES] = high - low if side == FROM_LEFT else low - high
+    bends(form, constant, cell.shape[1] - 3, cell)
+    return side
 
 
 @compiled()
 def _describe(form: int, side: int, edge: float, far: float, n: int, work: Work) -> float:
     """Describe the densities in the cell from ``edge`` to ``far``; return the largest stride."""
-    arms, alive, x, bent_x = work.arms, work.alive, work.x[N_NODES], work.bend[N_NODES]
-    base = min(edge, far) if side == FROM_LEFT else max(edge, far)
+    arms, alive, x, bent_x = work.arms, work.alive, work.cell[X, N_NODES], work.cell[BEND, N_NODES]
+    base = far if (edge < far) != (side == FROM_LEFT) else edge
     longest = 0.0
     for k in range(n):
         arm = arms[alive[k]]
@@ -202,7 +223,8 @@ def _describe(form: int, side: int, edge: float, far: float, n: int, work: Work)
         rise = linear * x + bent * bent_x
         level = near + (rise if base == edge else -rise)
         place = place_of(arm.peak - level, far - mode)
-        longest = max(longest, abs(place - arm.place))
+        stride = abs(place - arm.place)
+        longest = stride if stride > longest else longest
         arm.linear, arm.bent, arm.fixed = linear, bent, near if base == edge else level
         arm.next_level, arm.next_place = level, place
     return longest
@@ -214,174 +236,150 @@ def _evaluate(n: int, sign: int, width: float, work: Work) -> float:
 
     To the left only the lanes after those of the nodes are set: no products are wanted there.
     """
+    arms, alive, cell, rows = work.arms, work.alive, work.cell, work.rows
     # Loops of a length that the compiler does not know are vectorised, others unrolled.
-    size = work.density.shape[1]
-    arms, alive, x, bend = work.arms, work.alive, work.x, work.bend
-    density, lanes = work.density, work.lanes
+    size = cell.shape[1] - 4
     roughness = 0.0
     for k in range(n):
         arm = arms[alive[k]]
         linear, bent, fixed = arm.linear, arm.bent, arm.fixed
-        f, sums = density[k], lanes[k]
         for j in range(size):
-            f[j] = exp(linear * x[j] + bent * bend[j] + fixed)
+            rows[DENSITY, k, j] = exp(linear * cell[X, j] + bent * cell[BEND, j] + fixed)
         if sign > 0:
-            set_lanes(width, f, sums)
+            set_lanes(k, width, rows)
         else:
-            for j in range(_MASS, _N_LANES):
-                sums[j] = 0.0
+            for j in range(MASS, N_LANES):
+                rows[LANES, k, j] = 0.0
             for m in range(size):
-                part = f[m] * width
-                for j in range(_MASS, _N_LANES):
-                    sums[j] += _LANES[m, j] * part
-        roughness = max(roughness, abs(sums[_LAST]) + abs(sums[_LAST_BUT_ONE]))
+                part = rows[DENSITY, k, m] * width
+                for j in range(MASS, N_LANES):
+                    rows[LANES, k, j] += _SUMS[m, j] * part
+        rough = abs(rows[LANES, k, LAST]) + abs(rows[LANES, k, LAST_BUT_ONE])
+        roughness = rough if not rough <= roughness else roughness
     return roughness
 
 
 @compiled(inner=True, fastmath={"contract"})
-def set_lanes(width: float, f: Array, sums: Array) -> float:
-    """Set the lanes of one density; return the size of its last coefficients."""
-    for j in range(_N_LANES):
-        sums[j] = 0.0
+def set_lanes(k: int, width: float, rows: Array) -> None:
+    """Set the lanes of a density."""
+    for j in range(N_LANES):
+        rows[LANES, k, j] = 0.0
     for m in range(0, N_NODES, 4):
-        f0, f1, f2, f3 = f[m] * width, f[m + 1] * width, f[m + 2] * width, f[m + 3] * width
-        for j in range(_N_LANES):
-            sums[j] += (_LANES[m, j] * f0 + _LANES[m + 1, j] * f1) + (
-                _LANES[m + 2, j] * f2 + _LANES[m + 3, j] * f3
+        f0, f1 = rows[DENSITY, k, m] * width, rows[DENSITY, k, m + 1] * width
+        f2, f3 = rows[DENSITY, k, m + 2] * width, rows[DENSITY, k, m + 3] * width
+        for j in range(N_LANES):
+            rows[LANES, k, j] += (_SUMS[m, j] * f0 + _SUMS[m + 1, j] * f1) + (
+                _SUMS[m + 2, j] * f2 + _SUMS[m + 3, j] * f3
             )
-    return abs(sums[_LAST]) + abs(sums[_LAST_BUT_ONE])
 
 
 @compiled(inner=True)
 def set_slopes(n: int, width: float, work: Work) -> float:
     """Set the distribution functions, their products before each arm, and the slope of all of them.
 
-    The slope is in ``bend``.
-
     Returns how far the integral of the slope is from the change of the product between the edges.
     """
-    size = work.density.shape[1]
+    arms, alive, cell, rows = work.arms, work.alive, work.cell, work.rows
+    size = cell.shape[1] - 4
     # Arm by arm: (F G)' = F' G + F G'. No division is needed.
-    product, slope = work.product, work.bend
     for j in range(size):
-        product[j], slope[j] = 1.0, 0.0
+        cell[PRODUCT, j], cell[BEND, j] = 1.0, 0.0
     near, far = 1.0, 1.0
     for k in range(n):
-        cdf, f, mass = work.lanes[k], work.density[k], work.arms[work.alive[k]].below
-        before = work.before[k]
+        mass = arms[alive[k]].below
         near *= mass
-        far *= mass + cdf[_MASS]
+        far *= mass + rows[LANES, k, MASS]
         for j in range(size):
-            cdf[j] += mass
-            before[j] = product[j]
-            slope[j] = slope[j] * cdf[j] + product[j] * f[j]
-            product[j] *= cdf[j]
+            cdf, before = rows[LANES, k, j] + mass, cell[PRODUCT, j]
+            rows[LANES, k, j] = cdf
+            rows[BEFORE, k, j] = before
+            cell[BEND, j] = cell[BEND, j] * cdf + before * rows[DENSITY, k, j]
+            cell[PRODUCT, j] = before * cdf
     total = 0.0
     for j in range(size):
-        total += _WEIGHTS[j] * slope[j]
+        total += _WEIGHTS[j] * cell[BEND, j]
     return abs(width * total - (far - near))
 
 
 @compiled(inner=True)
 def add_wins(n: int, width: float, work: Work) -> None:
     """Add a cell to every arm's probability of being best, node by node, and to the best mean."""
-    size = work.density.shape[1]
-    product = work.product
-    if len(work.gain) > 0:
-        total = 0.0
-        for j in range(size):
-            total += _WEIGHTS[j] * work.bend[j] * work.height[j]
-        work.gain[0] += width * total
+    alive, cell, rows = work.alive, work.cell, work.rows
+    size = cell.shape[1] - 4
+    total = 0.0
     for j in range(size):
-        product[j] = width * _WEIGHTS[j]
+        total += _WEIGHTS[j] * cell[BEND, j] * cell[HEIGHT, j]
+        cell[PRODUCT, j] = width * _WEIGHTS[j]
+    cell[GAIN, 0] += width * total
     for k in range(n - 1, -1, -1):
-        cdf, before = work.lanes[k], work.before[k]
-        f, won = work.density[k], work.won[work.alive[k]]
+        i = alive[k]
         for j in range(size):
-            won[j] += f[j] * before[j] * product[j]
-            product[j] *= cdf[j]
+            after = cell[PRODUCT, j]
+            rows[WON, i, j] += rows[DENSITY, k, j] * rows[BEFORE, k, j] * after
+            cell[PRODUCT, j] = after * rows[LANES, k, j]
 
 
 # -- what the best arm says about the others: compiled only where it is wanted ---------------------
 
 
 @compiled(fastmath={"contract"})
-def _add_moments(n: int, width: float, work: Work) -> None:
+def _add_moments(n: int, width: float, work: Work, joint: Joint) -> None:
     """Compute the lanes of (mean - center) f in a cell."""
-    density, height = work.density, work.height
-    # Lengths that the compiler does not know: unrolled, these loops take seconds to compile.
-    size, n_lanes = density.shape[1], work.moments.shape[1]
+    cell, moments, n_lanes = work.cell, joint.rows, work.cell.shape[1]
     for k in range(n):
-        center, f, sums = work.arms[work.alive[k]].center, density[k], work.moments[k]
+        center = work.arms[work.alive[k]].center
         for j in range(n_lanes):
-            sums[j] = 0.0
-        for m in range(size):
-            part = f[m] * width * (height[m] - center)
+            moments[MOMENT, k, j] = 0.0
+        for m in range(n_lanes - 4):
+            part = work.rows[DENSITY, k, m] * width * (cell[HEIGHT, m] - center)
             for j in range(n_lanes):
-                sums[j] += _LANES[m, j] * part
+                moments[MOMENT, k, j] += _SUMS[m, j] * part
 
 
 @compiled(fastmath=SUMS)
-def _add_products(n: int, width: float, work: Work) -> None:
+def _add_products(n: int, width: float, work: Work, joint: Joint) -> None:
     """Add a cell to E[mean of an arm - its center; another is best]."""
-    size = work.density.shape[1]
-    product, height = work.product, work.height
+    cell, rows, more, pairs = work.cell, work.rows, joint.rows, joint.pairs
+    size = cell.shape[1] - 4
     for j in range(size):
-        product[j] = width * _WEIGHTS[j]
+        cell[PRODUCT, j] = width * _WEIGHTS[j]
     for k in range(n - 1, -1, -1):
-        arm, cdf, before, f = (
-            work.arms[work.alive[k]],
-            work.lanes[k],
-            work.before[k],
-            work.density[k],
-        )
-        moments, trend, wins = work.moments[k], work.trend[k], work.wins[k]
+        arm = work.arms[work.alive[k]]
         for j in range(size):
-            wins[j] = f[j] * before[j] * product[j]
-            product[j] *= cdf[j]
+            cdf = rows[LANES, k, j]
+            more[WINS, k, j] = rows[DENSITY, k, j] * rows[BEFORE, k, j] * cell[PRODUCT, j]
+            cell[PRODUCT, j] *= cdf
             # Below the first mass of an arm, its mean is that of the point itself; an arm that is
             # so unlikely to lie below does not matter there.
-            here = height[j] - arm.center
-            given = (arm.moment + moments[j]) / cdf[j] if cdf[j] > SOME_MASS else here
-            trend[j] = given - arm.drift
+            here = cell[HEIGHT, j] - arm.center
+            given = (arm.moment + more[MOMENT, k, j]) / cdf if cdf > SOME_MASS else here
+            more[TREND, k, j] = given - arm.drift
     for b in range(n):
-        i, wins = work.alive[b], work.wins[b]
+        i = work.alive[b]
         total, own = 0.0, 0.0
         for j in range(size):
-            total += wins[j]
-            own += wins[j] * (height[j] - work.arms[i].center - work.arms[i].drift)
+            total += more[WINS, b, j]
+            own += more[WINS, b, j] * (cell[HEIGHT, j] - work.arms[i].center - work.arms[i].drift)
         if total <= NEGLIGIBLE:
             continue
-        work.joint[i, i] += own
+        pairs[0, i, i] += own
         for a in range(n):
             if a != b:
-                trend, sum_ = work.trend[a], 0.0
+                sum_ = 0.0
                 for j in range(size):
-                    sum_ += trend[j] * wins[j]
-                work.joint[work.alive[a], i] += sum_
+                    sum_ += more[TREND, a, j] * more[WINS, b, j]
+                pairs[0, work.alive[a], i] += sum_
 
 
-def add_joint(n: Any, sign: Any, width: Any, work: Any) -> Any:
-    """Add a cell to the joint moments, if ``work.joint`` has numbers for them."""
-    raise NotImplementedError("compiled code only")
-
-
-@overload(add_joint)
-def _add_joint_where_wanted(n: Any, sign: Any, width: Any, work: Any) -> Any:
-    """Choose the code by the type of ``work.joint``: the compiler never sees what is not wanted."""
-
-    def nothing(n: Any, sign: Any, width: Any, work: Any) -> Any:
-        pass
-
-    def add(n: Any, sign: Any, width: Any, work: Any) -> Any:
-        _add_moments(n, width, work)
+@compiled(inner=True)
+def add_joint(n: int, sign: int, width: float, work: Work, joint: Joint | None) -> None:
+    """Add a cell to the joint moments; the compiler sees the code only if they are wanted."""
+    if joint is not None:
+        _add_moments(n, width, work, joint)
         if sign > 0:
-            _add_products(n, width, work)
+            _add_products(n, width, work, joint)
         for k in range(n):
-            work.arms[work.alive[k]].moment += work.moments[k, _MASS]
-
-    joint = work.types[work.fields.index("joint")]
-    return nothing if joint.dtype == types.boolean else add
+            work.arms[work.alive[k]].moment += joint.rows[MOMENT, k, MASS]
 
 
 # -- marches --------------------------------------------------------------------------------------
@@ -396,12 +394,12 @@ def step(n: int, sign: int, work: Work) -> tuple[int, float]:
         i = work.alive[k]
         arm = work.arms[i]
         stride = abs(arm.next_place - arm.place)
-        arm.below += work.lanes[k, _MASS]
+        arm.below += work.rows[LANES, k, MASS]
         arm.level, arm.place = arm.next_level, arm.next_place
         if sign * arm.place < END:
             work.alive[left] = i
             left += 1
-            longest = max(longest, stride)
+            longest = stride if stride > longest else longest
     return left, longest
 
 
@@ -412,50 +410,57 @@ def pace(off: float) -> float:
     A cell may be much longer than the last when a narrow peak has been left behind. Gauss's rule
     with 16 nodes has an error of order 32; in practice it grows a little more slowly.
     """
-    return max(0.3, 0.95 * (OFF / off) ** (1 / 24)) if off > _GOOD else _GROWTH
+    if off <= _GOOD:
+        return _GROWTH
+    longer = 0.95 * (OFF / off) ** (1 / 24)
+    return longer if longer > 0.3 else 0.3
 
 
 @compiled(inner=True)
-def march(line: Line, sign: int, n: int, stride: float, roughest: float, work: Work) -> None:
+def march(
+    line: Line, sign: int, n: int, limits: tuple[float, float], work: Work, joint: Joint | None
+) -> None:
     """March from the start to the left or the right until the last of n arms has ended.
 
-    Add to the arms' masses and, to the right, to their probabilities of being best.
+    Add to the arms' masses and, to the right, to their probabilities of being best. ``limits`` are
+    the largest stride of a cell and its largest roughness.
     """
     form, origin = line.form, line.origin
+    stride, roughest = limits
     sharpest = 0.0
     for k in range(n):
-        sharpest = max(sharpest, work.arms[work.alive[k]].curvature)
+        curvature = work.arms[work.alive[k]].curvature
+        sharpest = curvature if curvature > sharpest else sharpest
     edge, length = line.start, sign * stride / math.sqrt(sharpest)
     for _ in range(N_CELLS):
         if n == 0:
             return
         far = edge + length
-        if bends_within(form, origin + min(edge, far), origin + max(edge, far)):
+        low, high = (edge, far) if sign > 0 else (far, edge)
+        if bends_within(form, origin + low, origin + high):
             far = -origin
             length = far - edge
-        low, high, width = min(edge, far), max(edge, far), abs(far - edge)
-        side, constant = base_of(form, origin + low, origin + high)
-        _lay_out(side, width, work.x)
-        bends(form, constant, work.x, work.bend)
+            low, high = (edge, far) if sign > 0 else (far, edge)
+        side = _lay_out(form, origin, low, high, work.cell)
         longest = _describe(form, side, edge, far, n, work)
         if longest > stride:
-            length *= max(0.1, 0.97 * stride / longest)
+            shorter = 0.97 * stride / longest
+            length *= shorter if shorter > 0.1 else 0.1
             continue
-        found = _evaluate(n, sign, width, work)
+        found = _evaluate(n, sign, high - low, work)
         if not found <= roughest and longest > FINE:
             length *= 0.5
             continue
-        if len(work.gain) > 0 and (sign > 0 or len(work.joint) > 0):
-            base = low if side == FROM_LEFT else high
-            heights(form, origin, base, work.x, work.height)
         off = 0.0
+        heights(form, origin, low if side == FROM_LEFT else high, work.cell)
         if sign > 0:
-            off = set_slopes(n, width, work)
+            off = set_slopes(n, high - low, work)
             if off > OFF and longest > FINE:
                 length *= pace(off)
                 continue
-            add_wins(n, width, work)
-        add_joint(n, sign, width, work)
+            add_wins(n, high - low, work)
+        add_joint(n, sign, high - low, work, joint)
         n, longest = step(n, sign, work)
         edge = far
-        length *= min(pace(off), 0.97 * stride / max(longest, FINE))
+        growth = 0.97 * stride / (longest if longest > FINE else FINE)
+        length *= growth if growth < pace(off) else pace(off)

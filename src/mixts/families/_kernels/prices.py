@@ -15,7 +15,7 @@ import numpy as np
 from mixts._compiled import compiled
 from mixts._typing import Array
 from mixts.families._kernels.densities import LOG_GAMMA, LOGIT_BETA, crest, exp, log_of
-from mixts.families._kernels.march import Work, set_lanes
+from mixts.families._kernels.march import DENSITY, LANES, LAST, LAST_BUT_ONE, Work, set_lanes
 
 _PRICE = np.dtype(
     [
@@ -44,7 +44,10 @@ class Edge(NamedTuple):
     """Distance from that end."""
 
 
-@compiled(inner=True)
+AT, LEFT, SCALE = range(3)
+"""Rows of ``nodes``: the utility at each node, its distance from the end ahead, and the scale."""
+
+
 def new_prices(n_arms: int) -> Array:
     """Allocate the descriptions of the arms."""
     return np.empty(n_arms, _PRICE)
@@ -132,29 +135,31 @@ def logs(price: Any, edge: Edge) -> tuple[float, float, float]:
 @compiled(inner=True, fastmath={"contract"})
 def evaluate(n: int, ahead: float, width: float, nodes: Array, work: Work, prices: Array) -> float:
     """Compute densities at the nodes and their lanes; return the largest last coefficients."""
-    size = work.density.shape[1]
-    at, left, scale = nodes[0], nodes[1], nodes[2]
+    rows, size = work.rows, work.cell.shape[1] - 4
     roughness = 0.0
     for k in range(n):
         price = prices[work.alive[k]]
-        f, mode, level = work.density[k], price.mode, price.level
+        mode, level = price.mode, price.level
         if price.rise < np.inf and price.drop < np.inf:
             low, up, power = price.low, 1.0 / price.rise, price.low_power - 1.0
             high, down, other = price.high - ahead, 1.0 / price.drop, price.high_power - 1.0
             for j in range(size):
-                gap = at[j] - mode
-                rise = log_of((at[j] - low) * up, gap * up)
-                drop = log_of((left[j] + high) * down, -gap * down)
-                f[j] = exp(level + power * rise + other * drop) * scale[j]
+                gap = nodes[AT, j] - mode
+                rise = log_of((nodes[AT, j] - low) * up, gap * up)
+                drop = log_of((nodes[LEFT, j] + high) * down, -gap * down)
+                rows[DENSITY, k, j] = exp(level + power * rise + other * drop) * nodes[SCALE, j]
         else:
             straight, inverse = price.straight, price.inverse
             above = price.rise < np.inf
             up = 1.0 / price.rise if above else -1.0 / price.drop
             power = (price.low_power if above else price.high_power) - 1.0
+            low, high = price.low, price.high - ahead
             for j in range(size):
-                x = (at[j] - mode) * up
-                distance = at[j] - price.low if above else -(left[j] + (price.high - ahead))
-                p = distance * up
-                f[j] = exp(level + power * log_of(p, x) + (straight + inverse / p) * x) * scale[j]
-        roughness = max(roughness, set_lanes(width, f, work.lanes[k]))
+                x = (nodes[AT, j] - mode) * up
+                p = (nodes[AT, j] - low if above else -(nodes[LEFT, j] + high)) * up
+                value = level + power * log_of(p, x) + (straight + inverse / p) * x
+                rows[DENSITY, k, j] = exp(value) * nodes[SCALE, j]
+        set_lanes(k, width, rows)
+        rough = abs(rows[LANES, k, LAST]) + abs(rows[LANES, k, LAST_BUT_ONE])
+        roughness = rough if not rough <= roughness else roughness
     return roughness

@@ -19,13 +19,12 @@ from the densities as F_a is.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from mixts._compiled import compiled
 from mixts._typing import Array
 from mixts.families._kernels.densities import (
+    GAIN,
     NORMAL,
     crest,
     fall,
@@ -39,10 +38,11 @@ from mixts.families._kernels.march import (
     N_NODES,
     NEGLIGIBLE,
     SOME_MASS,
+    WON,
+    Joint,
     Line,
     Work,
     march,
-    new_work,
     place_of,
 )
 
@@ -74,30 +74,35 @@ N_TRIES = 3
 
 
 @compiled()
-def _fall(form: int, arms: Array, i: int, t: float) -> tuple[float, float]:
-    """Return the fall of arm i's log density at t, and the slope there."""
-    arm = arms[i]
-    return fall(form, arm.first, arm.second, arm.curvature, t - arm.mode)
+def _prepare(form: int, threshold: float, arms: Array, n: int) -> Line:
+    """Describe the densities of n arms; return the line, with all arms at its start.
 
-
-@compiled()
-def _origin(form: int, arms: Array, n: int) -> float:
-    """Set the modes, curvatures and peaks; return the mode of the sharpest arm that can win.
-
-    Positions are measured from there, so that narrow peaks far from zero keep their digits.
+    The origin is the mode of the sharpest arm that can win: positions are measured from there, so
+    that narrow peaks far from zero keep their digits.
     """
     floor = -np.inf
     for i in range(n):
         arm = arms[i]
-        mode, curvature, peak = crest(form, arm.first, arm.second)
-        arm.mode, arm.curvature, arm.peak = mode, curvature, peak
-        floor = max(floor, mode - outskirts(form, curvature, DEPTH))
+        arm.mode, arm.curvature, arm.peak = crest(form, arm.first, arm.second)
+        end = arm.mode - outskirts(form, arm.curvature, DEPTH)
+        floor = end if end > floor else floor
     origin, sharpest = 0.0, 0.0
     for i in range(n):
-        can_win = floor < arms[i].mode or _fall(form, arms, i, floor)[0] < DEPTH
-        if can_win and arms[i].curvature > sharpest:
-            origin, sharpest = arms[i].mode, arms[i].curvature
-    return origin
+        arm = arms[i]
+        if arm.curvature > sharpest:
+            depth, _ = fall(form, arm.first, arm.second, arm.curvature, floor - arm.mode)
+            if floor < arm.mode or depth < DEPTH:
+                origin, sharpest = arm.mode, arm.curvature
+    for i in range(n):
+        arms[i].mode -= origin
+    start = _start(form, arms, n)
+    start = start if start > threshold - origin else threshold - origin
+    for i in range(n):
+        arm = arms[i]
+        gap = start - arm.mode
+        fallen, _ = fall(form, arm.first, arm.second, arm.curvature, gap)
+        arm.start_level, arm.start_place = arm.peak - fallen, place_of(fallen, gap)
+    return Line(form, origin, start)
 
 
 @compiled()
@@ -109,32 +114,20 @@ def _start(form: int, arms: Array, n: int) -> float:
     """
     t = -np.inf
     for i in range(n):
-        t = max(t, arms[i].mode - outskirts(form, arms[i].curvature, DEPTH))
+        end = arms[i].mode - outskirts(form, arms[i].curvature, DEPTH)
+        t = end if end > t else t
     for _ in range(_N_NEWTON):
         depth, slope = 0.0, 0.0
         for i in range(n):
-            if t < arms[i].mode:
-                fallen, steep = _fall(form, arms, i, t)
+            arm = arms[i]
+            if t < arm.mode:
+                fallen, steep = fall(form, arm.first, arm.second, arm.curvature, t - arm.mode)
                 depth += fallen
                 slope += steep
         if DEPTH <= depth <= DEPTH + _SLACK:
             break
         t += (depth - DEPTH - _SLACK / 4.0) / slope
     return t
-
-
-@compiled()
-def _prepare(form: int, threshold: float, arms: Array, n: int) -> Line:
-    """Return the line, with levels and places of all arms at the start."""
-    origin = _origin(form, arms, n)
-    for i in range(n):
-        arms[i].mode -= origin
-    start = max(_start(form, arms, n), threshold - origin)
-    for i in range(n):
-        fallen, _ = _fall(form, arms, i, start)
-        arms[i].start_level = arms[i].peak - fallen
-        arms[i].start_place = place_of(fallen, start - arms[i].mode)
-    return Line(form, origin, start)
 
 
 @compiled(inner=True)
@@ -161,26 +154,29 @@ def tally(n: int, below: float, work: Work) -> float:
     """Set every arm's share; return how far the masses and the sum of shares are from one."""
     total, gap = below, 0.0
     for i in range(n):
-        share = 0.0
+        arm, share = work.arms[i], 0.0
         for j in range(N_NODES):
-            share += work.won[i, j]
+            share += work.rows[WON, i, j]
         # A sum that should be zero may be just below.
-        work.arms[i].share = max(share, 0.0)
+        arm.share = share if share > 0.0 else 0.0
         total += share
-        if work.arms[i].start_place < END:
-            gap = max(gap, abs(work.arms[i].below - 1.0))
+        off = abs(arm.below - 1.0)
+        gap = off if arm.start_place < END and off > gap else gap
     # In this order, so that no comparison hides a NaN.
     return gap if abs(total - 1.0) < gap else abs(total - 1.0)
 
 
 @compiled(inner=True)
-def clear(n: int, work: Work) -> None:
+def clear(n: int, work: Work, joint: Joint | None) -> None:
     """Set what all marches add to, but the arms' masses, to zero."""
-    work.gain[:] = 0.0
-    work.joint[:] = 0.0
+    work.cell[GAIN, 0] = 0.0
     for i in range(n):
         for j in range(N_NODES):
-            work.won[i, j] = 0.0
+            work.rows[WON, i, j] = 0.0
+    if joint is not None:
+        for i in range(n):
+            for k in range(n):
+                joint.pairs[0, i, k] = 0.0
 
 
 @compiled(inner=True)
@@ -192,207 +188,193 @@ def set_feet(n: int, work: Work) -> None:
             arm.foot = arm.moment / arm.below - arm.drift
 
 
-@compiled(inline="always")
-def _component(form: int, threshold: float, n: int, work: Work) -> tuple[float, float, float]:
-    """Set every arm's share, P(it is best and above the threshold).
-
-    Returns how far off they may be, P(all arms are below the threshold), and the expectation of the
-    best mean, or of the threshold where it is higher; NaN if it is not wanted.
-    """
-    arms = work.arms
-    line = _prepare(form, threshold, arms, n)
-    free = threshold == -np.inf
+@compiled(inner=True)
+def only_winner(n: int, work: Work) -> int:
+    """Return the arm that is the only one with mass above the start, or -1; set all shares."""
+    count, winner = 0, 0
     for i in range(n):
-        arms[i].drift = mean_of(form, arms[i].first, arms[i].second) - arms[i].center
-        arms[i].center -= height_at(form, line.origin)
-        arms[i].foot = 0.0
-    if free and depart(n, 1, work)[0] == 1:
-        winner = arms[work.alive[0]]
-        for i in range(n):
-            arms[i].share = 1.0 if i == work.alive[0] else 0.0
-        work.joint[:] = 0.0
-        return 0.0, 0.0, mean_of(form, winner.first, winner.second)
-    stride, roughest = STRIDE, ROUGHNESS
-    gap, below = 0.0, 0.0
-    for _ in range(N_TRIES):
-        clear(n, work)
-        for i in range(n):
-            arms[i].below = arms[i].moment = 0.0
-        for sign in (-1, 1):
-            count, below = depart(n, sign, work)
-            if sign > 0:
-                set_feet(n, work)
-            march(line, sign, count, stride, roughest, work)
-        gap = tally(n, 0.0 if free else below, work)
-        if gap < TOLERANCE:
-            break
-        stride *= 0.5
-        roughest *= 0.01
-    below = below if line.start == threshold - line.origin else 0.0
-    best = np.nan
-    if len(work.gain) > 0:
-        best = height_at(form, line.origin) * (1.0 - below) + work.gain[0]
-        best += 0.0 if free else below * threshold
-    return gap, below, best
+        work.arms[i].share = 0.0
+        if work.arms[i].start_place < END:
+            count += 1
+            winner = i
+    work.arms[winner].share = 1.0
+    return winner if count == 1 else -1
 
 
 @compiled()
 def _split(
-    form: int, a: Array, b: Array, mask: Array, arms: Array, certain: Array
-) -> tuple[int, float]:
-    """Write the uncertain arms to ``arms``, and mark the certain arms of the highest mean.
+    form: int, r: int, s: int, parameters: Array, mask: Array, arms: Array
+) -> tuple[int, int, float]:
+    """Write the uncertain arms to ``arms``, and after them the certain ones of the highest mean.
 
-    Returns the number of uncertain arms, and the best mean of the certain ones.
+    Returns both numbers, and the best mean of the certain arms.
     """
-    n = 0
-    threshold = -np.inf
-    for k in range(len(mask)):
-        certain[k] = mask[k] and form == NORMAL and b[k] < _CERTAIN
-        if certain[k]:
-            threshold = max(threshold, a[k])
-        elif mask[k]:
-            arms[n].index, arms[n].first, arms[n].second = k, a[k], b[k]
-            n += 1
-    for k in range(len(mask)):
-        certain[k] = certain[k] and a[k] == threshold
-    return n, threshold
+    n, n_certain, threshold = 0, 0, -np.inf
+    for k in range(mask.shape[1]):
+        if mask[r, k]:
+            a, b = parameters[0, r, s, k], parameters[1, r, s, k]
+            if form == NORMAL and b < _CERTAIN:
+                threshold = a if a > threshold else threshold
+            else:
+                arms[n].index, arms[n].first, arms[n].second = k, a, b
+                n += 1
+    if threshold > -np.inf:
+        for k in range(mask.shape[1]):
+            a, b = parameters[0, r, s, k], parameters[1, r, s, k]
+            if mask[r, k] and b < _CERTAIN and a == threshold:
+                arms[n + n_certain].index = k
+                n_certain += 1
+    return n, n_certain, threshold
 
 
-class Found(NamedTuple):
-    """What is computed about m decisions; zero before. The last three may be empty: not wanted."""
-
-    chance: Array
-    """(m, K): P(arm is best)."""
-    error: Array
-    """(m,): error of the chances."""
-    best: Array
-    """(m,): E[best mean]."""
-    center: Array
-    """(m, K): given, the mean of each arm under the mixture; empty and of booleans if the
-    information is not wanted."""
-    information: Array
-    """(2, m, K): variance of an arm's mean that the best arm explains; that the component and the
-    best arm explain."""
-
-
-class Sums(NamedTuple):
-    """Scratch arrays of the mixture of a decision's components."""
-
-    chance: Array
-    """(K,): P(arm is best) under one component."""
-    certain: Array
-    """(K,): the best of the arms without variance."""
-    given: Array
-    """(K, K): E[mean of an arm - its center; another is best] of one component; may be empty."""
-    every: Array
-    """(K, K): the same of the mixture."""
-
-
-@compiled(inner=True)
-def new_sums(n_arms: int, wants_joint: bool) -> Sums:
-    """Allocate the scratch arrays."""
-    size = n_arms if wants_joint else 0
-    pairs = np.empty((2, size, size))
-    return Sums(np.empty(n_arms), np.empty(n_arms, np.bool_), pairs[0], pairs[1])
-
-
-@compiled()
-def _chances(a: Array, n: int, certain: Array, below: float, work: Work, chance: Array) -> None:
-    """Set P(arm is best) of one component: of n uncertain arms, and of the best certain ones."""
-    chance[:] = 0.0
-    ties = certain.sum()
-    for i in range(n):
-        chance[work.arms[i].index] = work.arms[i].share
-    for k in range(len(a)):
-        if certain[k]:
-            chance[k] = below / ties
-
-
-@compiled()
-def _explain(
-    a: Array, center: Array, n: int, certain: Array, chance: Array, work: Work, given: Array
-) -> None:
-    """Set E[mean of an arm - its center; another is best] of one component, (arm, other)."""
-    for k in range(len(a)):
-        for b in range(len(a)):
-            given[k, b] = chance[b] * (a[k] - center[k])
-    for i in range(n):
-        arm = work.arms[i]
-        for b in range(len(a)):
-            given[arm.index, b] = chance[b] * (arm.drift + (arm.foot if certain[b] else 0.0))
-        for k in range(n):
-            given[arm.index, work.arms[k].index] += work.joint[i, k]
-
-
-@compiled()
-def _explained(given: Array, chance: Array, weight: float, out: Array) -> None:
-    """Add the variance of E[mean - center | which arm is best] to ``out`` (K,)."""
-    for b in range(len(chance)):
-        if chance[b] > 0.0:
-            for k in range(len(chance)):
-                out[k] += weight * given[k, b] * given[k, b] / chance[b]
+# -- ``found`` (m, K + 2): P(arm is best), the error of these chances, E[best mean] ---------------
 
 
 @compiled(inner=True)
 def collect(
-    r: int, weight: float, a: Array, n: int, results: Floats, work: Work, sums: Sums, found: Found
+    r: int, weight: float, n: int, n_certain: int, results: Floats, arms: Array, found: Array
 ) -> None:
-    """Add the results of a component to decision r; ``a`` are the means of certain arms."""
+    """Add the results of a component to decision r."""
     gap, below, best = results
-    _chances(a, n, sums.certain, below, work, sums.chance)
-    for k in range(len(a)):
-        found.chance[r, k] += weight * sums.chance[k]
-    if len(found.best) > 0:
-        found.best[r] += weight * best
-    if len(found.center) > 0:
-        _explain(a, found.center[r], n, sums.certain, sums.chance, work, sums.given)
-        _explained(sums.given, sums.chance, weight, found.information[1, r])
-        for k in range(len(a)):
-            for b in range(len(a)):
-                sums.every[k, b] += weight * sums.given[k, b]
+    n_arms = found.shape[1] - 2
+    for i in range(n):
+        found[r, arms[i].index] += weight * arms[i].share
+    for i in range(n, n + n_certain):
+        found[r, arms[i].index] += weight * below / n_certain
+    found[r, n_arms + 1] += weight * best
     if not gap <= _NOTABLE:
-        found.error[r] += weight * gap
+        found[r, n_arms] += weight * gap
 
 
 @compiled(inner=True)
-def finish(r: int, sums: Sums, found: Found) -> None:
+def finish(r: int, found: Array, joint: Joint | None) -> None:
     """Complete decision r after its last component."""
-    if len(found.center) > 0:
-        _explained(sums.every, found.chance[r], 1.0, found.information[0, r])
+    n_arms = found.shape[1] - 2
+    if joint is not None:
+        _explained(found[r], joint.pairs[2], 1.0, joint.information[0, r])
     total = 0.0
-    for k in range(len(found.chance[r])):
-        total += found.chance[r, k]
-    for k in range(len(found.chance[r])):
-        found.chance[r, k] /= total
+    for k in range(n_arms):
+        total += found[r, k]
+    for k in range(n_arms):
+        found[r, k] /= total
+
+
+@compiled()
+def _explained(chance: Array, given: Array, weight: float, out: Array) -> None:
+    """Add the variance of E[mean - center | which arm is best] to ``out`` (K,)."""
+    for b in range(len(out)):
+        if chance[b] > 0.0:
+            for k in range(len(out)):
+                out[k] += weight * given[k, b] * given[k, b] / chance[b]
+
+
+@compiled(inner=True)
+def explain(
+    r: int, weight: float, a: Array, sizes: tuple[int, int], below: float, arms: Array, joint: Joint
+) -> None:
+    """Add to what the best arm explains; ``a`` are the means of certain arms.
+
+    First E[mean of an arm - its center; another is best] of one component, (arm, other).
+    """
+    n, n_certain = sizes
+    center, given, every, chance = joint.center[r], joint.pairs[1], joint.pairs[2], joint.chance
+    for k in range(len(a)):
+        chance[k] = 0.0
+    for i in range(n + n_certain):
+        chance[arms[i].index] = arms[i].share if i < n else below / n_certain
+    for k in range(len(a)):
+        for b in range(len(a)):
+            given[k, b] = chance[b] * (a[k] - center[k])
+    for i in range(n):
+        arm = arms[i]
+        for b in range(len(a)):
+            given[arm.index, b] = chance[b] * arm.drift
+        for k in range(n):
+            given[arm.index, arms[k].index] += joint.pairs[0, i, k]
+        for k in range(n, n + n_certain):
+            given[arm.index, arms[k].index] += chance[arms[k].index] * arm.foot
+    _explained(chance, given, weight, joint.information[1, r])
+    for k in range(len(a)):
+        for b in range(len(a)):
+            every[k, b] += weight * given[k, b]
+
+
+@compiled(inner=True)
+def set_centers(r: int, n: int, arms: Array, joint: Joint) -> None:
+    """Set the centers of the uncertain arms."""
+    for i in range(n):
+        arms[i].center = joint.center[r, arms[i].index]
+
+
+@compiled()
+def _set_drifts(line: Line, n: int, arms: Array) -> None:
+    """Set what the joint moments need to know of the arms."""
+    here = height_at(line.form, line.origin)
+    for i in range(n):
+        arm = arms[i]
+        arm.drift = mean_of(line.form, arm.first, arm.second) - arm.center
+        arm.center -= here
+        arm.foot = 0.0
 
 
 @compiled(nogil=True)
 def best_arms(
-    form: int, parameters: Array, weights: Array, mask: Array, plain: Arrays, n_nodes: int
+    form: int,
+    parameters: Array,
+    weights: Array,
+    mask: Array,
+    plain: Arrays,
+    found: Array,
+    joint: Joint | None,
 ) -> None:
-    """Compute P(arm is best) of m decisions, and whatever else is wanted.
+    """Compute P(arm is best) of m decisions, and E[best mean]; with ``joint``, what it explains.
 
     ``parameters`` (2, m, L, K) are those of the arms' densities, ``weights`` (m, L) those of the
     components, ``mask`` (m, K) says which arms are available, and ``plain`` has the fields of
-    ``Found``. ``n_nodes`` is N_NODES, given at run time so that the compiler does not know it:
-    loops over nodes are then vectorised, not unrolled, which is up to 10 % faster.
+    ``Work``. The results are written to ``found``, zero before.
     """
-    found = Found(*plain)
-    n_rows, n_arms = mask.shape
-    work = new_work(n_arms, n_nodes, len(found.best) > 0, found.center)
-    sums = new_sums(n_arms, len(found.center) > 0)
-    for r in range(n_rows):
-        sums.every[:] = 0.0
+    # One function for all components: all that it calls would be optimised once more for a
+    # function between.
+    work, arms = Work(*plain), plain[0]
+    for r in range(mask.shape[0]):
+        if joint is not None:
+            joint.pairs[2] = 0.0
         for s in range(weights.shape[1]):
-            weight = weights[r, s]
-            if weight <= NEGLIGIBLE:
+            if weights[r, s] <= NEGLIGIBLE:
                 continue
-            a, b = parameters[0, r, s], parameters[1, r, s]
-            n, threshold = _split(form, a, b, mask[r], work.arms, sums.certain)
-            for i in range(n if len(found.center) > 0 else 0):
-                work.arms[i].center = found.center[r, work.arms[i].index]
+            n, n_certain, threshold = _split(form, r, s, parameters, mask, arms)
             gap, below, best = 0.0, 1.0, threshold
             if n > 0:
-                gap, below, best = _component(form, threshold, n, work)
-            collect(r, weight, a, n, (gap, below, best), work, sums, found)
-        finish(r, sums, found)
+                free = threshold == -np.inf
+                line = _prepare(form, threshold, arms, n)
+                if joint is not None:
+                    set_centers(r, n, arms, joint)
+                    _set_drifts(line, n, arms)
+                clear(n, work, joint)
+                winner = only_winner(n, work) if free else -1
+                n_tries, stride, roughest = 0 if winner >= 0 else N_TRIES, STRIDE, ROUGHNESS
+                for _ in range(n_tries):
+                    clear(n, work, joint)
+                    for i in range(n):
+                        arms[i].below = arms[i].moment = 0.0
+                    for sign in (-1, 1):
+                        count, below = depart(n, sign, work)
+                        if joint is not None and sign > 0:
+                            set_feet(n, work)
+                        march(line, sign, count, (stride, roughest), work, joint)
+                    gap = tally(n, 0.0 if free else below, work)
+                    if gap < TOLERANCE:
+                        break
+                    stride *= 0.5
+                    roughest *= 0.01
+                below = below if line.start == threshold - line.origin else 0.0
+                best = height_at(form, line.origin) * (1.0 - below) + work.cell[GAIN, 0]
+                if winner >= 0:
+                    best = mean_of(form, arms[winner].first, arms[winner].second)
+                elif not free:
+                    best += below * threshold
+            collect(r, weights[r, s], n, n_certain, (gap, below, best), arms, found)
+            if joint is not None:
+                a, sizes = parameters[0, r, s], (n, n_certain)
+                explain(r, weights[r, s], a, sizes, below, arms, joint)
+        finish(r, found, joint)

@@ -11,7 +11,8 @@ import math
 
 from mixts._compiled import compiled
 from mixts._typing import Array
-from mixts.families._kernels.arms import add_gaussian, first_bad_gaussian, log_rising
+from mixts.families._kernels.arms import log_rising
+from mixts.families._kernels.roots import LARGEST
 
 Arrays = tuple[Array, ...]
 
@@ -76,47 +77,32 @@ def _arm_misfit(n: int, average: float, squares: float, mean: float, ratio: floa
 
 
 @compiled(borrows=True)
-def gather_student(tasks: Array, latent: Array, counts: Arrays, prior: Arrays, out: Array) -> None:
-    """Write location, spread, freedom and unit of every arm for pairs of task and component."""
-    (count, average, squares), (mean, ratio, degrees, units) = counts, prior
-    for i in range(len(tasks)):
-        t, s = tasks[i], latent[i]
-        freedom, unit = degrees[s], units[s]
-        for k in range(len(mean)):
-            n, m, r = count[t, k], mean[k, s], ratio[k, s]
-            if n > 0:
-                freedom += n
-                unit += _arm_misfit(n, average[t, k], squares[t, k], m, r)
-            out[0, i, k] = m + n * r * (average[t, k] - m) / (1.0 + n * r)
-            out[1, i, k] = r / (1.0 + n * r)
-        for k in range(len(mean)):
-            out[2, i, k], out[3, i, k] = freedom, unit
-
-
-@compiled(borrows=True)
 def observe_student(
     tasks: Array, arms: Array, outcomes: Array, counts: Arrays, prior: Arrays, sums: Arrays
 ) -> int:
     """Add the log density of each reward to the evidence, then count it."""
-    (count, average, _), (mean, ratio, degrees, units) = counts, prior
+    (count, average, squares), (mean, ratio, degrees, units) = counts, prior
     relative, misfit = sums
-    bad = first_bad_gaussian(arms, outcomes, len(mean))
-    if bad >= 0:
-        return bad
+    for i in range(len(arms)):
+        if not (0 <= arms[i] < len(mean) and abs(outcomes[i]) <= LARGEST):
+            return i
     for i in range(len(arms)):
         t, k, y = tasks[i], arms[i], outcomes[i]
-        n, total = count[t, k], 0
+        n, old, total = count[t, k], average[t, k], 0
         for j in range(len(mean)):
             total += count[t, j]
         for s in range(mean.shape[1]):
             m, r = mean[k, s], ratio[k, s]
             wide = 1.0 + n * r
-            error, alpha = y - (m + n * r * (average[t, k] - m) / wide), 1.0 + r / wide
+            error, alpha = y - (m + n * r * (old - m) / wide), 1.0 + r / wide
             square = error * error / alpha
             freedom, unit = degrees[s] + total, units[s] + misfit[t, s]
             relative[t, s] += predictive(freedom, unit, alpha, square)
             misfit[t, s] += square
-        add_gaussian(t, k, y, counts)
+        # Welford's formula.
+        count[t, k] += 1
+        average[t, k] = old + (y - old) / (n + 1)
+        squares[t, k] += (y - old) * (y - average[t, k])
     return -1
 
 

@@ -19,12 +19,7 @@ import numpy as np
 
 from mixts._compiled import compiled
 from mixts._typing import Array
-from mixts.families._kernels.densities import (
-    LOGIT_BETA,
-    exp,
-    height_at,
-    mean_of,
-)
+from mixts.families._kernels.densities import GAIN, HEIGHT, LOGIT_BETA, exp, height_at, mean_of
 from mixts.families._kernels.march import (
     DEPTH,
     END,
@@ -34,37 +29,32 @@ from mixts.families._kernels.march import (
     NEGLIGIBLE,
     NODES,
     OFF,
+    Joint,
     Line,
     Work,
     add_joint,
     add_wins,
     march,
-    new_work,
     pace,
     place_of,
     set_slopes,
     step,
 )
-from mixts.families._kernels.prices import (
-    Edge,
-    describe,
-    evaluate,
-    logs,
-    new_prices,
-    place,
-)
+from mixts.families._kernels.prices import AT, LEFT, SCALE, Edge, describe, evaluate, logs, place
 from mixts.families._kernels.quadrature import (
     N_TRIES,
     ROUGHNESS,
     STRIDE,
     TOLERANCE,
     Arrays,
-    Found,
+    Floats,
     clear,
     collect,
     depart,
+    explain,
     finish,
-    new_sums,
+    only_winner,
+    set_centers,
     set_feet,
     tally,
 )
@@ -121,8 +111,15 @@ def _start(prices: Array, n: int, floor: bool) -> float:
     return math.exp(s) if floor else -math.exp(-s)
 
 
-@compiled(inline="always")
-def _weigh(form: int, i: int, stride: float, roughest: float, work: Work, prices: Array) -> None:
+@compiled()
+def _weigh(
+    form: int,
+    i: int,
+    limits: tuple[float, float],
+    work: Work,
+    prices: Array,
+    joint: Joint | None,
+) -> None:
     """Set an arm's mass and moment below the start, by a march in its own coordinate."""
     arm, price = work.arms[i], prices[i]
     # A mean that is sold at a loss is high where the utility is low.
@@ -131,11 +128,12 @@ def _weigh(form: int, i: int, stride: float, roughest: float, work: Work, prices
     if arm.start_place <= -END:
         return
     mode, arm.mode = arm.mode, 0.0
-    arm.center = (price.center + price.cost) / price.value - height_at(form, mode)
+    if joint is not None:
+        arm.center = (price.center + price.cost) / price.value - height_at(form, mode)
     arm.level, arm.place = arm.start_level, -sign * arm.start_place
     work.alive[0] = i
     # One arm; a constant would make the compiler write this march a second time.
-    march(Line(form, mode, price.own), sign, abs(sign), stride, roughest, work)
+    march(Line(form, mode, price.own), sign, abs(sign), limits, work, joint)
     arm.moment *= price.value
     arm.mode = mode
 
@@ -143,22 +141,22 @@ def _weigh(form: int, i: int, stride: float, roughest: float, work: Work, prices
 @compiled()
 def _lay_out(low_side: bool, edge: Edge, width: float, nodes: Array) -> None:
     """Set the utilities at the nodes, their distances from the end ahead, and the scale there."""
-    at, left, scale = nodes[0], nodes[1], nodes[2]
     for j in range(N_NODES):
-        scale[j] = exp(width * NODES[j] if low_side else -width * NODES[j])
+        nodes[SCALE, j] = exp(width * NODES[j] if low_side else -width * NODES[j])
     for j in range(N_NODES):
-        scale[j] *= edge.at if low_side else edge.left
-        at[j] = scale[j] if low_side else edge.ahead - scale[j]
-        left[j] = edge.ahead - scale[j] if low_side else scale[j]
+        scale = nodes[SCALE, j] * (edge.at if low_side else edge.left)
+        nodes[SCALE, j] = scale
+        nodes[AT, j] = scale if low_side else edge.ahead - scale
+        nodes[LEFT, j] = edge.ahead - scale if low_side else scale
 
 
 @compiled()
 def _lay_out_to_end(edge: Edge, nodes: Array) -> None:
     """Set the same for a cell of equal scale up to the end ahead."""
     for j in range(N_NODES):
-        nodes[1, j] = edge.left * (1.0 - NODES[j])
-        nodes[0, j] = edge.at + edge.left * NODES[j]
-        nodes[2, j] = edge.left
+        nodes[LEFT, j] = edge.left * (1.0 - NODES[j])
+        nodes[AT, j] = edge.at + edge.left * NODES[j]
+        nodes[SCALE, j] = edge.left
 
 
 @compiled()
@@ -214,10 +212,17 @@ def _can_close(n: int, edge: Edge, work: Work, prices: Array) -> bool:
 
 @compiled(inner=True)
 def march_up(
-    floor: bool, start: float, n: int, stride: float, roughest: float, work: Work, prices: Array
+    line: Line,
+    n: int,
+    limits: tuple[float, float],
+    work: Work,
+    prices: Array,
+    nodes: Array,
+    joint: Joint | None,
 ) -> None:
     """March from the start upwards until the last of n arms has ended."""
-    nodes = np.empty((3, N_NODES))
+    floor, start = line.form == 1, line.start
+    stride, roughest = limits
     edge = Edge(start, -np.inf, 0.0)
     width, scale, tried = 0.0, 1.0, -np.inf
     for _ in range(N_CELLS):
@@ -256,13 +261,13 @@ def march_up(
             width *= 1.0 if closing else 0.5
             continue
         for j in range(N_NODES):
-            work.height[j] = nodes[0, j]
+            work.cell[HEIGHT, j] = nodes[AT, j]
         off = set_slopes(n, size, work)
         if off > OFF and longest > FINE:
             width *= 1.0 if closing else pace(off)
             continue
         add_wins(n, size, work)
-        add_joint(n, 1, size, work)
+        add_joint(n, 1, size, work, joint)
         n, longest = step(n, 1, work)
         edge, scale = far, far.at if low_side else far.left
         width *= min(pace(off), 0.97 * stride / max(longest, FINE))
@@ -292,10 +297,16 @@ def _prepare(form: int, threshold: float, n: int, work: Work, prices: Array) -> 
     return Line(1 if floor else 0, origin, start)
 
 
-@compiled(inline="always")
+@compiled()
 def _component(
-    form: int, threshold: float, n: int, work: Work, prices: Array
-) -> tuple[float, float, float]:
+    form: int,
+    threshold: float,
+    n: int,
+    work: Work,
+    prices: Array,
+    nodes: Array,
+    joint: Joint | None,
+) -> Floats:
     """Set every arm's share, P(it is best and above the threshold).
 
     Returns how far off they may be, P(all arms are below the threshold), and the expectation of the
@@ -304,59 +315,59 @@ def _component(
     arms = work.arms
     line = _prepare(form, threshold, n, work, prices)
     free = threshold == -np.inf
-    if free and depart(n, 1, work)[0] == 1:
-        for i in range(n):
-            arms[i].share = 1.0 if i == work.alive[0] else 0.0
-        winner = work.alive[0]
+    winner = only_winner(n, work) if free else -1
+    if winner >= 0:
+        clear(n, work, joint)
         mean = mean_of(form, arms[winner].first, arms[winner].second)
-        work.joint[:] = 0.0
         return 0.0, 0.0, prices[winner].value * mean - prices[winner].cost
     stride, roughest = STRIDE, ROUGHNESS
     gap, below = 0.0, 0.0
     for _ in range(N_TRIES):
         for i in range(n):
             if arms[i].start_place < END:
-                _weigh(form, i, stride, roughest, work, prices)
+                _weigh(form, i, (stride, roughest), work, prices, joint)
         for i in range(n):
             arms[i].center = prices[i].center - line.origin
-        clear(n, work)
+        clear(n, work, joint)
         count, below = depart(n, 1, work)
-        set_feet(n, work)
-        march_up(line.form == 1, line.start, count, stride, roughest, work, prices)
+        if joint is not None:
+            set_feet(n, work)
+        march_up(line, count, (stride, roughest), work, prices, nodes, joint)
         gap = tally(n, 0.0 if free else below, work)
         if gap < TOLERANCE:
             break
         stride *= 0.5
         roughest *= 0.01
     below = below if line.start == threshold - line.origin else 0.0
-    best = np.nan
-    if len(work.gain) > 0:
-        best = line.origin * (1.0 - below) + work.gain[0]
-        best += 0.0 if free else below * threshold
-    return gap, below, best
+    best = line.origin * (1.0 - below) + work.cell[GAIN, 0]
+    return gap, below, best if free else best + below * threshold
 
 
 @compiled()
 def _split(
-    a: Array, b: Array, money: Array, mask: Array, work: Work, prices: Array, certain: Array
-) -> tuple[int, float]:
-    """Write the uncertain arms to ``arms`` and ``prices``, and mark the best of the others.
+    place: tuple[int, int], parameters: Array, money: Array, mask: Array, arms: Array, prices: Array
+) -> tuple[int, int, float]:
+    """Write the uncertain arms to ``arms`` and ``prices``, and after them the best of the others.
 
-    Returns the number of uncertain arms, and the best utility of those without a value.
+    Returns both numbers, and the best utility of those without a value.
     """
-    n = 0
-    threshold = -np.inf
-    for k in range(len(mask)):
-        certain[k] = mask[k] and money[0, k] == 0.0
-        if certain[k]:
-            threshold = max(threshold, -money[1, k])
-        elif mask[k]:
-            work.arms[n].index, work.arms[n].first, work.arms[n].second = k, a[k], b[k]
-            prices[n].value, prices[n].cost = money[0, k], money[1, k]
-            n += 1
-    for k in range(len(mask)):
-        certain[k] = certain[k] and -money[1, k] == threshold
-    return n, threshold
+    r, s = place
+    n, n_certain, threshold = 0, 0, -np.inf
+    for k in range(mask.shape[1]):
+        if mask[r, k]:
+            value, cost = money[r, 0, k], money[r, 1, k]
+            if value == 0.0:
+                threshold = -cost if -cost > threshold else threshold
+            else:
+                arms[n].index, arms[n].center = k, 0.0
+                arms[n].first, arms[n].second = parameters[0, r, s, k], parameters[1, r, s, k]
+                prices[n].value, prices[n].cost = value, cost
+                n += 1
+    for k in range(mask.shape[1]):
+        if mask[r, k] and money[r, 0, k] == 0.0 and -money[r, 1, k] == threshold:
+            arms[n + n_certain].index = k
+            n_certain += 1
+    return n, n_certain, threshold
 
 
 @compiled(nogil=True)
@@ -364,32 +375,34 @@ def best_utilities(
     form: int,
     parameters: Array,
     money: Array,
-    weights: Array,
-    mask: Array,
+    asked: Arrays,
     plain: Arrays,
-    n_nodes: int,
+    found: Array,
+    joint: Joint | None,
 ) -> None:
-    """Compute P(arm is best by its utility) of m decisions, and whatever else is wanted.
+    """Compute P(arm is best by its utility) of m decisions, and E[best utility].
 
-    ``money`` (m, 2, K) has values and costs; the rest is as for ``best_arms``. The means are not
-    normal.
+    ``money`` (m, 2, K) has values and costs, and ``asked`` are the weights of the components and
+    the mask. ``plain`` has the fields of ``Work``, then the descriptions of the arms' utilities and
+    of the nodes, (3, nodes). The rest is as for ``best_arms``. The means are not normal.
     """
-    found = Found(*plain)
-    n_rows, n_arms = mask.shape
-    work, prices = new_work(n_arms, n_nodes, len(found.best) > 0, found.center), new_prices(n_arms)
-    sums = new_sums(n_arms, len(found.center) > 0)
-    for r in range(n_rows):
-        sums.every[:] = 0.0
+    (weights, mask), (arms, alive, cell, rows, prices, nodes) = asked, plain
+    work = Work(arms, alive, cell, rows)
+    for r in range(mask.shape[0]):
+        if joint is not None:
+            joint.pairs[2] = 0.0
         for s in range(weights.shape[1]):
             weight = weights[r, s]
             if weight <= NEGLIGIBLE:
                 continue
-            a, b = parameters[0, r, s], parameters[1, r, s]
-            n, threshold = _split(a, b, money[r], mask[r], work, prices, sums.certain)
-            for i in range(n if len(found.center) > 0 else 0):
-                work.arms[i].center = found.center[r, work.arms[i].index]
-            gap, below, best = 0.0, 1.0, threshold
+            n, n_certain, threshold = _split((r, s), parameters, money, mask, arms, prices)
+            results = (0.0, 1.0, threshold)
+            if joint is not None:
+                set_centers(r, n, arms, joint)
             if n > 0:
-                gap, below, best = _component(form, threshold, n, work, prices)
-            collect(r, weight, -money[r, 1], n, (gap, below, best), work, sums, found)
-        finish(r, sums, found)
+                results = _component(form, threshold, n, work, prices, nodes, joint)
+            collect(r, weight, n, n_certain, results, arms, found)
+            if joint is not None:
+                a, sizes = -money[r, 1], (n, n_certain)
+                explain(r, weight, a, sizes, results[1], arms, joint)
+        finish(r, found, joint)
