@@ -19,21 +19,21 @@ from typing import Any, TypeVar
 
 import numba
 from numba import njit
-from numba.core import codegen, compiler, cpu
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 config: Any = numba.config
-JITCodeLibrary: Any = codegen.JITCodeLibrary
-Compiler: Any = compiler.Compiler
-make_function: Any = vars(cpu)["_dynfunc"].make_function
 log = logging.getLogger("mixts")
 _HERE = Path(__file__).parent
 
 
 def _digest() -> str:
     content = hashlib.sha256()
-    sources = [*_HERE.glob("*/_kernels.py"), *_HERE.glob("*/_kernels/*.py"), _HERE / "_compiled.py"]
+    sources = [
+        *_HERE.glob("*/_kernels.py"),
+        *_HERE.glob("*/_kernels/*.py"),
+        *(_HERE / name for name in ("_compiled.py", "_inner_functions.py")),
+    ]
     for source in sorted(sources):
         content.update(source.read_bytes())
     return content.hexdigest()[:16]
@@ -88,37 +88,23 @@ FOLDER = _folder()
 """Where compiled loops are kept; None if they stay in memory."""
 
 
-class _Ingredient(JITCodeLibrary):  # type: ignore[misc]
-    """The code of an inner function: input for the optimiser of its callers, never run by itself.
-
-    numba links the code of a function into every caller, and optimises it there again. So an inner
-    function needs neither an optimisation of its own nor machine code, which are most of what the
-    compiler does. If numba renames these methods, inner functions only compile more slowly.
-    """
-
-    def _optimize_final_module(self) -> None:
-        pass
-
-    def _finalize_final_module(self) -> None:
-        self._finalize_dynamic_globals()
-        self._finalized = True
+TRIED = (0, 60), (0, 68)
+"""First and last version of numba of which private parts are used, to compile in half the time."""
 
 
-class _InnerCompiler(Compiler):  # type: ignore[misc]
-    """numba's compiler, without the steps that turn a function's code into something to call."""
+def _private_options(is_inner: bool, borrows: bool) -> dict[str, Any]:
+    """Return options for numba's private parts; none for a version that was not tried."""
+    options: dict[str, Any] = {}
+    first, last = TRIED
+    if not first <= numba.version_info.short <= last:
+        return options
+    if is_inner:
+        from mixts._inner_functions import InnerCompiler
 
-    def _compile_bytecode(self) -> Any:
-        state = self.state
-        state.library = _Ingredient(state.targetctx.codegen(), state.func_id.func_qualname)
-        # The context is this compilation's own copy.
-        state.targetctx.get_executable = _nothing_to_call
-        return super()._compile_bytecode()
-
-
-def _nothing_to_call(library: Any, description: Any, environment: Any) -> Any:
-    """Return the object by which callers know an inner function; calling it is impossible."""
-    module, name = description.lookup_module(), description.qualname.split(".")[-1]
-    return make_function(module, name, "", 0, environment, (library,))
+        options["pipeline_class"] = InnerCompiler
+    if borrows:
+        options["_nrt"] = False  # numba's runtime, which counts references and allocates
+    return options
 
 
 def compiled(*, inner: bool = False, borrows: bool = False, **options: Any) -> Callable[[F], F]:
@@ -136,10 +122,9 @@ def compiled(*, inner: bool = False, borrows: bool = False, **options: Any) -> C
         is_inner = inner or function.__name__.startswith("_")
         options["no_cfunc_wrapper"] = True  # no compiled loop is called from C
         if is_inner:
-            options.update(no_cpython_wrapper=True, pipeline_class=_InnerCompiler)
-        if borrows:
-            options["_nrt"] = False  # numba's runtime, which counts references and allocates
-        cached = FOLDER is not None and not is_inner
+            options["no_cpython_wrapper"] = True
+        options.update(_private_options(is_inner, borrows))
+        cached = FOLDER is not None and "pipeline_class" not in options
         before = config.CACHE_DIR
         config.CACHE_DIR = FOLDER or before
         try:

@@ -34,6 +34,7 @@ def test_the_folder_follows_every_file(tmp_path: Path, monkeypatch: pytest.Monke
         "families/_kernels/dormant.py",
         "planning/_kernels.py",
         "_compiled.py",
+        "_inner_functions.py",
     ):
         path = sources / name
         path.write_text(path.read_text() + "# changed\n")
@@ -98,7 +99,7 @@ def blocked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A path below which no folder can be made, also by root; the package's cache is there, too."""
     sources = tmp_path / "mixts"
     sources.mkdir()
-    for name in ("_compiled.py", "__pycache__"):
+    for name in ("_compiled.py", "_inner_functions.py", "__pycache__"):
         (sources / name).touch()
     monkeypatch.setattr(_compiled, "_HERE", sources)
     monkeypatch.setattr(_compiled.config, "CACHE_DIR", "")
@@ -138,3 +139,29 @@ def test_folders_of_another_user_inside_are_noticed(
     assert _compiled._is_writable(tmp_path)
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     assert not _compiled._is_writable(tmp_path)
+
+
+# -- versions of numba that were not tried --------------------------------------------------------
+
+DECISION = """
+import numba
+
+numba.version_info = numba.version_info._replace(short=(99, 0))
+
+import mixts
+from mixts import _compiled
+
+assert _compiled._private_options(is_inner=True, borrows=True) == {}
+agent = mixts.MixTS(mixts.MixturePrior(mixts.BernoulliArms([[8, 2]], [[2, 8]])), seed=1)
+agent.update(agent.act(), 1)
+print(agent.belief.mean_rewards().sum())
+"""
+
+
+def test_loops_compile_without_numbas_private_parts(tmp_path: Path) -> None:
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", DECISION], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) == pytest.approx(0.2 + 9 / 11)
