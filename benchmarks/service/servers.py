@@ -311,7 +311,10 @@ def run(name: str, *words: str) -> None:
     from mixts.cli import main
     from mixts.service.http import server
 
-    server.run = RUNNERS[name]  # type: ignore[assignment]
+    def serve(starting: Any, *others: Any, limits: Any) -> None:
+        RUNNERS[name](starting.start(), *others, limits=limits)
+
+    server.run = serve  # type: ignore[assignment]
     sys.exit(main(list(words)))
 
 

@@ -79,3 +79,29 @@ def test_no_function_is_compiled_twice(compiled: Compiled) -> None:
         if module.startswith("mixts") and name not in TWICE
     ]
     assert sorted(ours) == sorted(set(ours))
+
+
+ALL_REQUESTS = Path(__file__).with_name("first_requests.py")
+
+SERVED = [
+    pytest.param(policy, family, size, marks=() if quick else pytest.mark.slow)
+    for family in ("bernoulli", "gaussian", "poisson", "student", "spend", "linear",
+                   "linear-student", "logistic")
+    for policy in ("ids", "ts", "greedy", "ucb")
+    for size in ("small", "large")
+    for quick in [(family, policy, size) == ("bernoulli", "ids", "small")]
+]  # fmt: skip
+"""The quick one has prices, rankings, waiting decisions and silent clicks, as the others do."""
+
+
+@pytest.mark.parametrize(("policy", "family", "size"), SERVED)
+def test_no_request_compiles_or_loads_a_loop_after_a_service_is_ready(
+    policy: str, family: str, size: str
+) -> None:
+    done = subprocess.run(
+        [sys.executable, ALL_REQUESTS, policy, family, size],
+        stdout=subprocess.PIPE,
+        check=True,
+        timeout=600,
+    )
+    assert json.loads(done.stdout) == []

@@ -6,8 +6,10 @@ does so with an example of every family and each policy.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +24,7 @@ from mixts.families import (
     LinearBernoulli,
     LinearGaussian,
     LinearStudent,
+    Pending,
     PoissonArms,
     SpendArms,
     Statistics,
@@ -29,7 +32,11 @@ from mixts.families import (
     TabularMDP,
     Trajectory,
 )
+from mixts.families.arms import ArmFamily
 from mixts.prior import MixturePrior
+
+_FEW = 3
+"""Components and arms of an example."""
 
 _ONE, _MEAN = np.ones((2, 3)), np.array([[0.0, 0.1, 0.2], [0.2, 0.1, 0.0]])
 _FULL = np.stack([np.eye(3), 2 * np.eye(3)])
@@ -67,13 +74,28 @@ def some_actions(prior: MixturePrior) -> Float[Array, "2 d"] | None:
     return None if n_features is None else np.eye(2, n_features)
 
 
+def example_of(prior: MixturePrior) -> MixturePrior:
+    """Return a prior that needs the same loops as another, with few components and arms of it.
+
+    Decisions with all of them may take seconds.
+    """
+    heaviest = np.sort(np.argsort(-prior.weights, kind="stable")[:_FEW])
+    some = prior.select(heaviest)
+    family = some.family
+    if isinstance(family, ArmFamily):
+        family = family.arms(np.arange(min(_FEW, family.n_arms)))
+    return MixturePrior(family, some.weights)
+
+
 def rehearse(
     prior: MixturePrior,
     resume: Callable[[Statistics], BeliefAgent],
     tasks: Statistics,
     floor: float = 0.0,
+    *,
+    clicks: bool = False,
 ) -> None:
-    """Decide and learn once, as a service does, with and without a decision that waits.
+    """Learn once, and decide as a service does: with and without prices, for one action and more.
 
     Parameters
     ----------
@@ -85,15 +107,24 @@ def rehearse(
         Statistics of one task, with the task axis; the observation is added to them.
     floor
         Smallest probability of an action.
+    clicks
+        Whether the silence of decisions that wait counts.
     """
     row, offered = np.zeros(1, np.int64), some_actions(prior)
     sets = None if offered is None else offered[None]
     action = 0 if offered is None else offered[0]
-    for waiting in (None, (np.array([action]), row)):
+    made = np.array([action])
+    waiting: list[Any] = [None, (made, row)]
+    if clicks:
+        waiting.append(Pending(made, np.array([0.5]), row))
+    n_actions = len(offered) if offered is not None else prior.family.n_arms or 0
+    amounts = np.ones((1, n_actions))
+    prices: list[dict[str, Any]] = [{}, {"values": amounts, "costs": amounts}]
+    tasks.observe(row, tasks.observations(action, 1.0))
+    for before, money, top in itertools.product(waiting, prices, (None, 1)):
         agent = resume(tasks)
-        agent.act_with_probabilities(sets, row, None, floor, waiting)
-        if waiting is None:
-            tasks.observe(row, tasks.observations(action, 1.0))
+        agent.act_with_probabilities(sets, row, None, floor, before, top=top, **money)
+        agent.belief.working_weights(row)
     agent.belief.mean_rewards(offered)
 
 
@@ -110,4 +141,5 @@ def rehearse_family(name: str) -> None:
         agent.update(chosen if offered is None else offered[chosen], 1.0)
         for policy in POLICIES.values():
             tasks = prior.family.empty_statistics(1)
-            rehearse(prior, partial(policy.resume, prior), tasks, floor=0.01)
+            resume = partial(policy.resume, prior)
+            rehearse(prior, resume, tasks, floor=0.01, clicks=name == "bernoulli")

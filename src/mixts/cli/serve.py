@@ -10,7 +10,7 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -141,9 +141,11 @@ def _serve(options: argparse.Namespace) -> None:
     from mixts.service.http import server
     from mixts.service.http.app import Service
     from mixts.service.http.limits import Limits
+    from mixts.service.http.starting import Starting
     from mixts.service.policy import DEFAULT_POLICY, Policy
+    from mixts.service.rules import Rules
     from mixts.service.store import DecisionStore
-    from mixts.service.versions import PriorLimits, check_default, check_servable
+    from mixts.service.versions import PriorLimits, check_servable
 
     tokens = _tokens(options)
     if options.default_reward is not None and options.reward_window is None:
@@ -168,38 +170,45 @@ def _serve(options: argparse.Namespace) -> None:
     policy = Policy.checked(
         options.policy or DEFAULT_POLICY, options.horizon, options.floor, options.new_item_share
     )
+    rules = Rules.checked(
+        policy, options.reward_window, options.default_reward, options.click_delay
+    )
     prior = None if options.prior is None else check_servable(MixturePrior.load(options.prior))
     if prior is not None:
-        check_default(prior, options.default_reward)
-        if options.click_delay is not None:
-            prior.family.check_clicks()
+        rules.check(prior)
     with (
         _exit_if_closing_hangs() as serving_ends,
         server.handle_signals() as signals,
         server.bind(options.host, options.port) as listener,
         DecisionStore(options.store) as store,
-        Decider(
-            prior, store, policy=policy.name, floor=policy.floor, horizon=policy.horizon,
-            new_item_share=policy.new_item_share, reward_window=options.reward_window,
-            default_reward=options.default_reward, click_delay=options.click_delay,
-            max_pending=options.max_pending, max_work=options.max_work, limits=largest,
-        ) as decider,
-    ):  # fmt: skip
-        active = decider.active
-        server.warm_up(active, policy)
-        service = Service(
-            decider, store, tokens=tokens, host=options.host, limits=limits,
-            rate=options.rate_limit,
-        )  # fmt: skip
+        ExitStack() as opened,
+    ):
+
+        def start() -> Service:
+            decider = opened.enter_context(
+                Decider(
+                    prior, store, policy=policy.name, floor=policy.floor, horizon=policy.horizon,
+                    new_item_share=policy.new_item_share, reward_window=options.reward_window,
+                    default_reward=options.default_reward, click_delay=options.click_delay,
+                    max_pending=options.max_pending, max_work=options.max_work, limits=largest,
+                )
+            )  # fmt: skip
+            rules.rehearse(decider.prior)
+            service = Service(
+                decider, store, tokens=tokens, host=options.host, limits=limits,
+                rate=options.rate_limit,
+            )  # fmt: skip
+            if tokens is not None:
+                signals.hang_up = partial(_read_again, service, options)
+            return service
 
         def print_address() -> None:
-            details = f"prior version {active.version}, policy {policy.name}, {store.name}"
+            version = store.active_version()
+            details = f"prior version {version}, policy {policy.name}, {store.name}"
             print(f"mixts: serving {server.url_of(listener)} ({details})", flush=True)
 
-        if tokens is not None:
-            signals.hang_up = partial(_read_again, service, options)
         try:
-            server.run(service, listener, signals, print_address, limits=limits)
+            server.run(Starting(start), listener, signals, print_address, limits=limits)
         finally:
             serving_ends()
 

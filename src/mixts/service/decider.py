@@ -443,6 +443,7 @@ class Decider:
             known = [row.version for row in self.priors()]
             raise ParameterError(f"there is no version {version} of the prior; known: {known}")
         prior = self._load(version).prior
+        self.rules.rehearse(prior)
         self._writer.run(
             lambda: self._transact(lambda transaction: self._activate(transaction, version, prior))
         )

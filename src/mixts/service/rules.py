@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import math
 
+import numpy as np
 from msgspec import Struct
 
-from mixts.errors import ParameterError
+from mixts.agents.rehearsal import example_of, rehearse, some_actions
+from mixts.errors import MixtsError, ParameterError
 from mixts.prior import MixturePrior
 from mixts.service.policy import Policy
-from mixts.service.versions import check_default
+from mixts.service.posteriors import action_posteriors
+from mixts.service.versions import StatisticsCodec, check_default
+
+log = logging.getLogger("mixts.service")
 
 
 class Rules(Struct, frozen=True):
@@ -57,6 +63,22 @@ class Rules(Struct, frozen=True):
         check_default(prior, self.default_reward)
         if self.click_delay_us is not None:
             prior.family.check_clicks()
+
+    def rehearse(self, prior: MixturePrior) -> None:
+        """Compile, or load, all that operations with a prior may need, so that no client waits."""
+        example = example_of(prior)
+        codec, policy = StatisticsCodec(example.family), self.policy
+        tasks = codec.decode([b""])
+        try:
+            with np.errstate(all="ignore"):
+                rehearse(
+                    example, lambda tasks: policy.resume(example, tasks, 0), tasks, policy.floor,
+                    clicks=self.click_delay_us is not None,
+                )  # fmt: skip
+                codec.encode(tasks)
+                action_posteriors(example.condition(tasks), some_actions(example), None)
+        except (MixtsError, ZeroDivisionError) as error:
+            log.warning("the first requests will be slow: %s", error)
 
     @property
     def uses_waiting(self) -> bool:

@@ -346,7 +346,7 @@ class Service:
         started = perf_counter()
         path = scope["path"]
         operation = OPERATIONS.get(path)
-        sender = _Sender(send)
+        sender = Sender(send)
         try:
             headers = read_headers(scope["headers"], self._limits)
             client = self._gate.admit(scope, headers, started)
@@ -374,14 +374,14 @@ class Service:
         protocol.check_content_type(headers)
         return await read_body(receive, headers, self._limits.body)
 
-    async def _route(self, scope: Scope, receive: Receive, sender: _Sender) -> None:
+    async def _route(self, scope: Scope, receive: Receive, sender: Sender) -> None:
         # Match the path before decoding: an encoded slash is part of a task's name.
         scope["path"] = scope["raw_path"].decode("latin-1")
         scope["app"] = self  # makes the router raise 404 and 405 instead of sending plain text
         await self._router(scope, receive, sender.send)
 
 
-class _Sender:
+class Sender:
     """Sends one response and adds the security headers."""
 
     __slots__ = ("_send", "status")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import logging
 import signal
 import socket
 import sys
@@ -16,16 +15,11 @@ from types import FrameType
 
 from prometheus_client import disable_created_metrics
 
-from mixts.agents.rehearsal import rehearse
-from mixts.errors import MixtsError
 from mixts.service.http.app import Service
 from mixts.service.http.connection import Connection
 from mixts.service.http.connections import Connections
 from mixts.service.http.limits import Limits
-from mixts.service.policy import Policy
-from mixts.service.versions import ActivePrior
-
-log = logging.getLogger("mixts.service")
+from mixts.service.http.starting import Starting
 
 STOP_SECONDS = 10
 """Time for open requests to finish after a signal to stop."""
@@ -109,45 +103,36 @@ def handle_signals() -> Iterator[Signals]:
 # -- serving --------------------------------------------------------------------------------------
 
 
-def warm_up(active: ActivePrior, policy: Policy) -> None:
-    """Decide and learn once, so that no client waits for compiled code to load."""
-    prior = active.prior
-    try:
-        tasks = active.codec.decode([b""])
-        rehearse(prior, lambda tasks: policy.resume(prior, tasks, 0), tasks, policy.floor)
-        active.codec.encode(tasks)
-    except MixtsError as error:
-        log.warning("the first requests will be slow: %s", error)
-
-
 def run(
-    service: Service,
+    service: Service | Starting,
     listener: socket.socket,
     signals: Signals,
     on_ready: Callable[[], None],
     *,
     limits: Limits,
 ) -> None:
-    """Serve until a signal, or ``signals.stop()``; call ``on_ready`` when clients can connect."""
+    """Serve until a signal, or ``signals.stop()``; call ``on_ready`` when the service is ready.
+
+    A signal before that raises ``KeyboardInterrupt``.
+    """
     disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series per counter
-    # The objects of the start live as long as the process: the collector need not visit them.
-    gc.collect()
-    gc.freeze()
     try:
         with asyncio.Runner(loop_factory=_new_event_loop) as runner:
-            runner.run(_serve(service, listener, signals, on_ready, limits))
+            was_ready = runner.run(_serve(service, listener, signals, on_ready, limits))
     finally:
         gc.unfreeze()
-        service.close()
+    if not was_ready:
+        raise KeyboardInterrupt
 
 
 async def _serve(
-    service: Service,
+    service: Service | Starting,
     listener: socket.socket,
     signals: Signals,
     on_ready: Callable[[], None],
     limits: Limits,
-) -> None:
+) -> bool:
+    """Serve; return whether the service was ready before a signal to stop arrived."""
     loop = asyncio.get_running_loop()
     stopping, hurry = asyncio.Event(), asyncio.Event()
 
@@ -163,10 +148,35 @@ async def _serve(
         partial(Connection, connections), sock=listener, backlog=BACKLOG
     )
     signals.stop = stop
-    on_ready()
-    await stopping.wait()
-    server.close()
-    await connections.stop(STOP_SECONDS, hurry)
+    try:
+        if isinstance(service, Starting):
+            opened = await _opened(service, stopping)
+            if opened is None:
+                return False
+            connections.app = service = opened
+        # The objects of the start live as long as the process: the collector need not visit them.
+        gc.collect()
+        gc.freeze()
+        on_ready()
+        await stopping.wait()
+    finally:
+        server.close()
+        await connections.stop(STOP_SECONDS, hurry)
+        if isinstance(service, Service):
+            service.close()
+    return True
+
+
+async def _opened(starting: Starting, stopping: asyncio.Event) -> Service | None:
+    """Return the service when it is ready; None if a signal to stop arrives before."""
+    ready = asyncio.ensure_future(starting.ready())
+    stopped = asyncio.ensure_future(stopping.wait())
+    await asyncio.wait([ready, stopped], return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    if ready.done():
+        return ready.result()
+    ready.cancel()
+    return None
 
 
 def _new_event_loop() -> asyncio.AbstractEventLoop:
