@@ -48,9 +48,9 @@ def cases(policy: str, name: str, is_large: bool) -> Iterator[tuple[MixturePrior
     for make in EXAMPLES[name]:
         prior = MixturePrior(make())
         if is_large:
-            prior = prior.select([0, 1] * 15)
+            prior = prior.select([0, 1] * 10)
             if isinstance(prior.family, ArmFamily):
-                prior = MixturePrior(prior.family.arms([0, 1, 2] * 10), prior.weights)
+                prior = MixturePrior(prior.family.arms([0, 1, 2] * 5), prior.weights)
         horizons = (None,) if policy == "greedy" else (None, 50)
         yield from ((prior, {"horizon": horizon}) for horizon in horizons)
         if name == "bernoulli":

@@ -98,11 +98,10 @@ fault(
     f"{SILENCE}::test_deferred_decisions_do_not_wait[sqlite-ids]",
     edit(
         "mixts.service.store.sqlite:SQLiteTransaction.find_waiting",
-        "self._execute(_WAITING, (task, last, window, now, most))",
+        "self._execute_many(_WAITING, asked)",
         """
-        self._execute(
-            _WAITING.replace("(d.deferred = 0 OR a.at IS NOT NULL) AND", ""),
-            (task, last, window, now, most),
+        self._execute_many(
+            _WAITING.replace("(d.deferred = 0 OR a.at IS NOT NULL) AND", ""), asked
         )
         """,
     ),

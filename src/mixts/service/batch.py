@@ -275,12 +275,14 @@ class Batch:
     ) -> list[LoggedDecision]:
         """Return the rows to log, and set the results, of requests that were decided together."""
         active = self._active
-        finite = np.asarray(np.isfinite(choice.law).all(axis=1))
+        # Those of a group show as many actions.
+        of_shown = np.take_along_axis(choice.law, np.array(choice.shown), axis=1)
+        valid = np.asarray(np.isfinite(choice.law).all(axis=1) & (of_shown > 0).all(axis=1))
         new = []
-        for (place, request), shown, law, belief, is_finite in zip(
-            requests.items(), *choice, finite.tolist(), strict=True
+        for (place, request), shown, law, belief, is_valid in zip(
+            requests.items(), *choice, valid.tolist(), strict=True
         ):
-            if not (is_finite and (law[shown] > 0).all()):
+            if not is_valid:
                 self._results[place] = ParameterError(
                     f"version {active.version} of the prior has no probabilities for this task: "
                     "its parameters are too large, or too small, to compute with"
@@ -399,10 +401,12 @@ def checked_request(request: Decide, prior: MixturePrior, floor: float) -> Check
         )
     if not isinstance(request.defer, bool):
         raise ParameterError(f"defer must be True or False, got {request.defer!r}")
-    available = np.ones((1, n_actions), bool) if mask is None else mask[None]
-    money = checked_money(request.values, request.costs, available, prior, names)
-    values, costs = (None, None) if money is None else (money.values[0], money.costs[0])
-    top = None if request.top is None else checked_top(request.top, available)
+    values = costs = top = None
+    if not (request.values is None and request.costs is None and request.top is None):
+        available = np.ones((1, n_actions), bool) if mask is None else mask[None]
+        money = checked_money(request.values, request.costs, available, prior, names)
+        values, costs = (None, None) if money is None else (money.values[0], money.costs[0])
+        top = None if request.top is None else checked_top(request.top, available)
     return CheckedDecide(
         request.task, actions, mask, request.key, request.defer, values, costs, top, ids=ids
     )

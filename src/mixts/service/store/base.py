@@ -87,8 +87,10 @@ def pack_law(law: Float[Array, " K"]) -> bytes:
     of actions (32 bits), the indices of m actions (32 bits each) and their m doubles: 5 + 12 m
     bytes, which is no multiple of 8, so that the length tells the two apart.
     """
+    if len(law) < _FEWEST_SPARSE:
+        return pack(law)
     places = np.flatnonzero(law)
-    if len(law) < _FEWEST_SPARSE or _HEAD + 12 * len(places) > 4 * len(law):
+    if _HEAD + 12 * len(places) > 4 * len(law):
         return pack(law)
     numbers = np.concatenate([[len(law)], places]).astype("<u4")
     return _SPARSE + numbers.tobytes() + pack(law[places])

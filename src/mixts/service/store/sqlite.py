@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -67,7 +67,8 @@ _DECISION = (
 _DECISION_BY_ID = _DECISION + " WHERE d.id = ?"
 _DECISIONS_BY_SLATE = _DECISION + " WHERE d.slate = ? ORDER BY d.position"
 _DECISION_BY_KEY = (
-    _DECISION + " WHERE d.task = (SELECT number FROM tasks WHERE name = ?) AND d.key = ?"
+    _DECISION.replace(" FROM", ", ?1, ?2 FROM")
+    + " WHERE d.task = (SELECT number FROM tasks WHERE name = ?1) AND d.key = ?2"
 )
 # SQLite reads the inner rows one by one, and stops at the outer limit.
 _WAITING = (
@@ -79,7 +80,7 @@ _WAITING = (
     "AND NOT EXISTS (SELECT 1 FROM rewards r WHERE r.decision = d.seq) LIMIT ?"
 )
 _REWARD = (
-    "SELECT r.value, r.late, r.is_default, l.value FROM rewards r "
+    "SELECT r.decision, r.value, r.late, r.is_default, l.value FROM rewards r "
     "LEFT JOIN late_rewards l ON l.decision = r.decision WHERE r.decision = ?"
 )
 _OPEN_WINDOW = "INSERT INTO open_windows (has_default, due, decision) VALUES (?, ?, ?)"
@@ -104,10 +105,15 @@ _COUNT = (
 
 
 class SQLiteTransaction(Transaction):
-    """A transaction that holds the file's one write lock; rows need no locks of their own."""
+    """A transaction that holds the file's one write lock; rows need no locks of their own.
+
+    Rows of one kind are read and written by ``executemany``: one prepared statement for all of
+    them, and one call, takes half the time of a call for each.
+    """
 
     def __init__(self, connection: Any) -> None:
         self._execute = connection.execute
+        self._execute_many = connection.executemany
         self._last: dict[str, int] = {}
         """Last numbers of tables that this transaction appends to."""
 
@@ -118,60 +124,52 @@ class SQLiteTransaction(Transaction):
         return True  # no other process can write during this transaction
 
     def find_decisions(self, ids: Sequence[bytes]) -> dict[bytes, LoggedDecision]:
-        found = {}
-        for id in ids:
-            for row in self._execute(_DECISION_BY_ID, (id,)):
-                found[id] = LoggedDecision(*row)
-        return found
+        rows = self._execute_many(_DECISION_BY_ID, [(id,) for id in ids])
+        return {row[2]: LoggedDecision(*row) for row in rows}
 
     def lock_tasks(
         self, names: Sequence[str], numbers: Sequence[int], now: int
     ) -> tuple[list[TaskEntry], int]:
-        entries, n_new = {}, 0
-        for name in names:
-            row = self._execute(_TASK_BY_NAME, (name,)).fetchone()
-            if row is None:
-                new = (name, 0, 0, 0, None, 0.0, 0, now, now, b"", 0, 0)
-                row = (self._append("tasks", *new), *new)
-                n_new += 1
-            entries[row[0]] = TaskEntry(*row)
-        for number in numbers:
-            if number not in entries:
-                row = self._execute(_TASK_BY_NUMBER, (number,)).fetchone()
-                entries[number] = TaskEntry(*row)
-        return list(entries.values()), n_new
+        rows = list(self._execute_many(_TASK_BY_NAME, [(name,) for name in names]))
+        known = {row[1] for row in rows}
+        new = [
+            (name, 0, 0, 0, None, 0.0, 0, now, now, b"", 0, 0)
+            for name in names
+            if name not in known
+        ]
+        rows += [
+            (number, *row) for number, row in zip(self._append("tasks", new), new, strict=True)
+        ]
+        found = {row[0] for row in rows}
+        others = [(number,) for number in numbers if number not in found]
+        rows += self._execute_many(_TASK_BY_NUMBER, others)
+        return [TaskEntry(*row) for row in rows], len(new)
 
     def find_keys(self, pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], LoggedDecision]:
-        found = {}
-        for pair in pairs:
-            for row in self._execute(_DECISION_BY_KEY, pair):
-                found[pair] = LoggedDecision(*row)
-        return found
+        rows = self._execute_many(_DECISION_BY_KEY, pairs)
+        return {(task, key): LoggedDecision(*row) for *row, task, key in rows}
 
     def find_slate(self, slate: bytes) -> list[LoggedDecision]:
         return [LoggedDecision(*row) for row in self._execute(_DECISIONS_BY_SLATE, (slate,))]
 
     def find_rewards(self, decisions: Sequence[int]) -> dict[int, KnownReward]:
-        found = {}
-        for seq in decisions:
-            for value, late, is_default, late_value in self._execute(_REWARD, (seq,)):
-                found[seq] = KnownReward(value, bool(late), bool(is_default), late_value)
-        return found
+        rows = self._execute_many(_REWARD, [(seq,) for seq in decisions])
+        return {
+            seq: KnownReward(value, bool(late), bool(is_default), late_value)
+            for seq, value, late, is_default, late_value in rows
+        }
 
     def find_waiting(
         self, tasks: Mapping[int, int], last: int, now: int, window: int
     ) -> list[WaitingDecision]:
-        found = [
-            WaitingDecision(*row)
-            for task, most in tasks.items()
-            for row in self._execute(_WAITING, (task, last, window, now, most))
-        ]
+        asked = [(task, last, window, now, most) for task, most in tasks.items()]
+        found = [WaitingDecision(*row) for row in self._execute_many(_WAITING, asked)]
         return sorted(found, key=lambda decision: decision.seq)
 
     def action_set(self, digest: bytes, actions: ActionSet) -> int:
         number = self._one("SELECT number FROM action_sets WHERE digest = ?", digest)
         if number is None:
-            number = self._append("action_sets", digest, *actions)
+            (number,) = self._append("action_sets", [(digest, *actions)])
         return int(number)
 
     def find_action_sets(self, numbers: Sequence[int]) -> dict[int, ActionSet]:
@@ -179,30 +177,25 @@ class SQLiteTransaction(Transaction):
         return {number: ActionSet(*self._execute(sql, (number,)).fetchone()) for number in numbers}
 
     def add(self, changes: Changes, now: int) -> None:
-        for reward in changes.rewards:
-            self._append("rewards", *astuple(reward))
-        for late in changes.late_rewards:
-            self._append("late_rewards", *astuple(late))
-        for activation in changes.activated:
-            self._append("activated", *astuple(activation))
-        for window in changes.opened:
-            self._execute(_OPEN_WINDOW, window)
-        for decision in changes.decisions:
-            seq = self._append("decisions", *astuple(decision)[2:])
-            if decision.window is not None:
-                self._execute(_OPEN_WINDOW, (*decision.window[:2], seq))
-        for window in changes.closed:
-            self._execute(_CLOSE_WINDOW, window)
-        for t in changes.tasks:
-            self._execute(
-                _SAVE_TASK,
-                (
-                    t.decisions, t.rewards, t.late, t.latent, t.certainty, t.version, t.last_at,
-                    t.statistics, t.defaults, t.deferred, checksum(*astuple(t)), t.number,
-                ),
-            )  # fmt: skip
-        for key, count in changes.counts.items():
-            self._execute(_COUNT, (*key, *astuple(count)))
+        self._append("rewards", map(astuple, changes.rewards))
+        self._append("late_rewards", map(astuple, changes.late_rewards))
+        self._append("activated", map(astuple, changes.activated))
+        made = changes.decisions
+        numbers = self._append("decisions", [astuple(decision)[2:] for decision in made])
+        windows = zip((decision.window for decision in made), numbers, strict=True)
+        new = [(*window[:2], seq) for window, seq in windows if window is not None]
+        self._execute_many(_OPEN_WINDOW, [*changes.opened, *new])
+        self._execute_many(_CLOSE_WINDOW, changes.closed)
+        saved = [
+            (
+                t.decisions, t.rewards, t.late, t.latent, t.certainty, t.version, t.last_at,
+                t.statistics, t.defaults, t.deferred, checksum(*astuple(t)), t.number,
+            )
+            for t in changes.tasks
+        ]  # fmt: skip
+        self._execute_many(_SAVE_TASK, saved)
+        counts = [(*key, *astuple(count)) for key, count in changes.counts.items()]
+        self._execute_many(_COUNT, counts)
         self._execute(_ACTIVITY, (now - now % SPAN_US, *astuple(changes.tally)))
 
     def freeze(self) -> None:
@@ -233,11 +226,11 @@ class SQLiteTransaction(Transaction):
         version = self._one("SELECT version FROM priors WHERE digest = ?", digest)
         is_new = version is None
         if is_new:
-            version = self._append("priors", digest, now, family, n_components, body)
+            (version,) = self._append("priors", [(digest, now, family, n_components, body)])
         return int(version), is_new
 
     def activate(self, version: int, now: int, shape: str) -> None:
-        self._append("activations", version, now)
+        self._append("activations", [(version, now)])
         self._execute("INSERT OR REPLACE INTO meta (name, value) VALUES ('shape', ?)", (shape,))
 
     def shape(self) -> str | None:
@@ -251,15 +244,19 @@ class SQLiteTransaction(Transaction):
         """Write a row without a meaning, to test that the database accepts writes."""
         self._execute("INSERT OR REPLACE INTO meta (name, value) VALUES ('probe', '')")
 
-    def _append(self, name: str, *values: Any) -> int:
-        """Insert a row with the next number and its checksum, and return the number."""
-        table = TABLES[name]
-        last = self._last.get(name)
+    def _append(self, name: str, rows: Iterable[tuple[Any, ...]]) -> range:
+        """Insert rows with the next numbers and their checksums, and return the numbers."""
+        given = list(rows)
+        if not given:
+            return range(0)
+        table, last = TABLES[name], self._last.get(name)
         if last is None:
-            last = self._one(table.last)
-        self._last[name] = number = last + 1
-        self._execute(table.insert, (number, *values, checksum(number, *values)))
-        return number
+            last = int(self._one(table.last))
+        numbers = range(last + 1, last + 1 + len(given))
+        numbered = [(number, *row) for number, row in zip(numbers, given, strict=True)]
+        self._execute_many(table.insert, [(*row, checksum(*row)) for row in numbered])
+        self._last[name] = numbers[-1]
+        return numbers
 
     def _one(self, sql: str, *parameters: Any) -> Any:
         row = self._execute(sql, parameters).fetchone()
