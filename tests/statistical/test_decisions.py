@@ -5,6 +5,7 @@ Few decisions draw the means of all arms; many draw only those of arms that may 
 
 from __future__ import annotations
 
+import multiprocessing
 from typing import Any
 
 import numpy as np
@@ -123,5 +124,8 @@ def test_workers_use_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         monkeypatch.delenv(name, raising=False)
     assert threads.n_threads() == 8
+    with monkeypatch.context() as child:
+        child.setattr(multiprocessing, "parent_process", lambda: "any")
+        assert threads.n_threads() == 1
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     assert threads.n_threads() == 1

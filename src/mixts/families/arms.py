@@ -31,7 +31,7 @@ _MANY = 1000
 microseconds, and is worth the time to compile or load one more loop."""
 
 _THREAD_DECISIONS = 5000
-"""A thread decides so often in a few milliseconds, which is much longer than it takes to start."""
+"""Decisions at a time of a thread: some milliseconds of work."""
 
 
 Arrays = tuple[Array, ...]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import mixts
+from mixts.engines import threads
 from mixts.families import LinearStatistics
 from mixts.learning import blocks
 from mixts.learning._kernels.gaussian import linear_evidence, posterior_moments
@@ -46,7 +47,7 @@ def test_threads_change_no_bit(
     monkeypatch.setattr(blocks, "BLOCK_TASKS", 4)
     found = []
     for n in (1, n_threads):
-        monkeypatch.setattr(blocks, "n_processors", lambda n=n: n)
+        monkeypatch.setattr(threads, "n_threads", lambda n=n: n)
         evidence = blocks.evidence_of_blocks(model._tasks, mean, precision, half, 0.5)
         misfit, sums = blocks.moments_of_blocks(model._tasks, share, share, mean, precision, 0.5)
         found.append((*evidence, np.array(misfit), *sums))
@@ -59,16 +60,18 @@ def test_blocks_add_up_to_all_tasks(
 ) -> None:
     mean, precision, half, share = arguments
     out, squares = np.empty((2, N_TASKS, 2))
-    linear_evidence(model._tasks, mean, precision, half, 0.5, out, squares)
+    largest = linear_evidence(model._tasks, mean, precision, half, 0.5, out, squares)
     sums = blocks.new_sums(mean.shape, 2)
     misfit = posterior_moments(model._tasks, share, share, mean, precision, 0.5, sums)
     monkeypatch.setattr(blocks, "BLOCK_TASKS", 7)
     for one, other in zip(
-        (out, squares),
+        (out, squares, 0.5 * largest),
         blocks.evidence_of_blocks(model._tasks, mean, precision, half, 0.5),
         strict=True,
     ):
         np.testing.assert_array_equal(one, other)
+    gap = model._factor[:, None, :-1, -1] - mean @ np.swapaxes(model._factor[:, :-1, :-1], 1, 2)
+    np.testing.assert_allclose(0.5 * largest, (gap**2).sum(axis=2).max(), rtol=1e-12)
     again, parts = blocks.moments_of_blocks(model._tasks, share, share, mean, precision, 0.5)
     # Sums of some tens of numbers in another order: their rounding errors, relative to the largest.
     bound = N_TASKS * np.finfo(float).eps
@@ -95,7 +98,7 @@ def test_a_learned_prior_does_not_depend_on_the_threads(
     monkeypatch.setattr(blocks, "BLOCK_TASKS", 8)
     priors = []
     for n in (1, 3):
-        monkeypatch.setattr(blocks, "n_processors", lambda n=n: n)
+        monkeypatch.setattr(threads, "n_threads", lambda n=n: n)
         priors.append(mixts.learn_prior(model.statistics, 2, seed=1, engine=1))
     np.testing.assert_array_equal(priors[0].weights, priors[1].weights)
     for name, array in priors[0].family.arrays().items():

@@ -148,23 +148,26 @@ def _backward(lower: Array, x: Array) -> None:
 def linear_evidence(
     tasks: LinearTasks, mean: Array, precision: Array, half_log_det: Array, noise: float,
     out: Array, squares: Array,
-) -> None:  # fmt: skip
+) -> float:  # fmt: skip
     """Compute -ln det(M) / 2 and |z - R m|^2 / sigma^2 - |L^-1 pull|^2 of tasks and components.
 
-    ``precision`` has one matrix for each component, or one for all, which is factorised once.
+    Returns the largest |z - R m|^2 / sigma^2. ``precision`` has one matrix for each component, or
+    one for all, which is factorised once.
     """
     d = mean.shape[1]
     lower, pull = np.empty((d, d)), np.empty(d)
-    log_det = 0.0
+    log_det, largest = 0.0, 0.0
     for i in range(len(tasks.factor)):
         for s in range(len(mean)):
             g = min(s, len(precision) - 1)
             if s == g:
                 log_det = _factorise(precision[g], tasks.gram[i], noise, lower)
             square = _residual(tasks.factor[i], mean[s], noise, pull)
+            largest = max(largest, square)
             _forward(lower, pull)
             squares[i, s] = square - dot(pull, pull, d)
             out[i, s] = half_log_det[g] - log_det
+    return largest
 
 
 @compiled()

@@ -78,18 +78,14 @@ class LinearModel(CoefficientModel):
 
     def log_evidence(self, family: LinearGaussian) -> Float[Array, "n L"]:  # type: ignore[override]
         noise = family.noise_std**2
-        if self._largest_square(family.mean, family.noise_std) > LARGE_SQUARES:
-            return MixturePrior(family).condition(self.statistics).log_evidence
         precision, log_det = inverses(self.distinct(family))
-        out, squares = evidence_of_blocks(self._tasks, family.mean, precision, -log_det / 2, noise)
+        out, squares, largest = evidence_of_blocks(
+            self._tasks, family.mean, precision, -log_det / 2, noise
+        )
+        if largest > LARGE_SQUARES * noise:
+            return MixturePrior(family).condition(self.statistics).log_evidence
         shared = self._count * np.log(2 * np.pi * noise) + self._rest / noise
         return out - 0.5 * squares - shared[:, None] / 2
-
-    def _largest_square(self, mean: Float[Array, "L d"], noise_std: float) -> float:
-        gap = self._factor[:, None, :-1, -1] - np.einsum(
-            "nij,lj->nli", self._factor[:, :-1, :-1], mean
-        )
-        return float((gap**2).sum(axis=2).max(initial=0.0) / noise_std**2)
 
     def log_hyperprior(self, family: LinearGaussian) -> float:  # type: ignore[override]
         value = super().log_hyperprior(family)

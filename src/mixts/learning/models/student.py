@@ -266,13 +266,15 @@ class LinearStudentModel(LinearModel):
         """Return the log evidence, and freedom and unit of the noise, of all tasks."""
         degrees, unit = family.noise_law
         freedom = degrees + self._count[:, None]
-        if self._largest_square(family.mean, float(family.noise_std.min())) > LARGE_SQUARES:
+        precision, log_det = inverses(self._relative(family))
+        out, squares, largest = evidence_of_blocks(
+            self._tasks, family.mean, precision, -log_det / 2, 1.0
+        )
+        if largest > LARGE_SQUARES * float(family.noise_std.min()) ** 2:
             uniform = np.zeros(family.n_components)
             exact = family.posterior(self.statistics, uniform)
             law = exact.noise_laws(np.arange(self.n_tasks)[:, None], np.arange(len(uniform)))
             return exact.log_evidence(), law
-        precision, log_det = inverses(self._relative(family))
-        out, squares = evidence_of_blocks(self._tasks, family.mean, precision, -log_det / 2, 1.0)
         misfit = np.maximum(squares, 0.0) + self._rest[:, None]
         add_student(self._count, degrees, unit, misfit, out)
         return out, (freedom, unit + misfit)
