@@ -76,7 +76,7 @@ _ODD = tuple(2 / (2 * i + 1) for i in range(11))
 """Series of ln((1 + s) / (1 - s)) / s in s^2; the rest is below 1e-17 for |s| <= 0.172."""
 
 
-@compiled(fastmath={"contract"})
+@compiled(borrows=True, fastmath={"contract"})
 def _parts(x: float) -> tuple[float, float]:
     """Return 2^k and e^r - 1 for x = k ln 2 + r."""
     x = x if x > _LEAST else _LEAST
@@ -91,21 +91,21 @@ def _parts(x: float) -> tuple[float, float]:
     return np.int64(bits).view(np.float64), p
 
 
-@compiled(fastmath={"contract"})
+@compiled(borrows=True, fastmath={"contract"})
 def exp(x: float) -> float:
     """Return e^x for x up to 700, and e^-700 below -700."""
     power, rest = _parts(x)
     return power * rest + power
 
 
-@compiled(fastmath={"contract"})
+@compiled(borrows=True, fastmath={"contract"})
 def expm1(x: float) -> float:
     """Return e^x - 1 for x up to 700."""
     power, rest = _parts(x)
     return power * rest + (power - 1.0)
 
 
-@compiled(fastmath={"contract"})
+@compiled(borrows=True, fastmath={"contract"})
 def log1p(x: float) -> float:
     """Return ln(1 + x) for x above -1."""
     y = 1.0 + x
@@ -123,7 +123,7 @@ def log1p(x: float) -> float:
     return (k * _LN2_HIGH + (p * s + (k * _LN2_LOW + lost))) + 2.0 * s
 
 
-@compiled(fastmath={"contract"})
+@compiled(borrows=True, fastmath={"contract"})
 def log_of(ratio: float, rest: float) -> float:
     """Return the logarithm of a positive ratio, where ``rest`` = ratio - 1 is known better near 0.
 
@@ -144,7 +144,7 @@ def log_of(ratio: float, rest: float) -> float:
     return (k * _LN2_HIGH + (p * s + k * _LN2_LOW)) + 2.0 * s
 
 
-@compiled()
+@compiled(borrows=True)
 def _stirling_rest(x: float) -> float:
     """Return ln Gamma(x) - (x - 1/2) ln x + x - ln(2 pi) / 2."""
     if x >= _STIRLING_FROM:
@@ -152,7 +152,7 @@ def _stirling_rest(x: float) -> float:
     return math.lgamma(x) - (x - 0.5) * math.log(x) + x - 0.5 * LOG_2PI
 
 
-@compiled(inner=True)
+@compiled(inner=True, borrows=True)
 def summit(form: int, a: float, b: float) -> tuple[float, float]:
     """Return the mode, and the curvature of the log density there."""
     if form == NORMAL:
@@ -163,7 +163,7 @@ def summit(form: int, a: float, b: float) -> tuple[float, float]:
     return (mode if form == LOG_GAMMA else -mode), a
 
 
-@compiled(inner=True)
+@compiled(inner=True, borrows=True)
 def stirling_rests(form: int, a: float, b: float) -> float:
     """Return how much lower the log density is at its mode than a normal one of its curvature.
 
@@ -175,14 +175,14 @@ def stirling_rests(form: int, a: float, b: float) -> float:
     return rest + _stirling_rest(b) - _stirling_rest(a + b) if form == LOGIT_BETA else rest
 
 
-@compiled(inner=True)
+@compiled(inner=True, borrows=True)
 def crest(form: int, a: float, b: float) -> tuple[float, float, float]:
     """Return the mode, and the curvature and value of the log density there."""
     mode, curvature = summit(form, a, b)
     return mode, curvature, 0.5 * (math.log(curvature) - LOG_2PI) - stirling_rests(form, a, b)
 
 
-@compiled(inner=True)
+@compiled(inner=True, borrows=True)
 def fall(form: int, a: float, b: float, curvature: float, x: float) -> tuple[float, float]:
     """Return how far the log density has fallen at distance x from its mode, and its slope there.
 
@@ -207,7 +207,7 @@ def fall(form: int, a: float, b: float, curvature: float, x: float) -> tuple[flo
     return a * (growth - y), a * abs(growth)
 
 
-@compiled(inner=True)
+@compiled(inner=True, borrows=True)
 def outskirts(form: int, curvature: float, depth: float) -> float:
     """Return about how far left of the mode the log density has fallen by ``depth``."""
     distance = math.sqrt(2.0 * depth / curvature)
@@ -218,13 +218,13 @@ def outskirts(form: int, curvature: float, depth: float) -> float:
     return nearer if nearer < distance else distance
 
 
-@compiled(inner=True)
+@compiled(inner=True, borrows=True)
 def bends_within(form: int, low: float, high: float) -> bool:
     """Return whether the bend at zero, some units wide, looks like a corner in so long a cell."""
     return form == LOGIT_BETA and low < -_CORNER and high > _CORNER
 
 
-@compiled(inner=True)
+@compiled(inner=True, borrows=True)
 def base_of(form: int, low: float, high: float) -> tuple[int, float]:
     """Return which edge of a cell is the base, and the constant of its bend."""
     if form == LOGIT_BETA:
@@ -234,7 +234,7 @@ def base_of(form: int, low: float, high: float) -> tuple[int, float]:
     return (FROM_RIGHT, 0.0) if form == LOG_GAMMA else (FROM_LEFT, 0.0)
 
 
-@compiled(inner=True)
+@compiled(inner=True, borrows=True)
 def bends(form: int, constant: float, size: int, cell: Array) -> None:
     """Set bend(x) at distances x from the base, all to one side of it."""
     # A loop each: with one for all, the compiler does not vectorise.
@@ -249,7 +249,7 @@ def bends(form: int, constant: float, size: int, cell: Array) -> None:
             cell[BEND, j] = -log1p(-constant * cell[BEND, j])
 
 
-@compiled(inner=True)
+@compiled(inner=True, borrows=True)
 def factors(
     form: int, side: int, a: float, b: float, curvature: float, gap: float
 ) -> tuple[float, float]:
@@ -266,7 +266,7 @@ def factors(
 # -- from the coordinate back to the mean ---------------------------------------------------------
 
 
-@compiled(inner=True)
+@compiled(inner=True, borrows=True)
 def height_at(form: int, t: float) -> float:
     """Return the mean at a point of the line."""
     if form == NORMAL:
@@ -276,7 +276,7 @@ def height_at(form: int, t: float) -> float:
     return math.exp(t)
 
 
-@compiled(inner=True)
+@compiled(inner=True, borrows=True)
 def heights(form: int, origin: float, base: float, cell: Array) -> None:
     """Set the mean at the nodes, origin + base + x, minus the mean at the origin."""
     size = cell.shape[1] - 4
@@ -293,7 +293,7 @@ def heights(form: int, origin: float, base: float, cell: Array) -> None:
             cell[HEIGHT, j] *= (1.0 - here) / (1.0 + cell[HEIGHT, j])
 
 
-@compiled(inner=True)
+@compiled(inner=True, borrows=True)
 def mean_of(form: int, a: float, b: float) -> float:
     """Return the expectation of a mean with these parameters."""
     if form == NORMAL:

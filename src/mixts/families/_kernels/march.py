@@ -187,7 +187,7 @@ def _rule() -> tuple[Array, Array, Array]:
 NODES, _WEIGHTS, _SUMS = _rule()
 
 
-@compiled(inner=True)
+@compiled(inner=True, borrows=True)
 def place_of(fallen: float, x: float) -> float:
     """Return the place at x from the mode, where the log density has fallen so far."""
     root = math.sqrt(2.0 * fallen) if fallen > 0.0 else 0.0
@@ -195,7 +195,7 @@ def place_of(fallen: float, x: float) -> float:
     return root if x > 0 else -root
 
 
-@compiled()
+@compiled(borrows=True)
 def _lay_out(form: int, origin: float, low: float, high: float, cell: Array) -> int:
     """Set x to the nodes, from left to right, and the other edge, all seen from the base; bend(x).
 
@@ -210,7 +210,7 @@ def _lay_out(form: int, origin: float, low: float, high: float, cell: Array) -> 
     return side
 
 
-@compiled()
+@compiled(borrows=True)
 def _describe(form: int, side: int, edge: float, far: float, n: int, work: Work) -> float:
     """Describe the densities in the cell from ``edge`` to ``far``; return the largest stride."""
     arms, alive, x, bent_x = work.arms, work.alive, work.cell[X, N_NODES], work.cell[BEND, N_NODES]
@@ -230,7 +230,7 @@ def _describe(form: int, side: int, edge: float, far: float, n: int, work: Work)
     return longest
 
 
-@compiled(fastmath={"contract"})
+@compiled(borrows=True, fastmath={"contract"})
 def _evaluate(n: int, sign: int, width: float, work: Work) -> float:
     """Compute densities at the nodes and their lanes; return the largest last coefficients.
 
@@ -259,7 +259,7 @@ def _evaluate(n: int, sign: int, width: float, work: Work) -> float:
     return roughness
 
 
-@compiled(inner=True, fastmath={"contract"})
+@compiled(inner=True, borrows=True, fastmath={"contract"})
 def set_lanes(k: int, width: float, rows: Array) -> None:
     """Set the lanes of a density."""
     for j in range(N_LANES):
@@ -273,7 +273,7 @@ def set_lanes(k: int, width: float, rows: Array) -> None:
             )
 
 
-@compiled(inner=True)
+@compiled(inner=True, borrows=True)
 def set_slopes(n: int, width: float, work: Work) -> float:
     """Set the distribution functions, their products before each arm, and the slope of all of them.
 
@@ -301,7 +301,7 @@ def set_slopes(n: int, width: float, work: Work) -> float:
     return abs(width * total - (far - near))
 
 
-@compiled(inner=True)
+@compiled(inner=True, borrows=True)
 def add_wins(n: int, width: float, work: Work) -> None:
     """Add a cell to every arm's probability of being best, node by node, and to the best mean."""
     alive, cell, rows = work.alive, work.cell, work.rows
@@ -322,7 +322,7 @@ def add_wins(n: int, width: float, work: Work) -> None:
 # -- what the best arm says about the others: compiled only where it is wanted ---------------------
 
 
-@compiled(fastmath={"contract"})
+@compiled(borrows=True, fastmath={"contract"})
 def _add_moments(n: int, width: float, work: Work, joint: Joint) -> None:
     """Compute the lanes of (mean - center) f in a cell."""
     cell, moments, n_lanes = work.cell, joint.rows, work.cell.shape[1]
@@ -336,7 +336,7 @@ def _add_moments(n: int, width: float, work: Work, joint: Joint) -> None:
                 moments[MOMENT, k, j] += _SUMS[m, j] * part
 
 
-@compiled(fastmath=SUMS)
+@compiled(borrows=True, fastmath=SUMS)
 def _add_products(n: int, width: float, work: Work, joint: Joint) -> None:
     """Add a cell to E[mean of an arm - its center; another is best]."""
     cell, rows, more, pairs = work.cell, work.rows, joint.rows, joint.pairs
@@ -371,7 +371,7 @@ def _add_products(n: int, width: float, work: Work, joint: Joint) -> None:
                 pairs[0, work.alive[a], i] += sum_
 
 
-@compiled(inner=True)
+@compiled(inner=True, borrows=True)
 def add_joint(n: int, sign: int, width: float, work: Work, joint: Joint | None) -> None:
     """Add a cell to the joint moments; the compiler sees the code only if they are wanted."""
     if joint is not None:
@@ -385,7 +385,7 @@ def add_joint(n: int, sign: int, width: float, work: Work, joint: Joint | None) 
 # -- marches --------------------------------------------------------------------------------------
 
 
-@compiled(inner=True)
+@compiled(inner=True, borrows=True)
 def step(n: int, sign: int, work: Work) -> tuple[int, float]:
     """Move all arms to the far edge; return how many of them go on, and their largest stride."""
     left = 0
@@ -403,7 +403,7 @@ def step(n: int, sign: int, work: Work) -> tuple[int, float]:
     return left, longest
 
 
-@compiled(inner=True)
+@compiled(inner=True, borrows=True)
 def pace(off: float) -> float:
     """Return how much longer the next cell may be, where the last one was off by so much.
 
@@ -416,7 +416,7 @@ def pace(off: float) -> float:
     return longer if longer > 0.3 else 0.3
 
 
-@compiled(inner=True)
+@compiled(inner=True, borrows=True)
 def march(
     line: Line, sign: int, n: int, limits: tuple[float, float], work: Work, joint: Joint | None
 ) -> None:

@@ -24,6 +24,7 @@ _PRICE = np.dtype(
         ("mode", float),  # where the density in the arm's own coordinate is highest
         ("rise", float), ("drop", float),  # distances of the ends from there, infinity if none
         ("level", float),  # log density of the utility there
+        ("peak", float),  # ... and of the arm's own coordinate
         ("low_power", float), ("high_power", float),  # of the ratios of distances from the ends
         ("straight", float), ("inverse", float),  # other terms of a gamma density
         ("own", float),  # the start in the arm's own coordinate, seen from the mode
@@ -53,7 +54,7 @@ def new_prices(n_arms: int) -> Array:
     return np.empty(n_arms, _PRICE)
 
 
-@compiled(inner=True)
+@compiled(inner=True, borrows=True)
 def describe(form: int, arm: Any, price: Any) -> None:
     """Set the density of an arm's utility from its parameters, value and cost."""
     if form == LOGIT_BETA and price.value < 0.0:
@@ -79,7 +80,7 @@ def describe(form: int, arm: Any, price: Any) -> None:
     price.low_power, price.high_power = (power, 0.0) if above else (0.0, power)
 
 
-@compiled(inner=True)
+@compiled(inner=True, borrows=True)
 def place(prices: Array, n: int) -> tuple[float, bool]:
     """Set ends and modes, seen from the highest lower end, else from the highest upper end.
 
@@ -105,13 +106,13 @@ def place(prices: Array, n: int) -> tuple[float, bool]:
     return origin, floor
 
 
-@compiled()
+@compiled(borrows=True)
 def _log_ratio(distance: float, whole: float, rest: float) -> float:
     """Return ln(distance / whole), where ``rest`` = distance - whole is known better near zero."""
     return math.log1p(rest / whole) if rest > -0.5 * whole else math.log(distance / whole)
 
 
-@compiled(inner=True)
+@compiled(inner=True, borrows=True)
 def logs(price: Any, edge: Edge) -> tuple[float, float, float]:
     """Return the logarithms of both distances from the ends, relative to the mode's, and the fall.
 
@@ -132,7 +133,7 @@ def logs(price: Any, edge: Edge) -> tuple[float, float, float]:
     return low, high, fallen - price.low_power * low - price.high_power * high
 
 
-@compiled(inner=True, fastmath={"contract"})
+@compiled(inner=True, borrows=True, fastmath={"contract"})
 def evaluate(n: int, ahead: float, width: float, nodes: Array, work: Work, prices: Array) -> float:
     """Compute densities at the nodes and their lanes; return the largest last coefficients."""
     rows, size = work.rows, work.cell.shape[1] - 4

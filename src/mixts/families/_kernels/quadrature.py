@@ -73,7 +73,7 @@ N_TRIES = 3
 """The second and the third have half the stride and a hundredth of the roughness before."""
 
 
-@compiled()
+@compiled(borrows=True)
 def _prepare(form: int, threshold: float, arms: Array, n: int) -> Line:
     """Describe the densities of n arms; return the line, with all arms at its start.
 
@@ -105,7 +105,7 @@ def _prepare(form: int, threshold: float, arms: Array, n: int) -> Line:
     return Line(form, origin, start)
 
 
-@compiled()
+@compiled(borrows=True)
 def _start(form: int, arms: Array, n: int) -> float:
     """Return where the falls of all arms whose mode is above sum to the depth, or a little more.
 
@@ -130,7 +130,7 @@ def _start(form: int, arms: Array, n: int) -> float:
     return t
 
 
-@compiled(inner=True)
+@compiled(inner=True, borrows=True)
 def depart(n: int, sign: int, work: Work) -> tuple[int, float]:
     """Put all arms back to the start.
 
@@ -149,7 +149,7 @@ def depart(n: int, sign: int, work: Work) -> tuple[int, float]:
     return count, below
 
 
-@compiled(inner=True)
+@compiled(inner=True, borrows=True)
 def tally(n: int, below: float, work: Work) -> float:
     """Set every arm's share; return how far the masses and the sum of shares are from one."""
     total, gap = below, 0.0
@@ -166,7 +166,7 @@ def tally(n: int, below: float, work: Work) -> float:
     return gap if abs(total - 1.0) < gap else abs(total - 1.0)
 
 
-@compiled(inner=True)
+@compiled(inner=True, borrows=True)
 def clear(n: int, work: Work, joint: Joint | None) -> None:
     """Set what all marches add to, but the arms' masses, to zero."""
     work.cell[GAIN, 0] = 0.0
@@ -179,7 +179,7 @@ def clear(n: int, work: Work, joint: Joint | None) -> None:
                 joint.pairs[0, i, k] = 0.0
 
 
-@compiled(inner=True)
+@compiled(inner=True, borrows=True)
 def set_feet(n: int, work: Work) -> None:
     """Set E[mean | below the start] of every arm that has mass there."""
     for i in range(n):
@@ -188,7 +188,7 @@ def set_feet(n: int, work: Work) -> None:
             arm.foot = arm.moment / arm.below - arm.drift
 
 
-@compiled(inner=True)
+@compiled(inner=True, borrows=True)
 def only_winner(n: int, work: Work) -> int:
     """Return the arm that is the only one with mass above the start, or -1; set all shares."""
     count, winner = 0, 0
@@ -201,7 +201,7 @@ def only_winner(n: int, work: Work) -> int:
     return winner if count == 1 else -1
 
 
-@compiled()
+@compiled(borrows=True)
 def _split(
     form: int, r: int, s: int, parameters: Array, mask: Array, arms: Array
 ) -> tuple[int, int, float]:
@@ -230,7 +230,7 @@ def _split(
 # -- ``found`` (m, K + 2): P(arm is best), the error of these chances, E[best mean] ---------------
 
 
-@compiled(inner=True)
+@compiled(inner=True, borrows=True)
 def collect(
     r: int, weight: float, n: int, n_certain: int, results: Floats, arms: Array, found: Array
 ) -> None:
@@ -246,7 +246,7 @@ def collect(
         found[r, n_arms] += weight * gap
 
 
-@compiled(inner=True)
+@compiled(inner=True, borrows=True)
 def finish(r: int, found: Array, joint: Joint | None) -> None:
     """Complete decision r after its last component."""
     n_arms = found.shape[1] - 2
@@ -259,7 +259,7 @@ def finish(r: int, found: Array, joint: Joint | None) -> None:
         found[r, k] /= total
 
 
-@compiled()
+@compiled(borrows=True)
 def _explained(chance: Array, given: Array, weight: float, out: Array) -> None:
     """Add the variance of E[mean - center | which arm is best] to ``out`` (K,)."""
     for b in range(len(out)):
@@ -268,7 +268,7 @@ def _explained(chance: Array, given: Array, weight: float, out: Array) -> None:
                 out[k] += weight * given[k, b] * given[k, b] / chance[b]
 
 
-@compiled(inner=True)
+@compiled(inner=True, borrows=True)
 def explain(
     r: int, weight: float, a: Array, sizes: tuple[int, int], below: float, arms: Array, joint: Joint
 ) -> None:
@@ -299,14 +299,14 @@ def explain(
             every[k, b] += weight * given[k, b]
 
 
-@compiled(inner=True)
+@compiled(inner=True, borrows=True)
 def set_centers(r: int, n: int, arms: Array, joint: Joint) -> None:
     """Set the centers of the uncertain arms."""
     for i in range(n):
         arms[i].center = joint.center[r, arms[i].index]
 
 
-@compiled()
+@compiled(borrows=True)
 def _set_drifts(line: Line, n: int, arms: Array) -> None:
     """Set what the joint moments need to know of the arms."""
     here = height_at(line.form, line.origin)
@@ -317,7 +317,7 @@ def _set_drifts(line: Line, n: int, arms: Array) -> None:
         arm.foot = 0.0
 
 
-@compiled(nogil=True)
+@compiled(nogil=True, borrows=True)
 def best_arms(
     form: int,
     parameters: Array,

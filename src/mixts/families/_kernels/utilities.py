@@ -14,6 +14,7 @@ are the same: every arm's mass must be one, and so must the sum of the probabili
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -74,15 +75,33 @@ _CLOSING = 5.5
 """Gauss's rule with 16 nodes errs by 16^-2b = e^-5.5b of the mass before an end of power b."""
 
 
-@compiled()
-def _start(prices: Array, n: int, floor: bool) -> float:
-    """Return where the falls of all arms whose mode is above sum to the depth, or a little more.
+@compiled(borrows=True)
+def _depth(at: float, price: Any) -> float:
+    """Return a lower bound of -ln P(utility < at).
 
-    The root of the sum is nearly straight in the logarithm of the distance from the origin.
+    Below the mode it is the fall. Towards an upper end, the log density in the arm's own coordinate
+    falls by ``high_power`` per unit at most, so that the mass ahead is at least density / power.
+    """
+    if at >= price.high or (at >= price.mode and not price.high_power > 0.0):
+        return 0.0
+    fallen = logs(price, Edge(at, price.high, price.high - at))[2]
+    ahead = 0.0
+    if price.high_power > 0.0:
+        ahead = math.exp(price.peak - fallen) / price.high_power
+    return max(fallen, ahead) if at < price.mode else ahead
+
+
+@compiled(borrows=True)
+def _start(prices: Array, n: int, floor: bool) -> float:
+    """Return where the best utility lies below with probability e^-depth, or a little less.
+
+    The root of the sum of depths is nearly straight in the logarithm of the distance from the
+    origin. Among many arms the start is above most of them, so that few upper ends lie ahead.
     """
     top = -np.inf
     for i in range(n):
-        top = max(top, prices[i].mode)
+        end = prices[i].high
+        top = max(top, end if floor and end < np.inf else prices[i].mode)
     lowest, highest = -np.inf, math.log(top) if floor else -math.log(-top)
     target = math.sqrt(DEPTH + 0.5 * _SLACK)
     s, last, root_last = highest - 0.1, highest, 0.0
@@ -90,10 +109,9 @@ def _start(prices: Array, n: int, floor: bool) -> float:
         at = math.exp(s) if floor else -math.exp(-s)
         depth = 0.0
         for i in range(n):
-            price = prices[i]
-            if at < price.mode:
-                depth += logs(price, Edge(at, price.high, price.high - at))[2]
+            depth += _depth(at, prices[i])
         if DEPTH <= depth <= DEPTH + _SLACK:
+            lowest = s
             break
         root = math.sqrt(max(depth, 0.0))
         if depth < DEPTH:
@@ -101,17 +119,18 @@ def _start(prices: Array, n: int, floor: bool) -> float:
         else:
             lowest = s
         if lowest > -np.inf and highest - lowest < 1e-13 * max(abs(s), 1.0):
-            return math.exp(lowest) if floor else -math.exp(-lowest)
+            break
         # A secant, and a bisection where it leads astray.
         step_ = (target - root) * (s - last) / (root - root_last) if root != root_last else 0.0
         last, root_last = s, root
         s = max(s + step_, s - 20.0)
         if not lowest < s < highest:
             s = 0.5 * (lowest + highest) if lowest > -np.inf else last - 10.0
+    s = lowest if lowest > -np.inf else s
     return math.exp(s) if floor else -math.exp(-s)
 
 
-@compiled()
+@compiled(borrows=True)
 def _weigh(
     form: int,
     i: int,
@@ -138,7 +157,7 @@ def _weigh(
     arm.mode = mode
 
 
-@compiled()
+@compiled(borrows=True)
 def _lay_out(low_side: bool, edge: Edge, width: float, nodes: Array) -> None:
     """Set the utilities at the nodes, their distances from the end ahead, and the scale there."""
     for j in range(N_NODES):
@@ -150,7 +169,7 @@ def _lay_out(low_side: bool, edge: Edge, width: float, nodes: Array) -> None:
         nodes[LEFT, j] = edge.ahead - scale if low_side else scale
 
 
-@compiled()
+@compiled(borrows=True)
 def _lay_out_to_end(edge: Edge, nodes: Array) -> None:
     """Set the same for a cell of equal scale up to the end ahead."""
     for j in range(N_NODES):
@@ -159,7 +178,7 @@ def _lay_out_to_end(edge: Edge, nodes: Array) -> None:
         nodes[SCALE, j] = edge.left
 
 
-@compiled()
+@compiled(borrows=True)
 def _advance(n: int, edge: Edge, work: Work, prices: Array) -> float:
     """Set the places of all arms at the far edge of the cell; return the largest stride."""
     longest = 0.0
@@ -174,7 +193,7 @@ def _advance(n: int, edge: Edge, work: Work, prices: Array) -> float:
     return longest
 
 
-@compiled()
+@compiled(borrows=True)
 def _reach(n: int, edge: Edge, work: Work, prices: Array) -> float:
     """Return the distance in which the sharpest arm's own coordinate changes by about its width."""
     sharpest = 0.0
@@ -189,7 +208,7 @@ def _reach(n: int, edge: Edge, work: Work, prices: Array) -> float:
     return 1.0 / sharpest
 
 
-@compiled()
+@compiled(borrows=True)
 def _ahead(n: int, at: float, work: Work, prices: Array) -> Edge:
     """Return the edge with the lowest upper end of n arms."""
     ahead = np.inf
@@ -198,7 +217,7 @@ def _ahead(n: int, at: float, work: Work, prices: Array) -> Edge:
     return Edge(at, ahead, ahead - at)
 
 
-@compiled()
+@compiled(borrows=True)
 def _can_close(n: int, edge: Edge, work: Work, prices: Array) -> bool:
     """Return whether one cell up to the end ahead is short enough for the arms that end there."""
     for k in range(n):
@@ -210,7 +229,7 @@ def _can_close(n: int, edge: Edge, work: Work, prices: Array) -> bool:
     return True
 
 
-@compiled(inner=True)
+@compiled(inner=True, borrows=True)
 def march_up(
     line: Line,
     n: int,
@@ -273,7 +292,7 @@ def march_up(
         width *= min(pace(off), 0.97 * stride / max(longest, FINE))
 
 
-@compiled()
+@compiled(borrows=True)
 def _prepare(form: int, threshold: float, n: int, work: Work, prices: Array) -> Line:
     """Describe all arms; return the line from whose start they are compared.
 
@@ -282,6 +301,7 @@ def _prepare(form: int, threshold: float, n: int, work: Work, prices: Array) -> 
     for i in range(n):
         prices[i].center = work.arms[i].center
         describe(form, work.arms[i], prices[i])
+        prices[i].peak = work.arms[i].peak
     origin, floor = place(prices, n)
     start = max(_start(prices, n, floor), threshold - origin)
     for i in range(n):
@@ -297,7 +317,7 @@ def _prepare(form: int, threshold: float, n: int, work: Work, prices: Array) -> 
     return Line(1 if floor else 0, origin, start)
 
 
-@compiled()
+@compiled(borrows=True)
 def _component(
     form: int,
     threshold: float,
@@ -343,7 +363,7 @@ def _component(
     return gap, below, best if free else best + below * threshold
 
 
-@compiled()
+@compiled(borrows=True)
 def _split(
     place: tuple[int, int], parameters: Array, money: Array, mask: Array, arms: Array, prices: Array
 ) -> tuple[int, int, float]:
