@@ -266,6 +266,40 @@ def test_the_best_utility_is_that_of_scipy(kind: str) -> None:
     assert found[0] == pytest.approx(cuts[0] + above, abs=1e-9)
 
 
+def test_the_best_of_many_arms_is_that_of_gauss() -> None:
+    """Many upper ends lie where some arm is surely better: the quadrature starts above them."""
+    rng = np.random.default_rng(6)
+    n_arms = 400
+    # Whole numbers b: before its upper end (1 - x)^(b - 1) is a polynomial, exact for Gauss's rule.
+    a, b = rng.uniform(1.0, 2.0, n_arms), rng.integers(2, 5, n_arms).astype(float)
+    values, costs = rng.uniform(0.5, 2.0, n_arms), rng.uniform(0.0, 0.3, n_arms)
+
+    def means(t: Any) -> Any:
+        return np.minimum((np.asarray(t)[..., None] + costs) / values, 1.0)
+
+    def log_below(t: Any) -> Any:
+        return np.log(special.betainc(a, b, means(t))).sum(axis=-1)
+
+    low, high = 0.0, (values - costs).max()
+    while high - low > 1e-3:  # below it, all arms lie with probability e^-45 at most
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if log_below(middle) < -45.0 else (low, middle)
+    ends = values - costs
+    assert (ends < low).mean() > 0.2
+    cells = np.unique([low, *np.linspace(low, ends.max(), 40), *ends[ends > low]])
+    nodes, rule = np.polynomial.legendre.leggauss(16)
+    half = 0.5 * np.diff(cells)[:, None]
+    t, rule = cells[:-1, None] + half * (nodes + 1.0), half * rule
+    densities = stats.beta.pdf(means(t), a, b) / values / special.betainc(a, b, means(t))
+    expected = np.einsum("ij,ij,ijk->k", rule, np.exp(log_below(t)), densities)
+    marginal = BetaMarginal(np.array([a, b])[:, None, None])
+    money, _ = priced(marginal, values[None], costs[None])
+    mask = np.ones((1, n_arms), bool)
+    chance, error = best_arm_probabilities(marginal, np.ones((1, 1)), mask, money)
+    np.testing.assert_allclose(chance[0], expected, atol=1e-10)
+    assert error[0] == 0
+
+
 @kinds
 @pytest.mark.parametrize("measure", ["variance", "best-action", "latent-and-best-action"])
 def test_terms_of_utilities_are_those_of_draws(kind: str, measure: str) -> None:
