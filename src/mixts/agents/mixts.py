@@ -119,7 +119,8 @@ class MixTS(BeliefAgent):
         evidence (:class:`mixts.Pending`). With ``top``, the ranking is that of one draw.
         """
         plain = values is None and costs is None and top is None and self._horizon is None
-        if not plain or isinstance(waiting, Pending):
+        silent = isinstance(waiting, Pending) and np.size(waiting.actions) > 0
+        if not plain or silent:
             asked = self._request(actions, tasks, mask, waiting, values, costs)
             k = None if top is None else self._checked_top(top, asked.mask)
             chosen, latent = self._take(asked, k)

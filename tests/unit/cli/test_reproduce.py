@@ -44,7 +44,7 @@ def test_reproduce_prints_verdicts_and_writes_the_report(
     page = html.unescape((out / "report.html").read_text())
     assert "not the full scale" in page
     for suffix in ("svg", "png"):
-        assert (out / "paper" / "latent-prior" / f"regret.{suffix}").stat().st_size > 1000
+        assert (out / "paper" / "latent-prior" / f"bounds.{suffix}").stat().st_size > 1000
     assert main(["reproduce", "paper/latent-prior", "--out", str(out), *SMALL, "--quiet"]) == 0
     assert capsys.readouterr() == ("", "")
 

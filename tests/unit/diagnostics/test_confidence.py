@@ -21,7 +21,7 @@ from mixts.errors import ParameterError
 from mixts.families import TabularMDP, Trajectory
 from mixts.simulation import observe, simulate
 
-N_ROUNDS, N_RUNS, BLOCK, SEED = 6, 5, 3, 17
+N_ROUNDS, N_RUNS, BLOCK, SEED = 6, 5, 3, 18
 HORIZON = 5
 WEIGHTS = [0.5, 0.3, 0.2]
 
