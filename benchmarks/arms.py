@@ -144,7 +144,7 @@ BENCHMARKS = [
         ours=bernoulli_ours,
         peer=bernoulli_peer,
         peer_name="MABWiser ThompsonSampling (L = 1)",
-        target=10.0,
+        target=20.0,
         windows=WHOLE_RUN,
     ),
     BanditBenchmark(
@@ -154,7 +154,7 @@ BENCHMARKS = [
         ours=gaussian_ours,
         peer=gaussian_peer,
         peer_name="bayesianbandits LipschitzContextualAgent, one-hot rows (L = 1)",
-        target=None,
+        target=20.0,
         windows=WHOLE_RUN,
     ),
 ]
