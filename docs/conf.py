@@ -124,6 +124,7 @@ numpydoc_show_class_members = False
 python_maximum_signature_line_length = 80
 python_use_unqualified_type_names = True
 add_module_names = False
+toc_object_entries_show_parents = "hide"
 
 # Show annotations as they are written, such as Float[Array, "n_tasks L"], not what they mean at
 # run time: Sphinx keeps the text where it learns of no type.
@@ -131,12 +132,17 @@ sphinx.util.inspect.typing = SimpleNamespace(
     **{**vars(typing), "get_type_hints": lambda *_, **__: {}}
 )
 
+# Abbreviations such as Eq. 7 in tags: a word joiner keeps the point from ending a sentence.
+ABBREVIATIONS = re.compile(r"\b(Alg|App|Eq|Fig|Sec|Thm)\. ")
 # Bars of formulas such as |X|, outside of literals: reST would read a substitution.
 BARS = re.compile(r"``.+?``|\|(?=[\w|])|(?<=[\w)'|])\|")
 
 
-def keep_bars(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
-    """Escape the bars of formulas in docstrings."""
+def mend_docstring(
+    app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]
+) -> None:
+    """Keep abbreviations whole in summaries, and escape the bars of formulas."""
+    lines[:] = [ABBREVIATIONS.sub("\\1.\u2060 ", line) for line in lines]
     lines[:] = [
         BARS.sub(lambda match: match[0].replace("|", r"\|", len(match[0]) == 1), line)
         for line in lines
@@ -188,6 +194,7 @@ sphinx_gallery_conf = {
 # -- looks ---------------------------------------------------------------------------------------
 
 html_theme = "furo"
+pygments_dark_style = "github-dark"
 html_title = f"mixts {version}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
@@ -200,7 +207,7 @@ copybutton_exclude = ".linenos, .gp, .go"
 def setup(app: Sphinx) -> None:
     """Connect the functions of this file."""
     app.connect("source-read", read_page)
-    app.connect("autodoc-process-docstring", keep_bars)
+    app.connect("autodoc-process-docstring", mend_docstring)
     app.connect("autodoc-skip-member", skip_member)
     app.connect("missing-reference", resolve)
     app.add_html_math_renderer("mathml", (visit_math, None), (visit_math_block, None))
