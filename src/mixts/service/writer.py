@@ -7,7 +7,7 @@ other requests. The thread therefore writes
 
 - large submissions;
 - batches that would have to wait for another process or for a database server;
-- all batches for a second, after batches were slow on average.
+- all batches for a second, after batches were slow on average, as on a slow disk.
 
 The thread writes a large submission in pieces, and small ones that wait between two pieces: nobody
 waits for much longer than one piece takes. A decision that is larger than a piece is computed
@@ -64,8 +64,12 @@ is larger is a batch by itself, and computed aside."""
 LOOP_SIZE = 64
 """Most work in a batch that an event loop writes."""
 
-SLOW_SECONDS = 0.01
-"""If an event loop needs longer for a batch on average, it stops writing for a while."""
+SLOW_SECONDS = 0.05
+"""If an event loop needs longer for a batch on average, it stops writing for a while.
+
+Half of the 100 ms for which others may have to wait. A full batch of ``LOOP_SIZE`` takes 10 to 25 ms
+in the loop, and longer in the thread, which shares the interpreter's lock with the loop.
+"""
 
 LOOP_PAUSE_SECONDS = 1.0
 """Time for which the thread then writes all batches."""
