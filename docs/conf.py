@@ -55,7 +55,7 @@ highlight_language = "text"
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 4
 
-ABOVE = {"CHANGELOG.md": "changelog", "CONTRIBUTING.md": "contributing", "README.md": "overview"}
+ABOVE = {"CHANGELOG.md": "changelog", "CONTRIBUTING.md": "contributing", "README.md": "index"}
 """Pages of the site for files above ``docs``."""
 
 OTHER = re.compile(r"\[([^]]+)\]\(([A-Z_]+(?:\.\w+)?)\)")
@@ -86,13 +86,14 @@ def read_page(app: Sphinx, name: str, source: list[str]) -> None:
     The first page gets its navigation. Pages that are only a link to such a file on GitHub get its
     text.
     """
-    above = {page: DOCS.parent / file for file, page in ABOVE.items()}.get(name)
-    if above is not None:
+    file = next((file for file, page in ABOVE.items() if page == name != "index"), None)
+    if file is not None:
+        above = DOCS.parent / file
         source[0] = above.read_text(encoding="utf-8").replace("](docs/", "](")
         app.env.note_dependency(str(above))
     for file, page in ABOVE.items():
         source[0] = re.sub(rf"\]\((\.\./)*{file}", f"](/{page}.md", source[0])
-    if above is not None:
+    if file is not None:
         source[0] = OTHER.sub(r"\1 (`\2`)", source[0])
     if name == "index":
         source[0] += navigation(source[0])
