@@ -37,9 +37,8 @@ extensions = [
     "sphinx.ext.autosummary",
     "numpydoc",
     "sphinx_copybutton",
+    "sphinx_gallery.gen_gallery",
 ]
-if (DOCS.parent / "examples" / "gallery").is_dir():
-    extensions.append("sphinx_gallery.gen_gallery")
 templates_path = ["_templates"]
 exclude_patterns = [
     "_templates",
@@ -54,6 +53,7 @@ highlight_language = "text"
 
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 4
+myst_fence_as_directive = ["math"]
 
 ABOVE = {"CHANGELOG.md": "changelog", "CONTRIBUTING.md": "contributing", "README.md": "index"}
 """Pages of the site for files above ``docs``."""
@@ -93,6 +93,7 @@ def read_page(app: Sphinx, name: str, source: list[str]) -> None:
         app.env.note_dependency(str(above))
     for file, page in ABOVE.items():
         source[0] = re.sub(rf"\]\((\.\./)*{file}", f"](/{page}.md", source[0])
+    source[0] = re.sub(r"\]\((\.\./)*examples/gallery/?\)", "](/gallery/index.rst)", source[0])
     if file is not None:
         source[0] = OTHER.sub(r"\1 (`\2`)", source[0])
     if name == "index":
