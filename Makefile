@@ -11,12 +11,14 @@ BIN = $(VENV)/bin
 INSTALLED = $(VENV)/.installed
 PEERS_INSTALLED = $(PEERS)/.installed
 PYTEST = $(BIN)/python -m pytest
+# Every warning is an error, and so is every reference that leads nowhere.
+SPHINX = $(BIN)/python -m sphinx -q -n -W --keep-going
 
 # Keep the bytecode of modules: tests start hundreds of processes that import them.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install paper policies check test slow coverage bench package format clean
+.PHONY: help install paper policies check test slow coverage bench docs package format clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -30,11 +32,12 @@ policies: $(INSTALLED) ## Compare policies; with MOVIELENS=folder and FEATURES=f
 	$(BIN)/python -m studies.policies $(PART) --workers $(WORKERS) \
 		$(if $(MOVIELENS),--movielens "$(MOVIELENS)") $(if $(FEATURES),--features "$(FEATURES)")
 
-check: $(INSTALLED) ## Lint, format, types, layers, and the documents' examples
+check: $(INSTALLED) ## Lint, format, types, layers, the documents' examples and their links
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+	$(SPHINX) -b dummy -t check -d build/docs-check docs build/docs-check
 	$(PYTEST) -q -n $(WORKERS) tests/end_to_end/test_documents.py
 
 test: $(INSTALLED) ## Every test that is not slow (the documents' examples are in check)
@@ -51,6 +54,9 @@ coverage: $(INSTALLED) ## Every test that is not slow, and the lines that none o
 bench: $(INSTALLED) $(PEERS_INSTALLED) ## Time decisions beside other libraries
 	$(BIN)/python benchmarks/run.py --peers $(PEERS)/bin/python
 
+docs: $(INSTALLED) ## Build the documentation site in site/; open site/index.html
+	$(SPHINX) -d build/docs docs site
+
 package: $(INSTALLED) ## Build the sdist and the wheel in dist, and check their metadata
 	rm -rf dist
 	$(BIN)/python -m build --no-isolation
@@ -61,7 +67,7 @@ format: $(INSTALLED) ## Format the code and mend what ruff can
 	$(BIN)/ruff format .
 
 clean: ## Remove the environments, the caches and what was built
-	rm -rf $(VENV) $(PEERS) build dist htmlcov .coverage .coverage.* .hypothesis \
+	rm -rf $(VENV) $(PEERS) build dist site docs/api/generated docs/gallery htmlcov .coverage .coverage.* .hypothesis \
 		.import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src studies tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -65,7 +65,7 @@ class Selection:
 
     @property
     def standard_error(self) -> Float[Array, " c"]:
-        """Standard error of the gap; see :func:`gap_error`."""
+        """Standard error of each candidate's mean difference from the best candidate."""
         return gap_error(self.held_out, self.n_folds)
 
     @cached_property
