@@ -29,26 +29,51 @@ N_DRAWS = 999
 
 @dataclass(frozen=True, repr=False)
 class PriorCheck:
-    """Result of :func:`check_prior`. Print it for a summary; ``mixts.plot`` draws it."""
+    """Result of :func:`check_prior`. Print it for a summary; ``mixts.plot`` draws it.
+
+    Attributes
+    ----------
+    prior : MixturePrior
+        The prior that was checked.
+    n_observations : (n,) array of int
+        Number of observations of each task.
+    evidence : Evidence
+        Held-out log evidence, beside that of UniTS and TS.
+    calibration : mapping of str to Calibration
+        Calibration of predictions: of "rewards" and, where the family has them, of "transitions"
+        and "noise".
+    surprise : Surprise
+        Surprise of each task.
+    usage : Usage
+        Number of tasks that come from each kind.
+    component : (n,) array of int
+        Most likely kind of each task; -1 where no component is possible. A kind is a component,
+        unless ``prior.kinds`` says that several components describe one kind.
+    rates : RateCalibration or None
+        Predicted click rates beside the share of clicks; None unless rewards are clicks with
+        features.
+
+    Examples
+    --------
+    >>> import mixts
+    >>> from mixts.families import BernoulliStatistics
+    >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[8, 2], [2, 8]], [[2, 8], [8, 2]]))
+    >>> tasks = BernoulliStatistics(successes=[[9, 1], [1, 7]], failures=[[1, 8], [6, 2]])
+    >>> check = mixts.check_prior(prior, tasks, seed=1)
+    >>> check.n_tasks, check.component.tolist()
+    (2, [0, 1])
+    >>> check.findings[0]
+    'Held-out evidence: better than UniTS and TS, flat (by two standard errors).'
+    """
 
     prior: MixturePrior
     n_observations: Int[Array, " n"]
-    """Number of observations of each task."""
     evidence: Evidence
-    """Held-out log evidence, beside that of UniTS and TS."""
     calibration: Mapping[str, Calibration]
-    """Calibration of predictions: of "rewards" and, where the family has them, of "transitions" and
-    "noise"."""
     surprise: Surprise
-    """Surprise of each task."""
     usage: Usage
-    """Number of tasks that come from each kind."""
     component: Int[Array, " n"]
-    """Most likely kind of each task; -1 where no component is possible. A kind is a component,
-    unless ``prior.kinds`` says that several components describe one kind."""
     rates: RateCalibration | None = None
-    """Predicted click rates beside the share of clicks; None unless rewards are clicks with
-    features."""
 
     @property
     def n_tasks(self) -> int:
@@ -111,8 +136,9 @@ def check_prior(
     Examples
     --------
     >>> import mixts
+    >>> from mixts.families import BernoulliStatistics
     >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[8, 2], [2, 8]], [[2, 8], [8, 2]]))
-    >>> tasks = mixts.BernoulliStatistics(successes=[[9, 1], [1, 7]], failures=[[1, 8], [6, 2]])
+    >>> tasks = BernoulliStatistics(successes=[[9, 1], [1, 7]], failures=[[1, 8], [6, 2]])
     >>> check = mixts.check_prior(prior, tasks, seed=1)
     >>> check.component.tolist()
     [0, 1]

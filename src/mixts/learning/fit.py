@@ -162,18 +162,22 @@ def fit_logs(
     columns
         Arguments of :func:`mixts.logs.read_logs`, needed for files: ``task``, ``reward``, ``arm``
         or ``features``, and options such as ``family`` or ``delimiter``.
-    n_components, method, noise_std, covariance_type, select
+    n_components, method, noise_std
         As in :func:`mixts.learn_prior`.
     noise
         For Gaussian and linear rewards: "common" noise of all tasks, a noise "per-task", or "auto":
         whichever predicts a fifth of the tasks better by two standard errors, else common. With
         ``noise_std`` the noise is common.
+    covariance_type
+        As in :func:`mixts.learn_prior`.
     robust
         Weight of an additional broad component; 0 adds none.
     held_out
         Fraction of tasks to check on, at most 1,000 tasks; 0 learns from all tasks and skips the
         check. If the columns name a ``time``, the latest tasks are held out, and the prior is
         learned from rows before they begin; otherwise random tasks are held out.
+    select
+        As in :func:`mixts.learn_prior`.
     select_from
         With "auto": largest number of tasks on which numbers of components are compared. The
         selected mixtures are then learned from all tasks.
@@ -195,11 +199,20 @@ def fit_logs(
 
     Examples
     --------
-    >>> from mixts.learning import fit_logs
+    Clicks of 200 users on two items; users of one kind like the first item, others the second.
+
+    >>> import numpy as np
+    >>> import mixts
+    >>> user, item = np.repeat(np.arange(200), 20), np.tile([0, 1], 2000)
+    >>> clicked = np.random.default_rng(1).random(4000) < np.where((user + item) % 2, 0.8, 0.2)
+    >>> rows = np.c_[user, item, clicked]
+    >>> np.savetxt("clicks.csv", rows, "%d", ",", header="user,item,clicked", comments="")
     >>> columns = {"task": "user", "arm": "item", "reward": "clicked"}
-    >>> fit = fit_logs("clicks.csv", columns, seed=1)  # doctest: +SKIP
-    >>> fit.prior.save("prior.json")  # doctest: +SKIP
-    >>> print(fit.check)  # doctest: +SKIP
+    >>> fit = mixts.fit_logs("clicks.csv", columns, n_components=2, seed=1)
+    >>> fit.prior.weights.round(1)
+    array([0.5, 0.5])
+    >>> fit.check.findings[0]
+    'Held-out evidence: better than UniTS and TS, flat (by two standard errors).'
     """
     settings = FitSettings(
         n_components, method, noise_std, covariance_type, robust, held_out, select_from,

@@ -67,18 +67,37 @@ class Results:
 
     The regret of a round is mu*(A_t*) - mu*(A_t), of true means. Its sum over rounds, averaged over
     runs whose problems were drawn from the prior, estimates the Bayes regret  [paper: Sec. 2].
+
+    Attributes
+    ----------
+    regret : mapping of str to (n_runs, n_rounds) array
+        By agent: best true mean reward minus that of the action taken, round by round.
+    reward : mapping of str to (n_runs, n_rounds) array
+        By agent: rewards received.
+    latent : (n_runs,) array of int
+        True latent state of each run; -1 for a run without one.
+    settings : mapping
+        Everything but the agents that determines the numbers: seed, sizes, environment.
+    observed : mapping
+        By agent: the arrays that its observer recorded, by name; the first axis is the runs.
+
+    Examples
+    --------
+    >>> import mixts
+    >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[9, 1], [1, 9]], [[1, 9], [9, 1]]))
+    >>> agents = {"MixTS": prior, "UniTS": prior.collapse()}
+    >>> results = mixts.simulate(agents, mixts.BanditEnvironment(prior), 20, n_runs=10, seed=1)
+    >>> results.agents
+    ['MixTS', 'UniTS']
+    >>> results["MixTS"].regret.shape
+    (10, 20)
     """
 
     regret: Mapping[str, Float[Array, "n_runs n_rounds"]]
-    """By agent: best true mean reward minus that of the action taken, round by round."""
     reward: Mapping[str, Float[Array, "n_runs n_rounds"]]
-    """By agent: rewards received."""
     latent: Int[Array, " n_runs"]
-    """True latent state of each run; -1 for a run without one."""
     settings: Mapping[str, Any]
-    """Everything but the agents that determines the numbers: seed, sizes, environment."""
     observed: Mapping[str, Mapping[str, Array]] = field(default_factory=dict)
-    """By agent: what its observer recorded, by name; the first axis is the runs."""
 
     @property
     def agents(self) -> list[str]:
@@ -146,6 +165,11 @@ class Results:
         quantity
             ``"regret"``: the cumulative regret after each round. ``"reward"``: the average reward
             of the rounds so far.
+
+        Returns
+        -------
+        Estimate
+            Means over runs and their standard errors, each (n_rounds,).
         """
         total = np.cumsum(self._of(agent, quantity), axis=1)
         if quantity == "reward":
@@ -213,11 +237,23 @@ class Results:
         return _imported("polars").DataFrame(self.table())
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
-        """Write the table as CSV; numbers read back are the same to the bit."""
+        """Write the table as CSV; numbers read back are the same to the bit.
+
+        Parameters
+        ----------
+        path
+            File to write.
+        """
         _write_csv(path, self.table())
 
     def to_parquet(self, path: str | os.PathLike[str]) -> None:
-        """Write the table as Parquet with the settings in its metadata (extra ``table``)."""
+        """Write the table as Parquet with the settings in its metadata (extra ``table``).
+
+        Parameters
+        ----------
+        path
+            File to write.
+        """
         _write_parquet(path, self.table(), self.settings)
 
 

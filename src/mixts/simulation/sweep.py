@@ -21,14 +21,36 @@ class Sweep:
 
     Its average over runs whose problems were drawn from the prior estimates the Bayes regret as a
     function of the parameter.
+
+    Attributes
+    ----------
+    parameter : str
+        Name of the parameter, for the axis of a figure.
+    values : (p,) array
+        Values of the parameter, increasing.
+    totals : mapping of str to (p, n_runs) array
+        By agent: regret of each run, summed over its rounds.
+
+    Examples
+    --------
+    Regret of three runs at each of two numbers of arms.
+
+    >>> import numpy as np
+    >>> import mixts
+    >>> totals = {"MixTS": np.array([[4.0, 5.0, 6.0], [9.0, 8.0, 10.0]])}
+    >>> sweep = mixts.Sweep("number of arms", np.array([10.0, 40.0]), totals)
+    >>> sweep
+    Sweep over number of arms, 3 runs at each value
+      number of arms        MixTS  median
+                  10  5.00 ± 0.58    5.00
+                  40  9.00 ± 0.58    9.00
+    >>> round(sweep.growth("MixTS").mean, 2)
+    1.8
     """
 
     parameter: str
-    """Name of the parameter, for the axis of a figure."""
     values: Float[Array, " p"]
-    """Values of the parameter, increasing."""
     totals: Mapping[str, Float[Array, "p n_runs"]]
-    """By agent: regret of each run, summed over its rounds."""
 
     def __post_init__(self) -> None:
         values = _checks.numbers(self.values, "values must be numbers", ParameterError)
@@ -63,6 +85,11 @@ class Sweep:
             Its values, increasing.
         results
             Results of the simulation at each value.
+
+        Returns
+        -------
+        Sweep
+            The sweep.
         """
         column = _checks.numbers(values, "values must be numbers", ParameterError)
         if len(results) != column.size:
@@ -112,11 +139,33 @@ class Sweep:
     # -- sums ---------------------------------------------------------------------------------
 
     def regret(self, agent: str) -> Estimate:
-        """Return means over runs at each value, and their standard errors, (p,)."""
+        """Return means over runs at each value, and their standard errors.
+
+        Parameters
+        ----------
+        agent
+            Name of the agent.
+
+        Returns
+        -------
+        Estimate
+            Means and standard errors, each (p,).
+        """
         return estimate(self._of(agent).T)
 
     def median(self, agent: str) -> Float[Array, " p"]:
-        """Return medians over runs at each value: a few runs may dominate a mean."""
+        """Return medians over runs at each value: a few runs may dominate a mean.
+
+        Parameters
+        ----------
+        agent
+            Name of the agent.
+
+        Returns
+        -------
+        array
+            Medians, (p,).
+        """
         return np.median(self._of(agent), axis=1)
 
     def growth(self, agent: str) -> Estimate:
@@ -125,6 +174,16 @@ class Sweep:
         Its standard error is that of a ratio r = mean(b) / mean(a) to first order, the standard
         error of mean(b - r a) / mean(a), run by run: simulations with the same seed share much of
         their luck, which cancels. If the first regret is 0, the factor is infinite, without error.
+
+        Parameters
+        ----------
+        agent
+            Name of the agent.
+
+        Returns
+        -------
+        Estimate
+            The factor and its standard error.
         """
         first, last = self._of(agent)[0], self._of(agent)[-1]
         start, end = float(first.mean()), float(last.mean())
