@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import csv
-import importlib
 import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from mixts._files import replacing
 from mixts._numbers import Estimate, estimate
+from mixts._tables import HasTable
 from mixts._typing import Array, Float, Int
 from mixts.errors import MissingExtraError, ParameterError
-
-if TYPE_CHECKING:
-    import pandas
-    import polars
 
 _ROWS_AT_ONCE = 1 << 16
 
@@ -59,7 +55,7 @@ class AgentResults:
 
 
 @dataclass(frozen=True, repr=False)
-class Results:
+class Results(HasTable):
     """Per-round regret and reward of every agent, run by run; agents met the same problems.
 
     ``results["MixTS"]`` has the arrays of one agent, ``"MixTS" in results`` says whether it played,
@@ -204,14 +200,6 @@ class Results:
             "reward": np.concatenate([self.reward[name].ravel() for name in self.agents]),
         }
 
-    def to_pandas(self) -> pandas.DataFrame:
-        """Return the table as a pandas data frame (extra ``pandas``)."""
-        return _imported("pandas").DataFrame(self.table())
-
-    def to_polars(self) -> polars.DataFrame:
-        """Return the table as a polars data frame (extra ``polars``)."""
-        return _imported("polars").DataFrame(self.table())
-
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """Write the table as CSV; numbers read back are the same to the bit."""
         _write_csv(path, self.table())
@@ -224,16 +212,6 @@ class Results:
 # -- files ----------------------------------------------------------------------------------------
 #
 # Files are written atomically: a file is either the old one or the whole new one.
-
-
-def _imported(library: str) -> Any:
-    try:
-        return importlib.import_module(library)
-    except ImportError as error:
-        raise MissingExtraError(
-            f"a {library} data frame needs {library}: pip install 'mixts[{library}]' "
-            "(table() needs nothing)"
-        ) from error
 
 
 def _write_csv(path: str | os.PathLike[str], table: Mapping[str, Array]) -> None:

@@ -10,13 +10,14 @@ import numpy as np
 
 from mixts import _checks
 from mixts._numbers import Estimate, estimate
+from mixts._tables import HasTable
 from mixts._typing import Array, ArrayLike, Float
 from mixts.errors import ParameterError
 from mixts.simulation.results import Results
 
 
 @dataclass(frozen=True, repr=False)
-class Sweep:
+class Sweep(HasTable):
     """Cumulative regret at the end of every run, by agent, at each value of a parameter.
 
     Its average over runs whose problems were drawn from the prior estimates the Bayes regret as a
