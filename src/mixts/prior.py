@@ -148,6 +148,11 @@ class MixturePrior:
             lines.append(f"  new arms: {self._labels(self._new)}")
         return "\n".join(lines)
 
+    def _repr_html_(self) -> str:
+        from mixts._notebook import prior_html
+
+        return prior_html(self)
+
     def _labels(self, marked: Bool[Array, " K"]) -> str:
         index = np.flatnonzero(marked)
         return _some([self.arm_names[k] if self.arm_names else str(k) for k in index], quote=False)

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from mixts._files import replacing
+from mixts._html import card, label, table
 from mixts._numbers import Estimate, estimate
 from mixts._tables import HasTable
 from mixts._typing import Array, Float, Int
@@ -100,20 +101,7 @@ class Results(HasTable):
         return len(self.regret)
 
     def __repr__(self) -> str:
-        s = self.settings
-        head = f"Results of {s['n_runs']} runs of {s['n_rounds']} rounds, seed {s['seed']}"
-        rows = [("agent", "regret", "", "median", "reward/round", "")]
-        for name, summary in self.summary().items():
-            rows.append(
-                (
-                    name,
-                    f"{summary.regret.mean:.2f}",
-                    f"± {summary.regret.error:.2f}",
-                    f"{summary.median_regret:.2f}",
-                    f"{summary.reward.mean:.4f}",
-                    f"± {summary.reward.error:.4f}",
-                )
-            )
+        rows = [("agent", "regret", "", "median", "reward/round", ""), *self._rows()]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = []
         for row in rows:
@@ -124,7 +112,32 @@ class Results(HasTable):
                 for i, (text, width) in enumerate(zip(row[1:], widths[1:], strict=True), 1)
             ]
             lines.append(("  " + "".join(cells)).rstrip())
-        return "\n".join([head, *lines])
+        return "\n".join([self._title(), *lines])
+
+    def _repr_html_(self) -> str:
+        rows = [
+            [label(name), f"{regret} {error}", median, f"{reward} {reward_error}"]
+            for name, regret, error, median, reward, reward_error in self._rows()
+        ]
+        return card(self._title(), table(["agent", "regret", "median", "reward/round"], rows))
+
+    def _title(self) -> str:
+        s = self.settings
+        return f"Results of {s['n_runs']} runs of {s['n_rounds']} rounds, seed {s['seed']}"
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        """Return the agents' summaries as text."""
+        return [
+            (
+                name,
+                f"{summary.regret.mean:.2f}",
+                f"± {summary.regret.error:.2f}",
+                f"{summary.median_regret:.2f}",
+                f"{summary.reward.mean:.4f}",
+                f"± {summary.reward.error:.4f}",
+            )
+            for name, summary in self.summary().items()
+        ]
 
     # -- sums ---------------------------------------------------------------------------------
 
