@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -91,6 +92,11 @@ class Belief:
             order = np.argsort(-weights)[:5]
             text += "".join(f"\n  {names[s]}: weight {weights[s]:.4f}" for s in order)
         return text
+
+    def _repr_html_(self) -> str:
+        from mixts._notebook import belief_html
+
+        return belief_html(self)
 
     @property
     def n_tasks(self) -> int | None:
@@ -435,6 +441,56 @@ class Belief:
         latent = self.draw_latent(rng, index)
         parameters = self.posterior.sample(rng, index, latent)
         return self._axis.squeeze(latent), self._axis.squeeze(parameters)
+
+    def draws(
+        self, rng: np.random.Generator, n: int, tasks: ArrayLike | None = None, n_chains: int = 1
+    ) -> dict[str, Array]:
+        """Draw many times, in the form that other libraries expect of a sampler.
+
+        The draws are independent and exact: chains only share them out.
+
+        Parameters
+        ----------
+        rng
+            Random generator.
+        n
+            Number of draws of each chain.
+        tasks
+            Indices of the tasks; None: all tasks.
+        n_chains
+            Number of chains.
+
+        Returns
+        -------
+        dict
+            Arrays whose first axes are chains and draws, and then tasks if the belief has them:
+            ``latent``, the latent states; and ``mean_reward`` with an axis for arms, or
+            ``coefficient`` with one for features. MDPs: ``mean_reward`` with axes for states and
+            actions, and ``transition``, the probabilities of next states.
+
+        Examples
+        --------
+        >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[8, 2], [2, 8]], [[2, 8], [8, 2]]))
+        >>> draws = prior.belief().draws(np.random.default_rng(1), 1000)
+        >>> draws["mean_reward"].shape
+        (1, 1000, 2)
+        """
+        some = self._axis.decisions(tasks)
+        shape = (_checks.count(n_chains, "n_chains"), _checks.count(n, "n"))
+        index = np.tile(some, shape[0] * shape[1])
+        latent = self.draw_latent(rng, index)
+        theta = self.posterior.sample(rng, index, latent)
+        first = shape if self._axis.single else (*shape, len(some))
+        family = self.prior.family
+        axes, n_first = family.statistics_shape, prod(family.statistics_shape)
+        name = "mean_reward" if family.n_features is None else "coefficient"
+        found = {
+            "latent": latent.reshape(first),
+            name: theta[:, :n_first].reshape(*first, *axes),
+        }
+        if family.plans:
+            found["transition"] = theta[:, n_first:].reshape(*first, *axes, axes[0])
+        return found
 
     # -- for agents: checked task indices, always with the task axis --------------------------
 

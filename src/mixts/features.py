@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mixts import _checks
+from mixts._tables import is_table, records
 from mixts._typing import Array, ArrayLike, Float, Int
 from mixts.errors import ActionError, ParameterError
 
@@ -338,19 +339,22 @@ class Features:
 
     # -- rows and descriptions ----------------------------------------------------------------
 
-    def rows(self, descriptions: Sequence[Mapping[str, Any]]) -> Float[Array, "K d"]:
+    def rows(self, descriptions: Sequence[Mapping[str, Any]] | Any) -> Float[Array, "K d"]:
         """Return the rows of described actions.
 
         Parameters
         ----------
         descriptions
-            A mapping from each feature's name to its value for each action.
+            A mapping from each feature's name to its value for each action; or a table of pandas,
+            polars or pyarrow, with a row for each action and a column for each feature.
 
         Returns
         -------
         array
             (K, d), in the order of ``names``.
         """
+        if is_table(descriptions):
+            descriptions = records(descriptions)
         if isinstance(descriptions, (Mapping, str)) or not isinstance(descriptions, Sequence):
             raise ActionError(
                 "actions must be a list of descriptions such as "

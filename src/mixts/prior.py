@@ -11,6 +11,7 @@ import numpy as np
 
 from mixts import _checks
 from mixts._files import pack_bundle, read_content, unpack_bundle, write_bundle
+from mixts._tables import is_table, matrix
 from mixts._typing import Array, ArrayLike, Bool, Float, Int
 from mixts.belief import Belief
 from mixts.errors import ActionError, FormatError, MixtsError, ParameterError, StatisticsError
@@ -158,6 +159,11 @@ class MixturePrior:
         if self._new.any():
             lines.append(f"  new arms: {self._labels(self._new)}")
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        from mixts._notebook import prior_html
+
+        return prior_html(self)
 
     def _labels(self, marked: Bool[Array, " K"]) -> str:
         index = np.flatnonzero(marked)
@@ -687,7 +693,9 @@ class MixturePrior:
             array = np.asarray(arms)
         except ValueError:
             return arms  # nested lists of different lengths: the caller refuses them
-        if array.dtype.kind not in "UT":
+        kind = array.dtype.kind
+        # Columns of text of pandas and pyarrow are arrays of objects.
+        if kind not in "UT" and not (kind == "O" and all(isinstance(a, str) for a in array.flat)):
             return arms
         names = [str(name) for name in array.reshape(-1)]
         unknown = [name for name in names if name not in self._arm_index]
@@ -703,7 +711,8 @@ class MixturePrior:
         Parameters
         ----------
         actions
-            A mapping from names of features to values, or lists of such mappings.
+            A mapping from names of features to values, lists of such mappings, or tables: of the
+            features by their names, or of the numbers of a row if the features have no names.
 
         Returns
         -------
@@ -711,11 +720,15 @@ class MixturePrior:
             Rows of features, (d,), (K, d) or (n, K, d); anything but descriptions is returned as it
             came.
         """
-        if isinstance(actions, np.ndarray):
+        if actions is None or isinstance(actions, np.ndarray):
             return actions
+        if is_table(actions):
+            return matrix(actions) if self.features is None else self.features.rows(actions)
         first = actions
         while isinstance(first, (list, tuple)) and first:
             first = first[0]
+        if is_table(first):
+            return self._stacked_rows(actions)
         if not isinstance(first, Mapping):
             return actions
         if self.features is None:
@@ -727,6 +740,10 @@ class MixturePrior:
             return self.features.row(actions)
         if isinstance(actions[0], Mapping):
             return self.features.rows(actions)
+        return self._stacked_rows(actions)
+
+    def _stacked_rows(self, actions: Sequence[Any]) -> Array:
+        """Return the action sets of several decisions as one array."""
         sets = [self.action_rows(one) for one in actions]
         if len({len(one) for one in sets}) > 1:
             raise ActionError(

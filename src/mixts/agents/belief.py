@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from mixts import _checks
+from mixts._html import card
 from mixts._typing import ActionsLike, Array, ArrayLike, Bool, Float, Int, Seed
 from mixts.agents.base import Agent, without_retired
 from mixts.agents.offers import Request, checked_money, checked_top, rank_by_scores
@@ -137,6 +138,9 @@ class BeliefAgent(Agent):
     def prior(self) -> MixturePrior:
         """The prior in force."""
         return self.belief.prior
+
+    def _repr_html_(self) -> str:
+        return card(f"{type(self).__name__} by this belief:", self.belief._repr_html_())
 
     def _summary(self) -> str:
         return repr(self.prior.family)

@@ -70,6 +70,11 @@ class Family(ABC):
 
     # -- sizes and files ----------------------------------------------------------------------
 
+    def _repr_html_(self) -> str:
+        from mixts.families._notebook import family_html
+
+        return family_html(self)
+
     @property
     @abstractmethod
     def n_components(self) -> int:

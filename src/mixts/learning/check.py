@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from html import escape
 from typing import Any
 
 import numpy as np
 from scipy import special
 
 from mixts import _checks
+from mixts._html import MOST_ROWS, card, label, more, table
 from mixts._random import generator
 from mixts._typing import Array, Float, Int, Seed
 from mixts.errors import ParameterError, StatisticsError
@@ -87,6 +89,27 @@ class PriorCheck:
 
     def __repr__(self) -> str:
         return summary(self)
+
+    def _repr_html_(self) -> str:
+        gains = {name: self.evidence.gain(name) for name in self.evidence.names[1:]}
+        usage = self.usage
+        kinds = list(zip(usage.names, usage.found, usage.expected, strict=True))
+        return card(
+            f"PriorCheck of {self.prior.family!r} on {self.n_tasks:,} held-out tasks",
+            "<ul>" + "".join(f"<li>{escape(text)}</li>" for text in self.findings) + "</ul>",
+            table(
+                ["gain of log evidence per task", "", ""],
+                [
+                    [f"over {label(name)}", f"{gain.mean:+.3g}", f"± {gain.error:.2g}"]
+                    for name, gain in gains.items()
+                ],
+            ),
+            table(
+                ["kind", "tasks found", "expected"],
+                [[label(name), f"{n:.1f}", f"{m:.1f}"] for name, n, m in kinds[:MOST_ROWS]],
+                [more(len(kinds) - MOST_ROWS, "kind")],
+            ),
+        )
 
 
 def check_prior(

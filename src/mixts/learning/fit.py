@@ -5,7 +5,6 @@ This is what ``mixts fit`` does; the command only parses options and prints a :c
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -14,6 +13,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from mixts import _checks, _random
+from mixts._tables import is_table
 from mixts._typing import Array, Int, Seed
 from mixts.engines import EngineLike
 from mixts.errors import ConvergenceWarning, ParameterError
@@ -28,7 +28,7 @@ from mixts.learning.noise import NoiseChoice, NoiseRule, compare_noise
 from mixts.learning.select import Rule
 from mixts.learning.stack import component_names
 from mixts.logs import LogWarning, TaskLogs, read_logs, review
-from mixts.logs.files import Paths
+from mixts.logs.files import Paths, given_logs
 from mixts.logs.review import NO_KINDS
 from mixts.prior import MixturePrior
 
@@ -157,11 +157,11 @@ def fit_logs(
     Parameters
     ----------
     logs
-        CSV or Parquet files (a path, a pattern, a folder, or several of these), or the result of
-        :func:`mixts.logs.read_logs`.
+        CSV or Parquet files (a path, a pattern, a folder), a table of pandas, polars or pyarrow, or
+        a list of these; or the result of :func:`mixts.logs.read_logs`.
     columns
-        Arguments of :func:`mixts.logs.read_logs`, needed for files: ``task``, ``reward``, ``arm``
-        or ``features``, and options such as ``family`` or ``delimiter``.
+        Arguments of :func:`mixts.logs.read_logs`, needed for files and tables: ``task``,
+        ``reward``, ``arm`` or ``features``, and options such as ``family`` or ``delimiter``.
     n_components, method, noise_std
         As in :func:`mixts.learn_prior`.
     noise
@@ -263,14 +263,16 @@ def _read(
 ) -> TaskLogs:
     if isinstance(logs, TaskLogs):
         if columns is not None:
-            raise ParameterError("columns are for files: leave them out for logs that were read")
+            raise ParameterError(
+                "columns are for files and tables: leave them out for logs that were read"
+            )
         return logs
     if columns is None:
         raise ParameterError(
-            "columns are needed to read files: {'task': ..., 'reward': ..., 'arm': ...}"
+            "columns are needed to read files and tables: {'task': ..., 'reward': ..., 'arm': ...}"
         )
-    paths = [logs] if isinstance(logs, (str, os.PathLike)) else logs
-    report(f"reading {', '.join(os.fspath(path) for path in paths)}")
+    names = ("the table" if is_table(log) else str(log) for log in given_logs(logs))
+    report(f"reading {', '.join(names)}")
     return read_logs(logs, **columns, engine=engine)
 
 

@@ -9,14 +9,16 @@ from typing import Any
 import numpy as np
 
 from mixts import _checks
+from mixts._html import MOST_ROWS, card, label, more, table
 from mixts._numbers import Estimate, estimate
+from mixts._tables import HasTable
 from mixts._typing import Array, ArrayLike, Float
 from mixts.errors import ParameterError
 from mixts.simulation.results import Results
 
 
 @dataclass(frozen=True, repr=False)
-class Sweep:
+class Sweep(HasTable):
     """Cumulative regret at the end of every run, by agent, at each value of a parameter.
 
     Its average over runs whose problems were drawn from the prior estimates the Bayes regret as a
@@ -121,6 +123,25 @@ class Sweep:
         return int(next(iter(self.totals.values())).shape[1])
 
     def __repr__(self) -> str:
+        rows = self._rows()
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = [
+            "  " + "  ".join(text.rjust(width) for text, width in zip(row, widths, strict=True))
+            for row in rows
+        ]
+        return "\n".join([self._title(), *lines])
+
+    def _repr_html_(self) -> str:
+        head, *rows = self._rows()
+        shown = rows[:MOST_ROWS]
+        notes = [more(len(rows) - len(shown), "value")]
+        return card(self._title(), table([label(text) for text in head], shown, notes))
+
+    def _title(self) -> str:
+        return f"Sweep over {self.parameter}, {self.n_runs} runs at each value"
+
+    def _rows(self) -> list[list[str]]:
+        """Return the names of columns, and the regret at each value, as text."""
         rows = [[self.parameter], *([f"{value:g}"] for value in self.values)]
         for name in self.agents:
             mean, error = self.regret(name)
@@ -128,13 +149,7 @@ class Sweep:
             cells = [(f"{m:.2f} ± {e:.2f}", f"{median:.2f}") for m, e, median in columns]
             for row, pair in zip(rows, [(name, "median"), *cells], strict=True):
                 row.extend(pair)
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = [
-            "  " + "  ".join(text.rjust(width) for text, width in zip(row, widths, strict=True))
-            for row in rows
-        ]
-        head = f"Sweep over {self.parameter}, {self.n_runs} runs at each value"
-        return "\n".join([head, *lines])
+        return rows
 
     # -- sums ---------------------------------------------------------------------------------
 
