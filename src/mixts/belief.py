@@ -470,6 +470,8 @@ class Belief:
 
         Examples
         --------
+        >>> import numpy as np
+        >>> import mixts
         >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[8, 2], [2, 8]], [[2, 8], [8, 2]]))
         >>> draws = prior.belief().draws(np.random.default_rng(1), 1000)
         >>> draws["mean_reward"].shape
