@@ -112,3 +112,12 @@ def test_every_one_of_many_answers_is_as_described(
     statuses = ask(label, mode, live, 300)
     print(label, mode.value, dict(sorted(statuses.items())))
     assert sum(statuses.values()) >= 1
+
+
+def test_descriptions_are_short_and_not_about_python() -> None:
+    schemas = document(ENDPOINTS, Limits(), tokens=False)["components"]["schemas"]
+    described = {name: one["description"] for name, one in schemas.items() if "description" in one}
+    assert "Decision" in described
+    for name, text in described.items():
+        assert "\n\n" not in text, name
+        assert ">>>" not in text, name

@@ -74,6 +74,7 @@ def document(endpoints: Sequence[Endpoint], limits: Limits, tokens: bool) -> dic
     found, components = msgspec.json.schema_components(types, ref_template=_SCHEMAS)
     schemas = {repr(kind): schema for kind, schema in zip(types, found, strict=True)}
     components = {"Name": schemas[repr(Name)], **components}
+    _shorten_descriptions(components)
     _set_lengths(components, limits)
     paths: dict[str, dict[str, Any]] = {}
     for each in endpoints:
@@ -90,6 +91,13 @@ def document(endpoints: Sequence[Endpoint], limits: Limits, tokens: bool) -> dic
         "paths": paths,
         "components": {"schemas": components, "securitySchemes": {"token": scheme}},
     }
+
+
+def _shorten_descriptions(components: dict[str, Any]) -> None:
+    """Keep the first paragraph of each docstring: the rest is about Python."""
+    for component in components.values():
+        if "description" in component:
+            component["description"] = component["description"].partition("\n\n")[0]
 
 
 def _set_lengths(components: dict[str, Any], limits: Limits) -> None:
