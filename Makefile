@@ -13,6 +13,7 @@ PEERS_INSTALLED = $(PEERS)/.installed
 PYTEST = $(BIN)/python -m pytest
 # Every warning is an error, and so is every reference that leads nowhere.
 SPHINX = $(BIN)/python -m sphinx -q -n -W --keep-going
+EXAMPLES = tests/end_to_end/test_documents.py tests/end_to_end/test_docstrings.py
 
 # Keep the bytecode of modules: tests start hundreds of processes that import them.
 unexport PYTHONDONTWRITEBYTECODE
@@ -32,17 +33,17 @@ policies: $(INSTALLED) ## Compare policies; with MOVIELENS=folder and FEATURES=f
 	$(BIN)/python -m studies.policies $(PART) --workers $(WORKERS) \
 		$(if $(MOVIELENS),--movielens "$(MOVIELENS)") $(if $(FEATURES),--features "$(FEATURES)")
 
-check: $(INSTALLED) ## Lint, format, types, layers, the documents' examples and their links
+check: $(INSTALLED) ## Lint, format, types, layers, links, and the examples of documents and docstrings
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(SPHINX) -b dummy -t check -d build/docs-check docs build/docs-check
-	$(PYTEST) -q -n $(WORKERS) tests/end_to_end/test_documents.py
+	$(PYTEST) -q -n $(WORKERS) $(EXAMPLES)
 
-test: $(INSTALLED) ## Every test that is not slow (the documents' examples are in check)
+test: $(INSTALLED) ## Every test that is not slow (examples are in check)
 	$(PYTEST) -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder -p tests.compile_first \
-		-m "not slow" --ignore tests/end_to_end/test_documents.py
+		-m "not slow" $(addprefix --ignore ,$(EXAMPLES))
 
 slow: $(INSTALLED) ## The tests that take minutes, and whether tests notice deliberate faults
 	$(PYTEST) -q -n $(WORKERS) -m slow

@@ -64,14 +64,14 @@ fig, (top, bottom) = plt.subplots(
     2, figsize=(7, 4.6), sharex=True, height_ratios=[3, 2], layout="constrained"
 )
 top.stackplot(np.arange(n_views + 1), weights.T, colors=colors, labels=kinds, alpha=0.85)
-top.legend(loc="center", reverse=True, title="kind of visitor")
-top.set(ylabel="probability", ylim=(0, 1), xlim=(0, n_views + 0.5))
+top.legend(loc="center", reverse=True, title="kind of visitor", framealpha=1)
+top.set(ylabel="probability", ylim=(0, 1), xlim=(0, n_views + 0.3))
 views, clicked = np.arange(1, n_views + 1), np.array(clicked)
 for click, face in ((True, "#0072B2"), (False, "white")):
     now = clicked == click
     bottom.scatter(views[now], np.array(shown)[now], s=36, color=face, edgecolor="#0072B2")
 bottom.set_yticks(range(5), labels=banners)
-bottom.set(xlabel="view", ylabel="banner shown", ylim=(-0.5, 4.5))
+bottom.set(xlabel="view", ylabel="banner shown", ylim=(-0.5, 4.5), xticks=range(0, n_views + 1, 5))
 for ax in (top, bottom):
     ax.spines[["top", "right"]].set_visible(False)
 plt.show()

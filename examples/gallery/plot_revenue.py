@@ -82,12 +82,15 @@ for family, prior in (("Gaussian", gauss_prior), ("spend", spend_prior)):
     for policy in (mixts.MixTS, mixts.MixIDS, mixts.Greedy):
         earned[f"{family}, {policy.__name__}"] = play(policy(prior, n_tasks=n, seed=1))
 base = earned["bestseller"].mean(axis=0)
-print(f"the bestseller earns {base.mean():.2f} per visit, the best item for each customer ", end="")
-print(f"{means.max(axis=1).mean():.2f}")
+print(
+    f"per visit: bestseller {base.mean():.2f}, best for each {means.max(axis=1).mean():.2f} euros"
+)
 
 # %%
-# Each dot is a gain over the bestseller, customer by customer, in the first 10 and in all 30
-# visits.
+# Each mark is a gain over the bestseller, customer by customer. With Gaussian arms no policy
+# beats the bestseller. With spend arms, Greedy does in 30 visits, and MixIDS by about two
+# standard errors. In the first ten visits nobody does: purchases are rare, so a kind takes time
+# to recognise. Thompson sampling explores too much for so few visits.
 
 fig, ax = plt.subplots(figsize=(7, 4), layout="constrained")
 names = list(earned)[1:]
@@ -97,10 +100,8 @@ for visits, marker, shift in ((10, "s", 0.12), (n_visits, "o", -0.12)):
         error = gain.std() / n**0.5
         color = "#0072B2" if name.startswith("spend") else "#D55E00"
         print(f"{name:17} first {visits} visits: {gain.mean():+.2f} ± {error:.2f} per visit")
-        ax.errorbar(
-            gain.mean(), y + shift, xerr=2 * error, fmt=marker, color=color, capsize=3,
-            markerfacecolor="white" if visits == 10 else color,
-        )  # fmt: skip
+        fill = {"markerfacecolor": "white" if visits == 10 else color, "capsize": 3}
+        ax.errorbar(gain.mean(), y + shift, xerr=2 * error, fmt=marker, color=color, **fill)
 ax.plot([], [], "s", color="#333333", markerfacecolor="white", label="first 10 visits")
 ax.plot([], [], "o", color="#333333", label=f"all {n_visits} visits")
 ax.axvline(0, color="#767676", linewidth=1)

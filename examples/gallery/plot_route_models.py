@@ -30,11 +30,11 @@ print(f"right answers: {rates[:, 0].mean():.0%} cheap, {rates[:, 1].mean():.0%} 
 
 # %%
 # A customer asks 60 questions of one subject. Money is in prices of a strong answer, and
-# everything depends on what a right answer is worth, so we try seven values. The agents maximise
+# everything depends on what a right answer is worth, so we try five values. The agents maximise
 # value times P(right) minus price.
 
 rng = np.random.default_rng(1)
-n_questions, prices, values = 60, np.array([0.01, 1.0]), [2, 4, 6, 8, 12, 16, 32]
+n_questions, prices, values = 60, np.array([0.01, 1.0]), [2, 4, 8, 16, 32]
 outcomes = np.array([[1, 1], [0, 1], [1, 0], [0, 0]])  # both right, only strong, only cheap, none
 
 
@@ -54,14 +54,14 @@ def play(agent, asked, utility):
 
 
 # %%
-# The subjects have five parts. The customers of one part, ten for each subject, are played with a
-# prior that is learned from the other parts. The rival is one model for all, the one that was
+# The subjects have three parts. The customers of one part, ten for each subject, are played with
+# a prior that is learned from the other parts. The rival is one model for all, the one that was
 # better in the other parts.
 
 flat = mixts.MixturePrior(mixts.BernoulliArms.uniform(n_arms=2))
-part = rng.permutation(57) % 5
+part = rng.permutation(57) % 3
 gains = {}  # by policy: (value, subject)
-for fold in range(5):
+for fold in range(3):
     past, new = np.flatnonzero(part != fold), np.flatnonzero(part == fold)
     statistics = mixts.families.BernoulliStatistics(successes=right[past], failures=wrong[past])
     prior = mixts.learn_prior(statistics, n_components=4, seed=1)
@@ -84,7 +84,10 @@ for name, gain in gains.items():
     print(f"{name:24}" + "".join(f"{mean:+8.3f}" for mean in gain.mean(axis=1)))
 
 # %%
-# TEXT
+# A fixed choice is hard to beat: even the best model for each subject, known only in hindsight,
+# adds little. MixIDS is ahead of the fixed choice from a value of 8 on, but by little more than a
+# standard error. It loses nothing elsewhere, and nobody has to tell it which model pays at which
+# price. Thompson sampling keeps trying the worse model, and loses where answers are worth much.
 
 fig, ax = plt.subplots(figsize=(7, 4.2), layout="constrained")
 colors = ["#000000", "#E69F00", "#0072B2", "#D55E00"]

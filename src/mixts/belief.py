@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -50,6 +51,20 @@ class Belief:
         ``weights`` are exact in any case.
     shared
         Whether others hold the same statistics object: then updates change a copy.
+
+    Examples
+    --------
+    >>> import mixts
+    >>> family = mixts.BernoulliArms(alpha=[[8, 2], [2, 8]], beta=[[2, 8], [8, 2]])
+    >>> prior = mixts.MixturePrior(family, names=["sporty", "homebody"])
+    >>> belief = prior.belief()
+    >>> belief.update([0, 0, 1], [1, 1, 0])
+    >>> belief
+    Belief(1 task, 3 observations, BernoulliArms(2 components, 2 arms))
+      sporty: weight 0.9796
+      homebody: weight 0.0204
+    >>> belief.mean_rewards().round(2)
+    array([0.82, 0.19])
     """
 
     def __init__(
@@ -78,6 +93,11 @@ class Belief:
             text += "".join(f"\n  {names[s]}: weight {weights[s]:.4f}" for s in order)
         return text
 
+    def _repr_html_(self) -> str:
+        from mixts._notebook import belief_html
+
+        return belief_html(self)
+
     @property
     def n_tasks(self) -> int | None:
         """Number of tasks; None for one task without a task axis."""
@@ -104,6 +124,18 @@ class Belief:
         tasks
             The task of each observation, repeats allowed; None for one observation of each task in
             order. One task without a task axis takes any number of observations and no ``tasks``.
+
+        Examples
+        --------
+        With several tasks, ``tasks`` gives the task of each observation.
+
+        >>> import mixts
+        >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[8, 2], [2, 8]], [[2, 8], [8, 2]]))
+        >>> belief = prior.belief(n_tasks=2)
+        >>> belief.update([0, 0, 1], [1, 1, 0], tasks=[1, 1, 1])
+        >>> belief.weights.round(2)
+        array([[0.5 , 0.5 ],
+               [0.98, 0.02]])
         """
         prior = self.prior
         if isinstance(actions, Trajectory):
@@ -133,7 +165,18 @@ class Belief:
         return self.posterior.statistics
 
     def add_tasks(self, n: int) -> Int[Array, " n"]:
-        """Append ``n`` tasks without observations and return their indices."""
+        """Append tasks without observations.
+
+        Parameters
+        ----------
+        n
+            Number of new tasks.
+
+        Returns
+        -------
+        array
+            Indices of the new tasks, (n,).
+        """
         new = self._axis.grow(n)
         self.posterior.add_tasks(len(new))
         self._shared = False
@@ -173,12 +216,34 @@ class Belief:
         return self.component_covariances()
 
     def component_means(self, tasks: ArrayLike | None = None) -> Float[Array, "..."]:
-        """Return E[theta | history, s] of all tasks or some, (L, p) or (n, L, p)."""
+        """Return E[theta | history, s] of all tasks or some.
+
+        Parameters
+        ----------
+        tasks
+            Some of the tasks, repeats allowed; None for all.
+
+        Returns
+        -------
+        array
+            Means, (L, p) for one task, else (n, L, p).
+        """
         index = self._axis.decisions(tasks)
         return np.asarray(self._axis.squeeze(self.posterior.component_means(index)))
 
     def component_covariances(self, tasks: ArrayLike | None = None) -> Float[Array, "..."]:
-        """Return Cov[theta | history, s] of all tasks or some, (L, p, p) or (n, L, p, p)."""
+        """Return Cov[theta | history, s] of all tasks or some.
+
+        Parameters
+        ----------
+        tasks
+            Some of the tasks, repeats allowed; None for all.
+
+        Returns
+        -------
+        array
+            Covariances, (L, p, p) for one task, else (n, L, p, p).
+        """
         index = self._axis.decisions(tasks)
         return np.asarray(self._axis.squeeze(self.posterior.component_covariances(index)))
 
@@ -220,6 +285,14 @@ class Belief:
         array
             (K,) for one task, else (n, K). MDPs: (X, A) in place of (K,), each action in each
             state.
+
+        Examples
+        --------
+        >>> import mixts
+        >>> family = mixts.LinearGaussian([[1, 0], [0, 1]], [0.1, 0.1], 0.5, "spherical")
+        >>> belief = mixts.MixturePrior(family).belief()
+        >>> belief.mean_rewards([[1.0, 0.0], [0.2, 0.8]])
+        array([0.5, 0.5])
         """
         index = self._axis.decisions(tasks)
         rows = self.prior.action_rows(actions)
@@ -238,11 +311,17 @@ class Belief:
         pending
             The decisions that wait for a click.
 
+        Returns
+        -------
+        SilentBelief
+            Weights, log evidence and mean click rates.
+
         Examples
         --------
+        >>> import mixts
         >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[8, 2], [2, 8]], [[2, 8], [8, 2]]))
         >>> prior.belief().given_silence(mixts.Pending([0, 0], [0.9, 0.1])).weights.round(2)
-        array([0.29, 0.71])
+        array([0.24, 0.76])
         """
         waiting = self.checked_pending(pending)
         if waiting is None:
@@ -259,7 +338,27 @@ class Belief:
         return SilentBelief(*(self._axis.squeeze(array) for array in found))
 
     def as_prior(self, task: int | None = None) -> MixturePrior:
-        """Return the posterior of one task as a prior; ``task`` is None if there is only one."""
+        """Return the posterior of one task as a prior.
+
+        Parameters
+        ----------
+        task
+            Index of the task; None for a belief about one task.
+
+        Returns
+        -------
+        MixturePrior
+            The prior of what is still to come in the task.
+
+        Examples
+        --------
+        >>> import mixts
+        >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[8, 2], [2, 8]], [[2, 8], [8, 2]]))
+        >>> belief = prior.belief()
+        >>> belief.update(0, 1)
+        >>> belief.as_prior().weights.round(2)
+        array([0.8, 0.2])
+        """
         if self._axis.single != (task is None):
             raise TaskError(
                 "this belief is about several tasks: give the index of one"
@@ -343,10 +442,73 @@ class Belief:
         parameters = self.posterior.sample(rng, index, latent)
         return self._axis.squeeze(latent), self._axis.squeeze(parameters)
 
+    def draws(
+        self, rng: np.random.Generator, n: int, tasks: ArrayLike | None = None, n_chains: int = 1
+    ) -> dict[str, Array]:
+        """Draw many times, in the form that other libraries expect of a sampler.
+
+        The draws are independent and exact: chains only share them out.
+
+        Parameters
+        ----------
+        rng
+            Random generator.
+        n
+            Number of draws of each chain.
+        tasks
+            Indices of the tasks; None: all tasks.
+        n_chains
+            Number of chains.
+
+        Returns
+        -------
+        dict
+            Arrays whose first axes are chains and draws, and then tasks if the belief has them:
+            ``latent``, the latent states; and ``mean_reward`` with an axis for arms, or
+            ``coefficient`` with one for features. MDPs: ``mean_reward`` with axes for states and
+            actions, and ``transition``, the probabilities of next states.
+
+        Examples
+        --------
+        >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[8, 2], [2, 8]], [[2, 8], [8, 2]]))
+        >>> draws = prior.belief().draws(np.random.default_rng(1), 1000)
+        >>> draws["mean_reward"].shape
+        (1, 1000, 2)
+        """
+        some = self._axis.decisions(tasks)
+        shape = (_checks.count(n_chains, "n_chains"), _checks.count(n, "n"))
+        index = np.tile(some, shape[0] * shape[1])
+        latent = self.draw_latent(rng, index)
+        theta = self.posterior.sample(rng, index, latent)
+        first = shape if self._axis.single else (*shape, len(some))
+        family = self.prior.family
+        axes, n_first = family.statistics_shape, prod(family.statistics_shape)
+        name = "mean_reward" if family.n_features is None else "coefficient"
+        found = {
+            "latent": latent.reshape(first),
+            name: theta[:, :n_first].reshape(*first, *axes),
+        }
+        if family.plans:
+            found["transition"] = theta[:, n_first:].reshape(*first, *axes, axes[0])
+        return found
+
     # -- for agents: checked task indices, always with the task axis --------------------------
 
     def draw_latent(self, rng: np.random.Generator, index: Int[Array, " m"]) -> Int[Array, " m"]:
-        """Draw a latent state for each of these tasks."""
+        """Draw a latent state for each of these tasks.
+
+        Parameters
+        ----------
+        rng
+            Random generator.
+        index
+            Checked indices of tasks, (m,).
+
+        Returns
+        -------
+        array
+            Latent states, (m,).
+        """
         latent = np.empty(len(index), np.int64)
         uniform = rng.random(len(index))
         draw_latent(self.prior.log_weights, self.posterior.relative, index, uniform, latent)
@@ -359,7 +521,24 @@ class Belief:
         sets: Array | None,
         mask: Bool[Array, "m K"] | None,
     ) -> tuple[Int[Array, "m ..."], Int[Array, " m"]]:
-        """Return the best actions under one draw for each task, and the latent states drawn."""
+        """Return the best actions under one draw for each task, and the latent states drawn.
+
+        Parameters
+        ----------
+        rng
+            Random generator.
+        index
+            Checked indices of tasks, (m,).
+        sets
+            Checked action sets, (K, d) or (m, K, d); None for arms and MDPs.
+        mask
+            Available actions, (m, K); None if all are.
+
+        Returns
+        -------
+        actions, latent
+            Actions, (m,), or policies, (m, h, X); and latent states, (m,).
+        """
         found = self.posterior.decide(rng, self.prior.log_weights, index, mask)
         if found is not None:
             return found
@@ -368,11 +547,33 @@ class Belief:
         return self.prior.family.best_action(rng, theta, sets, mask), latent
 
     def working_weights(self, index: Int[Array, " m"]) -> Float[Array, "m L"]:
-        """Return the weights that decisions use: dormant components, below 1e-16, count as 0."""
+        """Return the weights that decisions use: dormant components, below 1e-16, count as 0.
+
+        Parameters
+        ----------
+        index
+            Checked indices of tasks, (m,).
+
+        Returns
+        -------
+        array
+            Weights, (m, L).
+        """
         return softmax(self.prior.log_weights + self.posterior.relative[index])
 
     def checked_waiting(self, actions: Any, tasks: Any) -> Waiting | None:
-        """Return the checked decisions whose rewards have not come; None if there are none."""
+        """Return the checked decisions whose rewards have not come.
+
+        Parameters
+        ----------
+        actions, tasks
+            Actions of the decisions and the task of each, as ``update`` takes them.
+
+        Returns
+        -------
+        Waiting or None
+            The decisions; None if there are none.
+        """
         if np.size(actions) == 0 and np.size([] if tasks is None else tasks) == 0:
             return None
         if self.prior.arm_names is not None:
@@ -381,7 +582,18 @@ class Belief:
         return Waiting(self._axis.observations(tasks, len(checked)), checked)
 
     def checked_pending(self, pending: Any) -> Waiting | None:
-        """Return the checked decisions that wait for a click; None if there are none."""
+        """Return the checked decisions that wait for a click.
+
+        Parameters
+        ----------
+        pending
+            A :class:`mixts.Pending`.
+
+        Returns
+        -------
+        Waiting or None
+            The decisions; None if there are none.
+        """
         if not isinstance(pending, Pending):
             raise ParameterError(
                 f"pending must be mixts.Pending(actions, arrived, tasks), got {pending!r}"

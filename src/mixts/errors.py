@@ -45,7 +45,18 @@ class MixtsError(Exception):
     """Field of a request that is at fault, where the exception's class does not imply it."""
 
     def at(self, field: str) -> Self:
-        """Name the field at fault, and return the exception."""
+        """Name the field at fault, and return the exception.
+
+        Parameters
+        ----------
+        field
+            Name of the field.
+
+        Returns
+        -------
+        MixtsError
+            The exception itself.
+        """
         self.field = field
         return self
 

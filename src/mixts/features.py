@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mixts import _checks
+from mixts._tables import is_table, records
 from mixts._typing import Array, ArrayLike, Float, Int
 from mixts.errors import ActionError, ParameterError
 
@@ -40,6 +41,13 @@ class NumberFeature:
         Name of the feature.
     centre, scale
         Numbers to subtract and to divide by; the scale is above 0.
+
+    Examples
+    --------
+    >>> import mixts
+    >>> price = mixts.NumberFeature("price", centre=3.0, scale=0.5)
+    >>> mixts.Features([price]).rows([{"price": 4.0}])
+    array([[2.]])
     """
 
     name: str
@@ -75,13 +83,32 @@ class NumberFeature:
         return "a finite number"
 
     def fill(self, row: Array, value: Any) -> None:
-        """Write a value into its part of a row."""
+        """Write a value into its part of a row.
+
+        Parameters
+        ----------
+        row
+            The part of the row, (1,), which changes.
+        value
+            A finite number.
+        """
         if not _is_number(value) or not isfinite(value):
             raise ActionError(f"feature {self.name!r} must be {self.expected}, got {value!r}")
         row[0] = (float(value) - self.centre) / self.scale
 
     def value(self, row: Array) -> float | None:
-        """Return the value of its part of a row; None if no value gives these numbers."""
+        """Return the value of its part of a row.
+
+        Parameters
+        ----------
+        row
+            The part of the row, (1,).
+
+        Returns
+        -------
+        float or None
+            The value; None if no value gives these numbers.
+        """
         number = float(row[0] * self.scale + self.centre)
         return number if isfinite(number) else None
 
@@ -101,6 +128,16 @@ class LevelFeature:
         with an intercept needs one, or else the intercept and the levels say the same.
     other
         Level that stands for all texts that are no level; by default such texts are refused.
+
+    Examples
+    --------
+    >>> import mixts
+    >>> brand = mixts.LevelFeature("brand", ("acme", "bolt", "other"), other="other")
+    >>> brand.names
+    ('brand=acme', 'brand=bolt', 'brand=other')
+    >>> mixts.Features([brand]).rows([{"brand": "bolt"}, {"brand": "unheard of"}])
+    array([[0., 1., 0.],
+           [0., 0., 1.]])
     """
 
     name: str
@@ -161,12 +198,31 @@ class LevelFeature:
         return places if self.reference is None else {**places, self.reference: _REFERENCE}
 
     def places(self, levels: Sequence[str]) -> Int[Array, " n"]:
-        """Return the number of each level in a row, -1 for the reference, -2 for unknown levels."""
+        """Return the place of each level's number in a row.
+
+        Parameters
+        ----------
+        levels
+            Texts.
+
+        Returns
+        -------
+        array
+            Place of each level, (n,): -1 for the reference, -2 for an unknown level.
+        """
         unknown = UNKNOWN if self.other is None else self._places[self.other]
         return np.array([self._places.get(level, unknown) for level in levels], np.int64)
 
     def fill(self, row: Array, value: Any) -> None:
-        """Write a value into its part of a row."""
+        """Write a value into its part of a row.
+
+        Parameters
+        ----------
+        row
+            The part of the row, (n_numbers,), all zeros, which changes.
+        value
+            A level.
+        """
         place = self._places.get(value) if isinstance(value, str) else None
         if place is None:
             if not isinstance(value, str) or self.other is None:
@@ -181,7 +237,18 @@ class LevelFeature:
             row[place] = 1.0
 
     def value(self, row: Array) -> str | None:
-        """Return the level of its part of a row; None if no level gives these numbers."""
+        """Return the level of its part of a row.
+
+        Parameters
+        ----------
+        row
+            The part of the row, (n_numbers,).
+
+        Returns
+        -------
+        str or None
+            The level; None if no level gives these numbers.
+        """
         ones = np.flatnonzero(row)
         if len(ones) == 0:
             return self.reference
@@ -197,10 +264,10 @@ _KINDS: dict[str, type[NumberFeature] | type[LevelFeature]] = {
 
 @dataclass(frozen=True, init=False)
 class Features:
-    """What the numbers of an action's row mean: names, order, intercept, scales and levels.
+    """Names, order, intercept, scales and levels of the numbers that describe an action.
 
-    A prior keeps it (``mixts.MixturePrior(family, features=...)``), and ``mixts fit --features``
-    makes it.
+    A prior keeps its features (``mixts.MixturePrior(family, features=...)``), and
+    ``mixts fit --features`` makes them.
 
     Parameters
     ----------
@@ -211,10 +278,9 @@ class Features:
 
     Examples
     --------
-    >>> features = mixts.Features(
-    ...     ["price", mixts.LevelFeature("brand", ("acme", "bolt"), reference="acme")],
-    ...     intercept=True,
-    ... )
+    >>> import mixts
+    >>> brand = mixts.LevelFeature("brand", ("acme", "bolt"), reference="acme")
+    >>> features = mixts.Features(["price", brand], intercept=True)
     >>> features.names
     ('intercept', 'price', 'brand=bolt')
     >>> features.rows([{"price": 3.2, "brand": "bolt"}])
@@ -273,19 +339,22 @@ class Features:
 
     # -- rows and descriptions ----------------------------------------------------------------
 
-    def rows(self, descriptions: Sequence[Mapping[str, Any]]) -> Float[Array, "K d"]:
+    def rows(self, descriptions: Sequence[Mapping[str, Any]] | Any) -> Float[Array, "K d"]:
         """Return the rows of described actions.
 
         Parameters
         ----------
         descriptions
-            A mapping from each feature's name to its value for each action.
+            A mapping from each feature's name to its value for each action; or a table of pandas,
+            polars or pyarrow, with a row for each action and a column for each feature.
 
         Returns
         -------
         array
             (K, d), in the order of ``names``.
         """
+        if is_table(descriptions):
+            descriptions = records(descriptions)
         if isinstance(descriptions, (Mapping, str)) or not isinstance(descriptions, Sequence):
             raise ActionError(
                 "actions must be a list of descriptions such as "
@@ -307,6 +376,11 @@ class Features:
         ----------
         description
             A mapping from each feature's name to its value.
+
+        Returns
+        -------
+        array
+            The row, (d,).
         """
         row = np.zeros(self.n_numbers)
         row[: int(self.intercept)] = 1.0
@@ -346,6 +420,11 @@ class Features:
         ----------
         rows
             Rows that :meth:`rows` returned, (K, d).
+
+        Returns
+        -------
+        list of dict
+            A mapping from each feature's name to its value for each row.
         """
         array = self._checked_rows(rows)
         found = []
@@ -361,7 +440,18 @@ class Features:
         return found
 
     def values(self, row: Float[Array, " d"]) -> dict[str, float | str | None]:
-        """Return the value of each feature of a row; None where no value gives these numbers."""
+        """Return the value of each feature of a row.
+
+        Parameters
+        ----------
+        row
+            Numbers, (d,).
+
+        Returns
+        -------
+        dict
+            Value by name; None where no value gives these numbers.
+        """
         return {column.name: column.value(row[part]) for column, part in self.parts}
 
     def _checked_rows(self, rows: ArrayLike) -> Array:
@@ -410,7 +500,18 @@ class Features:
 
     @classmethod
     def restore(cls, header: Mapping[str, Any]) -> Features:
-        """Return the features that ``header`` described; everything is checked again."""
+        """Return the features that ``header`` described; everything is checked again.
+
+        Parameters
+        ----------
+        header
+            Plain values, as :meth:`header` returns them.
+
+        Returns
+        -------
+        Features
+            The features.
+        """
         columns = []
         for entry in header["columns"]:
             values = dict(entry)

@@ -11,6 +11,7 @@ import numpy as np
 
 from mixts import _checks
 from mixts._files import pack_bundle, read_content, unpack_bundle, write_bundle
+from mixts._tables import is_table, matrix
 from mixts._typing import Array, ArrayLike, Bool, Float, Int
 from mixts.belief import Belief
 from mixts.errors import ActionError, FormatError, MixtsError, ParameterError, StatisticsError
@@ -60,7 +61,7 @@ def _mean_guess(mean: Any, family: Family) -> float:
 
 
 class MixturePrior:
-    """P_0: weights of L latent states, and the parameters' prior given each  [paper: Sec. 2].
+    """Mixture prior P_0: weights of L latent states, and a prior given each  [paper: Sec. 2].
 
     A prior is immutable: its methods return new priors.
 
@@ -85,6 +86,18 @@ class MixturePrior:
     kinds
         Name of the kind of task that each component describes. Several components may describe one
         kind, as in a prior that joins mixtures. None: each component is a kind of its own.
+
+    Examples
+    --------
+    >>> import mixts
+    >>> family = mixts.BernoulliArms(alpha=[[8, 2], [2, 8]], beta=[[2, 8], [8, 2]])
+    >>> prior = mixts.MixturePrior(family, weights=[0.7, 0.3], names=["sporty", "homebody"])
+    >>> prior
+    MixturePrior of BernoulliArms(2 components, 2 arms)
+      0: weight 0.7  sporty
+      1: weight 0.3  homebody
+    >>> prior.n_components
+    2
     """
 
     def __init__(
@@ -147,6 +160,11 @@ class MixturePrior:
             lines.append(f"  new arms: {self._labels(self._new)}")
         return "\n".join(lines)
 
+    def _repr_html_(self) -> str:
+        from mixts._notebook import prior_html
+
+        return prior_html(self)
+
     def _labels(self, marked: Bool[Array, " K"]) -> str:
         index = np.flatnonzero(marked)
         return _some([self.arm_names[k] if self.arm_names else str(k) for k in index], quote=False)
@@ -160,6 +178,20 @@ class MixturePrior:
         ----------
         n_tasks
             Number of tasks; None for one task without a task axis.
+
+        Returns
+        -------
+        Belief
+            The belief.
+
+        Examples
+        --------
+        >>> import mixts
+        >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[8, 2], [2, 8]], [[2, 8], [8, 2]]))
+        >>> belief = prior.belief()
+        >>> belief.update([0, 0, 1], [1, 1, 0])
+        >>> belief.weights.round(2)
+        array([0.98, 0.02])
         """
         return Belief(self, self.family.empty_statistics(n_tasks))
 
@@ -170,6 +202,21 @@ class MixturePrior:
         ----------
         statistics
             Statistics of the tasks' histories, as ``belief.statistics`` returns them.
+
+        Returns
+        -------
+        Belief
+            The belief; updates do not change the statistics that were given.
+
+        Examples
+        --------
+        >>> import mixts
+        >>> from mixts.families import BernoulliStatistics
+        >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[8, 2], [2, 8]], [[2, 8], [8, 2]]))
+        >>> tasks = BernoulliStatistics(successes=[[2, 0], [0, 3]], failures=[[0, 1], [1, 0]])
+        >>> prior.condition(tasks).weights.round(2)
+        array([[0.98, 0.02],
+               [0.01, 0.99]])
         """
         if not isinstance(statistics, Statistics):
             raise StatisticsError(f"expected the statistics of tasks, got {statistics!r}")
@@ -189,6 +236,15 @@ class MixturePrior:
         -------
         tuple of arrays
             Latent states, (n,), and parameters, (n, p).
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import mixts
+        >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[8, 2], [2, 8]], [[2, 8], [8, 2]]))
+        >>> latent, means = prior.draw(np.random.default_rng(1), 4)
+        >>> latent.shape, means.shape
+        ((4,), (4, 2))
         """
         if not isinstance(rng, np.random.Generator):
             raise ParameterError(f"rng must be a numpy.random.Generator, got {rng!r}")
@@ -202,6 +258,19 @@ class MixturePrior:
 
         Linear: mean and full covariance of the mixture. Arms: each arm's mean and variance; the
         correlation between arms is lost (``family.to_linear()`` keeps it for Gaussian arms).
+
+        Returns
+        -------
+        MixturePrior
+            A prior with one component.
+
+        Examples
+        --------
+        >>> import mixts
+        >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[8, 2], [2, 8]], [[2, 8], [8, 2]]))
+        >>> one = prior.collapse()
+        >>> one.n_components, one.family.parameter_means().round(2)
+        (1, array([[0.5, 0.5]]))
         """
         one = None if self._arm_prior is None else self._arm_prior.collapse(self.weights)
         family = self.family.collapse(self.weights)
@@ -217,6 +286,11 @@ class MixturePrior:
         components
             Component indices; with repeats, names are dropped. Descriptions stay: they compare a
             component with the tasks that the prior was learned from.
+
+        Returns
+        -------
+        MixturePrior
+            A prior of these components.
         """
         expected = "components must be a list of component indices"
         index = _checks.integers(components, expected, ParameterError)
@@ -250,6 +324,11 @@ class MixturePrior:
             Its weight, between 0 and 1; the other weights are rescaled.
         name
             Its name, if the components have names; also the name of its kind.
+
+        Returns
+        -------
+        MixturePrior
+            A prior with L + 1 components.
         """
         weights = np.append(self.weights * (1 - weight), weight)
         names = None if self.names is None else [*self.names, str(name)]
@@ -279,7 +358,18 @@ class MixturePrior:
         return tuple(index[name] for name in self.kinds)
 
     def sum_by_kind(self, values: Float[Array, "*n L"]) -> Float[Array, "*n G"]:
-        """Sum values of components, such as their weights, over the components of each kind."""
+        """Sum values of components, such as their weights, over the components of each kind.
+
+        Parameters
+        ----------
+        values
+            A value for each component, (..., L).
+
+        Returns
+        -------
+        array
+            A value for each of G kinds, (..., G).
+        """
         if self.kinds is None:
             return values
         return np.asarray(values @ np.eye(len(self.kind_names))[list(self.kind_indices)])
@@ -342,6 +432,23 @@ class MixturePrior:
             variance of any new arm.
         mean
             A guess of the new arms' mean reward, the same under every component.
+
+        Returns
+        -------
+        MixturePrior
+            A prior with the new arms after the others.
+
+        Examples
+        --------
+        >>> import mixts
+        >>> family = mixts.BernoulliArms([[8, 2], [2, 8]], [[2, 8], [8, 2]])
+        >>> prior = mixts.MixturePrior(family, arm_names=["shoes", "books"])
+        >>> wider = prior.add_arms(["hats"], like="shoes")
+        >>> wider.family.parameter_means().round(2)
+        array([[0.8, 0.2, 0.8],
+               [0.2, 0.8, 0.2]])
+        >>> wider.new_arms
+        array([False, False,  True])
         """
         if like is not None and mean is not None:
             raise ParameterError("give like or mean, not both")
@@ -393,6 +500,11 @@ class MixturePrior:
             The new arms, of the same family, with parameters for every component.
         arm_names
             Names of the new arms, if the prior names its arms.
+
+        Returns
+        -------
+        MixturePrior
+            A prior with the new arms after the others.
         """
         joined = self.family.with_arms(family)
         if (arm_names is None) != (self.arm_names is None):
@@ -422,6 +534,19 @@ class MixturePrior:
         ----------
         arms
             Indices or names of arms.
+
+        Returns
+        -------
+        MixturePrior
+            A prior with these arms retired.
+
+        Examples
+        --------
+        >>> import mixts
+        >>> family = mixts.BernoulliArms([[8, 2], [2, 8]], [[2, 8], [8, 2]])
+        >>> prior = mixts.MixturePrior(family, arm_names=["shoes", "books"]).retire_arms(["books"])
+        >>> mixts.MixTS(prior, n_tasks=3, seed=1).act()
+        array([0, 0, 0])
         """
         retired = self._retired | self._marked(arms)
         if retired.all():
@@ -435,6 +560,11 @@ class MixturePrior:
         ----------
         arms
             Indices or names of arms; an arm that is not retired stays as it is.
+
+        Returns
+        -------
+        MixturePrior
+            A prior in which these arms are not retired.
         """
         return self.replace()._mark(self._retired & ~self._marked(arms), self._new)
 
@@ -446,6 +576,11 @@ class MixturePrior:
         names
             The new name of each present name. All names change at once, so two arms may swap
             theirs.
+
+        Returns
+        -------
+        MixturePrior
+            A prior with the new names.
         """
         if self.arm_names is None:
             raise ParameterError("the arms of this prior have no names")
@@ -457,7 +592,18 @@ class MixturePrior:
         return self.replace(arm_names=changed, descriptions=None)
 
     def mark_new(self, arms: Sequence[int | str]) -> MixturePrior:
-        """Return a prior in which exactly these arms are marked as new."""
+        """Return a prior in which exactly these arms are marked as new.
+
+        Parameters
+        ----------
+        arms
+            Indices or names of arms.
+
+        Returns
+        -------
+        MixturePrior
+            A prior with these marks.
+        """
         return self.replace()._mark(self._retired, self._marked(arms))
 
     def _marked(self, arms: Sequence[int | str]) -> Bool[Array, " K"]:
@@ -482,6 +628,11 @@ class MixturePrior:
         ----------
         descriptions
             A sentence for each component.
+
+        Returns
+        -------
+        MixturePrior
+            A prior with these sentences.
         """
         return self.replace(descriptions=descriptions)
 
@@ -498,7 +649,18 @@ class MixturePrior:
         return self._n_retired > 0
 
     def arm_index(self, arm: int | str) -> int:
-        """Return the index of an arm given by index or by name."""
+        """Return the index of an arm.
+
+        Parameters
+        ----------
+        arm
+            Index or name of the arm.
+
+        Returns
+        -------
+        int
+            The index.
+        """
         n_arms = self.family.n_arms
         if n_arms is None:
             raise ParameterError(f"{self.family!r} has no arms")
@@ -519,6 +681,11 @@ class MixturePrior:
         ----------
         arms
             A name, or names in a list or an array of any shape.
+
+        Returns
+        -------
+        array
+            Indices of the same shape; anything but names is returned as it came.
         """
         if type(arms) is int or self.arm_names is None or isinstance(arms, Trajectory):
             return arms
@@ -526,7 +693,9 @@ class MixturePrior:
             array = np.asarray(arms)
         except ValueError:
             return arms  # nested lists of different lengths: the caller refuses them
-        if array.dtype.kind not in "UT":
+        kind = array.dtype.kind
+        # Columns of text of pandas and pyarrow are arrays of objects.
+        if kind not in "UT" and not (kind == "O" and all(isinstance(a, str) for a in array.flat)):
             return arms
         names = [str(name) for name in array.reshape(-1)]
         unknown = [name for name in names if name not in self._arm_index]
@@ -542,13 +711,24 @@ class MixturePrior:
         Parameters
         ----------
         actions
-            A mapping from names of features to values, or lists of such mappings.
+            A mapping from names of features to values, lists of such mappings, or tables: of the
+            features by their names, or of the numbers of a row if the features have no names.
+
+        Returns
+        -------
+        array
+            Rows of features, (d,), (K, d) or (n, K, d); anything but descriptions is returned as it
+            came.
         """
-        if isinstance(actions, np.ndarray):
+        if actions is None or isinstance(actions, np.ndarray):
             return actions
+        if is_table(actions):
+            return matrix(actions) if self.features is None else self.features.rows(actions)
         first = actions
         while isinstance(first, (list, tuple)) and first:
             first = first[0]
+        if is_table(first):
+            return self._stacked_rows(actions)
         if not isinstance(first, Mapping):
             return actions
         if self.features is None:
@@ -560,6 +740,10 @@ class MixturePrior:
             return self.features.row(actions)
         if isinstance(actions[0], Mapping):
             return self.features.rows(actions)
+        return self._stacked_rows(actions)
+
+    def _stacked_rows(self, actions: Sequence[Any]) -> Array:
+        """Return the action sets of several decisions as one array."""
         sets = [self.action_rows(one) for one in actions]
         if len({len(one) for one in sets}) > 1:
             raise ActionError(
@@ -572,6 +756,16 @@ class MixturePrior:
         """Return a prior with other values of some of the constructor's arguments.
 
         Everything else stays: the marks of arms, too, whose number may grow.
+
+        Parameters
+        ----------
+        **changes
+            Arguments of the constructor.
+
+        Returns
+        -------
+        MixturePrior
+            The changed prior.
         """
         kept: dict[str, Any] = {
             "family": self.family, "weights": self.weights, "names": self.names,
@@ -590,7 +784,21 @@ class MixturePrior:
     # -- files --------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write one file: JSON if the path ends in ``.json``, else a zip of arrays."""
+        """Write one file: JSON if the path ends in ``.json``, else a zip of arrays.
+
+        Parameters
+        ----------
+        path
+            Where to write; an existing file is replaced in one step.
+
+        Examples
+        --------
+        >>> import mixts
+        >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[8, 2], [2, 8]], [[2, 8], [8, 2]]))
+        >>> prior.save("prior.json")
+        >>> mixts.MixturePrior.load("prior.json").family
+        BernoulliArms(2 components, 2 arms)
+        """
         write_bundle(path, "prior", *self.bundle())
 
     def to_bytes(self) -> bytes:
@@ -621,19 +829,56 @@ class MixturePrior:
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> MixturePrior:
-        """Read a prior that ``save`` wrote, of any suffix; everything is checked again."""
+        """Read a prior that ``save`` wrote; everything is checked again.
+
+        Parameters
+        ----------
+        path
+            A file of any suffix; the content decides how it is read.
+
+        Returns
+        -------
+        MixturePrior
+            The prior.
+        """
         return MixturePrior.from_bytes(read_content(path), str(path))
 
     @staticmethod
     def from_bytes(content: bytes, source: str = "the prior") -> MixturePrior:
-        """Return the prior of a file's content; messages name ``source``."""
+        """Return the prior of a file's content.
+
+        Parameters
+        ----------
+        content
+            Content of a file that ``save`` wrote, or the result of :meth:`to_bytes`.
+        source
+            Name of the content in error messages.
+
+        Returns
+        -------
+        MixturePrior
+            The prior.
+        """
         return MixturePrior.from_bundle(*unpack_bundle(content, "prior", source), source)
 
     @staticmethod
     def from_bundle(
         header: dict[str, Any], arrays: dict[str, Array], source: str = "the prior"
     ) -> MixturePrior:
-        """Return the prior of a file's header and arrays; messages name ``source``."""
+        """Return the prior of a file's header and arrays.
+
+        Parameters
+        ----------
+        header, arrays
+            As :meth:`bundle` returns them.
+        source
+            Name of the content in error messages.
+
+        Returns
+        -------
+        MixturePrior
+            The prior.
+        """
         kind = FAMILIES.get(str(header.get("family")))
         if kind is None:
             raise FormatError(

@@ -29,6 +29,9 @@ agent.update(agent.act(), 1)
 print("ready", agent.belief.weights.round(3))
 """
 PROGRAMS = {
+    "arviz": (
+        "from mixts.bridges.arviz import to_inference_data; to_inference_data(prior.belief(), 9)"
+    ),
     "client": "from mixts import AsyncClient, Client",
     "dask": "from mixts.engines.dask import DaskEngine",
     "gym": "import mixts.bridges.gym",

@@ -26,7 +26,7 @@ AGENTS: dict[str, type[Agent]] = {}
 
 
 class Agent(ABC):
-    """An agent that decides for one task or many and learns from the outcomes.
+    """Base class of agents, which decide for one task or many and learn from the outcomes.
 
     All agents have the same methods, and one suite of tests runs over all of them.
 
@@ -36,6 +36,18 @@ class Agent(ABC):
         Number of tasks; None for one task without a task axis.
     seed
         Seed of the agent's random numbers: None, a number, a SeedSequence or a Generator.
+
+    Examples
+    --------
+    Any agent can be saved and read again; it continues with the same decisions.
+
+    >>> import mixts
+    >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[8, 2], [2, 8]], [[2, 8], [8, 2]]))
+    >>> agent = mixts.MixTS(prior, n_tasks=3, seed=1)
+    >>> agent.save("agent.json")
+    >>> again = mixts.Agent.load("agent.json")
+    >>> bool((agent.act() == again.act()).all())
+    True
     """
 
     deterministic: ClassVar[bool] = False
@@ -137,6 +149,16 @@ class Agent(ABC):
             The arm's index, the row of ``actions``, or the policy (h, X) of an episode. One task
             without a task axis: an int or one policy. Otherwise an array with the decisions first.
             With ``top``: that many distinct actions, the best first, (top,) or (n, top).
+
+        Examples
+        --------
+        >>> import mixts
+        >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[90, 5], [80, 5]], [[5, 90], [5, 80]]))
+        >>> agent = mixts.MixTS(prior, n_tasks=3, seed=1)
+        >>> agent.act()
+        array([0, 0, 0])
+        >>> agent.act(tasks=[2, 2], mask=[False, True])
+        array([1, 1])
         """
 
     @abstractmethod
@@ -157,6 +179,17 @@ class Agent(ABC):
             The reward of each action; None for a trajectory.
         tasks
             The task of each observation; None for one observation of each task in order.
+
+        Examples
+        --------
+        >>> import mixts
+        >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[8, 2], [2, 8]], [[2, 8], [8, 2]]))
+        >>> agent = mixts.MixTS(prior, n_tasks=3, seed=1)
+        >>> agent.update([0, 1], [1, 0], tasks=[2, 2])
+        >>> agent.belief.weights.round(2)
+        array([[0.5 , 0.5 ],
+               [0.5 , 0.5 ],
+               [0.94, 0.06]])
         """
 
     @abstractmethod
@@ -268,17 +301,30 @@ class Agent(ABC):
 
         Parameters
         ----------
-        actions, tasks, mask, values, costs
+        actions, tasks, mask
             As in ``act``.
         waiting
             Decisions whose rewards have not come, see :meth:`BeliefAgent.act`.
+        values, costs
+            As in ``act``.
         top
-            Return the probability that each action is among so many, which ``act`` would rank.
+            If given, return the probability that each action is among the ``top`` actions that
+            ``act`` would rank.
 
         Returns
         -------
         probabilities, standard_errors
             (K,) or (n, K) each. Exact probabilities have standard error 0; estimates are unbiased.
+
+        Examples
+        --------
+        >>> import mixts
+        >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[8, 2], [2, 8]], [[2, 8], [8, 2]]))
+        >>> agent = mixts.MixTS(prior, seed=1)
+        >>> agent.update(0, 1)
+        >>> probabilities, errors = agent.action_probabilities()
+        >>> probabilities.round(3)
+        array([0.8, 0.2])
         """
         asked = self._request(actions, tasks, mask, waiting, values, costs)
         if top is None:
@@ -307,7 +353,7 @@ class Agent(ABC):
 
         Parameters
         ----------
-        actions, tasks, mask, values, costs
+        actions, tasks, mask
             As in ``act``.
         floor
             Least probability of every available action. Only ``floor > 0`` guarantees that every
@@ -315,6 +361,8 @@ class Agent(ABC):
             action is shown with a probability of at least ``top * floor``.
         waiting
             Decisions whose rewards have not come, see :meth:`BeliefAgent.act`.
+        values, costs
+            As in ``act``.
         top
             Number of actions to rank; None for one action.
         new_share
@@ -328,6 +376,16 @@ class Agent(ABC):
         action, probabilities, standard_errors
             The action as ``act`` returns it; (K,) or (n, K) for the others. With ``top``: the
             ranked actions, and the probability that each action is among them.
+
+        Examples
+        --------
+        >>> import mixts
+        >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[8, 2], [2, 8]], [[2, 8], [8, 2]]))
+        >>> agent = mixts.MixTS(prior, seed=1)
+        >>> agent.update(0, 1)
+        >>> arm, probabilities, errors = agent.act_with_probabilities(floor=0.1)
+        >>> probabilities.round(3)
+        array([0.74, 0.26])
         """
         asked = self._request(actions, tasks, mask, waiting, values, costs)
         room = _room_above(floor, asked.mask)

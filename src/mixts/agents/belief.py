@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from mixts import _checks
+from mixts._html import card
 from mixts._typing import ActionsLike, Array, ArrayLike, Bool, Float, Int, Seed
 from mixts.agents.base import Agent, without_retired
 from mixts.agents.offers import Request, checked_money, checked_top, rank_by_scores
@@ -82,6 +83,20 @@ class BeliefAgent(Agent):
             Seed of the agent's random numbers.
         **settings
             Other keyword arguments of the constructor.
+
+        Returns
+        -------
+        BeliefAgent
+            The agent.
+
+        Examples
+        --------
+        >>> import mixts
+        >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[8, 2], [2, 8]], [[2, 8], [8, 2]]))
+        >>> agent = mixts.MixTS(prior, n_tasks=3, seed=1)
+        >>> agent.update([0, 0, 1], [1, 0, 1])
+        >>> mixts.MixIDS.resume(prior, agent.belief.statistics, seed=1, horizon=20)
+        MixIDS(3 tasks, BernoulliArms(2 components, 2 arms))
         """
         agent = cls.__new__(cls)  # the constructor would make an empty belief first
         Agent.__init__(agent, None if statistics.single else len(statistics), seed)
@@ -124,6 +139,9 @@ class BeliefAgent(Agent):
         """The prior in force."""
         return self.belief.prior
 
+    def _repr_html_(self) -> str:
+        return card(f"{type(self).__name__} by this belief:", self.belief._repr_html_())
+
     def _summary(self) -> str:
         return repr(self.prior.family)
 
@@ -164,21 +182,35 @@ class BeliefAgent(Agent):
 
         Parameters
         ----------
-        actions, tasks, mask, values, costs, top
-            See :meth:`Agent.act`. Unless a subclass says otherwise, a ranking starts with the
-            action that the agent draws, and the others follow by their expected utility.
+        actions, tasks, mask
+            See :meth:`Agent.act`.
         waiting
             Decisions whose rewards have not come yet: for one task their actions, for many
             ``(actions, tasks)``, both as ``update`` takes them. The agent decides as if their
             expected rewards had come, so that it does not repeat itself. :class:`MixTS` needs no
             such help: its decisions differ by themselves. Where rewards are clicks of Bernoulli
-            arms, :class:`mixts.Pending` says also how probable it is that a click would have come
+            arms, :class:`mixts.Pending` also says how probable it is that a click would have come
             by now: then silence is evidence, for :class:`MixTS` too.
+        values, costs, top
+            See :meth:`Agent.act`. Unless a subclass says otherwise, a ranking starts with the
+            action that the agent draws, and the others follow by their expected utility.
 
         Returns
         -------
         int or array
             See :meth:`Agent.act`.
+
+        Examples
+        --------
+        The values of a success differ; the costs of showing an action do, too.
+
+        >>> import mixts
+        >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[8, 2], [2, 8]], [[2, 8], [8, 2]]))
+        >>> agent = mixts.Greedy(prior)
+        >>> agent.act(values=[1.0, 3.0], costs=[0.0, 0.2])
+        1
+        >>> agent.act(values=[1.0, 3.0], top=2)
+        array([1, 0])
         """
         how = {"values": values, "costs": costs, "top": top}
         return self.act_with_probabilities(actions, tasks, mask, waiting=waiting, **how)[0]
@@ -271,7 +303,18 @@ class BeliefAgent(Agent):
         return self.belief.checked_waiting(actions, tasks)
 
     def add_tasks(self, n: int) -> Int[Array, " n"]:
-        """Append ``n`` tasks without observations and return their indices."""
+        """Append tasks without observations.
+
+        Parameters
+        ----------
+        n
+            Number of new tasks.
+
+        Returns
+        -------
+        array
+            Indices of the new tasks, (n,).
+        """
         new = self._axis.grow(n)
         self.belief.add_tasks(n)
         return new
@@ -284,6 +327,16 @@ class BeliefAgent(Agent):
         prior
             A prior of the same family. It may have more arms than before (``prior.with_arms``),
             which then have no observations. Retired arms stay retired.
+
+        Examples
+        --------
+        >>> import mixts
+        >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[8, 2], [2, 8]], [[2, 8], [8, 2]]))
+        >>> agent = mixts.MixTS(prior, seed=1)
+        >>> agent.update(0, 1)
+        >>> agent.use_prior(prior.add_arms(1))
+        >>> agent.belief.mean_rewards().round(2)
+        array([0.71, 0.32, 0.5 ])
         """
         statistics = self.belief.statistics
         had, has = self.prior.family.n_arms, self._checked_prior(prior).family.n_arms

@@ -257,6 +257,18 @@ class Exp4(VotingAgent):
         Seed of the agent's random numbers.
     estimates
         "rewards", or "losses": the other common form, usually with ``gamma=0`` and an ``eta``.
+
+    Examples
+    --------
+    Two experts score three arms; each votes for the arm of its highest score.
+
+    >>> import mixts
+    >>> agent = mixts.Exp4([[0.9, 0.1, 0.1], [0.1, 0.1, 0.9]], gamma=0.3, seed=1)
+    >>> probabilities, _ = agent.action_probabilities()
+    >>> probabilities.round(2)
+    array([0.45, 0.1 , 0.45])
+    >>> arm = agent.act()
+    >>> agent.update(arm, 1)
     """
 
     def __init__(
@@ -313,6 +325,15 @@ class CorralExp4(VotingAgent):
         The mixture prior of every task; each component is an expert.
     n_rounds, gamma, eta, n_tasks, seed, estimates
         As for :class:`Exp4`.
+
+    Examples
+    --------
+    >>> import mixts
+    >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[8, 2], [2, 8]], [[2, 8], [8, 2]]))
+    >>> agent = mixts.CorralExp4(prior, n_rounds=1000, seed=1)
+    >>> agent.update(agent.act(), 1)
+    >>> agent.weights.shape
+    (2,)
     """
 
     def __init__(

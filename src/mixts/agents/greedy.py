@@ -38,10 +38,10 @@ class ScoringAgent(BeliefAgent):
 
 
 class Greedy(ScoringAgent):
-    """The action with the highest mean reward under the belief; no exploration.
+    """Policy of the action with the highest mean reward under the belief; it does not explore.
 
-    Good for short tasks under an informative prior. In a long task it may take an inferior action
-    for ever: its regret then grows linearly.
+    It is good for short tasks under an informative prior. In a long task it may take an inferior
+    action for ever: its regret then grows linearly.
 
     Parameters
     ----------
@@ -54,6 +54,7 @@ class Greedy(ScoringAgent):
 
     Examples
     --------
+    >>> import mixts
     >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[8, 2], [2, 8]], [[2, 8], [8, 2]]))
     >>> agent = mixts.Greedy(prior, seed=1)
     >>> agent.update(0, 1)
@@ -66,7 +67,7 @@ class Greedy(ScoringAgent):
 
 
 class BayesUCB(ScoringAgent):
-    """The action with the highest quantile of its mean reward under the mixture.
+    """Policy of the action with the highest quantile of its mean reward under the mixture.
 
     After n decisions of the task the quantile is that of probability ``1 - 1 / (n + 2)`` (Kaufmann,
     Cappe and Garivier, 2012): the median at first, higher ones later. It is the quantile of the
@@ -87,6 +88,7 @@ class BayesUCB(ScoringAgent):
 
     Examples
     --------
+    >>> import mixts
     >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[8, 2], [2, 8]], [[2, 8], [8, 2]]))
     >>> agent = mixts.BayesUCB(prior, seed=1)
     >>> agent.update(0, 1)

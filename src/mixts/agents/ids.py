@@ -53,10 +53,13 @@ class MixIDS(BeliefAgent):
 
     Examples
     --------
+    >>> import mixts
     >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[8, 2], [2, 8]], [[2, 8], [8, 2]]))
     >>> agent = mixts.MixIDS(prior, seed=1)
     >>> arm = agent.act()
     >>> agent.update(arm, 1)
+    >>> print(agent.belief.weights[arm].round(2))  # the kind that likes this arm
+    0.8
     """
 
     def __init__(
@@ -115,6 +118,14 @@ class MixIDS(BeliefAgent):
         -------
         regret, information
             (K,) or (n, K) each; NaN for actions that are not available.
+
+        Examples
+        --------
+        >>> import mixts
+        >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[8, 2], [2, 8]], [[2, 8], [8, 2]]))
+        >>> regret, information = mixts.MixIDS(prior, seed=1).terms()
+        >>> regret.round(3), information.round(3)
+        (array([0.3, 0.3]), array([0.105, 0.105]))
         """
         asked = self._request(actions, tasks, mask, waiting, values, costs)
         regret, information = (np.where(asked.mask, term, np.nan) for term in self._terms(asked))

@@ -49,10 +49,13 @@ class MixTS(BeliefAgent):
 
     Examples
     --------
+    >>> import mixts
     >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[8, 2], [2, 8]], [[2, 8], [8, 2]]))
     >>> agent = mixts.MixTS(prior, seed=1)
     >>> arm = agent.act()
     >>> agent.update(arm, 1)
+    >>> print(agent.belief.weights[arm].round(2))  # the kind that likes this arm
+    0.8
     """
 
     _plans: ClassVar[bool] = True
@@ -98,6 +101,13 @@ class MixTS(BeliefAgent):
         -------
         MixTS
             The agent.
+
+        Examples
+        --------
+        >>> import mixts
+        >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[8, 2], [2, 8]], [[2, 8], [8, 2]]))
+        >>> mixts.MixTS.units(prior, seed=1).prior.n_components
+        1
         """
         return cls(prior.collapse(), n_tasks, seed)
 
@@ -270,6 +280,15 @@ class Oracle(MixTS):
         The true component, or one for each task.
     n_tasks, seed, n_samples
         As for :class:`MixTS`.
+
+    Examples
+    --------
+    >>> import mixts
+    >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[8, 2], [2, 8]], [[2, 8], [8, 2]]))
+    >>> agent = mixts.Oracle(prior, latent=1, seed=1)
+    >>> probabilities, _ = agent.action_probabilities()
+    >>> probabilities.round(3)
+    array([0.002, 0.998])
     """
 
     _allow_dormant: ClassVar[bool] = False
@@ -298,7 +317,13 @@ class Oracle(MixTS):
         self._latent = np.broadcast_to(states, (self._axis.size,)).astype(np.int64)
 
     def add_tasks(self, n: int) -> Int[Array, " n"]:
-        """Raise `ParameterError`: the latent states of new tasks are unknown."""
+        """Raise ``ParameterError``: the latent states of new tasks are unknown.
+
+        Parameters
+        ----------
+        n
+            Not used.
+        """
         raise ParameterError("an Oracle gets the latent states when it is made: make a new one")
 
     def use_prior(self, prior: MixturePrior) -> None:

@@ -87,25 +87,46 @@ Does not hold: otherwise."""
 
 @dataclass(frozen=True, repr=False)
 class ShapeComparison:
-    """Regret and bound over a sweep; made by :func:`compare_shapes`."""
+    """Regret and bound over a sweep; made by :func:`compare_shapes`.
+
+    Attributes
+    ----------
+    regret : (p,) array
+        Regret at the points of the sweep, in order.
+    bound : (p,) array
+        Bound at the same points.
+    errors : (p,) array or None
+        Standard errors of the regret; None: any difference counts.
+    scale : float
+        c, the factor with which the bound comes closest to the regret.
+    relative_error : float
+        Root mean square of regret - c bound, divided by that of the regret.
+    flat_error : float
+        The same for the best constant in place of the bound: how much there is to explain.
+    rank_correlation : float
+        Spearman's; NaN where regret or bound is constant.
+    linear_correlation : float
+        Pearson's; NaN where regret or bound is constant.
+    verdict : str
+        Verdict by :data:`RULE`: "holds", "direction only", "undecided" or "does not hold".
+
+    Examples
+    --------
+    >>> from mixts import bounds
+    >>> comparison = bounds.compare_shapes(regret=[3.0, 4.1, 4.9], bound=[30, 40, 50])
+    >>> comparison.verdict, round(comparison.scale, 2)
+    ('holds', 0.1)
+    """
 
     regret: Float[Array, " p"]
-    """Regret at the points of the sweep, in order."""
     bound: Float[Array, " p"]
     errors: Float[Array, " p"] | None
-    """Standard errors of the regret; without them any difference counts."""
     scale: float
-    """c, the factor with which the bound comes closest to the regret."""
     relative_error: float
-    """Root mean square of regret - c bound, divided by that of the regret."""
     flat_error: float
-    """The same for the best constant in place of the bound: how much there is to explain."""
     rank_correlation: float
-    """Spearman's; NaN where regret or bound is constant."""
     linear_correlation: float
-    """Pearson's; NaN where regret or bound is constant."""
     verdict: Verdict
-    """By :data:`RULE`."""
 
     @property
     def regret_growth(self) -> float:
@@ -183,6 +204,18 @@ def compare_shapes(
     regret and bound is not noise, for which weights would be right, but the object of study.
     Heavy tails make it worse: a sample that misses the rare long runs has a small mean and a small
     error at once. Errors say only whether the regret moved at all.
+
+    Examples
+    --------
+    >>> from mixts import bounds
+    >>> bounds.compare_shapes([3.0, 4.1, 4.9], [30, 40, 50], errors=[0.1, 0.1, 0.1])
+    ShapeComparison of regret and bound at 3 points
+      first point: regret 3 ± 0.1, bound 30
+      last point: regret 4.9 ± 0.1, bound 50
+      growth factors: regret 1.63, bound 1.67
+      best scale: 0.0998 (1/10.02), relative error 2.0% (of a constant: 19.1%)
+      correlation: rank 1.000, linear 0.996
+      shape: holds
     """
     r, b = _column(regret, "regret"), _column(bound, "bound")
     e = None if errors is None else _column(errors, "errors")
@@ -325,6 +358,15 @@ def linear_bound(
     -------
     float or array
         The bound.
+
+    Examples
+    --------
+    >>> from mixts import bounds
+    >>> sizes = {"d": 2, "n_components": 5}
+    >>> scales = {"noise_std": 0.5, "kappa": 1, "max_prior_variance": 0.1}
+    >>> linear = bounds.linear_bound(1000, **sizes, **scales)
+    >>> round(linear), round(bounds.theorem1_bound(1000, **sizes, **scales))
+    (7584, 1611)
     """
     stated: Form = "statement" if form == "width" else _arguments.form(form)
     terms = theorem1_terms(n, d, n_components, noise_std, kappa, max_prior_variance, stated)
@@ -348,6 +390,12 @@ def lints_order(n: ArrayLike, d: int) -> Any:
     -------
     float or array
         The order.
+
+    Examples
+    --------
+    >>> from mixts import bounds
+    >>> bounds.lints_order(n=100, d=4)
+    80.0
     """
     return _arguments.plain(_checks.count(d, "d") ** 1.5 * np.sqrt(_arguments.rounds(n)))
 
@@ -369,6 +417,12 @@ def crossing(d: int, noise_std: float, kappa: float, max_prior_variance: float) 
     -------
     float
         The number of rounds; NaN if ``max_prior_variance`` is 0.
+
+    Examples
+    --------
+    >>> from mixts import bounds
+    >>> round(bounds.crossing(d=2, noise_std=0.5, kappa=1, max_prior_variance=0.1), 1)
+    4.5
     """
     d = _checks.count(d, "d")
     sigma = _checks.positive_number(noise_std, "noise_std")

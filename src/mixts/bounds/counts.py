@@ -65,6 +65,14 @@ def count_bound(
     -------
     float or array
         The bound; 0 for one latent state.
+
+    Examples
+    --------
+    >>> from mixts import bounds
+    >>> skewed = [0.9, 0.05, 0.05]
+    >>> costs = bounds.count_bound([100, 1000], skewed, 0.5, 1, prior_variance=0.01, mean_range=1)
+    >>> costs.round(1)
+    array([ 31. , 100.8])
     """
     rounds = _arguments.rounds(n)
     p = _arguments.weights(weights)

@@ -36,24 +36,45 @@ _EQUAL = 1e-12
 
 
 class EntropyTerms(NamedTuple):
-    """Bounds in the entropy of the latent prior, and the sums inside their roots."""
+    """Bounds in the entropy of the latent prior, and the sums inside their roots.
+
+    Attributes
+    ----------
+    learning : float or array
+        sqrt(r n w), for E sum_t W_t.
+    identification : float or array
+        sqrt(r_B n b), for E sum_t B_t; 0 for one latent state.
+    joint : float or array
+        sqrt(r n min(w + b, j)), for the regret.
+    best_arm : float or array
+        sqrt(2 r q n H(A*)), for the regret; infinite without (C) or without a fixed action set.
+    information : (..., L) array
+        gamma_s, the most information that n rounds can give on the parameters of each state.
+    within : (..., L) array
+        w_s, the sum inside the root of ``learning`` for each state.
+    between : tuple of float
+        The forms of b: that of any covariances and, under (C), two more; the least one counts.
+    total : float or array
+        j, one of the sums inside the root of ``joint``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mixts import bounds
+    >>> means, covariances = np.eye(2), 0.01 * np.array([np.eye(2), np.eye(2)])
+    >>> terms = bounds.entropy_terms(100, [0.9, 0.1], means, covariances, 0.5, kappa=1, n_actions=2)
+    >>> round(terms.learning, 2), round(terms.identification, 2), round(terms.bound, 2)
+    (10.59, 5.91, 13.49)
+    """
 
     learning: Any
-    """sqrt(r n w), for E sum_t W_t."""
     identification: Any
-    """sqrt(r_B n b), for E sum_t B_t; 0 for one latent state."""
     joint: Any
-    """sqrt(r n min(w + b, j)), for the regret."""
     best_arm: Any
-    """sqrt(2 r q n H(A*)), for the regret; infinite without (C) or without a fixed action set."""
     information: Float[Array, "... L"]
-    """gamma_s."""
     within: Float[Array, "... L"]
-    """w_s."""
     between: tuple[float, ...]
-    """The forms of b: that of any covariances and, under (C), two more; the least one counts."""
     total: Any
-    """j."""
 
     @property
     def bound(self) -> Any:
@@ -74,6 +95,12 @@ def entropy(weights: ArrayLike) -> float:
     -------
     float
         The entropy, between 0 and log L.
+
+    Examples
+    --------
+    >>> from mixts import bounds
+    >>> round(bounds.entropy([0.5, 0.5]), 4), round(bounds.entropy([0.9, 0.1]), 4)
+    (0.6931, 0.3251)
     """
     p = _arguments.weights(weights)
     p = p[p > 0]
@@ -93,6 +120,12 @@ def effective_states(weights: ArrayLike) -> float:
     -------
     float
         L for the uniform prior, less for any other, at least 1.
+
+    Examples
+    --------
+    >>> from mixts import bounds
+    >>> round(bounds.effective_states([0.25] * 4), 4), round(bounds.effective_states([0.9, 0.1]), 4)
+    (4.0, 1.6)
     """
     return float(np.sqrt(_arguments.weights(weights)).sum() ** 2)
 
@@ -110,6 +143,14 @@ def best_arm_entropy(means: ArrayLike, stds: ArrayLike) -> Float[Array, " L"]:
     -------
     array
         The entropy of the best arm under each component, in nats; 0 where the best arm is known.
+
+    Examples
+    --------
+    Under the first component the first arm is surely best; under the second both are alike.
+
+    >>> from mixts import bounds
+    >>> bounds.best_arm_entropy(means=[[1.0, 0.0], [0.5, 0.5]], stds=[[0.01], [0.1]]).round(4)
+    array([0.    , 0.6931])
     """
     mean, std = np.broadcast_arrays(
         _checks.numbers(means, "means must be numbers", ParameterError),
@@ -131,6 +172,13 @@ def best_action_entropy(family: ArmFamily) -> Float[Array, " L"]:
     -------
     array
         The entropy of the best arm under each component, in nats.
+
+    Examples
+    --------
+    >>> import mixts
+    >>> family = mixts.BernoulliArms(alpha=[[90, 10], [5, 5]], beta=[[10, 90], [5, 5]])
+    >>> mixts.bounds.best_action_entropy(family).round(4)
+    array([0.    , 0.6931])
     """
     marginal = family.prior_marginal(np.arange(family.n_components)[:, None])
     assert isinstance(marginal, Marginal)
@@ -179,6 +227,16 @@ def entropy_terms(
     -------
     EntropyTerms
         The terms; ``bound`` is the least bound on the regret.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mixts import bounds
+    >>> means, covariances = np.eye(2), 0.01 * np.array([np.eye(2), np.eye(2)])
+    >>> n, weights = [100, 400], [0.9, 0.1]
+    >>> terms = bounds.entropy_terms(n, weights, means, covariances, 0.5, kappa=1, n_actions=2)
+    >>> terms.identification.round(2)
+    array([ 5.91, 11.82])
     """
     rounds = _arguments.rounds(n)
     p = _arguments.weights(weights)
@@ -245,6 +303,18 @@ def entropy_bound(
     -------
     float or array
         The bound.
+
+    Examples
+    --------
+    A skewed latent prior makes the bound smaller.
+
+    >>> import numpy as np
+    >>> from mixts import bounds
+    >>> means, covariances = np.eye(2), 0.01 * np.array([np.eye(2), np.eye(2)])
+    >>> for weights in ([0.5, 0.5], [0.9, 0.1]):
+    ...     print(round(bounds.entropy_bound(100, weights, means, covariances, 0.5, 1, 2), 2))
+    16.83
+    13.49
     """
     return entropy_terms(
         n, weights, prior_means, covariances, noise_std, kappa, n_actions,
@@ -284,6 +354,12 @@ def bounded_entropy_bound(
     -------
     float or array
         The bound.
+
+    Examples
+    --------
+    >>> from mixts import bounds
+    >>> round(bounds.bounded_entropy_bound(1000, [0.9, 0.1], n_arms=5, best_action_entropy=0.1), 2)
+    28.56
     """
     rounds = _arguments.rounds(n)
     p = _arguments.weights(weights)

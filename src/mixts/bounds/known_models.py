@@ -43,6 +43,14 @@ def gaussian_affinity(means: ArrayLike, noise_std: float) -> Float[Array, "L L K
     -------
     array
         Affinities: state, state, action.
+
+    Examples
+    --------
+    The first action tells the two states apart, the second does not.
+
+    >>> from mixts import bounds
+    >>> bounds.gaussian_affinity(means=[[1.0, 0.5], [0.0, 0.5]], noise_std=0.5)[0, 1].round(4)
+    array([0.6065, 1.    ])
     """
     return 1.0 - gaussian_separation(means, noise_std)
 
@@ -59,6 +67,12 @@ def bernoulli_affinity(means: ArrayLike) -> Float[Array, "L L K"]:
     -------
     array
         Affinities: state, state, action.
+
+    Examples
+    --------
+    >>> from mixts import bounds
+    >>> bounds.bernoulli_affinity(means=[[0.9, 0.5], [0.1, 0.5]])[0, 1].round(4)
+    array([0.6, 1. ])
     """
     return 1.0 - bernoulli_separation(_table(means))
 
@@ -99,6 +113,13 @@ def known_models_bound(
     -------
     float
         The bound; infinite if n is None and only one of the two best actions tells some pair apart.
+
+    Examples
+    --------
+    >>> from mixts import bounds
+    >>> means = [[0.9, 0.1], [0.1, 0.9]]
+    >>> round(bounds.known_models_bound([0.5, 0.5], means, bounds.bernoulli_affinity(means)), 4)
+    1.0
     """
     rho = _checks.numbers(affinity, "affinity must be numbers (L, L, K)", ParameterError)
     if not ((rho >= 0) & (rho <= 1)).all():
@@ -185,6 +206,17 @@ def one_sided_bound(n: float, first: float, second: float, apart: float) -> floa
         P_0(s) and P_0(s').
     apart
         beta, 1 - rho(s, s') of the action that is best in s'.
+
+    Returns
+    -------
+    float
+        The bound.
+
+    Examples
+    --------
+    >>> from mixts import bounds
+    >>> round(bounds.one_sided_bound(n=1000, first=0.5, second=0.5, apart=0.2), 2)
+    23.97
     """
     trivial = n * min(first, second)
     if apart <= 0 or n < math.e**2:
@@ -208,9 +240,20 @@ def gaussian_one_sided_bound(
     n, first, second
         As for :func:`one_sided_bound`.
     distance
-        |mu_s - mu_s'|, the distance between the action's means.
+        ``|mu_s - mu_s'|``, the distance between the action's means.
     noise_std
         Standard deviation of the rewards.
+
+    Returns
+    -------
+    float
+        The bound.
+
+    Examples
+    --------
+    >>> from mixts import bounds
+    >>> round(bounds.gaussian_one_sided_bound(1000, 0.5, 0.5, distance=1.0, noise_std=0.5), 2)
+    6.48
     """
     power = np.linspace(0.0, 1.0, 1001)[1:-1]
     told = -np.expm1(-power * (1 - power) * (distance / noise_std) ** 2 / 2)
@@ -245,6 +288,16 @@ def lower_bound(n: float, weights: ArrayLike, means: ArrayLike, divergence: Arra
     -------
     float
         The largest such bound over ordered pairs of states; 0 if no pair satisfies the conditions.
+
+    Examples
+    --------
+    The best action of the first state gives the same rewards in both states; the other action tells
+    them apart.
+
+    >>> from mixts import bounds
+    >>> means, divergence = [[0.5, 0.4], [0.5, 0.9]], [[[0, 0], [0, 0.5]], [[0, 0.5], [0, 0]]]
+    >>> round(bounds.lower_bound(1000, [0.5, 0.5], means, divergence), 3)
+    0.345
     """
     p, mean = _arguments.weights(weights), _table(means)
     rounds = float(_arguments.rounds(n))
@@ -287,6 +340,14 @@ def known_mdps_bound(weights: ArrayLike, mdps: MDP, n: float | None = None) -> f
     -------
     float
         The bound.
+
+    Examples
+    --------
+    >>> import mixts
+    >>> river = mixts.RiverSwim(n_states=4, horizon=8)
+    >>> mdps = river.prior.family.mean_mdps
+    >>> round(mixts.bounds.known_mdps_bound(river.prior.weights, mdps), 2)
+    1.03
     """
     p = _arguments.weights(weights)
     if mdps.shape != (len(p),):
@@ -301,7 +362,25 @@ def known_mdps_bound(weights: ArrayLike, mdps: MDP, n: float | None = None) -> f
 
 
 def best_policies(mdps: MDP) -> Float[Array, "L h X A"]:
-    """Return the best policy of each MDP as probabilities of actions, ties shared equally."""
+    """Return the best policy of each MDP as probabilities of actions, ties shared equally.
+
+    Parameters
+    ----------
+    mdps
+        Batch of MDPs, of shape (L,).
+
+    Returns
+    -------
+    array
+        Probability of each action, (L, h, X, A).
+
+    Examples
+    --------
+    >>> import mixts
+    >>> mdps = mixts.RiverSwim(n_states=4, horizon=8).prior.family.mean_mdps
+    >>> mixts.bounds.best_policies(mdps).shape
+    (2, 8, 4, 2)
+    """
     values = mdps.plan().values
     ahead = np.concatenate([values[:, 1:], np.zeros_like(values[:, :1])], axis=1)
     # Value of every action at every step: (L, h, X, A).
@@ -328,6 +407,14 @@ def episode_affinity(first: MDP, second: MDP, policy: Float[Array, "h X A"]) -> 
     -------
     float
         The affinity, between 0 and 1.
+
+    Examples
+    --------
+    >>> import mixts
+    >>> mdps = mixts.RiverSwim(n_states=4, horizon=2, start=1).prior.family.mean_mdps
+    >>> policy = mixts.bounds.best_policies(mdps)[0]
+    >>> round(mixts.bounds.episode_affinity(mdps[0], mdps[1], policy), 3)
+    0.175
     """
     reward = 1 - bernoulli_separation(np.stack([first.rewards, second.rewards]))[0, 1]
     moved = np.sqrt(first.transitions * second.transitions)

@@ -88,6 +88,12 @@ def gaussian_tail_bound(d: int, epsilon: ArrayLike) -> Any:
     -------
     float or array
         The bound.
+
+    Examples
+    --------
+    >>> from mixts import bounds
+    >>> bounds.gaussian_tail_bound(d=3, epsilon=[0, 3, 6]).round(4)
+    array([2.073 , 0.4625, 0.0051])
     """
     d = _checks.count(d, "d")
     least = _at_least_zero(epsilon, "epsilon")
@@ -116,6 +122,12 @@ def norm_series_bound(
     -------
     float or array
         The bound.
+
+    Examples
+    --------
+    >>> from mixts import bounds
+    >>> bounds.norm_series_bound(2.0, noise_std=0.5, kappa=1, prior_variance=0.25)
+    1.0
     """
     ratio = _at_least_zero(log_determinant_ratio, "log_determinant_ratio")
     variance = _at_least_zero(prior_variance, "prior_variance")
@@ -138,6 +150,12 @@ def log_determinant_bound(
     -------
     float or array
         The bound.
+
+    Examples
+    --------
+    >>> from mixts import bounds
+    >>> round(bounds.log_determinant_bound(100, 2, 0.5, kappa=1, max_prior_variance=0.25), 4)
+    7.8637
     """
     c1 = theorem1_terms(n, d, 1, noise_std, kappa, max_prior_variance).c1
     return d * c1 / (1 + (kappa / noise_std) ** 2 * max_prior_variance)
@@ -162,6 +180,12 @@ def trace_bound(
     -------
     float or array
         The bound.
+
+    Examples
+    --------
+    >>> from mixts import bounds
+    >>> round(bounds.trace_bound(100, 2, 0.5, kappa=1, precision_trace=8.0), 4)
+    7.8637
     """
     rounds = _arguments.rounds(n)
     d = _checks.count(d, "d")
@@ -188,6 +212,12 @@ def norm_sum_bound(
     -------
     float or array
         The bound.
+
+    Examples
+    --------
+    >>> from mixts import bounds
+    >>> round(bounds.norm_sum_bound(100, 2, 0.5, kappa=1, max_prior_variance=0.25), 3)
+    19.829
     """
     c1 = theorem1_terms(n, d, 1, noise_std, kappa, max_prior_variance).c1
     return _arguments.plain(noise_std * np.sqrt(c1 * _arguments.rounds(n) * d))
@@ -210,6 +240,12 @@ def width_sum_bound(
     -------
     float or array
         The bound.
+
+    Examples
+    --------
+    >>> from mixts import bounds
+    >>> round(bounds.width_sum_bound(100, 2, 0.5, kappa=1, max_prior_variance=0.25), 2)
+    91.28
     """
     norms = norm_sum_bound(n, d, noise_std, kappa, max_prior_variance)
     return _arguments.plain(norms * np.sqrt(2 * d * np.log(d * _arguments.rounds(n))))
@@ -227,6 +263,12 @@ def prior_width(n: ArrayLike, d: int, kappa: float, max_prior_variance: float) -
     -------
     float or array
         The bound.
+
+    Examples
+    --------
+    >>> from mixts import bounds
+    >>> round(bounds.prior_width(100, 2, kappa=1, max_prior_variance=0.25), 3)
+    2.302
     """
     rounds = _arguments.rounds(n)
     d, k = _checks.count(d, "d"), _checks.positive_number(kappa, "kappa")
@@ -249,6 +291,12 @@ def round_bound(n: ArrayLike, d: int, kappa: float, max_prior_variance: float) -
     -------
     float or array
         The bound.
+
+    Examples
+    --------
+    >>> from mixts import bounds
+    >>> round(bounds.round_bound(100, 2, kappa=1, max_prior_variance=0.25), 3)
+    3.302
     """
     return prior_width(n, d, kappa, max_prior_variance) + kappa
 
@@ -273,6 +321,12 @@ def first_part_bound(
     -------
     float or array
         The bound.
+
+    Examples
+    --------
+    >>> from mixts import bounds
+    >>> round(bounds.first_part_bound(40.0, 2, kappa=1, max_prior_variance=0.25), 3)
+    40.282
     """
     total = _at_least_zero(best_width_sum, "best_width_sum")
     d, k = _checks.count(d, "d"), _checks.positive_number(kappa, "kappa")
@@ -308,6 +362,12 @@ def second_part_bound(
     -------
     float or array
         The bound.
+
+    Examples
+    --------
+    >>> from mixts import bounds
+    >>> round(bounds.second_part_bound(40.0, 100, 2, 5, 0.5, kappa=1, max_prior_variance=0.25), 2)
+    154.08
     """
     total = _at_least_zero(width_sum, "width_sum")
     terms = theorem1_terms(n, d, n_components, noise_std, kappa, max_prior_variance)
@@ -334,6 +394,12 @@ def pseudo_count_variance(total: ArrayLike) -> Any:
     -------
     float or array
         The variance sigma^2.
+
+    Examples
+    --------
+    >>> from mixts import bounds
+    >>> bounds.pseudo_count_variance([1, 4, 24])
+    array([0.125, 0.05 , 0.01 ])
     """
     expected = "total must be a finite number above 0, or an array of them"
     array = _checks.numbers(total, expected, ParameterError)
@@ -364,6 +430,16 @@ def value_difference_bound(other: MDP, mdp: MDP, policy: ArrayLike) -> Any:
     -------
     float or array
         The bound, for each MDP of a batch.
+
+    Examples
+    --------
+    >>> import mixts
+    >>> river = mixts.RiverSwim(n_states=4, horizon=8)
+    >>> left, right = river.mean_mdp("left"), river.mean_mdp("right")
+    >>> policy = right.plan().policy
+    >>> bound = mixts.bounds.value_difference_bound(right, left, policy)
+    >>> print(round(right.value(policy) - left.value(policy), 2), round(bound, 2))
+    1.5 76.48
     """
     same = (mdp.shape, mdp.rewards.shape, mdp.horizon) == (
         other.shape, other.rewards.shape, other.horizon,
@@ -387,12 +463,12 @@ def episode_width_sum_bound(
     min_pseudo_count: float,
     form: Form = "statement",
 ) -> Any:
-    """Return F |X| h sqrt(|A| n h log(4 |X||A| n) c_1) + |X||A| h^2  [paper: Lemma 6].
+    """Return ``F |X| h sqrt(|A| n h log(4 |X||A| n) c_1) + |X||A| h^2``  [paper: Lemma 6].
 
-    For h sum_t sum_i (c_t + phi_t)(X_{t,i}, A_{t,i}, s), the widths of n episodes, where
-    ``min_pseudo_count`` is Lambda_0,s and c_1 = log(1 + n h / (2 |X||A| Lambda_0,s)). F is 4 in
-    the lemma and 4 sqrt(2) at the end of its proof, ``form="appendix"``. Neither bounds the sum for
-    every prior: see the module.
+    It is the lemma's bound on h sum_t sum_i (c_t + phi_t)(X_{t,i}, A_{t,i}, s), the widths of n
+    episodes. ``min_pseudo_count`` is Lambda_0,s, and c_1 is
+    ``log(1 + n h / (2 |X||A| Lambda_0,s))``. F is 4 in the lemma, and 4 sqrt(2) at the end of its
+    proof (``form="appendix"``). Neither bounds the sum for every prior: see the module.
 
     Parameters
     ----------
@@ -403,6 +479,12 @@ def episode_width_sum_bound(
     -------
     float or array
         The bound.
+
+    Examples
+    --------
+    >>> from mixts import bounds
+    >>> round(bounds.episode_width_sum_bound(100, 4, 2, horizon=8, min_pseudo_count=1))
+    29354
     """
     terms = theorem2_terms(n, n_states, n_actions, horizon, 1, min_pseudo_count)
     factor = 4.0 if _arguments.form(form) == "statement" else 4 * np.sqrt(2)

@@ -51,15 +51,32 @@ _MDP = "holds for tabular MDPs (and Bernoulli arms: one state, one step)"
 
 
 class PriorBound(NamedTuple):
-    """One bound for a prior: its value, or the condition that fails."""
+    """One bound for a prior: its value, or the condition that fails.
+
+    Attributes
+    ----------
+    name : str
+        Name of the bound, such as "entropy".
+    value : float or None
+        The bound on the Bayes regret; None if it does not apply.
+    remark : str
+        Without a value, the condition that fails; otherwise what to know about the bound.
+    whole : bool
+        Whether the whole regret of MixTS is bounded, not only a part, nor that of another policy.
+
+    Examples
+    --------
+    >>> import mixts
+    >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[7, 3], [3, 7]], [[3, 7], [7, 3]]))
+    >>> least = mixts.bounds.of(prior, 1000).least
+    >>> least.name, round(least.value, 1)
+    ('entropy', 26.3)
+    """
 
     name: str
     value: float | None
-    """The bound on the Bayes regret; None if it does not apply."""
     remark: str = ""
-    """Without a value, the condition that fails; otherwise what to know about the bound."""
     whole: bool = True
-    """Whether the whole regret of MixTS is bounded, not only a part, nor that of another policy."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -68,11 +85,29 @@ class PriorBounds:
 
     All assume that tasks are drawn from the prior, and that the action sets of later rounds tell
     nothing about a task that its past does not tell.
+
+    Attributes
+    ----------
+    prior : MixturePrior
+        Prior of the tasks.
+    n : int
+        Number of rounds or episodes.
+    rows : tuple of PriorBound
+        The bounds, those that do not apply included.
+
+    Examples
+    --------
+    >>> import mixts
+    >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[7, 3], [3, 7]], [[3, 7], [7, 3]]))
+    >>> found = mixts.bounds.of(prior, 1000)
+    >>> sorted(found.applicable)
+    ['Theorem 2, appendix', 'Theorem 2, statement', 'entropy', 'entropy, MixIDS']
+    >>> found.conditions["counts"]
+    'needs rewards with Gaussian noise of a known standard deviation'
     """
 
     prior: MixturePrior
     n: int
-    """Number of rounds or episodes."""
     rows: tuple[PriorBound, ...]
 
     @property
@@ -141,6 +176,7 @@ def of(prior: MixturePrior, n: int, actions: ArrayLike | None = None) -> PriorBo
 
     Examples
     --------
+    >>> import mixts
     >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[7, 3], [3, 7]], [[3, 7], [7, 3]]))
     >>> round(mixts.bounds.of(prior, 1000)["entropy"], 1)
     26.3

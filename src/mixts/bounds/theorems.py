@@ -98,6 +98,15 @@ def theorem1_bound(
     -------
     float or array
         The sum of :func:`theorem1_terms`.
+
+    Examples
+    --------
+    >>> import mixts
+    >>> bound = mixts.theorem1_bound(
+    ...     [100, 400], d=2, n_components=5, noise_std=0.5, kappa=1, max_prior_variance=0.1
+    ... )
+    >>> bound.round(1)
+    array([333.1, 879. ])
     """
     return theorem1_terms(n, d, n_components, noise_std, kappa, max_prior_variance, form).bound
 
@@ -113,14 +122,25 @@ def theorem1_terms(
 ) -> BoundTerms:
     """Return the terms whose sum is :func:`theorem1_bound`  [paper: Eq. 5] [paper: App. A].
 
-    The parameters are the same. ``c1`` is
-    (1 + kappa^2 lambda / sigma^2) log(1 + kappa^2 lambda n / (sigma^2 d)),
-    and ``identification`` is 2 sigma sqrt(L n log n).
+    ``c1`` is (1 + kappa^2 lambda / sigma^2) log(1 + kappa^2 lambda n / (sigma^2 d)), and
+    ``identification`` is 2 sigma sqrt(L n log n).
+
+    Parameters
+    ----------
+    n, d, n_components, noise_std, kappa, max_prior_variance, form
+        As for :func:`theorem1_bound`.
 
     Returns
     -------
     BoundTerms
         The terms, and c_1.
+
+    Examples
+    --------
+    >>> from mixts import bounds
+    >>> terms = bounds.theorem1_terms(1000, 2, 5, noise_std=0.5, kappa=1, max_prior_variance=0.1)
+    >>> round(terms.c1, 3), round(terms.identification, 1)
+    (7.425, 185.8)
     """
     rounds = _arguments.rounds(n)
     d, L = _checks.count(d, "d"), _checks.count(n_components, "n_components")
@@ -158,7 +178,7 @@ def theorem2_bound(
     n
         Number of episodes, or an array of them for a curve.
     n_states, n_actions, horizon
-        Size of the MDP: |X|, |A| and h.
+        Size of the MDP: ``|X|``, ``|A|`` and h.
     n_components
         Number of latent states, L.
     min_pseudo_count
@@ -172,6 +192,15 @@ def theorem2_bound(
     -------
     float or array
         The sum of :func:`theorem2_terms`.
+
+    Examples
+    --------
+    >>> import mixts
+    >>> bound = mixts.theorem2_bound(
+    ...     1000, n_states=10, n_actions=2, horizon=20, n_components=2, min_pseudo_count=30
+    ... )
+    >>> round(bound)
+    1367065
     """
     return theorem2_terms(
         n, n_states, n_actions, horizon, n_components, min_pseudo_count, form
@@ -189,14 +218,25 @@ def theorem2_terms(
 ) -> BoundTerms:
     """Return the terms whose sum is :func:`theorem2_bound`  [paper: Thm 2] [paper: App. B].
 
-    The parameters are the same. ``c1`` is log(1 + h n / (2 |X||A| Lambda_0,min)),
-    ``identification`` is sqrt(L h n log n), and the appendix's ``constant`` is
-    2 |X||A| h^2 + 3 L h.
+    ``c1`` is ``log(1 + h n / (2 |X||A| Lambda_0,min))``, ``identification`` is sqrt(L h n log n),
+    and the appendix's ``constant`` is ``2 |X||A| h^2 + 3 L h``.
+
+    Parameters
+    ----------
+    n, n_states, n_actions, horizon, n_components, min_pseudo_count, form
+        As for :func:`theorem2_bound`.
 
     Returns
     -------
     BoundTerms
         The terms, and c_1.
+
+    Examples
+    --------
+    >>> from mixts import bounds
+    >>> terms = bounds.theorem2_terms(1000, 10, 2, 20, n_components=2, min_pseudo_count=30)
+    >>> round(terms.c1, 3), round(terms.identification, 1)
+    (2.872, 525.7)
     """
     episodes = _arguments.rounds(n)
     X, A = _checks.count(n_states, "n_states"), _checks.count(n_actions, "n_actions")
@@ -230,17 +270,24 @@ def feature_width(norm: Float[Array, "..."], n_features: int, n: int) -> Any:
     -------
     float or array
         The width for each norm.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mixts import bounds
+    >>> bounds.feature_width(np.array([0.1, 0.2]), n_features=2, n=100).round(3)
+    array([0.46 , 0.921])
     """
     return np.sqrt(2 * n_features * np.log(n_features * n)) * norm
 
 
 def reward_width(total: Float[Array, "..."], n_states: int, n_actions: int, n: int) -> Any:
-    """Return c_t(x, a, s) = sqrt(2 log(2 |X||A| n) / (total + 1))  [paper: Eq. 7].
+    """Return ``c_t(x, a, s) = sqrt(2 log(2 |X||A| n) / (total + 1))``  [paper: Eq. 7].
 
     Parameters
     ----------
     total
-        |alpha^R_{t,s}(x, a)|, the pseudo-counts and counts of the pair's rewards.
+        ``|alpha^R_{t,s}(x, a)|``, the pseudo-counts and counts of the pair's rewards.
     n_states, n_actions, n
         Numbers of states, actions and episodes.
 
@@ -248,19 +295,26 @@ def reward_width(total: Float[Array, "..."], n_states: int, n_actions: int, n: i
     -------
     float or array
         The width for each total.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mixts import bounds
+    >>> bounds.reward_width(np.array([1.0, 100.0]), n_states=10, n_actions=2, n=1000).round(3)
+    array([3.255, 0.458])
     """
     return np.sqrt(2 * np.log(2 * n_states * n_actions * n) / (total + 1))
 
 
 def transition_width(total: Float[Array, "..."], n_states: int, n_actions: int, n: int) -> Any:
-    """Return phi_t(x, a, s) = sqrt(4 |X| log(4 |X||A| n) / (total + 1))  [paper: Eq. 8].
+    """Return ``phi_t(x, a, s) = sqrt(4 |X| log(4 |X||A| n) / (total + 1))``  [paper: Eq. 8].
 
     It is a width in the 1-norm.
 
     Parameters
     ----------
     total
-        |alpha^T_{t,s}(x, a)|, the pseudo-counts and counts of the pair's transitions.
+        ``|alpha^T_{t,s}(x, a)|``, the pseudo-counts and counts of the pair's transitions.
     n_states, n_actions, n
         As for :func:`reward_width`.
 
@@ -268,5 +322,12 @@ def transition_width(total: Float[Array, "..."], n_states: int, n_actions: int, 
     -------
     float or array
         The width for each total.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mixts import bounds
+    >>> bounds.transition_width(np.array([1.0, 100.0]), n_states=10, n_actions=2, n=1000).round(3)
+    array([15.026,  2.115])
     """
     return np.sqrt(4 * n_states * np.log(4 * n_states * n_actions * n) / (total + 1))

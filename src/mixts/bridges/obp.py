@@ -33,8 +33,8 @@ def bandit_feedback(
 
     Parameters
     ----------
-    path_or_table : str, path or pyarrow.Table
-        An exported file, or a table read from it.
+    path_or_table : str, path or table
+        An exported file, or a table of pandas, polars or pyarrow that was read from it.
     missing_reward : float, optional
         The reward of decisions without one; they are left out, unless given.
 

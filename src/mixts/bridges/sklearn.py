@@ -78,7 +78,9 @@ class MixturePriorEstimator(DensityMixin, BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    n_components, method, noise_std, ...
+    n_components, method, noise_std, noise, covariance_type, horizon, initial, support
+        As in :func:`mixts.learn_prior`.
+    n_restarts, max_iterations, tolerance, select, max_components, n_folds, robust
         As in :func:`mixts.learn_prior`.
     engine
         As in :func:`mixts.learn_prior`. In searches it must be None or a number, because executors
@@ -98,10 +100,17 @@ class MixturePriorEstimator(DensityMixin, BaseEstimator):  # type: ignore[misc]
 
     Examples
     --------
-    >>> from mixts.bridges.sklearn import MixturePriorEstimator, tasks_of
+    >>> import numpy as np
+    >>> import mixts
+    >>> from mixts.bridges.sklearn import tasks_of
+    >>> from mixts.families import BernoulliStatistics
     >>> from sklearn.model_selection import GridSearchCV
-    >>> search = GridSearchCV(MixturePriorEstimator(random_state=1), {"n_components": [1, 2, 3]})
-    >>> search.fit(tasks_of(statistics))  # doctest: +SKIP
+    >>> clicks = np.tile([[9, 1], [1, 9]], (20, 1))
+    >>> tasks = BernoulliStatistics(successes=clicks, failures=10 - clicks)
+    >>> estimator = mixts.MixturePriorEstimator(engine=1, random_state=1)
+    >>> search = GridSearchCV(estimator, {"n_components": [1, 2]}).fit(tasks_of(tasks))
+    >>> search.best_params_
+    {'n_components': 2}
     """
 
     def __init__(
@@ -167,21 +176,67 @@ class MixturePriorEstimator(DensityMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def score(self, tasks: Any, y: None = None) -> float:
-        """Return the mean log evidence of a task, ln sum_s w_s p(task | s)."""
+        """Return the mean log evidence of a task, ln sum_s w_s p(task | s).
+
+        Parameters
+        ----------
+        tasks
+            Statistics, ``tasks_of(statistics)``, or histories.
+        y
+            Ignored.
+
+        Returns
+        -------
+        float
+            The mean over tasks.
+        """
         return float(self.score_samples(tasks).mean())
 
     def score_samples(self, tasks: Any) -> Float[Array, " n"]:
-        """Return the log evidence of each task; -inf for an impossible task."""
+        """Return the log evidence of each task.
+
+        Parameters
+        ----------
+        tasks
+            As for :meth:`score`.
+
+        Returns
+        -------
+        array
+            Log evidence, (n_tasks,); -inf for an impossible task.
+        """
         statistics = self._checked(tasks)
         return mixture_evidence(self.prior_, statistics)
 
     def predict_proba(self, tasks: Any) -> Float[Array, "n L"]:
-        """Return P(component | task)."""
+        """Return P(component | task).
+
+        Parameters
+        ----------
+        tasks
+            As for :meth:`score`.
+
+        Returns
+        -------
+        array
+            Probabilities, (n_tasks, L).
+        """
         statistics = self._checked(tasks)
         return self.prior_.condition(statistics).weights
 
     def predict(self, tasks: Any) -> Int[Array, " n"]:
-        """Return the most likely component of each task."""
+        """Return the most likely component of each task.
+
+        Parameters
+        ----------
+        tasks
+            As for :meth:`score`.
+
+        Returns
+        -------
+        array
+            Indices of components, (n_tasks,).
+        """
         return np.asarray(self.predict_proba(tasks).argmax(axis=1))
 
     def _checked(self, tasks: Any) -> Statistics:

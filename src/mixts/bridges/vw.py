@@ -48,8 +48,8 @@ def write_dsjson(
 
     Parameters
     ----------
-    path_or_table : str, path or pyarrow.Table
-        An exported file, or a table read from it.
+    path_or_table : str, path or table
+        An exported file, or a table of pandas, polars or pyarrow that was read from it.
     out : str or path
         The file to write; an existing file is replaced.
     missing_reward : float, optional
@@ -79,8 +79,8 @@ def dsjson_lines(path_or_table: Source, *, missing_reward: float | None = None) 
 
     Parameters
     ----------
-    path_or_table : str, path or pyarrow.Table
-        An exported file, or a table read from it.
+    path_or_table : str, path or table
+        An exported file, or a table of pandas, polars or pyarrow that was read from it.
     missing_reward : float, optional
         The reward of decisions without one; they are left out, unless given.
 

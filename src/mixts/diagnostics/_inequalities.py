@@ -27,18 +27,49 @@ _ROUNDING = 1e-9
 
 
 class PriorScales(NamedTuple):
-    """The properties of a prior on which the proof's bounds depend."""
+    """The properties of a prior on which the proof's bounds depend.
+
+    Attributes
+    ----------
+    n_features : int
+        Number of features, d.
+    noise_std : float
+        Standard deviation of the reward noise, sigma.
+    variances : (L,) array
+        lambda_s, the largest eigenvalue of each component's covariance.
+    precision_traces : (L,) array
+        tr(Sigma_0,s^-1); infinite for a singular covariance.
+
+    Examples
+    --------
+    >>> import mixts
+    >>> from mixts.diagnostics import PriorScales
+    >>> means, variances = [[1, 0], [0, 1]], [0.1, 0.2]
+    >>> family = mixts.LinearGaussian(means, variances, 0.5, covariance_type="spherical")
+    >>> scales = PriorScales.of(family)
+    >>> scales.variances, scales.max_prior_variance
+    (array([0.1, 0.2]), 0.2)
+    """
 
     n_features: int
     noise_std: float
     variances: Float[Array, " L"]
-    """lambda_s, the largest eigenvalue of each component's covariance."""
     precision_traces: Float[Array, " L"]
-    """tr(Sigma_0,s^-1); infinite for a singular covariance."""
 
     @classmethod
     def of(cls, family: LinearGaussian) -> Self:
-        """Return the properties of a linear family."""
+        """Return the properties of a linear family.
+
+        Parameters
+        ----------
+        family
+            The family.
+
+        Returns
+        -------
+        PriorScales
+            Its properties.
+        """
         values = np.maximum(np.linalg.eigvalsh(family.full_covariances()), 0)
         precisions = np.divide(1.0, values, out=np.full_like(values, np.inf), where=values > 0)
         return cls(family.n_features, family.noise_std, values.max(axis=1), precisions.sum(axis=1))
@@ -55,18 +86,37 @@ class Inequality:
 
     The arrays have the runs first. A second axis, if there is one, is cases for each of which the
     claim is made: latent states, pairs of states or groups of rounds.
+
+    Attributes
+    ----------
+    claim : str
+        left <= right, in symbols.
+    place : str
+        Place in the paper.
+    left : array
+        Left side of each run (and case).
+    right : array
+        Right side of each run (and case).
+    in_expectation : bool
+        Whether the claim is about expectations only, not about every run.
+    equality : bool
+        Whether the expectations are claimed to be equal.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mixts.diagnostics import Inequality
+    >>> step = Inequality("x <= y", "App. A", left=np.array([1.0, 2.0]), right=np.array([2.0, 2.5]))
+    >>> step.holds, step.tightness
+    (True, 0.8)
     """
 
     claim: str
-    """left <= right, in symbols."""
     place: str
-    """Place in the paper."""
     left: Float[Array, "..."]
     right: Float[Array, "..."]
     in_expectation: bool = False
-    """Whether the claim is about expectations only, not about every run."""
     equality: bool = False
-    """Whether the expectations are claimed to be equal."""
 
     def __post_init__(self) -> None:
         left, right = np.broadcast_arrays(self.left, self.right)

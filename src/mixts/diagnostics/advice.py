@@ -25,11 +25,24 @@ _WORDS: dict[Answer, str] = {
 
 @dataclass(frozen=True)
 class Advice:
-    """Whether to use a prior, and the reasons."""
+    """Whether to use a prior, and the reasons.
+
+    Attributes
+    ----------
+    answer : str
+        "use", "caution" or "no".
+    reasons : tuple of str
+        Reasons against the prior; with the answer "use", the reason for it.
+
+    Examples
+    --------
+    >>> from mixts.diagnostics import Advice
+    >>> print(Advice("caution", ("learning stopped before it converged",)))
+    Use this prior with caution: learning stopped before it converged.
+    """
 
     answer: Answer
     reasons: tuple[str, ...]
-    """Reasons against it; for "use", what speaks for it."""
 
     def __str__(self) -> str:
         return f"{_WORDS[self.answer]}: {'; '.join(self.reasons)}."
@@ -50,6 +63,21 @@ def advise(fit: Fit, comparison: PolicyComparison | None = None) -> Advice:
     Advice
         "no" if held-out tasks speak against the prior, "caution" if any of its checks fails or
         could not be made, "use" only if all of them pass.
+
+    Examples
+    --------
+    Clicks of 200 users on two items; users of one kind like the first item, others the second.
+
+    >>> import numpy as np
+    >>> from mixts import diagnostics, fit_logs
+    >>> user, item = np.repeat(np.arange(200), 20), np.tile([0, 1], 2000)
+    >>> clicked = np.random.default_rng(1).random(4000) < np.where((user + item) % 2, 0.8, 0.2)
+    >>> rows = np.c_[user, item, clicked]
+    >>> np.savetxt("clicks.csv", rows, "%d", ",", header="user,item,clicked", comments="")
+    >>> columns = {"task": "user", "arm": "item", "reward": "clicked"}
+    >>> fit = fit_logs("clicks.csv", columns, n_components=2, seed=1)
+    >>> print(diagnostics.advise(fit))
+    Use this prior: its checks on held-out tasks pass.
     """
     against: list[str] = []
     doubts: list[str] = []

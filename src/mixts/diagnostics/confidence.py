@@ -28,16 +28,33 @@ PROOFS_ETA = math.sqrt(2)
 
 
 class Threshold(NamedTuple):
-    """The eta below which sets lose a state, and where they lose it first."""
+    """The eta below which sets lose a state, and where they lose it first.
+
+    Attributes
+    ----------
+    eta : float
+        A smaller eta loses the state; this eta and larger ones lose none. Infinite where data
+        refute a component without uncertainty; negative where no eta loses a state.
+    error : float
+        Standard error of eta, from sampled means; 0 where means are exact.
+    run : int
+        Index of the run.
+    round : int
+        Round in which the set lost the state, from 0; ``n_rounds`` is after the last.
+    state : int
+        Index of the latent state.
+
+    Examples
+    --------
+    >>> from mixts.diagnostics import Threshold
+    >>> Threshold(eta=0.4, error=0.0, run=3, round=17, state=1).eta
+    0.4
+    """
 
     eta: float
-    """A smaller eta loses the state; this eta and larger ones lose none. Infinite where data refute
-    a component without uncertainty; negative where no eta loses a state."""
     error: float
-    """Standard error of eta, from sampled means; 0 where means are exact."""
     run: int
     round: int
-    """Round in which the set lost the state, from 0; ``n_rounds`` is after the last."""
     state: int
 
 
@@ -53,22 +70,44 @@ class ConfidenceSets:
     sqrt 2.
 
     Arrays over time have ``n_rounds + 1`` entries: entry t is before round t, the last after all.
+
+    Attributes
+    ----------
+    sampled : (n_runs, n_rounds) array of int
+        S_t, the latent state that MixTS drew.
+    excess : (n_runs, n_rounds) array
+        mu_t(A_t, S_t) - Y_t: the mean reward (or value) under the sampled state minus the reward.
+    width : (n_runs, n_rounds) array
+        sigma_t(A_t, S_t), or in an episode h times the sum of c_t + phi_t along its steps, which
+        Lemma 6 adds up.
+    error : (n_runs, n_rounds) array
+        Standard error of ``excess`` where its mean was sampled, 0 where it is exact.
+    radius_factor : float
+        r: the radius of the set is r sqrt(N_t(s)).
+    n_components : int
+        Number of latent states, L.
+    results : Results
+        Results of the simulation: regret, reward and true latent states.
+
+    Examples
+    --------
+    >>> import mixts
+    >>> from mixts.diagnostics import follow_confidence_sets
+    >>> prior = mixts.MixturePrior(mixts.GaussianArms([[1, 0], [0, 1]], [[0.1, 0.1]] * 2, 0.5))
+    >>> sets = follow_confidence_sets(prior, mixts.BanditEnvironment(prior), 50, n_runs=20, seed=1)
+    >>> sets.contains().shape
+    (20, 51, 2)
+    >>> print(sets.missed().sum())
+    0
     """
 
     sampled: Int[Array, "n_runs n_rounds"]
-    """S_t, the latent state that MixTS drew."""
     excess: Float[Array, "n_runs n_rounds"]
-    """mu_t(A_t, S_t) - Y_t: the mean reward (or value) under the sampled state minus the reward."""
     width: Float[Array, "n_runs n_rounds"]
-    """sigma_t(A_t, S_t), or in an episode h times the sum of c_t + phi_t along its steps, which
-    Lemma 6 adds up."""
     error: Float[Array, "n_runs n_rounds"]
-    """Standard error of ``excess`` where its mean was sampled, 0 where it is exact."""
     radius_factor: float
-    """r: the radius of the set is r sqrt(N_t(s))."""
     n_components: int
     results: Results
-    """Results of the simulation: regret, reward and true latent states."""
 
     @property
     def latent(self) -> Int[Array, " n_runs"]:
@@ -127,15 +166,48 @@ class ConfidenceSets:
     # -- sets ---------------------------------------------------------------------------------
 
     def gap(self, eta: float = PROOFS_ETA) -> Float[Array, "n_runs times L"]:
-        """Return G_t(s), the total excess  [paper: Sec. 4.1]."""
+        """Return G_t(s), the total excess  [paper: Sec. 4.1].
+
+        Parameters
+        ----------
+        eta
+            Factor on the widths.
+
+        Returns
+        -------
+        array
+            G_t(s), (n_runs, n_rounds + 1, L).
+        """
         return self.total_excess - _checked(eta) * self.total_width
 
     def contains(self, eta: float = PROOFS_ETA) -> Bool[Array, "n_runs times L"]:
-        """Return whether s is in C_t."""
+        """Return whether s is in C_t.
+
+        Parameters
+        ----------
+        eta
+            Factor on the widths.
+
+        Returns
+        -------
+        array
+            True where the set of the time contains the state, (n_runs, n_rounds + 1, L).
+        """
         return self.gap(eta) <= self.radius
 
     def excluded(self, eta: float = PROOFS_ETA) -> Bool[Array, "n_runs L"]:
-        """Return whether s was ever outside the set."""
+        """Return whether s was ever outside the set.
+
+        Parameters
+        ----------
+        eta
+            Factor on the widths.
+
+        Returns
+        -------
+        array
+            True for each state that was outside at some time of the run, (n_runs, L).
+        """
         return np.asarray((~self.contains(eta)).any(axis=1))
 
     def missed(self, eta: float = PROOFS_ETA) -> Bool[Array, " n_runs"]:
@@ -144,6 +216,16 @@ class ConfidenceSets:
         The proofs bound the probability of a miss in a round by 2 L / n for linear bandits
         [paper: Lemma 3], from the probabilities of a parameter far from its mean and of noise
         [paper: Eq. 10], and by 2 L h / n for MDPs  [paper: Lemma 7].
+
+        Parameters
+        ----------
+        eta
+            Factor on the widths.
+
+        Returns
+        -------
+        array
+            True for each run that missed its latent state at some time, (n_runs,).
         """
         return self._of_truth(self.excluded(eta))
 
@@ -154,6 +236,16 @@ class ConfidenceSets:
         ever outside. ``size`` is the mean number of states in the set of a round, and
         ``missed_rounds`` the mean number of rounds of a run without the true state, which the
         proofs bound.
+
+        Parameters
+        ----------
+        etas
+            Factors on the widths, (m,).
+
+        Returns
+        -------
+        dict
+            Columns ``eta``, ``excluded``, ``missed``, ``size`` and ``missed_rounds``, each (m,).
         """
         column = np.atleast_1d(_checks.numbers(etas, "etas must be numbers", ParameterError))
         excess, width, radius = self.total_excess, self.total_width, self.radius
@@ -265,17 +357,29 @@ def follow_confidence_sets(
     ----------
     prior
         The prior of MixTS. The environment's latent states must be its components.
-    environment, n_rounds, n_runs, seed, block_size, engine, progress
+    environment, n_rounds, n_runs, seed
         As in :func:`mixts.simulate`.
     n_samples
         Number of MDPs to sample for the mean value of a policy.
     name
         Name of the agent, on which its random numbers depend.
+    block_size, engine, progress
+        As in :func:`mixts.simulate`.
 
     Returns
     -------
     ConfidenceSets
         Excess and width of every round, and the sets for any eta.
+
+    Examples
+    --------
+    >>> import mixts
+    >>> from mixts.diagnostics import follow_confidence_sets
+    >>> prior = mixts.MixturePrior(mixts.GaussianArms([[1, 0], [0, 1]], [[0.1, 0.1]] * 2, 0.5))
+    >>> sets = follow_confidence_sets(prior, mixts.BanditEnvironment(prior), 50, n_runs=20, seed=1)
+    >>> table = sets.sweep([0.0, 0.5])
+    >>> table["missed"]
+    array([0., 0.])
     """
     n_samples = _checks.count(n_samples, "n_samples", least=2)
     measure = measure_of(prior, _checks.count(n_rounds, "n_rounds"), n_samples)

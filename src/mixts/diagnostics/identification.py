@@ -24,30 +24,55 @@ class Identification:
 
     Arrays over time have ``n_rounds + 1`` entries: entry t is the belief after t rounds, and the
     first entry is the prior.
+
+    Attributes
+    ----------
+    latent : int
+        S_*, the true latent state.
+    truth : (K,) array
+        mu_*(a), the true mean reward of each action.
+    weights : (times, L) array
+        P_t(s), the latent weights.
+    means : (times, K) array
+        Posterior mean of each action's mean reward, under the mixture.
+    deviations : (times, K) array
+        Posterior standard deviation of the same, within components and between them.
+    sampled : (n_rounds,) array of int
+        S_t, the latent state that MixTS sampled.
+    actions : (n_rounds,) array of int
+        A_t, the index of the action that MixTS took.
+    rewards : (n_rounds,) array
+        Y_t, the rewards.
+    regret : (n_rounds,) array
+        Best true mean reward minus that of the action taken.
+    names : tuple of str or None
+        Names of the latent states, if the prior has names.
+    action_names : tuple of str or None
+        Names of the arms, if the prior has names.
+
+    Examples
+    --------
+    >>> import mixts
+    >>> from mixts.diagnostics import identify
+    >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[9, 1], [1, 9]], [[1, 9], [9, 1]]))
+    >>> task = identify(prior, mixts.BanditEnvironment(prior), n_rounds=20, seed=1)
+    >>> task.weights[[0, 1, 5], task.latent].round(3)
+    array([0.5  , 0.1  , 0.786])
+    >>> task.identified(level=0.9)
+    6
     """
 
     latent: int
-    """S_*, the true latent state."""
     truth: Float[Array, " K"]
-    """mu_*(a), the true mean reward of each action."""
     weights: Float[Array, "times L"]
-    """P_t(s), the latent weights."""
     means: Float[Array, "times K"]
-    """Posterior mean of each action's mean reward, under the mixture."""
     deviations: Float[Array, "times K"]
-    """Posterior standard deviation of the same, within components and between them."""
     sampled: Int[Array, " n_rounds"]
-    """S_t, the latent state that MixTS sampled."""
     actions: Int[Array, " n_rounds"]
-    """A_t, the index of the action that MixTS took."""
     rewards: Float[Array, " n_rounds"]
-    """Y_t, the rewards."""
     regret: Float[Array, " n_rounds"]
-    """Best true mean reward minus that of the action taken."""
     names: tuple[str, ...] | None = None
-    """Names of the latent states, if the prior has names."""
     action_names: tuple[str, ...] | None = None
-    """Names of the arms, if the prior has names."""
 
     @property
     def n_rounds(self) -> int:
@@ -68,7 +93,15 @@ class Identification:
     def identified(self, level: float = 0.99) -> int | None:
         """Return the number of rounds after which the true state's weight stays above ``level``.
 
-        None if it is not above ``level`` at the end.
+        Parameters
+        ----------
+        level
+            Weight, between 0 and 1.
+
+        Returns
+        -------
+        int or None
+            Number of rounds; None if the weight is not above ``level`` at the end.
         """
         doubtful = np.flatnonzero(self.weights[:, self.latent] <= level)
         after = int(doubtful[-1]) + 1 if doubtful.size else 0
@@ -105,6 +138,16 @@ def identify(
     -------
     Identification
         Beliefs before the first round and after each, and what MixTS did.
+
+    Examples
+    --------
+    >>> import mixts
+    >>> from mixts.diagnostics import identify
+    >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[9, 1], [1, 9]], [[1, 9], [9, 1]]))
+    >>> identify(prior, mixts.BanditEnvironment(prior), n_rounds=20, seed=1)
+    Identification of latent state 1 of 2 in 20 rounds
+      its weight is above 0.99 from round 7 on, 1.0000 at the end
+      regret 4.24
     """
     actions = _constant_actions(prior, environment)
     run = _checks.count(run, "run", least=0)

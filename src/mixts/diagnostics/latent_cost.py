@@ -35,45 +35,78 @@ class LatentCost:
 
     All numbers are of the belief before the round's update. m_t(a, s) and u_t(a, s) are the mean
     and the variance of the mean reward of action a given the history and S = s.
+
+    Attributes
+    ----------
+    learning : (n_runs, n_rounds) array
+        max_a theta'(a) - m_t(A', S'), for a draw (S', theta') from the belief with best action A':
+        its expectation given the history is W_t. The true state and parameters would do too, but
+        they stay the same for all rounds: a run in a thousand would decide the average.
+    identification : (n_runs, n_rounds) array
+        m_t(A_t, S_t) - sum_s P_t(s) m_t(A_t, s), whose expectation given the history is B_t.
+    excess : (n_runs, n_rounds) array
+        m_t(A_t, S_t) - Y_t: what the ledger of the drawn state is charged.
+    sampled : (n_runs, n_rounds) array of int
+        S_t, the latent state that MixTS drew.
+    within : (n_runs, n_rounds) array
+        sum_s P_t(s) u_t(A_t, s): the variance of the taken action's mean within the states.
+    between : (n_runs, n_rounds) array
+        The variance of m_t(A_t, S) over the states.
+    roots : (n_runs, n_rounds) array
+        sum_{s<s'} sqrt(P_t(s) P_t(s')), a supermartingale.
+    products : (n_runs, n_rounds) array
+        sum_{s<s'} P_t(s) P_t(s').
+    pairs : (n_runs, L, L) array
+        sum_t P_t(s) P_t(s').
+    variances : (n_runs, L) array
+        sum_t u_t(A_t, s).
+    mean_range : (n_runs,) array
+        Largest difference between two states' means of a taken action.
+    final_weights : (n_runs, L) array
+        P_{n+1}.
+    gain : (n_runs, L) array
+        1/2 sum_t log(1 + u_t(A_t, s) / sigma^2); NaN for rewards without Gaussian noise.
+    n_actions : (n_runs,) array of int
+        Number of actions on offer.
+    kappa : (n_runs,) array
+        Largest norm of an action on offer; 1 for arms.
+    fixed : (n_runs,) array of bool
+        Whether all rounds of the run offered the same actions.
+    prior : MixturePrior
+        The prior of MixTS.
+    results : Results
+        Results of the simulation: regret, reward and true latent states.
+
+    Examples
+    --------
+    >>> import mixts
+    >>> from mixts.diagnostics import measure_latent_cost
+    >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[9, 1], [1, 9]], [[1, 9], [9, 1]]))
+    >>> cost = measure_latent_cost(prior, mixts.BanditEnvironment(prior), 50, n_runs=20, seed=1)
+    >>> cost.learning.shape
+    (20, 50)
+    >>> all(step.holds for step in cost.inequalities().values())
+    True
     """
 
     learning: Float[Array, "n_runs n_rounds"]
-    """max_a theta'(a) - m_t(A', S'), for a draw (S', theta') from the belief with best action A':
-    its expectation given the history is W_t. The true state and parameters would do too, but they
-    stay the same for all rounds: a run in a thousand would decide the average."""
     identification: Float[Array, "n_runs n_rounds"]
-    """m_t(A_t, S_t) - sum_s P_t(s) m_t(A_t, s), whose expectation given the history is B_t."""
     excess: Float[Array, "n_runs n_rounds"]
-    """m_t(A_t, S_t) - Y_t: what the ledger of the drawn state is charged."""
     sampled: Int[Array, "n_runs n_rounds"]
-    """S_t, the latent state that MixTS drew."""
     within: Float[Array, "n_runs n_rounds"]
-    """sum_s P_t(s) u_t(A_t, s): the variance of the taken action's mean within the states."""
     between: Float[Array, "n_runs n_rounds"]
-    """The variance of m_t(A_t, S) over the states."""
     roots: Float[Array, "n_runs n_rounds"]
-    """sum_{s<s'} sqrt(P_t(s) P_t(s')), a supermartingale."""
     products: Float[Array, "n_runs n_rounds"]
-    """sum_{s<s'} P_t(s) P_t(s')."""
     pairs: Float[Array, "n_runs L L"]
-    """sum_t P_t(s) P_t(s')."""
     variances: Float[Array, "n_runs L"]
-    """sum_t u_t(A_t, s)."""
     mean_range: Float[Array, " n_runs"]
-    """Largest difference between two states' means of a taken action."""
     final_weights: Float[Array, "n_runs L"]
-    """P_{n+1}."""
     gain: Float[Array, "n_runs L"]
-    """1/2 sum_t log(1 + u_t(A_t, s) / sigma^2); NaN for rewards without Gaussian noise."""
     n_actions: Int[Array, " n_runs"]
-    """Number of actions on offer."""
     kappa: Float[Array, " n_runs"]
-    """Largest norm of an action on offer; 1 for arms."""
     fixed: Array
-    """Whether all rounds of the run offered the same actions."""
     prior: MixturePrior
     results: Results
-    """Results of the simulation: regret, reward and true latent states."""
 
     @classmethod
     def of(cls, prior: MixturePrior, results: Results) -> LatentCost:
@@ -85,6 +118,11 @@ class LatentCost:
             The prior of MixTS.
         results
             Results of :func:`prepare_latent_cost`'s simulation.
+
+        Returns
+        -------
+        LatentCost
+            The measurements.
         """
         (observed,) = results.observed.values()
         return cls(**observed, prior=prior, results=results)
@@ -110,7 +148,18 @@ class LatentCost:
         return _entropies(self.prior.weights[None])[0] - _entropies(self.final_weights)
 
     def total(self, quantity: str) -> Estimate:
-        """Return the mean over runs of a sum over rounds, and its standard error."""
+        """Return the mean over runs of a sum over rounds, and its standard error.
+
+        Parameters
+        ----------
+        quantity
+            Name of an array over rounds, such as "learning" or "identification".
+
+        Returns
+        -------
+        Estimate
+            Mean and standard error.
+        """
         return estimate(np.asarray(getattr(self, quantity)).sum(axis=1))
 
     @property
@@ -178,6 +227,16 @@ def measure_latent_cost(
     -------
     LatentCost
         The costs and sums, round by round.
+
+    Examples
+    --------
+    >>> import mixts
+    >>> from mixts.diagnostics import measure_latent_cost
+    >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[9, 1], [1, 9]], [[1, 9], [9, 1]]))
+    >>> cost = measure_latent_cost(prior, mixts.BanditEnvironment(prior), 50, n_runs=20, seed=1)
+    >>> mean, error = cost.total("identification")
+    >>> print(f"{mean:.2f} ± {error:.2f}")
+    0.82 ± 0.09
     """
     _check(prior)
     results = simulate(
@@ -207,6 +266,18 @@ def prepare_latent_cost(
     -------
     Simulation
         An observed simulation; :meth:`LatentCost.of` takes its results.
+
+    Examples
+    --------
+    >>> import mixts
+    >>> from mixts.diagnostics import LatentCost, prepare_latent_cost
+    >>> from mixts.simulation.simulate import assemble
+    >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[9, 1], [1, 9]], [[1, 9], [9, 1]]))
+    >>> environment = mixts.BanditEnvironment(prior)
+    >>> simulation = prepare_latent_cost(prior, environment, n_rounds=50, n_runs=20, seed=1)
+    >>> results = assemble(simulation, map(simulation.play, range(simulation.n_blocks)))
+    >>> LatentCost.of(prior, results).learning.shape
+    (20, 50)
     """
     _check(prior)
     return prepare(

@@ -28,6 +28,15 @@ class BanditEnvironment(Environment):
         None for families with arms; for others a constant action set (K, d), or a function
         ``(rng, n_tasks) -> (n_tasks, K, d)`` that is called in every round. Where worker processes
         play, the function must be a function of a module: not a lambda, nor an inner function.
+
+    Examples
+    --------
+    >>> import mixts
+    >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[9, 1], [1, 9]], [[1, 9], [9, 1]]))
+    >>> environment = mixts.BanditEnvironment(prior)
+    >>> results = mixts.simulate({"MixTS": prior}, environment, n_rounds=20, n_runs=10, seed=1)
+    >>> results.regret["MixTS"].shape
+    (10, 20)
     """
 
     def __init__(

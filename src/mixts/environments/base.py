@@ -74,6 +74,11 @@ class Environment(ABC):
             Returns the generator of a role; equal streams give equal problems.
         n_tasks
             Number of runs.
+
+        Returns
+        -------
+        Problem
+            The problems of all runs.
         """
 
 

@@ -28,6 +28,14 @@ class ClassificationBandit(Environment):
         Number of images on offer in a round.
     success
         Mean reward of an image of the class, and of any other image.
+
+    Examples
+    --------
+    >>> import mixts
+    >>> features = [[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.1, 0.9]]
+    >>> environment = mixts.ClassificationBandit(features, labels=[0, 0, 1, 1], n_actions=2)
+    >>> environment
+    ClassificationBandit(4 images of 2 classes, 2 features, 2 a round)
     """
 
     def __init__(
@@ -73,7 +81,20 @@ class ClassificationBandit(Environment):
         return ClassificationProblem(self, latent, streams("actions"), streams("rewards"))
 
     def draw_images(self, rng: np.random.Generator, classes: Int[Array, " n"]) -> Int[Array, "n K"]:
-        """Draw the images of a round for each run, one of them of the run's class."""
+        """Draw the images of a round for each run, one of them of the run's class.
+
+        Parameters
+        ----------
+        rng
+            Generator of the draws.
+        classes
+            Class of each run, (n,).
+
+        Returns
+        -------
+        array
+            Indices of the images, (n, n_actions).
+        """
         n = len(classes)
         offered = rng.integers(len(self.labels), size=(n, self.n_actions))
         within = rng.integers(self._counts[classes])

@@ -29,6 +29,15 @@ class MDPEnvironment(Environment):
         A prior of :class:`TabularMDP`.
     last_state
         Whether trajectories include the state after the last step; the paper's history does not.
+
+    Examples
+    --------
+    >>> import mixts
+    >>> prior = mixts.RiverSwim(n_states=4, horizon=8).prior
+    >>> environment = mixts.MDPEnvironment(prior)
+    >>> results = mixts.simulate({"MixTS": prior}, environment, n_rounds=5, n_runs=3, seed=1)
+    >>> results.reward["MixTS"].shape
+    (3, 5)
     """
 
     def __init__(self, prior: MixturePrior, *, last_state: bool = True) -> None:

@@ -33,6 +33,16 @@ class ReplayBandit(Environment):
         Task of each item, (n,), integers from 0.
     n_actions
         Number of items on offer in a round.
+
+    Examples
+    --------
+    Two users rated two films each; a round offers films that the user has not seen in the run.
+
+    >>> import mixts
+    >>> films = [[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 1.0]]
+    >>> environment = mixts.ReplayBandit(films, rewards=[5, 2, 1, 4], tasks=[0, 0, 1, 1])
+    >>> environment
+    ReplayBandit(4 items of 2 tasks, 2 features, 10 a round)
     """
 
     def __init__(
@@ -80,7 +90,18 @@ class ReplayBandit(Environment):
         return ReplayProblem(self, latent, streams("actions"))
 
     def items_of(self, tasks: Int[Array, " n"]) -> Int[Array, "n m"]:
-        """Return the items of each task, padded with -1."""
+        """Return the items of each task, padded with -1.
+
+        Parameters
+        ----------
+        tasks
+            Indices of tasks, (n,).
+
+        Returns
+        -------
+        array
+            Indices of items, (n, m), with m the largest number of items of a task.
+        """
         counts = self._counts[tasks]
         place = np.arange(counts.max(initial=0))
         inside = place < counts[:, None]

@@ -70,6 +70,16 @@ class RiverSwim(MDPEnvironment):
         right of it.
     last_state
         As in :class:`MDPEnvironment`.
+
+    Examples
+    --------
+    >>> import mixts
+    >>> river = mixts.RiverSwim(n_states=10, horizon=20)
+    >>> river.prior.names
+    ('left', 'right')
+    >>> agent = mixts.MixTS(river.prior, seed=1)
+    >>> agent.act().shape
+    (20, 10)
     """
 
     prior: MixturePrior
@@ -101,7 +111,18 @@ class RiverSwim(MDPEnvironment):
         super().__init__(MixturePrior(both, names=CURRENTS), last_state=last_state)
 
     def mean_mdp(self, current: Current) -> MDP:
-        """Return the mean MDP under one current."""
+        """Return the mean MDP under one current.
+
+        Parameters
+        ----------
+        current
+            "left" or "right".
+
+        Returns
+        -------
+        MDP
+            The MDP.
+        """
         return mean_mdp(self.n_states, current, self.horizon, self.start_state)
 
     def __repr__(self) -> str:

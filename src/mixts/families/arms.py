@@ -183,25 +183,84 @@ class ArmFamily(Family):
 
     @abstractmethod
     def marginal(self, parameters: Float[Array, "q ... K"]) -> MeanDistribution:
-        """Return the distributions with these parameters for each arm."""
+        """Return the distributions with these parameters for each arm.
+
+        Parameters
+        ----------
+        parameters
+            The q parameters of each arm's distribution, (q, ..., K).
+
+        Returns
+        -------
+        MeanDistribution
+            The distributions.
+        """
 
     @abstractmethod
     def evidence_constant(self, statistics: Statistics) -> Float[Array, " n"]:
-        """Return the part of the log evidence that all components share."""
+        """Return the part of the log evidence that all components share.
+
+        Parameters
+        ----------
+        statistics
+            Statistics of n tasks.
+
+        Returns
+        -------
+        array
+            The part of each task, (n,).
+        """
 
     @classmethod
     @abstractmethod
     def match(cls, mean: Array, variance: Array, settings: dict[str, Any]) -> Self:
-        """Return the family whose arms have these means and variances, (L, K)."""
+        """Return the family whose arms have these means and variances.
+
+        Parameters
+        ----------
+        mean, variance
+            Moments of the arms' mean rewards, (L, K).
+        settings
+            The constructor's other arguments, as :meth:`settings` returns them.
+
+        Returns
+        -------
+        ArmFamily
+            The family.
+        """
 
     def like(self, mean: Float[Array, "L k"], variance: Float[Array, "L k"]) -> ArmFamily:
-        """Return arms with these moments that otherwise resemble the arms of each component."""
+        """Return arms with these moments that otherwise resemble the arms of each component.
+
+        Parameters
+        ----------
+        mean, variance
+            Moments of the arms' mean rewards, (L, k).
+
+        Returns
+        -------
+        ArmFamily
+            The family of k arms.
+        """
         return self.match(mean, variance, self.settings())
 
     @classmethod
     @abstractmethod
     def from_parameters(cls, parameters: Float[Array, "q L K"], settings: dict[str, Any]) -> Self:
-        """Return the family whose components have these parameters for each arm."""
+        """Return the family whose components have these parameters for each arm.
+
+        Parameters
+        ----------
+        parameters
+            The q parameters of each arm's distribution, (q, L, K).
+        settings
+            The constructor's other arguments, as :meth:`settings` returns them.
+
+        Returns
+        -------
+        ArmFamily
+            The family.
+        """
 
     @functools.cached_property
     def n_components(self) -> int:
@@ -225,7 +284,18 @@ class ArmFamily(Family):
         )
 
     def arms(self, index: ArrayLike) -> Self:
-        """Return the family of these arms, in this order, repeats allowed."""
+        """Return the family of these arms, in this order, repeats allowed.
+
+        Parameters
+        ----------
+        index
+            Indices of arms.
+
+        Returns
+        -------
+        ArmFamily
+            The family of these arms.
+        """
         chosen = np.asarray(index, np.int64)
         some = {k: v[:, chosen] if v.ndim > 1 else v for k, v in self.arrays().items()}
         return type(self)(**some, **self.settings())
@@ -260,7 +330,20 @@ class ArmFamily(Family):
         return type(self)(**joined, **self.settings())
 
     def marginals(self, statistics: Statistics, tasks: Array, latent: Array) -> MeanDistribution:
-        """Return the distributions of the arms' means for tasks and components, which broadcast."""
+        """Return the distributions of the arms' means for tasks and components.
+
+        Parameters
+        ----------
+        statistics
+            Statistics of the tasks.
+        tasks, latent
+            Indices of tasks and of components, which broadcast.
+
+        Returns
+        -------
+        MeanDistribution
+            The distributions for each pair of a task and a component.
+        """
         if tasks.shape != latent.shape:
             tasks, latent = (x.copy() for x in np.broadcast_arrays(tasks, latent))
         parameters = np.empty((self.arm_parameters, *latent.shape, self.n_arms))
@@ -273,7 +356,18 @@ class ArmFamily(Family):
         return self.marginal(parameters)
 
     def prior_marginal(self, latent: Array) -> MeanDistribution:
-        """Return the prior distributions of the arms' means under components."""
+        """Return the prior distributions of the arms' means under components.
+
+        Parameters
+        ----------
+        latent
+            Indices of components.
+
+        Returns
+        -------
+        MeanDistribution
+            The distributions for each component.
+        """
         return self.marginals(self.empty_statistics(1), np.zeros(1, np.int64), latent)
 
     def _prior(self) -> MeanDistribution:

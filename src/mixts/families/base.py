@@ -33,6 +33,17 @@ class Family(ABC):
 
     Everything that other layers need to know about a family is a method or property here, so that
     no other layer asks which family it has.
+
+    Examples
+    --------
+    Priors, agents and environments take any family.
+
+    >>> import mixts
+    >>> family = mixts.PoissonArms(shape=[[4, 8]], rate=[[2, 2]])
+    >>> isinstance(family, mixts.Family), family.n_components, family.n_arms
+    (True, 1, 2)
+    >>> family.parameter_means()
+    array([[2., 4.]])
     """
 
     kind: ClassVar[str]
@@ -58,6 +69,11 @@ class Family(ABC):
             array.flags.writeable = False
 
     # -- sizes and files ----------------------------------------------------------------------
+
+    def _repr_html_(self) -> str:
+        from mixts.families._notebook import family_html
+
+        return family_html(self)
 
     @property
     @abstractmethod
@@ -103,7 +119,18 @@ class Family(ABC):
 
     @classmethod
     def restore(cls, settings: dict[str, Any], arrays: dict[str, Array]) -> Family:
-        """Build the family from a file's settings and arrays, checked like any other."""
+        """Build the family from a file's settings and arrays, checked like any other.
+
+        Parameters
+        ----------
+        settings, arrays
+            As :meth:`settings` and :meth:`arrays` return them.
+
+        Returns
+        -------
+        Family
+            The family.
+        """
         try:
             return cls(**arrays, **settings)
         except TypeError as error:
@@ -114,30 +141,86 @@ class Family(ABC):
     # -- other families of the same kind ------------------------------------------------------
 
     def select(self, components: ArrayLike) -> Family:
-        """Return the family of these components, in this order, repeats allowed."""
+        """Return the family of these components, in this order, repeats allowed.
+
+        Parameters
+        ----------
+        components
+            Indices of components.
+
+        Returns
+        -------
+        Family
+            The family of these components.
+        """
         index = np.asarray(components)
         return self.restore(self.settings(), {k: v[index] for k, v in self.arrays().items()})
 
     def append(self, other: Family) -> Family:
-        """Return the components of this family followed by those of another of its kind."""
+        """Return the components of this family followed by those of another of its kind.
+
+        Parameters
+        ----------
+        other
+            A family of the same kind and sizes.
+
+        Returns
+        -------
+        Family
+            The family of all components.
+        """
         self._check_same_kind(other)
         theirs = other.arrays()
         joined = {name: np.concatenate([a, theirs[name]]) for name, a in self.arrays().items()}
         return self.restore(self.settings(), joined)
 
     def with_arms(self, other: Family) -> Family:
-        """Return these arms followed by the other family's, component by component."""
+        """Return these arms followed by the other family's, component by component.
+
+        Parameters
+        ----------
+        other
+            A family of the same kind with as many components.
+
+        Returns
+        -------
+        Family
+            The family of all arms.
+        """
         raise ParameterError(f"only families of arms accept new arms, got {self!r}")
 
     @abstractmethod
     def collapse(self, weights: Float[Array, " L"]) -> Family:
-        """Return one component that keeps the moments of the mixture with these weights."""
+        """Return one component that keeps the moments of the mixture with these weights.
+
+        Parameters
+        ----------
+        weights
+            Weights of the components, (L,).
+
+        Returns
+        -------
+        Family
+            A family of one component.
+        """
 
     @abstractmethod
     def broaden(self, weights: Float[Array, " L"], factor: float) -> Family:
         """Return one broad component, for tasks unlike all components.
 
         For unbounded rewards its variances are about ``factor`` times those of the mixture.
+
+        Parameters
+        ----------
+        weights
+            Weights of the components, (L,).
+        factor
+            Factor of the variances.
+
+        Returns
+        -------
+        Family
+            A family of one component.
         """
 
     def _check_same_kind(self, other: Family) -> None:
@@ -156,20 +239,59 @@ class Family(ABC):
 
     @abstractmethod
     def parameter_quantiles(self, probability: float) -> Float[Array, "L p"]:
-        """Return a prior quantile of every parameter under each component."""
+        """Return a prior quantile of every parameter under each component.
+
+        Parameters
+        ----------
+        probability
+            Probability of the quantile, between 0 and 1.
+
+        Returns
+        -------
+        array
+            Quantiles, (L, p).
+        """
 
     def explain_mean(self, component: int, arm: int) -> str:
-        """Say in words what the mean reward of an arm is made of; "" if there is nothing to say."""
+        """Say in words what the mean reward of an arm is made of.
+
+        Parameters
+        ----------
+        component, arm
+            Indices of the component and of the arm.
+
+        Returns
+        -------
+        str
+            The words; "" if there is nothing to say.
+        """
         return ""
 
     # -- learning -----------------------------------------------------------------------------
 
     def empty_statistics(self, n_tasks: int | None) -> Statistics:
-        """Return the statistics of tasks without observations; None: one task, no task axis."""
+        """Return the statistics of tasks without observations.
+
+        Parameters
+        ----------
+        n_tasks
+            Number of tasks; None for one task without a task axis.
+
+        Returns
+        -------
+        Statistics
+            Empty statistics.
+        """
         return self.statistics_type.empty(self.statistics_shape, n_tasks)
 
     def check_statistics(self, statistics: Any) -> None:
-        """Raise `StatisticsError` unless the statistics are of this family's kind and shape."""
+        """Raise ``StatisticsError`` unless the statistics are of this family's kind and shape.
+
+        Parameters
+        ----------
+        statistics
+            The statistics.
+        """
         kind = self.statistics_type
         if type(statistics) is not kind or statistics.shape != self.statistics_shape:
             raise StatisticsError(
@@ -183,12 +305,34 @@ class Family(ABC):
     ) -> Posterior:
         """Return the posteriors given statistics, which the result owns and changes.
 
-        ``log_weights`` are the log prior weights, which decide only which components may become
-        dormant; ``allow_dormant=False`` keeps every component's posterior up to date.
+        Parameters
+        ----------
+        statistics
+            Statistics of the tasks.
+        log_weights
+            Log prior weights, (L,), which decide only which components may become dormant.
+        allow_dormant
+            False keeps every component's posterior up to date.
+
+        Returns
+        -------
+        Posterior
+            The posteriors of all components for each task.
         """
 
     def log_evidence(self, statistics: Statistics) -> Float[Array, "n L"]:
-        """Return log p(history | s) of each task; -inf where a component rules the history out."""
+        """Return log p(history | s) of each task.
+
+        Parameters
+        ----------
+        statistics
+            Statistics of n tasks.
+
+        Returns
+        -------
+        array
+            Log evidence, (n, L); -inf where a component rules the history out.
+        """
         uniform = np.full(self.n_components, -np.log(self.n_components))
         return self.posterior(statistics, uniform).log_evidence()
 
@@ -239,7 +383,6 @@ class Family(ABC):
     ) -> Int[Array, "m ..."]:
         """Return argmax_a mu_theta(a) for each row of parameters, ties at random  [paper: Alg. 1].
 
-
         Parameters
         ----------
         rng
@@ -280,7 +423,22 @@ class Family(ABC):
     def reward_laws(
         self, parameters: Float[Array, "n p"], arms: Int[Array, " n"], means: Float[Array, " n"]
     ) -> Float[Array, "n ..."]:
-        """Return what ``outcomes`` needs to draw a reward of each arm: its mean, if that is all."""
+        """Return the law of the reward of each arm, for ``outcomes``: its mean, if that is all.
+
+        Parameters
+        ----------
+        parameters
+            Parameters of n tasks, (n, p).
+        arms
+            The arm that each task takes, (n,).
+        means
+            Mean reward of that arm, (n,).
+
+        Returns
+        -------
+        array
+            The law for each task, (n, ...).
+        """
         return means
 
     @abstractmethod
@@ -336,7 +494,7 @@ class Family(ABC):
         raise ParameterError(f"{self!r} has no single actions: its actions are policies")
 
     def check_clicks(self) -> None:
-        """Raise `ParameterError` unless rewards are clicks on arms, which may be still to come."""
+        """Raise ``ParameterError`` unless rewards are clicks on arms, which may still come."""
         raise ParameterError(
             "a delay of clicks (mixts.Pending, click_delay, --click-delay) needs Bernoulli arms, "
             f"got {self!r}: leave the delay out, and give waiting decisions as (actions, tasks)"
@@ -347,11 +505,33 @@ class Family(ABC):
         raise ParameterError(f"{self!r} is not a linear bandit with Gaussian noise")
 
     def log_determinant_ratios(self, statistics: Statistics) -> Float[Array, "n L"]:
-        """Return log(det Sigma_{t,s}^-1 / det Sigma_0,s^-1) of linear bandits."""
+        """Return log(det Sigma_{t,s}^-1 / det Sigma_0,s^-1) of linear bandits.
+
+        Parameters
+        ----------
+        statistics
+            Statistics of n tasks.
+
+        Returns
+        -------
+        array
+            Log ratios, (n, L).
+        """
         raise ParameterError(f"{self!r} is not a linear bandit with Gaussian noise")
 
     def mdp(self, parameters: ArrayLike) -> MDP:
-        """Return the MDPs that parameters (..., p) describe, checked and copied."""
+        """Return the MDPs that parameters describe, checked and copied.
+
+        Parameters
+        ----------
+        parameters
+            Parameters, (..., p).
+
+        Returns
+        -------
+        MDP
+            The MDPs, a batch of shape (...).
+        """
         raise ParameterError(f"the parameters of {self!r} describe no MDP")
 
 

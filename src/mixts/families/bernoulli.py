@@ -122,7 +122,7 @@ class BetaMarginal(Marginal):
 
 
 class BernoulliArms(ArmFamily):
-    """K arms with rewards 0 or 1 and Beta(alpha, beta) priors on their means, for L components.
+    """Family of K arms with rewards 0 or 1 and Beta priors on their means, for L components.
 
     The log evidence of an arm's ordered history with w ones and l zeros is
     ``ln B(alpha + w, beta + l) - ln B(alpha, beta)``  [paper: Sec. 3].
@@ -131,6 +131,17 @@ class BernoulliArms(ArmFamily):
     ----------
     alpha, beta
         Parameters of the Beta prior of each arm's mean under each component, (L, K), above 0.
+
+    Examples
+    --------
+    Visitors of the first kind click the first banner, those of the second kind the second one.
+
+    >>> import mixts
+    >>> family = mixts.BernoulliArms(alpha=[[8, 2], [2, 8]], beta=[[2, 8], [8, 2]])
+    >>> belief = mixts.MixturePrior(family).belief()
+    >>> belief.update([0, 0, 1], [1, 1, 0])
+    >>> belief.weights.round(3)
+    array([0.98, 0.02])
     """
 
     kind: ClassVar[str] = "bernoulli-arms"
@@ -153,7 +164,18 @@ class BernoulliArms(ArmFamily):
 
     @classmethod
     def uniform(cls, n_arms: int) -> Self:
-        """Return the uninformed prior of plain TS, one component: Beta(1, 1) on every arm."""
+        """Return the uninformed prior of plain TS, one component: Beta(1, 1) on every arm.
+
+        Parameters
+        ----------
+        n_arms
+            Number of arms, K.
+
+        Returns
+        -------
+        BernoulliArms
+            A family of one component.
+        """
         n_arms = _checks.count(n_arms, "n_arms")
         return cls(np.ones((1, n_arms)), np.ones((1, n_arms)))
 

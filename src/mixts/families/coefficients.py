@@ -102,7 +102,18 @@ class CoefficientFamily(Family):
     def with_moments(
         self, mean: ArrayLike, covariance: ArrayLike, covariance_type: CovarianceType = "full"
     ) -> Self:
-        """Return the family with other moments of theta and the same settings otherwise."""
+        """Return the family with other moments of theta and the same settings otherwise.
+
+        Parameters
+        ----------
+        mean, covariance, covariance_type
+            As for the constructor.
+
+        Returns
+        -------
+        CoefficientFamily
+            The family.
+        """
 
     @property
     def n_components(self) -> int:
@@ -149,6 +160,16 @@ class CoefficientFamily(Family):
         """Return the same prior for rows r of other coordinates, in which these are ``matrix @ r``.
 
         The product a'theta is the same in both: theta becomes ``matrix.T @ theta``.
+
+        Parameters
+        ----------
+        matrix
+            The matrix, (d, d).
+
+        Returns
+        -------
+        CoefficientFamily
+            The family in the other coordinates.
         """
         mean = self.mean @ matrix
         if self.covariance_type in ("diag", "spherical") and np.array_equal(
@@ -233,7 +254,20 @@ class CoefficientFamily(Family):
     def products(
         self, parameters: Float[Array, "... p"], actions: Array | None
     ) -> Float[Array, "... K"]:
-        """Return a'theta for every action; ``actions`` is one set (K, d), or one for each theta."""
+        """Return a'theta for every action.
+
+        Parameters
+        ----------
+        parameters
+            Parameters, (..., p).
+        actions
+            One action set, (K, d), or one for each theta, (..., K, d).
+
+        Returns
+        -------
+        array
+            Products, (..., K).
+        """
         if actions is None:
             raise ActionError(
                 f"{type(self).__name__} needs actions of shape (K, {self.n_features}), got None"

@@ -76,9 +76,10 @@ class GaussianStatistics(ArmStatistics):
 
 
 class GaussianArms(ArmFamily):
-    """K arms with rewards N(mean of the arm, noise_std^2) and normal priors, for L components.
+    """Family of K arms with Gaussian rewards and normal priors on their means, for L components.
 
-    With n rewards of average y and squared deviations M2 an arm's log evidence is
+    A reward is N(mean of the arm, noise_std^2). With n rewards of average y and squared deviations
+    M2 an arm's log evidence is
     ``-n/2 ln(2 pi sigma^2) - (ln(1 + n v / sigma^2) + M2 / sigma^2 + n (y - m)^2 / (sigma^2 + n
     v)) / 2`` [paper: Sec. 3].
 
@@ -90,6 +91,18 @@ class GaussianArms(ArmFamily):
         Prior variance, (L, K); 0 for an arm that the component knows exactly.
     noise_std
         Standard deviation of the rewards around the arm's mean, above 0.
+
+    Examples
+    --------
+    >>> import mixts
+    >>> variance = [[0.1, 0.1], [0.1, 0.1]]
+    >>> family = mixts.GaussianArms([[1.0, 0.0], [0.0, 1.0]], variance, noise_std=0.5)
+    >>> belief = mixts.MixturePrior(family).belief()
+    >>> belief.update([0, 1], [0.9, 0.2])
+    >>> belief.weights.round(3)
+    array([0.881, 0.119])
+    >>> belief.mean_rewards().round(3)
+    array([0.886, 0.142])
     """
 
     kind: ClassVar[str] = "gaussian-arms"

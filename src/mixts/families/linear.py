@@ -57,8 +57,9 @@ class LinearFamily(CoefficientFamily):
 
 
 class LinearGaussian(LinearFamily):
-    """Rewards a'theta + N(0, noise_std^2) with theta ~ N(mean, covariance), for L components.
+    """Family of linear rewards with Gaussian noise and Gaussian coefficients, for L components.
 
+    A reward of features a is a'theta + N(0, noise_std^2), with theta ~ N(mean, covariance).
     Posteriors are exact for every component  [paper: Sec. 4.2].
 
     Parameters
@@ -73,6 +74,17 @@ class LinearGaussian(LinearFamily):
         Standard deviation of the noise.
     covariance_type
         Form of ``covariance``.
+
+    Examples
+    --------
+    >>> import mixts
+    >>> family = mixts.LinearGaussian(
+    ...     [[1.0, 0.0], [0.0, 1.0]], [0.1, 0.1], noise_std=0.5, covariance_type="spherical"
+    ... )
+    >>> belief = mixts.MixturePrior(family).belief()
+    >>> belief.update([[0.9, 0.1], [0.2, 0.8]], [1.1, 0.3])
+    >>> belief.weights.round(3)
+    array([0.877, 0.123])
     """
 
     kind: ClassVar[str] = "linear-gaussian"
@@ -103,6 +115,11 @@ class LinearGaussian(LinearFamily):
             Dimension d of theta.
         noise_std
             Standard deviation of the noise.
+
+        Returns
+        -------
+        LinearGaussian
+            A family of one component.
         """
         d = _checks.count(n_features, "n_features")
         return cls(np.zeros((1, d)), np.ones(1), noise_std, covariance_type="spherical")

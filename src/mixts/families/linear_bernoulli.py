@@ -28,8 +28,9 @@ from mixts.families.statistics import Statistics
 
 
 class LinearBernoulli(CoefficientFamily):
-    """Rewards 0 or 1 with P(1 | a, theta) = 1 / (1 + exp(-a'theta)), theta ~ N(mean, covariance).
+    """Family of clicks with features and Gaussian coefficients, for L components.
 
+    Rewards are 0 or 1 with P(1 | a, theta) = 1 / (1 + exp(-a'theta)), theta ~ N(mean, covariance).
     The statistics of a task are its distinct feature rows with their numbers of trials and
     successes, so that beliefs depend on the prior and the history only. Posteriors and evidence
     are integrals without a closed form: ``belief.evidence_error`` has the standard error of the
@@ -53,11 +54,15 @@ class LinearBernoulli(CoefficientFamily):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> import mixts
     >>> family = mixts.LinearBernoulli([[1.0, -2.0], [-1.0, 0.5]], [0.1, 0.1], "spherical")
     >>> agent = mixts.MixTS(mixts.MixturePrior(family), seed=1)
     >>> offers = np.array([[1.0, 0.2], [1.0, 0.9]])
     >>> row = agent.act(offers)
     >>> agent.update(offers[row], 1)
+    >>> agent.belief.mean_rewards(offers).shape
+    (2,)
     """
 
     kind: ClassVar[str] = "linear-bernoulli"
@@ -85,6 +90,11 @@ class LinearBernoulli(CoefficientFamily):
         ----------
         n_features
             Dimension d of theta.
+
+        Returns
+        -------
+        LinearBernoulli
+            A family of one component.
         """
         d = _checks.count(n_features, "n_features")
         return cls(np.zeros((1, d)), np.ones(1), covariance_type="spherical")

@@ -28,13 +28,14 @@ from mixts.families.student_marginal import StudentMarginal, StudentRewards
 
 
 class LinearStudent(NoisyTasks, LinearFamily):
-    """Rewards a'theta + N(0, sigma^2) with an unknown noise sigma of each task, for L components.
+    """Family of linear rewards whose Gaussian noise is unknown, for L components.
 
-    The noise variance sigma^2 of a task is inverse gamma with shape ``degrees / 2`` and scale
-    ``degrees noise_std^2 / 2``: ``noise_std`` is typical, and it is worth ``degrees`` rewards.
-    Given sigma^2, theta is N(mean, (sigma / noise_std)^2 covariance). So theta is a Student
-    variable with ``degrees`` degrees of freedom, location ``mean`` and scale matrix
-    ``covariance``; with many degrees this is :class:`LinearGaussian`.
+    A reward of features a is a'theta + N(0, sigma^2); each task has its own noise sigma. sigma^2 is
+    inverse gamma with shape ``degrees / 2`` and scale ``degrees noise_std^2 / 2``: ``noise_std`` is
+    typical, and it is worth ``degrees`` rewards. Given sigma^2, theta is
+    N(mean, (sigma / noise_std)^2 covariance). So theta is a Student variable with ``degrees``
+    degrees of freedom, location ``mean`` and scale matrix ``covariance``; with many degrees this
+    is :class:`LinearGaussian`.
 
     With n rewards, posteriors are of the same kind, and exact. Let ``M = I + C'A'A C``, where C C'
     is covariance / noise_std^2, and S the least of ``|y - A theta|^2 + |C^-1 (theta - mean)|^2``.
@@ -58,6 +59,16 @@ class LinearStudent(NoisyTasks, LinearFamily):
         ln sigma is about ``1 / sqrt(2 degrees)``.
     covariance_type
         Form of ``covariance``.
+
+    Examples
+    --------
+    >>> import mixts
+    >>> means, variances = [[1.0, 0.0], [0.0, 1.0]], [0.1, 0.1]
+    >>> family = mixts.LinearStudent(means, variances, 0.5, degrees=6, covariance_type="spherical")
+    >>> belief = mixts.MixturePrior(family).belief()
+    >>> belief.update([[0.9, 0.1], [0.2, 0.8]], [1.1, 0.3])
+    >>> belief.weights.round(3)
+    array([0.878, 0.122])
     """
 
     kind: ClassVar[str] = "linear-student"

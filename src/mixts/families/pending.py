@@ -40,6 +40,17 @@ class Pending(NamedTuple):
         nothing, and 1 is the reward 0.
     tasks
         The task of each decision; None for one task without a task axis.
+
+    Examples
+    --------
+    An arm was shown twice: a click on the first showing would have come by now with probability
+    0.9, on the second with probability 0.1.
+
+    >>> import mixts
+    >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[8, 2], [2, 8]], [[2, 8], [8, 2]]))
+    >>> pending = mixts.Pending(actions=[0, 0], arrived=[0.9, 0.1])
+    >>> mixts.Greedy(prior, seed=1).act(waiting=pending)
+    1
     """
 
     actions: Any

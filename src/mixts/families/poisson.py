@@ -115,7 +115,7 @@ class GammaMarginal(Marginal):
 
 
 class PoissonArms(ArmFamily):
-    """K arms with Poisson rewards and Gamma(shape, rate) priors on their means, for L components.
+    """Family of K arms with Poisson rewards and Gamma priors on their means, for L components.
 
     With n rewards an arm's log evidence is
     ``lnG(a + sum y) - lnG(a) + a ln b - (a + sum y) ln(b + n) - sum ln y!``  [paper: Sec. 3].
@@ -124,6 +124,15 @@ class PoissonArms(ArmFamily):
     ----------
     shape, rate
         Parameters of the Gamma prior of each arm's mean under each component, (L, K), above 0.
+
+    Examples
+    --------
+    >>> import mixts
+    >>> family = mixts.PoissonArms(shape=[[20, 5], [5, 20]], rate=[[5, 5], [5, 5]])
+    >>> belief = mixts.MixturePrior(family).belief()
+    >>> belief.update([0, 1], [5, 0])
+    >>> belief.weights.round(3)
+    array([0.997, 0.003])
     """
 
     kind: ClassVar[str] = "poisson-arms"

@@ -187,6 +187,21 @@ class SpendArms(ArmFamily):
     shape, scale
         Parameters of the prior of sigma^2, (L, K), above 0: it is near ``scale / shape``, and that
         is worth ``2 shape`` purchases.
+
+    Examples
+    --------
+    Customers of the first kind buy the first offer for about 20 each, those of the second kind the
+    second offer.
+
+    >>> import numpy as np
+    >>> import mixts
+    >>> alpha, beta = np.array([[5, 1], [1, 5]]), np.array([[5, 9], [9, 5]])
+    >>> log_spend, ones = np.full((2, 2), np.log(20)), np.ones((2, 2))
+    >>> family = mixts.SpendArms(alpha, beta, log_spend, 4 * ones, shape=4 * ones, scale=ones)
+    >>> belief = mixts.MixturePrior(family).belief()
+    >>> belief.update([0, 0, 1], [0.0, 23.5, 0.0])
+    >>> belief.weights.round(3)
+    array([0.833, 0.167])
     """
 
     kind: ClassVar[str] = "spend-arms"

@@ -35,9 +35,11 @@ WORD = 8
 
 
 class Statistics(ABC):
-    """Statistics of a batch of tasks, or (``single``) of one task without a task axis.
+    """Summary of the histories of tasks, which does not depend on the prior.
 
-    The stored arrays always have the task axis first; the properties that users read are read-only.
+    Statistics are of a batch of tasks, or (``single``) of one task without a task axis. The stored
+    arrays always have the task axis first; the properties that users read are read-only. ``a + b``
+    merges two parts of the histories of the same tasks, and ``a[index]`` selects tasks.
 
     Parameters
     ----------
@@ -45,6 +47,19 @@ class Statistics(ABC):
         Whether these are the statistics of one task without a task axis.
     **arrays
         The arrays named in ``fields``, tasks on the first axis.
+
+    Examples
+    --------
+    >>> import mixts
+    >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[8, 2], [2, 8]], [[2, 8], [8, 2]]))
+    >>> belief = prior.belief(n_tasks=2)
+    >>> belief.update([0, 1, 1], [1, 0, 1], tasks=[0, 1, 1])
+    >>> statistics = belief.statistics
+    >>> statistics
+    BernoulliStatistics(2 tasks, 3 observations, shape=(2,))
+    >>> (statistics + statistics).successes
+    array([[2, 0],
+           [0, 2]])
     """
 
     kind: ClassVar[str]
@@ -85,14 +100,25 @@ class Statistics(ABC):
 
     @classmethod
     def adopt(cls, arrays: Sequence[Array]) -> Self:
-        """Wrap arrays of the right types, in the order of ``fields``, without copy or check."""
+        """Wrap arrays of the right types, in the order of ``fields``, without copy or check.
+
+        Parameters
+        ----------
+        arrays
+            The arrays, tasks on the first axis.
+
+        Returns
+        -------
+        Statistics
+            The statistics.
+        """
         made = cls.__new__(cls)
         made.single = False
         made._store(arrays)
         return made
 
     def check(self) -> None:
-        """Raise `StatisticsError` for numbers that no history can have."""
+        """Raise ``StatisticsError`` for numbers that no history can have."""
         for name, dtype in self.fields.items():
             if dtype is float and not np.isfinite(self.array(name)).all():
                 raise StatisticsError(f"{name} must be finite")
@@ -103,7 +129,18 @@ class Statistics(ABC):
     @classmethod
     @abstractmethod
     def array_shapes(cls, shape: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
-        """Return the shape of each array for one task, given ``statistics.shape``."""
+        """Return the shape of each array for one task.
+
+        Parameters
+        ----------
+        shape
+            ``statistics.shape``.
+
+        Returns
+        -------
+        dict
+            Shapes by the names of the arrays.
+        """
 
     @abstractmethod
     def _check(self) -> None:
@@ -120,7 +157,18 @@ class Statistics(ABC):
         """Number of observations of each task (a number for one task)."""
 
     def checked_actions(self, actions: ArrayLike) -> Array:
-        """Return the actions of decisions without outcomes, checked."""
+        """Return the actions of decisions without outcomes, checked.
+
+        Parameters
+        ----------
+        actions
+            An arm or m arms; features (d,) or (m, d).
+
+        Returns
+        -------
+        array
+            The actions, (m,) or (m, d).
+        """
         raise ActionError(f"the actions of {self!r} are policies: no single actions can wait")
 
     @abstractmethod
@@ -133,6 +181,11 @@ class Statistics(ABC):
             An arm or m arms; features (d,) or (m, d); or a :class:`Trajectory`.
         outcomes
             A reward for each action; None for a trajectory.
+
+        Returns
+        -------
+        tuple of arrays
+            The observations, each array with the observations first.
 
         Raises
         ------
@@ -170,6 +223,11 @@ class Statistics(ABC):
             (n_arms,), (n_features,) or (n_states, n_actions).
         n_tasks
             Number of tasks; None for one task without a task axis.
+
+        Returns
+        -------
+        Statistics
+            Empty statistics.
         """
         rows = 1 if n_tasks is None else _checks.count(n_tasks, "n_tasks", least=0)
         shapes = cls.array_shapes(shape)
@@ -203,7 +261,18 @@ class Statistics(ABC):
         self._observe(index, observed)
 
     def array(self, name: str) -> Array:
-        """Return a stored array, task axis first; compiled loops change it in place."""
+        """Return a stored array, task axis first; compiled loops change it in place.
+
+        Parameters
+        ----------
+        name
+            A name in ``fields``.
+
+        Returns
+        -------
+        array
+            The array itself.
+        """
         array: Array = getattr(self, f"_{name}")
         return array
 
@@ -228,7 +297,18 @@ class Statistics(ABC):
         return self._like(self.single and other.single, self._merge(other))
 
     def concatenate(self, *others: Self) -> Self:
-        """Return the tasks of these statistics followed by those of the others."""
+        """Return the tasks of these statistics followed by those of the others.
+
+        Parameters
+        ----------
+        *others
+            Statistics of the same kind and shape.
+
+        Returns
+        -------
+        Statistics
+            The statistics of all tasks.
+        """
         for other in others:
             self._compatible(other)
         parts = (self, *others)
@@ -280,15 +360,43 @@ class Statistics(ABC):
         return self._like(self.single, {name: self.array(name) for name in self.fields})
 
     def extend(self, n: int) -> Self:
-        """Return the same tasks followed by ``n`` tasks without observations."""
+        """Return the same tasks followed by tasks without observations.
+
+        Parameters
+        ----------
+        n
+            Number of new tasks.
+
+        Returns
+        -------
+        Statistics
+            The statistics of all tasks.
+        """
         return self.concatenate(self.empty(self.shape, n))
 
     def with_arms(self, n: int) -> Self:
-        """Return the same histories with ``n`` more arms without observations."""
+        """Return the same histories with more arms, without observations.
+
+        Parameters
+        ----------
+        n
+            Number of new arms.
+
+        Returns
+        -------
+        Statistics
+            The statistics of all arms.
+        """
         raise StatisticsError(f"{type(self).__name__} has no arms, so that none can be added")
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write one file: JSON if the path ends in ``.json``, else a zip of arrays."""
+        """Write one file: JSON if the path ends in ``.json``, else a zip of arrays.
+
+        Parameters
+        ----------
+        path
+            Where to write; an existing file is replaced in one step.
+        """
         write_bundle(path, "statistics", *self.bundle())
 
     def bundle(self) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -298,14 +406,38 @@ class Statistics(ABC):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Statistics:
-        """Read a file that ``save`` wrote, of any suffix; a subclass accepts only its own kind."""
+        """Read a file that ``save`` wrote; a subclass accepts only its own kind.
+
+        Parameters
+        ----------
+        path
+            A file of any suffix; the content decides how it is read.
+
+        Returns
+        -------
+        Statistics
+            The statistics.
+        """
         return cls.from_bundle(*read_bundle(path, "statistics"), str(path))
 
     @classmethod
     def from_bundle(
         cls, header: dict[str, Any], arrays: dict[str, Array], source: str
     ) -> Statistics:
-        """Return the statistics of a file's header and arrays; messages name ``source``."""
+        """Return the statistics of a file's header and arrays.
+
+        Parameters
+        ----------
+        header, arrays
+            As :meth:`bundle` returns them.
+        source
+            Name of the content in error messages.
+
+        Returns
+        -------
+        Statistics
+            The statistics.
+        """
         kind = STATISTICS.get(str(header.get("statistics")))
         if kind is not None and not issubclass(kind, cls):
             raise FormatError(f"{source} has {kind.__name__}, not {cls.__name__}")
@@ -333,7 +465,18 @@ class Statistics(ABC):
         return [int(np.prod(self.array(name).shape[1:])) for name in self.fields]
 
     def encode(self, index: Any = slice(None)) -> list[bytes]:
-        """Return the bytes of each task, or of some: its numbers of each field, in order."""
+        """Return the bytes of each task: its numbers of each field, in order.
+
+        Parameters
+        ----------
+        index
+            Some of the tasks; by default all.
+
+        Returns
+        -------
+        list of bytes
+            The bytes of each task.
+        """
         parts = [
             self.array(name)[index].astype("<f8" if dtype is float else "<i8")
             for name, dtype in self.fields.items()
@@ -347,6 +490,16 @@ class Statistics(ABC):
 
         No bytes at all are a task without observations. Bytes from before arms were added are
         shorter: the missing arms were never observed.
+
+        Parameters
+        ----------
+        contents
+            Bytes of each task, as :meth:`encode` returns them.
+
+        Returns
+        -------
+        Statistics
+            The statistics.
         """
         n, n_bytes, sizes = len(contents), self.n_bytes, self._sizes
         whole = b"".join(

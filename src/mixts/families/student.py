@@ -36,12 +36,13 @@ def gather_student(tasks: Array, latent: Array, counts: Arrays, prior: Arrays, o
 
 
 class StudentArms(NoisyTasks, ArmFamily):
-    """K arms with rewards N(mean of the arm, sigma^2), sigma unknown, for L components.
+    """Family of K arms with Gaussian rewards whose noise is unknown, for L components.
 
-    A task has one noise sigma, which all its arms share. sigma^2 is inverse gamma with shape
-    ``degrees / 2`` and scale ``degrees noise_std^2 / 2``: ``noise_std`` is typical, and it is worth
-    ``degrees`` rewards. Given sigma, the mean of an arm is N(mean, (sigma / noise_std)^2
-    variance), and arms are independent. With many degrees this is :class:`GaussianArms`.
+    A reward is N(mean of the arm, sigma^2). A task has one noise sigma, which all its arms share.
+    sigma^2 is inverse gamma with shape ``degrees / 2`` and scale ``degrees noise_std^2 / 2``:
+    ``noise_std`` is typical, and it is worth ``degrees`` rewards. Given sigma, the mean of an arm
+    is N(mean, (sigma / noise_std)^2 variance), and arms are independent. With many degrees this
+    is :class:`GaussianArms`.
 
     With n_k rewards of average y_k and squared deviations M_k of arm k, n in all, the log evidence
     is ``ln Gamma((v + n) / 2) - ln Gamma(v / 2) - n/2 ln(pi u) - sum_k ln(1 + n_k r_k) / 2 -
@@ -64,6 +65,16 @@ class StudentArms(NoisyTasks, ArmFamily):
     degrees
         Degrees of freedom, above 2: a number, or one for each component. The standard deviation of
         ln sigma is about ``1 / sqrt(2 degrees)``.
+
+    Examples
+    --------
+    >>> import mixts
+    >>> variance = [[0.1, 0.1], [0.1, 0.1]]
+    >>> family = mixts.StudentArms([[1.0, 0.0], [0.0, 1.0]], variance, noise_std=0.5, degrees=6)
+    >>> belief = mixts.MixturePrior(family).belief()
+    >>> belief.update([0, 1], [0.9, 0.2])
+    >>> belief.weights.round(3)
+    array([0.881, 0.119])
     """
 
     kind: ClassVar[str] = "student-arms"

@@ -131,11 +131,12 @@ class TabularStatistics(Statistics):
 
 
 class TabularMDP(Family):
-    """Priors of MDPs with rewards 0 or 1, for L components  [paper: Sec. 5.2].
+    """Family of MDPs with rewards 0 or 1, for L components  [paper: Sec. 5.2].
 
     The parameters theta of an MDP are a row of numbers: its mean rewards (X, A), then its
     transition probabilities (X, A, X); :meth:`mdp` converts them. An action is a policy (h, X), an
-    observation a :class:`Trajectory`.
+    observation a :class:`Trajectory`. A count of exactly zero makes the outcome impossible under
+    that component; every pair needs at least one positive count of each kind.
 
     Parameters
     ----------
@@ -148,8 +149,17 @@ class TabularMDP(Family):
     initial
         Distribution of the first state, (X,), or the one state where episodes start.
 
-    A count of exactly zero makes the outcome impossible under that component; every pair needs at
-    least one positive count of each kind.
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import mixts
+    >>> reward, transition = np.ones((2, 3, 2, 2)), np.ones((2, 3, 2, 3))
+    >>> reward[0, :, 0, 0] = reward[1, :, 1, 0] = 9  # which action is rewarded depends on the kind
+    >>> family = mixts.TabularMDP(reward, transition, horizon=4, initial=0)
+    >>> agent = mixts.MixTS(mixts.MixturePrior(family), seed=1)
+    >>> policy = agent.act()
+    >>> policy.shape
+    (4, 3)
     """
 
     kind: ClassVar[str] = "tabular-mdp"
@@ -205,6 +215,11 @@ class TabularMDP(Family):
             Distribution of the first state; uniform if None.
         support
             Boolean (X, A, X), true where a transition is possible; everywhere if None.
+
+        Returns
+        -------
+        TabularMDP
+            A family of one component.
         """
         n_states = _checks.count(n_states, "n_states")
         shape = (1, n_states, _checks.count(n_actions, "n_actions"))
@@ -232,6 +247,11 @@ class TabularMDP(Family):
         strength
             Total count of every pair's rewards and of its transitions: the prior is worth this many
             observations of each pair.
+
+        Returns
+        -------
+        TabularMDP
+            A family of L components.
         """
         if not isinstance(mdps, MDP) or len(mdps.shape) > 1:
             raise ParameterError(f"mdps must be an MDP, or a batch with one axis, got {mdps!r}")
@@ -253,12 +273,12 @@ class TabularMDP(Family):
 
     @property
     def n_states(self) -> int:
-        """Number of states, |X|."""
+        """Number of states, ``|X|``."""
         return self.reward.shape[1]
 
     @property
     def n_actions(self) -> int:
-        """Number of actions, |A|."""
+        """Number of actions, ``|A|``."""
         return self.reward.shape[2]
 
     @property

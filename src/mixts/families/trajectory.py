@@ -26,6 +26,15 @@ class Trajectory:
     lengths
         Number of steps that count, for episodes that ended before the horizon and are padded with
         any values; None if all count.
+
+    Examples
+    --------
+    >>> import mixts
+    >>> agent = mixts.MixTS(mixts.RiverSwim(n_states=4, horizon=3).prior, seed=1)
+    >>> episode = mixts.Trajectory(states=[2, 3, 3, 2], actions=[1, 1, 0], rewards=[0, 1, 0])
+    >>> agent.update(episode)
+    >>> episode
+    Trajectory(3 steps, return 1)
     """
 
     def __init__(
@@ -60,7 +69,18 @@ class Trajectory:
 
     @classmethod
     def of_checked(cls, states: Array, actions: Array, rewards: Array) -> Self:
-        """Return the trajectory of fresh arrays, without checks and copies."""
+        """Return the trajectory of fresh arrays, without checks and copies.
+
+        Parameters
+        ----------
+        states, actions, rewards
+            Arrays as for the constructor.
+
+        Returns
+        -------
+        Trajectory
+            The trajectory.
+        """
         trajectory = cls.__new__(cls)
         trajectory.states, trajectory.actions, trajectory.rewards = states, actions, rewards
         trajectory.lengths = None

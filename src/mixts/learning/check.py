@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from html import escape
 from typing import Any
 
 import numpy as np
 from scipy import special
 
 from mixts import _checks
+from mixts._html import MOST_ROWS, card, label, more, table
 from mixts._random import generator
 from mixts._typing import Array, Float, Int, Seed
 from mixts.errors import ParameterError, StatisticsError
@@ -29,26 +31,51 @@ N_DRAWS = 999
 
 @dataclass(frozen=True, repr=False)
 class PriorCheck:
-    """Result of :func:`check_prior`. Print it for a summary; ``mixts.plot`` draws it."""
+    """Result of :func:`check_prior`. Print it for a summary; ``mixts.plot`` draws it.
+
+    Attributes
+    ----------
+    prior : MixturePrior
+        The prior that was checked.
+    n_observations : (n,) array of int
+        Number of observations of each task.
+    evidence : Evidence
+        Held-out log evidence, beside that of UniTS and TS.
+    calibration : mapping of str to Calibration
+        Calibration of predictions: of "rewards" and, where the family has them, of "transitions"
+        and "noise".
+    surprise : Surprise
+        Surprise of each task.
+    usage : Usage
+        Number of tasks that come from each kind.
+    component : (n,) array of int
+        Most likely kind of each task; -1 where no component is possible. A kind is a component,
+        unless ``prior.kinds`` says that several components describe one kind.
+    rates : RateCalibration or None
+        Predicted click rates beside the share of clicks; None unless rewards are clicks with
+        features.
+
+    Examples
+    --------
+    >>> import mixts
+    >>> from mixts.families import BernoulliStatistics
+    >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[8, 2], [2, 8]], [[2, 8], [8, 2]]))
+    >>> tasks = BernoulliStatistics(successes=[[9, 1], [1, 7]], failures=[[1, 8], [6, 2]])
+    >>> check = mixts.check_prior(prior, tasks, seed=1)
+    >>> check.n_tasks, check.component.tolist()
+    (2, [0, 1])
+    >>> check.findings[0]
+    'Held-out evidence: better than UniTS and TS, flat (by two standard errors).'
+    """
 
     prior: MixturePrior
     n_observations: Int[Array, " n"]
-    """Number of observations of each task."""
     evidence: Evidence
-    """Held-out log evidence, beside that of UniTS and TS."""
     calibration: Mapping[str, Calibration]
-    """Calibration of predictions: of "rewards" and, where the family has them, of "transitions" and
-    "noise"."""
     surprise: Surprise
-    """Surprise of each task."""
     usage: Usage
-    """Number of tasks that come from each kind."""
     component: Int[Array, " n"]
-    """Most likely kind of each task; -1 where no component is possible. A kind is a component,
-    unless ``prior.kinds`` says that several components describe one kind."""
     rates: RateCalibration | None = None
-    """Predicted click rates beside the share of clicks; None unless rewards are clicks with
-    features."""
 
     @property
     def n_tasks(self) -> int:
@@ -62,6 +89,27 @@ class PriorCheck:
 
     def __repr__(self) -> str:
         return summary(self)
+
+    def _repr_html_(self) -> str:
+        gains = {name: self.evidence.gain(name) for name in self.evidence.names[1:]}
+        usage = self.usage
+        kinds = list(zip(usage.names, usage.found, usage.expected, strict=True))
+        return card(
+            f"PriorCheck of {self.prior.family!r} on {self.n_tasks:,} held-out tasks",
+            "<ul>" + "".join(f"<li>{escape(text)}</li>" for text in self.findings) + "</ul>",
+            table(
+                ["gain of log evidence per task", "", ""],
+                [
+                    [f"over {label(name)}", f"{gain.mean:+.3g}", f"± {gain.error:.2g}"]
+                    for name, gain in gains.items()
+                ],
+            ),
+            table(
+                ["kind", "tasks found", "expected"],
+                [[label(name), f"{n:.1f}", f"{m:.1f}"] for name, n, m in kinds[:MOST_ROWS]],
+                [more(len(kinds) - MOST_ROWS, "kind")],
+            ),
+        )
 
 
 def check_prior(
@@ -111,8 +159,9 @@ def check_prior(
     Examples
     --------
     >>> import mixts
+    >>> from mixts.families import BernoulliStatistics
     >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[8, 2], [2, 8]], [[2, 8], [8, 2]]))
-    >>> tasks = mixts.BernoulliStatistics(successes=[[9, 1], [1, 7]], failures=[[1, 8], [6, 2]])
+    >>> tasks = BernoulliStatistics(successes=[[9, 1], [1, 7]], failures=[[1, 8], [6, 2]])
     >>> check = mixts.check_prior(prior, tasks, seed=1)
     >>> check.component.tolist()
     [0, 1]

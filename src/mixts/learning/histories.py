@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from mixts._tables import is_table, matrix
 from mixts._typing import Array, Int
 from mixts.errors import StatisticsError
 from mixts.families import (
@@ -64,7 +65,8 @@ def _rewards(tasks: Sequence[Any], family: Family | None) -> Statistics:
     for number, history in enumerate(tasks):
         if not isinstance(history, Sequence) or len(history) != 2:
             raise StatisticsError(f"{_EXPECTED}; task {number} is {history!r}")
-        actions.append(np.atleast_1d(np.asarray(history[0])))
+        taken = matrix(history[0]) if is_table(history[0]) else np.asarray(history[0])
+        actions.append(np.atleast_1d(taken))
         rewards.append(np.atleast_1d(np.asarray(history[1], dtype=float)))
         if len(actions[-1]) != len(rewards[-1]):
             raise StatisticsError(

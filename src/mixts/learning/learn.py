@@ -104,16 +104,16 @@ def learn_prior(
         Seed of all that is random.
     noise_std
         Noise of Gaussian rewards; learned unless given.
-    noise
-        For Gaussian and linear rewards: "common" if all tasks have the same noise, "per-task" if
-        each has its own. The prior is then of :class:`mixts.StudentArms` or
-        :class:`mixts.LinearStudent`, with between 2.1 and 10,000 degrees of freedom.
     horizon, initial, support
         For MDPs: the length of an episode (required), the distribution of the first state, and
         which transitions are possible, boolean (X, A, X). Learned counts are exactly zero only
         where ``support`` is false.
     covariance_type
         For tasks with features: "full" (the default), "tied" or "diag".
+    noise
+        For Gaussian and linear rewards: "common" if all tasks have the same noise, or "per-task"
+        if each has its own. With "per-task" the prior is of :class:`mixts.StudentArms` or
+        :class:`mixts.LinearStudent`, with between 2.1 and 10,000 degrees of freedom.
     n_restarts, max_iterations, tolerance
         For "evidence": number of starts, iterations of each, and the improvement of the objective
         per task below which a restart stops.
@@ -146,7 +146,8 @@ def learn_prior(
     Examples
     --------
     >>> import mixts
-    >>> clicks = mixts.BernoulliStatistics(
+    >>> from mixts.families import BernoulliStatistics
+    >>> clicks = BernoulliStatistics(
     ...     successes=[[9, 1], [8, 0], [1, 9], [0, 7]], failures=[[1, 9], [2, 9], [9, 1], [9, 2]]
     ... )
     >>> prior = mixts.learn_prior(clicks, 2, seed=1)

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from mixts._tables import arrow_table, is_table
 from mixts._typing import Array, Bool, Float, Int
 from mixts.errors import FormatError, ParameterError
 from mixts.logs.files import pyarrow
@@ -47,7 +48,7 @@ BATCH_ROWS = 1 << 14
 """Rows that a reader takes into memory at a time."""
 
 Source = Any
-"""Path of a file, or a ``pyarrow.Table`` with the same columns, for example some of its rows."""
+"""Path of a file, or a table of pandas, polars or pyarrow with its columns, such as some rows."""
 
 
 def feature_column(name: str) -> str:
@@ -167,16 +168,17 @@ class DecisionLog:
     """Reader of the decisions in a file or a table, some rows at a time."""
 
     def __init__(self, source: Source) -> None:
-        pa = pyarrow()
-        self._source = source
-        if isinstance(source, pa.Table):
-            self.name, columns = "the table", source.schema
-            self.n_rows = source.num_rows
+        self._table: Any = None
+        if is_table(source):
+            self.name, self._table = "the table", arrow_table(source)
+            columns, self.n_rows = self._table.schema, self._table.num_rows
         else:
             self.name = os.fspath(source)
             with self._open() as file:
                 columns, self.n_rows = file.schema_arrow, file.metadata.num_rows
         self._check(columns)
+        if self._table is not None:
+            self._table = self._typed(self._table)
         self.has_features = FEATURES in columns.names
         self._shown = [name for name in ("deferred", "activated_at") if name in columns.names]
         self.about = self._header(columns)
@@ -190,8 +192,8 @@ class DecisionLog:
         pa = pyarrow()
         if "reward" in columns:
             columns = [*columns, *self._shown]
-        if isinstance(self._source, pa.Table):
-            yield from self._source.select(list(columns)).to_batches(n_rows)
+        if self._table is not None:
+            yield from self._table.select(list(columns)).to_batches(n_rows)
             return
         try:
             with self._open() as file:
@@ -227,6 +229,23 @@ class DecisionLog:
                 f"{self.name} has no column {', '.join(missing)}: expected a file that "
                 "`mixts store export` wrote, or a table of some of its rows with all columns"
             )
+
+    def _typed(self, table: Any) -> Any:
+        """Return a table with the types of a file's columns: other libraries have other lists."""
+        expected = schema(FEATURES in table.column_names, {})
+        known = [name for name in expected.names if name in table.column_names]
+        for name in known:
+            place, kind = table.schema.get_field_index(name), expected.field(name).type
+            if table.schema.field(place).type != kind:
+                try:
+                    column = table.column(place).cast(kind)
+                except pyarrow().ArrowException as error:
+                    raise FormatError(
+                        f"column {name} of {self.name} must be {kind}, got "
+                        f"{table.schema.field(place).type}: {error}"
+                    ) from error
+                table = table.set_column(place, name, column)
+        return table
 
     def _header(self, columns: Any) -> dict[str, Any]:
         header: dict[str, Any] = json.loads((columns.metadata or {}).get(b"mixts", b"{}"))

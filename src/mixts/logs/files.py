@@ -1,7 +1,8 @@
-"""Files of logs: the pieces that are read independently of each other, and their record batches.
+"""Files and tables of logs: the pieces that are read independently, and their record batches.
 
-A piece is a run of row groups of a Parquet file, or of whole lines of a CSV file. Pieces depend on
-the files alone, not on the workers that read them, so the numbers do not depend on them either.
+A piece is a run of row groups of a Parquet file, of whole lines of a CSV file, or of rows of a
+table in memory. Pieces depend on the logs alone, not on the workers that read them, so the numbers
+do not depend on them either.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ import csv
 import glob
 import io
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
+from mixts._tables import arrow_table, is_table
 from mixts._typing import Array, Int
 from mixts.errors import FormatError, MissingExtraError, ParameterError
 from mixts.logs.bad_rows import RAGGED, BadRows, Example, of_reason, shortened
@@ -29,20 +31,41 @@ PIECE_ROWS = 1 << 21
 _SCAN_BYTES = 1 << 24
 _SUFFIXES = (".parquet", ".csv", ".tsv", ".csv.gz", ".tsv.gz")
 
-Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+Paths = Any
+"""A path, a pattern, a folder, a table of pandas, polars or pyarrow, or a list of these."""
+
+
+@dataclass(frozen=True, eq=False)
+class LogTable:
+    """Table in memory that is read as a file is."""
+
+    name: str
+    """Name for messages, and to tell tables from each other."""
+    rows: Any = field(repr=False)
+    """The ``pyarrow.Table``."""
+
+    def __str__(self) -> str:
+        return self.name
+
+
+Log = str | LogTable
+"""One file or table of logs."""
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Bytes of a CSV file, or row groups of a Parquet file, from ``start`` up to ``stop``."""
+    """Bytes of a CSV file, row groups of a Parquet file, or rows of a table."""
 
     path: str
-    format: Literal["csv", "parquet"]
+    format: Literal["csv", "parquet", "table"]
     start: int
+    """First byte, row group or row."""
     stop: int | None
     """None means the end of the file."""
     header: tuple[str, ...]
     """Names of the columns of the file."""
+    rows: Any = field(default=None, repr=False)
+    """Rows of a table, a ``pyarrow.Table``; None for files."""
 
 
 def pyarrow() -> Any:
@@ -57,11 +80,27 @@ def pyarrow() -> Any:
     return pyarrow
 
 
-def log_files(paths: Paths) -> tuple[str, ...]:
-    """Return the files of a path, a pattern (``logs/*.csv``), a folder, or several of these."""
-    given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
-    found: dict[str, None] = {}
-    for entry in given:
+def given_logs(paths: Paths) -> list[Any]:
+    """Return a list of what was given: paths, patterns, folders and tables."""
+    if isinstance(paths, (str, os.PathLike)) or is_table(paths):
+        return [paths]
+    try:
+        return list(paths)
+    except TypeError:
+        raise ParameterError(f"{_EXPECTED}, got {type(paths).__name__}") from None
+
+
+def log_files(paths: Paths) -> tuple[Log, ...]:
+    """Return the tables, and the files of paths, patterns (``logs/*.csv``) and folders."""
+    given = given_logs(paths)
+    found: dict[Log, None] = {}
+    for number, entry in enumerate(given, 1):
+        if is_table(entry):
+            name = "the table" if len(given) == 1 else f"table {number}"
+            found[LogTable(name, arrow_table(entry))] = None
+            continue
+        if not isinstance(entry, (str, os.PathLike)):
+            raise ParameterError(f"{_EXPECTED}, got {type(entry).__name__}")
         name = os.fspath(entry)
         if os.path.isdir(name):
             files = sorted(str(p) for p in Path(name).rglob("*") if _is_log(p, Path(name)))
@@ -79,14 +118,22 @@ def log_files(paths: Paths) -> tuple[str, ...]:
     return tuple(found)
 
 
+_EXPECTED = (
+    "logs must be files (paths, patterns, folders), tables of pandas, polars or pyarrow, or a list "
+    "of these"
+)
+
+
 def _is_log(path: Path, folder: Path) -> bool:
     """Return whether a file of a folder has the suffix of a log and is not hidden."""
     hidden = any(part.startswith((".", "_")) for part in path.relative_to(folder).parts)
     return path.is_file() and not hidden and path.name.lower().endswith(_SUFFIXES)
 
 
-def pieces_of(path: str, delimiter: str) -> list[Piece]:
-    """Return the pieces of one file, in its order."""
+def pieces_of(path: Log, delimiter: str) -> list[Piece]:
+    """Return the pieces of one file or table, in its order."""
+    if isinstance(path, LogTable):
+        return _slices(path)
     with open(path, "rb") as stream:
         if stream.read(4) == b"PAR1":
             return _row_groups(path)
@@ -100,6 +147,8 @@ def number_columns(piece: Piece) -> frozenset[str]:
     """Return the columns that the file itself declares as numbers; CSV files declare nothing."""
     if piece.format == "csv":
         return frozenset()
+    if piece.format == "table":
+        return frozenset(field.name for field in piece.rows.schema if are_numbers(field.type))
     with pyarrow().parquet.ParquetFile(piece.path) as file:
         return frozenset(field.name for field in file.schema_arrow if are_numbers(field.type))
 
@@ -116,14 +165,22 @@ def are_numbers(kind: Any, *, text: bool = False) -> bool:
     )  # fmt: skip
 
 
-def delimiter_of(path: str, given: str | None) -> str:
+def delimiter_of(path: Log, given: str | None) -> str:
     """Return the given delimiter, by default a tab for ``.tsv`` files and a comma for others."""
     if given is not None:
         given = "\t" if given == r"\t" else given  # as people write it in a shell
         if len(given) != 1:
             raise ParameterError(f"delimiter must be one character, got {given!r}")
         return given
-    return "\t" if path.lower().removesuffix(".gz").endswith(".tsv") else ","
+    return "\t" if str(path).lower().removesuffix(".gz").endswith(".tsv") else ","
+
+
+def _slices(table: LogTable) -> list[Piece]:
+    n, header = table.rows.num_rows, tuple(table.rows.column_names)
+    return [
+        Piece(table.name, "table", start, None, header, table.rows.slice(start, PIECE_ROWS))
+        for start in range(0, max(n, 1), PIECE_ROWS)
+    ]
 
 
 def _row_groups(path: str) -> list[Piece]:
@@ -214,7 +271,7 @@ def batches_of(
     piece: Piece, columns: Sequence[str], delimiter: str, batch_rows: int
 ) -> Iterator[Batch]:
     """Yield the rows of a piece in its order, one batch at a time."""
-    read = _parquet_batches if piece.format == "parquet" else _csv_batches
+    read = {"parquet": _parquet_batches, "csv": _csv_batches, "table": _table_batches}[piece.format]
     try:
         yield from read(piece, list(columns), delimiter, batch_rows)
     except (pyarrow().ArrowException, OSError) as error:
@@ -226,13 +283,26 @@ def _parquet_batches(
     piece: Piece, columns: list[str], delimiter: str, batch_rows: int
 ) -> Iterator[Batch]:
     groups = range(piece.start, piece.stop or 0)
-    done = 0
     with pyarrow().parquet.ParquetFile(piece.path) as file:
         found = file.iter_batches(batch_rows, list(groups), columns, use_threads=False)
-        for batch in found:
-            rows = np.arange(done + 1, done + 1 + batch.num_rows)
-            done += batch.num_rows
-            yield Batch({name: batch.column(name) for name in columns}, rows, BadRows())
+        yield from _numbered(found, columns)
+
+
+def _table_batches(
+    piece: Piece, columns: list[str], delimiter: str, batch_rows: int
+) -> Iterator[Batch]:
+    # Levels of a categorical column may differ from chunk to chunk of a table.
+    whole = piece.rows.select(columns).unify_dictionaries().combine_chunks()
+    yield from _numbered(whole.to_batches(batch_rows), columns)
+
+
+def _numbered(batches: Iterable[Any], columns: list[str]) -> Iterator[Batch]:
+    """Number the rows of record batches."""
+    done = 0
+    for batch in batches:
+        rows = np.arange(done + 1, done + 1 + batch.num_rows)
+        done += batch.num_rows
+        yield Batch({name: batch.column(name) for name in columns}, rows, BadRows())
 
 
 def _csv_batches(

@@ -25,7 +25,7 @@ from mixts.logs.bad_rows import (
     without_reward,
 )
 from mixts.logs.decisions import EXPORTED, check_missing, feature_column
-from mixts.logs.files import Paths, Piece, batches_of, delimiter_of, log_files, pieces_of
+from mixts.logs.files import Log, Paths, Piece, batches_of, delimiter_of, log_files, pieces_of
 from mixts.logs.levels import find_features
 from mixts.logs.rows import Observations, Request, observations, sorted_order, unsupported
 from mixts.logs.sample import RowSample, feature_hashes, name_hashes, no_rows
@@ -62,7 +62,8 @@ class TaskLogs:
     """First and last time of each task; None without a column of times."""
     sample: RowSample = field(repr=False)
     """Rows of some tasks, all of them if the logs are small; indices as in ``tasks``, ``arms``."""
-    files: tuple[str, ...] = field(repr=False)
+    files: tuple[Log, ...] = field(repr=False)
+    """Files, and tables in memory, in the order in which they were read."""
     request: Request = field(repr=False)
     """Columns that were read, to read the rows of some tasks again."""
 
@@ -165,7 +166,7 @@ def read_logs(
     decimals: int | None = None,
     engine: EngineLike = None,
 ) -> TaskLogs:
-    """Read the statistics of past tasks from CSV or Parquet files, of any size.
+    """Read the statistics of past tasks from CSV or Parquet files of any size, or from tables.
 
     Tasks and arms are identified by their names as text: the number 1 and the text "1" are the same
     task in all files. Both are sorted, so the result depends neither on the order of rows and files
@@ -175,7 +176,8 @@ def read_logs(
     Parameters
     ----------
     paths
-        A file, a pattern such as ``"logs/*.parquet"``, a folder, or several of these.
+        A file, a pattern such as ``"logs/*.parquet"``, a folder, a table of pandas, polars or
+        pyarrow, or a list of these.
     task, reward
         Columns of the task and of the reward.
     arm, features
@@ -284,7 +286,7 @@ def read_before(
 
 
 def _read(
-    files: Sequence[str], request: Request, engine: EngineLike
+    files: Sequence[Log], request: Request, engine: EngineLike
 ) -> tuple[Tally, Part, Request]:
     """Count the rows of all files, in order; also return the request with its features."""
     jobs = pieces_to_read(files, request)
@@ -314,7 +316,7 @@ def _tally(request: Request) -> Tally:
     return Tally(request.family, request.arms, len(request.feature_names), request.decimals)
 
 
-def pieces_to_read(files: Sequence[str], request: Request) -> list[tuple[Piece, str]]:
+def pieces_to_read(files: Sequence[Log], request: Request) -> list[tuple[Piece, str]]:
     """Return the pieces of all files in order, each with its delimiter."""
     delimiters = {file: delimiter_of(file, request.delimiter) for file in files}
     return [(piece, used) for file, used in delimiters.items() for piece in pieces_of(file, used)]
@@ -539,13 +541,13 @@ def _joined(found: Part, part: Part, above: int) -> Part:
 
 
 def _task_logs(
-    tally: Tally, found: Part, request: Request, files: tuple[str, ...], allow_bad_rows: bool
+    tally: Tally, found: Part, request: Request, files: tuple[Log, ...], allow_bad_rows: bool
 ) -> TaskLogs:
     n_good = found.n_rows - found.bad.total
     _, remedy = unusable_rewards(found.bad)
     reasons = "".join(f"\n  {line}" for line in (*found.bad.lines(), remedy) if line)
     if not found.n_rows:
-        raise FormatError(f"no rows below the names of the columns in {', '.join(files)}")
+        raise FormatError(f"no rows below the names of the columns in {', '.join(map(str, files))}")
     if n_good == 0:
         raise FormatError(f"none of {found.n_rows:,} rows can be used{reasons}")
     n_unlisted = found.bad.counts.get(OTHER_ARM, 0)  # left out as asked for

@@ -20,6 +20,7 @@ from mixts.families import LinearStudent, StudentArms
 from mixts.families.noise import shown
 from mixts.learning import Fit, PriorCheck, Selection
 from mixts.learning.measures import RateCalibration
+from mixts.logs.files import LogTable
 from mixts.pages.document import Figure, Report, Section, Table
 from mixts.pages.formats import literal, percent, plural, signed
 from mixts.pages.kinds import MOST_ITEMS, Kind, kinds_of
@@ -328,8 +329,9 @@ def _logs_section(fit: Fit) -> Section:
     logs = fit.logs
     n = np.asarray(logs.statistics.n_observations)
     low, middle, high = (f"{value:,.0f}" for value in (n.min(), np.median(n), n.max()))
+    noun = "table" if any(isinstance(log, LogTable) for log in logs.files) else "file"
     text = (
-        f"{plural(logs.n_rows, 'row')} of {plural(len(logs.files), 'file')}, of "
+        f"{plural(logs.n_rows, 'row')} of {plural(len(logs.files), noun)}, of "
         f"{plural(len(logs.tasks), 'task')} with {low} to {high} observations each (median "
         f"{middle}). Family of rewards: {logs.family}, because {logs.why}."
         + (f" {logs.missing}." if logs.missing else "")

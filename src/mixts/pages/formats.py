@@ -1,19 +1,18 @@
-"""Numbers, times, names and text as pages show them.
-
-Names of tasks and arms come from anybody: :func:`name_html` escapes them, shows characters that
-cannot be seen, and keeps their direction to themselves.
-"""
+"""Numbers, times, names and text as pages show them."""
 
 from __future__ import annotations
 
 import math
 import re
-import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 from html import escape
 from typing import NamedTuple
+
+from mixts._html import name_html as name_html
+from mixts._html import short as short
+from mixts._html import visible as visible
 
 MINUS = "\N{MINUS SIGN}"
 _SMALLEST = 1e-6
@@ -186,72 +185,6 @@ def ago(at: float, now: float) -> str:
 
 def _utc(at: float) -> datetime:
     return datetime.fromtimestamp(at, UTC)
-
-
-# -- names ----------------------------------------------------------------------------------------
-
-_JOINERS = "\N{ZERO WIDTH JOINER}\N{ZERO WIDTH NON-JOINER}"
-"""Invisible, but part of emoji and of words in some scripts."""
-_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
-_INVISIBLE = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
-"""Unicode categories of control, format, surrogate and private characters and line separators."""
-
-
-def visible(name: str) -> str:
-    """Return a name with stand-ins for characters that cannot be seen."""
-    return "".join(text for text, _ in _pieces(name))
-
-
-def short(name: str, length: int) -> str:
-    """Return at most ``length`` characters of a name, its beginning."""
-    whole = visible(name)
-    return whole if len(whole) <= length else whole[: length - 1].rstrip() + "…"
-
-
-def name_html(name: str) -> str:
-    """Return a name as HTML: escaped, isolated in its direction, stand-ins in italics."""
-    shown = (
-        f"<i>{escape(text)}</i>" if stands_in else escape(text) for text, stands_in in _pieces(name)
-    )
-    return f'<bdi class="name" translate="no">{"".join(shown)}</bdi>'
-
-
-def _pieces(name: str) -> Iterator[tuple[str, bool]]:
-    """Split a name into text (false) and stand-ins for characters that cannot be seen (true).
-
-    Control characters, those that change the direction of text, other formats and lone surrogates
-    would hide, reorder or break the text around them. Spaces have a stand-in where they would
-    collapse.
-    """
-    if name.isprintable() and "  " not in name and name.strip() == name:
-        # Nearly all names, and pages have hundreds of them.
-        yield name, False
-        return
-    plain = ""
-    for i, character in enumerate(name):
-        shown = _stand_in(character, name[i - 1 : i] in ("", " ") or i == len(name) - 1)
-        if shown is None:
-            plain += character
-            continue
-        if plain:
-            yield plain, False
-            plain = ""
-        yield shown, True
-    if plain:
-        yield plain, False
-
-
-def _stand_in(character: str, edge: bool) -> str | None:
-    code, category = ord(character), unicodedata.category(character)
-    if character == " ":
-        return "·" if edge else None
-    if edge and category == "Zs":
-        return f"[U+{code:04X}]"
-    if character in _ESCAPES:
-        return _ESCAPES[character]
-    if character in _JOINERS or category not in _INVISIBLE:
-        return None
-    return f"[U+{code:04X}]"
 
 
 # -- text -----------------------------------------------------------------------------------------

@@ -17,16 +17,22 @@ _NO_WORDS, _NO_VALUES = np.zeros(0, np.uint64), np.zeros((0, 0, 0))
 
 
 class Plan(NamedTuple):
-    """A best policy and its values."""
+    """A best policy and its values.
+
+    Attributes
+    ----------
+    policy : (..., h, X) array of int
+        Action in every state, at every step.
+    values : (..., h, X) array
+        Expected reward from every step and state to the end of the episode.
+    """
 
     policy: Int[Array, "... h X"]
-    """Action in every state, at every step."""
     values: Float[Array, "... h X"]
-    """Expected reward from every step and state to the end of the episode."""
 
 
 class MDP:
-    """M = (X, A, R, T, h, rho): a known finite-horizon MDP, or a batch of them  [paper: Sec. 5].
+    """Known finite-horizon MDP M = (X, A, R, T, h, rho), or a batch of MDPs  [paper: Sec. 5].
 
     Its arrays are read-only.
 
@@ -40,6 +46,22 @@ class MDP:
         Number of steps of an episode, h.
     initial
         Distribution of the first state, (X,), or the one state where episodes start.
+
+    Examples
+    --------
+    Two states; action 1 moves to the other state, and state 1 pays for action 0.
+
+    >>> import mixts
+    >>> stay, move = [[1, 0], [0, 1]], [[0, 1], [1, 0]]
+    >>> transitions = [[stay[0], move[0]], [stay[1], move[1]]]
+    >>> mdp = mixts.MDP([[0.1, 0.0], [1.0, 0.0]], transitions, horizon=3, initial=0)
+    >>> plan = mdp.plan()
+    >>> plan.policy
+    array([[1, 0],
+           [1, 0],
+           [0, 0]])
+    >>> mdp.value(plan.policy)
+    2.0
     """
 
     def __init__(
@@ -77,14 +99,40 @@ class MDP:
     def of_parameters(
         cls, parameters: Array, n_states: int, n_actions: int, horizon: int, initial: Array
     ) -> Self:
-        """Return the MDPs of checked rows of numbers, without a copy."""
+        """Return the MDPs of checked rows of numbers, without a copy.
+
+        Parameters
+        ----------
+        parameters
+            Rows of numbers as :attr:`parameters` has them, (..., p).
+        n_states, n_actions, horizon
+            Sizes of every MDP.
+        initial
+            Distribution of the first state, (X,).
+
+        Returns
+        -------
+        MDP
+            The MDPs.
+        """
         mdp = cls.__new__(cls)
         mdp._set(parameters, (n_states, n_actions), horizon, initial)
         return mdp
 
     @classmethod
     def stack(cls, mdps: Iterable[MDP]) -> Self:
-        """Return a batch of MDPs that share sizes, horizon and initial distribution."""
+        """Return a batch of MDPs that share sizes, horizon and initial distribution.
+
+        Parameters
+        ----------
+        mdps
+            The MDPs, or batches of one shape.
+
+        Returns
+        -------
+        MDP
+            The batch; its first axis counts the MDPs that were given.
+        """
         mdps = list(mdps)
         if not mdps or not all(isinstance(mdp, MDP) for mdp in mdps):
             raise ParameterError(f"mdps must be some MDPs, got {mdps!r}")
@@ -181,7 +229,18 @@ class MDP:
         return Plan(policy, values.reshape(policy.shape))
 
     def best_policy(self, rng: np.random.Generator) -> Int[Array, "... h X"]:
-        """Return the policy of :meth:`plan`, ties at random, without its values."""
+        """Return the policy of :meth:`plan`, ties at random, without its values.
+
+        Parameters
+        ----------
+        rng
+            Generator that chooses among actions of exactly equal value.
+
+        Returns
+        -------
+        array
+            Action at every step in every state, (..., h, X).
+        """
         return self._induce(random_words(rng, math.prod(self.shape)), _NO_VALUES)
 
     def _induce(self, words: Array, values: Array) -> Int[Array, "... h X"]:
@@ -215,7 +274,18 @@ class MDP:
         return values.reshape(*(batch or self.shape), self.horizon, self.n_states)
 
     def values_of(self, policies: Int[Array, "m h X"]) -> Float[Array, "k h X"]:
-        """Return the values of policies, one axis for the batch; their shape was checked."""
+        """Return the values of policies whose shape was checked.
+
+        Parameters
+        ----------
+        policies
+            One policy for all MDPs or one for each, (m, h, X).
+
+        Returns
+        -------
+        array
+            Value from every step and state, with one axis for the batch, (k, h, X).
+        """
         rows = self.rows
         n = max(len(rows), len(policies)) if len(rows) and len(policies) else 0
         values = np.empty((n, self.horizon, self.n_states))
@@ -224,7 +294,18 @@ class MDP:
         return values
 
     def value(self, policy: ArrayLike) -> Any:
-        """Return V(pi), the expected reward of an episode from ``initial``  [paper: Sec. 5]."""
+        """Return V(pi), the expected reward of an episode from ``initial``  [paper: Sec. 5].
+
+        Parameters
+        ----------
+        policy
+            One policy (h, X) for all MDPs, or one for each; for one MDP any number of policies.
+
+        Returns
+        -------
+        float or array
+            The value of each policy.
+        """
         values = self.evaluate(policy)[..., 0, :] @ self.initial
         return float(values) if values.ndim == 0 else values
 

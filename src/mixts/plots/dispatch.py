@@ -82,12 +82,16 @@ def plot(result: Any, ax: Any = None, **options: Any) -> Any:
 
     Returns
     -------
-    The matplotlib figure. Needs matplotlib (extra ``plots``).
+    matplotlib.figure.Figure
+        The figure. It needs matplotlib (extra ``plots``).
 
     Examples
     --------
-    >>> results = mixts.simulate(...)                           # doctest: +SKIP
-    >>> mixts.plot(results, log_x=True).savefig("regret.svg")   # doctest: +SKIP
+    >>> import mixts
+    >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[9, 1], [1, 9]], [[1, 9], [9, 1]]))
+    >>> environment = mixts.BanditEnvironment(prior)
+    >>> results = mixts.simulate({"MixTS": prior}, environment, n_rounds=20, n_runs=10, seed=1)
+    >>> mixts.plot(results, log_x=True).savefig("regret.svg")
     """
     figure = _find(_FIGURES, result)
     if figure is not None:

@@ -42,12 +42,16 @@ class Client(ServiceCalls):
 
     Examples
     --------
-    ::
+    Here a function answers in place of the service; leave ``transport`` out to reach a real one.
 
-        with mixts.Client("http://127.0.0.1:8321") as client:
-            decision = client.decide("ada")
-            show(decision.action)
-            client.reward(decision.id, 1.0)
+    >>> import httpx
+    >>> import mixts
+    >>> made = {"id": "d1", "task": "ada", "action": 2, "propensity": 0.5}
+    >>> made |= {"weights": [0.8, 0.2], "prior_version": 1}
+    >>> transport = httpx.MockTransport(lambda request: httpx.Response(200, json=made))
+    >>> with mixts.Client("http://127.0.0.1:8321", transport=transport) as client:
+    ...     client.decide("ada").action
+    2
     """
 
     def _open(self, **options: Any) -> Any:
@@ -314,11 +318,23 @@ class AsyncClient(ServiceCalls):
 
     Examples
     --------
-    ::
+    Here the service runs in the same process; leave ``transport`` out to reach one elsewhere.
 
-        async with mixts.AsyncClient("http://127.0.0.1:8321") as client:
-            decision = await client.decide("ada")
-            await client.reward(decision.id, 1.0)
+    >>> import asyncio
+    >>> import httpx
+    >>> import mixts
+    >>> from mixts.service.http.app import Service
+    >>> async def program(service):
+    ...     transport = httpx.ASGITransport(service)
+    ...     async with mixts.AsyncClient("http://127.0.0.1:8321", transport=transport) as client:
+    ...         decision = await client.decide("ada")
+    ...         return await client.reward(decision.id, 1.0)
+    >>> prior = mixts.MixturePrior(mixts.BernoulliArms.uniform(3))
+    >>> with mixts.DecisionStore("decisions.db") as store, mixts.Decider(prior, store) as decider:
+    ...     service = Service(decider, store)
+    ...     asyncio.run(program(service))
+    ...     service.close()
+    Receipt(duplicate=False, late=False)
     """
 
     def _open(self, **options: Any) -> Any:
@@ -346,32 +362,111 @@ class AsyncClient(ServiceCalls):
         costs: Any = None,
         top: int | None = None,
     ) -> Decision:
-        """Choose an action for a task; see ``Client.decide``."""
+        """Choose an action for a task; see ``Client.decide``.
+
+        Parameters
+        ----------
+        task, actions, mask, key, defer, values, costs, top
+            As for ``Client.decide``.
+
+        Returns
+        -------
+        Decision
+            The action, its probability, and the id that the reward refers to.
+        """
         request = Decide(task, actions, mask, key, defer, values, costs, top)
         return await self._run(self._decide(request))
 
     async def reward(self, decision_id: str, value: float) -> Receipt:
-        """Report the reward of a decision; see ``Client.reward``."""
+        """Report the reward of a decision; see ``Client.reward``.
+
+        Parameters
+        ----------
+        decision_id : str
+            ``Decision.id``.
+        value : float
+            The reward.
+
+        Returns
+        -------
+        Receipt
+            Whether the reward had come before, or came too late to be learned from.
+        """
         return await self._run(self._reward(Reward(decision_id, value)))
 
     async def activate(self, decision_id: str) -> Receipt:
-        """Report that a deferred decision was shown; see ``Client.activate``."""
+        """Report that a deferred decision was shown; see ``Client.activate``.
+
+        Parameters
+        ----------
+        decision_id : str
+            ``Decision.id``.
+
+        Returns
+        -------
+        Receipt
+            A duplicate if the decision was active already, or was not deferred.
+        """
         return await self._run(self._activate(decision_id))
 
     async def decide_many(self, requests: Sequence[Decide]) -> list[Decision | MixtsError]:
-        """Make many decisions; see ``Client.decide_many``."""
+        """Make many decisions; see ``Client.decide_many``.
+
+        Parameters
+        ----------
+        requests : sequence of Decide
+            What to decide.
+
+        Returns
+        -------
+        list of Decision or MixtsError
+            A result for each request; the exception of a refused one is returned, not raised.
+        """
         return await self._run(self._send_batch("/v1/decide:batch", requests, Decision))
 
     async def reward_many(self, rewards: Sequence[Reward]) -> list[Receipt | MixtsError]:
-        """Report many rewards; see ``Client.reward_many``."""
+        """Report many rewards; see ``Client.reward_many``.
+
+        Parameters
+        ----------
+        rewards : sequence of Reward
+            Ids of decisions, and their rewards.
+
+        Returns
+        -------
+        list of Receipt or MixtsError
+            A result for each reward; the exception of a refused one is returned, not raised.
+        """
         return await self._run(self._send_batch("/v1/reward:batch", rewards, Receipt))
 
     async def activate_many(self, decision_ids: Sequence[str]) -> list[Receipt | MixtsError]:
-        """Activate many deferred decisions; see ``Client.activate_many``."""
+        """Activate many deferred decisions; see ``Client.activate_many``.
+
+        Parameters
+        ----------
+        decision_ids : sequence of str
+            Ids of decisions.
+
+        Returns
+        -------
+        list of Receipt or MixtsError
+            A result for each id; the exception of an unknown one is returned, not raised.
+        """
         return await self._run(self._activate_many(decision_ids))
 
     async def task(self, name: str) -> TaskState:
-        """Return the counts and the belief of a task; see ``Client.task``."""
+        """Return the counts and the belief of a task; see ``Client.task``.
+
+        Parameters
+        ----------
+        name : str
+            Name of the task.
+
+        Returns
+        -------
+        TaskState
+            Numbers of decisions and rewards, weights of the components, and mean rewards.
+        """
         return await self._run(self._task(name))
 
     async def priors(self) -> list[PriorVersion]:
@@ -381,11 +476,30 @@ class AsyncClient(ServiceCalls):
     async def upload_prior(
         self, prior: MixturePrior | str | os.PathLike[str], activate: bool = False
     ) -> int:
-        """Store a prior as a new version; see ``Client.upload_prior``."""
+        """Store a prior as a new version; see ``Client.upload_prior``.
+
+        Parameters
+        ----------
+        prior : MixturePrior or path
+            A prior, or the file of one.
+        activate : bool
+            Whether the service shall use it from now on.
+
+        Returns
+        -------
+        int
+            The version.
+        """
         return await self._run(self._upload_prior(prior, activate))
 
     async def activate_prior(self, version: int) -> None:
-        """Use a version of the prior from now on; see ``Client.activate_prior``."""
+        """Use a version of the prior from now on; see ``Client.activate_prior``.
+
+        Parameters
+        ----------
+        version : int
+            A version that ``priors`` lists.
+        """
         await self._run(self._activate_prior(version))
 
     async def arms(self) -> ArmList:
@@ -399,7 +513,18 @@ class AsyncClient(ServiceCalls):
         restore: Sequence[str] = (),
         rename: Mapping[str, str] | None = None,
     ) -> ArmList:
-        """Change the arms of the active prior; see ``Client.change_arms``."""
+        """Change the arms of the active prior; see ``Client.change_arms``.
+
+        Parameters
+        ----------
+        add, retire, restore, rename
+            As for ``Client.change_arms``.
+
+        Returns
+        -------
+        ArmList
+            The arms after the changes.
+        """
         return await self._run(self._change_arms(ArmChanges.checked(add, retire, restore, rename)))
 
     async def ready(self) -> bool:

@@ -94,12 +94,12 @@ class Decider:
         The least probability of every available action. Without it, actions may have
         probability 0, and off-policy evaluation has no full support; the deterministic policies
         "greedy" and "ucb" need a floor above 0.
+    horizon : int, optional
+        Expected number of decisions of a task: exploration fades towards its end.
     new_item_share : float or (float, float), optional
         Largest probability that all new arms together (``prior.new_arms``) have in a decision, or
         the smallest and the largest; the rest goes to the other arms in proportion, and the floor
         is added after that.
-    horizon : int, optional
-        Expected number of decisions of a task: exploration fades towards its end.
     reward_window : float, optional
         Seconds after a decision, or its activation, in which its reward is learned from; later
         ones are only logged.
@@ -127,8 +127,9 @@ class Decider:
 
     Examples
     --------
-    >>> prior = mixts.MixturePrior(mixts.BernoulliArms.uniform(3))  # doctest: +SKIP
-    >>> with mixts.DecisionStore("decisions.db") as store:  # doctest: +SKIP
+    >>> import mixts
+    >>> prior = mixts.MixturePrior(mixts.BernoulliArms.uniform(3))
+    >>> with mixts.DecisionStore("decisions.db") as store:
     ...     with mixts.Decider(prior, store) as decider:
     ...         decision = decider.decide("user 17")
     ...         decider.reward(decision.id, 1)
@@ -226,6 +227,7 @@ class Decider:
         Returns
         -------
         Decision
+            The action, its probability, and the id that the reward refers to.
         """
         return self._wait(Decide(task, actions, mask, key, defer, values, costs, top), Decision)
 
@@ -271,6 +273,7 @@ class Decider:
         Parameters
         ----------
         requests : sequence of Decide
+            What to decide.
 
         Returns
         -------
@@ -285,6 +288,7 @@ class Decider:
         Parameters
         ----------
         rewards : sequence of Reward
+            Ids of decisions, and their rewards.
 
         Returns
         -------
@@ -299,6 +303,7 @@ class Decider:
         Parameters
         ----------
         decision_ids : sequence of str
+            Ids of decisions.
 
         Returns
         -------
@@ -325,6 +330,7 @@ class Decider:
         Parameters
         ----------
         operations : sequence of Decide, Reward or Activate
+            What to write.
         done : callable
             Called once, when the operations are durable, with a Decision, a Receipt or an error for
             each; in the writer's thread or, with ``call_soon``, perhaps in this one.
@@ -402,6 +408,7 @@ class Decider:
         Returns
         -------
         list of PriorVersion
+            The versions, oldest first.
         """
         return self.store.priors()
 
@@ -454,6 +461,7 @@ class Decider:
         Returns
         -------
         ArmList
+            The version of the prior, and its arms.
         """
         active = self.active
         return ArmList.of(active.version, active.prior)
@@ -577,6 +585,7 @@ class Decider:
         Returns
         -------
         TaskState
+            Numbers of decisions and rewards, weights of the components, and mean rewards.
         """
         row = self.store.task(checked_name(name, "task"))
         if row is None:
@@ -593,7 +602,18 @@ class Decider:
         )  # fmt: skip
 
     def state(self, task: str) -> TaskState:
-        """Return the counts and the belief of a task: an older name of ``task``."""
+        """Return the counts and the belief of a task: an older name of ``task``.
+
+        Parameters
+        ----------
+        task : str
+            Name of the task.
+
+        Returns
+        -------
+        TaskState
+            As :meth:`task` returns it.
+        """
         return self.task(task)
 
     def posterior(self, task: str, best: int | None = None) -> ActionPosteriors:
@@ -624,6 +644,7 @@ class Decider:
         Returns
         -------
         Health
+            The state of the writer.
         """
         reason, value = self._writer.trouble, self._closer.only_value
         warning = None if value is None else silence_warning(value)
@@ -639,6 +660,7 @@ class Decider:
         Returns
         -------
         bool
+            True if they can.
         """
         return self.health().writable
 

@@ -150,28 +150,55 @@ class Shown(Struct, frozen=True, omit_defaults=True):
 
 
 class Decision(Struct, frozen=True, omit_defaults=True):
-    """An action for a task, durable before anybody sees it."""
+    """An action for a task, durable before anybody sees it.
+
+    Attributes
+    ----------
+    id : str
+        Id of the decision, by which its reward is reported.
+    task : str
+        Name of the task.
+    action : int
+        The arm's index, or the row of the actions that were offered.
+    propensity : float
+        The probability of this action in the vector that it was drawn from; never 0.
+    weights : tuple of float
+        P_t(s) of the components when the decision was made.
+    prior_version : int
+        Version of the prior that was active.
+    arm : str or None
+        The arm's name, where the prior names its arms; or the id of the action, where it has one.
+    repeated : bool
+        True for an earlier decision that is returned again because the key is the same.
+    policy : str
+        Short name of the policy that chose the action, such as "ids".
+    deferred : bool
+        True if the reward window begins when the decision is activated.
+    shown : tuple of Shown
+        With ``top``: all actions that are shown, this one first.
+
+    Examples
+    --------
+    >>> import mixts
+    >>> prior = mixts.MixturePrior(mixts.BernoulliArms.uniform(3), arm_names=["a", "b", "c"])
+    >>> with mixts.DecisionStore("decisions.db") as store, mixts.Decider(prior, store) as decider:
+    ...     decision = decider.decide("user 17", mask=["b"])
+    >>> decision.arm, decision.action, decision.propensity, decision.prior_version
+    ('b', 1, 1.0, 1)
+    """
 
     id: str
     task: str
     action: int
-    """The arm's index, or the row of the actions that were offered."""
     propensity: float
-    """The probability of this action in the vector that it was drawn from; never 0."""
     weights: tuple[float, ...]
-    """P_t(s) of the components when the decision was made."""
     prior_version: int
     arm: str | None = None
-    """The arm's name, where the prior names its arms; or the id of the action, where it has one."""
     repeated: bool = False
-    """True for an earlier decision that is returned again because the key is the same."""
     # A factory: ``omit_defaults`` would leave out a default, and every response names the policy.
     policy: str = field(default_factory=lambda: FIRST_POLICY)
-    """Short name of the policy that chose the action, such as "ids"."""
     deferred: bool = False
-    """True if the reward window begins when the decision is activated."""
     shown: tuple[Shown, ...] = ()
-    """With ``top``: all actions that are shown, this one first."""
 
 
 class Receipt(Struct, frozen=True, omit_defaults=True):

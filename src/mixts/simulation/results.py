@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import csv
-import importlib
 import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from mixts._files import replacing
+from mixts._html import card, label, table
 from mixts._numbers import Estimate, estimate
+from mixts._tables import HasTable
 from mixts._typing import Array, Float, Int
 from mixts.errors import MissingExtraError, ParameterError
-
-if TYPE_CHECKING:
-    import pandas
-    import polars
 
 _ROWS_AT_ONCE = 1 << 16
 
@@ -59,7 +56,7 @@ class AgentResults:
 
 
 @dataclass(frozen=True, repr=False)
-class Results:
+class Results(HasTable):
     """Per-round regret and reward of every agent, run by run; agents met the same problems.
 
     ``results["MixTS"]`` has the arrays of one agent, ``"MixTS" in results`` says whether it played,
@@ -67,18 +64,37 @@ class Results:
 
     The regret of a round is mu*(A_t*) - mu*(A_t), of true means. Its sum over rounds, averaged over
     runs whose problems were drawn from the prior, estimates the Bayes regret  [paper: Sec. 2].
+
+    Attributes
+    ----------
+    regret : mapping of str to (n_runs, n_rounds) array
+        By agent: best true mean reward minus that of the action taken, round by round.
+    reward : mapping of str to (n_runs, n_rounds) array
+        By agent: rewards received.
+    latent : (n_runs,) array of int
+        True latent state of each run; -1 for a run without one.
+    settings : mapping
+        Everything but the agents that determines the numbers: seed, sizes, environment.
+    observed : mapping
+        By agent: the arrays that its observer recorded, by name; the first axis is the runs.
+
+    Examples
+    --------
+    >>> import mixts
+    >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[9, 1], [1, 9]], [[1, 9], [9, 1]]))
+    >>> agents = {"MixTS": prior, "UniTS": prior.collapse()}
+    >>> results = mixts.simulate(agents, mixts.BanditEnvironment(prior), 20, n_runs=10, seed=1)
+    >>> results.agents
+    ['MixTS', 'UniTS']
+    >>> results["MixTS"].regret.shape
+    (10, 20)
     """
 
     regret: Mapping[str, Float[Array, "n_runs n_rounds"]]
-    """By agent: best true mean reward minus that of the action taken, round by round."""
     reward: Mapping[str, Float[Array, "n_runs n_rounds"]]
-    """By agent: rewards received."""
     latent: Int[Array, " n_runs"]
-    """True latent state of each run; -1 for a run without one."""
     settings: Mapping[str, Any]
-    """Everything but the agents that determines the numbers: seed, sizes, environment."""
     observed: Mapping[str, Mapping[str, Array]] = field(default_factory=dict)
-    """By agent: what its observer recorded, by name; the first axis is the runs."""
 
     @property
     def agents(self) -> list[str]:
@@ -104,20 +120,7 @@ class Results:
         return len(self.regret)
 
     def __repr__(self) -> str:
-        s = self.settings
-        head = f"Results of {s['n_runs']} runs of {s['n_rounds']} rounds, seed {s['seed']}"
-        rows = [("agent", "regret", "", "median", "reward/round", "")]
-        for name, summary in self.summary().items():
-            rows.append(
-                (
-                    name,
-                    f"{summary.regret.mean:.2f}",
-                    f"± {summary.regret.error:.2f}",
-                    f"{summary.median_regret:.2f}",
-                    f"{summary.reward.mean:.4f}",
-                    f"± {summary.reward.error:.4f}",
-                )
-            )
+        rows = [("agent", "regret", "", "median", "reward/round", ""), *self._rows()]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = []
         for row in rows:
@@ -128,7 +131,32 @@ class Results:
                 for i, (text, width) in enumerate(zip(row[1:], widths[1:], strict=True), 1)
             ]
             lines.append(("  " + "".join(cells)).rstrip())
-        return "\n".join([head, *lines])
+        return "\n".join([self._title(), *lines])
+
+    def _repr_html_(self) -> str:
+        rows = [
+            [label(name), f"{regret} {error}", median, f"{reward} {reward_error}"]
+            for name, regret, error, median, reward, reward_error in self._rows()
+        ]
+        return card(self._title(), table(["agent", "regret", "median", "reward/round"], rows))
+
+    def _title(self) -> str:
+        s = self.settings
+        return f"Results of {s['n_runs']} runs of {s['n_rounds']} rounds, seed {s['seed']}"
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        """Return the agents' summaries as text."""
+        return [
+            (
+                name,
+                f"{summary.regret.mean:.2f}",
+                f"± {summary.regret.error:.2f}",
+                f"{summary.median_regret:.2f}",
+                f"{summary.reward.mean:.4f}",
+                f"± {summary.reward.error:.4f}",
+            )
+            for name, summary in self.summary().items()
+        ]
 
     # -- sums ---------------------------------------------------------------------------------
 
@@ -146,6 +174,11 @@ class Results:
         quantity
             ``"regret"``: the cumulative regret after each round. ``"reward"``: the average reward
             of the rounds so far.
+
+        Returns
+        -------
+        Estimate
+            Means over runs and their standard errors, each (n_rounds,).
         """
         total = np.cumsum(self._of(agent, quantity), axis=1)
         if quantity == "reward":
@@ -204,36 +237,30 @@ class Results:
             "reward": np.concatenate([self.reward[name].ravel() for name in self.agents]),
         }
 
-    def to_pandas(self) -> pandas.DataFrame:
-        """Return the table as a pandas data frame (extra ``pandas``)."""
-        return _imported("pandas").DataFrame(self.table())
-
-    def to_polars(self) -> polars.DataFrame:
-        """Return the table as a polars data frame (extra ``polars``)."""
-        return _imported("polars").DataFrame(self.table())
-
     def to_csv(self, path: str | os.PathLike[str]) -> None:
-        """Write the table as CSV; numbers read back are the same to the bit."""
+        """Write the table as CSV; numbers read back are the same to the bit.
+
+        Parameters
+        ----------
+        path
+            File to write.
+        """
         _write_csv(path, self.table())
 
     def to_parquet(self, path: str | os.PathLike[str]) -> None:
-        """Write the table as Parquet with the settings in its metadata (extra ``table``)."""
+        """Write the table as Parquet with the settings in its metadata (extra ``table``).
+
+        Parameters
+        ----------
+        path
+            File to write.
+        """
         _write_parquet(path, self.table(), self.settings)
 
 
 # -- files ----------------------------------------------------------------------------------------
 #
 # Files are written atomically: a file is either the old one or the whole new one.
-
-
-def _imported(library: str) -> Any:
-    try:
-        return importlib.import_module(library)
-    except ImportError as error:
-        raise MissingExtraError(
-            f"a {library} data frame needs {library}: pip install 'mixts[{library}]' "
-            "(table() needs nothing)"
-        ) from error
 
 
 def _write_csv(path: str | os.PathLike[str], table: Mapping[str, Array]) -> None:

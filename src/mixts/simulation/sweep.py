@@ -9,26 +9,50 @@ from typing import Any
 import numpy as np
 
 from mixts import _checks
+from mixts._html import MOST_ROWS, card, label, more, table
 from mixts._numbers import Estimate, estimate
+from mixts._tables import HasTable
 from mixts._typing import Array, ArrayLike, Float
 from mixts.errors import ParameterError
 from mixts.simulation.results import Results
 
 
 @dataclass(frozen=True, repr=False)
-class Sweep:
+class Sweep(HasTable):
     """Cumulative regret at the end of every run, by agent, at each value of a parameter.
 
     Its average over runs whose problems were drawn from the prior estimates the Bayes regret as a
     function of the parameter.
+
+    Attributes
+    ----------
+    parameter : str
+        Name of the parameter, for the axis of a figure.
+    values : (p,) array
+        Values of the parameter, increasing.
+    totals : mapping of str to (p, n_runs) array
+        By agent: regret of each run, summed over its rounds.
+
+    Examples
+    --------
+    Regret of three runs at each of two numbers of arms.
+
+    >>> import numpy as np
+    >>> import mixts
+    >>> totals = {"MixTS": np.array([[4.0, 5.0, 6.0], [9.0, 8.0, 10.0]])}
+    >>> sweep = mixts.Sweep("number of arms", np.array([10.0, 40.0]), totals)
+    >>> sweep
+    Sweep over number of arms, 3 runs at each value
+      number of arms        MixTS  median
+                  10  5.00 ± 0.58    5.00
+                  40  9.00 ± 0.58    9.00
+    >>> round(sweep.growth("MixTS").mean, 2)
+    1.8
     """
 
     parameter: str
-    """Name of the parameter, for the axis of a figure."""
     values: Float[Array, " p"]
-    """Values of the parameter, increasing."""
     totals: Mapping[str, Float[Array, "p n_runs"]]
-    """By agent: regret of each run, summed over its rounds."""
 
     def __post_init__(self) -> None:
         values = _checks.numbers(self.values, "values must be numbers", ParameterError)
@@ -63,6 +87,11 @@ class Sweep:
             Its values, increasing.
         results
             Results of the simulation at each value.
+
+        Returns
+        -------
+        Sweep
+            The sweep.
         """
         column = _checks.numbers(values, "values must be numbers", ParameterError)
         if len(results) != column.size:
@@ -94,6 +123,25 @@ class Sweep:
         return int(next(iter(self.totals.values())).shape[1])
 
     def __repr__(self) -> str:
+        rows = self._rows()
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = [
+            "  " + "  ".join(text.rjust(width) for text, width in zip(row, widths, strict=True))
+            for row in rows
+        ]
+        return "\n".join([self._title(), *lines])
+
+    def _repr_html_(self) -> str:
+        head, *rows = self._rows()
+        shown = rows[:MOST_ROWS]
+        notes = [more(len(rows) - len(shown), "value")]
+        return card(self._title(), table([label(text) for text in head], shown, notes))
+
+    def _title(self) -> str:
+        return f"Sweep over {self.parameter}, {self.n_runs} runs at each value"
+
+    def _rows(self) -> list[list[str]]:
+        """Return the names of columns, and the regret at each value, as text."""
         rows = [[self.parameter], *([f"{value:g}"] for value in self.values)]
         for name in self.agents:
             mean, error = self.regret(name)
@@ -101,22 +149,38 @@ class Sweep:
             cells = [(f"{m:.2f} ± {e:.2f}", f"{median:.2f}") for m, e, median in columns]
             for row, pair in zip(rows, [(name, "median"), *cells], strict=True):
                 row.extend(pair)
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = [
-            "  " + "  ".join(text.rjust(width) for text, width in zip(row, widths, strict=True))
-            for row in rows
-        ]
-        head = f"Sweep over {self.parameter}, {self.n_runs} runs at each value"
-        return "\n".join([head, *lines])
+        return rows
 
     # -- sums ---------------------------------------------------------------------------------
 
     def regret(self, agent: str) -> Estimate:
-        """Return means over runs at each value, and their standard errors, (p,)."""
+        """Return means over runs at each value, and their standard errors.
+
+        Parameters
+        ----------
+        agent
+            Name of the agent.
+
+        Returns
+        -------
+        Estimate
+            Means and standard errors, each (p,).
+        """
         return estimate(self._of(agent).T)
 
     def median(self, agent: str) -> Float[Array, " p"]:
-        """Return medians over runs at each value: a few runs may dominate a mean."""
+        """Return medians over runs at each value: a few runs may dominate a mean.
+
+        Parameters
+        ----------
+        agent
+            Name of the agent.
+
+        Returns
+        -------
+        array
+            Medians, (p,).
+        """
         return np.median(self._of(agent), axis=1)
 
     def growth(self, agent: str) -> Estimate:
@@ -125,6 +189,16 @@ class Sweep:
         Its standard error is that of a ratio r = mean(b) / mean(a) to first order, the standard
         error of mean(b - r a) / mean(a), run by run: simulations with the same seed share much of
         their luck, which cancels. If the first regret is 0, the factor is infinite, without error.
+
+        Parameters
+        ----------
+        agent
+            Name of the agent.
+
+        Returns
+        -------
+        Estimate
+            The factor and its standard error.
         """
         first, last = self._of(agent)[0], self._of(agent)[-1]
         start, end = float(first.mean()), float(last.mean())

@@ -137,7 +137,8 @@ class DecisionStore:
 
     Examples
     --------
-    >>> with mixts.DecisionStore("decisions.db") as store:  # doctest: +SKIP
+    >>> import mixts
+    >>> with mixts.DecisionStore("decisions.db") as store:
     ...     store.totals()
     Totals(tasks=0, decisions=0, rewards=0, late=0, defaults=0, deferred=0)
     """
@@ -147,7 +148,18 @@ class DecisionStore:
 
     @classmethod
     def on(cls, backend: Backend) -> Self:
-        """Return a store on a database that is already open."""
+        """Return a store on a database that is already open.
+
+        Parameters
+        ----------
+        backend : Backend
+            The database.
+
+        Returns
+        -------
+        DecisionStore
+            The store.
+        """
         store = cls.__new__(cls)
         store._use(backend)
         return store
@@ -164,13 +176,25 @@ class DecisionStore:
         return self.backend.name
 
     def claim(self, decider: object) -> None:
-        """Reserve the store for a decider; raise ``StoreError`` if another one writes to it."""
+        """Reserve the store for a decider; raise ``StoreError`` if another one writes to it.
+
+        Parameters
+        ----------
+        decider : object
+            The decider.
+        """
         if self._decider is not None:
             raise StoreError(f"{self.name} has a Decider already: close that one first")
         self._decider = decider
 
     def release(self, decider: object) -> None:
-        """Let another decider claim the store."""
+        """Let another decider claim the store.
+
+        Parameters
+        ----------
+        decider : object
+            The decider that claimed it.
+        """
         if self._decider is decider:
             self._decider = None
 
@@ -200,6 +224,7 @@ class DecisionStore:
         Returns
         -------
         Summary
+            The summary.
         """
         backend = self.backend
         return Summary(
@@ -213,6 +238,7 @@ class DecisionStore:
         Returns
         -------
         Totals
+            The numbers.
         """
         before, old = self._settled
         recent = self._counts(before, _NEVER)
@@ -252,9 +278,19 @@ class DecisionStore:
         return Unrewarded(max(rest, 0), totals.deferred, given_up, due)
 
     def due(self, now: int, limit: int) -> list[str]:
-        """Return ids of decisions whose window ended before ``now`` (in us) without a reward.
+        """Return ids of decisions with a default reward whose window ended without another reward.
 
-        Only those with a default reward, first those that ended first.
+        Parameters
+        ----------
+        now : int
+            The time in microseconds since 1970: windows that ended before it count.
+        limit : int
+            Largest number of ids.
+
+        Returns
+        -------
+        list of str
+            The ids; first those whose window ended first.
         """
         return [bytes(id).hex() for (id,) in self._query(_DUE, (now, limit))]
 
@@ -319,6 +355,7 @@ class DecisionStore:
         Returns
         -------
         list of ArmEarnings
+            A row for each arm and span.
         """
         rows = self._query(_ARMS, (_count_span(bin_seconds), int(since * _SECOND)))
         return [ArmEarnings(int(arm), _earnings(row)) for arm, *row in rows]
@@ -355,6 +392,7 @@ class DecisionStore:
         Returns
         -------
         list of VersionEarnings
+            A row for each version and policy.
         """
         return [
             VersionEarnings(version, policy, first / _SECOND, last / _SECOND, _earnings(row))
@@ -395,6 +433,7 @@ class DecisionStore:
         Returns
         -------
         list of TaskRow
+            The tasks.
         """
         order = " ORDER BY last_at DESC, number DESC LIMIT ? OFFSET ?"
         if not search:
@@ -415,12 +454,24 @@ class DecisionStore:
         Returns
         -------
         TaskRow or None
+            The task; None if it is unknown.
         """
         rows = self._query(_TASK + " WHERE name = ?", (name,))
         return _task_row(rows[0]) if rows else None
 
     def statistics(self, names: Sequence[str]) -> dict[str, bytes]:
-        """Return the statistics of tasks as they are stored; unknown tasks are left out."""
+        """Return the statistics of tasks as they are stored; unknown tasks are left out.
+
+        Parameters
+        ----------
+        names : sequence of str
+            Names of tasks.
+
+        Returns
+        -------
+        dict
+            The bytes of each task's statistics, by name.
+        """
         if not names:
             return {}
         sql = f"SELECT name, statistics FROM tasks WHERE name IN ({', '.join('?' * len(names))})"
@@ -439,6 +490,7 @@ class DecisionStore:
         Returns
         -------
         list of DecisionRow
+            The decisions with their rewards, oldest first.
         """
         return [
             DecisionRow(
@@ -467,6 +519,7 @@ class DecisionStore:
         Returns
         -------
         list of ActionRow
+            A row for each action that was taken.
         """
         return [
             ActionRow(action, int(n), int(m), float(total))
@@ -474,7 +527,18 @@ class DecisionStore:
         ]
 
     def last_offer(self, name: str) -> ActionSet | None:
-        """Return the actions that a task was offered last, or None."""
+        """Return the actions that a task was offered last.
+
+        Parameters
+        ----------
+        name : str
+            The task's name.
+
+        Returns
+        -------
+        ActionSet or None
+            The actions; None if the task had no offer.
+        """
         rows = self._query(_LAST_OFFER, (name,))
         return ActionSet(*rows[0]) if rows else None
 
@@ -486,6 +550,7 @@ class DecisionStore:
         Returns
         -------
         int or None
+            The version; None if there is none.
         """
         rows = self._query("SELECT version FROM activations ORDER BY seq DESC LIMIT 1")
         return int(rows[0][0]) if rows else None
@@ -496,6 +561,7 @@ class DecisionStore:
         Returns
         -------
         list of PriorVersion
+            The versions, oldest first.
         """
         active = self.active_version()
         rows = self._query(
@@ -507,7 +573,18 @@ class DecisionStore:
         ]
 
     def prior_body(self, version: int) -> bytes | None:
-        """Return the file of a version, or None if there is no such version."""
+        """Return the file of a version of the prior.
+
+        Parameters
+        ----------
+        version : int
+            The version.
+
+        Returns
+        -------
+        bytes or None
+            Content of the file; None if there is no such version.
+        """
         rows = self._query("SELECT body FROM priors WHERE version = ?", (version,))
         return bytes(rows[0][0]) if rows else None
 

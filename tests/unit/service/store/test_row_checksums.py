@@ -98,7 +98,9 @@ def test_each_column_of_each_table_counts(table: str, path: Path) -> None:
         assert found == [f"row 1 of {table} differs from its checksum"], column
 
 
-def test_a_missing_row_is_noticed(path: Path) -> None:
+def test_a_missing_row_is_noticed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A check that begins between both rows finds one gap before its start and one after it.
+    monkeypatch.setattr("mixts.service.store.sqlite.random.randint", lambda low, high: low)
     change(path, "DELETE FROM rewards WHERE seq IN (5, 6)")
     assert damages(path) == ["rows 5 to 6 of rewards are missing"]
 

@@ -1,0 +1,91 @@
+"""What notebooks show of priors and beliefs: tables of the first rows, and counts."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mixts._html import MOST_ROWS, card, label, more, note_html, table
+from mixts.belief import Belief
+from mixts.families._notebook import components_table, item_names
+from mixts.prior import MixturePrior
+
+
+def prior_html(prior: MixturePrior) -> str:
+    """Return the weights and means of the components of a prior."""
+    notes = [] if prior.arm_names is None else _marks(prior)
+    names = [label(name) for name in _component_names(prior)]
+    items = None if prior.features is None else prior.features.names
+    parts = components_table(prior.family, names, prior.weights, prior.arm_names or items)
+    return card(f"MixturePrior of {prior.family!r}", parts, *map(note_html, notes))
+
+
+def belief_html(belief: Belief) -> str:
+    """Return the weights of the components, and of one task also the mean of each arm."""
+    n = int(np.sum(belief.posterior.statistics.n_observations))
+    if belief.n_tasks is not None:
+        title = f"Belief about {belief.n_tasks:,} tasks, {n:,} observations"
+        return card(title, _tasks(belief), note_html(repr(belief.prior.family)))
+    title = f"Belief about 1 task, {n:,} observation{'' if n == 1 else 's'}"
+    prior, weights = belief.prior, belief.weights
+    names = _component_names(prior)
+    order = np.argsort(-weights, kind="stable")[:MOST_ROWS]
+    rows = [[label(names[s]), f"{prior.weights[s]:.4f}", f"{weights[s]:.4f}"] for s in order]
+    kinds = table(
+        ["component", "weight before", "weight now"], rows,
+        [more(prior.n_components - len(order), "component")],
+    )  # fmt: skip
+    return card(title, kinds, _items(belief), note_html(repr(prior.family)))
+
+
+def _items(belief: Belief) -> str:
+    """Return a table of the best arms, or of the first features, with standard deviations."""
+    prior, family = belief.prior, belief.posterior.family(0)
+    if family.plans:
+        return ""
+    weights = belief.weights
+    means, variances = family.parameter_means(), family.parameter_variances()
+    mean = weights @ means
+    deviation = np.sqrt(np.maximum(weights @ (variances + (means - mean) ** 2), 0.0))
+    linear = family.n_features is not None
+    noun = "feature" if linear else "arm"
+    order = np.arange(len(mean)) if linear else np.argsort(-mean, kind="stable")
+    shown = order[:MOST_ROWS]
+    names = prior.arm_names or (None if prior.features is None else prior.features.names)
+    rows = [
+        [name, f"{mean[k]:.4g}", f"± {deviation[k]:.2g}"]
+        for name, k in zip(item_names(names, noun, shown), shown, strict=True)
+    ]
+    head = [noun, "coefficient" if linear else "mean reward", "standard deviation"]
+    return table(head, rows, [more(len(mean) - len(shown), noun)])
+
+
+def _tasks(belief: Belief) -> str:
+    """Return a table of the first tasks: observations, and the most likely component."""
+    n_tasks = belief.n_tasks or 0
+    shown = np.arange(min(n_tasks, MOST_ROWS))
+    weights = belief.working_weights(shown)
+    counts = np.asarray(belief.posterior.statistics.n_observations)
+    names = _component_names(belief.prior)
+    rows = [
+        [str(task), f"{int(counts[task]):,}", label(names[int(w.argmax())]), f"{w.max():.4f}"]
+        for task, w in zip(shown, weights, strict=True)
+    ]
+    head = ["task", "observations", "most likely component", "weight"]
+    return table(head, rows, [more(n_tasks - len(shown), "task")])
+
+
+def _component_names(prior: MixturePrior) -> tuple[str, ...]:
+    return prior.names or tuple(str(s) for s in range(prior.n_components))
+
+
+def _marks(prior: MixturePrior) -> list[str]:
+    """Return notes about retired and new arms."""
+    assert prior.arm_names is not None
+    found = []
+    for word, marked in (("retired", prior.retired), ("new", prior.new_arms)):
+        index = np.flatnonzero(marked)
+        if len(index):
+            some = ", ".join(prior.arm_names[k] for k in index[:MOST_ROWS])
+            rest = more(len(index) - MOST_ROWS, "arm")
+            found.append(f"{word} arms: {some}{f' {rest}' if rest else ''}")
+    return found

@@ -1,0 +1,111 @@
+"""Tables of other libraries: pandas, polars, pyarrow and all others that narwhals knows.
+
+Nothing is imported before a table comes. Row labels of pandas (the index) are no data, and are left
+out.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mixts._typing import Array
+from mixts.errors import MissingExtraError, ParameterError
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    import pyarrow
+
+_MARKS = ("__arrow_c_stream__", "__dataframe__", "__narwhals_dataframe__", "__narwhals_lazyframe__")
+"""Attributes by which tables are recognised before narwhals is imported."""
+_NO_TABLES = (np.ndarray, np.generic, str, bytes, int, float, list, tuple, Mapping)
+_LIBRARIES = {"pandas": "pandas", "polars": "polars", "pyarrow": "table"}
+"""Libraries of tables, and the extra that installs each."""
+
+
+def is_table(value: Any) -> bool:
+    """Return whether an object is a table: it has columns with names."""
+    if value is None or isinstance(value, _NO_TABLES):
+        return False
+    if hasattr(value, "collect") and hasattr(value, "collect_schema"):
+        return True  # a lazy frame of polars
+    # Single columns of polars and pyarrow have the first mark, too, but no names of columns.
+    named = hasattr(value, "columns") or hasattr(value, "column_names")
+    return named and any(hasattr(value, mark) for mark in _MARKS)
+
+
+def frame(table: Any) -> Any:
+    """Return a table as an eager data frame of narwhals."""
+    try:
+        import narwhals.stable.v2 as nw
+    except ImportError as error:
+        raise MissingExtraError(
+            "a table of pandas, polars or pyarrow needs narwhals: pip install 'mixts[table]'"
+        ) from error
+    try:
+        found = nw.from_native(table)
+    except (TypeError, ValueError) as error:
+        # Two columns of the same name, for example.
+        raise ParameterError(
+            f"expected a table of pandas, polars, pyarrow or another library that narwhals knows, "
+            f"got {type(table).__name__}: {error}"
+        ) from error
+    return found.collect() if isinstance(found, nw.LazyFrame) else found
+
+
+def arrow_table(table: Any, columns: list[str] | None = None) -> Any:
+    """Return some columns of a table, or all, as a ``pyarrow.Table``."""
+    whole = frame(table)
+    chosen = list(whole.columns) if columns is None else columns
+    try:
+        # Without select, pyarrow would add the labels of pandas' rows.
+        return whole.select(chosen).to_arrow().select(chosen)
+    except (TypeError, ValueError) as error:  # pyarrow's errors are subclasses of these
+        raise ParameterError(
+            f"a column of the table has values of several types, or of a type that Arrow does not "
+            f"have: {error}"
+        ) from error
+
+
+def matrix(table: Any) -> Array:
+    """Return the numbers of a table, (rows, columns)."""
+    return np.asarray(frame(table).to_numpy())
+
+
+def records(table: Any) -> list[dict[str, Any]]:
+    """Return the rows of a table as dictionaries by column."""
+    return list(frame(table).rows(named=True))
+
+
+class HasTable:
+    """Objects whose ``table()`` is a dictionary of columns, as tables of other libraries."""
+
+    def table(self) -> dict[str, Array]:
+        """Return a table as a dictionary of columns."""
+        raise NotImplementedError
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return the table as a pandas data frame (extra ``pandas``)."""
+        return _imported("pandas").DataFrame(self.table())
+
+    def to_polars(self) -> polars.DataFrame:
+        """Return the table as a polars data frame (extra ``polars``)."""
+        return _imported("polars").DataFrame(self.table())
+
+    def to_arrow(self) -> pyarrow.Table:
+        """Return the table as a ``pyarrow.Table`` (extra ``table``)."""
+        return _imported("pyarrow").table(self.table())
+
+
+def _imported(library: str) -> Any:
+    try:
+        return importlib.import_module(library)
+    except ImportError as error:
+        raise MissingExtraError(
+            f"a {library} table needs {library}: pip install 'mixts[{_LIBRARIES[library]}]' "
+            "(table() needs nothing)"
+        ) from error
