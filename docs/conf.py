@@ -119,7 +119,7 @@ def visit_math_block(translator: HTML5Translator, node: nodes.math_block) -> Non
 
 # -- API reference -------------------------------------------------------------------------------
 
-autosummary_generate = True
+autosummary_generate = sorted(str(page) for page in DOCS.glob("api/*.rst"))
 autodoc_member_order = "groupwise"
 autodoc_preserve_defaults = True
 numpydoc_show_class_members = False
@@ -153,7 +153,7 @@ def mend_docstring(
 
 def skip_member(app: Sphinx, what: str, name: str, obj: Any, skip: bool, options: Any) -> Any:
     """Leave out what classes inherit from other libraries."""
-    home = getattr(obj, "__module__", None) or "mixts"
+    home = getattr(getattr(obj, "fget", obj), "__module__", None) or "mixts"
     return None if home.startswith("mixts") else True
 
 
