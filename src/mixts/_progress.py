@@ -100,11 +100,12 @@ class _NotebookBar(Bar):
 
 class _NotebookBars(Bars):
     def __init__(self) -> None:
-        from IPython.display import HTML, display
+        from IPython import display
 
+        page: Any = display
         self._bars: list[_NotebookBar] = []
-        self._html: Any = HTML
-        self._shown: Any = display(HTML(""), display_id=True)
+        self._html = page.HTML
+        self._shown = page.display(page.HTML(""), display_id=True)
         self._drawn = -_NOTEBOOK_PAUSE
 
     def add(self, label: str, total: float, *, remaining: bool = True) -> Bar:

@@ -11,7 +11,7 @@ _PIXELS = 120
 """Pixels of an inch in a notebook; the picture itself has more, for dense screens."""
 
 
-class NotebookFigure(Figure):  # type: ignore[misc]
+class NotebookFigure(Figure):
     """A figure that notebooks show as a picture, whether or not pyplot was imported."""
 
     def _repr_png_(self) -> tuple[bytes, dict[str, Any]]:
