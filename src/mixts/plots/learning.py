@@ -47,7 +47,8 @@ def plot_history(
     axes = (
         _panels(0, 2, width, height) if ax is None else given_axes(ax, 2, "a history of learning")
     )
-    draw_history(*axes, history)
+    above, below = axes
+    draw_history(above, below, history)
     return axes
 
 
@@ -82,7 +83,8 @@ def plot_learned(
     )
     if selection is not None:
         plot_selection(selection, axes[:2])
-    draw_history(*axes[n:], history, learned.restarts)
+    above, below = axes[n:]
+    draw_history(above, below, history, learned.restarts)
     return axes
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import builtins
 import io
+import pickle
+import sys
 from typing import Any
 
 import numpy as np
@@ -99,6 +101,13 @@ def test_a_figure_can_be_drawn_into_and_saved(results: mixts.Results) -> None:
         stream = io.BytesIO()
         mixts.plot(results).savefig(stream, format=form)
         assert stream.getvalue().startswith(magic)
+
+
+def test_a_figure_survives_pickle_and_shows_itself(results: mixts.Results) -> None:
+    figure = pickle.loads(pickle.dumps(mixts.plot(results)))
+    picture, about = figure._repr_png_()
+    assert picture.startswith(b"\x89PNG")
+    assert about == {"width": 408, "height": 300}
 
 
 def test_sweeps_with_medians_and_bounds(sweep: Sweep) -> None:
@@ -334,6 +343,7 @@ def test_without_matplotlib(
             raise ImportError(name)
         return real(name, *args, **kwargs)
 
+    monkeypatch.delitem(sys.modules, "mixts.plots._figure", raising=False)
     monkeypatch.setattr(builtins, "__import__", without)
     for drawn in (results, identification):
         with pytest.raises(errors.MissingExtraError, match=r"mixts\[plots\]"):
