@@ -96,8 +96,14 @@ def more(n: int, noun: str) -> str:
     return "" if n <= 0 else f"… and {n:,} more {noun}{'' if n == 1 else 's'}"
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]], notes: Sequence[str] = ()) -> str:
-    """Return a table in HTML; its first column holds names and the others hold numbers.
+def table(
+    head: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    notes: Sequence[str] = (),
+    *,
+    n_names: int = 1,
+) -> str:
+    """Return a table in HTML; its first columns hold names and the others hold numbers.
 
     Parameters
     ----------
@@ -107,8 +113,11 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], notes: Sequence[st
         Cells of each row, as HTML.
     notes
         Lines below the table, as text; empty ones are left out.
+    n_names
+        Number of columns with names, which begin at the left.
     """
-    lines = [_row("th", head), *(_row("td", row) for row in rows)]
+    sides = ["left" if i < n_names else "right" for i in range(len(head))]
+    lines = [_row("th", head, sides), *(_row("td", row, sides) for row in rows)]
     below = "".join(note_html(note) for note in notes if note)
     style = "border-collapse: collapse; margin: 0.4em 0; font-variant-numeric: tabular-nums"
     return f'<table style="{style}">{"".join(lines)}</table>{below}'
@@ -124,8 +133,7 @@ def card(title: str, *parts: str) -> str:
     return f"<div><div><b>{escape(title)}</b></div>{''.join(parts)}</div>"
 
 
-def _row(tag: str, cells: Sequence[str]) -> str:
-    sides = ["left", *["right"] * (len(cells) - 1)]
+def _row(tag: str, cells: Sequence[str], sides: Sequence[str]) -> str:
     found = (
         f'<{tag} style="{_CELL}; text-align: {side}">{cell}</{tag}>'
         for side, cell in zip(sides, cells, strict=True)

@@ -67,11 +67,11 @@ def _tasks(belief: Belief) -> str:
     counts = np.asarray(belief.posterior.statistics.n_observations)
     names = _component_names(belief.prior)
     rows = [
-        [str(task), f"{int(counts[task]):,}", label(names[int(w.argmax())]), f"{w.max():.4f}"]
+        [str(task), label(names[int(w.argmax())]), f"{w.max():.4f}", f"{int(counts[task]):,}"]
         for task, w in zip(shown, weights, strict=True)
     ]
-    head = ["task", "observations", "most likely component", "weight"]
-    return table(head, rows, [more(n_tasks - len(shown), "task")])
+    head = ["task", "most likely component", "weight", "observations"]
+    return table(head, rows, [more(n_tasks - len(shown), "task")], n_names=2)
 
 
 def _component_names(prior: MixturePrior) -> tuple[str, ...]:

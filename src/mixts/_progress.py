@@ -1,10 +1,16 @@
-"""Progress bars in a terminal, on standard error, so that the output of a program stays clean."""
+"""Progress bars: in a terminal on standard error, in a notebook below the cell.
+
+In a terminal the output of a program stays clean. A notebook needs no other library: rich would
+need widgets there.
+"""
 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from html import escape
 from typing import Any
 
 from mixts.errors import MissingExtraError
@@ -64,6 +70,68 @@ class _RichBars(Bars):
             self._progress.update(task.id, completed=task.total)
 
 
+_NOTEBOOK_PAUSE = 0.1
+"""Seconds between two drawings of the bars of a notebook."""
+
+
+class _NotebookBar(Bar):
+    def __init__(self, bars: _NotebookBars, label: str, total: float, remaining: bool) -> None:
+        self._bars, self._label, self._remaining = bars, label, remaining
+        self.total, self._done, self._start = total, 0.0, time.monotonic()
+
+    def advance(self, amount: float) -> None:
+        self.set(self._done + amount)
+
+    def set(self, done: float) -> None:
+        self._done = done
+        self._bars.draw()
+
+    def html(self) -> str:
+        """Return the bar; the browser chooses colours that suit its page."""
+        fraction = min(self._done / self.total, 1.0) if self.total else 0.0
+        elapsed = time.monotonic() - self._start
+        minutes, seconds = divmod(round(elapsed), 60)
+        left = f", {format_remaining(elapsed, fraction)} left" if self._remaining else ""
+        return (
+            f'<div>{escape(self._label)} <progress value="{fraction:.4f}" max="1"></progress> '
+            f"{fraction:.0%}, {minutes}:{seconds:02d}{left}</div>"
+        )
+
+
+class _NotebookBars(Bars):
+    def __init__(self) -> None:
+        from IPython import display
+
+        page: Any = display
+        self._bars: list[_NotebookBar] = []
+        self._html = page.HTML
+        self._shown = page.display(page.HTML(""), display_id=True)
+        self._drawn = -_NOTEBOOK_PAUSE
+
+    def add(self, label: str, total: float, *, remaining: bool = True) -> Bar:
+        bar = _NotebookBar(self, label, total, remaining)
+        self._bars.append(bar)
+        self.draw()
+        return bar
+
+    def draw(self, *, now: bool = False) -> None:
+        """Draw the bars, unless they were drawn a moment ago."""
+        if now or time.monotonic() - self._drawn >= _NOTEBOOK_PAUSE:
+            self._drawn = time.monotonic()
+            self._shown.update(self._html("".join(bar.html() for bar in self._bars)))
+
+    def fill(self) -> None:
+        """Set every bar to its total: sums of estimated costs reach it only up to rounding."""
+        for bar in self._bars:
+            bar.set(bar.total)
+
+
+def in_notebook() -> bool:
+    """Return whether this process is the kernel of a notebook."""
+    shell = sys.modules.get("IPython")
+    return shell is not None and type(shell.get_ipython()).__name__ == "ZMQInteractiveShell"
+
+
 @contextmanager
 def progress_bars(show: bool | None = None) -> Iterator[Bars]:
     """Show progress bars until the block ends.
@@ -71,8 +139,8 @@ def progress_bars(show: bool | None = None) -> Iterator[Bars]:
     Parameters
     ----------
     show
-        True shows bars, and needs rich; False shows none; None shows them where standard error is a
-        terminal and rich is installed.
+        True shows bars, and needs rich, except in a notebook; False shows none; None shows them
+        where standard error is a terminal and rich is installed.
 
     Returns
     -------
@@ -80,6 +148,14 @@ def progress_bars(show: bool | None = None) -> Iterator[Bars]:
     """
     if show is False or (show is None and not sys.stderr.isatty()):
         yield Bars()
+        return
+    if in_notebook():
+        found = _NotebookBars()
+        try:
+            yield found
+            found.fill()
+        finally:
+            found.draw(now=True)
         return
     try:
         progress = _rich_progress()

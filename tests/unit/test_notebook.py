@@ -111,8 +111,8 @@ def test_a_belief_shows_what_has_changed() -> None:
     found = shown(agent)
     assert "MixIDS by this belief:" in found.texts
     likely = int(agent.belief.weights[2].argmax())
-    assert found.rows[3] == ["2", "2", ["one", "two"][likely],
-                             f"{agent.belief.weights[2, likely]:.4f}"]  # fmt: skip
+    weight = f"{agent.belief.weights[2, likely]:.4f}"
+    assert found.rows[3] == ["2", ["one", "two"][likely], weight, "2"]
 
 
 def test_features_and_mdps() -> None:
@@ -124,7 +124,7 @@ def test_features_and_mdps() -> None:
     river = mixts.RiverSwim(n_states=4, horizon=5).prior
     assert shown(river).rows[0] == ["component", "weight"]
     assert len(shown(river.belief()).rows) == 1 + river.n_components
-    assert shown(river.belief(2)).rows[1][:2] == ["0", "0"]
+    assert shown(river.belief(2)).rows[1] == ["0", "left", "0.5000", "0"]
 
 
 def test_results_and_sweeps() -> None:

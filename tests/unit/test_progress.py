@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from types import ModuleType
 
 import pytest
 
@@ -38,12 +39,13 @@ def test_bars_are_full_when_the_work_is_done(capsys: pytest.CaptureFixture[str])
     assert "left" not in part
 
 
-def test_bars_of_work_that_failed_stay_as_they_were(capsys: pytest.CaptureFixture[str]) -> None:
-    def fail() -> None:
-        with progress_bars(True) as bars:
-            bars.add("images", 20).set(10)
-            raise RuntimeError
+def fail() -> None:
+    with progress_bars(True) as bars:
+        bars.add("images", 20).set(10)
+        raise RuntimeError
 
+
+def test_bars_of_work_that_failed_stay_as_they_were(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(RuntimeError):
         fail()
     assert "50%" in capsys.readouterr().err
@@ -66,3 +68,37 @@ def test_the_remaining_time_is_in_proportion(
     elapsed: float | None, fraction: float, text: str
 ) -> None:
     assert format_remaining(elapsed, fraction) == text
+
+
+def test_a_notebook_needs_no_rich(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel's display is replaced; ``tests/end_to_end/test_notebook.py`` has a real one."""
+    pages: list[str] = []
+
+    class Handle:
+        def update(self, html: str) -> None:
+            pages.append(html)
+
+    class ZMQInteractiveShell: ...
+
+    kernel, module = ModuleType("IPython"), ModuleType("IPython.display")
+    vars(kernel)["get_ipython"] = ZMQInteractiveShell
+    vars(module).update(HTML=str, display=lambda html, display_id: Handle())
+    monkeypatch.setitem(sys.modules, "IPython", kernel)
+    monkeypatch.setitem(sys.modules, "IPython.display", module)
+    monkeypatch.setitem(sys.modules, "rich.progress", None)
+    with progress_bars(True) as bars:
+        bars.add("<images>", 20).advance(5)
+        bars.add("a part", 3.0, remaining=False)
+    assert len(pages) < 4  # not one for every call
+    images, part = pages[-1].split("</div>")[:2]
+    assert "&lt;images&gt;" in images
+    assert 'value="1.0000"' in images
+    assert "100%, 0:00, 0:00 left" in images
+    assert part.endswith("100%, 0:00")
+    with pytest.raises(RuntimeError):
+        fail()
+    assert 'value="0.5000"' in pages[-1]
+    del pages[:]
+    play(False)
+    play(None)
+    assert pages == []

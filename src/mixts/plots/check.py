@@ -19,6 +19,7 @@ from mixts.plots.style import (
     LOOKS,
     PAGE,
     dress,
+    given_axes,
     legible,
     looks,
     new_figure,
@@ -38,20 +39,27 @@ _DISTANT = 15.0
 """Gains that differ by more than this factor are drawn on a symmetric logarithmic scale."""
 
 
-def plot_check(check: PriorCheck, width: float = PAGE, height: float = 4.4) -> Any:
+def plot_check(
+    check: PriorCheck, ax: Any = None, width: float = PAGE, height: float = 4.4
+) -> list[Any]:
     """Draw evidence, calibration, surprising tasks, the use of components, and click rates."""
-    n_rows = 2 if check.rates is None else 3
+    draw = [draw_gains, draw_calibration, draw_surprise, draw_usage]
+    draw += [] if check.rates is None else [draw_rates]
+    axes = _panels(len(draw), width, height) if ax is None else given_axes(ax, len(draw), "a check")
+    for one, panel in zip(draw, axes, strict=True):
+        one(panel, check)
+    return axes
+
+
+def _panels(n: int, width: float, height: float) -> list[Any]:
+    """Return n axes, two in a row."""
+    n_rows = (n + 1) // 2
     figure = new_figure(width, height * n_rows / 2)
     figure.get_layout_engine().set(wspace=0.05, hspace=0.06)
-    (evidence, calibration), (surprise, usage), *more = figure.subplots(n_rows, 2)
-    for rates, empty in more:
-        draw_rates(rates, check)
+    axes = list(figure.subplots(n_rows, 2).flat)
+    for empty in axes[n:]:
         empty.set_axis_off()
-    draw_gains(evidence, check)
-    draw_calibration(calibration, check)
-    draw_surprise(surprise, check)
-    draw_usage(usage, check)
-    return figure
+    return axes[:n]
 
 
 def calibration_curve(calibration: Calibration) -> tuple[Float[Array, " k"], Float[Array, " k"]]:

@@ -25,6 +25,7 @@ from mixts.plots.style import (
     PALETTE,
     Look,
     dress,
+    given_axes,
     legible,
     new_figure,
 )
@@ -54,11 +55,12 @@ _PARTS = {
 
 def plot_identification(
     identification: Identification,
+    ax: Any = None,
     moments: Sequence[int] | None = None,
     log: bool = True,
     width: float = PAGE,
     height: float = 3.1,
-) -> Any:
+) -> list[Any]:
     """Draw weights and actions over time at the left, and beliefs at some moments at the right.
 
     ``moments`` are numbers of rounds, by default 0 (the prior), the rounds until the latent state
@@ -67,29 +69,42 @@ def plot_identification(
     while the arrays of an :class:`Identification` are indexed from 0.
     """
     shown = _natural_moments(identification) if moments is None else moments
+    n = len(shown)
+    axes = (
+        _panels(n, width, height)
+        if ax is None
+        else given_axes(ax, n + 2, f"an identification with {n} moments")
+    )
+    for one in axes:
+        dress(one)
+    top, below, *strips = axes
+    draw_weights(top, identification, log)
+    draw_actions(below, identification, log)
+    for strip, t in zip(strips, shown, strict=True):
+        draw_beliefs(strip, identification, t, key=strip is strips[0])
+    limits = [strip.get_ylim() for strip in strips]
+    for strip in strips:
+        strip.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
+    if ax is None:
+        # One below the other: only the last has numbers and the name of the axis.
+        top.set_xlabel("")
+        top.tick_params(labelbottom=False)
+        for strip in strips:
+            last = strip is strips[-1]
+            strip.tick_params(labelbottom=last)
+            strip.set_xlabel("action" if last else "")
+            strip.set_ylabel("mean reward" if strip is strips[n // 2] else "")
+    return axes
+
+
+def _panels(n: int, width: float, height: float) -> list[Any]:
+    """Return two axes at the left, one below the other, and n at the right."""
     figure = new_figure(width, height)
     figure.get_layout_engine().set(wspace=0.05, hspace=0.04)
-    n = len(shown)
     grid = figure.add_gridspec(2 * n, 2, width_ratios=(1.0, 1.15))
     top = figure.add_subplot(grid[:n, 0])
     below = figure.add_subplot(grid[n:, 0], sharex=top)
-    strips = [figure.add_subplot(grid[2 * i : 2 * i + 2, 1]) for i in range(n)]
-    for ax in (top, below, *strips):
-        dress(ax)
-    draw_weights(top, identification, log)
-    top.set_xlabel("")
-    top.tick_params(labelbottom=False)
-    draw_actions(below, identification, log)
-    for ax, t in zip(strips, shown, strict=True):
-        draw_beliefs(ax, identification, t, key=ax is strips[0])
-        last = ax is strips[-1]
-        ax.tick_params(labelbottom=last)
-        ax.set_xlabel("action" if last else "")
-        ax.set_ylabel("mean reward" if ax is strips[n // 2] else "")
-    limits = [ax.get_ylim() for ax in strips]
-    for ax in strips:
-        ax.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
-    return figure
+    return [top, below, *(figure.add_subplot(grid[2 * i : 2 * i + 2, 1]) for i in range(n))]
 
 
 def draw_weights(ax: Any, identification: Identification, log: bool = True) -> None:

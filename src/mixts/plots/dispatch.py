@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from mixts.belief import Belief
 from mixts.diagnostics.confidence import ConfidenceSets
 from mixts.diagnostics.decomposition import Decomposition
@@ -17,7 +19,7 @@ from mixts.plots.diagnostics import draw_decomposition, draw_sets, plot_identifi
 from mixts.plots.learning import plot_history, plot_learned, plot_selection
 from mixts.plots.prior import plot_belief, plot_prior
 from mixts.plots.results import draw_curves, draw_sweep
-from mixts.plots.style import new_axes
+from mixts.plots.style import given_axes, new_axes
 from mixts.prior import MixturePrior
 from mixts.simulation import Results
 from mixts.simulation.sweep import Sweep
@@ -29,7 +31,7 @@ _DRAWINGS: dict[type, Callable[..., None]] = {
     Decomposition: draw_decomposition,
 }
 """Drawings that need one pair of axes."""
-_FIGURES: dict[type, Callable[..., Any]] = {
+_FIGURES: dict[type, Callable[..., list[Any]]] = {
     MixturePrior: plot_prior,
     Belief: plot_belief,
     History: plot_history,
@@ -38,7 +40,7 @@ _FIGURES: dict[type, Callable[..., Any]] = {
     PriorCheck: plot_check,
     Identification: plot_identification,
 }
-"""Drawings that need a figure of their own."""
+"""Drawings of several panels, which return their axes."""
 
 
 def plot(result: Any, ax: Any = None, **options: Any) -> Any:
@@ -49,7 +51,10 @@ def plot(result: Any, ax: Any = None, **options: Any) -> Any:
     result
         The object to draw, of one of the classes below or of a subclass.
     ax
-        Existing axes to draw into, for objects that need one pair of axes.
+        Existing axes to draw into: one for :class:`Results`, :class:`Sweep`,
+        :class:`ConfidenceSets`, :class:`Decomposition` and a belief about many tasks; a list or an
+        array of them for objects of several panels (2 for a prior; if the number is wrong, the
+        error says how many are needed). None makes a new figure.
     **options
         Options of the object's class:
 
@@ -82,8 +87,9 @@ def plot(result: Any, ax: Any = None, **options: Any) -> Any:
 
     Returns
     -------
-    matplotlib.figure.Figure
-        The figure. It needs matplotlib (extra ``plots``).
+    matplotlib.figure.Figure, or matplotlib.axes.Axes
+        The new figure; with ``ax``, the axes that were drawn into: one, or an array of them for
+        objects of several panels. It needs matplotlib (extra ``plots``).
 
     Examples
     --------
@@ -92,23 +98,34 @@ def plot(result: Any, ax: Any = None, **options: Any) -> Any:
     >>> environment = mixts.BanditEnvironment(prior)
     >>> results = mixts.simulate({"MixTS": prior}, environment, n_rounds=20, n_runs=10, seed=1)
     >>> mixts.plot(results, log_x=True).savefig("regret.svg")
+
+    Beside another picture:
+
+    >>> from matplotlib.figure import Figure
+    >>> axes = Figure().subplots(1, 2)
+    >>> mixts.plot(results, ax=axes[0]).get_xlabel()
+    'round'
     """
-    figure = _find(_FIGURES, result)
-    if figure is not None:
-        if ax is not None:
-            raise ParameterError(
-                f"{type(result).__name__} has a figure of several panels: leave ax out"
-            )
-        return figure(result, **options)
+    size = [name for name in ("width", "height") if name in options]
+    if ax is not None and size:
+        raise ParameterError(
+            f"{' and '.join(size)} are of a new figure: leave them out, or leave ax out"
+        )
+    panels = _find(_FIGURES, result)
+    if panels is not None:
+        drawn = panels(result, ax, **options)
+        if ax is None:
+            return drawn[0].figure
+        return drawn[0] if len(drawn) == 1 else np.array(drawn, dtype=object)
     draw = _find(_DRAWINGS, result)
     if draw is None:
         *kinds, last = (kind.__name__ for kind in (*_DRAWINGS, *_FIGURES))
         raise ParameterError(
             f"plot draws {', '.join(kinds)} and {last}, got {type(result).__name__}"
         )
-    axes = new_axes() if ax is None else ax
+    (axes,) = [new_axes()] if ax is None else given_axes(ax, 1, type(result).__name__)
     draw(axes, result, **options)
-    return axes.figure
+    return axes.figure if ax is None else axes
 
 
 def _find(drawings: dict[type, Callable[..., Any]], result: Any) -> Callable[..., Any] | None:

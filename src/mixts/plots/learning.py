@@ -21,6 +21,7 @@ from mixts.plots.style import (
     LOOKS,
     PAGE,
     dress,
+    given_axes,
     legible,
     new_figure,
 )
@@ -39,25 +40,31 @@ def history_gains(history: History) -> dict[str, Float[Array, " t"]]:
     return {name: value - value[0] for name, value in values.items()}
 
 
-def plot_history(history: History, width: float = COLUMN, height: float = 3.0) -> Any:
+def plot_history(
+    history: History, ax: Any = None, width: float = COLUMN, height: float = 3.0
+) -> list[Any]:
     """Draw the evidence and the sum above, the hyperprior below on its own scale."""
-    figure = new_figure(width, height)
-    grid = figure.add_gridspec(2, 1, height_ratios=(1.7, 1.0))
-    above, below = figure.add_subplot(grid[0]), figure.add_subplot(grid[1])
+    axes = (
+        _panels(0, 2, width, height) if ax is None else given_axes(ax, 2, "a history of learning")
+    )
+    above, below = axes
     draw_history(above, below, history)
-    return figure
+    return axes
 
 
-def plot_selection(selection: Selection, width: float = PAGE, height: float = 2.4) -> Any:
+def plot_selection(
+    selection: Selection, ax: Any = None, width: float = PAGE, height: float = 2.4
+) -> list[Any]:
     """Draw the held-out evidence over the number of components, and BIC beside it."""
-    figure = new_figure(width, height)
-    left, right = figure.subplots(1, 2)
-    draw_held_out(left, selection)
-    draw_bic(right, selection)
-    return figure
+    axes = _panels(2, 0, width, height) if ax is None else given_axes(ax, 2, "a selection")
+    draw_held_out(axes[0], selection)
+    draw_bic(axes[1], selection)
+    return axes
 
 
-def plot_learned(learned: Learned, width: float = PAGE, height: float = 2.8) -> Any:
+def plot_learned(
+    learned: Learned, ax: Any = None, width: float = PAGE, height: float = 2.8
+) -> list[Any]:
     """Draw the choice of the number of components, the objective of all restarts, or both."""
     selection, history = learned.selection, learned.history
     if selection is None and history is None:
@@ -67,17 +74,30 @@ def plot_learned(learned: Learned, width: float = PAGE, height: float = 2.8) -> 
         )
     if history is None:
         assert selection is not None
-        return plot_selection(selection, width, height)
-    figure = new_figure(width if selection is not None else COLUMN, height)
-    n = 1 if selection is None else 3
-    grid = figure.add_gridspec(2, n, height_ratios=(1.7, 1.0))
-    figure.get_layout_engine().set(wspace=0.05)
+        return plot_selection(selection, ax, width, height)
+    n = 0 if selection is None else 2
+    axes = (
+        _panels(n, 2, width if n else COLUMN, height)
+        if ax is None
+        else given_axes(ax, n + 2, "learning with its choice of components" if n else "learning")
+    )
     if selection is not None:
-        draw_held_out(figure.add_subplot(grid[:, 0]), selection)
-        draw_bic(figure.add_subplot(grid[:, 1]), selection)
-    above, below = (figure.add_subplot(grid[row, n - 1]) for row in range(2))
+        plot_selection(selection, axes[:2])
+    above, below = axes[n:]
     draw_history(above, below, history, learned.restarts)
-    return figure
+    return axes
+
+
+def _panels(n_beside: int, n_stacked: int, width: float, height: float) -> list[Any]:
+    """Return axes side by side, and at their right two axes one above the other, or none."""
+    figure = new_figure(width, height)
+    if not n_stacked:
+        return list(figure.subplots(1, n_beside))
+    grid = figure.add_gridspec(2, n_beside + 1, height_ratios=(1.7, 1.0))
+    if n_beside:
+        figure.get_layout_engine().set(wspace=0.05)
+    beside = [figure.add_subplot(grid[:, column]) for column in range(n_beside)]
+    return beside + [figure.add_subplot(grid[row, n_beside]) for row in range(n_stacked)]
 
 
 def draw_history(

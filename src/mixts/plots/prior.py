@@ -13,7 +13,7 @@ from mixts.belief import Belief
 from mixts.errors import ParameterError
 from mixts.families import Family, LinearBernoulli
 from mixts.plots.lines import End, label_ends
-from mixts.plots.style import COMPONENTS, FONT, GREY, INK, PAGE, dress, new_figure
+from mixts.plots.style import COMPONENTS, FONT, GREY, INK, PAGE, dress, given_axes, new_figure
 from mixts.prior import MixturePrior
 
 MOST_COMPONENTS = len(COMPONENTS)
@@ -120,8 +120,12 @@ def _component_names(prior: MixturePrior) -> tuple[str, ...]:
 
 
 def plot_prior(
-    prior: MixturePrior, level: float = 0.8, width: float = PAGE, height: float | None = None
-) -> Any:
+    prior: MixturePrior,
+    ax: Any = None,
+    level: float = 0.8,
+    width: float = PAGE,
+    height: float | None = None,
+) -> list[Any]:
     """Draw a prior's weights, and the intervals of each component's arms or features."""
     components = largest_components(prior.weights)
     intervals = family_intervals(prior.family.select(components), level, prior.arm_names)
@@ -129,27 +133,32 @@ def plot_prior(
     if compared:
         intervals = standardized(intervals, prior)
     intervals = intervals.select(distinct_items(intervals.mean))
-    figure, (left, right) = _panels(len(components), len(intervals.items), width, height)
+    left, right = _panels(ax, len(components), len(intervals.items), width, height)
     draw_weights(left, prior, components)
     draw_intervals(right, intervals, [COMPONENTS[i] for i in range(len(components))])
     _title(right, _quantity(prior.family), level, len(intervals.items), prior.family)
     if compared:
         right.set_xlabel("standard deviations from the mixture's mean")
-    return figure
+    return [left, right]
 
 
 def plot_belief(
     belief: Belief,
+    ax: Any = None,
     task: int | None = None,
     level: float = 0.8,
     width: float = PAGE,
     height: float | None = None,
-) -> Any:
+) -> list[Any]:
     """Draw the belief about one task, or the weights of many tasks."""
     if belief.n_tasks is not None and task is None:
-        figure = new_figure(width, 2.4 if height is None else height)
-        draw_tasks(figure.subplots(), belief)
-        return figure
+        (one,) = (
+            [new_figure(width, 2.4 if height is None else height).subplots()]
+            if ax is None
+            else given_axes(ax, 1, "a belief about many tasks")
+        )
+        draw_tasks(one, belief)
+        return [one]
     prior, posterior = belief.prior, belief.as_prior(task)
     before, after = (
         family_intervals(one.family.collapse(one.weights), level, prior.arm_names)
@@ -163,13 +172,13 @@ def plot_belief(
         )),
     ).select(shown)  # fmt: skip
     components = largest_components(posterior.weights)
-    figure, (left, right) = _panels(len(components), len(shown), width, height)
+    left, right = _panels(ax, len(components), len(shown), width, height)
     draw_weights(left, posterior, components, prior.weights)
     draw_intervals(right, both, [GREY, INK])
     _title(
         right, f"{_quantity(prior.family)} before (grey) and now", level, len(shown), prior.family
     )
-    return figure
+    return [left, right]
 
 
 def draw_weights(
@@ -246,16 +255,17 @@ def draw_tasks(ax: Any, belief: Belief) -> None:
 
 
 def _panels(
-    n_components: int, n_items: int, width: float, height: float | None
-) -> tuple[Any, tuple[Any, Any]]:
-    """Return a figure with a narrow panel for weights and a wide one for intervals."""
+    ax: Any, n_components: int, n_items: int, width: float, height: float | None
+) -> list[Any]:
+    """Return two axes: those given, or a narrow one for weights and a wide one for intervals."""
+    if ax is not None:
+        return given_axes(ax, 2, "a prior, or a belief about one task,")
     if height is None:
         height = 0.9 + 0.16 * max(n_components, n_items * max(1.5, min(n_components, 4)))
         height = min(max(height, 1.8), 7.0)
     figure = new_figure(width, height)
     figure.get_layout_engine().set(wspace=0.05)
-    left, right = figure.subplots(1, 2, width_ratios=(1.0, 1.6))
-    return figure, (left, right)
+    return list(figure.subplots(1, 2, width_ratios=(1.0, 1.6)))
 
 
 def _quantity(family: Family) -> str:

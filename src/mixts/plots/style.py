@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from mixts._files import replacing
 from mixts.errors import MissingExtraError, ParameterError
 
@@ -129,10 +131,10 @@ def _luminance(channels: list[float]) -> float:
 def new_figure(width: float = COLUMN, height: float = 2.5) -> Any:
     """Return an empty figure that pyplot does not know, so that nothing has to close it."""
     try:
-        from matplotlib.figure import Figure
+        from mixts.plots._figure import NotebookFigure
     except ImportError as error:
         raise MissingExtraError("plot needs matplotlib: pip install 'mixts[plots]'") from error
-    return Figure(figsize=(width, height), layout="constrained", dpi=200)
+    return NotebookFigure(figsize=(width, height), layout="constrained", dpi=200)
 
 
 def new_axes(width: float = COLUMN, height: float = 2.5) -> Any:
@@ -150,6 +152,17 @@ def new_axes(width: float = COLUMN, height: float = 2.5) -> Any:
     """
     axes = new_figure(width, height).subplots()
     dress(axes)
+    return axes
+
+
+def given_axes(ax: Any, n: int, what: str) -> list[Any]:
+    """Return the axes that a caller gave: one, or a list or an array of n."""
+    axes = [ax] if hasattr(ax, "get_figure") else list(np.ravel(np.asarray(ax, dtype=object)))
+    if len(axes) != n or not all(hasattr(one, "get_figure") for one in axes):
+        raise ParameterError(
+            f"{what} needs ax to be {'axes' if n == 1 else f'a list or an array of {n} axes'}, as "
+            f"from plt.subplots({'' if n == 1 else f'1, {n}'}), got {len(axes)}: {ax!r}"
+        )
     return axes
 
 

@@ -247,7 +247,7 @@ def _reward_figure(measured: Measured, arrays: Arrays) -> Any:
         users,
         {"n_runs": len(users), "n_rounds": setting.n_rounds, "seed": setting.seed},
     )
-    figure = plot(results, new_axes(height=2.8), quantity="reward")
+    figure = plot(results, new_axes(height=2.8), quantity="reward").figure
     figure.axes[0].set_ylabel("mean rating so far")
     return figure
 

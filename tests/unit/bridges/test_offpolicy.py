@@ -106,6 +106,34 @@ def test_features_are_shared_only_where_they_are_the_same(folder: Path) -> None:
     assert changed["action_features"][1, 0, 0] == offers[1, 0, 0] + 1
 
 
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+@pytest.mark.parametrize("name", ["arms", "linear"])
+def test_tables_of_other_libraries(folder: Path, library: str, name: str) -> None:
+    module = pytest.importorskip(library)
+    table = parquet.read_table(folder / f"{name}.parquet")
+    table = table.filter(pa.compute.equal(table["n_actions"], 3)).replace_schema_metadata(None)
+    other = table.to_pandas() if library == "pandas" else module.from_arrow(table)
+    if library == "pandas":
+        other.index = other.index + 100
+    assert list(dsjson_lines(other)) == list(dsjson_lines(table))
+    found, expected = bandit_feedback(other), bandit_feedback(table)
+    assert found.keys() == expected.keys()
+    for key, value in expected.items():
+        np.testing.assert_array_equal(found[key], value)
+    with pytest.raises(errors.FormatError, match="has no column pscore"):
+        bandit_feedback(
+            other.drop(columns="pscore") if library == "pandas" else other.drop("pscore")
+        )
+
+
+def test_a_column_of_another_type_is_refused(folder: Path) -> None:
+    table = first_version(folder)
+    place = table.column_names.index("reward")
+    words = table.set_column(place, "reward", pa.array(["much"] * table.num_rows))
+    with pytest.raises(errors.FormatError, match="column reward of the table must be double"):
+        bandit_feedback(words)
+
+
 def test_a_number_of_actions_that_changes_is_refused(folder: Path) -> None:
     with pytest.raises(errors.ParameterError, match=r"have 3, 4: .*\('n_actions', '==', 4\)"):
         bandit_feedback(folder / "arms.parquet")

@@ -106,8 +106,12 @@ def test_plot_knows_what_learning_gives(prior: mixts.MixturePrior) -> None:
     assert len(mixts.plot(Learned(prior, prior, "two-stage", selection=SELECTION)).axes) == 2
     with pytest.raises(errors.ParameterError, match=r"method='two-stage' .* nothing to draw"):
         mixts.plot(Learned(prior, prior, "two-stage"))
-    with pytest.raises(errors.ParameterError, match="leave ax out"):
-        mixts.plot(HISTORY, new_axes())
+    for result, n in ((HISTORY, 2), (SELECTION, 2), (both, 4)):
+        axes = new_axes().figure.subplots(2, n // 2)
+        assert list(mixts.plot(result, ax=axes)) == list(np.ravel(axes))
+        assert all(ax.lines for ax in np.ravel(axes))
+        with pytest.raises(errors.ParameterError, match=rf"needs ax .* {n} axes, .* got 1:"):
+            mixts.plot(result, new_axes())
 
 
 def test_calibration_of_each_kind(check: PriorCheck) -> None:
@@ -173,5 +177,12 @@ def test_the_figure_of_a_check(check: PriorCheck) -> None:
     figure = mixts.plot(check, height=4.0)
     assert len(figure.axes) == 4
     assert figure.get_size_inches().tolist() == [7.0, 4.0]
-    with pytest.raises(errors.ParameterError, match="PriorCheck has a figure of several panels"):
+    axes = new_axes().figure.subplots(2, 2)
+    drawn = mixts.plot(check, axes)
+    assert drawn.tolist() == axes.ravel().tolist()
+    titles = [[ax.get_title(loc="left") for ax in some] for some in (drawn, figure.axes)]
+    assert titles[0] == titles[1]
+    with pytest.raises(errors.ParameterError, match="a check needs ax to be a list or an array"):
         mixts.plot(check, new_axes())
+    with pytest.raises(errors.ParameterError, match="height are of a new figure: leave them out"):
+        mixts.plot(check, axes, height=4.0)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import builtins
 import io
+import pickle
+import sys
 from typing import Any
 
 import numpy as np
@@ -88,7 +90,9 @@ def test_a_figure_can_be_drawn_into_and_saved(results: mixts.Results) -> None:
 
     own = Figure()
     left, right = own.subplots(1, 2)
-    assert mixts.plot(results, left, log=True, rounds="episode", bottom=0.01) is own
+    other = new_axes()
+    assert mixts.plot(results, ax=[other]) is other
+    assert mixts.plot(results, left, log=True, rounds="episode", bottom=0.01) is left
     assert left.get_yscale() == "log"
     assert left.get_ylim()[0] == 0.01
     assert left.get_xlabel() == "episode"
@@ -97,6 +101,13 @@ def test_a_figure_can_be_drawn_into_and_saved(results: mixts.Results) -> None:
         stream = io.BytesIO()
         mixts.plot(results).savefig(stream, format=form)
         assert stream.getvalue().startswith(magic)
+
+
+def test_a_figure_survives_pickle_and_shows_itself(results: mixts.Results) -> None:
+    figure = pickle.loads(pickle.dumps(mixts.plot(results)))
+    picture, about = figure._repr_png_()
+    assert picture.startswith(b"\x89PNG")
+    assert about == {"width": 408, "height": 300}
 
 
 def test_sweeps_with_medians_and_bounds(sweep: Sweep) -> None:
@@ -234,7 +245,12 @@ def test_the_figure_of_an_identification(identification: Identification) -> None
     assert high > max(everything[[0, known, 40]].max(), identification.truth.max())
     assert all(ax.get_ylim() == (low, high) for ax in strips)
     assert len(mixts.plot(identification, moments=[0, 1, 5, 40], log=False).axes) == 6
-    with pytest.raises(errors.ParameterError, match="several panels: leave ax out"):
+    axes = new_axes().figure.subplots(1, 4)
+    drawn = mixts.plot(identification, axes, moments=[0, 40])
+    assert list(drawn) == list(axes)
+    assert [ax.get_title(loc="left") for ax in axes[2:]] == ["prior", "after 40 rounds"]
+    assert all(ax.get_xlabel() for ax in axes)
+    with pytest.raises(errors.ParameterError, match=r"with 3 moments needs ax .* of 5 axes, as"):
         mixts.plot(identification, new_axes())
 
 
@@ -327,6 +343,7 @@ def test_without_matplotlib(
             raise ImportError(name)
         return real(name, *args, **kwargs)
 
+    monkeypatch.delitem(sys.modules, "mixts.plots._figure", raising=False)
     monkeypatch.setattr(builtins, "__import__", without)
     for drawn in (results, identification):
         with pytest.raises(errors.MissingExtraError, match=r"mixts\[plots\]"):

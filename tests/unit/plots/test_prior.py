@@ -180,5 +180,32 @@ def test_subclasses_are_drawn_as_their_base() -> None:
 def test_what_cannot_be_drawn_is_named() -> None:
     with pytest.raises(errors.ParameterError, match=r"plot draws Results, .* got ndarray"):
         mixts.plot(np.zeros(3))
-    with pytest.raises(errors.ParameterError, match="leave ax out"):
+    with pytest.raises(errors.ParameterError, match=r"plt.subplots\(1, 2\), got 1"):
         mixts.plot(arm_prior(), new_axes())
+    with pytest.raises(errors.ParameterError, match=r"a prior.* got 2: \[1, 2\]"):
+        mixts.plot(arm_prior(), [1, 2])
+
+
+def test_axes_may_be_given() -> None:
+    prior = arm_prior()
+    own = new_axes().figure
+    left, right = mixts.plot(prior, ax=own.subplots(1, 2))
+    assert (left.figure, right.figure) == (own, own)
+    assert left.patches
+    belief = prior.belief(3)
+    one = new_axes()
+    assert mixts.plot(belief, one) is one
+    panels = own.subplots(1, 2)
+    assert list(mixts.plot(belief, list(panels), task=1)) == list(panels)
+
+
+def test_pyplot_learns_nothing() -> None:
+    """No figure is left open, and no setting of matplotlib changes."""
+    import matplotlib
+    from matplotlib import pyplot
+
+    before = dict(matplotlib.rcParams)
+    mixts.plot(arm_prior())
+    mixts.plot(arm_prior().belief(3))
+    assert pyplot.get_fignums() == []
+    assert dict(matplotlib.rcParams) == before

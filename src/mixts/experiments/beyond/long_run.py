@@ -110,7 +110,8 @@ def _share(runs: Array) -> Estimate:
 def _figure(results: Results) -> Any:
     left, right = new_panels(2)
     plot(results, left)
-    return plot(results, right, log_x=True, agents=[name for name in PLAIN if name != "Greedy"])
+    plot(results, right, log_x=True, agents=[name for name in PLAIN if name != "Greedy"])
+    return right.figure
 
 
 EXPERIMENT = LongRunExperiment()

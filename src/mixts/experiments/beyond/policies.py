@@ -153,7 +153,7 @@ class PoliciesExperiment(Experiment):
             {
                 "ratios": _ratios(results, moments),
                 "curves": _curves(results),
-                "images": plot(results[IMAGES], new_panels(1, width=3.4)[0]),
+                "images": plot(results[IMAGES], new_panels(1, width=3.4)[0]).figure,
             },
         )
 

@@ -131,7 +131,8 @@ def _limit(measured: Measured, part: str, width: float) -> Limit:
 def _figure(sweep: Sweep, bounds: dict[str, Array], scale: float) -> Any:
     left, right = new_panels(2)
     plot(sweep, left, bounds={"Theorem 1 × 1/30": bounds[STATEMENT] * DRAWN_SCALE})
-    return plot(sweep, right, bounds={f"Term 2 × 1/{number(1 / scale)}": bounds[TERM2] * scale})
+    plot(sweep, right, bounds={f"Term 2 × 1/{number(1 / scale)}": bounds[TERM2] * scale})
+    return right.figure
 
 
 EXPERIMENT = ComponentsExperiment()

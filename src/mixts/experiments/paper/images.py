@@ -39,7 +39,7 @@ from mixts.learning.two_stage import (
     one_blas_thread,
     ridge_coefficients,
 )
-from mixts.plots import new_axes, plot
+from mixts.plots import plot
 from mixts.prior import MixturePrior
 from mixts.simulation import Results, prepare
 
@@ -271,7 +271,7 @@ def _figure(results: Results, best: str) -> Any:
         results.latent,
         results.settings,
     )
-    return plot(labelled, new_axes(), quantity="reward")
+    return plot(labelled, quantity="reward")
 
 
 EXPERIMENT = ImagesExperiment()

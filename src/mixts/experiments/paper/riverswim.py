@@ -257,7 +257,8 @@ def upstream(river: RiverSwim) -> tuple[dict[str, int], list[bool]]:
 def _figure(results: Results) -> Any:
     left, right = new_panels(2)
     plot(results, left, agents=["MixTS", "PSRL, neighbours", "PSRL"], rounds="episode")
-    return plot(results, right, log=True, rounds="episode", bottom=0.1)
+    plot(results, right, log=True, rounds="episode", bottom=0.1)
+    return right.figure
 
 
 EXPERIMENT = RiverSwimExperiment()

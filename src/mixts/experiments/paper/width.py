@@ -143,7 +143,8 @@ def _linear(slopes: Array) -> Verdict:
 def _figure(sweep: Sweep, bound: Array, scale: float) -> Any:
     left, right = new_panels(2)
     plot(sweep, left, bounds={"Theorem 1 × 1/30": bound * DRAWN_SCALE})
-    return plot(sweep, right, bounds={f"Theorem 1 × 1/{number(1 / scale)}": bound * scale})
+    plot(sweep, right, bounds={f"Theorem 1 × 1/{number(1 / scale)}": bound * scale})
+    return right.figure
 
 
 EXPERIMENT = WidthExperiment()
