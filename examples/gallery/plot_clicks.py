@@ -79,8 +79,8 @@ for name, clicks in missed.items():
 
 # %%
 # Thompson sampling pays for its exploration: in the first views a bandit for each visitor misses
-# more clicks than the bestseller does. Knowing the kinds shortens the exploration, and MixIDS,
-# which explores only where it pays, is the best from the beginning.
+# more clicks than the bestseller does. Knowing the kinds shortens the exploration. MixIDS, which
+# explores only where it pays, is the best of all after a handful of views.
 
 colors = {
     "bestseller": "#767676", "one bandit each": "#D55E00", "MixTS": "#0072B2", "MixIDS": "#E69F00"

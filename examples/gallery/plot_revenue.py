@@ -37,11 +37,10 @@ def draw_revenue(rate, spend, shape):
 # %%
 # The past: 300 customers with 40 visits each, random items.
 
-visits = (300, 40)
 rate, spend = draw_customers(300)
-items = rng.integers(N_ITEMS, size=visits)
+items = rng.integers(N_ITEMS, size=(300, 40))
 row = np.arange(300)[:, None]
-revenue = draw_revenue(rate[row, items], spend[row, items], visits)
+revenue = draw_revenue(rate[row, items], spend[row, items], items.shape)
 print(f"{np.mean(revenue == 0):.0%} of the visits bring nothing, the best one {revenue.max():.0f}")
 
 

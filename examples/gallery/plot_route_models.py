@@ -8,8 +8,6 @@ trying tells for which. The data are real: which of 57 subjects' MMLU questions 
 and Mixtral-8x7B answered rightly, as published by RouteLLM (``examples/data/README.md``).
 """
 
-import csv
-import os
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -17,12 +15,10 @@ import numpy as np
 
 import mixts
 
-here = Path(__file__).parent if "__file__" in globals() else Path(os.getcwd())
-with open(here.parent / "data" / "mmlu_two_models.csv", newline="") as file:
-    subjects = list(csv.DictReader(file))
-counts = np.array(
-    [[int(s[key]) for key in ("both", "only_strong", "only_cheap", "neither")] for s in subjects]
-)
+# Columns: questions that both models, only the strong, only the cheap or no model answers rightly.
+here = Path(globals().get("__file__", "plot_route_models.py")).resolve().parent
+table = here.parent / "data" / "mmlu_two_models.csv"
+counts = np.loadtxt(table, delimiter=",", skiprows=1, usecols=(1, 2, 3, 4), dtype=int)
 right = np.column_stack([counts[:, 0] + counts[:, 2], counts[:, 0] + counts[:, 1]])
 wrong = counts.sum(axis=1, keepdims=True) - right
 rates = right / (right + wrong)
@@ -35,7 +31,7 @@ print(f"right answers: {rates[:, 0].mean():.0%} cheap, {rates[:, 1].mean():.0%} 
 
 rng = np.random.default_rng(1)
 n_questions, prices, values = 60, np.array([0.01, 1.0]), [2, 4, 8, 16, 32]
-outcomes = np.array([[1, 1], [0, 1], [1, 0], [0, 0]])  # both right, only strong, only cheap, none
+outcomes = np.array([[1, 1], [0, 1], [1, 0], [0, 0]])  # of the columns: cheap right, strong right
 
 
 def ask(subject):
@@ -85,17 +81,17 @@ for name, gain in gains.items():
 
 # %%
 # A fixed choice is hard to beat: even the best model for each subject, known only in hindsight,
-# adds little. MixIDS is ahead of the fixed choice from a value of 8 on, but by little more than a
-# standard error. It loses nothing elsewhere, and nobody has to tell it which model pays at which
-# price. Thompson sampling keeps trying the worse model, and loses where answers are worth much.
+# adds little. MixIDS is ahead of the fixed choice from a value of 8 on, but by no more than about
+# one standard error. It loses almost nothing elsewhere, and nobody has to tell it which model
+# pays at which value. Thompson sampling keeps trying the worse model, and loses where answers are
+# worth much.
 
 fig, ax = plt.subplots(figsize=(7, 4.2), layout="constrained")
 colors = ["#000000", "#E69F00", "#0072B2", "#D55E00"]
 for k, (color, (name, gain)) in enumerate(zip(colors, gains.items(), strict=True)):
     mean, error = gain.mean(axis=1), gain.std(axis=1, ddof=1) / 57**0.5
     x = np.array(values) * 1.02 ** (k - 2)  # bars beside each other
-    dashes = ":" if k == 0 else "-"
-    ax.errorbar(x, mean, error, color=color, linestyle=dashes, label=name, capsize=2, linewidth=2)
+    ax.errorbar(x, mean, error, fmt=":" if k == 0 else "-", color=color, label=name, linewidth=2)
 ax.axhline(0, color="#767676", linewidth=1)
 ax.set_xscale("log")
 ax.set_xticks(values, labels=values)
