@@ -279,17 +279,17 @@ class ConfidenceSets:
 
     @property
     def thresholds(self) -> Float[Array, "n_runs L"]:
-        """Largest eta below which s is excluded at some time in the run."""
+        """The smallest eta that keeps each state in the sets of a run."""
         return self._limits().max(axis=1)
 
     @property
     def exclusion(self) -> Threshold:
-        """Largest eta below which a state is ever excluded, and where."""
+        """The smallest eta that excludes no state, and where a smaller one does so first."""
         return self._threshold(np.ones((len(self.latent), self.n_components), bool))
 
     @property
     def miss(self) -> Threshold:
-        """Largest eta below which the true latent state is ever missed, and where."""
+        """The smallest eta that keeps the true state, and where a smaller one loses it first."""
         return self._threshold(self.latent[:, None] == np.arange(self.n_components))
 
     def _threshold(self, states: Bool[Array, "n_runs L"]) -> Threshold:
