@@ -174,6 +174,11 @@ def test_a_removed_arm_still_tells_the_kind_and_returns_anew() -> None:
     assert mab.predict_expectations()["x"] == pytest.approx(RATES.mean(), abs=0.02)
     mab.fit(["x"], [1])
     assert mab.arms == ["y", "z", "x"]
+    # Not even the best arm is chosen after its removal.
+    mab.fit(["z"] * 5, [1] * 5)
+    assert mab.predict() == "z"
+    mab.remove_arm("z")
+    assert set(mab.predict([[0]] * 20)) <= {"y", "x"}
 
 
 def test_what_cannot_be_is_refused() -> None:
