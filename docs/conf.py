@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import sys
 import typing
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -103,6 +104,7 @@ def read_page(app: Sphinx, name: str, source: list[str]) -> None:
 # -- formulas: MathML, which browsers draw by themselves -------------------------------------------
 
 html_math_renderer = "mathml"
+FONT = Path(find_spec("ziamath").submodule_search_locations[0], "fonts", "STIXTwoMath-Regular.ttf")
 
 
 def visit_math(translator: HTML5Translator, node: nodes.math) -> None:
@@ -198,7 +200,7 @@ sphinx_gallery_conf = {
 html_theme = "furo"
 pygments_dark_style = "github-dark"
 html_title = f"mixts {version}"
-html_static_path = ["_static"]
+html_static_path = ["_static", str(FONT)]
 html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sphinx = False
