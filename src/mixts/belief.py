@@ -360,7 +360,7 @@ class Belief:
         mask: Bool[Array, "m K"] | None,
     ) -> tuple[Int[Array, "m ..."], Int[Array, " m"]]:
         """Return the best actions under one draw for each task, and the latent states drawn."""
-        found = self.posterior.decide(rng, self.prior.log_weights, index, mask)
+        found = self.posterior.decide(rng, self.prior.log_weights, index, mask, sets)
         if found is not None:
             return found
         latent = self.draw_latent(rng, index)
