@@ -541,7 +541,7 @@ class Belief:
         actions, latent
             Actions, (m,), or policies, (m, h, X); and latent states, (m,).
         """
-        found = self.posterior.decide(rng, self.prior.log_weights, index, mask)
+        found = self.posterior.decide(rng, self.prior.log_weights, index, mask, sets)
         if found is not None:
             return found
         latent = self.draw_latent(rng, index)

@@ -19,19 +19,14 @@ fault(
     "the weights are updated after the mean (linear)",
     f"{INCREMENTAL}[1-full]",
     edit(
-        "mixts.families._kernels.slots:change_action",
+        "mixts.families._kernels.slots:observe_run",
         """
         _add_evidence(prior, c, alpha, log_alpha, error, evidence)
         step = error / alpha
-        for k in range(d):
-            mean[c, k] += step * new[k]
         """,
         """
         step = error / alpha
-        for k in range(d):
-            mean[c, k] += step * new[k]
-        error = y - dot(a, mean[c], d)
-        _add_evidence(prior, c, alpha, log_alpha, error, evidence)
+        _add_evidence(prior, c, alpha, log_alpha, noise * step, evidence)
         """,
     ),
 )
@@ -106,9 +101,9 @@ fault(
     "a run of one action counts as one observation (linear)",
     f"{POOL}::test_runs_of_one_action",
     edit(
-        "mixts.families._kernels.slots:catch_up",
-        "update_root(slots.root[p, g], a, prior.noise / m, scratch)",
-        "update_root(slots.root[p, g], a, prior.noise, scratch)",
+        "mixts.families._kernels.runs:settle",
+        "update_root(root, v, prior.noise / m, scratch)",
+        "update_root(root, v, prior.noise, scratch)",
     ),
 )
 fault(

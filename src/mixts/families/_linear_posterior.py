@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,19 +19,18 @@ from mixts.families._kernels.actions import action_moments, best_in_draws, new_s
 from mixts.families._kernels.dormant import Dormancy, mark_dormant
 from mixts.families._kernels.evidence import condition
 from mixts.families._kernels.roots import N_SCRATCH
-from mixts.families._kernels.slots import LOST, NO_RUN, Histories, Prior, Slots
+from mixts.families._kernels.slots import LOST, NEW, Histories, Prior
 from mixts.families._kernels.triangles import fold_block
+from mixts.families._linear_rewards import LinearRewards
+from mixts.families._linear_slots import BUDGET_BYTES, SlotPool, empty_slots
 from mixts.families.base import Posterior, Waiting
+from mixts.families.choice import NO_MASK, resolve
 from mixts.families.linear_statistics import check_rows, raise_bad_row
-from mixts.families.quadrature import NormalMarginal
-from mixts.families.rewards import AverageRewards, RewardBelief, reweighed
+from mixts.families.rewards import RewardBelief, reweighed
 from mixts.families.statistics import Statistics
 
 if TYPE_CHECKING:
     from mixts.families.linear import LinearFamily
-
-BUDGET_BYTES = 1 << 30
-"""Memory of all slots of one belief; at least one slot always exists."""
 
 DORMANT_LIMIT = -math.log(1e-16)
 """A component may be dormant while its weight is surely below 1e-16 of the largest."""
@@ -46,158 +43,6 @@ _DRAWS_AT_ONCE = 1 << 17
 
 _REFRESH = 4096
 """After so many single observations a posterior is recomputed, which removes rounding errors."""
-
-
-def task_bytes(n_groups: int, n_components: int, n_features: int) -> int:
-    """Return the memory of one slot in bytes."""
-    d = n_features
-    per_group, per_component = d * (d + 1) // 2 + d + 2, 2 * d + 3
-    return 8 * (n_groups * per_group + n_components * per_component + d)
-
-
-def _empty_slots(n_slots: int, n_groups: int, n_components: int, d: int) -> Slots:
-    """Allocate slots that no task has; memory is used only where it is written to."""
-    return Slots(
-        of_task=np.zeros(0, np.int64),
-        root=np.empty((n_slots, n_groups, d * (d + 1) // 2)),
-        mean=np.empty((n_slots, n_components, d)),
-        misfit=np.empty((n_slots, n_components)),
-        drift=np.empty((n_slots, n_components, d)),
-        last=np.empty((n_slots, d)),
-        waiting=np.empty((n_slots, n_groups), np.int64),
-        spread=np.empty((n_slots, n_groups)),
-        reach=np.empty((n_slots, n_groups, d)),
-        level=np.empty((n_slots, n_components)),
-        base=np.empty((n_slots, n_components)),
-    )
-
-
-@dataclass(frozen=True)
-class ProductRewards(RewardBelief):
-    """Mean rewards a'theta of actions, which depend on each other through theta."""
-
-    posterior: LinearPosterior
-    tasks: Int[Array, " m"]
-    weights: Float[Array, "m L"]
-    actions: Array
-
-    def draw(
-        self, rng: np.random.Generator, rows: Int[Array, " n"], latent: Int[Array, " n"]
-    ) -> Float[Array, "n K"]:
-        return self._products(self.posterior.sample(rng, self.tasks[rows], latent), rows)
-
-    def _products(
-        self, parameters: Float[Array, "n p"], rows: Int[Array, " n"]
-    ) -> Float[Array, "n K"]:
-        sets = self.actions if self.actions.ndim == 2 else self.actions[rows]
-        return self.posterior.prior.mean_rewards(parameters, sets)
-
-    def terms(
-        self, rng: np.random.Generator, mask: Bool[Array, "m K"], measure: str, n_samples: int
-    ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
-        """Return both terms; the variance is exact, everything else is estimated."""
-        if measure == "mutual-information":
-            return super().terms(rng, mask, measure, n_samples)
-        arguments = (rng, self.tasks, self.weights, self.actions, mask, n_samples)
-        if measure == "variance":
-            return self.posterior.expected_regrets(*arguments), self.variances()
-        by_component = measure == "latent-and-best-action"
-        return self.posterior.expected_terms(*arguments, by_component=by_component)
-
-    def means(self) -> Float[Array, "m K"]:
-        """Return the mean of each action's mean reward; variances are not computed for it."""
-        means = self.posterior.action_means(self.tasks, self.actions)
-        return np.einsum("ml,mlk->mk", self.weights, means)
-
-
-@dataclass(frozen=True)
-class LinearRewards(ProductRewards, AverageRewards):
-    """Mean rewards a'theta with known noise."""
-
-    @cached_property
-    def marginal(self) -> NormalMarginal:
-        moments = self.posterior.action_moments(self.tasks, self.actions)
-        return NormalMarginal(moments, self.posterior.prior.unit_noise**2)
-
-
-class SlotPool:
-    """Slots that hold the posteriors of tasks between calls, within a memory budget.
-
-    The statistics of a task are always kept, its roots and means only while they fit. A task that
-    was evicted gets a slot again when it is next needed, recomputed from its statistics.
-    """
-
-    def __init__(
-        self, n_tasks: int, n_groups: int, n_components: int, n_features: int, budget: int
-    ) -> None:
-        self._sizes = (n_groups, n_components, n_features)
-        self.max_slots = max(1, budget // task_bytes(*self._sizes))
-        self.arrays = _empty_slots(0, *self._sizes)._replace(of_task=np.full(n_tasks, -1, np.int64))
-        self.n_resident = 0
-        self._owner = np.full(0, -1, np.int64)
-        self._used = np.zeros(0, np.int64)
-        self._clock = 0
-
-    @property
-    def of_task(self) -> Int[Array, " n"]:
-        """Slot of each task, or -1."""
-        return self.arrays.of_task
-
-    @property
-    def holds_all(self) -> bool:
-        """Whether every task has a slot, so that nothing needs to be looked up."""
-        return self.n_resident == len(self.arrays.of_task)
-
-    def add_tasks(self, n: int) -> None:
-        """Append tasks without a slot."""
-        of_task = np.concatenate([self.of_task, np.full(n, -1, np.int64)])
-        self.arrays = self.arrays._replace(of_task=of_task)
-
-    def admit(self, tasks: Int[Array, " m"]) -> Int[Array, " new"]:
-        """Give each of these distinct tasks a slot; return the tasks that had none."""
-        self._clock += 1
-        present = self.of_task[tasks]
-        self._used[present[present >= 0]] = self._clock
-        new = tasks[present < 0]
-        if len(new):
-            self._provide(len(new))
-            free = np.flatnonzero(self._owner < 0)[: len(new)]
-            self._owner[free] = new
-            self._used[free] = self._clock
-            self.of_task[new] = free
-            self.n_resident += len(new)
-        return new
-
-    def drop(self, tasks: Int[Array, " m"]) -> None:
-        """Free the slots of these tasks."""
-        held = self.of_task[tasks]
-        held = np.unique(held[held >= 0])
-        self.of_task[self._owner[held]] = -1
-        self._owner[held] = -1
-        self.n_resident -= len(held)
-
-    def _provide(self, n: int) -> None:
-        """Make n slots free: by growing, then by evicting the tasks not used for longest."""
-        size = len(self._owner)
-        free = int((self._owner < 0).sum())
-        if free < n and size < self.max_slots:
-            # First room for all present tasks, then twice the size.
-            more = min(max(n - free, len(self.of_task) - size, size), self.max_slots - size)
-            self._grow(size + more)
-            free += more
-        if free < n:
-            candidates = np.flatnonzero((self._owner >= 0) & (self._used < self._clock))
-            oldest = candidates[np.argsort(self._used[candidates], kind="stable")][: n - free]
-            self.drop(self._owner[oldest])
-
-    def _grow(self, n_slots: int) -> None:
-        size = len(self._owner)
-        larger = _empty_slots(n_slots, *self._sizes)._replace(of_task=self.of_task)
-        for name in Slots._fields[1:]:
-            getattr(larger, name)[:size] = getattr(self.arrays, name)
-        self.arrays = larger
-        self._owner = np.pad(self._owner, (0, n_slots - size), constant_values=-1)
-        self._used = np.pad(self._used, (0, n_slots - size))
 
 
 class LinearPosterior(Posterior):
@@ -223,6 +68,8 @@ class LinearPosterior(Posterior):
         )  # fmt: skip
         known = not len(self._prior.degrees)
         self._pool = SlotPool(n, n_groups, n_components, prior.n_features, budget)
+        if not self._histories.counts.any():
+            self._pool.admit_all()
         self._dormancy = Dormancy(
             relative=np.zeros((n, n_components)),
             misfit=np.zeros((n, 0 if known else n_components)),
@@ -301,9 +148,7 @@ class LinearPosterior(Posterior):
         known, slots = self._histories.counts[new] > 0, self._pool.arrays
         if not known.all():
             fresh = slots.of_task[new[~known]]
-            slots.mean[fresh] = self._prior.mean
-            slots.root[fresh] = self._prior.roots
-            slots.waiting[fresh] = NO_RUN
+            slots.waiting[fresh] = NEW
         if known.any():
             new = new[known]
             self.relative  # noqa: B018 - decides which groups are dormant
@@ -416,6 +261,29 @@ class LinearPosterior(Posterior):
 
     # -- decisions and readers ----------------------------------------------------------------
 
+    def decide(
+        self,
+        rng: np.random.Generator,
+        log_weights: Float[Array, " L"],
+        tasks: Int[Array, " m"],
+        mask: Bool[Array, "m K"] | None,
+        actions: Array | None = None,
+    ) -> tuple[Int[Array, " m"], Int[Array, " m"]] | None:
+        """Draw components and parameters, and find the best actions, in one compiled pass."""
+        if actions is None or not self._pool.holds_all:
+            return None
+        relative, m = self.relative, len(tasks)
+        uniform, x = rng.random(m), rng.standard_normal((m, self.prior.n_features))
+        sets = actions if actions.ndim == 3 else actions[None]
+        available = NO_MASK if mask is None else mask
+        scores, (best, latent) = np.empty((m, sets.shape[1])), np.empty((2, m), np.int64)
+        prior, _, slots, _, scratch = self._plain()
+        offer = sets, available, scores, best, latent
+        code = kernels.decide((tasks, uniform, x), offer, prior, slots, relative, scratch)
+        if code:
+            resolve(rng, code, scores, available, best)
+        return best, latent
+
     def sample(
         self, rng: np.random.Generator, tasks: Int[Array, " m"], latent: Int[Array, " m"]
     ) -> Float[Array, "m p"]:
@@ -476,7 +344,7 @@ class LinearPosterior(Posterior):
         """Compute means and covariances of every component from the statistics of one task."""
         n, d = self.prior.n_components, self.prior.n_features
         one = np.zeros(1, np.int64)
-        slot = _empty_slots(1, self._n_groups, n, d)._replace(of_task=one)
+        slot = empty_slots(1, self._n_groups, n, d)._replace(of_task=one)
         history = Histories(*(array[task : task + 1] for array in self._histories))
         wanted = np.ones((1, self._n_groups), bool)
         arrays = tuple(self._prior), tuple(history), tuple(slot)
@@ -650,9 +518,10 @@ class LinearPosterior(Posterior):
         )  # fmt: skip
 
     def _settled(self, tasks: Int[Array, " m"]) -> Int[Array, " m"]:
-        """Apply the repeats that wait to roots and means of these tasks; return their slots."""
-        slot = self._pool.of_task[tasks]
-        rows, groups = np.nonzero(self._pool.arrays.waiting[slot] > 0)
+        """Bring roots and means of these tasks up to date; return their slots."""
+        slot, arrays = self._pool.of_task[tasks], self._pool.arrays
+        waiting = arrays.waiting[slot]
+        rows, groups = np.nonzero((waiting > 0) | (waiting == NEW))
         if len(rows):
             latent = self._prior.members[self._prior.starts[groups]]
             self._move(tasks[rows], latent, np.zeros((len(rows), self.prior.n_features)))

@@ -503,6 +503,7 @@ class ArmPosterior(Posterior):
         log_weights: Float[Array, " L"],
         tasks: Int[Array, " m"],
         mask: Bool[Array, "m K"] | None,
+        actions: Array | None = None,
     ) -> tuple[Int[Array, " m"], Int[Array, " m"]] | None:
         """Draw components and best arms in one compiled pass.
 

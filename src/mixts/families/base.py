@@ -592,6 +592,7 @@ class Posterior(ABC):
         log_weights: Float[Array, " L"],
         tasks: Int[Array, " m"],
         mask: Bool[Array, "m K"] | None,
+        actions: Array | None = None,
     ) -> tuple[Int[Array, " m"], Int[Array, " m"]] | None:
         """Return best actions and components of one draw each; None: draw all parameters."""
         return None

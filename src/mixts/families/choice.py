@@ -46,9 +46,10 @@ def best_rows(
 ) -> Int[Array, " m"]:
     """Return the index of the largest available score in each row, ties at random."""
     best = np.empty(len(scores), np.int64)
-    code = take_best(scores, NO_MASK if mask is None else mask, best)
+    available = NO_MASK if mask is None else mask
+    code = take_best(scores, available, best)
     if code:
-        _resolve(rng, code, scores, mask, best)
+        resolve(rng, code, scores, available, best)
     return best
 
 
@@ -86,20 +87,21 @@ def best_products(
     sets = np.ascontiguousarray(actions).reshape(-1, *actions.shape[-2:])
     scores = np.empty((len(theta), sets.shape[1]))
     best = np.empty(len(theta), np.int64)
-    code = take_best_product(theta, sets, NO_MASK if mask is None else mask, scores, best)
+    available = NO_MASK if mask is None else mask
+    code = take_best_product(theta, sets, available, scores, best)
     if code:
-        _resolve(rng, code, scores, mask, best)
+        resolve(rng, code, scores, available, best)
     return best
 
 
-def _resolve(
+def resolve(
     rng: np.random.Generator,
     code: int,
     scores: Float[Array, "m K"],
-    mask: Bool[Array, "m K"] | None,
+    mask: Array,
     best: Int[Array, " m"],
 ) -> None:
-    """Raise the error that the compiled loop found, or break ties."""
+    """Raise the error that the compiled loop found, or break ties; the mask may be NO_MASK."""
     if code < 0:
         row = -1 - code
         raise ActionError(
@@ -108,7 +110,7 @@ def _resolve(
         )
     # Among equal scores, take the one with the largest of independent uniform numbers.
     same = scores == np.take_along_axis(scores, best[:, None], axis=1)
-    if mask is not None:
+    if len(mask):
         same &= mask
     rows = np.flatnonzero(same.sum(axis=1) > 1)
     best[rows] = np.where(same[rows], rng.random((len(rows), scores.shape[1])), -1.0).argmax(axis=1)

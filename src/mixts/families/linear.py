@@ -8,7 +8,8 @@ import numpy as np
 
 from mixts import _checks
 from mixts._typing import Array, ArrayLike, Float
-from mixts.families._linear_posterior import LinearPosterior, task_bytes
+from mixts.families._linear_posterior import LinearPosterior
+from mixts.families._linear_slots import task_bytes
 from mixts.families.coefficients import CoefficientFamily, CovarianceType, group_roots
 from mixts.families.linear_statistics import LinearStatistics
 from mixts.families.statistics import Statistics

@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mixts._typing import Array, ArrayLike, Float, Int
-from mixts.families._linear_posterior import LinearPosterior, ProductRewards
+from mixts.families._linear_posterior import LinearPosterior
+from mixts.families._linear_rewards import ProductRewards
 from mixts.families.base import Family
 from mixts.families.coefficients import CovarianceType, group_roots
 from mixts.families.linear import LinearFamily
@@ -216,6 +217,10 @@ class LinearStudentPosterior(LinearPosterior):
 
     def _all_noise(self, tasks: Int[Array, " m"]) -> tuple[Array, Array]:
         return self.noise_laws(tasks[:, None], np.arange(self.prior.n_components))
+
+    def decide(self, *decisions: Any) -> None:
+        """Return None: the noise is drawn by numpy, between component and parameters."""
+        return None
 
     def sample(
         self, rng: np.random.Generator, tasks: Int[Array, " m"], latent: Int[Array, " m"]

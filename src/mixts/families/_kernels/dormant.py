@@ -15,7 +15,8 @@ import numpy as np
 from mixts._compiled import compiled
 from mixts._typing import Array
 from mixts.families._kernels.roots import SUMS, dot, project
-from mixts.families._kernels.slots import LOST, Histories, Prior, Slots, catch_up
+from mixts.families._kernels.runs import settle
+from mixts.families._kernels.slots import LOST, Histories, Prior, Slots
 
 Plain = tuple[Any, ...]
 """The fields of the record that an argument is named after: see ``_kernels.linear``."""
@@ -104,7 +105,7 @@ def _make_dormant(
     dormancy.highest[t] = max(dormancy.highest[t], best)
     p = slots.of_task[t]
     if p >= 0:
-        catch_up(prior, slots, p, g, scratch)
+        settle(prior, slots, p, g, scratch)
     for j in range(first, end):
         s = prior.members[j]
         dormancy.since[t, s] = prior.log_weights[s] + relative[s] - grown

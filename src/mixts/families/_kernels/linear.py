@@ -12,18 +12,17 @@ from typing import Any, NamedTuple
 
 from mixts._compiled import compiled
 from mixts._typing import Array
+from mixts.families._kernels.choice import best_product, pick_latent
 from mixts.families._kernels.dormant import Dormancy, needs_attention, observe_dormant
 from mixts.families._kernels.roots import LARGEST, SUMS, apply_packed
+from mixts.families._kernels.runs import settle, start_run
 from mixts.families._kernels.slots import (
     LOST,
-    NO_RUN,
     Evidence,
     Histories,
     Prior,
     Slots,
-    catch_up,
-    change_action,
-    repeat_action,
+    observe_run,
 )
 from mixts.families._kernels.triangles import fold_one
 
@@ -88,20 +87,28 @@ def observe(
             if sleep.dormant[t, g]:
                 if held.waiting[p, g] != LOST:
                     observe_dormant(known, held, p, g, a, y)
-            elif same and held.waiting[p, g] != NO_RUN:
-                repeat_action(known, held, p, g, y, evidence)
             else:
-                catch_up(known, held, p, g, scratch)
-                change_action(known, held, p, g, a, y, evidence, scratch)
+                if not same or held.waiting[p, g] < 0:
+                    start_run(known, held, p, g, a, scratch)
+                observe_run(known, held, p, g, y, evidence)
         for k in range(len(a)):
             last[k] = a[k]
-        fold_one(scratch[4], a, y, past.factor[t])
+        fold_one(scratch[3], a, y, past.factor[t])
         past.counts[t] += 1
     flagged = 0
     for i in range(len(new.tasks)):
         t = new.tasks[i]
         flagged += needs_attention(t, known, past.counts[t], sleep)
     return flagged
+
+
+@compiled(borrows=True, fastmath=SUMS)
+def _place(prior: Prior, slots: Slots, p: int, s: int, x: Array, scratch: Array) -> None:
+    """Turn a standard normal x (d,) into parameters of component s in slot p."""
+    settle(prior, slots, p, prior.group_of[s], scratch)
+    apply_packed(slots.root[p, prior.group_of[s]], x)
+    for k in range(len(x)):
+        x[k] += slots.mean[p, s, k]
 
 
 @compiled(borrows=True, fastmath=SUMS)
@@ -117,13 +124,35 @@ def sample(
     d = known.mean.shape[1]
     for i in range(len(x)):
         s = latent[i]
-        g, p = known.group_of[s], held.of_task[tasks[i]]
-        catch_up(known, held, p, g, scratch)
         if x.shape[1] > d:
             sigma = math.sqrt(0.5 * (known.unit[s] + misfit[tasks[i], s]) / x[i, d])
             for k in range(d):
                 x[i, k] *= sigma
             x[i, d] = sigma
-        apply_packed(held.root[p, g], x[i, :d])
-        for k in range(d):
-            x[i, k] += held.mean[p, s, k]
+        _place(known, held, held.of_task[tasks[i]], s, x[i, :d], scratch)
+
+
+@compiled(borrows=True)
+def decide(
+    draws: Plain, offer: Plain, prior: Plain, slots: Plain, relative: Array, scratch: Array
+) -> int:
+    """Draw a component and its parameters for each task, and find the best action under them.
+
+    ``draws`` are the tasks (m,), uniform numbers (m,) and standard normals (m, d), which become the
+    parameters; ``offer`` are the arguments of ``take_best_product`` after these. Returns its
+    result, and writes the components to ``latent``.
+    """
+    known, held = Prior(*prior), Slots(*slots)
+    tasks, uniform, x = draws
+    sets, mask, scores, best, latent = offer
+    ties = 0
+    for i in range(len(tasks)):
+        t = tasks[i]
+        s = pick_latent(known.log_weights, relative[t], uniform[i])
+        latent[i] = s
+        _place(known, held, held.of_task[t], s, x[i], scratch)
+        code = best_product(i, x, sets, mask, scores, best)
+        if code < 0:
+            return code
+        ties = max(ties, code)
+    return ties

@@ -19,9 +19,9 @@ LOG_2PI = math.log(2 * math.pi)
 LARGEST = 1e75
 """Real rewards and features beyond this are refused: products of four must not overflow."""
 
-N_SCRATCH = 5
-"""Temporary vectors of ``update_root``, the rows of ``scratch``: C'a, the factors of a column's own
-entries, the factors of the sum of the later columns, C C'a, and one that the caller may use."""
+N_SCRATCH = 4
+"""Temporary vectors, the rows of ``scratch``: the factors of a column's own entries in
+``update_root``, the factors of the sum of the later columns, C v, and one that callers may use."""
 
 
 @compiled(inner=True, borrows=True, fastmath=SUMS)
@@ -68,24 +68,24 @@ def apply_packed(root: Array, x: Array) -> None:
 
 
 @compiled(inner=True, borrows=True, fastmath=SUMS)
-def update_root(root: Array, a: Array, noise: float, scratch: Array) -> float:
-    """Update a packed root by one observation with action a; return a'C C'a from before.
+def update_root(root: Array, v: Array, noise: float, scratch: Array) -> None:
+    """Update a packed root C by one observation with v = C'a, and v with it.
 
     This is Carlson's form of Potter's square-root update. With alpha_k the noise variance plus the
-    squares of v = C'a from the last entry to k, column k becomes
+    squares of v from the last entry to k, column k becomes
     ``(alpha_{k+1} column - v_k sum_{j>k} v_j column_j) / sqrt(alpha_k alpha_{k+1})``, which keeps
-    the triangle. ``scratch[3]`` is C C'a afterwards.
+    the triangle, and v_k becomes ``v_k noise / sqrt(alpha_k alpha_{k+1})``. ``scratch[2]`` is C v
+    of before.
     """
-    d = len(a)
-    v, keep, move, reach = scratch[0], scratch[1], scratch[2], scratch[3]
-    project(root, a, v)
+    d = len(v)
+    keep, move, reach = scratch[0], scratch[1], scratch[2]
     alpha = noise
     for k in range(d - 1, -1, -1):
         before = alpha
         alpha += v[k] * v[k]
-        scale = math.sqrt(before * alpha)
-        keep[k] = before / scale
-        move[k] = v[k] / scale
+        scale = 1.0 / math.sqrt(before * alpha)
+        keep[k] = before * scale
+        move[k] = v[k] * scale
         reach[k] = 0.0
     start = len(root)
     for k in range(d - 1, 0, -2):
@@ -109,4 +109,5 @@ def update_root(root: Array, a: Array, noise: float, scratch: Array) -> float:
             entry0, past = root[i], reach[i]
             root[i] = entry0 * x0 - past * y0
             reach[i] = past + entry0 * z0
-    return dot(v, v, d)
+    for k in range(d):
+        v[k] = move[k] * noise

@@ -4,10 +4,11 @@ Components with the same prior covariance form a *group*: they share the root of
 covariance and everything else that does not depend on the mean. The posterior of a task lives in a
 *slot*: the root of each group and the mean of each component.
 
-While a task repeats an action a, its further observations only move numbers. With
-``spread = a'Sigma a`` after the first of them, m more leave ``spread noise / (noise + m spread)``
-of it, and ``level = a'mean`` moves as an arm's mean does. Root and mean catch up when they are
-needed: when another action comes, when the component is sampled or becomes dormant.
+A task's *run* is its latest action a and the observations of it since another action. They only
+move numbers: with ``spread = a'Sigma a`` before the run, m of them leave
+``spread noise / (noise + m spread)`` of it, and ``level = a'mean`` moves as an arm's mean does.
+Root and mean follow when they are needed: when another action comes, when the component is sampled
+or becomes dormant.
 
 Sizes: n tasks, S slots, G groups, L components, d features. docs/numerics.md lists all arrays.
 """
@@ -19,13 +20,15 @@ from typing import NamedTuple
 
 from mixts._compiled import compiled
 from mixts._typing import Array
-from mixts.families._kernels.roots import LOG_2PI, SUMS, dot, update_root
+from mixts.families._kernels.roots import LOG_2PI
 from mixts.families._kernels.student import predictive
 
 NO_RUN = -1
-"""Value of ``Slots.waiting``: root and mean are up to date, no action can be repeated."""
+"""Value of ``Slots.waiting``: root and mean are up to date, there is no run."""
 LOST = -2
 """Value of ``Slots.waiting``: nothing is stored, the group was dormant when its task came back."""
+NEW = -3
+"""Value of ``Slots.waiting``: nothing is stored yet, root and mean are the prior's."""
 
 
 class Prior(NamedTuple):
@@ -79,15 +82,16 @@ class Slots(NamedTuple):
     last: Array
     """(S, d): the task's latest action a."""
     waiting: Array
-    """(S, G): repeats of a that root and mean do not contain yet, or NO_RUN or LOST."""
+    """(S, G): observations of a that root and mean do not contain yet, or NO_RUN, NEW or
+    LOST."""
     spread: Array
-    """(S, G): a'Sigma a, Sigma = C C' without the repeats that wait."""
-    reach: Array
-    """(S, G, d): Sigma a."""
+    """(S, G): a'Sigma a, Sigma = C C' without the observations that wait."""
+    shadow: Array
+    """(S, G, d): C'a, without them."""
     level: Array
-    """(S, L): a'mean, with the repeats that wait."""
-    base: Array
-    """(S, L): a'mean, without them."""
+    """(S, L): a'mean, with them."""
+    push: Array
+    """(S, L): the mean becomes mean + push Sigma a by them."""
 
 
 class Evidence(NamedTuple):
@@ -99,28 +103,6 @@ class Evidence(NamedTuple):
     """(L,): log p(history | s)."""
     misfit: Array
     """(L,): squared misfit of the history where the noise is unknown, or empty."""
-
-
-@compiled(inner=True, borrows=True, fastmath=SUMS)
-def catch_up(prior: Prior, slots: Slots, p: int, g: int, scratch: Array) -> None:
-    """Apply the waiting repeats of the latest action to a group's root and means."""
-    a, m, spread = slots.last[p], slots.waiting[p, g], slots.spread[p, g]
-    if m <= 0:
-        return
-    reach, mean, level, base = slots.reach[p, g], slots.mean[p], slots.level[p], slots.base[p]
-    for j in range(prior.starts[g], prior.starts[g + 1]):
-        c = prior.members[j]
-        if spread > 0.0:
-            step = (level[c] - base[c]) / spread
-            for k in range(len(a)):
-                mean[c, k] += step * reach[k]
-        base[c] = level[c]
-    update_root(slots.root[p, g], a, prior.noise / m, scratch)
-    shrink = prior.noise / (prior.noise + m * spread)
-    slots.spread[p, g] = spread * shrink
-    for k in range(len(a)):
-        reach[k] *= shrink
-    slots.waiting[p, g] = 0
 
 
 @compiled(borrows=True)
@@ -138,44 +120,20 @@ def _add_evidence(
 
 
 @compiled(inner=True, borrows=True)
-def repeat_action(prior: Prior, slots: Slots, p: int, g: int, y: float, evidence: Evidence) -> None:
-    """Take one more observation of the task's latest action."""
+def observe_run(prior: Prior, slots: Slots, p: int, g: int, y: float, evidence: Evidence) -> None:
+    """Take one observation of the run's action."""
     noise, spread = prior.noise, slots.spread[p, g]
-    left = spread * noise / (noise + slots.waiting[p, g] * spread)
+    share = noise / (noise + slots.waiting[p, g] * spread)
+    left = spread * share
     alpha = left + noise
     log_alpha = LOG_2PI + math.log(alpha)
-    level = slots.level[p]
+    level, push = slots.level[p], slots.push[p]
     for j in range(prior.starts[g], prior.starts[g + 1]):
         c = prior.members[j]
         error = y - level[c]
         _add_evidence(prior, c, alpha, log_alpha, error, evidence)
-        level[c] += left * error / alpha
-    slots.waiting[p, g] += 1
-
-
-@compiled(inner=True, borrows=True, fastmath=SUMS)
-def change_action(
-    prior: Prior, slots: Slots, p: int, g: int, a: Array, y: float, evidence: Evidence,
-    scratch: Array,
-) -> None:  # fmt: skip
-    """Take an observation of another action than the latest."""
-    noise, d = prior.noise, len(a)
-    spread = update_root(slots.root[p, g], a, noise, scratch)
-    alpha = spread + noise
-    log_alpha = LOG_2PI + math.log(alpha)
-    mean, level, base = slots.mean[p], slots.level[p], slots.base[p]
-    new, reach = scratch[3], slots.reach[p, g]
-    for j in range(prior.starts[g], prior.starts[g + 1]):
-        c = prior.members[j]
-        error = y - dot(a, mean[c], d)
-        _add_evidence(prior, c, alpha, log_alpha, error, evidence)
         step = error / alpha
-        for k in range(d):
-            mean[c, k] += step * new[k]
-        level[c] = y - step * noise
-        base[c] = level[c]
-    shrink = noise / alpha
-    slots.spread[p, g] = spread * shrink
-    for k in range(d):
-        reach[k] = new[k] * shrink
-    slots.waiting[p, g] = 0
+        push[c] += share * step
+        # Whichever of both changes less has the smaller rounding error.
+        level[c] = level[c] + left * step if left < noise else y - noise * step
+    slots.waiting[p, g] += 1
