@@ -98,10 +98,9 @@ def _private_options(is_inner: bool, borrows: bool) -> dict[str, Any]:
     first, last = TRIED
     if not first <= numba.version_info.short <= last:
         return options
-    if is_inner:
-        from mixts._inner_functions import InnerCompiler
+    from mixts._inner_functions import Compiler, InnerCompiler
 
-        options["pipeline_class"] = InnerCompiler
+    options["pipeline_class"] = InnerCompiler if is_inner else Compiler
     if borrows:
         options["_nrt"] = False  # numba's runtime, which counts references and allocates
     return options
@@ -124,7 +123,8 @@ def compiled(*, inner: bool = False, borrows: bool = False, **options: Any) -> C
         if is_inner:
             options["no_cpython_wrapper"] = True
         options.update(_private_options(is_inner, borrows))
-        cached = FOLDER is not None and "pipeline_class" not in options
+        # An inner function that was compiled as such has nothing that could be cached.
+        cached = FOLDER is not None and not (is_inner and "pipeline_class" in options)
         before = config.CACHE_DIR
         config.CACHE_DIR = FOLDER or before
         try:

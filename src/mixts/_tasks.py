@@ -61,8 +61,7 @@ class TaskAxis:
         """Remove the task axis for one task; a number becomes a Python number."""
         if not self.single:
             return array
-        first = array[0]
-        return first.item() if first.ndim == 0 else first
+        return array.item() if array.ndim == 1 else array[0]
 
     def grow(self, n: int) -> Int[Array, " n"]:
         """Add n tasks and return their indices."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
 from scipy import special
 
 import mixts
-from mixts.families._kernels import densities
+from mixts.families._kernels import densities, winners
 from mixts.families.quadrature import (
     LOG_GAMMA,
     LOGIT_BETA,
@@ -239,12 +240,47 @@ def test_what_rounding_spoils_is_reported() -> None:
     assert errors[2] == 0
 
 
+@numba.njit
+def exp(x: float) -> float:
+    return densities.exp(x)
+
+
+@numba.njit
+def expm1(x: float) -> float:
+    return densities.expm1(x)
+
+
+@numba.njit
+def log1p(x: float) -> float:
+    return densities.log1p(x)
+
+
 def test_elementary_functions() -> None:
     """To the last digits, also of e^x - 1 and ln(1 + x) for small x; no less than e^-700."""
     wide = np.concatenate([np.linspace(-700, 700, 2001), [0.0, -0.5 * np.log(2)]])
     tiny = np.outer([-1.0, 1.0], 10.0 ** np.linspace(-300, 0, 500)).ravel()
     log = np.concatenate([0.9999 * tiny, np.linspace(-0.999, 3, 500), [0.0]])
-    for name, x in [("exp", wide), ("exp", tiny), ("expm1", wide), ("expm1", tiny), ("log1p", log)]:
-        found = np.array([getattr(densities, name)(value) for value in x])
-        np.testing.assert_allclose(found, getattr(np, name)(x), rtol=1e-15)
-    assert densities.exp(-1e300) == densities.exp(-700.0) > 0
+    for function, x in [(exp, wide), (exp, tiny), (expm1, wide), (expm1, tiny), (log1p, log)]:
+        found = np.array([function(value) for value in x])
+        np.testing.assert_allclose(found, getattr(np, function.__name__)(x), rtol=1e-15)
+    assert exp(-1e300) == exp(-700.0) > 0
+
+
+@numba.njit
+def bounds_of_rests(form: int, a: float, b: float) -> tuple[float, float]:
+    return winners._bounds_of_rests(form, a, b)
+
+
+@pytest.mark.parametrize("form", [LOGIT_BETA, LOG_GAMMA])
+def test_bounds_of_stirlings_remainders(form: int) -> None:
+    """They enclose the remainders, and are narrow for counts above one."""
+
+    def rest(x: float) -> float:
+        return float(special.gammaln(x) - (x - 0.5) * np.log(x) + x - 0.5 * np.log(2 * np.pi))
+
+    for a in 10.0 ** np.linspace(-3, 3, 25):
+        for b in 10.0 ** np.linspace(-3, 3, 25):
+            exact = rest(a) + (rest(b) - rest(a + b) if form == LOGIT_BETA else 0.0)
+            low, high = bounds_of_rests(form, a, b)
+            assert low - 1e-11 <= exact <= high + 1e-11
+            assert high - low < 0.01 or min(a, b) < 1

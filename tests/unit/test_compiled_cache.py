@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numba
+import numba.extending
 import pytest
+from numba.core.types.functions import BaseFunction
 
 from mixts import _compiled
 from mixts.families._kernels import linear
@@ -165,3 +169,45 @@ def test_loops_compile_without_numbas_private_parts(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert float(done.stdout) == pytest.approx(0.2 + 9 / 11)
+
+
+# -- versions of numba that were tried ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("collects", [True, False])
+def test_compiling_leaves_numba_and_the_collector_as_they_were(
+    collects: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_compiled, "FOLDER", None)  # a function from the cache is not compiled
+    before, was_enabled = BaseFunction.get_call_type, gc.isenabled()
+    during = []
+
+    def note() -> None:
+        """Have numba call back while it compiles."""
+
+    @numba.extending.overload(note)
+    def noted() -> Any:
+        during.append((BaseFunction.get_call_type, gc.isenabled()))
+        return lambda: None
+
+    @_compiled.compiled(borrows=True)
+    def good(x: float) -> float:
+        note()
+        return x + 1.0
+
+    @_compiled.compiled()
+    def bad(x: float) -> float:
+        return x + "1"
+
+    (gc.enable if collects else gc.disable)()
+    try:
+        assert good(1.0) == 2.0
+        with pytest.raises(numba.TypingError):
+            bad(1.0)
+        assert gc.isenabled() is collects
+    finally:
+        (gc.enable if was_enabled else gc.disable)()
+    assert BaseFunction.get_call_type is before
+    (method, collected) = during[0]
+    assert method is not before
+    assert not collected

@@ -91,7 +91,7 @@ class MDPProblem(Problem):
         mdps = self.mdps
         policy = self._shaped(chosen)
         try:  # before the policies are followed: this finds actions that do not exist
-            values = mdps.values_of(policy)[:, 0] @ mdps.initial
+            values = mdps.values_of(policy)[:, 0].dot(mdps.initial)
         except ParameterError as error:
             raise self._refused(error) from error
         n, horizon = len(mdps), mdps.horizon
@@ -102,7 +102,7 @@ class MDPProblem(Problem):
             mdps.rows, mdps.initial, mdps.n_actions, policy, uniform, states, actions, rewards
         )
         trajectory = Trajectory.of_checked(states, actions, rewards)
-        return Outcome((trajectory,), rewards.sum(axis=1), values, self._best)
+        return Outcome((trajectory,), np.add.reduce(rewards, axis=1), values, self._best)
 
     @property
     def _shape(self) -> tuple[int, int, int]:
@@ -117,7 +117,7 @@ class MDPProblem(Problem):
             raise self._refused(error) from error
         if policy.ndim == 2:
             one = policy[None]
-            policy = one if len(mdps) == 1 else np.array(np.broadcast_to(one, shape), order="C")
+            policy = one if shape[0] == 1 else np.array(np.broadcast_to(one, shape), order="C")
         if policy.shape != shape:
             raise self._refused(f"got {policy.shape}")
         return policy

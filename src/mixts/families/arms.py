@@ -30,8 +30,8 @@ _MANY = 1000
 """From so many decisions on, drawing only the arms that may win saves more than some hundred
 microseconds, and is worth the time to compile or load one more loop."""
 
-_THREAD_DECISIONS = 5000
-"""Decisions at a time of a thread: some milliseconds of work."""
+_THREAD_DECISIONS = 2000
+"""Decisions at a time of a thread: a millisecond of work or two."""
 
 
 Arrays = tuple[Array, ...]
@@ -85,7 +85,10 @@ class ArmStatistics(Statistics):
         # One plain observation is by far the most frequent case.
         plain = isinstance(outcomes, float) or (type(outcomes) is int and abs(outcomes) <= LARGEST)
         if plain and type(actions) is int and 0 <= actions < self.stored[0].shape[1]:
-            return np.array([actions]), np.array([outcomes], float)
+            # numpy takes twice the time to convert a list.
+            arm, reward = np.empty(1, np.int64), np.empty(1)
+            arm[0], reward[0] = actions, outcomes
+            return arm, reward
         arms = _checks.integers(actions, self._expected, ActionError)
         rewards = _checks.numbers(outcomes, "outcomes must be numbers", OutcomeError)
         if arms.ndim > 1 or arms.shape != rewards.shape:
@@ -453,6 +456,9 @@ class ArmPosterior(Posterior):
         self.prior = prior
         self.statistics = statistics
         self._lazy: Array | None = None
+        # Two uniform numbers, their bits, and the state of a stream of random numbers.
+        uniform = np.empty(2)
+        self._scratch = uniform, uniform.view(np.uint64), np.empty(1, np.uint64)
 
     @property
     def relative(self) -> Float[Array, "n L"]:  # type: ignore[override]
@@ -515,21 +521,16 @@ class ArmPosterior(Posterior):
         loop = prior.win_loop if many else prior.act_loop
         if loop is None or (prior.has_ties and not many):
             return None
-        chosen, state = np.empty((2, n), np.int64), np.empty(1, np.uint64)
         # The bits of two uniform numbers seed the streams.
-        key = rng.random(2).view(np.uint64)
-        asked = (tasks, NO_MASK if mask is None else mask, key)
-        known = ((log_weights, self.relative), self.statistics.stored, prior.loop_parameters)
-        if not many:
-            loop((0, n, *asked), *known, state, chosen)
+        uniform, key, state = self._scratch
+        rng.random(out=uniform)
+        chosen = np.empty((2, n), np.int64)
+        mask = NO_MASK if mask is None else mask
+        known = (log_weights, self.relative), self.statistics.stored, prior.loop_parameters
+        if many:
+            _in_threads(loop, (tasks, mask, key), known, chosen)
         else:
-            from mixts.engines.threads import in_threads  # not needed for a few decisions
-
-            def work(first: int, last: int) -> None:
-                scratch = np.empty(1, np.uint64), np.empty((3, prior.n_arms))
-                loop((first, last, *asked), *known, scratch, chosen)
-
-            in_threads(work, n, _THREAD_DECISIONS)
+            loop((0, n, tasks, mask, key), *known, state, chosen)
         return chosen[0], chosen[1]
 
     def _all(self, tasks: Int[Array, " m"]) -> MeanDistribution:
@@ -601,3 +602,18 @@ class ArmPosterior(Posterior):
         self.statistics = self.statistics.extend(n)
         if self._lazy is not None:
             self._lazy = np.pad(self._lazy, ((0, n), (0, 0)))
+
+
+def _in_threads(
+    loop: Callable[..., None], asked: Arrays, known: tuple[Any, ...], chosen: Int[Array, "2 m"]
+) -> None:
+    """Have threads write the best arms and the components of many decisions to ``chosen``."""
+    from mixts.engines.threads import in_threads  # not needed for a few decisions
+
+    n_arms = len(known[2][0])
+
+    def work(first: int, last: int) -> None:
+        scratch = np.empty(1, np.uint64), np.empty((5, n_arms))
+        loop((first, last, *asked), *known, scratch, chosen)
+
+    in_threads(work, chosen.shape[1], _THREAD_DECISIONS)

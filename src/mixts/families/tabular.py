@@ -98,9 +98,11 @@ class TabularStatistics(Statistics):
         arrays: tuple[Array, ...] = (actions.states, actions.actions, actions.rewards)
         if actions.single:
             arrays = tuple(array[None] for array in arrays)
-        if actions.lengths is None:
-            return (*arrays, np.full(len(arrays[0]), actions.n_steps))
-        return (*arrays, np.atleast_1d(actions.lengths))
+        if actions.lengths is not None:
+            return (*arrays, np.atleast_1d(actions.lengths))
+        lengths = np.empty(len(arrays[0]), np.int64)
+        lengths.fill(actions.n_steps)
+        return (*arrays, lengths)
 
     def check_episodes(self, observed: tuple[Array, ...]) -> None:
         """Raise an error that names the first number out of range, its episode and step."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable
 from typing import Any, NamedTuple, Self
@@ -318,7 +319,7 @@ def shaped_policy(
     error: type[MixtsError] = ParameterError,
 ) -> Int[Array, "... h X"]:
     """Return policies as an array of integers, or raise unless their shape fits these sizes."""
-    expected = _EXPECTED.format(n_actions - 1, horizon, n_states)
+    expected = _expected(horizon, n_states, n_actions)
     array = _checks.integers(policy, expected, error)
     if array.shape[-2:] != (horizon, n_states):
         raise error(f"{expected}, got shape {array.shape}")
@@ -335,12 +336,18 @@ def checked_policy(
     """Return policies as an array of integers, or raise unless they fit MDPs of these sizes."""
     array = shaped_policy(policy, horizon, n_states, n_actions, error)
     if array.size and (array.min() < 0 or array.max() >= n_actions):
-        expected = _EXPECTED.format(n_actions - 1, horizon, n_states)
+        expected = _expected(horizon, n_states, n_actions)
         raise error(f"{expected}, got {int(array.min())} to {int(array.max())}")
     return array
 
 
-_EXPECTED = "a policy is actions (integers from 0 to {}) of shape (..., {}, {}): step, state"
+@functools.cache
+def _expected(horizon: int, n_states: int, n_actions: int) -> str:
+    """Return the beginning of messages about policies; every episode needs it."""
+    return (
+        f"a policy is actions (integers from 0 to {n_actions - 1}) of shape "
+        f"(..., {horizon}, {n_states}): step, state"
+    )
 
 
 def random_words(rng: np.random.Generator, n: int) -> Array:

@@ -32,7 +32,7 @@ LARGEST_COUNT = 2.0**53
 LARGEST_TOTAL = 2.0**62
 
 
-@compiled()
+@compiled(inner=True, borrows=True)
 def stirling_rest(x: float) -> float:
     """Return ln Gamma(x) minus Stirling's formula, for x of at least 10."""
     y = 1.0 / (x * x)
@@ -42,7 +42,7 @@ def stirling_rest(x: float) -> float:
     ) / x
 
 
-@compiled()
+@compiled(inner=True, borrows=True)
 def log_rising(a: float, n: float) -> float:
     """Return ln Gamma(a + n) - ln Gamma(a) for whole n, without subtracting two large numbers."""
     total = 0.0
@@ -74,7 +74,7 @@ def count_only(observe: Any, n_parameters: int, *numbers: float) -> Any:
 # -- Bernoulli ------------------------------------------------------------------------------------
 
 
-@compiled()
+@compiled(borrows=True)
 def observe_bernoulli(
     tasks: Array, arms: Array, outcomes: Array, counts: Arrays, prior: Arrays, relative: Array
 ) -> int:
@@ -100,7 +100,7 @@ def observe_bernoulli(
 count_bernoulli = count_only(observe_bernoulli, 2)
 
 
-@compiled()
+@compiled(borrows=True)
 def evidence_bernoulli(tasks: Array, counts: Arrays, prior: Arrays, relative: Array) -> None:
     """Compute ln of ratios of beta functions from the counts."""
     (successes, failures), (alpha, beta) = counts, prior
@@ -122,7 +122,7 @@ def evidence_bernoulli(tasks: Array, counts: Arrays, prior: Arrays, relative: Ar
 # -- Poisson --------------------------------------------------------------------------------------
 
 
-@compiled()
+@compiled(borrows=True)
 def _poisson_gap(a: float, b: float, y: float, n: float) -> float:
     """Return an arm's log evidence without y (ln(y / n) - 1) - sum ln y!, the part that all share.
 
@@ -145,7 +145,7 @@ def _poisson_gap(a: float, b: float, y: float, n: float) -> float:
     return total + stirling_rest(end) - stirling_rest(low) - shrunk
 
 
-@compiled()
+@compiled(borrows=True)
 def observe_poisson(
     tasks: Array, arms: Array, outcomes: Array, counts: Arrays, prior: Arrays, relative: Array
 ) -> int:
@@ -176,7 +176,7 @@ def observe_poisson(
 count_poisson = count_only(observe_poisson, 2)
 
 
-@compiled()
+@compiled(borrows=True)
 def evidence_poisson(tasks: Array, counts: Arrays, prior: Arrays, relative: Array) -> None:
     """Compute the closed form from the sums."""
     (count, total, _), (shape, rate) = counts, prior
@@ -194,13 +194,13 @@ def evidence_poisson(tasks: Array, counts: Arrays, prior: Arrays, relative: Arra
 # -- Gaussian -------------------------------------------------------------------------------------
 
 
-@compiled()
+@compiled(borrows=True)
 def _gaussian_quadratic(n: float, mean: float, m: float, v: float, noise: float) -> float:
     gap = mean - m
     return n * gap * gap / (noise + n * v)
 
 
-@compiled()
+@compiled(borrows=True)
 def observe_gaussian(
     tasks: Array,
     arms: Array,
@@ -236,7 +236,7 @@ def observe_gaussian(
 count_gaussian = count_only(observe_gaussian, 2, 1.0)
 
 
-@compiled()
+@compiled(borrows=True)
 def evidence_gaussian(
     tasks: Array, counts: Arrays, prior: tuple[Any, ...], relative: Array
 ) -> None:

@@ -31,7 +31,7 @@ _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _U11, _U27, _U30, _U31 = np.uint64(11), np.uint64(27), np.uint64(30), np.uint64(31)
 
 
-@compiled(inner=True)
+@compiled(inner=True, borrows=True)
 def uniform(state: Array) -> float:
     """Return the next number of a stream of splitmix64, between 0 and 1, neither included."""
     z = state[0] + _GOLDEN
@@ -42,7 +42,7 @@ def uniform(state: Array) -> float:
     return (np.float64(z >> _U11) + 0.5) / _BITS
 
 
-@compiled(inner=True)
+@compiled(inner=True, borrows=True, fastmath={"nnan", "nsz"})
 def begin(i: int, key: Array, t: int, weights: Arrays, state: Array) -> int:
     """Start the stream of decision i, and draw S ~ P_t.
 
@@ -60,7 +60,7 @@ def begin(i: int, key: Array, t: int, weights: Arrays, state: Array) -> int:
             return drawn
 
 
-@compiled(inner=True)
+@compiled(inner=True, borrows=True)
 def normal(state: Array) -> float:
     """Draw a standard normal variable by Marsaglia's polar method."""
     while True:
@@ -70,7 +70,7 @@ def normal(state: Array) -> float:
             return x * math.sqrt(-2.0 * math.log(square) / square)
 
 
-@compiled(inner=True)
+@compiled(inner=True, borrows=True)
 def gamma(shape: float, state: Array) -> float:
     """Draw a Gamma variable of a shape above TAME (Marsaglia and Tsang, 2000)."""
     d = (shape if shape >= 1.0 else shape + 1.0) - 1.0 / 3.0
@@ -87,7 +87,7 @@ def gamma(shape: float, state: Array) -> float:
             return d * v if shape >= 1.0 else d * v * uniform(state) ** (1.0 / shape)
 
 
-@compiled()
+@compiled(borrows=True)
 def act_bernoulli(
     asked: Any, weights: Arrays, counts: Arrays, prior: Arrays, state: Array, chosen: Array
 ) -> None:
@@ -106,7 +106,7 @@ def act_bernoulli(
                     best, chosen[0, i] = mean, k
 
 
-@compiled()
+@compiled(borrows=True)
 def act_poisson(
     asked: Any, weights: Arrays, counts: Arrays, prior: Arrays, state: Array, chosen: Array
 ) -> None:
@@ -124,7 +124,7 @@ def act_poisson(
                     best, chosen[0, i] = mean, k
 
 
-@compiled()
+@compiled(borrows=True)
 def act_gaussian(
     asked: Any, weights: Arrays, counts: Arrays, prior: Any, state: Array, chosen: Array
 ) -> None:

@@ -91,21 +91,21 @@ def _parts(x: float) -> tuple[float, float]:
     return np.int64(bits).view(np.float64), p
 
 
-@compiled(borrows=True, fastmath={"contract"})
+@compiled(inner=True, borrows=True, fastmath={"contract"})
 def exp(x: float) -> float:
     """Return e^x for x up to 700, and e^-700 below -700."""
     power, rest = _parts(x)
     return power * rest + power
 
 
-@compiled(borrows=True, fastmath={"contract"})
+@compiled(inner=True, borrows=True, fastmath={"contract"})
 def expm1(x: float) -> float:
     """Return e^x - 1 for x up to 700."""
     power, rest = _parts(x)
     return power * rest + (power - 1.0)
 
 
-@compiled(borrows=True, fastmath={"contract"})
+@compiled(inner=True, borrows=True, fastmath={"contract"})
 def log1p(x: float) -> float:
     """Return ln(1 + x) for x above -1."""
     y = 1.0 + x
@@ -123,7 +123,7 @@ def log1p(x: float) -> float:
     return (k * _LN2_HIGH + (p * s + (k * _LN2_LOW + lost))) + 2.0 * s
 
 
-@compiled(borrows=True, fastmath={"contract"})
+@compiled(inner=True, borrows=True, fastmath={"contract"})
 def log_of(ratio: float, rest: float) -> float:
     """Return the logarithm of a positive ratio, where ``rest`` = ratio - 1 is known better near 0.
 
