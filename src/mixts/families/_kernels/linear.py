@@ -154,5 +154,5 @@ def decide(
         code = best_product(i, x, sets, mask, scores, best)
         if code < 0:
             return code
-        ties = max(ties, code)
+        ties = 1 if code == 1 else ties
     return ties
