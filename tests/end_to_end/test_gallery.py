@@ -11,7 +11,7 @@ import pytest
 
 GALLERY = Path(__file__).parents[2] / "examples" / "gallery"
 SLOW = ("features", "households", "late_feedback", "refits", "revenue", "route_models")
-"""Examples that take more than three seconds; all take less than fifteen."""
+"""The longer examples; `make test` runs the others, each in a few seconds."""
 
 RUN = """
 import runpy, sys
