@@ -21,6 +21,7 @@ from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.application import Sphinx
 from sphinx.util.nodes import make_refnode
 from sphinx.writers.html5 import HTML5Translator
+from sphinx_gallery.sorting import ExplicitOrder
 
 DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS.parent / "src"))
@@ -186,6 +187,15 @@ sphinx_gallery_conf = {
     "examples_dirs": "../examples/gallery",
     "gallery_dirs": "gallery",
     "filename_pattern": r"/plot_",
+    # The simplest examples first; new ones come before the last.
+    "within_subsection_order": ExplicitOrder(
+        f"plot_{name}.py" if name != "*" else name
+        for name in (
+            *("first_visitor", "clicks", "prices", "counts", "revenue", "households", "features"),
+            *("late_feedback", "new_items", "refits", "many_tasks", "*", "unknown_kind"),
+            *("route_models", "riverswim", "frozen_lake"),
+        )
+    ),
     "plot_gallery": "check" not in tags,  # noqa: F821 - Sphinx defines tags
     "download_all_examples": False,
     "show_memory": False,
