@@ -456,9 +456,15 @@ class ArmPosterior(Posterior):
         self.prior = prior
         self.statistics = statistics
         self._lazy: Array | None = None
-        # Two uniform numbers, their bits, and the state of a stream of random numbers.
-        uniform = np.empty(2)
-        self._scratch = uniform, uniform.view(np.uint64), np.empty(1, np.uint64)
+        self._scratch = _scratch()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # In a copy, the bits would no longer be those of the uniform numbers.
+        return {name: value for name, value in vars(self).items() if name != "_scratch"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._scratch = _scratch()
 
     @property
     def relative(self) -> Float[Array, "n L"]:  # type: ignore[override]
@@ -602,6 +608,12 @@ class ArmPosterior(Posterior):
         self.statistics = self.statistics.extend(n)
         if self._lazy is not None:
             self._lazy = np.pad(self._lazy, ((0, n), (0, 0)))
+
+
+def _scratch() -> Arrays:
+    """Return two uniform numbers, their bits, and the state of a stream of random numbers."""
+    uniform = np.empty(2)
+    return uniform, uniform.view(np.uint64), np.empty(1, np.uint64)
 
 
 def _in_threads(
