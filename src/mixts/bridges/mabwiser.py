@@ -55,6 +55,7 @@ class MAB:
 
     Examples
     --------
+    >>> import mixts
     >>> from mixts.bridges.mabwiser import MAB
     >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[8, 2], [2, 8]], [[2, 8], [8, 2]]))
     >>> mab = MAB(["left", "right"], prior, "greedy", seed=1)
@@ -138,7 +139,13 @@ class MAB:
         contexts: Any = None,
         tasks: ArrayLike | None = None,
     ) -> None:
-        """Learn from more observations; the arguments are those of :meth:`fit`."""
+        """Learn from more observations.
+
+        Parameters
+        ----------
+        decisions, rewards, contexts, tasks
+            As for :meth:`fit`.
+        """
         self.agent.update(*self._observations(decisions, rewards, contexts, tasks))
 
     def _observations(
