@@ -527,15 +527,16 @@ class ArmPosterior(Posterior):
         loop = prior.win_loop if many else prior.act_loop
         if loop is None or (prior.has_ties and not many):
             return None
-        # The bits of two uniform numbers seed the streams.
-        uniform, key, state = self._scratch
-        rng.random(out=uniform)
         chosen = np.empty((2, n), np.int64)
         mask = NO_MASK if mask is None else mask
         known = (log_weights, self.relative), self.statistics.stored, prior.loop_parameters
+        # The bits of two uniform numbers seed the streams.
         if many:
-            _in_threads(loop, (tasks, mask, key), known, chosen)
+            # Not in scratch: other decisions may begin while these threads run.
+            _in_threads(loop, (tasks, mask, rng.random(2).view(np.uint64)), known, chosen)
         else:
+            uniform, key, state = self._scratch
+            rng.random(out=uniform)
             loop((0, n, tasks, mask, key), *known, state, chosen)
         return chosen[0], chosen[1]
 
