@@ -81,14 +81,14 @@ def _stand_in(character: str, edge: bool) -> str | None:
 
 MOST_ROWS = 10
 """Rows of a table in a notebook, and its columns of arms or features."""
-_LONGEST = 40
+LONGEST = 40
 """Characters of a name in a notebook."""
 _CELL = "padding: 0.2em 0.7em; border: 0; border-bottom: 1px solid rgba(128, 128, 128, 0.35)"
 
 
 def label(name: str) -> str:
     """Return the beginning of a name as HTML."""
-    return name_html(name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…")
+    return name_html(name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…")
 
 
 def more(n: int, noun: str) -> str:

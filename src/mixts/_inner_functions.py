@@ -108,10 +108,10 @@ class Compiler(BaseCompiler):  # type: ignore[misc]
     def _compile_core(self) -> Any:
         # Only one thread compiles at a time, but a function may have others compiled.
         collects, outermost = gc.isenabled(), not _options
-        if outermost:
-            gc.disable()
-            BaseFunction.get_call_type = _recall
         try:
+            if outermost:
+                gc.disable()
+                BaseFunction.get_call_type = _recall
             return super()._compile_core()
         finally:
             _options.pop(self._noted, None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mixts._html import MOST_ROWS, card, label, more, note_html, table
+from mixts._html import LONGEST, MOST_ROWS, card, label, more, note_html, short, table
 from mixts.belief import Belief
 from mixts.families._notebook import components_table, item_names
 from mixts.prior import MixturePrior
@@ -85,7 +85,7 @@ def _marks(prior: MixturePrior) -> list[str]:
     for word, marked in (("retired", prior.retired), ("new", prior.new_arms)):
         index = np.flatnonzero(marked)
         if len(index):
-            some = ", ".join(prior.arm_names[k] for k in index[:MOST_ROWS])
+            some = ", ".join(short(prior.arm_names[k], LONGEST) for k in index[:MOST_ROWS])
             rest = more(len(index) - MOST_ROWS, "arm")
             found.append(f"{word} arms: {some}{f' {rest}' if rest else ''}")
     return found

@@ -129,7 +129,9 @@ class _NotebookBars(Bars):
 def in_notebook() -> bool:
     """Return whether this process is the kernel of a notebook."""
     shell = sys.modules.get("IPython")
-    return shell is not None and type(shell.get_ipython()).__name__ == "ZMQInteractiveShell"
+    # Hosted notebooks, such as Colab, have subclasses.
+    kinds = () if shell is None else type(shell.get_ipython()).__mro__
+    return any(kind.__name__ == "ZMQInteractiveShell" for kind in kinds)
 
 
 @contextmanager

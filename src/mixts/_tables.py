@@ -60,11 +60,15 @@ def frame(table: Any) -> Any:
 def arrow_table(table: Any, columns: list[str] | None = None) -> Any:
     """Return some columns of a table, or all, as a ``pyarrow.Table``."""
     whole = frame(table)
+    unnamed = [name for name in whole.columns if not isinstance(name, str)]
+    if unnamed:
+        raise ParameterError(f"the names of a table's columns must be text, got {unnamed}")
     chosen = list(whole.columns) if columns is None else columns
     try:
         # Without select, pyarrow would add the labels of pandas' rows.
         return whole.select(chosen).to_arrow().select(chosen)
-    except (TypeError, ValueError) as error:  # pyarrow's errors are subclasses of these
+    except (TypeError, ValueError, NotImplementedError, OverflowError) as error:
+        # pyarrow's errors are subclasses of these.
         raise ParameterError(
             f"a column of the table has values of several types, or of a type that Arrow does not "
             f"have: {error}"
@@ -73,7 +77,14 @@ def arrow_table(table: Any, columns: list[str] | None = None) -> Any:
 
 def matrix(table: Any) -> Array:
     """Return the numbers of a table, (rows, columns)."""
-    return np.asarray(frame(table).to_numpy())
+    whole = frame(table)
+    import narwhals.stable.v2 as nw
+
+    # pandas would make objects of numbers beside true and false.
+    truths = [column for column in whole.iter_columns() if column.dtype == nw.Boolean]
+    if truths:
+        whole = whole.with_columns(*(column.cast(nw.UInt8) for column in truths))
+    return np.asarray(whole.to_numpy())
 
 
 def records(table: Any) -> list[dict[str, Any]]:

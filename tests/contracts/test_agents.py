@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -284,6 +286,21 @@ def test_a_loaded_agent_continues(
         np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-10)
     if n_tasks is not None:
         assert type(again).load(tmp_path / f"saved.{suffix}").n_tasks == n_tasks
+
+
+def pickled(agent: Any) -> Any:
+    return pickle.loads(pickle.dumps(agent))
+
+
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, pickled])
+@counts
+def test_a_copy_continues(case: AgentCase, n_tasks: int | None, duplicate: Any) -> None:
+    agent = case.build(n_tasks, seed=3)
+    case.play(agent, 3)
+    again = duplicate(agent)
+    np.testing.assert_array_equal(case.play(again, 10), case.play(agent, 10))
+    for one, other in zip(readings(again), readings(agent), strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_saving_changes_nothing(case: AgentCase, tmp_path: Path) -> None:

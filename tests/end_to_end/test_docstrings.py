@@ -21,7 +21,10 @@ from numpydoc.validate import Validator, validate
 
 from mixts import errors
 
-MODULES = ["mixts", "mixts.bounds", "mixts.diagnostics", "mixts.errors", "mixts.features"]
+MODULES = [
+    "mixts", "mixts.bounds", "mixts.diagnostics", "mixts.errors", "mixts.features",
+    "mixts.bridges.arviz", "mixts.bridges.mabwiser",
+]  # fmt: skip
 RULES = {
     "GL03", "GL06", "GL07", "GL08", "GL10",  # form
     "SS01", "SS02", "SS03", "SS04", "SS05", "SS06",  # one summary line

@@ -77,6 +77,13 @@ def test_a_prior_shows_weights_and_means() -> None:
     assert "MixturePrior of BernoulliArms" in found.texts[0]
 
 
+def test_names_in_notes_are_short_and_visible() -> None:
+    names = ["x", "y" * 100_000, "\ud800\N{RIGHT-TO-LEFT OVERRIDE}z"]
+    html = arm_prior(arm_names=names).retire_arms(names[1:])._repr_html_()
+    assert len(html.encode()) < 5000
+    assert f"retired arms: {'y' * 39}…, [U+D800][U+202E]z" in html
+
+
 def test_many_components_and_arms_are_counted() -> None:
     prior = arm_prior(40, 1000)
     for thing in (prior, prior.family):

@@ -80,8 +80,10 @@ def test_a_notebook_needs_no_rich(monkeypatch: pytest.MonkeyPatch) -> None:
 
     class ZMQInteractiveShell: ...
 
+    class Shell(ZMQInteractiveShell): ...  # of a hosted notebook
+
     kernel, module = ModuleType("IPython"), ModuleType("IPython.display")
-    vars(kernel)["get_ipython"] = ZMQInteractiveShell
+    vars(kernel)["get_ipython"] = Shell
     vars(module).update(HTML=str, display=lambda html, display_id: Handle())
     monkeypatch.setitem(sys.modules, "IPython", kernel)
     monkeypatch.setitem(sys.modules, "IPython.display", module)

@@ -313,3 +313,41 @@ def test_no_library_of_tables_is_imported_before_a_table_comes() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+# -- columns of other kinds ----------------------------------------------------------------------
+
+CLICKS = {"user": ["u", "u", "v"], "item": ["a", "b", "a"], "clicked": [1, 0, 1]}
+ROLES = {"task": "user", "arm": "item", "reward": "clicked"}
+
+
+@pytest.mark.parametrize("others", [[1, "x", None], [1j, 2j, 3j], [object()] * 3])
+def test_columns_that_are_not_read_may_hold_anything(others: list[Any]) -> None:
+    table = pd.DataFrame({**CLICKS, "other": others})
+    logs = read_logs(table, **ROLES)
+    assert logs.statistics == read_logs(pd.DataFrame(CLICKS), **ROLES).statistics
+
+
+@pytest.mark.parametrize("values", [[1j] * 3, [2**70] * 3, [1, "x", 1]])
+def test_a_column_that_arrow_does_not_have_is_refused(values: list[Any]) -> None:
+    with pytest.raises(errors.ParameterError, match="of a type that Arrow does not have"):
+        read_logs(pd.DataFrame({**CLICKS, "user": values}), **ROLES)
+
+
+def test_columns_need_names() -> None:
+    table = pd.DataFrame([["u", "a", 1]])
+    with pytest.raises(errors.ParameterError, match=r"names of a table's columns must be text"):
+        read_logs(table, task="0", arm="1", reward="2")
+
+
+def test_a_dictionary_is_no_log() -> None:
+    with pytest.raises(errors.ParameterError, match=r"logs must be files .* got dict"):
+        read_logs(CLICKS, **ROLES)
+
+
+def test_truth_is_a_number(eager: Make) -> None:
+    """As in the columns that pandas.get_dummies makes."""
+    prior = mixts.MixturePrior(mixts.LinearGaussian(np.zeros((1, 2)), np.ones(1), 1.0, "spherical"))
+    table = eager({"is_new": [True, False], "price": [0.5, 2.0]})
+    np.testing.assert_array_equal(prior.action_rows(table), [[1.0, 0.5], [0.0, 2.0]])
+    assert mixts.MixTS(prior, seed=1).act(table) in (0, 1)

@@ -55,9 +55,12 @@ def to_inference_data(
 
     Examples
     --------
+    >>> import mixts
     >>> from mixts.bridges.arviz import to_inference_data
-    >>> import arviz                                                    # doctest: +SKIP
-    >>> arviz.summary(to_inference_data(belief, seed=1))                # doctest: +SKIP
+    >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[8, 2], [2, 8]], [[2, 8], [8, 2]]))
+    >>> found = to_inference_data(prior.belief(n_tasks=3), seed=1)
+    >>> found["posterior"]["mean_reward"].dims
+    ('chain', 'draw', 'task', 'arm')
     """
     arviz = _imported()
     draws = belief.draws(generator(seed, "draws"), n, tasks, n_chains)

@@ -55,6 +55,7 @@ class MAB:
 
     Examples
     --------
+    >>> import mixts
     >>> from mixts.bridges.mabwiser import MAB
     >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[8, 2], [2, 8]], [[2, 8], [8, 2]]))
     >>> mab = MAB(["left", "right"], prior, "greedy", seed=1)
@@ -73,7 +74,7 @@ class MAB:
         rows: Rows | None = None,
         **options: Any,
     ) -> None:
-        self.arms: list[Arm] = list(arms)
+        self.arms: list[Arm] = _arms(arms)
         """The arms that can be chosen."""
         self.is_contextual = prior.family.n_features is not None
         """Whether ``fit`` and ``predict`` need contexts."""
@@ -90,13 +91,11 @@ class MAB:
         self._options = options
         self._policy = policy_named(policy)
         # Names of arms are this object's business: MABWiser's may be numbers.
-        self._start(prior.replace(arm_names=None))
-
-    def _start(self, prior: MixturePrior) -> None:
-        self.agent: BeliefAgent = self._policy(
-            prior, n_tasks=self._n_tasks, seed=self._rng, **self._options
-        )
+        self.agent: BeliefAgent = self._new_agent(prior.replace(arm_names=None))
         """The agent, which always has the task axis."""
+
+    def _new_agent(self, prior: MixturePrior) -> BeliefAgent:
+        return self._policy(prior, n_tasks=self._n_tasks, seed=self._rng, **self._options)
 
     def __repr__(self) -> str:
         return f"MAB({self.arms!r}, {self.agent!r})"
@@ -129,9 +128,9 @@ class MAB:
         tasks
             The task of each observation, if there are many tasks.
         """
-        observed = self._observations(decisions, rewards, contexts, tasks)
-        self._start(self.agent.prior)
-        self.agent.update(*observed)
+        agent = self._new_agent(self.agent.prior)
+        agent.update(*self._observations(decisions, rewards, contexts, tasks))
+        self.agent = agent  # now, because refused observations change nothing
 
     def partial_fit(
         self,
@@ -140,14 +139,23 @@ class MAB:
         contexts: Any = None,
         tasks: ArrayLike | None = None,
     ) -> None:
-        """Learn from more observations; the arguments are those of :meth:`fit`."""
+        """Learn from more observations.
+
+        Parameters
+        ----------
+        decisions, rewards, contexts, tasks
+            As for :meth:`fit`.
+        """
         self.agent.update(*self._observations(decisions, rewards, contexts, tasks))
 
     def _observations(
         self, decisions: ArrayLike, rewards: ArrayLike, contexts: Any, tasks: ArrayLike | None
     ) -> tuple[Array, Any, Any]:
         """Return the arguments of the agent's update."""
-        index = np.array([self._place(arm) for arm in _listed(decisions)], np.int64)
+        listed = _listed(decisions)
+        if not isinstance(listed, list):
+            raise ObservationError(f"decisions must be a list of arms, got {decisions!r}")
+        index = np.array([self._place(arm) for arm in listed], np.int64)
         owners = self._owners(tasks, len(index))
         if not self.is_contextual:
             if contexts is not None:
@@ -273,7 +281,7 @@ class MAB:
         arm
             The new arm. A removed arm that is added again starts anew.
         """
-        if arm is None or arm in self._places:
+        if arm is None or not isinstance(arm, Hashable) or arm in self._places:
             raise ParameterError(f"the new arm must differ from all others, got {arm!r}")
         if self.is_contextual:
             raise ParameterError(
@@ -309,14 +317,22 @@ class MAB:
     def _place(self, arm: Arm) -> int:
         try:
             return self._places[arm]
-        except KeyError:
+        except (KeyError, TypeError):  # a list, for example, is no key
             raise ActionError(f"unknown arm {arm!r}; arms: {self.arms}") from None
+
+
+def _arms(arms: Any) -> list[Arm]:
+    """Check a list of different arms."""
+    listed = _listed(arms)
+    if not isinstance(listed, list) or not all(isinstance(arm, Hashable) for arm in listed):
+        raise ParameterError(f"arms must be a list of texts, numbers or other keys, got {arms!r}")
+    if not listed or len(set(listed)) < len(listed):
+        raise ParameterError(f"arms must differ, and be at least one, got {listed}")
+    return listed
 
 
 def _places(arms: list[Arm], prior: MixturePrior) -> dict[Arm, int]:
     """Return the index of each arm in the prior."""
-    if not arms or len(set(arms)) < len(arms):
-        raise ParameterError(f"arms must differ, and be at least one, got {arms}")
     names, n_arms = prior.arm_names, prior.family.n_arms
     if names is not None:
         if sorted(names) != sorted(map(str, arms)):
@@ -327,15 +343,16 @@ def _places(arms: list[Arm], prior: MixturePrior) -> dict[Arm, int]:
     return {arm: place for place, arm in enumerate(arms)}
 
 
-def _listed(decisions: Any) -> list[Any]:
-    """Return arms as Python values: numpy's numbers and texts are equal to these."""
-    return (
-        list(decisions) if isinstance(decisions, (list, tuple)) else np.asarray(decisions).tolist()
-    )
+def _listed(arms: Any) -> Any:
+    """Return a list of arms as Python values; what is no list, as it is."""
+    return list(arms) if isinstance(arms, (list, tuple)) else np.asarray(arms).tolist()
 
 
-def _rows_of(contexts: Any) -> Any:
-    return matrix(contexts) if is_table(contexts) else np.asarray(contexts)
+def _rows_of(contexts: Any) -> Array:
+    rows = matrix(contexts) if is_table(contexts) else np.asarray(contexts)
+    if rows.ndim == 0:
+        raise ActionError(f"contexts must have shape (n, c), got {contexts!r}")
+    return rows
 
 
 def _first(found: list[Any], single: bool) -> Any:

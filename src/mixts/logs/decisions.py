@@ -172,6 +172,11 @@ class DecisionLog:
         if is_table(source):
             self.name, self._table = "the table", arrow_table(source)
             columns, self.n_rows = self._table.schema, self._table.num_rows
+        elif not isinstance(source, str | os.PathLike):
+            raise ParameterError(
+                "expected a file that `mixts store export` wrote, or a table of its rows, got "
+                f"{type(source).__name__}"
+            )
         else:
             self.name = os.fspath(source)
             with self._open() as file:

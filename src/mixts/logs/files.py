@@ -11,14 +11,14 @@ import csv
 import glob
 import io
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from mixts._tables import arrow_table, is_table
+from mixts._tables import arrow_table, frame, is_table
 from mixts._typing import Array, Int
 from mixts.errors import FormatError, MissingExtraError, ParameterError
 from mixts.logs.bad_rows import RAGGED, BadRows, Example, of_reason, shortened
@@ -41,8 +41,10 @@ class LogTable:
 
     name: str
     """Name for messages, and to tell tables from each other."""
+    header: tuple[str, ...]
+    """Names of all columns."""
     rows: Any = field(repr=False)
-    """The ``pyarrow.Table``."""
+    """The ``pyarrow.Table`` of the columns to read."""
 
     def __str__(self) -> str:
         return self.name
@@ -84,20 +86,22 @@ def given_logs(paths: Paths) -> list[Any]:
     """Return a list of what was given: paths, patterns, folders and tables."""
     if isinstance(paths, (str, os.PathLike)) or is_table(paths):
         return [paths]
-    try:
-        return list(paths)
-    except TypeError:
-        raise ParameterError(f"{_EXPECTED}, got {type(paths).__name__}") from None
+    if isinstance(paths, Mapping) or not isinstance(paths, Iterable):
+        raise ParameterError(f"{_EXPECTED}, got {type(paths).__name__}")
+    return list(paths)
 
 
-def log_files(paths: Paths) -> tuple[Log, ...]:
-    """Return the tables, and the files of paths, patterns (``logs/*.csv``) and folders."""
+def log_files(paths: Paths, columns: Collection[str]) -> tuple[Log, ...]:
+    """Return these columns of tables, and the files of paths, patterns (``*.csv``) and folders."""
     given = given_logs(paths)
     found: dict[Log, None] = {}
     for number, entry in enumerate(given, 1):
         if is_table(entry):
             name = "the table" if len(given) == 1 else f"table {number}"
-            found[LogTable(name, arrow_table(entry))] = None
+            table = frame(entry)
+            header = tuple(table.columns)
+            rows = arrow_table(table, [column for column in header if column in columns])
+            found[LogTable(name, header, rows)] = None
             continue
         if not isinstance(entry, (str, os.PathLike)):
             raise ParameterError(f"{_EXPECTED}, got {type(entry).__name__}")
@@ -176,10 +180,9 @@ def delimiter_of(path: Log, given: str | None) -> str:
 
 
 def _slices(table: LogTable) -> list[Piece]:
-    n, header = table.rows.num_rows, tuple(table.rows.column_names)
     return [
-        Piece(table.name, "table", start, None, header, table.rows.slice(start, PIECE_ROWS))
-        for start in range(0, max(n, 1), PIECE_ROWS)
+        Piece(table.name, "table", start, None, table.header, table.rows.slice(start, PIECE_ROWS))
+        for start in range(0, max(table.rows.num_rows, 1), PIECE_ROWS)
     ]
 
 

@@ -253,7 +253,7 @@ def read_logs(
         clip=_limits(clip),
         decimals=_decimals(decimals, request),
     )
-    files = log_files(paths)
+    files = log_files(paths, {*request.columns, *map(feature_column, request.features)})
     tally, found, request = _read(files, request, engine)
     return _task_logs(tally, found, request, files, allow_bad_rows)
 

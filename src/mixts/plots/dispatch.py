@@ -109,7 +109,7 @@ def plot(result: Any, ax: Any = None, **options: Any) -> Any:
     size = [name for name in ("width", "height") if name in options]
     if ax is not None and size:
         raise ParameterError(
-            f"{' and '.join(size)} are of a new figure: leave them out, or leave ax out"
+            f"only a new figure takes {' and '.join(size)}: leave ax out to make one"
         )
     panels = _find(_FIGURES, result)
     if panels is not None:

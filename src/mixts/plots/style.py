@@ -157,8 +157,8 @@ def new_axes(width: float = COLUMN, height: float = 2.5) -> Any:
 
 def given_axes(ax: Any, n: int, what: str) -> list[Any]:
     """Return the axes that a caller gave: one, or a list or an array of n."""
-    axes = [ax] if hasattr(ax, "get_figure") else list(np.ravel(np.asarray(ax, dtype=object)))
-    if len(axes) != n or not all(hasattr(one, "get_figure") for one in axes):
+    axes = list(np.ravel(np.asarray(ax, dtype=object)))
+    if len(axes) != n or not all(hasattr(one, "set_xlabel") for one in axes):  # a figure has none
         raise ParameterError(
             f"{what} needs ax to be {'axes' if n == 1 else f'a list or an array of {n} axes'}, as "
             f"from plt.subplots({'' if n == 1 else f'1, {n}'}), got {len(axes)}: {ax!r}"

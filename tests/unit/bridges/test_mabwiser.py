@@ -214,3 +214,39 @@ def test_what_cannot_be_is_refused() -> None:
         linear.fit(["a", "b"], [1.0, 0.0], [[1.0, 2.0, 3.0]])
     with pytest.raises(errors.ParameterError, match="nothing about the coefficients"):
         linear.add_arm("c")
+
+
+def test_refused_observations_change_nothing() -> None:
+    mab = MAB(["a", "b", "c"], arm_prior(), seed=1)
+    mab.fit(["a"] * 5, [1] * 5)
+    before = mab.belief.weights
+    for call in (mab.fit, mab.partial_fit):
+        with pytest.raises(errors.OutcomeError):
+            call(["a"], [0.5])
+        np.testing.assert_array_equal(mab.belief.weights, before)
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("wrong", ["a", 3, [["a"], ["b"]], np.array([["a"], ["b"]])])
+def test_decisions_are_a_list_of_arms(wrong: Any) -> None:
+    mab = MAB(["a", "b", "c"], arm_prior(), seed=1)
+    with pytest.raises(errors.MixtsError, match=r"list of arms|unknown arm"):
+        mab.fit(wrong, [1, 0])
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("wrong", ["abc", [["a"], ["b"], ["c"]], 3])
+def test_arms_are_a_list_of_keys(wrong: Any) -> None:
+    with pytest.raises(errors.ParameterError, match="arms must be a list of"):
+        MAB(wrong, arm_prior())
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_arms_of_numpy_become_plain_numbers() -> None:
+    assert type(MAB(np.array([1, 2, 3]), arm_prior(), seed=1).predict()) is int
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_a_number_is_no_context() -> None:
+    with pytest.raises(errors.ActionError, match="contexts must have shape"):
+        MAB(["a", "b", "c"], arm_prior()).predict(3)

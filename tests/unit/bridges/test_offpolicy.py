@@ -266,6 +266,12 @@ def vowpal_wabbit(path: Path, *options: str) -> tuple[str, dict[str, Any]]:
     return done.stdout + done.stderr, json.loads(metrics.read_text())
 
 
+@pytest.mark.parametrize("wrong", [None, 3, {"id": [1]}, [1]])
+def test_what_is_neither_a_file_nor_a_table_is_refused(wrong: Any) -> None:
+    with pytest.raises(errors.ParameterError, match="or a table of its rows, got"):
+        bandit_feedback(wrong)
+
+
 def test_vowpal_wabbit_agrees(known: tuple[Path, Array], tmp_path: Path) -> None:
     pytest.importorskip("vowpalwabbit")
     path = tmp_path / "known.dsjson"

@@ -184,5 +184,5 @@ def test_the_figure_of_a_check(check: PriorCheck) -> None:
     assert titles[0] == titles[1]
     with pytest.raises(errors.ParameterError, match="a check needs ax to be a list or an array"):
         mixts.plot(check, new_axes())
-    with pytest.raises(errors.ParameterError, match="height are of a new figure: leave them out"):
+    with pytest.raises(errors.ParameterError, match="only a new figure takes height: leave ax out"):
         mixts.plot(check, axes, height=4.0)

@@ -184,6 +184,8 @@ def test_what_cannot_be_drawn_is_named() -> None:
         mixts.plot(arm_prior(), new_axes())
     with pytest.raises(errors.ParameterError, match=r"a prior.* got 2: \[1, 2\]"):
         mixts.plot(arm_prior(), [1, 2])
+    with pytest.raises(errors.ParameterError, match="needs ax to be axes"):
+        mixts.plot(arm_prior().belief(2), new_axes().figure)
 
 
 def test_axes_may_be_given() -> None:
