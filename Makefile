@@ -26,7 +26,7 @@ help: ## List the commands
 
 install: $(INSTALLED) ## Make the environment: the project, editable, and its tools
 
-paper: $(INSTALLED) ## Every experiment of the paper and beyond it, with figures and a report, in $(PAPER)
+paper: $(INSTALLED) ## Every experiment of the paper and beyond it, with figures and a report, in reproduction/
 	$(BIN)/mixts reproduce --out $(PAPER)
 
 policies: $(INSTALLED) ## Compare policies; with MOVIELENS=folder and FEATURES=file on real data too

@@ -17,6 +17,7 @@ from itertools import count
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote, urlsplit
 
+import msgspec
 import numpy as np
 
 from mixts import _checks
@@ -50,8 +51,6 @@ from mixts.service.records import (
     Reward,
     TaskState,
 )
-
-import msgspec  # isort: skip  # after the records, which name the extra that installs it
 
 MAX_ITEMS, MAX_BYTES = 1_000, 1_000_000
 """Size of one request of a batch; services accept it by default."""

@@ -10,15 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
 
-from mixts.errors import MissingExtraError, MixtsError, ParameterError
+from msgspec import Meta, Struct, field
 
-try:
-    from msgspec import Meta, Struct, field
-except ImportError as error:  # pragma: no cover - the extra is always there in tests
-    raise MissingExtraError(
-        "the decision service needs msgspec: pip install 'mixts[serve]', or 'mixts[client]' for "
-        "a client alone"
-    ) from error
+from mixts.errors import MixtsError, ParameterError
 
 MAX_NAME = 256
 """The longest name of a task and the longest key, in characters."""

@@ -140,14 +140,16 @@ def test_a_port_that_is_taken_is_refused(
     assert f"cannot listen on 127.0.0.1, port {port}: " in capsys.readouterr().err
 
 
-def test_without_the_extra_it_says_which(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for name in [name for name in sys.modules if name.startswith("mixts.service.http")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "starlette", None)
-    assert main(["serve", "--store", "d.db"]) == 2
-    assert "needs starlette: pip install 'mixts[serve]'" in capsys.readouterr().err
+@pytest.mark.parametrize("missing", ["msgspec", "apsw", "starlette"])
+def test_without_the_extra_it_says_which(tmp_path: Path, missing: str) -> None:
+    options = ["--prior", str(save_prior(tmp_path)), "--store", str(tmp_path / "d.db")]
+    code = f"import sys; sys.modules[{missing!r}] = None; {CODE}"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "serve", *options], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("mixts: ")
+    assert "pip install 'mixts[serve]'" in done.stderr
 
 
 @pytest.mark.parametrize(

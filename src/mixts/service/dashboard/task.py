@@ -7,6 +7,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from msgspec import structs
+
 from mixts.errors import UnknownTaskError
 from mixts.pages import charts, formats
 from mixts.pages.charts import N_COLOURS, REST, Band, Chart, Label, Mark, Scale, Slot, Tick
@@ -37,8 +39,6 @@ from mixts.service.records import (
     TaskState,
     Unrewarded,
 )
-
-from msgspec import structs  # isort: skip  # after the records, which name the extra of it
 
 MOST_KINDS = 8
 MOST_ACTIONS = 30
