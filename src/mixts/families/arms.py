@@ -456,15 +456,6 @@ class ArmPosterior(Posterior):
         self.prior = prior
         self.statistics = statistics
         self._lazy: Array | None = None
-        self._scratch = _scratch()
-
-    def __getstate__(self) -> dict[str, Any]:
-        # In a copy, the bits would no longer be those of the uniform numbers.
-        return {name: value for name, value in vars(self).items() if name != "_scratch"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._scratch = _scratch()
 
     @property
     def relative(self) -> Float[Array, "n L"]:  # type: ignore[override]
@@ -531,13 +522,11 @@ class ArmPosterior(Posterior):
         mask = NO_MASK if mask is None else mask
         known = (log_weights, self.relative), self.statistics.stored, prior.loop_parameters
         # The bits of two uniform numbers seed the streams.
+        key = rng.random(2).view(np.uint64)
         if many:
-            # Not in scratch: other decisions may begin while these threads run.
-            _in_threads(loop, (tasks, mask, rng.random(2).view(np.uint64)), known, chosen)
+            _in_threads(loop, (tasks, mask, key), known, chosen)
         else:
-            uniform, key, state = self._scratch
-            rng.random(out=uniform)
-            loop((0, n, tasks, mask, key), *known, state, chosen)
+            loop((0, n, tasks, mask, key), *known, np.empty(1, np.uint64), chosen)
         return chosen[0], chosen[1]
 
     def _all(self, tasks: Int[Array, " m"]) -> MeanDistribution:
@@ -609,12 +598,6 @@ class ArmPosterior(Posterior):
         self.statistics = self.statistics.extend(n)
         if self._lazy is not None:
             self._lazy = np.pad(self._lazy, ((0, n), (0, 0)))
-
-
-def _scratch() -> Arrays:
-    """Return two uniform numbers, their bits, and the state of a stream of random numbers."""
-    uniform = np.empty(2)
-    return uniform, uniform.view(np.uint64), np.empty(1, np.uint64)
 
 
 def _in_threads(
