@@ -9,12 +9,12 @@ import numpy as np
 from scipy import special
 
 from mixts import _random
-from mixts._typing import Array, Float
+from mixts._typing import Array, Float, Int
 from mixts.engines import Engine
 from mixts.families import Family
 from mixts.learning.models import Model
 from mixts.learning.population import population
-from mixts.learning.starts import PSEUDO, start
+from mixts.learning.starts import PSEUDO, groups_of_tasks, start
 from mixts.prior import MixturePrior
 
 _FIRST_REACH = 4.0
@@ -216,10 +216,15 @@ def pooled_restart(model: Model, patience: Patience) -> Restart:
     return restart
 
 
-def run(job: Job) -> Restart:
-    """Run one restart, on a worker or here."""
+def groups_of(job: Job) -> Int[Array, " n"]:
+    """Return the groups of tasks from which a restart begins."""
     rng = _random.stream(job.seed, "learn", job.part, job.n_components, job.number)
-    first, centred = start(job.model, job.pooled.prior, job.n_components, job.number, rng)
+    return groups_of_tasks(job.model, job.pooled.prior, job.n_components, job.number, rng)
+
+
+def run(job: Job, groups: Int[Array, " n"]) -> Restart:
+    """Run one restart, on a worker or here."""
+    first, centred = start(job.model, job.pooled.prior, job.n_components, groups)
     return climb(centred.quick() or centred, first.family, first.weights, job.patience)
 
 
@@ -241,10 +246,18 @@ def _refined(model: Model, restart: Restart, patience: Patience) -> Restart:
 def run_all(jobs: Sequence[Job], where: Engine) -> list[Restart]:
     """Run restarts and return their results in the order of the jobs.
 
+    Restarts that begin with the same groups of the same tasks have one result: it is computed once.
     Where a model has a quick approximation, the best of the restarts of the same tasks and number
     of components is refined.
     """
-    found = list(where.map(run, [(job,) for job in jobs]))
+    kinds = []
+    distinct: dict[tuple[str, int, bytes], tuple[Job, Array]] = {}
+    for job in jobs:
+        groups = groups_of(job)
+        kinds.append((job.part, job.n_components, groups.tobytes()))
+        distinct.setdefault(kinds[-1], (job, groups))
+    results = dict(zip(distinct, where.map(run, list(distinct.values())), strict=True))
+    found = [results[kind] for kind in kinds]
     leaders: dict[tuple[str, int], int] = {}
     for i, job in enumerate(jobs):
         if job.model.quick() is not None:

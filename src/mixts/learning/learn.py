@@ -312,7 +312,8 @@ Members = dict[int, float]
 def _by_evidence(
     problem: Problem, members: Members | None, account: int | None, given: bool, engine: EngineLike
 ) -> Learned:
-    n_expected = problem.n_restarts * (len(members) if members else (problem.n_folds + 1) * 3)
+    # A comparison runs its restarts in several calls, and given numbers of components in one.
+    n_expected = None if members else problem.n_restarts * (problem.n_folds + 1) * 3
     selection = None
     with engine_of(engine, n_jobs=n_expected) as where:
         if members is None:

@@ -40,19 +40,27 @@ def canonical(statistics: Statistics) -> Int[Array, " n"]:
     return np.array(sorted(range(len(found)), key=found.__getitem__), np.int64)
 
 
-def start(
+def groups_of_tasks(
     model: Model, pooled: MixturePrior, n_components: int, number: int, rng: np.random.Generator
-) -> tuple[MixturePrior, Model]:
-    """Return components of groups of similar tasks, and the model with the pooled centre.
+) -> Int[Array, " n"]:
+    """Return a group of similar tasks for every task; groups are numbered by their first tasks.
 
     Even starts group the tasks' posteriors, in which tasks with few observations are alike; odd
     starts group estimates, in which they are not: which is better depends on the tasks. The first
     two starts link tasks by Ward's method, which finds many small groups best; later ones are
     k-means from random tasks.
     """
-    centred = model.about(pooled.family, PSEUDO / n_components)
     view = model.estimates if number % 2 else model.points
     groups = _groups(view(pooled.family), n_components, rng, linked=number < 2)
+    _, first, group = np.unique(groups, return_index=True, return_inverse=True)
+    return np.asarray(np.argsort(np.argsort(first))[group])
+
+
+def start(
+    model: Model, pooled: MixturePrior, n_components: int, groups: Int[Array, " n"]
+) -> tuple[MixturePrior, Model]:
+    """Return components of these groups of tasks, and the model with the pooled centre."""
+    centred = model.about(pooled.family, PSEUDO / n_components)
     share = np.zeros((len(groups), n_components))
     share[np.arange(len(groups)), groups] = 1.0
     family, improving = pooled.family.select([0] * n_components), centred.quick() or centred

@@ -101,45 +101,50 @@ NEGLIGIBLE = 1e-14
 
 @compiled(fastmath=SUMS)
 def _factorise(precision: Array, gram: Array, noise: float, lower: Array) -> float:
-    """Factorise precision + gram / noise = lower lower', and return ln det of ``lower``."""
-    d = len(precision)
+    """Factorise precision + gram / noise = M M', and return ln det M.
+
+    ``lower`` becomes M, but for its diagonal: that has the inverses of the diagonal of M, because
+    products take less time than divisions.
+    """
+    d, weight = len(precision), 1.0 / noise
     log_det = 0.0
     for i in range(d):
         for j in range(i):
-            rest = precision[i, j] + gram[i, j] / noise - dot(lower[i], lower[j], j)
-            lower[i, j] = rest / lower[j, j]
-        rest = precision[i, i] + gram[i, i] / noise - dot(lower[i], lower[i], i)
-        lower[i, i] = math.sqrt(rest)
-        log_det += math.log(lower[i, i])
-    return log_det
+            rest = precision[i, j] + weight * gram[i, j] - dot(lower[i], lower[j], j)
+            lower[i, j] = rest * lower[j, j]
+        rest = precision[i, i] + weight * gram[i, i] - dot(lower[i], lower[i], i)
+        lower[i, i] = 1.0 / math.sqrt(rest)
+        log_det += math.log(rest)
+    return 0.5 * log_det
 
 
 @compiled(fastmath=SUMS)
 def _residual(factor: Array, mean: Array, noise: float, pull: Array) -> float:
     """Return |z - R mean|^2 / noise; ``pull`` becomes R'(z - R mean) / noise."""
-    d = len(mean)
+    d, weight = len(mean), 1.0 / noise
     square = 0.0
     pull[:] = 0.0
     for i in range(d):
         rest = factor[i, d] - dot(factor[i, i:d], mean[i:], d - i)
         square += rest * rest
+        rest *= weight
         for j in range(i, d):
-            pull[j] += factor[i, j] * rest / noise
-    return square / noise
+            pull[j] += factor[i, j] * rest
+    return square * weight
 
 
 @compiled()
 def _forward(lower: Array, x: Array) -> None:
-    """Replace x by lower^-1 x."""
+    """Replace x by M^-1 x; ``lower`` is that of ``_factorise``."""
     for i in range(len(x)):
-        x[i] = (x[i] - dot(lower[i], x, i)) / lower[i, i]
+        x[i] = (x[i] - dot(lower[i], x, i)) * lower[i, i]
 
 
 @compiled()
 def _backward(lower: Array, x: Array) -> None:
-    """Replace x by lower^-T x."""
+    """Replace x by M^-T x; ``lower`` is that of ``_factorise``."""
     for i in range(len(x) - 1, -1, -1):
-        x[i] /= lower[i, i]
+        x[i] *= lower[i, i]
         for j in range(i):
             x[j] -= lower[i, j] * x[i]
 
@@ -180,13 +185,16 @@ def add_student(count: Array, degrees: Array, unit: Array, misfit: Array, out: A
 
 @compiled(fastmath=SUMS)
 def _invert(lower: Array, inverse: Array, out: Array) -> None:
-    """Write the lower triangle of (lower lower')^-1 to ``out``; ``inverse`` becomes lower^-T."""
+    """Write the lower triangle of (M M')^-1 to ``out``; ``inverse`` becomes M^-T.
+
+    ``lower`` is that of ``_factorise``.
+    """
     d = len(lower)
     for j in range(d):
-        # Row j of the transposed inverse is column j of lower^-1.
-        inverse[j, j] = 1.0 / lower[j, j]
+        # Row j of the transposed inverse is column j of M^-1.
+        inverse[j, j] = lower[j, j]
         for i in range(j + 1, d):
-            inverse[j, i] = -dot(lower[i, j:], inverse[j, j:], i - j) / lower[i, i]
+            inverse[j, i] = -dot(lower[i, j:], inverse[j, j:], i - j) * lower[i, i]
     for j in range(d):
         for i in range(j, d):
             out[i, j] = dot(inverse[i, i:], inverse[j, i:], d - i)
