@@ -131,6 +131,8 @@ def _luminance(channels: list[float]) -> float:
 def new_figure(width: float = COLUMN, height: float = 2.5) -> Any:
     """Return an empty figure that pyplot does not know, so that nothing has to close it."""
     try:
+        import matplotlib.figure  # noqa: F401 - the module below may be loaded already
+
         from mixts.plots._figure import NotebookFigure
     except ImportError as error:
         raise MissingExtraError("plot needs matplotlib: pip install 'mixts[plots]'") from error

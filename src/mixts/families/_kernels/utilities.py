@@ -390,7 +390,7 @@ def _split(
     return n, n_certain, threshold
 
 
-@compiled(nogil=True, borrows=True)
+@compiled(nogil=True)
 def best_utilities(
     form: int,
     parameters: Array,
