@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import signal
 import sys
@@ -10,6 +11,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from typing import Any
 
 from mixts._version import __version__
 from mixts.errors import MixtsError
@@ -43,8 +45,19 @@ def parser(names: Iterable[str] = tuple(COMMANDS)) -> argparse.ArgumentParser:
     for name, purpose in COMMANDS.items():
         command = commands.add_parser(name, help=purpose)
         if name in names:
-            import_module(f"mixts.cli.{name}").register(command)
+            _import(name).register(command)
     return top
+
+
+def _import(name: str) -> Any:
+    """Import a command with what it needs; searches for garbage on the way would find none."""
+    is_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        return import_module(f"mixts.cli.{name}")
+    finally:
+        if is_enabled:
+            gc.enable()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
