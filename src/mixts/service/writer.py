@@ -67,8 +67,9 @@ LOOP_SIZE = 64
 SLOW_SECONDS = 0.05
 """If an event loop needs longer for a batch on average, it stops writing for a while.
 
-Half of the 100 ms for which others may have to wait. A full batch of ``LOOP_SIZE`` takes 10 to
-25 ms in the loop, and longer in the thread, which shares the interpreter's lock with the loop.
+Half of the 100 ms for which others may have to wait. A full batch of ``LOOP_SIZE`` takes more than
+10 ms in the loop (benchmarks/service/parts.py), and longer in the thread, which shares the
+interpreter's lock with the loop.
 """
 
 LOOP_PAUSE_SECONDS = 1.0
