@@ -7,6 +7,7 @@ out.
 from __future__ import annotations
 
 import importlib
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -92,12 +93,12 @@ def records(table: Any) -> list[dict[str, Any]]:
     return list(frame(table).rows(named=True))
 
 
-class HasTable:
+class HasTable(ABC):
     """Objects whose ``table()`` is a dictionary of columns, as tables of other libraries."""
 
+    @abstractmethod
     def table(self) -> dict[str, Array]:
         """Return a table as a dictionary of columns."""
-        raise NotImplementedError
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return the table as a pandas data frame (extra ``pandas``)."""
