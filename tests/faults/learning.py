@@ -103,7 +103,7 @@ fault(
 )
 
 
-# -- replay of held-out tasks ---------------------------------------------------------------------
+# -- replay of past tasks -------------------------------------------------------------------------
 
 REPLAY_ARMS = "tests/unit/environments/test_replay_arms.py"
 POLICIES = "tests/unit/diagnostics/test_policies.py"
@@ -130,9 +130,18 @@ fault(
     "the bestseller of a comparison knows the held-out tasks",
     f"{POLICIES}::test_the_bestseller_knows_the_training_tasks_only",
     edit(
-        "mixts.diagnostics._replays:training_scores",
-        "tasks = fit.training_tasks",
-        "tasks = fit.logs.statistics",
+        "mixts.diagnostics._replays:PastTasks.folds",
+        "fit.training_tasks",
+        "fit.logs.statistics",
+    ),
+)
+fault(
+    "the rival of clicks with features is no regression",
+    f"{POLICIES}::test_shuffled_tasks_gain_nothing[logistic]",
+    edit(
+        "mixts.learning.pooled:_logistic_regression",
+        "return np.asarray(mean + root @ u)",
+        "return special.expit(mean + root @ u)",
     ),
 )
 fault(

@@ -128,7 +128,7 @@ SIGNATURES = {
     "Decider.activate_prior": "(self, version)",
     "DecisionStore": "(path_or_url)",
     "check_prior": "(prior, held_out_tasks)",
-    "ReplayBandit": "(features, rewards, tasks, n_actions=10)",
+    "ReplayBandit": "(features, rewards, tasks, n_actions=10, n_rounds=None)",
     "learn_prior": (
         "(tasks, n_components, method='evidence', *, seed=None, noise_std=None, horizon=None, "
         "initial=None, support=None)"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from mixts.cli._engine import add_engine_options, engine_from
-from mixts.diagnostics import Advice, PolicyComparison, advise, compare_policies
+from mixts.diagnostics import PolicyComparison, advise, compare_policies
 from mixts.engines import engine_of
 from mixts.errors import MixtsError, ParameterError
 from mixts.families import LinearBernoulli
@@ -220,20 +220,27 @@ def _comparison(fit: Fit, engine: Any, quiet: bool) -> PolicyComparison | None:
     if not len(fit.held_out):
         return None
     if not quiet:
-        _print_progress(f"comparing policies on {len(fit.held_out):,} held-out tasks")
-    return compare_policies(fit, engine=engine)
+        _print_progress("comparing policies")
+    return compare_policies(fit, engine=engine, progress=None if quiet else _print_progress)
 
 
 def summary(
     fit: Fit, out: Path, page: Path | None, comparison: PolicyComparison | None = None
 ) -> str:
-    """Return what policies earn, the logs, the kinds, the check and the files in a few lines."""
+    """Return the verdict, what policies earn, the logs, the kinds and the files in a few lines.
+
+    How the numbers were measured and checked is on the page; without a page it is here.
+    """
     logs, advice = fit.logs, advise(fit, comparison)
     items = f"{len(fit.items):,} {'arms' if logs.arms is not None else 'features'}"
     bad = logs.bad_rows.total
-    lines = [
+    lines = _wrapped(str(advice))
+    if comparison is not None:
+        words = policy_verdict(comparison, usable=advice.answer != "no")
+        lines += _wrapped(" ".join(words).replace("`", ""))
+        lines += policy_table(comparison)
+    lines += [
         *(row for warning in fit.warnings for row in _wrapped(f"warning: {warning}")),
-        *([] if comparison is None else _policy_lines(comparison, fit.check, advice)),
         f"{logs.n_rows:,} rows, {len(logs.tasks):,} task{'s' * (len(logs.tasks) != 1)}, {items}, "
         f"{f'{bad:,}' if bad else 'no'} bad row{'s' * (bad != 1)}",
         *_indented(logs.bad_rows.lines()),
@@ -245,31 +252,28 @@ def summary(
     ]
     if fit.check is None:
         lines.append("not checked: no tasks were held out")
-    else:
-        drawn = (
-            "drawn at random; --time COLUMN holds out the latest tasks and looks for drift"
-            if logs.times is None
-            else f"the latest by {logs.request.time!r}"
-        )
-        lines += _wrapped(f"on {fit.check.n_tasks:,} held-out tasks, {drawn}")
-        lines += _indented(fit.check.findings)
+    elif page is None:
+        lines += _method_lines(fit, fit.check, comparison)
     report = "" if page is None else f", and the page about it to {page}"
     code = agent_code(out, comparison)
     written = f"wrote the prior to {out}{report}"
     start = [f"{written}; start with", f"  agent = {code}"]
     lines += [written] if advice.answer == "no" else start
-    lines += _wrapped(str(advice))
     return "\n".join(lines)
 
 
-def _policy_lines(
-    comparison: PolicyComparison, check: PriorCheck | None, advice: Advice
-) -> list[str]:
-    verdict = policy_verdict(comparison, check, usable=advice.answer != "no")
-    words = [*verdict, *policy_sources(comparison)]
+def _method_lines(fit: Fit, check: PriorCheck, comparison: PolicyComparison | None) -> list[str]:
+    """Say how the prior was checked, and how earnings were measured."""
+    drawn = (
+        "drawn at random; --time COLUMN holds out the latest tasks and looks for drift"
+        if fit.logs.times is None
+        else f"the latest by {fit.logs.request.time!r}"
+    )
+    sources = [] if comparison is None else policy_sources(comparison)
     return [
-        *policy_table(comparison),
-        *_indented(sentence.replace("`", "") for sentence in words),
+        *_wrapped(f"on {check.n_tasks:,} held-out tasks, {drawn}"),
+        *_indented(check.findings),
+        *_indented(sentence.replace("`", "") for sentence in sources),
     ]
 
 

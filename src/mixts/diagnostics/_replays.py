@@ -1,4 +1,4 @@
-"""Tasks for a comparison of policies: recorded ones that are replayed, and tasks from the prior."""
+"""Replays of past tasks: what policies would have earned from the rewards that were recorded."""
 
 from __future__ import annotations
 
@@ -10,33 +10,35 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mixts import _random
-from mixts._typing import Array, ArrayLike, Float, Int
+from mixts._typing import Array, ArrayLike, Bool, Float, Int
 from mixts.agents import Agent
-from mixts.belief import Belief
 from mixts.engines import EngineLike, engine_of
-from mixts.environments import BanditEnvironment, Environment, ReplayArms, ReplayBandit
+from mixts.environments import ReplayArms, ReplayBandit
+from mixts.environments.base import Problem
 from mixts.families import Statistics
 from mixts.families.arms import ArmFamily
 from mixts.learning import Fit
+from mixts.learning.fit import learn_from
+from mixts.learning.pooled import pooled_scores
 from mixts.logs import TaskRows, read_rows
 from mixts.prior import MixturePrior
 from mixts.simulation import AgentSpec, simulate
+from mixts.simulation.observe import Observer, Round, RoundRecorder
 
 BESTSELLER = "bestseller"
 """Name of the policy that never learns, beside those of ``mixts.agents.POLICIES``."""
 MOST_TASKS, MOST_LINEAR_TASKS = 500, 100
 """Largest number of tasks with arms, and of linear tasks: a few seconds of work."""
-MOST_ARMS = 200
-"""Largest number of arms that simulated tasks offer: IDS takes 0.2 s a decision with 10,000."""
 N_OFFERED = 10
-"""Number of recorded rows that each decision of a linear task chooses from."""
+"""Largest number of recorded rows that each decision of a linear task chooses from."""
 MOST_REPEATS = 10
 """Largest number of times that a task is replayed, each time in another random order."""
-CHUNK = 100
-"""Number of tasks that are replayed in lockstep. The random numbers depend on it."""
+MOST_FOLDS = 5
+"""Largest number of parts of the tasks that are each held out once."""
+CHUNK, SMALL_CHUNK, MANY_ARMS = 100, 5, 200
+"""Number of tasks that are replayed in lockstep, and the number if there are many arms: then each
+chunk knows only the arms of its own tasks. The random numbers depend on both."""
 
-_RARE = 0.1
-"""An arm with less than this share of the average number of rewards is no bestseller."""
 _MOST_NUMBERS = 1 << 25
 """Largest size of the recorded rows in memory: 256 MiB."""
 
@@ -53,14 +55,14 @@ class Bestseller:
     """
 
     def __init__(self, scores: Float[Array, " p"], n_tasks: int, seed: Any = None) -> None:
-        self._scores = scores
+        self.scores = scores
         self._n_tasks = n_tasks
 
     def act(
         self, actions: Array | None = None, tasks: None = None, mask: ArrayLike | None = None
     ) -> Int[Array, " n"]:
         """Return the action with the highest score for each task."""
-        values = self._scores if actions is None else actions @ self._scores
+        values = self.scores if actions is None else actions @ self.scores
         values = np.broadcast_to(values, (self._n_tasks, values.shape[-1]))
         return np.argmax(values if mask is None else np.where(mask, values, -np.inf), axis=1)
 
@@ -68,223 +70,281 @@ class Bestseller:
         """Learn nothing."""
 
 
-class DrawnRows:
-    """Action sets of recorded rows, drawn at random for each decision."""
+class Fold(NamedTuple):
+    """Tasks to replay, and what was learned without them."""
 
-    def __init__(self, features: Float[Array, "m d"]) -> None:
-        self._features = features
-
-    def __call__(self, rng: np.random.Generator, n_tasks: int) -> Float[Array, "n K d"]:
-        """Return the action sets of one round."""
-        return self._features[rng.integers(len(self._features), size=(n_tasks, N_OFFERED))]
+    tasks: Int[Array, " m"]
+    """Indices into the tasks of the logs."""
+    prior: MixturePrior
+    scores: Float[Array, " p"]
+    """Scores of the bestseller."""
 
 
 class Played(NamedTuple):
     """Rewards of all policies on the same tasks."""
 
     n_found: int
-    """Number of tasks that can be played: perhaps too few, perhaps more than were played."""
-    rewards: Mapping[str, Float[Array, "n t"]]
-    """By policy: the reward of each decision; empty if nothing was played."""
+    """Number of tasks that can be replayed: perhaps too few, perhaps more than were replayed."""
+    rewards: Mapping[str, Float[Array, " n"]]
+    """By policy: the mean reward per decision of each task; empty if nothing was replayed."""
+    missed: Mapping[str, Float[Array, " n"]]
+    """By policy: how much more the best arm of all was expected to give, per decision of each task,
+    than the best arm with a recorded reward left; empty for linear tasks."""
+    logged: Float[Array, " n"]
+    """Mean of all recorded rewards of each task."""
     n_offered: float
-    """Average number of actions that a decision chooses from."""
-    bestseller: str | None
-    """Name of the bestseller; None for linear tasks."""
+    """Average number of actions that a first decision chooses from."""
+
+
+class _Job(NamedTuple):
+    """Tasks to replay in lockstep, for one number of decisions."""
+
+    n_decisions: int
+    environment: ReplayArms | ReplayBandit
+    agents: Mapping[str, AgentSpec]
+    observer: Missed | None
+    n_repeats: int
+    seed: int
 
 
 @dataclass(frozen=True)
-class Tasks:
-    """Held-out tasks of a fit, and the policies that decide for them."""
+class PastTasks:
+    """Past tasks of a fit, and the policies that decide for them again."""
 
     fit: Fit
     policies: Mapping[str, Callable[..., Agent]]
     """By name: the class of the agent of each policy that learns."""
     seed: int
     engine: EngineLike
-    """Where files are read and tasks are played."""
+    """Where files are read, priors learned and tasks replayed."""
+    report: Callable[[str], None]
+    """Called with a line of text when a step begins."""
 
     @property
     def linear(self) -> bool:
         """Whether actions have features."""
         return self.fit.logs.arms is None
 
-    @cached_property
-    def training_scores(self) -> Float[Array, " p"]:
-        """Scores of the bestseller by the training rows, as in :func:`training_scores`."""
-        return training_scores(self.fit)
-
-    @cached_property
-    def prior_scores(self) -> Float[Array, " p"]:
-        """Mean reward of each arm, or mean coefficients, under the prior."""
-        return _mean_rewards(self.fit, self.fit.prior.belief())
-
-    def n_actions(self, n_decisions: int) -> Int[Array, " m"]:
-        """Return how many actions each held-out task offers in a replay.
-
-        A task offers the arms for which it recorded at least ``n_decisions`` rewards. Of a linear
-        task every decision offers ``N_OFFERED`` rows that were not chosen yet. A task with fewer
-        rows than that needs, or with less than two rows a decision, offers none: in the end only
-        rows would be left that every policy avoids.
-        """
-        held_out = self.fit.logs.statistics[self.fit.held_out]
-        if not self.linear:
-            return np.asarray((held_out.pulls >= n_decisions).sum(axis=1))
-        least = max(n_decisions + N_OFFERED - 1, 2 * n_decisions)
-        return np.where(np.asarray(held_out.n_observations) >= least, N_OFFERED, 0)
-
     @property
     def most(self) -> int:
-        """Largest number of tasks to play."""
+        """Largest number of tasks to replay."""
         return MOST_LINEAR_TASKS if self.linear else MOST_TASKS
 
-    @cached_property
-    def read(self) -> Int[Array, " m"]:
-        """Positions of held-out tasks to read: all, or random ones if all would be too large."""
-        held_out = self.fit.held_out
-        sizes = np.asarray(self.fit.logs.statistics[held_out].n_observations)
-        order = _random.stream(self.seed, "policies", "rows").permutation(len(held_out))
-        width = len(self.fit.items) + 2 if self.linear else 3
-        return np.sort(order[np.cumsum(sizes[order]) * width <= _MOST_NUMBERS])
+    @property
+    def crossed(self) -> bool:
+        """Whether training tasks may be held out in turn.
+
+        Held-out tasks that are later than all others must not be learned from.
+        """
+        return self.fit.logs.times is None
 
     @cached_property
-    def rows(self) -> TaskRows:
-        """Recorded rows of the tasks in ``read``."""
-        return read_rows(self.fit.logs, self.fit.held_out[self.read], self.engine)
+    def statistics(self) -> Statistics:
+        """Statistics of all past tasks."""
+        return self.fit.logs.statistics
 
-    def best(self, scores: Float[Array, " p"]) -> str | None:
-        """Return the name of the arm with the highest score; None for linear tasks."""
-        return None if self.linear else self.fit.items[int(np.argmax(scores))]
+    def long_enough(self, n_decisions: int) -> Bool[Array, " m"]:
+        """Return which past tasks can be replayed.
 
-    def agents(
-        self, scores: Float[Array, " p"], prior: MixturePrior | None = None
-    ) -> dict[str, AgentSpec]:
-        """Return the agents by policy; the bestseller goes by these scores."""
-        start = self.fit.prior if prior is None else prior
+        A task needs two recorded rewards a decision, of two arms at least: otherwise policies would
+        have little to choose between.
+        """
+        enough = np.asarray(self.statistics.n_observations) >= 2 * n_decisions
+        if not self.linear:
+            enough &= (self.statistics.pulls > 0).sum(axis=1) >= 2
+        return enough
+
+    @cached_property
+    def order(self) -> Int[Array, " n"]:
+        """Tasks in the order in which they are taken for replays: held-out tasks come first.
+
+        So many that their rows fit into memory.
+        """
+        fit, rng = self.fit, _random.stream(self.seed, "policies", "tasks")
+        rest = fit.training if self.crossed else fit.training[:0]
+        order = np.concatenate([rng.permutation(fit.held_out), rng.permutation(rest)])
+        sizes = np.asarray(self.statistics.n_observations)[order]
+        width = len(fit.items) + 2 if self.linear else 3
+        return order[np.cumsum(sizes) * width <= _MOST_NUMBERS]
+
+    def folds(self, tasks: Int[Array, " m"]) -> Iterator[Fold]:
+        """Yield these tasks in parts, each with a prior that was learned without the part.
+
+        The first part has held-out tasks of the fit, with its prior. The training tasks are divided
+        into parts of about that size.
+        """
+        fit = self.fit
+        yield Fold(
+            np.intersect1d(tasks, fit.held_out), fit.prior,
+            pooled_scores(fit.learned.unimodal, fit.training_tasks),
+        )  # fmt: skip
+        n_more = min(MOST_FOLDS - 1, max(1, round(len(fit.training) / len(fit.held_out))))
+        shuffled = _random.stream(self.seed, "policies", "folds").permutation(fit.training)
+        parts = [part for part in np.array_split(shuffled, n_more) if np.isin(part, tasks).any()]
+        for i, part in enumerate(parts):
+            self.report(f"learning without part {i + 2} of {len(parts) + 1} of the tasks")
+            others = np.setdiff1d(np.arange(len(fit.logs.tasks)), part)
+            prior, unimodal = learn_from(fit, others, self.engine)
+            yield Fold(
+                np.intersect1d(tasks, part), prior,
+                pooled_scores(unimodal, fit.logs.statistics[others]),
+            )  # fmt: skip
+
+    def agents(self, fold: Fold, arms: Int[Array, " K"] | None) -> dict[str, AgentSpec]:
+        """Return the agents by policy, for all actions or for some arms."""
+        prior, scores = fold.prior, fold.scores
+        if arms is not None and len(arms) < len(scores):
+            assert isinstance(prior.family, ArmFamily)
+            prior, scores = MixturePrior(prior.family.arms(arms), prior.weights), scores[arms]
         agents: dict[str, AgentSpec] = {BESTSELLER: partial(Bestseller, scores)}
-        return agents | {name: partial(kind, start) for name, kind in self.policies.items()}
+        return agents | {name: partial(kind, prior) for name, kind in self.policies.items()}
 
     def seed_of(self, *names: str | int) -> int:
         """Return the seed of one simulation."""
         return int(_random.seed_sequence(self.seed, "policies", *names).generate_state(1)[0])
 
 
-def training_scores(fit: Fit) -> Float[Array, " p"]:
-    """Return the mean reward of each arm in the training rows, or coefficients that fit them best.
+class Missed(Observer):
+    """Observer of how much better the best arm of all is expected to be than the best one left.
 
-    The means are posterior means: all rows count as one task, and the one-component prior matters
-    only for an arm with few rewards. An arm with less than a tenth of the average number of rewards
-    ranks after all others, because its mean is mostly luck.
-    """
-    tasks = fit.training_tasks
-    means = _mean_rewards(fit, fit.learned.unimodal.condition(merged(tasks)))[0]
-    if fit.logs.arms is None:
-        return means
-    counts = tasks.pulls.sum(axis=0)
-    return np.where(counts < _RARE * counts.mean(), means - np.ptp(means) - 1, means)
-
-
-def _mean_rewards(fit: Fit, belief: Belief) -> Float[Array, "... p"]:
-    """Return the mean reward of each arm, or the mean coefficient of each feature."""
-    unit_rows = np.eye(len(fit.items)) if fit.logs.arms is None else None
-    return np.asarray(belief.mean_rewards(unit_rows))
-
-
-def merged(tasks: Statistics) -> Statistics:
-    """Return the statistics of one task that has the histories of all these tasks."""
-    while len(tasks) > 1:
-        half = len(tasks) // 2
-        last = tasks[np.arange(2 * half, len(tasks))]
-        tasks = (tasks[np.arange(half)] + tasks[np.arange(half, 2 * half)]).concatenate(last)
-    return tasks
-
-
-# -- replay ---------------------------------------------------------------------------------------
-
-
-def replay(tasks: Tasks, horizons: Sequence[int], fewest: int) -> dict[int, Played]:
-    """Replay the first decisions of held-out tasks, for each number of decisions.
+    Live decisions can choose every arm. A replay can choose only arms with a recorded reward left.
 
     Parameters
     ----------
-    tasks
+    others
+        Means of arms that the agents do not know, for each component, (L, J); perhaps none.
+    score
+        Largest score of such arms for the bestseller; minus infinity if there are none.
+    """
+
+    def __init__(self, others: Float[Array, "L J"], score: float) -> None:
+        self.others = others
+        self.score = score
+
+    def start(self, agent: Any, problem: Problem) -> MissedRecorder:
+        """Return a recorder."""
+        return MissedRecorder(self, agent)
+
+
+class MissedRecorder(RoundRecorder):
+    """Records what each decision misses."""
+
+    def __init__(self, observer: Missed, agent: Any) -> None:
+        super().__init__()
+        self._observer, self._agent = observer, agent
+
+    def measure(self, round_: Round) -> dict[str, Array]:
+        """Compare expected rewards before the decision's reward is known."""
+        mask, n = round_.offer.mask, len(round_.outcome.rewards)
+        other = np.full(n, self._observer.score)
+        if isinstance(self._agent, Bestseller):
+            means = np.broadcast_to(self._agent.scores, (n, len(self._agent.scores)))
+        else:
+            means = np.asarray(round_.belief.mean_rewards())
+            if self._observer.others.size:
+                other = (round_.belief.weights @ self._observer.others).max(axis=1)
+        left = means if mask is None else np.where(mask, means, -np.inf)
+        return {"missed": np.maximum(means.max(axis=1), other) - left.max(axis=1)}
+
+
+def replay(past: PastTasks, horizons: Sequence[int], fewest: int) -> dict[int, Played]:
+    """Replay the first decisions of past tasks, for each number of decisions.
+
+    Parameters
+    ----------
+    past
         The tasks and the policies.
     horizons
         Numbers of decisions.
     fewest
-        Least number of tasks to play; with fewer, only their number is returned.
+        Least number of tasks to replay; with fewer, only their number is returned.
     """
-    found, jobs = {}, []
-    best = tasks.best(tasks.training_scores)
+    nothing = np.zeros(0)
+    found, chosen = {}, {}
     for n in horizons:
-        n_actions = tasks.n_actions(n)[tasks.read]
-        usable = np.flatnonzero(n_actions >= 2)
-        rng = _random.stream(tasks.seed, "policies", "replay", n)
-        played = np.sort(rng.permutation(usable)[: tasks.most])
-        n_offered = float(n_actions[played].mean()) if len(played) else 0.0
-        found[n] = Played(len(usable), {}, n_offered, best)
+        usable = past.order[past.long_enough(n)[past.order]]
+        found[n] = Played(len(usable), {}, {}, nothing, 0.0)
         if len(usable) >= fewest:
-            jobs += [(n, *job) for job in _jobs(tasks, played, n)]
-    with engine_of(tasks.engine) as where:
-        for (n, *_), rewards in zip(jobs, where.map(play_chunk, jobs), strict=True):
-            known = found[n].rewards
-            joined = {k: np.concatenate([known[k], v]) if known else v for k, v in rewards.items()}
-            found[n] = found[n]._replace(rewards=joined)
+            chosen[n] = usable[: past.most]
+    if not chosen:
+        return found
+    wanted = np.unique(np.concatenate(list(chosen.values())))
+    rows = read_rows(past.fit.logs, wanted, past.engine)
+    jobs: dict[int, list[_Job]] = {n: [] for n in chosen}
+    offered: dict[int, list[Array]] = {n: [] for n in chosen}
+    places: dict[int, list[Array]] = {n: [] for n in chosen}
+    for number, fold in enumerate(past.folds(wanted)):
+        for n, tasks in chosen.items():
+            for chunk in _chunks(past, np.intersect1d(tasks, fold.tasks)):
+                at = np.searchsorted(wanted, chunk)
+                job, n_offered = _job(past, fold, rows, at, n, number)
+                repeats = min(MOST_REPEATS, max(1, past.most // len(tasks)))
+                jobs[n].append(job._replace(n_repeats=repeats))
+                offered[n].append(n_offered)
+                places[n].append(at)
+    past.report(f"replaying {len(wanted):,} past tasks")
+    logged = np.bincount(rows.tasks, rows.rewards) / np.bincount(rows.tasks)
+    with engine_of(past.engine) as where:
+        for n, these in jobs.items():
+            rewards, missed = zip(*where.map(play_chunk, [(job,) for job in these]), strict=True)
+            found[n] = Played(
+                found[n].n_found, _joined(rewards), _joined(missed),
+                logged[np.concatenate(places[n])], float(np.concatenate(offered[n]).mean()),
+            )  # fmt: skip
     return found
 
 
-def _jobs(tasks: Tasks, played: Int[Array, " m"], n_decisions: int) -> Iterator[tuple[Any, ...]]:
-    """Yield the arguments of ``play_chunk`` after the first, for each chunk of tasks."""
-    rows, n_items = tasks.rows, len(tasks.fit.items)
-    agents = tasks.agents(tasks.training_scores)
-    n_repeats = min(MOST_REPEATS, max(1, tasks.most // len(played)))
-    for start in range(0, len(played), CHUNK):
-        chunk = played[start : start + CHUNK]
-        place = np.searchsorted(chunk, rows.tasks)
-        kept = chunk[np.minimum(place, len(chunk) - 1)] == rows.tasks
-        rewards, place = rows.rewards[kept], place[kept]
-        environment: Environment
-        if tasks.linear:
-            environment = ReplayBandit(rows.features[kept], rewards, place, N_OFFERED)
-        else:
-            environment = ReplayArms(rows.arms[kept], rewards, place, n_decisions, n_items)
-        yield environment, agents, n_repeats, tasks.seed_of("replay", n_decisions, start)
+def _joined(parts: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def _chunks(past: PastTasks, tasks: Int[Array, " m"]) -> list[Int[Array, " c"]]:
+    many = not past.linear and len(past.fit.items) > MANY_ARMS
+    size = SMALL_CHUNK if many else CHUNK
+    return [tasks[start : start + size] for start in range(0, len(tasks), size)]
+
+
+def _job(
+    past: PastTasks, fold: Fold, rows: TaskRows, tasks: Int[Array, " m"], n: int, number: int
+) -> tuple[_Job, Array]:
+    """Return a chunk of tasks to replay, and the number of actions that each of them offers."""
+    place = np.searchsorted(tasks, rows.tasks)
+    kept = tasks[np.minimum(place, len(tasks) - 1)] == rows.tasks
+    rewards, place = rows.rewards[kept], place[kept]
+    seed = past.seed_of("replay", n, number, int(tasks[0]))
+    if past.linear:
+        dealt = ReplayBandit(rows.features[kept], rewards, place, N_OFFERED, n)
+        agents = past.agents(fold, None)
+        return _Job(n, dealt, agents, None, 1, seed), dealt.n_dealt(np.arange(len(tasks)))
+    known, arms = np.arange(len(fold.scores)), rows.arms[kept]
+    if len(known) > MANY_ARMS:
+        known, arms = np.unique(arms, return_inverse=True)
+    environment = ReplayArms(arms, rewards, place, n, len(known))
+    others = np.setdiff1d(np.arange(len(fold.scores)), known)
+    family = fold.prior.family
+    means = family.mean_rewards(family.parameter_means())[:, others]
+    score = float(fold.scores[others].max(initial=-np.inf))
+    job = _Job(n, environment, past.agents(fold, known), Missed(means, score), 1, seed)
+    return job, (environment.counts > 0).sum(axis=1)
 
 
 def play_chunk(
-    n_decisions: int,
-    environment: ReplayArms | ReplayBandit,
-    agents: Mapping[str, AgentSpec],
-    n_repeats: int,
-    seed: int,
-) -> dict[str, Float[Array, "n t"]]:
-    """Return the rewards of all agents on every task, in the tasks' order: means over repeats."""
-    n = n_repeats * environment.n_tasks
-    results = simulate(agents, environment, n_decisions, n, seed, engine=1, block_size=n)
-    order = np.argsort(results.latent, kind="stable")
-    shape = (environment.n_tasks, n_repeats, n_decisions)
-    return {
-        name: reward[order].reshape(shape).mean(axis=1) for name, reward in results.reward.items()
-    }
-
-
-# -- simulation -----------------------------------------------------------------------------------
-
-
-def simulate_tasks(tasks: Tasks, n_decisions: int) -> Played:
-    """Play tasks that are drawn from the prior; linear tasks choose among recorded rows.
-
-    Of many arms, tasks offer those with the highest means under the prior.
-    """
-    actions = DrawnRows(tasks.rows.features) if tasks.linear else None
-    prior, scores = tasks.fit.prior, tasks.prior_scores
-    n_offered = N_OFFERED if tasks.linear else min(MOST_ARMS, len(scores))
-    if not tasks.linear and n_offered < len(scores):
-        offered = np.sort(np.argsort(-scores, kind="stable")[:n_offered])
-        assert isinstance(prior.family, ArmFamily)
-        prior, scores = MixturePrior(prior.family.arms(offered), prior.weights), scores[offered]
+    job: _Job,
+) -> tuple[dict[str, Float[Array, " n"]], dict[str, Float[Array, " n"]]]:
+    """Return what each agent earned and missed per decision of every task: means over repeats."""
+    n_tasks = job.environment.n_tasks
+    n = job.n_repeats * n_tasks
     results = simulate(
-        tasks.agents(scores, prior), BanditEnvironment(prior, actions), n_decisions, tasks.most,
-        tasks.seed_of("simulation"), engine=tasks.engine,
+        job.agents, job.environment, job.n_decisions, n, job.seed, engine=1, block_size=n,
+        observe=job.observer,
     )  # fmt: skip
-    best = tasks.best(tasks.prior_scores)
-    return Played(tasks.most, results.reward, float(n_offered), best)
+    order = np.argsort(results.latent, kind="stable")
+
+    def by_task(values: Float[Array, "n t"]) -> Float[Array, " m"]:
+        return np.asarray(values[order].reshape(n_tasks, -1).mean(axis=1))
+
+    missed = {} if job.observer is None else results.observed
+    return (
+        {name: by_task(reward) for name, reward in results.reward.items()},
+        {name: by_task(one["missed"]) for name, one in missed.items()},
+    )

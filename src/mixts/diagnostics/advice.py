@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from mixts.diagnostics._replays import BESTSELLER
 from mixts.diagnostics.policies import PolicyComparison
 from mixts.learning import Fit, PriorCheck
 from mixts.learning.measures import HARMLESS
@@ -48,8 +48,20 @@ class Advice:
         return f"{_WORDS[self.answer]}: {'; '.join(self.reasons)}."
 
 
+class _Finding(NamedTuple):
+    """A reason against a prior."""
+
+    answer: Answer
+    """The best answer that the reason allows."""
+    reason: str
+
+
 def advise(fit: Fit, comparison: PolicyComparison | None = None) -> Advice:
     """Say whether to use a prior that was learned from logs.
+
+    Every reason against the prior allows "caution" or "no" at best, and the worst of them is the
+    answer. So a prior is to be used only if its checks on held-out tasks pass and a replay of past
+    tasks clearly earned more than the bestseller: less evidence never gives a better answer.
 
     Parameters
     ----------
@@ -61,8 +73,7 @@ def advise(fit: Fit, comparison: PolicyComparison | None = None) -> Advice:
     Returns
     -------
     Advice
-        "no" if held-out tasks speak against the prior, "caution" if any of its checks fails or
-        could not be made, "use" only if all of them pass.
+        The answer and its reasons.
 
     Examples
     --------
@@ -77,82 +88,75 @@ def advise(fit: Fit, comparison: PolicyComparison | None = None) -> Advice:
     >>> columns = {"task": "user", "arm": "item", "reward": "clicked"}
     >>> fit = fit_logs("clicks.csv", columns, n_components=2, seed=1)
     >>> print(diagnostics.advise(fit))
-    Use this prior: its checks on held-out tasks pass.
+    Use this prior with caution: nobody has measured what policies earn with it.
+    >>> print(diagnostics.advise(fit, diagnostics.compare_policies(fit, n_decisions=[5])))
+    Use this prior: its checks pass, and in a replay of past tasks it pays.
     """
-    against: list[str] = []
-    doubts: list[str] = []
+    found = [*_replay_findings(comparison), *_fit_findings(fit)]
     if fit.check is None:
-        doubts.append("it was not checked on held-out tasks")
+        found.append(_Finding("caution", "it was not checked on held-out tasks"))
     else:
-        pays = comparison is not None and _pays(comparison)
-        against += _evidence_reasons(fit.check)
-        gross, slight = _calibration_reasons(fit.check, pays)
-        against += gross
-        doubts += slight + _task_reasons(fit.check)
-    if comparison is not None:
-        lost, unclear = _policy_reasons(comparison)
-        against += lost
-        doubts += unclear
+        pays = comparison is not None and comparison.outcome == "gain"
+        found += [*_check_findings(fit.check), *_calibration_findings(fit.check, pays)]
+    for answer in ("no", "caution"):
+        reasons = tuple(one.reason for one in found if one.answer == answer)
+        if reasons:
+            return Advice(answer, reasons)
+    return Advice("use", ("its checks pass, and in a replay of past tasks it pays",))
+
+
+def _replay_findings(comparison: PolicyComparison | None) -> Iterator[_Finding]:
+    if comparison is None:
+        yield _Finding("caution", "nobody has measured what policies earn with it")
+        return
+    match comparison.outcome:
+        case "none":
+            said = "too few past tasks can be replayed to know what it earns"
+            yield _Finding("caution", said)
+        case "unclear":
+            said = "in a replay of past tasks no policy clearly earned more than the bestseller"
+            yield _Finding("caution", said)
+        case "loss":
+            yield _Finding("no", "in a replay of past tasks the bestseller earned more")
+    if comparison.restricted:
+        said = "live decisions can choose arms that the replay could not, so its gain may differ"
+        yield _Finding("caution", said)
+
+
+def _fit_findings(fit: Fit) -> Iterator[_Finding]:
     if not fit.converged:
-        doubts.append("learning stopped before it converged")
-    doubts += [f"the logs may be wrong ({found.code}; see the warning)" for found in fit.warnings]
-    if against:
-        return Advice("no", tuple(against))
-    if doubts:
-        return Advice("caution", tuple(doubts))
-    return Advice("use", ("its checks on held-out tasks pass",))
+        yield _Finding("caution", "learning stopped before it converged")
+    for found in fit.warnings:
+        yield _Finding("caution", f"the logs may be wrong ({found.code}; see the warning)")
 
 
-def _pays(comparison: PolicyComparison) -> bool:
-    """Return whether a replay of held-out tasks clearly earned more than the bestseller."""
-    one = comparison.decisive
-    return one.source == "replay" and one.clearly(comparison.agent, BESTSELLER)
-
-
-def _evidence_reasons(check: PriorCheck) -> list[str]:
-    evidence, reasons = check.evidence, []
-    for name in evidence.names[1:]:
-        if evidence.verdict(name) == "worse":
-            what = "one kind of task" if name == "UniTS" else "a prior that knows nothing"
-            reasons.append(f"it predicts held-out tasks worse than {what} ({name})")
-    if len(check.surprise.impossible):
-        n = len(check.surprise.impossible)
-        tasks = "1 held-out task" if n == 1 else f"{n:,} held-out tasks"
-        reasons.append(f"it calls {tasks} impossible: add --robust")
-    return reasons
-
-
-def _calibration_reasons(check: PriorCheck, pays: bool) -> tuple[list[str], list[str]]:
-    gross: list[str] = []
-    slight: list[str] = []
+def _calibration_findings(check: PriorCheck, pays: bool) -> Iterator[_Finding]:
     for name, one in check.calibration.items():
         if one.findings:
             said = f"its predictions of {name} fail the check ({one.verdict}): {one.remedy}"
-            is_gross = one.deviation >= GROSS and one.remedy != HARMLESS and not pays
-            (gross if is_gross else slight).append(said)
+            gross = one.deviation >= GROSS and one.remedy != HARMLESS and not pays
+            yield _Finding("no" if gross else "caution", said)
         elif not one.judged:
-            slight.append(f"there are too few predictions of {name} to check them")
-    return gross, slight
+            yield _Finding("caution", f"there are too few predictions of {name} to check them")
 
 
-def _task_reasons(check: PriorCheck) -> list[str]:
-    reasons = []
-    if check.surprise.beyond_chance and not len(check.surprise.impossible):
-        reasons.append("more held-out tasks than expected fit no kind: add --robust")
+def _check_findings(check: PriorCheck) -> Iterator[_Finding]:
+    evidence, impossible = check.evidence, len(check.surprise.impossible)
+    for name in evidence.names[1:]:
+        if evidence.verdict(name) == "worse":
+            what = "one kind of task" if name == "UniTS" else "a prior that knows nothing"
+            said = f"it predicts held-out tasks worse than {what} ({name})"
+            yield _Finding("no", said)
+    if impossible:
+        tasks = "1 held-out task" if impossible == 1 else f"{impossible:,} held-out tasks"
+        yield _Finding("no", f"it calls {tasks} impossible: add --robust")
+    elif check.surprise.beyond_chance:
+        said = "more held-out tasks than expected fit no kind: add --robust"
+        yield _Finding("caution", said)
     if check.usage.unused.any():
-        reasons.append("held-out tasks hardly use some of its kinds: fewer --components may do")
-    flat = check.evidence.names[-1]
-    if check.evidence.verdict(flat) == "no different":
+        said = "held-out tasks hardly use some of its kinds: fewer --components may do"
+        yield _Finding("caution", said)
+    flat = evidence.names[-1]
+    if evidence.verdict(flat) == "no different":
         said = "it predicts held-out tasks no better than a prior that knows nothing"
-        reasons.append(f"{said} ({flat})")
-    return reasons
-
-
-def _policy_reasons(comparison: PolicyComparison) -> tuple[list[str], list[str]]:
-    one = comparison.decisive
-    on = "held-out tasks" if one.source == "replay" else "tasks drawn from the prior"
-    if comparison.recommended == BESTSELLER:
-        return [f"the bestseller earned more on {on}"], []
-    if not one.clearly(comparison.agent, BESTSELLER):
-        return [], [f"on {on} no policy clearly earned more than the bestseller"]
-    return [], []
+        yield _Finding("caution", f"{said} ({flat})")

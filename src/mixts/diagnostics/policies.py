@@ -1,23 +1,22 @@
-"""Earnings of policies on held-out tasks: greedy, Thompson sampling and IDS beside the bestseller.
-
-Where the logs have enough rewards of held-out tasks, these are replayed. Otherwise tasks are drawn
-from the learned prior.
-"""
+"""Earnings of policies on past tasks: greedy, Thompson sampling and IDS beside the bestseller."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
+
+import numpy as np
 
 from mixts import _checks
 from mixts._numbers import Estimate, estimate
 from mixts._typing import Array, Float
 from mixts.agents import policy_named
-from mixts.diagnostics._replays import BESTSELLER, Played, Tasks, replay, simulate_tasks
+from mixts.diagnostics._replays import BESTSELLER, PastTasks, replay
 from mixts.engines import EngineLike
 from mixts.errors import ParameterError
 from mixts.learning import Fit
+from mixts.learning.pooled import pooled_scores
 
 N_DECISIONS = (5, 10, 20)
 """Numbers of first decisions for which earnings are reported."""
@@ -26,50 +25,54 @@ FEWEST_TASKS = 30
 CLEAR = 2.0
 """A difference of more than this many standard errors is called clear."""
 
+Outcome = Literal["gain", "unclear", "loss", "none"]
+"""A clear gain over the bestseller, no clear difference, a clear loss, or nothing was replayed."""
+
 
 @dataclass(frozen=True)
 class Earnings:
-    """Earnings of the policies over the first decisions of tasks.
+    """Earnings of the policies over the first decisions of past tasks that were replayed.
 
     Attributes
     ----------
     n_decisions : int
         Number of first decisions.
-    source : str
-        "replay" of held-out tasks, or "simulation" of tasks that were drawn from the prior.
     rewards : mapping of str to (n_tasks,) array
         Mean reward per decision of each task, by policy; the bestseller is the first policy.
-    n_replayable : int
-        Number of held-out tasks whose recorded rewards are enough for a replay.
+    logged : (n_tasks,) array
+        Mean of all recorded rewards of each of these tasks: what the logged choices earned.
     n_offered : float
-        Average number of arms (or rows of features) that a decision chooses from.
+        Average number of arms (or rows of features) that a task's first decision chooses from.
     bestseller : str or None
-        Name of the bestseller: in a replay the arm with the highest mean reward in the training
-        rows (arms that were hardly tried are left out), in a simulation the arm with the highest
-        mean under the prior; None for linear tasks.
+        Name of the arm with the highest mean reward in the training rows (arms that were hardly
+        tried are left out); None for linear tasks.
+    missed : mapping of str to (n_tasks,) array
+        By policy: how much more the best arm of all was expected to give, per decision, than the
+        best arm that had a recorded reward left. Live decisions may choose every arm, and would
+        earn about so much more. Empty for linear tasks.
 
     Examples
     --------
     >>> import numpy as np
     >>> from mixts.diagnostics import Earnings
     >>> rewards = {"bestseller": np.array([0.2, 0.4, 0.2]), "ids": np.array([0.4, 0.5, 0.5])}
-    >>> earnings = Earnings(5, "replay", rewards, n_replayable=3, n_offered=4.0, bestseller="shoes")
+    >>> earnings = Earnings(5, rewards, np.array([0.1, 0.3, 0.2]), n_offered=4.0, bestseller="hats")
     >>> mean, error = earnings.gain("ids")
     >>> print(f"{mean:.2f} ± {error:.2f}")
     0.20 ± 0.06
     """
 
     n_decisions: int
-    source: Literal["replay", "simulation"]
     rewards: Mapping[str, Float[Array, " n"]]
-    n_replayable: int
+    logged: Float[Array, " n"]
     n_offered: float
     bestseller: str | None
+    missed: Mapping[str, Float[Array, " n"]] = field(default_factory=dict)
 
     @property
     def n_tasks(self) -> int:
-        """Number of tasks."""
-        return len(self.rewards[BESTSELLER])
+        """Number of tasks that were replayed."""
+        return len(self.logged)
 
     def mean(self, policy: str) -> Estimate:
         """Return the mean reward per decision of a policy, over tasks.
@@ -101,6 +104,28 @@ class Earnings:
         """
         return estimate(self._of(policy) - self._of(over))
 
+    def relative_gain(self, policy: str, over: str = BESTSELLER) -> Estimate | None:
+        """Return the gain as a share of what the other policy earns.
+
+        The standard error is that of a ratio of means (the delta method).
+
+        Parameters
+        ----------
+        policy, over
+            Names of the two policies.
+
+        Returns
+        -------
+        Estimate or None
+            Share and standard error; None if the other policy's mean is not clearly above 0.
+        """
+        mine, other = self._of(policy), self._of(over)
+        mean, error = estimate(other)
+        if not mean > 2 * CLEAR * error:
+            return None
+        ratio = float(mine.mean() / mean)
+        return Estimate(ratio - 1, estimate((mine - ratio * other) / mean).error)
+
     def clearly(self, policy: str, over: str) -> bool:
         """Return whether a policy earns more than another by over two standard errors.
 
@@ -117,6 +142,24 @@ class Earnings:
         mean, error = self.gain(policy, over)
         return bool(mean > 0 and mean > CLEAR * error)
 
+    def restricts(self, policy: str) -> bool:
+        """Return whether the recorded rewards restricted the choices of a policy noticeably.
+
+        Parameters
+        ----------
+        policy
+            Name of the policy.
+
+        Returns
+        -------
+        bool
+            True if live decisions, which may choose every arm, would be expected to earn more by
+            over a standard error of the policy's mean reward.
+        """
+        if policy not in self.missed:
+            return False
+        return bool(self.missed[policy].mean() > self.mean(policy).error)
+
     def _of(self, policy: str) -> Float[Array, " n"]:
         if policy not in self.rewards:
             raise ParameterError(f"no policy {policy!r}; policies: {', '.join(self.rewards)}")
@@ -130,30 +173,35 @@ class PolicyComparison:
     Attributes
     ----------
     earnings : tuple of Earnings
-        Earnings over the first decisions, by increasing number of decisions.
-    n_held_out : int
-        Number of held-out tasks.
-    n_arms : int or None
-        Number of arms of the prior; None for linear tasks.
+        Earnings over the first decisions, by increasing number of decisions; without those for
+        which fewer than 30 tasks have enough recorded rewards.
+    n_replayable : mapping of int to int
+        By number of decisions: the number of past tasks with enough recorded rewards.
+    n_past : int
+        Number of past tasks that may be replayed.
+    crossed : bool
+        Whether every past task was held out once, and its prior learned from the others; otherwise
+        only the held-out tasks of the fit may be replayed.
 
     Examples
     --------
     >>> import numpy as np
     >>> from mixts.diagnostics import Earnings, PolicyComparison
     >>> rewards = {"bestseller": np.array([0.2, 0.4, 0.2]), "ids": np.array([0.4, 0.5, 0.5])}
-    >>> earnings = Earnings(5, "replay", rewards, n_replayable=3, n_offered=4.0, bestseller="shoes")
-    >>> PolicyComparison((earnings,), n_held_out=3).recommended
-    'ids'
+    >>> earnings = Earnings(5, rewards, np.array([0.1, 0.3, 0.2]), n_offered=4.0, bestseller="hats")
+    >>> PolicyComparison((earnings,), {5: 3}, n_past=3).outcome
+    'gain'
     """
 
     earnings: tuple[Earnings, ...]
-    n_held_out: int
-    n_arms: int | None = None
+    n_replayable: Mapping[int, int]
+    n_past: int
+    crossed: bool = True
 
     @property
     def policies(self) -> tuple[str, ...]:
-        """Names of the policies; the bestseller comes first."""
-        return tuple(self.earnings[0].rewards)
+        """Names of the policies, the bestseller first; none if nothing was replayed."""
+        return tuple(self.earnings[0].rewards) if self.earnings else ()
 
     @property
     def learning(self) -> tuple[str, ...]:
@@ -162,45 +210,45 @@ class PolicyComparison:
 
     @property
     def decisive(self) -> Earnings:
-        """Earnings that decide which policy is recommended: the longest replay, if there is one."""
-        replayed = [one for one in self.earnings if one.source == "replay"]
-        return (replayed or list(self.earnings))[-1]
+        """Earnings that decide: of the most decisions whose choices were not restricted.
 
-    @property
-    def usual(self) -> str:
-        """Policy to use if no other one is clearly better: IDS, or else the last of them."""
-        return "ids" if "ids" in self.learning else self.learning[-1]
-
-    @property
-    def better(self) -> tuple[str, ...]:
-        """Policies that clearly earn more than the usual one, the best of them first."""
-        one = self.decisive
-        found = [policy for policy in self.policies if one.clearly(policy, self.usual)]
-        return tuple(sorted(found, key=lambda policy: -one.mean(policy).mean))
-
-    @property
-    def recommended(self) -> str:
-        """Policy to use: IDS; or if others clearly earn more, the one of them that earned most.
-
-        Tasks that are drawn from the prior favour policies that trust it. So a simulation can only
-        speak for the bestseller: if that clearly earns more than IDS, it is the one to use.
+        If recorded rewards restricted all of them noticeably: of the fewest decisions.
         """
-        if self.decisive.source == "simulation":
-            return BESTSELLER if BESTSELLER in self.better else self.usual
-        return self.better[0] if self.better else self.usual
+        if not self.earnings:
+            raise ParameterError("nothing was replayed: `outcome` is 'none'")
+        free = [one for one in self.earnings if not self._restricts(one)]
+        return free[-1] if free else self.earnings[0]
+
+    @property
+    def restricted(self) -> bool:
+        """Whether live decisions would be expected to earn more than the decisive replay."""
+        return bool(self.earnings) and self._restricts(self.decisive)
+
+    def _restricts(self, one: Earnings) -> bool:
+        return one.restricts(BESTSELLER) or one.restricts(self._agent(one))
 
     @property
     def agent(self) -> str:
-        """Policy of the agent to start with: the recommended one, if it learns.
+        """Policy of the agent to start with: IDS, unless another one clearly earns more.
 
-        If the bestseller is recommended, it is the one that earned most of those that learn; but
-        IDS if everything is simulated.
+        If several earn clearly more than IDS, the one of them that earns most.
         """
-        if self.recommended in self.learning:
-            return self.recommended
-        if self.decisive.source == "simulation":
-            return self.usual
-        return max(self.learning, key=lambda policy: self.decisive.mean(policy).mean)
+        return self._agent(self.decisive) if self.earnings else "ids"
+
+    def _agent(self, one: Earnings) -> str:
+        usual = "ids" if "ids" in self.learning else self.learning[-1]
+        better = [policy for policy in self.learning if one.clearly(policy, usual)]
+        return max(better, key=lambda policy: one.mean(policy).mean, default=usual)
+
+    @property
+    def outcome(self) -> Outcome:
+        """What the decisive replay shows of the agent to start with, beside the bestseller."""
+        if not self.earnings:
+            return "none"
+        one = self.decisive
+        if one.clearly(self.agent, BESTSELLER):
+            return "gain"
+        return "loss" if one.clearly(BESTSELLER, self.agent) else "unclear"
 
 
 def compare_policies(
@@ -210,22 +258,27 @@ def compare_policies(
     policies: Sequence[str] = ("greedy", "ts", "ids"),
     seed: int | None = None,
     engine: EngineLike = None,
+    progress: Callable[[str], None] | None = None,
 ) -> PolicyComparison:
-    """Measure what policies would have earned in the first decisions of held-out tasks.
+    """Measure what policies would have earned in the first decisions of past tasks.
 
-    The policies start each task from ``fit.prior`` and learn within the task. Their rival is the
-    bestseller: always the arm with the highest mean reward in the training rows; arms that were
-    hardly tried (less than a tenth as often as the average arm) are left out. For linear tasks it
-    is the row with the highest reward by the coefficients that fit all training rows best.
+    The policies start each task from a prior that was learned without it, and learn within the
+    task. Their rival is the bestseller: always the arm with the highest mean reward in the same
+    training rows; arms that were hardly tried (less than a tenth as often as the average arm) are
+    left out. With features the rival is one regression on all training rows, logistic for clicks:
+    it takes the row with the highest predicted reward.
 
-    The recorded rewards of held-out tasks are replayed. In a replay of n decisions of arms, a task
-    offers the arms for which it recorded at least n rewards, if these are two or more: see
-    :class:`mixts.environments.ReplayArms`. In a replay of linear tasks each decision chooses one of
-    ten recorded rows that were not chosen yet. If fewer than 30 held-out tasks have enough rewards,
-    tasks are drawn from the prior instead, and the bestseller is the arm with the highest mean
-    under the prior. At most 500 tasks are played, or 100 linear tasks; if there are fewer, each is
-    replayed up to ten times in other random orders, and its mean counts. Tasks with few recorded
-    rewards cannot be replayed, so a replay speaks for tasks with many.
+    Recorded rewards are replayed. A chosen arm gives one of the rewards that the task recorded for
+    it, in random order; an arm without rewards left cannot be chosen: see
+    :class:`mixts.environments.ReplayArms`. Rows of features are dealt to the decisions at random,
+    at most ten for each, and every decision chooses one of its rows. A replay of n decisions takes
+    tasks with at least 2n recorded rewards, so it speaks for tasks with many. At most 500 tasks are
+    replayed, or 100 linear tasks; if there are fewer, each is replayed up to ten times in other
+    random orders, and its mean counts. With fewer than 30 tasks nothing is replayed.
+
+    Held-out tasks of the fit come first. If these are not enough, the training tasks are divided
+    into up to four parts, and for each part a prior is learned without it; but not if the logs have
+    times, because then the held-out tasks are the latest.
 
     Parameters
     ----------
@@ -239,13 +292,15 @@ def compare_policies(
     seed
         Seed of all that is random; by default that of the fit.
     engine
-        Where files are read and tasks are replayed, as in :func:`mixts.simulate`. The numbers do
-        not depend on it.
+        Where files are read, priors learned and tasks replayed, as in :func:`mixts.simulate`. The
+        numbers do not depend on it.
+    progress
+        Function that is called with a line of text when a step begins.
 
     Returns
     -------
     PolicyComparison
-        Mean rewards per decision with standard errors, and the recommended policy.
+        Mean rewards per decision with standard errors, and what they show.
 
     Examples
     --------
@@ -268,20 +323,18 @@ def compare_policies(
         raise ParameterError("n_decisions and policies must name at least one each, got none")
     if not len(fit.held_out):
         raise ParameterError("policies are compared on held-out tasks, but none were held out")
+    kinds = {name: policy_named(name) for name in policies}
     number = fit.settings.seed if seed is None else seed
-    tasks = Tasks(fit, {name: policy_named(name) for name in policies}, number, engine)
-    replayed = replay(tasks, horizons, FEWEST_TASKS)
-    short = [n for n, played in replayed.items() if played.n_found < FEWEST_TASKS]
-    simulated = simulate_tasks(tasks, max(short)) if short else None
-    earnings = [
-        _earnings(n, played, simulated if n in short else None) for n, played in replayed.items()
-    ]
-    n_arms = None if fit.logs.arms is None else len(fit.logs.arms)
-    return PolicyComparison(tuple(earnings), len(fit.held_out), n_arms)
-
-
-def _earnings(n: int, replayed: Played, simulated: Played | None) -> Earnings:
-    used = replayed if simulated is None else simulated
-    rewards = {name: reward[:, :n].mean(axis=1) for name, reward in used.rewards.items()}
-    source: Literal["replay", "simulation"] = "replay" if simulated is None else "simulation"
-    return Earnings(n, source, rewards, replayed.n_found, used.n_offered, used.bestseller)
+    past = PastTasks(fit, kinds, number, engine, progress or (lambda line: None))
+    played = replay(past, horizons, FEWEST_TASKS)
+    best = None
+    if fit.logs.arms is not None:
+        best = fit.items[int(np.argmax(pooled_scores(fit.learned.unimodal, fit.training_tasks)))]
+    earnings = tuple(
+        Earnings(n, one.rewards, one.logged, one.n_offered, best, one.missed)
+        for n, one in played.items()
+        if one.rewards
+    )
+    n_replayable = {n: one.n_found for n, one in played.items()}
+    n_past = len(fit.logs.tasks) if past.crossed else len(fit.held_out)
+    return PolicyComparison(earnings, n_replayable, n_past, past.crossed)

@@ -1,4 +1,4 @@
-"""Logged rewards as bandits: items of a task that were not taken yet, or arms with more rewards."""
+"""Logged rewards as bandits: items of a task that were not taken yet, or arms with rewards left."""
 
 from __future__ import annotations
 
@@ -20,6 +20,10 @@ class ReplayBandit(Environment):
     earlier choices as little as possible: every item has a random rank in every round, the same
     for all agents, and the items with the lowest ranks are offered.
 
+    Even so, good items run out: late rounds offer what earlier rounds avoided. With ``n_rounds``
+    the items of a task are dealt to the rounds instead, each item to one round, so that offers do
+    not depend on choices at all.
+
     The runs of a block are the tasks in random order, repeated if there are more runs than tasks;
     ``problem.latent`` has the task of each run.
 
@@ -33,6 +37,9 @@ class ReplayBandit(Environment):
         Task of each item, (n,), integers from 0.
     n_actions
         Number of items on offer in a round.
+    n_rounds
+        Number of rounds to which the items of each task are dealt in equal parts, at most
+        ``n_actions`` a round; None: a round offers any items that were not taken yet.
 
     Examples
     --------
@@ -46,11 +53,13 @@ class ReplayBandit(Environment):
     """
 
     def __init__(
-        self, features: ArrayLike, rewards: ArrayLike, tasks: ArrayLike, n_actions: int = 10
-    ) -> None:
+        self, features: ArrayLike, rewards: ArrayLike, tasks: ArrayLike, n_actions: int = 10,
+        n_rounds: int | None = None,
+    ) -> None:  # fmt: skip
         self.features: Float[Array, "n d"] = _checks.real_array(features, "features", 2)
         self.rewards: Float[Array, " n"] = _checks.real_array(rewards, "rewards", 1)
         self.n_actions = _checks.count(n_actions, "n_actions")
+        self.n_rounds = None if n_rounds is None else _checks.count(n_rounds, "n_rounds")
         self.tasks = _checked_indices(tasks, len(self.features), "tasks")
         if self.rewards.shape != self.tasks.shape:
             raise ParameterError(
@@ -62,6 +71,12 @@ class ReplayBandit(Environment):
             raise ParameterError(
                 f"every task from 0 to {len(counts) - 1} needs an item, {int(np.argmin(counts))} "
                 "has none"
+            )
+        if self.n_rounds is not None and (counts < self.n_rounds).any():
+            task = int(np.argmax(counts < self.n_rounds))
+            raise ParameterError(
+                f"every task needs at least {self.n_rounds} items, one for each round, and task "
+                f"{task} has {counts[task]}: play fewer rounds, or leave such tasks out"
             )
         # The items of a task are a slice of `_order`.
         self._order = np.argsort(self.tasks, kind="stable")
@@ -88,6 +103,22 @@ class ReplayBandit(Environment):
         """Choose a task for each run; offers have their own stream."""
         latent = _tasks_of_runs(streams("tasks"), self.n_tasks, n_tasks)
         return ReplayProblem(self, latent, streams("actions"))
+
+    def n_dealt(self, tasks: Int[Array, " n"]) -> Int[Array, " n"]:
+        """Return how many items a round offers, for tasks whose items are dealt to rounds.
+
+        Parameters
+        ----------
+        tasks
+            Indices of tasks, (n,).
+
+        Returns
+        -------
+        array
+            Number of items, (n,).
+        """
+        assert self.n_rounds is not None
+        return np.minimum(self._counts[tasks] // self.n_rounds, self.n_actions)
 
     def items_of(self, tasks: Int[Array, " n"]) -> Int[Array, "n m"]:
         """Return the items of each task, padded with -1.
@@ -120,13 +151,26 @@ class ReplayProblem(Problem):
         self._rng = rng
         self._items = environment.items_of(latent)
         self._left = self._items >= 0
+        self._round = 0
+        n_rounds = environment.n_rounds
+        self._rounds = None if n_rounds is None else self._dealt(n_rounds)
         self._rows = np.arange(len(latent))
         self._offered: Int[Array, "n K"] = np.empty((len(latent), 0), np.int64)
         self._mask: Bool[Array, "n K"] = np.empty((len(latent), 0), bool)
         self._values: Float[Array, "n K"] = np.empty((len(latent), 0))
 
+    def _dealt(self, n_rounds: int) -> Int[Array, "n m"]:
+        """Return the round of each item: equal parts for all rounds; -1 for items that are left."""
+        ranks = np.where(self._left, self._rng.random(self._items.shape), np.inf)
+        place = np.argsort(np.argsort(ranks, axis=1), axis=1)
+        number = place // self._environment.n_dealt(self.latent)[:, None]
+        return np.where(self._left & (number < n_rounds), number, -1)
+
     def next_round(self) -> Offer:
         environment = self._environment
+        if self._rounds is not None:
+            self._left = self._rounds == self._round
+        self._round += 1
         n_left = self._left.sum(axis=1)
         if (n_left == 0).any():
             run = int(np.argmin(n_left))
@@ -161,10 +205,10 @@ class ReplayArms(Environment):
 
     Given the mean rewards of a task, the recorded rewards of one arm are exchangeable. So the first
     choice of an arm gives one of the rewards that the task recorded for it, the next choice another
-    one, in a random order that is the same for all agents. Every choice in ``n_rounds`` rounds has
-    a reward: a task offers the arms for which it recorded at least ``n_rounds`` rewards, and tasks
-    with fewer than two such arms are left out. This is exact where the recorded choices did not
-    depend on the rewards of the task; otherwise it is approximate.
+    one, in a random order that is the same for all agents. An arm is available while it has a
+    recorded reward left. Rewards are as in live decisions where the recorded choices did not depend
+    on the rewards of the task; otherwise approximately. But live decisions may choose any arm:
+    where good arms run out, or were never recorded, they earn more than a replay.
 
     The runs of a block are the tasks in random order, repeated if there are more runs than tasks;
     ``problem.latent`` has the task of each run. The true mean of an arm is the mean of its recorded
@@ -177,7 +221,8 @@ class ReplayArms(Environment):
     rewards
         Recorded rewards, (n,).
     tasks
-        Task of each recorded reward, (n,), integers from 0.
+        Task of each recorded reward, (n,), integers from 0. Tasks with fewer than ``n_rounds``
+        recorded rewards, or with rewards of one arm only, are left out.
     n_rounds
         Largest number of rounds of a run.
     n_arms
@@ -202,28 +247,28 @@ class ReplayArms(Environment):
         self._group = np.ravel_multi_index((self.tasks, self.arms), shape)
         counts = np.bincount(self._group, minlength=shape[0] * shape[1]).reshape(shape)
         totals = np.bincount(self._group, self.rewards, minlength=counts.size).reshape(shape)
-        offered = counts >= self.n_rounds
-        self.used: Int[Array, " m"] = np.flatnonzero(offered.sum(axis=1) >= 2)
-        """Tasks that offer at least two arms."""
+        enough = (counts.sum(axis=1) >= self.n_rounds) & ((counts > 0).sum(axis=1) >= 2)
+        self.used: Int[Array, " m"] = np.flatnonzero(enough)
+        """Tasks with enough recorded rewards."""
         if not len(self.used):
             raise ParameterError(
-                f"no task has two arms with {self.n_rounds} recorded rewards or more each: play "
+                f"no task has {self.n_rounds} recorded rewards or more, of two arms or more: play "
                 "fewer rounds"
             )
-        self.offered: Bool[Array, "m K"] = offered[self.used]
-        """Arms that each used task offers."""
+        self.counts: Int[Array, "m K"] = counts[self.used]
+        """Number of recorded rewards of each arm of each used task."""
         self._means = (totals / np.maximum(counts, 1))[self.used]
         self._shape = shape
 
     @property
     def n_tasks(self) -> int:
-        """Number of tasks that offer at least two arms."""
+        """Number of tasks with enough recorded rewards."""
         return len(self.used)
 
     def __repr__(self) -> str:
         return (
-            f"ReplayArms({len(self.rewards)} rewards, {self.n_tasks} tasks with two or more of "
-            f"{self.n_arms} arms for {self.n_rounds} rounds)"
+            f"ReplayArms({len(self.rewards)} rewards, {self.n_tasks} tasks with enough of them for "
+            f"{self.n_rounds} rounds, {self.n_arms} arms)"
         )
 
     @property
@@ -264,10 +309,9 @@ class ReplayArmsProblem(Problem):
     ) -> None:
         self.latent = environment.used[places]
         self._rewards = rewards
-        self._mask = environment.offered[places]
+        self._recorded = environment.counts[places]
         self._means = environment.means_of(places)
-        self._best = np.where(self._mask, self._means, -np.inf).max(axis=1)
-        self._taken = np.zeros(self._mask.shape, np.int64)
+        self._taken = np.zeros(self._recorded.shape, np.int64)
         self._rows = np.arange(len(places))
         self._round = 0
 
@@ -278,13 +322,15 @@ class ReplayArmsProblem(Problem):
                 "the environment with more"
             )
         self._round += 1
+        self._mask: Bool[Array, "n K"] = self._taken < self._recorded
         return Offer(None, None if self._mask.all() else self._mask)
 
     def play(self, chosen: Any) -> Outcome:
         index, rows = _available_choice(chosen, self._mask), self._rows
         rewards = self._rewards[rows, index, self._taken[rows, index]]
         self._taken[rows, index] += 1
-        return Outcome((index, rewards), rewards, self._means[rows, index], self._best)
+        best = np.where(self._mask, self._means, -np.inf).max(axis=1)
+        return Outcome((index, rewards), rewards, self._means[rows, index], best)
 
 
 # -- shared ---------------------------------------------------------------------------------------

@@ -330,5 +330,46 @@ def _learned_with(
         return learn(tasks, compared.selection or 1, **options), settings.select_from
 
 
+def learn_from(
+    fit: Fit, tasks: Int[Array, " n"], engine: EngineLike = None
+) -> tuple[MixturePrior, MixturePrior]:
+    """Learn a prior from other tasks of the same logs, with what a fit found out.
+
+    The number of kinds and the noise are those of the fit: they are not compared again.
+
+    Parameters
+    ----------
+    fit
+        Result of :func:`fit_logs`.
+    tasks
+        Indices of tasks to learn from.
+    engine
+        Where restarts run, as in :func:`mixts.learn_prior`.
+
+    Returns
+    -------
+    tuple
+        The prior, and the prior with one component.
+    """
+    settings, logs = fit.settings, fit.logs
+    observed = logs.statistics[tasks]
+    matrix = None
+    if logs.space is not None:
+        matrix = scaling(logs.space, observed, centred=settings.covariance_type != "diag")
+    per_task = settings.noise == "per-task" if fit.noise is None else fit.noise.chosen == "per-task"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        learned = learn(
+            mapped(observed, matrix), fit.learned.selection or fit.learned.prior.n_components,
+            settings.method, seed=settings.seed, noise_std=settings.noise_std,
+            noise="per-task" if per_task else "common", covariance_type=settings.covariance_type,
+            select=settings.select, engine=engine,
+        )  # fmt: skip
+    prior = _named(unmapped(learned.prior, matrix), None, logs)
+    if settings.robust:
+        prior = robust_prior(prior, settings.robust)
+    return prior, unmapped(learned.unimodal, matrix)
+
+
 def _named(prior: MixturePrior, names: list[str] | None, logs: TaskLogs) -> MixturePrior:
     return prior.replace(names=names, arm_names=logs.arms, features=logs.space)

@@ -25,7 +25,7 @@ from mixts.pages.document import Figure, Report, Section, Table
 from mixts.pages.formats import literal, percent, plural, signed
 from mixts.pages.kinds import MOST_ITEMS, Kind, kinds_of
 from mixts.pages.page import PriorPage, write_prior_page
-from mixts.pages.policies import policy_answer, policy_verdict, tasks_of
+from mixts.pages.policies import policy_answer, policy_verdict
 from mixts.plots import plot, save_figure
 
 _MOST_TASKS = 5
@@ -130,8 +130,7 @@ def _summary(
     advice = advise(fit, comparison)
     lines = [f"{advice}"]
     if comparison is not None:
-        usable = advice.answer != "no"
-        lines.append(" ".join(policy_verdict(comparison, fit.check, usable=usable)))
+        lines.append(" ".join(policy_verdict(comparison, usable=advice.answer != "no")))
     lines += [f"{kind}" for kind in kinds[: fit.n_kinds][:3]]
     left = fit.n_kinds - 3
     lines += [f"And {plural(left, 'more kind')}, below."] if left > 0 else []
@@ -174,12 +173,19 @@ def agent_class(comparison: PolicyComparison | None) -> str:
     return policy_named("ids" if comparison is None else comparison.agent).__name__
 
 
+_NO_GAIN = {
+    "loss": "In a replay of past tasks, the policy that never learns earned more than this agent.",
+    "unclear": "In a replay of past tasks, this agent did not clearly earn more than the policy "
+    "that never learns.",
+    "none": "Nobody has measured what this agent earns.",
+}
+
+
 def _code(fit: Fit, prior_file: Path, comparison: PolicyComparison | None) -> str:
     """Return Python code that starts an agent from the prior."""
     lines = ["import mixts", "", f"prior = mixts.MixturePrior.load({str(prior_file)!r})"]
-    if comparison is not None and comparison.recommended not in comparison.learning:
-        where = tasks_of(comparison.decisive)
-        lines.append(f"# On {where}, the bestseller earned more than this agent.")
+    if comparison is not None and comparison.outcome != "gain":
+        lines.append(f"# {_NO_GAIN[comparison.outcome]}")
     lines.append(f"agent = mixts.{agent_class(comparison)}(prior)")
     features = fit.prior.features
     if features is not None:

@@ -1,4 +1,4 @@
-"""A comparison of policies in words and numbers: what they earn beside the bestseller."""
+"""A comparison of policies in words and numbers: what they earn beside what a team has anyway."""
 
 from __future__ import annotations
 
@@ -7,23 +7,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mixts._numbers import Estimate
+from mixts._numbers import Estimate, estimate
 from mixts.diagnostics import Earnings, PolicyComparison
 from mixts.diagnostics._replays import BESTSELLER
 from mixts.diagnostics.policies import FEWEST_TASKS
-from mixts.learning import PriorCheck
 from mixts.pages.charts import Scale
 from mixts.pages.formats import count, listed, plural, signed
 from mixts.pages.kinds import Item, short_name
 
 _NAMES = {
-    BESTSELLER: "the bestseller",
     "greedy": "greedy",
     "ts": "Thompson sampling",
     "ids": "IDS",
     "ucb": "Bayes-UCB",
 }
-"""Names of policies inside a sentence."""
+"""Names of policies that learn, inside a sentence."""
+_LOGS = "Your logs"
 
 _MOST_DIGITS = 6
 """Largest number of digits after the point."""
@@ -37,7 +36,7 @@ class Group:
 
     title: str
     source: str
-    """Origin of the numbers: a replay or a simulation, and the number of tasks."""
+    """Number of tasks and decisions behind the numbers."""
     items: tuple[Item, ...]
 
 
@@ -45,6 +44,8 @@ class Group:
 class Answer:
     """The first section of a page: what policies earn."""
 
+    rival: str
+    """Name of the policy that the others are compared with."""
     groups: tuple[Group, ...]
     sources: tuple[str, ...]
     """How the numbers were measured, a sentence each."""
@@ -52,27 +53,36 @@ class Answer:
 
 def policy_answer(comparison: PolicyComparison) -> Answer:
     """Return a comparison as the section of a page."""
+    if not comparison.earnings:
+        return Answer("", (), ())
     digits, scale = _digits_of(comparison), _scale(comparison)
     groups = tuple(
         Group(
             f"First {plural(one.n_decisions, 'decision')}",
-            f"{one.source}, {plural(one.n_tasks, 'task')}",
-            tuple(_item(one, policy, digits, scale) for policy in comparison.policies),
+            f"{plural(one.n_tasks, 'past task')}, {count(one.n_tasks * one.n_decisions)} decisions",
+            tuple(_item(one, row, digits, scale) for row in (None, *comparison.policies)),
         )
         for one in comparison.earnings
     )
-    return Answer(groups, tuple(policy_sources(comparison)))
+    sources = policy_sources(comparison)
+    return Answer(_rival(comparison.earnings), groups, tuple(sources))
 
 
 def policy_table(comparison: PolicyComparison) -> list[str]:
-    """Return lines for a terminal: the earnings of each policy with standard errors."""
+    """Return lines for a terminal: what each policy earns, and what stands behind the numbers."""
+    if not comparison.earnings:
+        return []
     digits, _ = _digits_of(comparison)
-    rows = [["reward per decision", *(f"first {one.n_decisions}" for one in comparison.earnings)]]
+    earnings = comparison.earnings
+    rows = [["reward per decision", *(f"first {one.n_decisions}" for one in earnings)]]
     rows += [
-        [_title(policy), *(_text(one.mean(policy), digits) for one in comparison.earnings)]
-        for policy in comparison.policies
+        [_title(policy, earnings), *(_text(_mean(one, policy), digits) for one in earnings)]
+        for policy in (None, *comparison.policies)
     ]
-    rows.append(["", *(f"{one.source}, {count(one.n_tasks)}" for one in comparison.earnings)])
+    gains = [_gain(one, comparison.agent) for one in earnings]
+    rows.append([f"Gain of {_NAMES[comparison.agent]}", *gains])
+    rows.append(["tasks", *(count(one.n_tasks) for one in earnings)])
+    rows.append(["decisions", *(count(one.n_tasks * one.n_decisions) for one in earnings)])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(
@@ -86,78 +96,85 @@ def policy_table(comparison: PolicyComparison) -> list[str]:
 # -- the verdict ----------------------------------------------------------------------------------
 
 
-def policy_verdict(
-    comparison: PolicyComparison, check: PriorCheck | None = None, *, usable: bool = True
-) -> list[str]:
-    """Say what the policy to start with earns beside the bestseller, and which policy to use.
+def policy_verdict(comparison: PolicyComparison, *, usable: bool = True) -> list[str]:
+    """Say what the policy to start with earns beside its rival, and which policy to use.
 
     Parameters
     ----------
     comparison
         The earnings.
-    check
-        Check of the prior: a simulation says nothing if predictions fail it.
     usable
-        Whether the advice on the prior is to use it: no policy should start from another one.
+        Whether the advice on the prior allows its use: no policy should start from another one.
     """
+    if comparison.outcome == "none":
+        return [_unknown(comparison)]
     one, agent, (digits, _) = comparison.decisive, comparison.agent, _digits_of(comparison)
+    rival = _rival([one])
     name = "" if one.bestseller is None else f" (`{short_name(one.bestseller)}`)"
+    first = (
+        f"In a replay of {plural(one.n_tasks, 'past task')}, each of the first {one.n_decisions} "
+        f"decisions earned {_text(one.mean(agent), digits)} with {_NAMES[agent]} and "
+        f"{_text(one.mean(BESTSELLER), digits)} with {rival}{name}: {_gain(one, agent)}"
+    )
+    return [*_advice(comparison, first, usable), *_restriction(comparison)]
+
+
+def _advice(comparison: PolicyComparison, first: str, usable: bool) -> list[str]:
+    one, agent, rival = comparison.decisive, comparison.agent, _rival([comparison.decisive])
+    if comparison.outcome == "loss":
+        return [f"{first}.", f"Use {rival}: it clearly earned more."]
+    if comparison.outcome == "unclear":
+        return [
+            f"{first}, which is no clear difference.",
+            f"These logs do not show that learning pays over {rival}.",
+        ]
+    if not usable:
+        return [f"{first}.", "No policy should start from this prior: it fails its checks."]
+    if agent == "ids" or "ids" not in comparison.learning:
+        return [f"{first}.", f"Use {_NAMES[agent]}."]
+    mean, error = one.gain(agent, "ids")
+    more = _text(Estimate(mean, error), _digits([error]))
+    return [f"{first}.", f"Use {_NAMES[agent]}: it earned {more} more than IDS."]
+
+
+def _unknown(comparison: PolicyComparison) -> str:
+    """Say that nothing could be replayed, and why."""
+    n, found = min(comparison.n_replayable.items())
+    return (
+        f"Nobody knows what policies earn with this prior: a replay of {plural(n, 'decision')} "
+        f"needs {FEWEST_TASKS} past tasks with {2 * n} recorded rewards or more, and "
+        f"{count(found)} of {count(comparison.n_past)} have so many."
+    )
+
+
+def _restriction(comparison: PolicyComparison) -> list[str]:
+    """Say that the replay cannot know what live decisions earn, if it cannot."""
+    if not comparison.restricted:
+        return []
+    one, agent = comparison.decisive, comparison.agent
+    mine, rival = (one.missed[name].mean() for name in (agent, BESTSELLER))
+    digits = _digits([one.mean(agent).error])
     return [
-        f"On {tasks_of(one)}, each of the first {one.n_decisions} decisions earned "
-        f"{_text(one.mean(agent), digits)} with {_NAMES[agent]} and "
-        f"{_text(one.mean(BESTSELLER), digits)} with the bestseller{name}: "
-        f"{_difference(one, agent, BESTSELLER)}.",
-        *(_advice(comparison) if usable or comparison.recommended == BESTSELLER else [_UNUSABLE]),
-        *_distrust(one, check),
+        "Live decisions will earn something else: they can choose every arm, and the replay only "
+        "arms with a recorded reward left. If every arm had been available, "
+        f"{_NAMES[agent]} expected {mine:.{digits}f} more per decision, and the bestseller "
+        f"{rival:.{digits}f} more. These logs cannot tell what live decisions gain."
     ]
 
 
-_UNUSABLE = "No policy should start from this prior: it fails its checks."
-
-
-def _distrust(one: Earnings, check: PriorCheck | None) -> list[str]:
-    """Say that a simulation from a prior whose check fails proves nothing."""
-    failing = check is not None and any(found.findings for found in check.calibration.values())
-    if one.source == "replay" or not failing:
-        return []
-    return ["But these tasks were drawn from the prior, and the prior fails its check: see below."]
-
-
-def _advice(comparison: PolicyComparison) -> list[str]:
-    one, usual, sentences = comparison.decisive, comparison.usual, []
-    if not comparison.better:
-        return [f"Use {_NAMES[usual]}: no other policy earns clearly more."]
-    if one.clearly(BESTSELLER, usual):
-        sentences.append(
-            f"{_NAMES[usual]} loses to the bestseller: {_difference(one, usual, BESTSELLER)}."
-        )
-    recommended, best = comparison.recommended, comparison.better[0]
-    if recommended != best:  # by a simulation
-        return [
-            *sentences,
-            f"Use {_NAMES[recommended]}: {_NAMES[best]} earned "
-            f"{_difference(one, best, recommended)}, but a simulation does not show what a policy "
-            "earns if the prior is wrong.",
-        ]
-    if recommended == BESTSELLER:
-        return [*sentences, f"Use the bestseller: it clearly earned more than {_NAMES[usual]}."]
-    gain = _difference(one, recommended, usual)
-    return [*sentences, f"Use {_NAMES[recommended]}: it earned {gain} than {_NAMES[usual]}."]
-
-
-def tasks_of(one: Earnings) -> str:
-    """Say which tasks earnings come from."""
-    return "held-out tasks" if one.source == "replay" else "tasks drawn from the prior"
-
-
-def _difference(one: Earnings, policy: str, other: str) -> str:
-    mean, error = one.gain(policy, other)
-    if not mean and not error:
-        return "the same"
-    amount = _text(Estimate(abs(mean), error), _digits([error]))
-    amount += " more" if mean >= 0 else " less"
-    clear = one.clearly(policy, other) or one.clearly(other, policy)
-    return amount if clear else f"{amount}, which is no clear difference"
+def _gain(one: Earnings, policy: str) -> str:
+    """Return the gain over the rival: in percent with its interval, or with its error."""
+    share = one.relative_gain(policy)
+    if share is None or not np.isfinite(share.error):
+        mean, error = one.gain(policy)
+        return _text(Estimate(mean, error), _digits([error]), "+")
+    mean, error = 100 * share.mean, 100 * share.error
+    digits = 0 if error >= 0.5 else 1 if error >= 0.05 else 2
+    low, high = (
+        signed(f"{round(value, digits) + 0.0:.{digits}f}")  # no -0
+        for value in (mean - 2 * error, mean + 2 * error)
+    )
+    return f"{signed(f'{mean:+.{digits}f}')} % ({low} to {high} %)"
 
 
 # -- the sources ----------------------------------------------------------------------------------
@@ -165,64 +182,42 @@ def _difference(one: Earnings, policy: str, other: str) -> str:
 
 def policy_sources(comparison: PolicyComparison) -> list[str]:
     """Say how the numbers were measured, and what they assume."""
-    replayed = [one for one in comparison.earnings if one.source == "replay"]
-    simulated = [one for one in comparison.earnings if one.source == "simulation"]
-    sentences = _replay_sentences(replayed, comparison.n_held_out) if replayed else []
-    if simulated:
-        enough = listed([count(one.n_replayable) for one in simulated])
-        some = any(one.n_replayable for one in simulated)
-        tasks = plural(comparison.n_held_out, "held-out task")
-        sentences.append(
-            f"For {_decisions(simulated)} the recorded rewards of {'only ' * some}"
-            f"{enough if some else 'none'} of {tasks} are enough, and a replay needs "
-            f"{FEWEST_TASKS} tasks. So {plural(simulated[0].n_tasks, 'task')} were "
-            "drawn from the prior: these numbers assume that the prior is right. The bestseller is "
-            "then the choice with the highest mean under the prior."
-        )
-        if comparison.n_arms is not None and simulated[0].n_offered < comparison.n_arms:
-            sentences.append(
-                f"To save time these tasks offer only {simulated[0].n_offered:.0f} of the "
-                f"{count(comparison.n_arms)} arms: those with the highest means under the prior."
-            )
-    return sentences
-
-
-def _replay_sentences(replayed: Sequence[Earnings], n_held_out: int) -> list[str]:
-    n_tasks = listed([count(one.n_tasks) for one in replayed])
-    offered = listed([f"{one.n_offered:.1f}" for one in replayed])
+    if not comparison.earnings:
+        return []
+    n_past, earnings = count(comparison.n_past), comparison.earnings
+    found = listed([count(n) for n in comparison.n_replayable.values()])
     sentences = [
-        f"{_decisions(replayed).capitalize()} were replayed on {n_tasks} of "
-        f"{plural(n_held_out, 'held-out task')}; the prior was not learned from them."
+        "Recorded rewards were replayed: "
+        + (
+            "each past task was decided with a prior that was learned without it."
+            if comparison.crossed
+            else "the latest tasks were decided with a prior that was learned before they began."
+        ),
+        f"A replay of n decisions needs tasks with 2n recorded rewards. Of {n_past} past tasks, "
+        f"{found} have enough for {listed([str(n) for n in comparison.n_replayable])} decisions: "
+        "the numbers speak for tasks with many rewards.",
     ]
-    if any(one.n_replayable < n_held_out for one in replayed):
+    offered = listed([f"{one.n_offered:.1f}" for one in earnings])
+    if earnings[0].bestseller is None:
         sentences.append(
-            "The other tasks have too few recorded rewards: the numbers speak for tasks with many."
-        )
-    best = replayed[0].bestseller
-    if best is None:
-        sentences.append(
-            f"Each decision chooses one of {replayed[0].n_offered:.0f} recorded rows of the task "
-            "that were not chosen yet, so that later decisions have less to choose from. The "
-            "bestseller is the row with the highest reward by the coefficients that fit all "
-            "training rows best."
+            "The recorded rows of a task are dealt to its decisions at random, and each decision "
+            f"chooses one of its rows, of {offered} on average. The pooled model is one regression "
+            "on the training rows of all tasks, logistic for clicks: it takes the row with the "
+            "highest predicted reward, and never learns."
         )
     else:
         sentences.append(
-            "A chosen arm gives one of the rewards that the task recorded for it, in random order. "
-            "A task offers the arms with enough recorded rewards, on average "
-            f"{offered}. The bestseller is the arm with the highest mean reward in the training "
-            f"rows, `{short_name(best)}`; arms that were hardly tried are left out. A task without "
-            "the bestseller gets the best arm that it offers."
+            "A chosen arm gives one of the rewards that the task recorded for it, in random order; "
+            "an arm without rewards left cannot be chosen. A first decision chooses from "
+            f"{offered} arms on average. The bestseller is the arm with the highest mean reward in "
+            f"the training rows, `{short_name(earnings[0].bestseller)}`; arms that were hardly "
+            "tried are left out. Where it cannot be chosen, the next best is."
         )
     sentences.append(
-        "If the logged choices depended on earlier rewards of the same task, a replay is only "
-        "approximate."
+        f"{_LOGS}: the mean of all recorded rewards of the same tasks. If the logged choices "
+        "depended on earlier rewards of the same task, a replay is only approximate."
     )
     return sentences
-
-
-def _decisions(earnings: Sequence[Earnings]) -> str:
-    return f"the first {listed([str(one.n_decisions) for one in earnings])} decisions"
 
 
 # -- numbers --------------------------------------------------------------------------------------
@@ -251,9 +246,21 @@ def _text(value: Estimate, digits: int, sign: str = "") -> str:
     return signed(f"{value.mean:{sign}.{digits}f} ± {value.error:.{digits}f}")
 
 
-def _title(policy: str) -> str:
-    name = _NAMES[policy].removeprefix("the ")
+def _rival(earnings: Sequence[Earnings]) -> str:
+    """Name the policy that never learns: what a team has without a prior."""
+    return "the pooled model" if earnings[0].bestseller is None else "the bestseller"
+
+
+def _title(policy: str | None, earnings: Sequence[Earnings]) -> str:
+    """Return the name of a row; None is the row of the logs."""
+    if policy is None:
+        return _LOGS
+    name = _rival(earnings).removeprefix("the ") if policy == BESTSELLER else _NAMES[policy]
     return name[0].upper() + name[1:]
+
+
+def _mean(one: Earnings, policy: str | None) -> Estimate:
+    return estimate(one.logged) if policy is None else one.mean(policy)
 
 
 def _range(value: Estimate) -> tuple[float, float]:
@@ -263,19 +270,25 @@ def _range(value: Estimate) -> tuple[float, float]:
 def _scale(comparison: PolicyComparison) -> Scale:
     """Return the scale that all groups share."""
     ranges = [
-        _range(one.mean(policy)) for one in comparison.earnings for policy in comparison.policies
+        _range(_mean(one, row))
+        for one in comparison.earnings
+        for row in (None, *comparison.policies)
     ]
     low, high = min(low for low, _ in ranges), max(high for _, high in ranges)
     return Scale(low, high)
 
 
-def _item(one: Earnings, policy: str, digits: tuple[int, int], scale: Scale) -> Item:
-    mean = one.mean(policy)
+def _item(one: Earnings, policy: str | None, digits: tuple[int, int], scale: Scale) -> Item:
+    mean = _mean(one, policy)
     low, high = _range(mean)
     earned = _text(mean, digits[0])
-    gain = "–" if policy == BESTSELLER else _text(one.gain(policy), digits[1], "+")
+    gain = "–"
+    if policy not in (None, BESTSELLER):
+        assert policy is not None
+        absolute = _text(one.gain(policy), digits[1], "+")
+        gain = absolute if one.relative_gain(policy) is None else _gain(one, policy)
     return Item(
-        name=_title(policy),
+        name=_title(policy, [one]),
         mean=earned,
         overall=gain,
         low=scale.place(low),
@@ -283,5 +296,5 @@ def _item(one: Earnings, policy: str, digits: tuple[int, int], scale: Scale) -> 
         high=scale.place(high),
         overall_place=scale.place(one.mean(BESTSELLER).mean),
         zero=scale.place(0.0),
-        alt=f"{earned} per decision; gain over the bestseller {gain}",
+        alt=f"{earned} per decision; gain over {_rival([one])} {gain}",
     )

@@ -1,10 +1,9 @@
-"""Earnings of policies on held-out tasks, beside the bestseller."""
+"""Earnings of policies on past tasks, beside the bestseller."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +11,12 @@ import numpy as np
 import pytest
 
 from mixts.diagnostics import Earnings, PolicyComparison, _replays, compare_policies
-from mixts.diagnostics._replays import merged, training_scores
 from mixts.errors import ParameterError
 from mixts.learning import Fit, fit_logs
+from mixts.learning.fit import learn_from
 from mixts.learning.held_out import split
+from mixts.learning.pooled import pooled_scores
 from mixts.logs import read_rows
-from mixts.pages.policies import policy_sources
 
 ARMS = {"task": "user", "arm": "item", "reward": "reward"}
 KINDS = np.array([[0.8, 0.1, 0.1, 0.5], [0.1, 0.8, 0.1, 0.5], [0.1, 0.1, 0.8, 0.5]])
@@ -59,30 +58,62 @@ def compared(kinds: Fit) -> PolicyComparison:
 def test_policies_that_learn_kinds_beat_the_bestseller(compared: PolicyComparison) -> None:
     assert compared.policies == ("bestseller", "greedy", "ts", "ids")
     assert [one.n_decisions for one in compared.earnings] == [5, 10, 20]
+    assert compared.n_replayable == {5: 300, 10: 300, 20: 300}
     for one in compared.earnings:
-        assert one.source == "replay"
-        assert one.n_tasks == one.n_replayable == compared.n_held_out == 150
+        assert one.n_tasks == compared.n_past == 300
         assert one.bestseller == "item 3"
-        assert one.n_offered == pytest.approx(4 if one.n_decisions < 20 else 3.5, abs=0.1)
-    last = compared.decisive
-    assert last.n_decisions == 20
-    assert last.clearly("ids", "bestseller")
-    assert not last.clearly("bestseller", "ids")
-    assert compared.recommended in compared.learning
-    assert compared.agent == compared.recommended
-    # The bestseller earns the mean of its arm: where it is missing, another of mean 1/3.
-    assert compared.earnings[0].mean("bestseller").mean == pytest.approx(0.5, abs=0.07)
+        assert one.n_offered == 4
+        # The logs chose all arms about as often, whatever they gave.
+        mean, error = one.logged.mean(), one.logged.std() / np.sqrt(300)
+        weights = np.array([[25, 25, 25, 25], [25, 25, 25, 12]])
+        truth = (weights * KINDS.mean(axis=0)).sum(axis=1) / weights.sum(axis=1)
+        assert abs(mean - truth.mean()) < 4 * error
+    assert compared.outcome == "gain"
+    assert compared.agent in compared.learning
+    # The bestseller earns the mean of its arm, as long as it has rewards left.
+    mean, error = compared.earnings[0].mean("bestseller")
+    assert abs(mean - 0.5) < 4 * error
+    assert compared.earnings[0].missed["bestseller"].max() == 0
+    assert compared.earnings[2].restricts("bestseller")
+
+
+def test_more_decisions_decide_as_long_as_arms_do_not_run_out(compared: PolicyComparison) -> None:
+    """Half of the users have 12 rewards of the bestseller: 20 decisions need another arm."""
+    first, second, third = compared.earnings
+    assert not second.restricts("bestseller")
+    assert compared.decisive is second
+    assert not compared.restricted
+    # By its scores, and by what it then earned: 8 of 20 decisions for half of the users.
+    expected = 0.5 * 8 / 20 * (0.5 - 1 / 3)
+    assert third.missed["bestseller"].mean() == pytest.approx(expected, abs=0.01)
+    lost = first.mean("bestseller").mean - third.mean("bestseller").mean
+    assert lost == pytest.approx(expected, abs=4 * first.mean("bestseller").error)
 
 
 def test_numbers_are_means_over_tasks(compared: PolicyComparison) -> None:
     one = compared.earnings[1]
     mine, best = one.rewards["ids"], one.rewards["bestseller"]
     assert one.mean("ids").mean == pytest.approx(mine.mean())
-    assert one.mean("ids").error == pytest.approx(mine.std(ddof=1) / np.sqrt(150))
-    assert one.gain("ids").error == pytest.approx((mine - best).std(ddof=1) / np.sqrt(150))
+    assert one.mean("ids").error == pytest.approx(mine.std(ddof=1) / np.sqrt(300))
+    assert one.gain("ids").error == pytest.approx((mine - best).std(ddof=1) / np.sqrt(300))
     assert one.gain("ids", "ids") == (0.0, 0.0)
     with pytest.raises(ParameterError, match="no policy 'exp4'; policies: bestseller, greedy"):
         one.mean("exp4")
+
+
+def test_gains_in_percent_have_the_error_of_a_ratio(compared: PolicyComparison) -> None:
+    one = compared.earnings[1]
+    share = one.relative_gain("ids")
+    assert share is not None
+    mine, best = one.rewards["ids"], one.rewards["bestseller"]
+    assert share.mean == pytest.approx(mine.mean() / best.mean() - 1)
+    rng = np.random.default_rng(1)
+    drawn = rng.integers(len(mine), size=(4000, len(mine)))
+    resampled = mine[drawn].mean(axis=1) / best[drawn].mean(axis=1)
+    assert share.error == pytest.approx(resampled.std(), rel=0.1)
+    # Nothing is a share of what may be 0 or less.
+    centred = Earnings(5, {"bestseller": best - best.mean(), "ids": mine}, mine, 2.0, "x")
+    assert centred.relative_gain("ids") is None
 
 
 def test_the_bestseller_takes_all_rewards_of_its_arm(tmp_path: Path) -> None:
@@ -91,35 +122,46 @@ def test_the_bestseller_takes_all_rewards_of_its_arm(tmp_path: Path) -> None:
     path = write_arms(tmp_path / "logs.csv", counts, click(np.array([[0.3, 0.7, 0.4]])))
     fit = fit_logs(path, ARMS, n_components=1, held_out=0.5, seed=1, engine=1)
     (one,) = compare_policies(fit, [6], policies=["ts"], engine=1).earnings
-    rows = read_rows(fit.logs, fit.held_out)
-    expected = [rows.rewards[(rows.tasks == i) & (rows.arms == 1)].mean() for i in range(40)]
+    rows = read_rows(fit.logs, np.arange(80))
+    # Held-out tasks come first, then the tasks that the prior was learned from.
+    order = np.concatenate([np.sort(fit.held_out), np.sort(fit.training)])
+    expected = [rows.rewards[(rows.tasks == i) & (rows.arms == 1)].mean() for i in order]
     np.testing.assert_allclose(one.rewards["bestseller"], expected)
+    np.testing.assert_allclose(one.logged, [rows.rewards[rows.tasks == i].mean() for i in order])
 
 
-def test_greedy_is_replayed_as_by_hand(tmp_path: Path) -> None:
-    """Each arm of a user always pays the same, so that the order of rewards does not matter."""
+def test_every_task_is_replayed_as_by_hand(tmp_path: Path) -> None:
+    """Each arm of a user always pays the same, so that the order of rewards does not matter.
+
+    Arms run out. Held-out users get the prior of the fit, others one that was learned without them.
+    """
     rng = np.random.default_rng(3)
     pays = np.round(KINDS[rng.integers(3, size=120)] + 0.2 * rng.standard_normal((120, 4)), 3)
-    counts = rng.choice([3, 8], size=(120, 4), p=[0.3, 0.7])
+    counts = rng.choice([2, 8], size=(120, 4), p=[0.5, 0.5])
     path = write_arms(tmp_path / "logs.csv", counts, lambda rng, user, arm: pays[user, arm])
     fit = fit_logs(
         path, ARMS, n_components=3, noise_std=0.3, held_out=0.5, seed=2, engine=1
     )  # without noise the learned one would be tiny
     (one,) = compare_policies(fit, [7], policies=["greedy"], engine=1).earnings
-    users = [int(fit.logs.tasks[i]) for i in fit.held_out]
-    expected = []
-    for user in users:
-        offered = counts[user] >= 7
-        if offered.sum() < 2:
-            continue
-        belief, earned = fit.prior.belief(), 0.0
-        for _ in range(7):
-            arm = int(np.argmax(np.where(offered, belief.mean_rewards(), -np.inf)))
-            belief.update(arm, pays[user, arm])
-            earned += pays[user, arm]
-        expected.append(earned / 7)
-    assert 30 <= one.n_tasks == len(expected) < 60
+    other, _ = learn_from(fit, fit.held_out, 1)
+    expected, missed = [], []
+    for prior, tasks in ((fit.prior, fit.held_out), (other, fit.training)):
+        for user in (int(fit.logs.tasks[i]) for i in np.sort(tasks)):
+            if counts[user].sum() < 14:
+                continue
+            belief, left, earned, lost = prior.belief(), counts[user].copy(), 0.0, 0.0
+            for _ in range(7):
+                means = belief.mean_rewards()
+                arm = int(np.argmax(np.where(left > 0, means, -np.inf)))
+                lost += means.max() - means[arm]
+                belief.update(arm, pays[user, arm])
+                earned, left[arm] = earned + pays[user, arm], left[arm] - 1
+            expected.append(earned / 7)
+            missed.append(lost / 7)
+    assert 60 < one.n_tasks == len(expected) < 120
     np.testing.assert_allclose(one.rewards["greedy"], expected)
+    np.testing.assert_allclose(one.missed["greedy"], missed, atol=1e-12)
+    assert np.mean(missed) > 0.05
 
 
 def test_the_bestseller_wins_where_learning_does_not_pay(tmp_path: Path) -> None:
@@ -132,77 +174,76 @@ def test_the_bestseller_wins_where_learning_does_not_pay(tmp_path: Path) -> None
     )  # fmt: skip
     fit = fit_logs(path, ARMS, n_components=1, held_out=0.5, seed=1, engine=1)
     compared = compare_policies(fit, [5, 10], policies=["ts"], engine=1)
-    assert compared.decisive.clearly("bestseller", "ts")
-    assert compared.usual == "ts"
-    assert compared.recommended == "bestseller"
+    assert compared.outcome == "loss"
     assert compared.agent == "ts"
 
 
 def test_the_bestseller_knows_the_training_tasks_only(tmp_path: Path) -> None:
+    """Each half of the users would choose the arm that the other half dislikes."""
     held_out, training = split(120, 0.5, 1)
     rates = np.empty((120, 2))
-    rates[training], rates[held_out] = [0.6, 0.4], [0.2, 0.9]
+    rates[training], rates[held_out] = [0.8, 0.4], [0.2, 0.9]
     path = write_arms(tmp_path / "logs.csv", np.full((120, 2), 8), click(rates))
     fit = fit_logs(path, ARMS, n_components=1, held_out=0.5, seed=1, engine=1)
     (one,) = compare_policies(fit, [8], policies=["ts"], engine=1).earnings
     assert one.bestseller == "item 0"
-    mean, error = one.mean("bestseller")
-    assert abs(mean - 0.2) < 4 * error
+    for part, truth in ((one.rewards["bestseller"][:60], 0.2),
+                        (one.rewards["bestseller"][60:], 0.4)):  # fmt: skip
+        assert abs(part.mean() - truth) < 4 * part.std() / np.sqrt(60)
 
 
-def test_too_few_rewards_are_simulated(tmp_path: Path) -> None:
-    counts = np.full((100, 3), 6)
-    counts[:75, 1:] = 4
+def test_latest_tasks_are_the_only_ones_to_replay(tmp_path: Path) -> None:
+    """A prior that was learned from later tasks knows what nobody knew."""
+    path = write_arms(tmp_path / "logs.csv", np.full((100, 3), 8), click(KINDS[:, :3]))
+    lines = path.read_text().splitlines()
+    rows = [f"{line},{line.split(',')[0]}" for line in lines[1:]]
+    path.write_text("\n".join([f"{lines[0]},when", *rows]))
+    fit = fit_logs(path, ARMS | {"time": "when"}, n_components=3, held_out=0.5, seed=1, engine=1)
+    compared = compare_policies(fit, [5], policies=["ts"], engine=1)
+    assert not compared.crossed
+    assert (compared.n_past, compared.n_replayable) == (50, {5: 50})
+    assert compared.earnings[0].n_tasks == 50
+
+
+def test_too_few_rewards_are_not_replayed(tmp_path: Path) -> None:
+    """And then the files are not read again."""
+    counts = np.full((60, 3), 3)
+    counts[:20] = 7
     path = write_arms(tmp_path / "logs.csv", counts, click(KINDS[:, :3]))
-    fit = fit_logs(path, ARMS, n_components=3, held_out=0.5, seed=1, engine=1)
-    n_enough = int((fit.held_out >= 75).sum())
-    compared = compare_policies(fit, [4, 5, 10], policies=["ts", "greedy"], engine=1)
-    first, second, third = compared.earnings
-    assert (first.source, first.n_tasks) == ("replay", 50)
-    assert compared.decisive is first
-    for one, n in ((second, n_enough), (third, 0)):
-        assert (one.source, one.n_tasks, one.n_replayable) == ("simulation", 500, n)
-        assert one.n_offered == 3
-        # The bestseller of a simulation earns the largest mean of the prior.
-        best = fit.prior.belief().mean_rewards().max()
-        mean, error = one.mean("bestseller")
-        assert abs(mean - best) < 4 * error
-        assert one.clearly("ts", "bestseller")
-
-
-def test_the_files_are_not_read_again_if_nothing_can_be_replayed(tmp_path: Path) -> None:
-    path = write_arms(tmp_path / "logs.csv", np.full((40, 3), 3), click(KINDS[:, :3]))
     fit = fit_logs(path, ARMS, n_components=2, held_out=0.5, seed=1, engine=1)
     path.unlink()
-    compared = compare_policies(fit, [5], policies=["ts"], engine=1)
-    assert compared.decisive.source == "simulation"
+    compared = compare_policies(fit, [5, 12], policies=["ts"], engine=1)
+    assert compared.earnings == ()
+    assert compared.n_replayable == {5: 20, 12: 0}
+    assert (compared.outcome, compared.agent, compared.restricted) == ("none", "ids", False)
+    with pytest.raises(ParameterError, match="nothing was replayed"):
+        compared.decisive  # noqa: B018
 
 
 def test_more_tasks_than_can_be_played_are_drawn(
     kinds: Fit, compared: PolicyComparison, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_replays, "MOST_TASKS", 40)
-    (one,) = compare_policies(kinds, [20], policies=["ts"], engine=1).earnings
-    assert one.source == "replay"
-    assert (one.n_tasks, one.n_replayable) == (40, 150)
+    learned: list[int] = []
+    monkeypatch.setattr(_replays, "learn_from", lambda *_: learned.append(1))
+    found = compare_policies(kinds, [20], policies=["ts"], engine=1)
+    (one,) = found.earnings
+    assert (one.n_tasks, found.n_replayable) == (40, {20: 300})
+    assert not learned  # the held-out tasks are enough
     # About as many of each kind: an arm pays as much as on all tasks.
     mean, error = one.mean("bestseller")
-    assert abs(mean - compared.decisive.mean("bestseller").mean) < 4 * error
+    assert abs(mean - compared.earnings[2].mean("bestseller").mean) < 4 * error
     monkeypatch.setattr(_replays, "_MOST_NUMBERS", 3 * 95 * 60)
-    (few,) = compare_policies(kinds, [20], policies=["ts"], engine=1).earnings
-    assert 50 < few.n_replayable < 65
+    assert 50 < compare_policies(kinds, [20], policies=["ts"], engine=1).n_replayable[20] < 65
 
 
-def test_few_tasks_are_replayed_several_times(
-    kinds: Fit, compared: PolicyComparison, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_few_tasks_are_replayed_several_times(kinds: Fit, monkeypatch: pytest.MonkeyPatch) -> None:
     """Repeats take out the luck of the order; the rewards of 25 that were recorded remain."""
+    monkeypatch.setattr(_replays, "MOST_TASKS", 900)
+    (often,) = compare_policies(kinds, [5], policies=["ts"], engine=1).earnings
     monkeypatch.setattr(_replays, "MOST_REPEATS", 1)
     (once,) = compare_policies(kinds, [5], policies=["ts"], engine=1).earnings
-    often = compared.earnings[0]  # three times: 500 // 150
-    steps = [
-        5 * len(one.rewards["bestseller"]) * one.mean("bestseller").mean for one in (once, often)
-    ]
+    steps = [5 * 300 * one.mean("bestseller").mean for one in (once, often)]
     assert steps[0] == pytest.approx(round(steps[0]))
     assert 3 * steps[1] == pytest.approx(round(3 * steps[1]))
     assert often.mean("bestseller").error < 0.8 * once.mean("bestseller").error
@@ -228,6 +269,90 @@ def test_numbers_depend_on_the_seed_alone(
         np.testing.assert_array_equal(first["ts"], compared.earnings[0].rewards["ts"])
 
 
+def test_many_arms_are_replayed_by_the_arms_of_few_tasks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Agents that know only the arms of their own tasks decide as those that know all arms."""
+    rng = np.random.default_rng(5)
+    pays = np.round(rng.standard_normal((2, 30)), 2)
+    counts = (rng.random((90, 30)) < 0.5).astype(int)
+    path = write_arms(tmp_path / "logs.csv", counts, lambda rng, user, arm: pays[user % 2, arm])
+    fit = fit_logs(path, ARMS, n_components=2, noise_std=0.3, held_out=0.5, seed=2, engine=1)
+    options: dict[str, Any] = {"policies": ["greedy"], "engine": 1}
+    (known,) = compare_policies(fit, [4], **options).earnings
+    monkeypatch.setattr(_replays, "MANY_ARMS", 10)
+    (some,) = compare_policies(fit, [4], **options).earnings
+    for policy in ("bestseller", "greedy"):
+        np.testing.assert_allclose(some.rewards[policy], known.rewards[policy])
+        np.testing.assert_allclose(some.missed[policy], known.missed[policy], atol=1e-12)
+        # The best arm of all was never shown to half of the tasks.
+        assert known.restricts(policy)
+    assert known.n_offered == some.n_offered == pytest.approx(15, abs=1)
+
+
+# -- no personal differences ----------------------------------------------------------------------
+
+
+def _clicks(rng: np.random.Generator, mean: np.ndarray) -> np.ndarray:
+    return (rng.random(len(mean)) < 1 / (1 + np.exp(-mean))).astype(int)
+
+
+def _noisy(rng: np.random.Generator, mean: np.ndarray) -> np.ndarray:
+    return mean + rng.standard_normal(len(mean))
+
+
+def _spend(rng: np.random.Generator, mean: np.ndarray) -> np.ndarray:
+    return np.where(rng.random(len(mean)) < 0.4, np.exp(_noisy(rng, mean) / 2), 0)
+
+
+FAMILIES: dict[str, tuple[dict[str, Any], Callable[..., np.ndarray]]] = {
+    "bernoulli": ({}, _clicks),
+    "gaussian": ({"noise": "common"}, _noisy),
+    "student": ({"noise": "per-task"}, _noisy),
+    "poisson": ({}, lambda rng, mean: rng.poisson(np.exp(mean))),
+    "spend": ({}, _spend),
+    "logistic": ({}, _clicks),
+    "linear": ({"noise": "common"}, _noisy),
+    "linear-student": ({"noise": "per-task"}, _noisy),
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_shuffled_tasks_gain_nothing(family: str, tmp_path: Path) -> None:
+    """Two kinds of user differ much; after their names are shuffled there is no difference.
+
+    The mixture is told that there are two kinds, so it looks for what is not there.
+    """
+    settings, reward = FAMILIES[family]
+    rng = np.random.default_rng(11)
+    users, taste = np.repeat(np.arange(60), 24), np.array([[2, -1.5, 0.2], [-1.5, 2, 0.2]])
+    linear = family in ("logistic", "linear", "linear-student")
+    if linear:
+        x = np.round(rng.standard_normal((len(users), 3)), 1)
+        mean, columns = (x * taste[users % 2]).sum(axis=1) - 0.5, {"features": ["a", "b", "c"]}
+    else:
+        x = rng.integers(3, size=len(users))[:, None]
+        mean, columns = taste[users % 2, x[:, 0]], {"arm": "a"}
+    rewards = np.round(reward(rng, mean), 3)
+    names = ["a", "b", "c"][: x.shape[1]]
+    request = {"task": "user", "reward": "reward", "intercept": linear, **columns}
+    request["family"] = family.removesuffix("-student").replace("student", "gaussian")
+    outcomes = {}
+    for shuffled in (False, True):
+        owners = rng.permutation(users) if shuffled else users
+        rows = "\n".join(",".join(map(str, row)) for row in zip(owners, *x.T, rewards, strict=True))
+        path = tmp_path / f"{shuffled}.csv"
+        path.write_text(f"user,{','.join(names)},reward\n{rows}\n")
+        fit = fit_logs(path, request, n_components=2, seed=1, engine=1, **settings)
+        (one,) = compare_policies(fit, [5], engine=1).earnings
+        outcomes[shuffled] = [one.clearly(policy, "bestseller") for policy in ("greedy", "ids")]
+        if shuffled:
+            for policy in ("greedy", "ts", "ids"):
+                gain, error = one.gain(policy)
+                assert gain < 2 * error + 1e-12, (policy, gain, error)
+    assert outcomes == {False: [True, True], True: [False, False]}
+
+
 # -- features -------------------------------------------------------------------------------------
 
 
@@ -250,57 +375,27 @@ def spenders(tmp_path_factory: pytest.TempPathFactory) -> Fit:
 def test_features_are_replayed_by_rows(spenders: Fit, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_replays, "MOST_LINEAR_TASKS", 40)
     compared = compare_policies(spenders, [5, 11, 12], engine=1)
-    replayed, decisive, simulated = compared.earnings
-    assert [one.source for one in compared.earnings] == ["replay", "replay", "simulation"]
-    assert replayed.n_replayable == decisive.n_replayable == 80  # 22 rows: 11 decisions
-    assert simulated.n_replayable == 0
-    assert all(one.bestseller is None and one.n_offered == 10 for one in compared.earnings)
-    assert compared.decisive is decisive
-    assert all(one.n_tasks == 40 for one in compared.earnings)
+    short, long = compared.earnings
+    assert compared.n_replayable == {5: 160, 11: 160, 12: 0}  # 22 rows: 11 decisions
+    assert (short.n_offered, long.n_offered) == (4, 2)
+    assert compared.decisive is long
     for one in compared.earnings:
+        assert (one.bestseller, one.n_tasks, one.missed) == (None, 40, {})
         for policy in compared.learning:
             assert one.clearly(policy, "bestseller")
 
 
-def test_the_bestseller_of_features_fits_all_training_rows(spenders: Fit) -> None:
+def test_the_rival_of_features_is_one_regression_on_all_training_rows(spenders: Fit) -> None:
     rows = read_rows(spenders.logs, spenders.training)
-    coefficients = training_scores(spenders)
-    ridge = 1e-9 * np.eye(2)
+    coefficients = pooled_scores(spenders.learned.unimodal, spenders.training_tasks)
     x, y = rows.features, rows.rewards
-    np.testing.assert_allclose(coefficients, np.linalg.solve(x.T @ x + ridge, x.T @ y), atol=0.02)
-    held = read_rows(spenders.logs, spenders.held_out)
-    (one,) = compare_policies(spenders, [11], policies=["ts"], engine=1).earnings
-    # Of 22 rows at most 11 are taken: it earns no more than the mean of the best 11 by its score.
-    score = held.features @ coefficients
-    for task in range(5):
-        mine = np.flatnonzero(held.tasks == task)
-        best = mine[np.argsort(-score[mine])[:11]]
-        shown = one.rewards["bestseller"][task]
-        assert held.rewards[mine].min() < shown < held.rewards[best].mean() + 1.5
+    np.testing.assert_allclose(coefficients, np.linalg.lstsq(x, y)[0], atol=0.02)
 
 
-def test_merged_statistics_are_those_of_all_rows(kinds: Fit) -> None:
-    for n in (1, 2, 7):
-        tasks = kinds.logs.statistics[np.arange(n)]
-        whole = merged(tasks)
-        assert len(whole) == 1
-        np.testing.assert_array_equal(whole.pulls[0], tasks.pulls.sum(axis=0))
+# -- the policy to start with ---------------------------------------------------------------------
 
 
-def test_an_arm_that_was_hardly_tried_is_no_bestseller(tmp_path: Path) -> None:
-    counts = np.full((60, 3), 20)
-    counts[:, 2] = 0
-    counts[0:60:9, 2] = 1
-    rates = np.array([[0.3, 0.5, 1.0]])
-    path = write_arms(tmp_path / "logs.csv", counts, click(rates))
-    fit = fit_logs(path, ARMS, n_components=1, held_out=0.5, seed=1, engine=1)
-    assert np.argsort(-training_scores(fit)).tolist() == [1, 0, 2]
-
-
-# -- the recommended policy -----------------------------------------------------------------------
-
-
-def of(means: dict[str, float], n_decisions: int = 20, source: Any = "replay") -> Earnings:
+def of(means: dict[str, float], n_decisions: int = 20, missed: float = 0.0) -> Earnings:
     """Earnings with errors of differences of about 0.01."""
     rng = np.random.default_rng(6)
     rewards = {
@@ -308,55 +403,49 @@ def of(means: dict[str, float], n_decisions: int = 20, source: Any = "replay") -
         for name, mean in means.items()
         for noise in [rng.standard_normal(200)]
     }
-    return Earnings(n_decisions, source, rewards, 200, 3.0, "hats")
+    lost = dict.fromkeys(means, np.full(200, missed))
+    return Earnings(n_decisions, rewards, np.full(200, 0.3), 3.0, "hats", lost)
+
+
+def comparison(*earnings: Earnings) -> PolicyComparison:
+    return PolicyComparison(earnings, {one.n_decisions: 200 for one in earnings}, 200)
 
 
 @pytest.mark.parametrize(
-    ("greedy", "ts", "ids", "recommended", "agent"),
+    ("greedy", "ts", "ids", "agent", "outcome"),
     [
-        (0.5, 0.5, 0.6, "ids", "ids"),
-        (0.61, 0.5, 0.6, "ids", "ids"),  # not clearly more
-        (0.65, 0.5, 0.6, "greedy", "greedy"),
-        (0.65, 0.7, 0.6, "ts", "ts"),
-        (0.4, 0.4, 0.49, "ids", "ids"),  # no clear difference from the bestseller
-        (0.4, 0.41, 0.45, "bestseller", "ids"),
-        (0.48, 0.41, 0.45, "bestseller", "greedy"),
-        (0.56, 0.41, 0.45, "greedy", "greedy"),
+        (0.5, 0.5, 0.6, "ids", "gain"),
+        (0.61, 0.5, 0.6, "ids", "gain"),  # not clearly more
+        (0.65, 0.5, 0.6, "greedy", "gain"),
+        (0.65, 0.7, 0.6, "ts", "gain"),
+        (0.4, 0.4, 0.49, "ids", "unclear"),
+        (0.4, 0.41, 0.45, "ids", "loss"),
+        (0.48, 0.41, 0.45, "greedy", "unclear"),
+        (0.56, 0.41, 0.45, "greedy", "gain"),
     ],
 )
-def test_ids_is_recommended_unless_another_clearly_earns_more(
-    greedy: float, ts: float, ids: float, recommended: str, agent: str
+def test_ids_decides_unless_another_clearly_earns_more(
+    greedy: float, ts: float, ids: float, agent: str, outcome: str
 ) -> None:
-    one = of({"bestseller": 0.5, "greedy": greedy, "ts": ts, "ids": ids})
-    compared = PolicyComparison((one,), 200)
-    assert (compared.recommended, compared.agent) == (recommended, agent)
+    found = comparison(of({"bestseller": 0.5, "greedy": greedy, "ts": ts, "ids": ids}))
+    assert (found.agent, found.outcome) == (agent, outcome)
 
 
-def test_a_simulation_speaks_only_for_the_bestseller() -> None:
-    greedy = of({"bestseller": 0.5, "greedy": 0.7, "ids": 0.6}, source="simulation")
-    compared = PolicyComparison((greedy,), 200)
-    assert compared.better == ("greedy",)
-    assert compared.recommended == "ids"
-    fixed = of({"bestseller": 0.7, "greedy": 0.75, "ids": 0.6}, source="simulation")
-    compared = PolicyComparison((fixed,), 200)
-    assert compared.better == ("greedy", "bestseller")
-    assert (compared.recommended, compared.agent) == ("bestseller", "ids")
-    replayed = PolicyComparison((replace(fixed, source="replay"),), 200)
-    assert (replayed.recommended, replayed.agent) == ("greedy", "greedy")
-
-
-def test_a_replay_decides_before_a_simulation() -> None:
+def test_restricted_choices_do_not_decide() -> None:
+    """The error of a mean is 0.007."""
     means = {"bestseller": 0.5, "ids": 0.6}
-    short, long = of(means, 5), of(means, 10)
-    simulated = of(means, 20, "simulation")
-    assert PolicyComparison((short, long, simulated), 200).decisive is long
-    assert PolicyComparison((simulated,), 200).decisive is simulated
+    free, nearly, bound = of(means, 5), of(means, 10, 0.005), of(means, 20, 0.02)
+    assert comparison(free, nearly, bound).decisive is nearly
+    assert not comparison(free, nearly, bound).restricted
+    assert comparison(bound, of(means, 30, 0.1)).decisive is bound
+    assert comparison(bound).restricted
 
 
 def test_no_difference_is_not_clear() -> None:
-    same = Earnings(5, "replay", dict.fromkeys(("bestseller", "ids"), np.ones(9)), 9, 2.0, "x")
+    ones, x = np.ones(9), np.ones(1)
+    same = Earnings(5, dict.fromkeys(("bestseller", "ids"), ones), ones, 2.0, "x")
     assert not same.clearly("ids", "bestseller")
-    single = Earnings(5, "replay", {"bestseller": np.zeros(1), "ids": np.ones(1)}, 1, 2.0, "x")
+    single = Earnings(5, {"bestseller": np.zeros(1), "ids": x}, x, 2.0, "x")
     assert not single.clearly("ids", "bestseller")
 
 
@@ -379,21 +468,3 @@ def test_nothing_held_out_is_nothing_to_compare_on(tmp_path: Path) -> None:
     fit = fit_logs(path, ARMS, n_components=1, held_out=0, seed=1, engine=1)
     with pytest.raises(ParameterError, match="none were held out"):
         compare_policies(fit)
-
-
-def test_simulated_tasks_offer_the_best_of_many_arms(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(_replays, "MOST_ARMS", 3)
-    monkeypatch.setattr(_replays, "MOST_TASKS", 40)
-    rates = np.array([[0.1, 0.9, 0.2, 0.6, 0.3, 0.7]])
-    path = write_arms(tmp_path / "logs.csv", np.full((40, 6), 3), click(rates))
-    fit = fit_logs(path, ARMS, n_components=1, held_out=0.5, seed=1, engine=1)
-    found = compare_policies(fit, [4], engine=1)
-    (one,) = found.earnings
-    assert (one.source, one.n_offered, found.n_arms) == ("simulation", 3, 6)
-    assert one.bestseller == "item 1"
-    # The worst of the three arms gives 0.6, and the arms that are left out 0.3 at most.
-    assert min(one.mean(name).mean for name in found.policies) > 0.5
-    (said,) = [text for text in policy_sources(found) if "To save time" in text]
-    assert "only 3 of the 6 arms" in said

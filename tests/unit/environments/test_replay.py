@@ -125,6 +125,33 @@ def test_a_simulation_plays_each_task_once() -> None:
     assert "72 items of 6 tasks, 2 features, 4 a round" in repr(environment)
 
 
+def test_items_are_dealt_to_rounds() -> None:
+    """Every item is offered in one round at most, whatever was chosen; all places are as likely."""
+    tasks = np.repeat([0, 1], [9, 4])
+    environment = ReplayBandit(np.arange(13.0)[:, None], np.arange(13.0), tasks, 3, n_rounds=2)
+    assert environment.n_dealt(np.array([0, 1])).tolist() == [3, 2]
+    n = 3000
+    first, second = start(environment, n), start(environment, n)
+    seen = []
+    for choice in (0, 1):
+        offers = [problem.next_round() for problem in (first, second)]
+        np.testing.assert_array_equal(offers[0].actions, offers[1].actions)
+        mask = offers[0].mask
+        assert mask is not None
+        assert (mask.sum(axis=1) == np.where(first.latent == 0, 3, 2)).all()
+        seen.append(np.where(mask, offers[0].actions[:, :, 0], -1))
+        first.play(np.zeros(n, int))
+        second.play(np.full(n, choice))
+    for run in range(50):
+        items = np.concatenate([part[run][part[run] >= 0] for part in seen])
+        assert len(set(items)) == len(items) == (6 if first.latent[run] == 0 else 4)
+    long = seen[0][first.latent == 0].astype(int)
+    share = np.bincount(long.ravel(), minlength=9) / len(long)
+    assert np.abs(share - 1 / 3).max() < 4 * np.sqrt(2 / 9 / len(long))
+    with pytest.raises(ActionError, match="all were taken: play fewer rounds"):
+        first.next_round()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -135,6 +162,7 @@ def test_a_simulation_plays_each_task_once() -> None:
         ((FEATURES, REWARDS, 2 * TASKS), "every task from 0 to 4 needs an item, 1 has none"),
         ((FEATURES, REWARDS * np.inf, TASKS), "rewards must be finite"),
         ((FEATURES[:, 0], REWARDS, TASKS), "features must have 2 axes"),
+        ((FEATURES, REWARDS, TASKS, 2, 6), "every task needs at least 6 items, .* task 0 has"),
         ((FEATURES, REWARDS, TASKS, 0), "n_actions must be a whole number, at least 1"),
     ],
 )

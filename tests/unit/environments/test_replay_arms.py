@@ -12,9 +12,9 @@ from mixts import _random
 from mixts.environments import ReplayArms
 from mixts.errors import ActionError, ParameterError
 
-# Task 0 has three rewards of arms 0 and 2, and one of arm 1; task 1 has enough of arm 1 only; task
-# 2 has three or more of all arms. Every reward is another number, which tells where it is from.
-COUNTS = np.array([[3, 1, 3], [2, 5, 0], [4, 3, 3]])
+# Task 0 has one reward of arm 1, task 1 rewards of one arm only, task 2 three or more of all arms.
+# Every reward is another number, which tells where it is from.
+COUNTS = np.array([[3, 1, 3], [0, 7, 0], [4, 3, 3]])
 TASKS = np.repeat([0, 0, 0, 1, 1, 1, 2, 2, 2], COUNTS.ravel())
 ARMS = np.repeat([0, 1, 2, 0, 1, 2, 0, 1, 2], COUNTS.ravel())
 REWARDS = np.arange(float(len(TASKS)))
@@ -35,22 +35,20 @@ def recorded(task: int, arm: int) -> list[float]:
     return [float(r) for t, a, r in rows if (t, a) == (task, arm)]
 
 
-def test_tasks_offer_the_arms_with_enough_rewards() -> None:
+def test_tasks_offer_the_arms_with_rewards_left() -> None:
     environment = bandit()
     assert environment.used.tolist() == [0, 2]
     assert environment.n_tasks == 2
-    assert environment.offered.tolist() == [[True, False, True], [True, True, True]]
-    assert bandit(1).used.tolist() == [0, 1, 2]
+    assert environment.counts.tolist() == [[3, 1, 3], [4, 3, 3]]
+    assert bandit(8).used.tolist() == [2]
     problem = start(environment, 2)
-    actions, mask = problem.next_round()
-    assert actions is None
+    assert problem.next_round() == (None, None)
     assert sorted(problem.latent) == [0, 2]
+    problem.play(np.full(2, 1))
+    mask = problem.next_round().mask
     assert mask is not None
-    np.testing.assert_array_equal(
-        mask, environment.offered[np.searchsorted([0, 2], problem.latent)]
-    )
-    only = ReplayArms(ARMS[TASKS == 2], REWARDS[TASKS == 2], TASKS[TASKS == 2] - 2, 3)
-    assert start(only, 1).next_round().mask is None
+    np.testing.assert_array_equal(mask[:, 1], problem.latent == 2)  # task 0 had one reward of it
+    assert mask[:, [0, 2]].all()
 
 
 def test_choices_take_the_recorded_rewards_without_replacement() -> None:
@@ -61,6 +59,7 @@ def test_choices_take_the_recorded_rewards_without_replacement() -> None:
         given: dict[tuple[int, int], list[float]] = {}
         for _ in range(3):
             mask = problem.next_round().mask
+            mask = np.ones((2, 3), bool) if mask is None else mask
             chosen = np.array([rng.choice(np.flatnonzero(row)) for row in mask])
             outcome = problem.play(chosen)
             np.testing.assert_array_equal(outcome.feedback[0], chosen)
@@ -97,14 +96,16 @@ def test_the_order_is_random_and_the_same_for_all_agents() -> None:
     assert np.abs(share - 1 / 4).max() < 4 * np.sqrt(1 / 4 * 3 / 4 / len(firsts))
 
 
-def test_a_choice_must_be_offered() -> None:
+def test_a_choice_must_have_a_reward_left() -> None:
     problem = start(bandit(), 2)
+    problem.next_round()
+    problem.play(np.full(2, 1))
     problem.next_round()
     with pytest.raises(ActionError, match=r"act chose action 1 in run .* not available"):
         problem.play(np.full(2, 1))
-    for _ in range(3):
+    for i in range(2):
         problem.play(np.zeros(2, int))
-        if _ < 2:
+        if i < 1:
             problem.next_round()
     with pytest.raises(ActionError, match="enough for 3 rounds: play fewer"):
         problem.next_round()
@@ -117,7 +118,7 @@ def test_a_simulation_plays_it() -> None:
     assert sorted(results.latent) == [0, 2]
     assert (results.regret["TS"] >= 0).all()
     assert repr(environment) == (
-        "ReplayArms(24 rewards, 2 tasks with two or more of 3 arms for 3 rounds)"
+        "ReplayArms(24 rewards, 2 tasks with enough of them for 3 rounds, 3 arms)"
     )
 
 
@@ -129,7 +130,10 @@ def test_a_simulation_plays_it() -> None:
         ((ARMS, REWARDS + np.inf, TASKS, 3), "rewards must be finite"),
         ((ARMS, REWARDS, TASKS, 0), "n_rounds must be a whole number, at least 1"),
         ((ARMS, REWARDS, TASKS, 3, 2), "arms must be integers from 0 to 1, got 2"),
-        ((ARMS, REWARDS, TASKS, 5), "no task has two arms with 5 recorded rewards or more each"),
+        (
+            (ARMS, REWARDS, TASKS, 11),
+            "no task has 11 recorded rewards or more, of two arms or more",
+        ),
         ((ARMS[:0], REWARDS[:0], TASKS[:0], 1), "rewards is empty"),
     ],
 )

@@ -1,0 +1,111 @@
+"""One model of all rows, whatever their task: the rival of every prior that was learned from them.
+
+A team without a mixture prior has the mean reward of each arm, or one regression on the features.
+A prior must earn more than that.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import special
+
+from mixts._typing import Array, Float
+from mixts.families import LinearBernoulliStatistics, Statistics
+from mixts.families.coefficients import CoefficientFamily
+from mixts.prior import MixturePrior
+
+RARE = 0.1
+"""An arm with less than this share of the average number of rewards is no bestseller."""
+
+_MOST_STEPS = 100
+_CONVERGED = 1e-10
+"""Newton's steps end when one gains less than this share of the objective."""
+
+
+def pooled_scores(prior: MixturePrior, tasks: Statistics) -> Float[Array, " p"]:
+    """Return the mean reward of each arm, or the coefficients of one regression on all rows.
+
+    All rows count as one task. The prior matters only for arms with few rewards, and for features
+    that the rows do not determine.
+
+    Parameters
+    ----------
+    prior
+        One component, learned from these tasks.
+    tasks
+        Statistics of the tasks.
+
+    Returns
+    -------
+    array
+        Arms: mean rewards, (K,); an arm with less than a tenth of the average number of rewards
+        ranks below all others, because its mean is mostly luck. Features: coefficients, (d,), of
+        the reward, or of its log odds: rows are ranked by ``row @ coefficients``.
+    """
+    family = prior.family
+    if isinstance(family, CoefficientFamily):
+        if isinstance(tasks, LinearBernoulliStatistics):
+            return _logistic_regression(family, tasks)
+        pooled = prior.condition(merged(tasks)).as_prior(0).family
+        assert isinstance(pooled, CoefficientFamily)
+        return pooled.mean[0]
+    means = np.array(prior.condition(merged(tasks)).mean_rewards()[0])
+    counts = tasks.pulls.sum(axis=0)
+    rare = counts < RARE * counts.mean()
+    if not rare.all():
+        means[rare] = np.nextafter(means[~rare].min(), -np.inf)
+    return means
+
+
+def merged(tasks: Statistics) -> Statistics:
+    """Return the statistics of one task that has the histories of all these tasks.
+
+    Parameters
+    ----------
+    tasks
+        Statistics of at least one task.
+
+    Returns
+    -------
+    Statistics
+        Statistics of one task.
+    """
+    while len(tasks) > 1:
+        half = len(tasks) // 2
+        last = tasks[np.arange(2 * half, len(tasks))]
+        tasks = (tasks[np.arange(half)] + tasks[np.arange(half, 2 * half)]).concatenate(last)
+    return tasks
+
+
+def _logistic_regression(
+    family: CoefficientFamily, tasks: LinearBernoulliStatistics
+) -> Float[Array, " d"]:
+    """Return the coefficients with the largest posterior density, by Newton's method.
+
+    The coefficients are ``mean + root @ u`` with a standard normal u, so that features of any scale
+    and a singular covariance are harmless.
+    """
+    mean, covariance = family.mean[0], family.full_covariances()[0]
+    values, vectors = np.linalg.eigh(covariance)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    rows = tasks.array("rows")
+    trials, successes = (tasks.array(name).astype(float) for name in ("trials", "successes"))
+    start, steps = rows @ mean, rows @ root
+
+    def objective(u: Float[Array, " d"]) -> float:
+        odds = start + steps @ u
+        return float(successes @ odds - trials @ np.logaddexp(0, odds) - u @ u / 2)
+
+    u = np.zeros(len(mean))
+    best = objective(u)
+    for _ in range(_MOST_STEPS):
+        rate = special.expit(start + steps @ u)
+        slope = steps.T @ (successes - trials * rate) - u
+        curvature = (steps * (trials * rate * (1 - rate))[:, None]).T @ steps + np.eye(len(u))
+        step = np.linalg.solve(curvature, slope)
+        while (found := objective(u + step)) < best and np.abs(step).max() > _CONVERGED:
+            step = step / 2
+        if not found > best + _CONVERGED * abs(best):
+            break
+        u, best = u + step, found
+    return np.asarray(mean + root @ u)
