@@ -24,6 +24,9 @@ FEWEST_TASKS = 30
 """Least number of tasks for a replay: with fewer, its standard errors are not to be trusted."""
 CLEAR = 2.0
 """A difference of more than this many standard errors is called clear."""
+PICKED = 3.0
+"""A policy that is picked from several by its earnings must be better by this many errors: the best
+of some equal policies is often better than another by two."""
 
 Outcome = Literal["gain", "unclear", "loss", "none"]
 """A clear gain over the bestseller, no clear difference, a clear loss, or nothing was replayed."""
@@ -126,13 +129,15 @@ class Earnings:
         ratio = float(mine.mean() / mean)
         return Estimate(ratio - 1, estimate((mine - ratio * other) / mean).error)
 
-    def clearly(self, policy: str, over: str) -> bool:
+    def clearly(self, policy: str, over: str, n_errors: float = CLEAR) -> bool:
         """Return whether a policy earns more than another by over two standard errors.
 
         Parameters
         ----------
         policy, over
             Names of the two policies.
+        n_errors
+            Another number of standard errors.
 
         Returns
         -------
@@ -140,7 +145,7 @@ class Earnings:
             True if the difference is clear.
         """
         mean, error = self.gain(policy, over)
-        return bool(mean > 0 and mean > CLEAR * error)
+        return bool(mean > 0 and mean > n_errors * error)
 
     def restricts(self, policy: str) -> bool:
         """Return whether the recorded rewards restricted the choices of a policy noticeably.
@@ -229,15 +234,15 @@ class PolicyComparison:
 
     @property
     def agent(self) -> str:
-        """Policy of the agent to start with: IDS, unless another one clearly earns more.
+        """Policy of the agent to start with: IDS, unless another one earns more by three errors.
 
-        If several earn clearly more than IDS, the one of them that earns most.
+        If several do, the one of them that earns most.
         """
         return self._agent(self.decisive) if self.earnings else "ids"
 
     def _agent(self, one: Earnings) -> str:
         usual = "ids" if "ids" in self.learning else self.learning[-1]
-        better = [policy for policy in self.learning if one.clearly(policy, usual)]
+        better = [p for p in self.learning if one.clearly(p, usual, PICKED)]
         return max(better, key=lambda policy: one.mean(policy).mean, default=usual)
 
     @property
