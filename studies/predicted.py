@@ -221,7 +221,9 @@ def live(
 ) -> dict[str, Array]:
     """Decide for tasks that nobody has seen; return the mean reward of each task, by policy."""
     n, n_runs = one.n_decisions, N_LIVE
-    specs = {"rival": partial(Rival, scores), "agent": partial(policy_named(agent), fit.prior)}
+    specs: dict[str, Callable[..., Any]] = {
+        "rival": partial(Rival, scores), "agent": partial(policy_named(agent), fit.prior),
+    }  # fmt: skip
     if data.truth is not None:
         environment = data.truth(round(one.n_offered))
     else:
