@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from datetime import date
 from functools import cached_property
 from math import isfinite
 from typing import Any, ClassVar
@@ -221,14 +222,13 @@ class LevelFeature:
         row
             The part of the row, (n_numbers,), all zeros, which changes.
         value
-            A level.
+            A level; a number stands for its text, 30 and 30.0 for "30", as in logs.
         """
-        place = self._places.get(value) if isinstance(value, str) else None
+        text = name_of(value) if isinstance(value, str) or _is_number(value) else None
+        place = self._places.get(text or "")
         if place is None:
-            if not isinstance(value, str) or self.other is None:
-                hint = (
-                    "" if not isinstance(value, str) else "; learn the prior again to add a level"
-                )
+            if not text or self.other is None:
+                hint = "; learn the prior again to add a level" if text else ""
                 raise ActionError(
                     f"feature {self.name!r} must be {self.expected}, got {value!r}{hint}"
                 )
@@ -522,6 +522,22 @@ class Features:
                 )
             columns.append(kind(**values))
         return cls(tuple(columns), header[INTERCEPT])
+
+
+def name_of(value: Any) -> str:
+    """Return the text by which files and requests name a value: 1, 1.0 and "1" have one name.
+
+    Dates are written as in ISO 8601. Numbers that are not finite have no name: "".
+    """
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        if not isfinite(value):
+            return ""
+        return str(int(value)) if value.is_integer() else repr(value)
+    return value.isoformat() if isinstance(value, date) else str(value)
 
 
 def _freeze(record: object, **values: Any) -> None:

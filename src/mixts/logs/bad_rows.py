@@ -24,6 +24,7 @@ NO_TIME = "no time"
 BAD_REWARD = "reward is not"
 """Beginning of the reasons for which a reward that is present cannot be used."""
 NO_NUMBER = "a number"
+UNKNOWN_LEVEL = "has an unknown level"
 
 
 class Example(NamedTuple):

@@ -16,13 +16,19 @@ from mixts.engines import Engine
 from mixts.errors import ParameterError
 from mixts.features import Feature, Features, LevelFeature, NumberFeature
 from mixts.logs.files import Batch, Piece, are_numbers, batches_of, number_columns
-from mixts.logs.rows import Request, coded_names, numbers, sorted_order
+from mixts.logs.rows import Request, coded_names, is_number, numbers, sorted_order
 
 MOST_LEVELS = 50
 """Largest number of levels of a text feature: each is a coefficient that tasks must learn."""
 
 OTHER = "other"
 """Name of the level that stands for all levels that were not kept."""
+
+FEW_VALUES = 24
+"""So few different values, one of them a text, are levels: 20, 30, 40, 50plus."""
+
+MISSING = frozenset({"", "-", ".", "?", "n.a.", "n/a", "na", "nil", "none", "null"})
+"""Texts, in lower case, by which files mark a missing value; "nan" is read as a number."""
 
 _MOST_COUNTED = 20_000
 """Distinct values of a column that are kept: a column of numbers may have one in each row."""
@@ -46,7 +52,15 @@ class Values:
 
     @property
     def are_numbers(self) -> bool:
-        """Whether at least half of the values are numbers; the others make bad rows."""
+        """Whether the column holds numbers; its other values make bad rows.
+
+        A few different values with a text among them are levels, and so are values most of which
+        are texts. A sign of a missing value is no such text.
+        """
+        if self.counts is not None and len(self.counts) <= FEW_VALUES:
+            texts = (name.strip().lower() for name in self.counts if not is_number(name))
+            if not MISSING.issuperset(texts):
+                return False
         return 2 * self.n_numbers >= self.n
 
 

@@ -8,6 +8,7 @@ from mixts._typing import Array, Bool, Float
 from mixts.errors import LogsError
 from mixts.logs.bad_rows import (
     NO_REWARD,
+    UNKNOWN_LEVEL,
     refuse_arm_a_row,
     shortened,
     unusable_rewards,
@@ -56,7 +57,7 @@ def review(logs: TaskLogs) -> tuple[LogWarning, ...]:
     """
     _refuse(logs)
     warnings = [
-        _empty_rewards(logs), _only_purchases(logs), _unusable_rewards(logs), _few_tasks(logs),
+        *_lost_rows(logs), _empty_rewards(logs), _only_purchases(logs), _unusable_rewards(logs), _few_tasks(logs),
         _short_tasks(logs), _rare_arms(logs), _outliers(logs), copies(logs), sorted_rows(logs),
         drift(logs),
     ]  # fmt: skip
@@ -110,6 +111,37 @@ def _refuse_equal_rewards(logs: TaskLogs) -> None:
     if not cause:
         cause = "is the column of rewards the right one (--reward)?"
     raise LogsError(f"every reward is {low:g}, so nothing can be learned: {cause}")
+
+
+# -- features -------------------------------------------------------------------------------------
+
+
+def _lost_rows(logs: TaskLogs) -> list[LogWarning]:
+    """Warn of rows that are left out for a value of a feature; a few empty cells are usual."""
+    found = []
+    for reason, n in sorted(logs.bad_rows.counts.items(), key=lambda entry: -entry[1]):
+        absent = reason.startswith("no feature ")
+        if not (absent and n >= 0.01 * logs.n_rows) and not reason.startswith("feature "):
+            continue
+        first = logs.bad_rows.examples[reason][0].value
+        value = f" ({first!r}{', ...' if n > 1 else ''})" if first else ""
+        said = (
+            f"{n:,} of {logs.n_rows:,} rows {'is' if n == 1 else 'are'} left out because "
+            f"{'there is ' if absent else ''}{reason}{value}. If these rows differ from the others, "
+            f"the prior is wrong. {_remedy(reason)}"
+        )
+        found.append(LogWarning("lost-rows", said, {"n_rows": n}))
+    return found
+
+
+def _remedy(reason: str) -> str:
+    if reason.endswith(UNKNOWN_LEVEL):
+        return (
+            "Name the features by --features (features=[...]) instead of taking those of an "
+            "earlier prior: the new prior then knows all levels."
+        )
+    what = "the value" if reason.startswith("no ") else "a number"
+    return f"Write {what} in these rows, or leave the feature out of --features (features=)."
 
 
 # -- rewards, tasks and arms ----------------------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import mixts
 from mixts.errors import FormatError, LogsError, ParameterError
 from mixts.logs import LogWarning, files, read_logs, review, row_faults, sample
 from tests.unit.logs.sample_logs import ARMS, write
@@ -80,6 +81,45 @@ def test_equal_rewards_because_the_others_are_not_numbers(tmp_path: Path) -> Non
 def test_a_few_bad_rewards_are_no_warning(tmp_path: Path) -> None:
     rows = clicks()
     assert logged(tmp_path, [("u0", "item 1", "yes", 0), *rows]) == ()
+
+
+def described(path: Path, value: Callable[[int], Any], **columns: Any) -> tuple[LogWarning, ...]:
+    """Write rows with the features price and size, whose price has these values; review them."""
+    rng = np.random.default_rng(3)
+    lines = [
+        f"u{i % 40},{value(i)},{rng.integers(9)},{rng.normal():.3f}" for i in range(1200)
+    ]
+    write(path / "t.csv", "user,price,size,spent\n" + "\n".join(lines) + "\n")
+    known = {"task": "user", "reward": "spent", "features": ["price", "size"], **columns}
+    return review(read_logs(path / "t.csv", **known))
+
+
+def test_rows_that_a_feature_loses_come_first(tmp_path: Path) -> None:
+    """The first sentence says how many rows are lost, and for which value."""
+    found = described(tmp_path, lambda i: "free" if i % 3 == 0 else i / 10)
+    assert codes(found)[0] == "lost-rows"
+    assert found[0].numbers == {"n_rows": 400}
+    said = "400 of 1,200 rows are left out because feature 'price' is not a number ('free', ...)"
+    assert str(found[0]).startswith(said)
+    (one,) = described(tmp_path, lambda i: "free" if i == 7 else i / 10)
+    assert "1 of 1,200 rows is left out" in str(one)
+    assert described(tmp_path, lambda i: i / 10) == ()
+
+
+def test_features_without_a_value_are_lost_rows(tmp_path: Path) -> None:
+    (warning,) = described(tmp_path, lambda i: "" if i % 20 == 0 else i / 10)
+    assert str(warning).startswith("60 of 1,200 rows are left out because there is no feature 'pr")
+    # A few empty cells are usual.
+    assert described(tmp_path, lambda i: "" if i % 200 == 0 else i / 10) == ()
+
+
+def test_levels_that_an_earlier_prior_does_not_know_are_lost_rows(tmp_path: Path) -> None:
+    brand = mixts.LevelFeature("price", ("low", "high"))
+    features = mixts.Features([brand, "size"])
+    levels = ["low", "high", "sale"]
+    (warning,) = described(tmp_path, lambda i: levels[i % 3], features=features)
+    assert "because feature 'price' has an unknown level ('sale', ...)" in str(warning)
+    assert "--features" in str(warning)
 
 
 @pytest.mark.parametrize(("n_users", "warned"), [(1, True), (7, True), (8, False)])
