@@ -26,7 +26,7 @@ from mixts.logs.bad_rows import (
 )
 from mixts.logs.decisions import EXPORTED, check_missing, feature_column
 from mixts.logs.files import Log, Paths, Piece, batches_of, delimiter_of, log_files, pieces_of
-from mixts.logs.levels import find_features
+from mixts.logs.levels import Spans, find_features
 from mixts.logs.rows import Observations, Request, observations, sorted_order, unsupported
 from mixts.logs.sample import RowSample, feature_hashes, name_hashes, no_rows
 from mixts.logs.tally import Counted, Tally, binary
@@ -62,15 +62,19 @@ class TaskLogs:
     """First and last time of each task; None without a column of times."""
     sample: RowSample = field(repr=False)
     """Rows of some tasks, all of them if the logs are small; indices as in ``tasks``, ``arms``."""
+    spans: Spans = field(repr=False)
+    """Ranges of the numbers in a row of features."""
     files: tuple[Log, ...] = field(repr=False)
     """Files, and tables in memory, in the order in which they were read."""
     request: Request = field(repr=False)
-    """Columns that were read, to read the rows of some tasks again."""
+    """Columns that were read, to read the rows of some tasks again; its features have the ranges of
+    an earlier prior only."""
 
     @property
     def space(self) -> Features | None:
-        """Features, with their levels; None for arms."""
-        return self.request.space
+        """Features, with their levels and the ranges of the rows; None for arms."""
+        known = self.request.space
+        return None if known is None else known.learned_from(self.spans.low, self.spans.high)
 
     @property
     def missing(self) -> str:
@@ -143,6 +147,8 @@ class Part:
     sample: RowSample
     amounts: Amounts = Amounts()
     """Zeros and amounts, where the family is chosen by the data."""
+    spans: Spans = field(default_factory=lambda: Spans(0))
+    """Ranges of the features."""
 
 
 def read_logs(
@@ -299,7 +305,10 @@ def _read(
         if request.arm is None and request.space is None:
             request = replace(request, space=find_features(jobs, request, where))
         tally = _tally(request)
-        found = Part(tally.counted(), BadRows(), 0, 0, None, 0, _NO_RANGE, TaskTimes(), no_rows())
+        found = Part(
+            tally.counted(), BadRows(), 0, 0, None, 0, _NO_RANGE, TaskTimes(), no_rows(),
+            spans=Spans(len(request.feature_names)),
+        )  # fmt: skip
         parts = where.map(read_piece, ((piece, used, request) for piece, used in jobs))
         for (piece, _), part in zip(jobs, parts, strict=True):
             above = above if piece.path == path else 0
@@ -307,6 +316,7 @@ def _read(
             tasks, arms = tally.merge(part.counted)
             if request.time is not None:
                 found.times.merge(part.times, tasks)
+            found.spans.merge(part.spans, tasks)
             found = _joined(found, replace(part, sample=part.sample.moved(tasks, arms)), above)
             above += part.n_rows
     return tally, found, request
@@ -465,7 +475,7 @@ def read_piece(piece: Piece, delimiter: str, request: Request) -> Part:
     bad, n_rows = BadRows(), 0
     n_other, other, n_missing, extent = 0, None, 0, _NO_RANGE
     amounts = Amounts()
-    times, sample = TaskTimes(), no_rows()
+    times, sample, spans = TaskTimes(), no_rows(), Spans(len(request.feature_names))
     for batch in batches_of(piece, request.columns, delimiter, request.batch_rows):
         n_rows += len(batch) + batch.ragged.total
         if not batch.columns:
@@ -484,13 +494,16 @@ def read_piece(piece: Piece, delimiter: str, request: Request) -> Part:
         if len(rows.arm_names) > _MANY_ARMS:  # before all of them get room
             refuse_arm_a_row(len(rows.rewards), len(rows.arm_names), str(request.arm))
         tasks, arms = tally.add(rows)
+        spans.add(tasks, rows.features)
         if request.time is not None:
             times.add(tasks, rows.times, rows.n_dates)
         sample += _sampled(rows, tasks, arms, sample)
     counted = tally.counted()
     if request.time is not None:
         times = times.ordered(np.arange(len(counted.tasks)))
-    return Part(counted, bad, n_rows, n_other, other, n_missing, extent, times, sample, amounts)
+    return Part(
+        counted, bad, n_rows, n_other, other, n_missing, extent, times, sample, amounts, spans
+    )
 
 
 def _sampled(
@@ -584,6 +597,7 @@ def _task_logs(
         found.reward_range,
         None if request.time is None else _task_times(found.times, tasks),
         found.sample.moved(np.argsort(tasks), np.argsort(_SAME if arms is None else arms)),
+        found.spans,
         files,
         request,
     )

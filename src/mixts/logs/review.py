@@ -6,6 +6,7 @@ import numpy as np
 
 from mixts._typing import Array, Bool, Float
 from mixts.errors import LogsError
+from mixts.features import BEYOND, NumberFeature
 from mixts.logs.bad_rows import (
     NO_REWARD,
     UNKNOWN_LEVEL,
@@ -57,7 +58,8 @@ def review(logs: TaskLogs) -> tuple[LogWarning, ...]:
     """
     _refuse(logs)
     warnings = [
-        *_lost_rows(logs), _empty_rewards(logs), _only_purchases(logs), _unusable_rewards(logs), _few_tasks(logs),
+        *_lost_rows(logs), _constant_features(logs), _task_features(logs), _other_units(logs),
+        _empty_rewards(logs), _only_purchases(logs), _unusable_rewards(logs), _few_tasks(logs),
         _short_tasks(logs), _rare_arms(logs), _outliers(logs), copies(logs), sorted_rows(logs),
         drift(logs),
     ]  # fmt: skip
@@ -127,8 +129,8 @@ def _lost_rows(logs: TaskLogs) -> list[LogWarning]:
         value = f" ({first!r}{', ...' if n > 1 else ''})" if first else ""
         said = (
             f"{n:,} of {logs.n_rows:,} rows {'is' if n == 1 else 'are'} left out because "
-            f"{'there is ' if absent else ''}{reason}{value}. If these rows differ from the others, "
-            f"the prior is wrong. {_remedy(reason)}"
+            f"{'there is ' if absent else ''}{reason}{value}. If these rows differ from the "
+            f"others, the prior is wrong. {_remedy(reason)}"
         )
         found.append(LogWarning("lost-rows", said, {"n_rows": n}))
     return found
@@ -142,6 +144,77 @@ def _remedy(reason: str) -> str:
         )
     what = "the value" if reason.startswith("no ") else "a number"
     return f"Write {what} in these rows, or leave the feature out of --features (features=)."
+
+
+def _constant_features(logs: TaskLogs) -> LogWarning | None:
+    """Warn of numbers that are the same in all rows."""
+    found = [f"{one.name!r} is {low:g}" for one, low, high in _ranges(logs) if low == high]
+    if not found:
+        return None
+    said = (
+        f"{_listed(found)} in all rows: nothing can be learned about that. Leave it out of "
+        "--features (features=); --intercept (intercept=True) adds a feature that is always 1."
+    )
+    return LogWarning("constant-features", said, {"n_features": len(found)})
+
+
+def _task_features(logs: TaskLogs) -> LogWarning | None:
+    """Warn of features that differ between tasks only, unless all tasks have one row."""
+    space, spans = logs.space, logs.spans
+    if space is None or int(np.max(logs.statistics.n_observations)) < 2:
+        return None
+    names = [
+        repr(column.name)
+        for column, part in space.parts
+        if not spans.varies[part].any() and (spans.low < spans.high)[part].any()
+    ]
+    if not names:
+        return None
+    never = "never changes" if len(names) == 1 else "never change"
+    said = (
+        f"{_listed(names)} {never} within a task. All choices of a task have the same value, "
+        "so that no choice depends on it, and the effect cannot be told from that of the task "
+        "itself. Leave such a feature out of --features (features=), or give its product with a "
+        "feature of the choice, such as age times price."
+    )
+    return LogWarning("task-features", said, {"n_features": len(names)})
+
+
+def _other_units(logs: TaskLogs) -> LogWarning | None:
+    """Warn of numbers of quite another size than an earlier prior was learned from."""
+    found = []
+    for one, *now in _ranges(logs):
+        if one.learned is None:
+            continue
+        size, before = (max(map(abs, ends)) for ends in (now, one.learned))
+        if size and before and not 1 / BEYOND <= size / before <= BEYOND:
+            found.append(
+                f"{one.name!r} is from {now[0]:g} to {now[1]:g}, and the earlier prior was learned "
+                f"from {one.learned[0]:g} to {one.learned[1]:g}"
+            )
+    if not found:
+        return None
+    said = f"{_listed(found)}. If the unit has changed, write these numbers in the earlier one."
+    return LogWarning("other-units", said, {"n_features": len(found)})
+
+
+def _ranges(logs: TaskLogs) -> list[tuple[NumberFeature, float, float]]:
+    """Return each feature that is a number, as it was given, and its range in these rows."""
+    spans, space = logs.spans, logs.request.space
+    found = []
+    for column, part in () if space is None else space.parts:
+        if isinstance(column, NumberFeature):
+            ends = (spans.low[part.start], spans.high[part.start])
+            low, high = (float(end * column.scale + column.centre) for end in ends)
+            found.append((column, low, high))
+    return found
+
+
+def _listed(words: list[str]) -> str:
+    """Return a list in words, the first ones if there are many."""
+    shown, left = words[:MOST_NAMED], len(words) - MOST_NAMED
+    shown += [f"{left:,} more"] if left > 0 else []
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
 # -- rewards, tasks and arms ----------------------------------------------------------------------

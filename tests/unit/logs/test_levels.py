@@ -177,3 +177,18 @@ def test_text_that_never_changes_is_refused(tmp_path: Path) -> None:
     log = write(tmp_path / "log.csv", [["u", 1, "acme", 1], ["u", 2, "acme", 2]])
     with pytest.raises(ParameterError, match="only the level 'acme': leave it out"):
         read_logs(log, **COLUMNS, features=["brand"])
+
+
+def test_the_range_of_numbers_is_learned(log: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    with log.open() as file:
+        prices = [float(row["price"]) for row in csv.DictReader(file)]
+    monkeypatch.setattr(files, "PIECE_BYTES", 300)
+    logs = read_logs(log, **COLUMNS, features=["price", "brand"], batch_rows=7)
+    assert logs.space is not None
+    assert logs.space.columns[0].learned == (min(prices), max(prices))
+    # The features of an earlier prior keep what it has learned from, in their own units.
+    scaled = mixts.Features([mixts.NumberFeature("price", 5.0, 2.0, (-3.0, 4.0))])
+    again = read_logs(log, **COLUMNS, features=scaled).space
+    assert again is not None
+    assert again.columns[0].learned == (-3.0, pytest.approx(max(prices)))
+    assert again == scaled

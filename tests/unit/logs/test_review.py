@@ -86,9 +86,7 @@ def test_a_few_bad_rewards_are_no_warning(tmp_path: Path) -> None:
 def described(path: Path, value: Callable[[int], Any], **columns: Any) -> tuple[LogWarning, ...]:
     """Write rows with the features price and size, whose price has these values; review them."""
     rng = np.random.default_rng(3)
-    lines = [
-        f"u{i % 40},{value(i)},{rng.integers(9)},{rng.normal():.3f}" for i in range(1200)
-    ]
+    lines = [f"u{i % 40},{value(i)},{rng.integers(9)},{rng.normal():.3f}" for i in range(1200)]
     write(path / "t.csv", "user,price,size,spent\n" + "\n".join(lines) + "\n")
     known = {"task": "user", "reward": "spent", "features": ["price", "size"], **columns}
     return review(read_logs(path / "t.csv", **known))
@@ -120,6 +118,77 @@ def test_levels_that_an_earlier_prior_does_not_know_are_lost_rows(tmp_path: Path
     (warning,) = described(tmp_path, lambda i: levels[i % 3], features=features)
     assert "because feature 'price' has an unknown level ('sale', ...)" in str(warning)
     assert "--features" in str(warning)
+
+
+def task_features(path: Path, rows: Iterable[Row], **columns: Any) -> tuple[LogWarning, ...]:
+    """Write rows of user, age, price, brand, spent; read and review them."""
+    lines = "\n".join(",".join(map(str, row)) for row in rows)
+    write(path / "t.csv", f"user,age,price,brand,spent\n{lines}\n")
+    known = {"task": "user", "reward": "spent", "features": ["age", "price", "brand"], **columns}
+    return review(read_logs(path / "t.csv", **known))
+
+
+def visits(
+    age: Callable[[int], Any], brand: Callable[[int, int], str], reward: str = "gaussian"
+) -> list[Row]:
+    rng = np.random.default_rng(6)
+    return [
+        (f"u{u}", age(u), round(rng.uniform(1, 9), 1), brand(u, i),
+         round(rng.normal(), 3) if reward == "gaussian" else int(rng.integers(2)))
+        for u in range(60) for i in range(10)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("reward", ["gaussian", "clicks"])
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("batch_rows", [7, 1000])
+def test_features_that_never_change_within_a_task(
+    reward: str, intercept: bool, batch_rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither numbers nor levels of text can be told from the task they stand for."""
+    monkeypatch.setattr(files, "PIECE_BYTES", 500)
+    options = {"intercept": intercept, "batch_rows": batch_rows}
+    rows = visits(lambda u: 20 + u, lambda u, i: "ab"[u % 2], reward)
+    (warning,) = task_features(tmp_path, rows, **options)
+    assert warning.code == "task-features"
+    assert str(warning).startswith("'age' and 'brand' never change within a task")
+    assert "--features" in str(warning)
+    assert warning.numbers == {"n_features": 2}
+    rows = visits(lambda u: 20 + u, lambda u, i: "ab"[i % 2], reward)
+    (warning,) = task_features(tmp_path, rows, **options)
+    assert str(warning).startswith("'age' never changes within a task")
+    # One task in which it changes is enough to tell.
+    rows[0] = ("u0", 99, *rows[0][2:])
+    assert task_features(tmp_path, rows, **options) == ()
+
+
+def test_features_that_never_change_at_all(tmp_path: Path) -> None:
+    (warning,) = task_features(tmp_path, visits(lambda u: 30, lambda u, i: "ab"[i % 2]))
+    assert warning.code == "constant-features"
+    assert "'age' is 30 in all rows" in str(warning)
+
+
+def test_tasks_of_one_row_say_nothing_about_constant_features(tmp_path: Path) -> None:
+    rows = [
+        (f"u{i}", *row[1:]) for i, row in enumerate(visits(lambda u: u, lambda u, i: "ab"[i % 2]))
+    ]
+    assert codes(task_features(tmp_path, rows)) == ["no-kinds"]
+
+
+@pytest.mark.parametrize("factor", [100, 0.01])
+def test_features_in_other_units_than_an_earlier_prior_learned(
+    factor: float, tmp_path: Path
+) -> None:
+    rows = visits(lambda u: u, lambda u, i: "ab"[i % 2])
+    task_features(tmp_path, rows)
+    features = read_logs(
+        tmp_path / "t.csv", task="user", reward="spent", features=["price", "brand"]
+    ).space
+    changed = [(u, a, price * factor, b, r) for u, a, price, b, r in rows]
+    (warning,) = task_features(tmp_path, changed, features=features)
+    assert warning.code == "other-units"
+    assert "'price' is from" in str(warning)
+    assert task_features(tmp_path, rows, features=features) == ()
 
 
 @pytest.mark.parametrize(("n_users", "warned"), [(1, True), (7, True), (8, False)])
