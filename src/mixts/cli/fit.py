@@ -41,7 +41,7 @@ _WIDTH = 100
 
 _OPTIONS = {
     "n_components": "--components", "select_from": "--select-from", "held_out": "--held-out",
-    "robust": "--robust", "text": "--text",
+    "robust": "--robust", "text": "--text", "arms": "--arms",
     "top_levels": "--top-levels", "noise_std": "--noise-std", "covariance_type": "--covariance",
     "missing_reward": "--missing-reward", "clip": "--clip", "decimals": "--round-features",
 }  # fmt: skip
@@ -168,22 +168,26 @@ def _fit(options: argparse.Namespace, engine: Any) -> Fit:
 
 
 def _named(options: argparse.Namespace, what: str, attribute: str) -> Any:
-    """Return the features or arms that an option names, or those of an earlier prior."""
+    """Return the features or arms that an option names, or those of an earlier prior.
+
+    The arms of an earlier prior are returned as the prior itself: they may have no rows.
+    """
     names, path = getattr(options, what), getattr(options, f"{what}_of")
     if path is None:
         return names
     if names is not None:
         raise ParameterError(f"give either --{what} or --{what}-of, not both")
     try:
-        found = getattr(MixturePrior.load(path), attribute)
+        earlier = MixturePrior.load(path)
     except OSError as error:
         raise ParameterError(f"--{what}-of {path}: {error.strerror}") from None
+    found = getattr(earlier, attribute)
     if found is None:
         raise ParameterError(
             f"--{what}-of must be a prior that names its {what}, and {path} does not: name them by "
             f"--{what}"
         )
-    return found
+    return earlier if what == "arms" else found
 
 
 def like_earlier(options: argparse.Namespace) -> dict[str, Any]:

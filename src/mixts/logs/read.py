@@ -31,6 +31,7 @@ from mixts.logs.rows import Observations, Request, observations, sorted_order, u
 from mixts.logs.sample import RowSample, feature_hashes, name_hashes, no_rows
 from mixts.logs.tally import Counted, Tally, binary
 from mixts.logs.times import TaskTimes
+from mixts.prior import MixturePrior
 
 LogFamily = Literal["bernoulli", "gaussian", "poisson", "spend", "linear", "logistic"]
 
@@ -149,6 +150,8 @@ class Part:
     """Zeros and amounts, where the family is chosen by the data."""
     spans: Spans = field(default_factory=lambda: Spans(0))
     """Ranges of the features."""
+    arm_names: frozenset[str] = frozenset()
+    """If the arms are listed: those of them that occur, and some others."""
 
 
 def read_logs(
@@ -160,7 +163,7 @@ def read_logs(
     features: Sequence[str] | Features | None = None,
     family: Literal["auto"] | LogFamily = "auto",
     intercept: bool = False,
-    arms: Sequence[str] | None = None,
+    arms: Sequence[str] | MixturePrior | None = None,
     missing_reward: float | None = None,
     clip: tuple[float, float] | None = None,
     time: str | None = None,
@@ -201,7 +204,9 @@ def read_logs(
     intercept
         Whether to add a first feature that is always 1.
     arms
-        Names of the only arms, in their order; by default all arms of the logs, sorted.
+        Names of the only arms, in their order, each of which must occur in the logs; or an earlier
+        prior, whose arms may have no rows, so that the new prior can replace it. By default all
+        arms of the logs, sorted.
     missing_reward
         Reward of the rows that have none (null, NaN, an empty text), for example 0 where only
         clicks are recorded. By default these rows are bad.
@@ -245,8 +250,8 @@ def read_logs(
     if space is not None and intercept > space.intercept:
         raise ParameterError("intercept is a part of these features: leave it out, or make others")
     request = _request(
-        task, reward, arm, names, family, intercept if space is None else space.intercept, arms,
-        _checks.count(batch_rows, "batch_rows"),
+        task, reward, arm, names, family, intercept if space is None else space.intercept,
+        _arm_names(arms), _checks.count(batch_rows, "batch_rows"),
     )  # fmt: skip
     request = replace(
         request,
@@ -258,6 +263,7 @@ def read_logs(
         time=time,
         clip=_limits(clip),
         decimals=_decimals(decimals, request),
+        arms_may_lack_rows=isinstance(arms, MixturePrior),
     )
     files = log_files(paths, {*request.columns, *map(feature_column, request.features)})
     tally, found, request = _read(files, request, engine)
@@ -368,6 +374,37 @@ def _request(
     )  # fmt: skip
 
 
+def _arm_names(arms: Sequence[str] | MixturePrior | None) -> Sequence[str] | None:
+    """Return the names of arms, as given or of an earlier prior."""
+    if not isinstance(arms, MixturePrior):
+        return arms
+    if arms.arm_names is None:
+        raise ParameterError(f"arms must be names, or a prior that names its arms, got {arms!r}")
+    return arms.arm_names
+
+
+def _check_arms(request: Request, seen: frozenset[str]) -> None:
+    """Refuse listed arms that no row has: a misspelt name would be an arm of its own."""
+    unknown = [name for name in request.arms or () if name not in seen]
+    if not unknown or request.arms_may_lack_rows:
+        return
+    names = [name for name in seen if name]
+    names = [names[i] for i in sorted_order(names)]
+    known = {name.strip().casefold(): name for name in names}
+    similar = difflib.get_close_matches(unknown[0].strip().casefold(), known, n=1)
+    more = f" and {len(names) - _MOST_ARMS:,} more" if len(names) > _MOST_ARMS else ""
+    hint = (
+        f": did you mean {known[similar[0]]!r}?"
+        if similar
+        else f". Its arms are {', '.join(map(repr, names[:_MOST_ARMS]))}{more}."
+    )
+    raise ParameterError(
+        f"arms must occur in the logs, and {unknown[0]!r} does not{hint} To have an arm without "
+        "rows, take the arms of an earlier prior (--arms-of PRIOR, arms=prior), or add the arm to "
+        "the learned prior (mixts arms add, prior.add_arms)"
+    )
+
+
 def _text_features(
     text: Sequence[str], request: Request, space: Features | None
 ) -> tuple[str, ...]:
@@ -475,6 +512,7 @@ def read_piece(piece: Piece, delimiter: str, request: Request) -> Part:
     bad, n_rows = BadRows(), 0
     n_other, other, n_missing, extent = 0, None, 0, _NO_RANGE
     amounts = Amounts()
+    seen: frozenset[str] = frozenset()
     times, sample, spans = TaskTimes(), no_rows(), Spans(len(request.feature_names))
     for batch in batches_of(piece, request.columns, delimiter, request.batch_rows):
         n_rows += len(batch) + batch.ragged.total
@@ -493,6 +531,8 @@ def read_piece(piece: Piece, delimiter: str, request: Request) -> Part:
                 other = other or _example(rows, int(np.argmax(unlike)), piece)
         if len(rows.arm_names) > _MANY_ARMS:  # before all of them get room
             refuse_arm_a_row(len(rows.rewards), len(rows.arm_names), str(request.arm))
+        if request.arms is not None:
+            seen = _arms_seen(seen.union(rows.arm_names), request.arms)
         tasks, arms = tally.add(rows)
         spans.add(tasks, rows.features)
         if request.time is not None:
@@ -502,8 +542,15 @@ def read_piece(piece: Piece, delimiter: str, request: Request) -> Part:
     if request.time is not None:
         times = times.ordered(np.arange(len(counted.tasks)))
     return Part(
-        counted, bad, n_rows, n_other, other, n_missing, extent, times, sample, amounts, spans
-    )
+        counted, bad, n_rows, n_other, other, n_missing, extent, times, sample, amounts, spans,
+        seen,
+    )  # fmt: skip
+
+
+def _arms_seen(names: frozenset[str], listed: tuple[str, ...]) -> frozenset[str]:
+    """Return the listed arms among these names, and as many others as a message needs."""
+    found = names.intersection(listed)
+    return found.union(sorted(names - found)[:_MANY_ARMS])
 
 
 def _sampled(
@@ -518,6 +565,8 @@ def _sampled(
 
 _MANY_ARMS = 10_000
 """Number of arms in a batch above which an arm a row is refused at once."""
+_MOST_ARMS = 20
+"""Largest number of arms that an error message lists."""
 _NO_RANGE = (np.inf, -np.inf)
 _SAME = np.empty(0, np.int64)
 """No other indices."""
@@ -547,6 +596,7 @@ def _joined(found: Part, part: Part, above: int) -> Part:
         reward_range=_range(found.reward_range, part.reward_range),
         sample=found.sample + part.sample,
         amounts=found.amounts + part.amounts,
+        arm_names=found.arm_names | part.arm_names,
     )
 
 
@@ -561,6 +611,7 @@ def _task_logs(
     reasons = "".join(f"\n  {line}" for line in (*found.bad.lines(), remedy) if line)
     if not found.n_rows:
         raise FormatError(f"no rows below the names of the columns in {', '.join(map(str, files))}")
+    _check_arms(request, found.arm_names)
     if n_good == 0:
         raise FormatError(f"none of {found.n_rows:,} rows can be used{reasons}")
     n_unlisted = found.bad.counts.get(OTHER_ARM, 0)  # left out as asked for

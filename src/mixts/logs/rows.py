@@ -176,6 +176,8 @@ class Request:
     """Columns of features whose column has another name than the feature."""
     decimals: int | None = None
     """Decimals to which the numbers of a row of features are rounded; None keeps all."""
+    arms_may_lack_rows: bool = False
+    """Whether some of the arms may occur in no row: those of an earlier prior may."""
     family_is_given: bool = False
     """Whether the caller named the family, which else follows from the columns and the rewards."""
 

@@ -232,6 +232,7 @@ def test_arms_of_an_earlier_prior(
     assert "2 arms have few rows" in capsys.readouterr().out
     for words, message in (
         (["--arms-of", str(named), "--arms", "a"], "either --arms or --arms-of"),
+        (["--arms", "hats,bocks"], "--arms must occur in the logs, and 'bocks' does not: did you "),
         (["--arms-of", str(unnamed)], "--arms-of must be a prior that names its arms"),
         (["--arms-of", str(tmp_path / "none.json")], "No such file"),
     ):
