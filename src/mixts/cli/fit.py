@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from mixts.cli._engine import add_engine_options, engine_from
+from mixts.cli._shares import share
 from mixts.diagnostics import Advice, PolicyComparison, advise, compare_policies
 from mixts.engines import engine_of
 from mixts.errors import MixtsError, ParameterError
@@ -103,13 +104,13 @@ def register(parser: argparse.ArgumentParser) -> None:
     add("--noise", choices=get_args(NoiseRule), default="auto", help=noise)
     add("--covariance", choices=("full", "tied", "diag"), help="of features (default full)")
     broad = "add a broad component for other tasks (weight 0.01 if none is given)"
-    add("--robust", type=float, nargs="?", const=0.01, default=0.0, metavar="WEIGHT", help=broad)
+    add("--robust", type=share, nargs="?", const=0.01, default=0.0, metavar="WEIGHT", help=broad)
     add(
         "--held-out",
-        type=float,
+        type=share,
         default=0.2,
-        metavar="FRACTION",
-        help="tasks to check on (default 0.2)",
+        metavar="SHARE",
+        help="tasks to check on (default 20%%)",
     )
     add("--seed", type=int, default=1, help="random seed (default 1)")
     add_engine_options(parser, "chosen by the work")
