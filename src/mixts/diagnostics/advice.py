@@ -118,7 +118,7 @@ def _evidence_reasons(check: PriorCheck) -> list[str]:
     if len(check.surprise.impossible):
         n = len(check.surprise.impossible)
         tasks = "1 held-out task" if n == 1 else f"{n:,} held-out tasks"
-        reasons.append(f"it calls {tasks} impossible: add --robust")
+        reasons.append(f"it calls {tasks} impossible: {check.remedies.unusual}")
     return reasons
 
 
@@ -138,9 +138,9 @@ def _calibration_reasons(check: PriorCheck, pays: bool) -> tuple[list[str], list
 def _task_reasons(check: PriorCheck) -> list[str]:
     reasons = []
     if check.surprise.beyond_chance and not len(check.surprise.impossible):
-        reasons.append("more held-out tasks than expected fit no kind: add --robust")
-    if check.usage.unused.any():
-        reasons.append("held-out tasks hardly use some of its kinds: fewer --components may do")
+        reasons.append(f"more held-out tasks than expected fit no kind: {check.remedies.unusual}")
+    if check.unused:
+        reasons.append(check.unused)
     flat = check.evidence.names[-1]
     if check.evidence.verdict(flat) == "no different":
         said = "it predicts held-out tasks no better than a prior that knows nothing"

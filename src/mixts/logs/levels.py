@@ -164,10 +164,13 @@ def _level_feature(
     n = f"more than {_MOST_COUNTED:,}" if counts is None else f"{len(counts):,}"
     most = MOST_LEVELS if top_levels is None else top_levels
     if counts is None or (top_levels is None and len(counts) > most):
+        keep = (
+            f"Keep the most frequent ones and call the rest {OTHER!r} (--top-levels N, "
+            "top_levels=N), or leave"
+        )
         raise ParameterError(
             f"feature {name!r} is text with {n} levels, and each would be a coefficient; expected "
-            f"at most {MOST_LEVELS}. Keep the most frequent ones and call the rest {OTHER!r} "
-            "(top_levels), or leave the feature out"
+            f"at most {MOST_LEVELS}. {'Leave' if counts is None else keep} the feature out"
         )
     if len(counts) < 2:
         raise ParameterError(

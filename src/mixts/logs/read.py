@@ -607,7 +607,7 @@ def _task_logs(
     tally: Tally, found: Part, request: Request, files: tuple[Log, ...], allow_bad_rows: bool
 ) -> TaskLogs:
     n_good = found.n_rows - found.bad.total
-    _, remedy = unusable_rewards(found.bad)
+    _, remedy = unusable_rewards(found.bad, request.family)
     reasons = "".join(f"\n  {line}" for line in (*found.bad.lines(), remedy) if line)
     if not found.n_rows:
         raise FormatError(f"no rows below the names of the columns in {', '.join(map(str, files))}")
@@ -616,7 +616,7 @@ def _task_logs(
         raise FormatError(f"none of {found.n_rows:,} rows can be used{reasons}")
     n_unlisted = found.bad.counts.get(OTHER_ARM, 0)  # left out as asked for
     if 2 * n_good < found.n_rows - n_unlisted and not allow_bad_rows:
-        silent = without_reward(found.bad, found.reward_range)
+        silent = without_reward(found.bad, found.reward_range, refused=True)
         if silent:
             raise LogsError(f"{silent}{reasons}")
         raise FormatError(

@@ -101,7 +101,7 @@ def _refuse_equal_rewards(logs: TaskLogs) -> None:
             if logs.reward_range[0] <= logs.reward_range[1]
             else "no row has a reward: is the column of rewards the right one (--reward)?"
         )
-    n_unusable, remedy = unusable_rewards(logs.bad_rows)
+    n_unusable, remedy = unusable_rewards(logs.bad_rows, logs.request.family)
     if not cause and n_unusable:
         cause = f"{n_unusable:,} other rewards cannot be used. {remedy}\n  {logs.bad_rows}"
     if not cause and low > 0:
@@ -273,7 +273,7 @@ def _priced(logs: TaskLogs) -> bool:
 
 def _unusable_rewards(logs: TaskLogs) -> LogWarning | None:
     """Warn if rows are left out for the value of their reward: the other rows are then a choice."""
-    n, remedy = unusable_rewards(logs.bad_rows)
+    n, remedy = unusable_rewards(logs.bad_rows, logs.request.family)
     if n < 0.01 * logs.n_rows or not n:
         return None
     said = (
@@ -295,15 +295,16 @@ def _outliers(logs: TaskLogs) -> LogWarning | None:
     if not 2 * squares[far].sum() > squares.sum():
         return None
     low, high = rewards[~far][[0, -1]]
-    first, last = np.quantile(rewards, [0.01, 0.99])
     huge = rewards[far]
-    if logs.arms is not None and rewards[0] == 0:
+    if logs.arms is not None and logs.reward_range[0] == 0:
         remedy = 'For revenue with zeros, choose --family spend (family="spend").'
-    else:
+    elif low < high:
         remedy = (
-            "If they are errors or rare luck, limit rewards, for example to the middle 98%: "
-            f"--clip={first:g},{last:g} (clip=({first:g}, {last:g}))."
+            "If they are errors or rare luck, limit rewards to the range of the others: "
+            f"--clip={low:.10g},{high:.10g} (clip=({low:.10g}, {high:.10g}))."
         )
+    else:
+        remedy = "If they are errors, correct them."
     n = len(huge)
     size = f"{huge[0]:g}" if huge[0] == huge[-1] else f"{huge[0]:g} to {huge[-1]:g}"
     share = squares[far].sum() / squares.sum()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -69,7 +70,7 @@ def test_rewards_that_the_family_does_not_allow(tmp_path: Path) -> None:
     rows = [(*row[:2], row[2] * 2 if i % 4 == 0 else row[2]) for i, row in enumerate(clicks())]
     found = logged(tmp_path, [(*row, 0) for row in rows], **ARMS, family="bernoulli")
     assert codes(found) == ["unusable-rewards"]
-    assert "choose a --family" in str(found[0])
+    assert "choose --family gaussian" in str(found[0])
 
 
 def test_equal_rewards_because_the_others_are_not_numbers(tmp_path: Path) -> None:
@@ -463,21 +464,36 @@ def test_a_few_huge_rewards_are_outliers(tmp_path: Path) -> None:
     rows = amounts(lambda rng, i: round(rng.normal(i, 1), 3))
     usual = [r[2] for r in with_outliers(rows, np.nan) if np.isfinite(r[2])]
     low, high = min(usual), max(usual)
-    first, last = np.quantile([r[2] for r in with_outliers(rows, 1e5)], [0.01, 0.99])
     (found,) = logged(tmp_path, with_outliers(rows, 1e5))
     assert found.code == "outliers"
     assert found.sentence == (
         f"3 of 1,500 rewards are outliers (100000; the others are from {low:g} to {high:g}) and "
         "make 100% of the variance, which hides the others. If they are errors or rare luck, limit "
-        "rewards, for example to the middle 98%: "
-        f"--clip={first:g},{last:g} (clip=({first:g}, {last:g}))."
+        f"rewards to the range of the others: --clip={low},{high} (clip=({low}, {high}))."
     )
     assert {k: found.numbers[k] for k in ("n_rewards", "low", "high")} == {
         "n_rewards": 3, "low": low, "high": high,
     }  # fmt: skip
-    clipped = read_logs(tmp_path / "t.csv", **ARMS, clip=(first, last))
-    assert clipped.reward_range == (first, last)
+    clipped = read_logs(tmp_path / "t.csv", **ARMS, clip=(low, high))
+    assert clipped.reward_range == (low, high)
     assert review(clipped) == ()
+
+
+@pytest.mark.parametrize("n_rows", [60, 100, 1500])
+def test_the_proposed_limits_are_accepted_and_enough(n_rows: int, tmp_path: Path) -> None:
+    """Limits at the middle 98 % of few rows left an outlier, and were refused for equal rewards."""
+    rows = amounts(lambda rng, i: round(rng.normal(i, 1), 3))[:n_rows]
+    options: dict[str, Any] = {**ARMS, "family": "gaussian"}
+    found = logged(tmp_path, with_outliers(rows, 1e6, n=1), **options)
+    limits = re.search(r"--clip=(\S+),(\S+) ", " ".join(map(str, found)))
+    assert limits is not None
+    clip = (float(limits[1]), float(limits[2]))
+    clipped = review(read_logs(tmp_path / "t.csv", **options, clip=clip))
+    assert "outliers" not in codes(clipped)
+    same = with_outliers([(*row[:2], -1.0, row[3]) for row in rows], 1e6, n=1)
+    found = logged(tmp_path, same, **options)
+    assert "outliers" in codes(found)
+    assert "--clip" not in " ".join(map(str, found))
 
 
 def test_outliers_of_revenue_are_spends(tmp_path: Path) -> None:
