@@ -113,10 +113,10 @@ class NumberFeature:
         if not _is_number(value) or not isfinite(value):
             raise ActionError(f"feature {self.name!r} must be {self.expected}, got {value!r}")
         if abs(value) > self.largest:
-            raise self.far(value)
+            raise self._far(value)
         row[0] = (float(value) - self.centre) / self.scale
 
-    def far(self, value: float) -> ActionError:
+    def _far(self, value: float) -> ActionError:
         """Return the error for a number that is far outside the learned range."""
         assert self.learned is not None  # others are not far from anything
         low, high = self.learned
@@ -431,7 +431,7 @@ class Features:
             # A little more than in descriptions: scaling and back may round up.
             far = np.flatnonzero(np.abs(values) > column.largest * (1 + 1e-9))
             if len(far):
-                raise ActionError(f"action {far[0]}: {column.far(float(values[far[0]]))}")
+                raise ActionError(f"action {far[0]}: {column._far(float(values[far[0]]))}")
 
     def learned_from(self, low: Float[Array, " d"], high: Float[Array, " d"]) -> Features:
         """Return these features for a prior that is also learned from other rows.
@@ -586,7 +586,10 @@ class Features:
         """
         columns = []
         for entry in header["columns"]:
-            values = {k: tuple(v) if isinstance(v, list) else v for k, v in entry.items()}
+            values: dict[str, Any] = {
+                name: tuple(value) if isinstance(value, list) else value
+                for name, value in entry.items()
+            }
             kind = _KINDS.get(str(values.pop("kind", None)))
             if kind is None:
                 raise ParameterError(
@@ -599,7 +602,21 @@ class Features:
 def name_of(value: Any) -> str:
     """Return the text by which files and requests name a value: 1, 1.0 and "1" have one name.
 
-    Dates are written as in ISO 8601. Numbers that are not finite have no name: "".
+    Parameters
+    ----------
+    value
+        A text, a number or a date.
+
+    Returns
+    -------
+    str
+        The name. Dates are written as in ISO 8601. Numbers that are not finite have no name: "".
+
+    Examples
+    --------
+    >>> from mixts.features import name_of
+    >>> name_of(1.0), name_of("1.0"), name_of(True)
+    ('1', '1.0', 'true')
     """
     if isinstance(value, np.generic):
         value = value.item()
