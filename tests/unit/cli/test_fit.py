@@ -216,6 +216,23 @@ def test_the_code_says_where_the_bestseller_earned_more(
     assert f"# On {where}, the bestseller earned more than this agent.\nagent = mixts.Mix" in page
 
 
+def test_rows_that_a_feature_loses_are_the_first_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the terminal and on the page, before what policies earn."""
+    rng = np.random.default_rng(2)
+    rows = [f"u{i % 20},{'free' if i % 9 == 0 else i},{rng.normal():.3f}" for i in range(300)]
+    (tmp_path / "log.csv").write_text("\n".join(["user,price,spent", *rows]), encoding="utf-8")
+    out = tmp_path / "prior.json"
+    columns = ["--task", "user", "--features", "price", "--reward", "spent", "--intercept"]
+    main(["fit", str(tmp_path / "log.csv"), *columns, "--components", "1", "--out", str(out)])
+    said = "34 of 300 rows are left out because feature 'price' is not a number ('free', ...)"
+    first = " ".join(capsys.readouterr().out.splitlines()[:2])
+    assert first.startswith(f"warning: {said}")
+    page = html.unescape(out.with_suffix(".html").read_text(encoding="utf-8"))
+    assert page.index(said) < page.index('id="summary-title"')
+
+
 def test_arms_of_an_earlier_prior(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
