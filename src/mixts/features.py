@@ -94,6 +94,11 @@ class NumberFeature:
         """Values that the feature takes, in words."""
         return "a finite number"
 
+    @property
+    def example(self) -> float:
+        """Some value."""
+        return 1.0 if self.learned is None or self.largest >= 1 else self.learned[1]
+
     @cached_property
     def largest(self) -> float:
         """Largest size of a number that is not refused."""
@@ -221,6 +226,11 @@ class LevelFeature:
     def expected(self) -> str:
         """Values that the feature takes, in words."""
         return f"one of the levels {_some(self.levels)}"
+
+    @property
+    def example(self) -> str:
+        """Some value."""
+        return self.levels[0]
 
     @cached_property
     def _places(self) -> dict[str, int]:
@@ -477,10 +487,7 @@ class Features:
 
     def example(self) -> dict[str, float | str]:
         """Return the description of some action."""
-        return {
-            column.name: 1.0 if isinstance(column, NumberFeature) else column.levels[0]
-            for column in self.columns
-        }
+        return {column.name: column.example for column in self.columns}
 
     def descriptions(self, rows: ArrayLike) -> list[dict[str, float | str]]:
         """Return what actions with these rows are: the inverse of :meth:`rows`.

@@ -104,6 +104,13 @@ def test_a_feature_that_was_always_zero_has_no_size() -> None:
     assert features.rows([{"sale": 5.0}]).tolist() == [[5.0]]
 
 
+def test_the_example_is_no_refused_value() -> None:
+    small = mixts.NumberFeature("rate", learned=(-0.002, 0.001))
+    features = mixts.Features([small, "price", BRAND])
+    assert features.example() == {"rate": 0.001, "price": 1.0, "brand": "acme"}
+    features.rows([features.example()])
+
+
 def test_ranges_are_saved_but_features_are_the_same_without_them() -> None:
     prior = mixts.MixturePrior(linear(3), features=EUROS)
     header, arrays = prior.bundle()
