@@ -88,7 +88,8 @@ class Spans:
                 more = np.empty((max(self._n_tasks, 2 * room) - room, rows.shape[1]))
                 self._some = np.concatenate([self._some, more])
             self._some[tasks[new]] = rows[new]
-        self.varies |= (rows != self._some[tasks]).any(axis=0)
+        for j in np.flatnonzero(~self.varies & (self.low < self.high)):
+            self.varies[j] = (rows[:, j] != self._some[tasks, j]).any()
 
     def merge(self, other: Spans, tasks: Int[Array, " n"]) -> None:
         """Count the rows that others counted; ``tasks`` are the indices of their tasks here."""
