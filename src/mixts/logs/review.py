@@ -33,6 +33,8 @@ HANDFUL, LEAST_HANDFUL = 0.005, 3
 """Outliers are at most this share of the rows, or this many rows if there are few rows."""
 FAR = 10.0
 """Outliers are this many standard deviations of the other rewards away from the median."""
+SAME = 1e-7
+"""Numbers that differ by this share of their size are the same to learning."""
 SKEWED = 1.0
 """Skewness, without outliers, from which rewards look like amounts: log-normal ones have it if
 their logarithm has a standard deviation of 0.37 or more."""
@@ -147,8 +149,12 @@ def _remedy(reason: str) -> str:
 
 
 def _constant_features(logs: TaskLogs) -> LogWarning | None:
-    """Warn of numbers that are the same in all rows."""
-    found = [f"{one.name!r} is {low:g}" for one, low, high in _ranges(logs) if low == high]
+    """Warn of numbers that are the same in all rows, or would be in other units."""
+    found = [
+        f"{one.name!r} is {low:g}"
+        for one, low, high in _ranges(logs)
+        if high - low <= SAME * max(abs(low), abs(high))
+    ]
     if not found:
         return None
     said = (
