@@ -72,7 +72,7 @@ def arrow_table(table: Any, columns: list[str] | None = None) -> Any:
         # pyarrow's errors are subclasses of these.
         raise ParameterError(
             f"a column of the table has values of several types, or of a type that Arrow does not "
-            f"have: {error}"
+            f"have: {error}; if it mixes numbers and text, make all of its values text"
         ) from error
 
 

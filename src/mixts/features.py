@@ -8,9 +8,10 @@ such as ``{"price": 3.2, "brand": "acme"}`` into rows, and rows back into descri
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
+from datetime import date
 from functools import cached_property
-from math import isfinite
+from math import inf, isfinite
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,6 +26,10 @@ INTERCEPT = "intercept"
 
 _MOST_SHOWN = 20
 """Names or levels that an error message lists."""
+
+BEYOND = 10.0
+"""A number this many times as large as any that the prior was learned from is refused: cents for
+euros are 100 times too large, and a linear prior extrapolates without limit."""
 
 UNKNOWN = -2
 """Place of a text that is no level."""
@@ -41,6 +46,10 @@ class NumberFeature:
         Name of the feature.
     centre, scale
         Numbers to subtract and to divide by; the scale is above 0.
+    learned
+        Smallest and largest number that a prior was learned from, which ``mixts fit`` fills in.
+        Numbers more than ten times as large as both are refused. None, the default, takes all
+        numbers. Features that differ in this only are equal.
 
     Examples
     --------
@@ -53,6 +62,7 @@ class NumberFeature:
     name: str
     centre: float = 0.0
     scale: float = 1.0
+    learned: tuple[float, float] | None = field(default=None, compare=False)
 
     kind: ClassVar[str] = "number"
     n_numbers: ClassVar[int] = 1
@@ -71,6 +81,8 @@ class NumberFeature:
             raise ParameterError(
                 f"scale of feature {self.name!r} must be between 1e-75 and 1e75, got {self.scale!r}"
             )
+        if self.learned is not None:
+            _freeze(self, learned=_checked_range(self.learned, self.name))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -81,6 +93,17 @@ class NumberFeature:
     def expected(self) -> str:
         """Values that the feature takes, in words."""
         return "a finite number"
+
+    @property
+    def example(self) -> float:
+        """Some value."""
+        return 1.0 if self.learned is None or self.largest >= 1 else self.learned[1]
+
+    @cached_property
+    def largest(self) -> float:
+        """Largest size of a number that is not refused."""
+        size = 0.0 if self.learned is None else max(map(abs, self.learned))
+        return BEYOND * size if size else inf
 
     def fill(self, row: Array, value: Any) -> None:
         """Write a value into its part of a row.
@@ -94,7 +117,19 @@ class NumberFeature:
         """
         if not _is_number(value) or not isfinite(value):
             raise ActionError(f"feature {self.name!r} must be {self.expected}, got {value!r}")
+        if abs(value) > self.largest:
+            raise self._far(value)
         row[0] = (float(value) - self.centre) / self.scale
+
+    def _far(self, value: float) -> ActionError:
+        """Return the error for a number that is far outside the learned range."""
+        assert self.learned is not None  # others are not far from anything
+        low, high = self.learned
+        return ActionError(
+            f"feature {self.name!r} must be about as large as what the prior was learned from, "
+            f"from {low:g} to {high:g}, got {value:g}: is it in the same unit? If it is right, "
+            "learn the prior again from logs with such values"
+        )
 
     def value(self, row: Array) -> float | None:
         """Return the value of its part of a row.
@@ -192,6 +227,11 @@ class LevelFeature:
         """Values that the feature takes, in words."""
         return f"one of the levels {_some(self.levels)}"
 
+    @property
+    def example(self) -> str:
+        """Some value."""
+        return self.levels[0]
+
     @cached_property
     def _places(self) -> dict[str, int]:
         places = {level: i for i, level in enumerate(self.numbered)}
@@ -221,14 +261,13 @@ class LevelFeature:
         row
             The part of the row, (n_numbers,), all zeros, which changes.
         value
-            A level.
+            A level; a number stands for its text, 30 and 30.0 for "30", as in logs.
         """
-        place = self._places.get(value) if isinstance(value, str) else None
+        text = name_of(value) if isinstance(value, str) or _is_number(value) else None
+        place = self._places.get(text or "")
         if place is None:
-            if not isinstance(value, str) or self.other is None:
-                hint = (
-                    "" if not isinstance(value, str) else "; learn the prior again to add a level"
-                )
+            if not text or self.other is None:
+                hint = "; learn the prior again to add a level" if text else ""
                 raise ActionError(
                     f"feature {self.name!r} must be {self.expected}, got {value!r}{hint}"
                 )
@@ -387,6 +426,46 @@ class Features:
         self._fill(row, description)
         return row
 
+    def check_ranges(self, rows: Float[Array, "K d"]) -> None:
+        """Raise `ActionError` for rows with a number far outside its learned range.
+
+        Parameters
+        ----------
+        rows
+            Rows of actions, (K, d).
+        """
+        for column, part in self.parts:
+            if not isinstance(column, NumberFeature) or column.largest == inf:
+                continue
+            values = rows[:, part.start] * column.scale + column.centre
+            # A little more than in descriptions: scaling and back may round up.
+            far = np.flatnonzero(np.abs(values) > column.largest * (1 + 1e-9))
+            if len(far):
+                raise ActionError(f"action {far[0]}: {column._far(float(values[far[0]]))}")
+
+    def learned_from(self, low: Float[Array, " d"], high: Float[Array, " d"]) -> Features:
+        """Return these features for a prior that is also learned from other rows.
+
+        Parameters
+        ----------
+        low, high
+            Smallest and largest number of these rows, (d,) each.
+
+        Returns
+        -------
+        Features
+            The same features; the learned range of each number also includes these rows.
+        """
+        columns: list[Feature] = []
+        for column, part in self.parts:
+            if isinstance(column, NumberFeature):
+                ends = (float(x[part.start] * column.scale + column.centre) for x in (low, high))
+                known = (*ends, *(column.learned or ()))
+                columns.append(replace(column, learned=(min(known), max(known))))
+            else:
+                columns.append(column)
+        return Features(columns, self.intercept)
+
     def _fill(self, row: Array, description: Any) -> None:
         if not isinstance(description, Mapping):
             raise ActionError(
@@ -408,10 +487,7 @@ class Features:
 
     def example(self) -> dict[str, float | str]:
         """Return the description of some action."""
-        return {
-            column.name: 1.0 if isinstance(column, NumberFeature) else column.levels[0]
-            for column in self.columns
-        }
+        return {column.name: column.example for column in self.columns}
 
     def descriptions(self, rows: ArrayLike) -> list[dict[str, float | str]]:
         """Return what actions with these rows are: the inverse of :meth:`rows`.
@@ -496,6 +572,9 @@ class Features:
             {"kind": c.kind, **{f.name: _plain(getattr(c, f.name)) for f in fields(c)}}
             for c in self.columns
         ]
+        for column in columns:  # a range that is not known is not there, as in earlier files
+            if column.get("learned", 0) is None:
+                del column["learned"]
         return {"columns": columns, INTERCEPT: self.intercept}
 
     @classmethod
@@ -514,7 +593,10 @@ class Features:
         """
         columns = []
         for entry in header["columns"]:
-            values = dict(entry)
+            values: dict[str, Any] = {
+                name: tuple(value) if isinstance(value, list) else value
+                for name, value in entry.items()
+            }
             kind = _KINDS.get(str(values.pop("kind", None)))
             if kind is None:
                 raise ParameterError(
@@ -522,6 +604,36 @@ class Features:
                 )
             columns.append(kind(**values))
         return cls(tuple(columns), header[INTERCEPT])
+
+
+def name_of(value: Any) -> str:
+    """Return the text by which files and requests name a value: 1, 1.0 and "1" have one name.
+
+    Parameters
+    ----------
+    value
+        A text, a number or a date.
+
+    Returns
+    -------
+    str
+        The name. Dates are written as in ISO 8601. Numbers that are not finite have no name: "".
+
+    Examples
+    --------
+    >>> from mixts.features import name_of
+    >>> name_of(1.0), name_of("1.0"), name_of(True)
+    ('1', '1.0', 'true')
+    """
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        if not isfinite(value):
+            return ""
+        return str(int(value)) if value.is_integer() else repr(value)
+    return value.isoformat() if isinstance(value, date) else str(value)
 
 
 def _freeze(record: object, **values: Any) -> None:
@@ -536,6 +648,16 @@ def _plain(value: Any) -> Any:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float, np.integer, np.floating, np.bool_))
+
+
+def _checked_range(given: Any, name: str) -> tuple[float, float]:
+    numbers = isinstance(given, (tuple, list)) and all(_is_number(x) and isfinite(x) for x in given)
+    if not numbers or len(given) != 2 or given[0] > given[1]:
+        raise ParameterError(
+            f"learned range of feature {name!r} must be its smallest and largest number, got "
+            f"{given!r}"
+        )
+    return float(given[0]), float(given[1])
 
 
 def _check_name(name: Any) -> None:

@@ -67,6 +67,22 @@ def test_described_actions_are_decided_as_their_rows(
     assert rebuild(store).differing == 0
 
 
+@pytest.mark.parametrize("named", [True, False])
+def test_a_price_in_other_units_is_refused_and_changes_nothing(
+    store: mixts.DecisionStore, named: bool
+) -> None:
+    """Cents where euros were learned, in descriptions and in rows of numbers."""
+    price = mixts.NumberFeature("price", 2.0, 0.5, learned=(1.0, 9.0))
+    features = mixts.Features([price, FEATURES.columns[1]], intercept=True)
+    cents = [item("a", 2.0), item("b", 499.0)]
+    rows = FEATURES.rows([one["features"] for one in cents])
+    with Decider(prior(features), store, seed=1) as decider:
+        with pytest.raises(errors.ActionError, match=r"action 1: feature 'price' .* got 499: is"):
+            decider.decide("x", cents if named else rows)
+        assert store.history("x") == []
+        decider.decide("x", OFFER if named else ROWS)
+
+
 def test_ids_are_part_of_the_set_and_rows_of_numbers_may_have_them(
     store: mixts.DecisionStore,
 ) -> None:

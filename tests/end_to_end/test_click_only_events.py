@@ -113,7 +113,7 @@ def test_the_next_prior_can_replace_the_first(printed: str, folder: Path) -> Non
         with mixts.Decider(None, store) as decider:
             decider.activate_prior(decider.upload_prior(following))
             assert decider.task("visitor 1").prior_version == 2
-    columns = {"task": "task", "arm": "arm", "reward": "reward", "arms": first.arm_names}
+    columns = {"task": "task", "arm": "arm", "reward": "reward", "arms": first}
     logs = [read_logs(folder / f"shop.{end}", **columns) for end in ("parquet", "csv")]
     for name in ("successes", "failures"):
         assert np.array_equal(*(each.statistics.array(name) for each in logs))

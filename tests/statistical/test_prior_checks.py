@@ -123,7 +123,7 @@ def test_wrong_means_and_wrong_noise() -> None:
                 type(family)(family.mean, spread, noise_std), case.prior.weights
             )
             noise = check_prior(wrong, tasks, seed=0, n_draws=1).calibration["noise"]
-            assert noise.verdict == f"the noise is {word} than noise_std"
+            assert noise.verdict == f"the noise is {word} than predicted"
     gaussian = FamilyCase("gaussian")
     family = gaussian.prior.family
     tasks = held_out(gaussian, seed=13, n_tasks=N)

@@ -76,6 +76,55 @@ def test_rows_that_no_description_has_are_refused() -> None:
         FEATURES.descriptions([1.0, 2.0])
 
 
+# -- learned ranges --------------------------------------------------------------------------------
+
+EUROS = mixts.Features([mixts.NumberFeature("price", 2.0, 4.0, (1.0, 9.0)), "age"], intercept=True)
+
+
+def test_values_far_outside_the_learned_range_are_refused() -> None:
+    """A price in cents where euros were learned."""
+    near = [{"price": price, "age": 1e6} for price in (-90.0, 0.0, 0.01, 20, 90)]
+    assert EUROS.rows(near).shape == (5, 3)
+    said = "action 1: feature 'price' must be about as large as what the prior was learned from, "
+    for price in (499.0, -91):
+        with pytest.raises(ActionError, match=said) as raised:
+            EUROS.rows([near[0], {"price": price, "age": 1.0}])
+        assert f"from 1 to 9, got {price:g}: is it in the same unit?" in str(raised.value)
+    with pytest.raises(ActionError, match="'price' must be about as large"):
+        EUROS.row({"price": 499.0, "age": 1.0})
+    rows = EUROS.rows(near)
+    EUROS.check_ranges(rows)
+    rows[3, 1] = (499.0 - 2.0) / 4.0
+    with pytest.raises(ActionError, match="action 3: feature 'price' must be about as large"):
+        EUROS.check_ranges(rows)
+
+
+def test_a_feature_that_was_always_zero_has_no_size() -> None:
+    features = mixts.Features([mixts.NumberFeature("sale", learned=(0.0, 0.0))])
+    assert features.rows([{"sale": 5.0}]).tolist() == [[5.0]]
+
+
+def test_the_example_is_no_refused_value() -> None:
+    small = mixts.NumberFeature("rate", learned=(-0.002, 0.001))
+    features = mixts.Features([small, "price", BRAND])
+    assert features.example() == {"rate": 0.001, "price": 1.0, "brand": "acme"}
+    features.rows([features.example()])
+
+
+def test_ranges_are_saved_but_features_are_the_same_without_them() -> None:
+    prior = mixts.MixturePrior(linear(3), features=EUROS)
+    header, arrays = prior.bundle()
+    found = mixts.MixturePrior.from_bundle(header, arrays).features
+    assert found is not None
+    assert found.columns[0].learned == (1.0, 9.0)
+    # A file of an earlier version has no range; its prior can still be replaced.
+    del header["features"]["columns"][0]["learned"]
+    older = mixts.MixturePrior.from_bundle(header, arrays).features
+    assert older == EUROS
+    assert older.columns[0].learned is None
+    assert "learned" not in header["features"]["columns"][1]
+
+
 # -- what features may be --------------------------------------------------------------------------
 
 
@@ -93,6 +142,9 @@ def test_rows_that_no_description_has_are_refused() -> None:
         (lambda: mixts.NumberFeature(""), "name of a feature must be a text"),
         (lambda: mixts.NumberFeature("a", scale=0.0), "scale of feature 'a'"),
         (lambda: mixts.NumberFeature("a", centre=float("nan")), "centre of feature 'a'"),
+        (lambda: mixts.NumberFeature("a", learned=(3.0, 1.0)), "learned range of feature 'a'"),
+        (lambda: mixts.NumberFeature("a", learned=(0.0,)), "learned range of feature 'a'"),
+        (lambda: mixts.NumberFeature("a", learned=("0", 1)), "learned range of feature 'a'"),
         (lambda: mixts.LevelFeature("a", ()), "at least 1"),
         (lambda: mixts.LevelFeature("a", ("x",), reference="x"), "at least 2"),
         (lambda: mixts.LevelFeature("a", ("x", "x")), "must be distinct"),

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from mixts.cli._engine import add_engine_options, engine_from
+from mixts.cli._shares import share
 from mixts.diagnostics import PolicyComparison, advise, compare_policies
 from mixts.engines import engine_of
 from mixts.errors import MixtsError, ParameterError
@@ -41,7 +42,7 @@ _WIDTH = 100
 
 _OPTIONS = {
     "n_components": "--components", "select_from": "--select-from", "held_out": "--held-out",
-    "robust": "--robust", "text": "--text",
+    "robust": "--robust", "text": "--text", "arms": "--arms",
     "top_levels": "--top-levels", "noise_std": "--noise-std", "covariance_type": "--covariance",
     "missing_reward": "--missing-reward", "clip": "--clip", "decimals": "--round-features",
 }  # fmt: skip
@@ -103,13 +104,13 @@ def register(parser: argparse.ArgumentParser) -> None:
     add("--noise", choices=get_args(NoiseRule), default="auto", help=noise)
     add("--covariance", choices=("full", "tied", "diag"), help="of features (default full)")
     broad = "add a broad component for other tasks (weight 0.01 if none is given)"
-    add("--robust", type=float, nargs="?", const=0.01, default=0.0, metavar="WEIGHT", help=broad)
+    add("--robust", type=share, nargs="?", const=0.01, default=0.0, metavar="WEIGHT", help=broad)
     add(
         "--held-out",
-        type=float,
+        type=share,
         default=0.2,
-        metavar="FRACTION",
-        help="tasks to check on (default 0.2)",
+        metavar="SHARE",
+        help="tasks to check on (default 20%%)",
     )
     add("--seed", type=int, default=1, help="random seed (default 1)")
     add_engine_options(parser, "chosen by the work")
@@ -168,22 +169,26 @@ def _fit(options: argparse.Namespace, engine: Any) -> Fit:
 
 
 def _named(options: argparse.Namespace, what: str, attribute: str) -> Any:
-    """Return the features or arms that an option names, or those of an earlier prior."""
+    """Return the features or arms that an option names, or those of an earlier prior.
+
+    The arms of an earlier prior are returned as the prior itself: they may have no rows.
+    """
     names, path = getattr(options, what), getattr(options, f"{what}_of")
     if path is None:
         return names
     if names is not None:
         raise ParameterError(f"give either --{what} or --{what}-of, not both")
     try:
-        found = getattr(MixturePrior.load(path), attribute)
+        earlier = MixturePrior.load(path)
     except OSError as error:
         raise ParameterError(f"--{what}-of {path}: {error.strerror}") from None
+    found = getattr(earlier, attribute)
     if found is None:
         raise ParameterError(
             f"--{what}-of must be a prior that names its {what}, and {path} does not: name them by "
             f"--{what}"
         )
-    return found
+    return earlier if what == "arms" else found
 
 
 def like_earlier(options: argparse.Namespace) -> dict[str, Any]:
@@ -229,18 +234,19 @@ def summary(
 ) -> str:
     """Return the verdict, what policies earn, the logs, the kinds and the files in a few lines.
 
-    How the numbers were measured and checked is on the page; without a page it is here.
+    Warnings come first: if the logs are wrong, so is all that follows. How the numbers were measured
+    and checked is on the page; without a page it is here.
     """
     logs, advice = fit.logs, advise(fit, comparison)
     items = f"{len(fit.items):,} {'arms' if logs.arms is not None else 'features'}"
     bad = logs.bad_rows.total
-    lines = _wrapped(str(advice))
+    lines = [row for warning in fit.warnings for row in _wrapped(f"warning: {warning}")]
+    lines += _wrapped(str(advice))
     if comparison is not None:
         words = policy_verdict(comparison, usable=advice.answer != "no")
         lines += _wrapped(" ".join(words).replace("`", ""))
         lines += policy_table(comparison)
     lines += [
-        *(row for warning in fit.warnings for row in _wrapped(f"warning: {warning}")),
         f"{logs.n_rows:,} rows, {len(logs.tasks):,} task{'s' * (len(logs.tasks) != 1)}, {items}, "
         f"{f'{bad:,}' if bad else 'no'} bad row{'s' * (bad != 1)}",
         *_indented(logs.bad_rows.lines()),

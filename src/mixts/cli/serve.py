@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from mixts.agents.new_arms import NewShare
+from mixts.cli._shares import share
 from mixts.errors import ParameterError
 from mixts.prior import MixturePrior
 
@@ -53,9 +54,9 @@ def register(parser: argparse.ArgumentParser) -> None:
     add("--horizon", type=_count, metavar="N", help=horizon)
     floor = (
         "smallest probability of every action (default 0); off-policy evaluation of any other "
-        "policy, and the policies greedy and ucb, need one above 0, such as 0.01"
+        "policy, and the policies greedy and ucb, need one above 0, such as 1%%"
     )
-    add("--floor", type=float, default=0.0, metavar="P", help=floor)
+    add("--floor", type=share, default=0.0, metavar="SHARE", help=floor)
     new_items = (
         "largest share of decisions that new arms may take together, such as 5%%, or the smallest "
         "and the largest, such as 1%%-5%% (default: no limit); an arm is new until a prior is "
@@ -300,17 +301,10 @@ def _reward(text: str) -> float:
 
 
 def _new_share(text: str) -> NewShare:
-    number = r"([0-9]+(?:\.[0-9]+)?)(%?)"
-    found = re.fullmatch(rf"(?:{number}-)?{number}", text)
+    *least, most = text.split("-", 1)
     try:
-        if found is None:
-            raise ParameterError(text)
-        least, most = (
-            float(digits or 0) / (100 if percent else 1)
-            for digits, percent in (found.group(1, 2), found.group(3, 4))
-        )
-        return NewShare.checked((least, most))
-    except ParameterError:
+        return NewShare.checked((share(least[0]) if least else 0.0, share(most)))
+    except (ParameterError, argparse.ArgumentTypeError):
         expected = "expected a share such as 5% or 0.05, or the smallest and the largest, 1%-5%"
         raise argparse.ArgumentTypeError(f"{expected}, got {text!r}") from None
 

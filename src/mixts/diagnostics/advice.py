@@ -114,10 +114,12 @@ def _replay_findings(comparison: PolicyComparison | None) -> Iterator[_Finding]:
             said = "too few past tasks can be replayed to know what it earns"
             yield _Finding("caution", said)
         case "unclear":
-            said = "in a replay of past tasks no policy clearly earned more than the bestseller"
+            said = (
+                f"in a replay of past tasks no policy clearly earned more than {comparison.rival}"
+            )
             yield _Finding("caution", said)
         case "loss":
-            yield _Finding("no", "in a replay of past tasks the bestseller earned more")
+            yield _Finding("no", f"in a replay of past tasks {comparison.rival} earned more")
     if comparison.restricted:
         said = "live decisions can choose arms that the replay could not, so its gain may differ"
         yield _Finding("caution", said)
@@ -149,13 +151,12 @@ def _check_findings(check: PriorCheck) -> Iterator[_Finding]:
             yield _Finding("no", said)
     if impossible:
         tasks = "1 held-out task" if impossible == 1 else f"{impossible:,} held-out tasks"
-        yield _Finding("no", f"it calls {tasks} impossible: add --robust")
+        yield _Finding("no", f"it calls {tasks} impossible: {check.remedies.unusual}")
     elif check.surprise.beyond_chance:
-        said = "more held-out tasks than expected fit no kind: add --robust"
+        said = f"more held-out tasks than expected fit no kind: {check.remedies.unusual}"
         yield _Finding("caution", said)
-    if check.usage.unused.any():
-        said = "held-out tasks hardly use some of its kinds: fewer --components may do"
-        yield _Finding("caution", said)
+    if check.unused:
+        yield _Finding("caution", check.unused)
     flat = evidence.names[-1]
     if evidence.verdict(flat) == "no different":
         said = "it predicts held-out tasks no better than a prior that knows nothing"

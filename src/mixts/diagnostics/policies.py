@@ -209,6 +209,12 @@ class PolicyComparison:
         return tuple(self.earnings[0].rewards) if self.earnings else ()
 
     @property
+    def rival(self) -> str:
+        """Name of the policy that never learns, in words: what a team has without a prior."""
+        linear = bool(self.earnings) and self.earnings[0].bestseller is None
+        return "the pooled model" if linear else "the bestseller"
+
+    @property
     def learning(self) -> tuple[str, ...]:
         """Names of the policies that learn within a task."""
         return self.policies[1:]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from html import escape
 from typing import Any
 
@@ -20,7 +20,14 @@ from mixts.learning.evidence import Evidence, mixture_evidence
 from mixts.learning.findings import findings, summary
 from mixts.learning.histories import statistics_of
 from mixts.learning.learn import flat_family
-from mixts.learning.measures import Calibration, RateCalibration, Surprise, Usage, scores_beside
+from mixts.learning.measures import (
+    Calibration,
+    RateCalibration,
+    Remedies,
+    Surprise,
+    Usage,
+    scores_beside,
+)
 from mixts.learning.models import predictive_of
 from mixts.learning.models.predictive import transform
 from mixts.prior import MixturePrior
@@ -54,6 +61,8 @@ class PriorCheck:
     rates : RateCalibration or None
         Predicted click rates beside the share of clicks; None unless rewards are clicks with
         features.
+    remedies : Remedies
+        What may be done about faults, in words.
 
     Examples
     --------
@@ -76,11 +85,41 @@ class PriorCheck:
     usage: Usage
     component: Int[Array, " n"]
     rates: RateCalibration | None = None
+    remedies: Remedies = field(default_factory=Remedies)
 
     @property
     def n_tasks(self) -> int:
         """Number of held-out tasks."""
         return len(self.n_observations)
+
+    @property
+    def unused(self) -> str:
+        """Say that held-out tasks hardly use some of the learned kinds; "" if they use all."""
+        unused = self.usage.unused[: self.remedies.n_kinds]
+        if not unused.any():
+            return ""
+        n_used = int((~unused).sum())
+        return "held-out tasks hardly use some of its kinds" + (
+            f": try --components {n_used}" if n_used else ""
+        )
+
+    def with_remedies(self, remedies: Remedies) -> PriorCheck:
+        """Return the check with what may be done about faults.
+
+        Parameters
+        ----------
+        remedies
+            The remedies that are left, in words.
+
+        Returns
+        -------
+        PriorCheck
+            The same check.
+        """
+        calibration = {
+            name: replace(one, remedies=remedies) for name, one in self.calibration.items()
+        }
+        return replace(self, calibration=calibration, remedies=remedies)
 
     @property
     def findings(self) -> list[str]:

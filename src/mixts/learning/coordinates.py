@@ -22,14 +22,18 @@ def moments(
     """Return the mean and the spread of each number of the rows of these tasks.
 
     Without a constant in the rows, or if they must not be ``centred``, means are 0, and the spread
-    is the root mean square. The spread of a constant is 0.
+    is the root mean square. A feature that is always the same is not centred either: divided by a
+    spread that is nothing but rounding, its coefficient and the intercept would be huge, and cancel
+    each other. The spread of the intercept is 0.
     """
     squares, n = _squares(statistics), max(int(np.sum(statistics.n_observations)), 1)
     constant = space.constant if centred else None
     mean = np.zeros(space.n_numbers) if constant is None else constant @ squares / n
     size = np.sqrt(np.diagonal(squares) / n)
-    # A spread that is lost in the rounding of squares counts as this much of the size.
-    spread = np.sqrt(np.maximum(size**2 - mean**2, (1e-7 * size) ** 2))
+    variance = size**2 - mean**2
+    constants = variance <= (1e-7 * size) ** 2  # below, it is lost in the rounding of squares
+    mean[constants] = 0.0
+    spread = np.where(constants, size, np.sqrt(np.maximum(variance, 0.0)))
     if space.intercept:
         mean[0] = spread[0] = 0.0
     return mean, spread

@@ -23,6 +23,7 @@ from mixts.learning.check import PriorCheck, check_prior
 from mixts.learning.coordinates import mapped, scaling, unmapped
 from mixts.learning.held_out import divide
 from mixts.learning.learn import Learned, Method, flat_family, learn, robust_prior, seed_number
+from mixts.learning.measures import MORE_TASKS, Remedies
 from mixts.learning.models import Noise, has_noise
 from mixts.learning.noise import NoiseChoice, NoiseRule, compare_noise
 from mixts.learning.select import Rule
@@ -247,12 +248,30 @@ def fit_logs(
             unimodal=_named(learned.unimodal, None, tasks),
             flat=unmapped(MixturePrior(flat), matrix),
             seed=settings.seed,
-        )
+        ).with_remedies(_remedies(settings, tasks, choice, len(learned.prior.kind_names)))
     return Fit(
         tasks, settings, learned, prior, divided.training, divided.held_out, check, n_compared,
         divided.statistics, (*found, *([] if divided.warning is None else [divided.warning])),
         choice,
     )  # fmt: skip
+
+
+def _remedies(
+    settings: FitSettings, logs: TaskLogs, choice: NoiseChoice | None, n_kinds: int
+) -> Remedies:
+    """Return the remedies that are left: what was given is not proposed again."""
+    if settings.noise_std is not None:  # a wrong noise causes all faults: begin with it
+        learned = "leave --noise-std out, so that the noise is learned"
+        return Remedies(learned, learned, learned, learned, learned, n_kinds)
+    unusual = MORE_TASKS if settings.robust else f"add --robust, or {MORE_TASKS}"
+    noise = shape = MORE_TASKS
+    request, free = logs.request, settings.noise != "per-task"
+    if free and choice is None and has_noise(logs.statistics):
+        noise = "try --noise per-task"
+    least = min(logs.reward_range[0], request.missing_reward or 0.0)
+    if logs.family == "gaussian" and free and not request.family_is_given and least == 0:
+        shape = f"try --family spend, or {MORE_TASKS}"
+    return Remedies(unusual, unusual, MORE_TASKS, noise, shape, n_kinds)
 
 
 def _read(

@@ -31,8 +31,8 @@ _WORDS = {
     "shape": "predictions have {}the wrong shape",
 }
 _NOISE_WORDS = {
-    "high": "the noise is {}larger than noise_std",
-    "low": "the noise is {}smaller than noise_std",
+    "high": "the noise is {}larger than predicted",
+    "low": "the noise is {}smaller than predicted",
     "narrow": "the noise varies {}more than predicted",
     "wide": "the noise varies {}less than predicted",
     "shape": "the noise has {}another distribution",
@@ -40,24 +40,42 @@ _NOISE_WORDS = {
 
 
 HARMLESS = "decisions are hardly affected"
+MORE_TASKS = "learn from more tasks"
 _REMEDIES = {
-    "narrow": "decisions explore too little and trust a kind too soon; add --robust, or learn from "
-    "more tasks",
-    "wide": "decisions explore more than they need; learn from more tasks",
+    "narrow": "decisions explore too little and trust a kind too soon; {narrow}",
+    "wide": "decisions explore more than they need; {wide}",
     "high": "rewards are better than the prior says, so that good choices are tried too late; "
     "learn from recent logs",
     "low": "rewards are worse than the prior says, so that first decisions disappoint; learn from "
     "recent logs",
-    "shape": "probabilities of kinds are not exact; try another --family, or more tasks",
+    "shape": "probabilities of kinds are not exact; {shape}",
 }
 _NOISE_REMEDIES = {
-    "high": "decisions trust single rewards too much; give a larger --noise-std",
-    "low": "decisions learn slower than they could; give a smaller --noise-std",
-    "narrow": "the noise differs from task to task; try --noise per-task",
+    "high": "decisions trust single rewards too much; {noise}",
+    "low": "decisions learn slower than they could; {noise}",
+    "narrow": "the noise differs from task to task; {noise}",
     "wide": HARMLESS,
-    "shape": "single large rewards can mislead decisions; try another --family",
+    "shape": "single large rewards can mislead decisions; {shape}",
 }
 """What a fault means for decisions, and what to do."""
+
+
+@dataclass(frozen=True)
+class Remedies:
+    """Remedies that are left to try: their options were not given, and would not be refused."""
+
+    unusual: str = f"add --robust, or {MORE_TASKS}"
+    """For tasks unlike any kind."""
+    narrow: str = f"add --robust, or {MORE_TASKS}"
+    """For predictions of rewards that are too narrow."""
+    wide: str = MORE_TASKS
+    """For predictions of rewards that are too wide."""
+    noise: str = MORE_TASKS
+    """For a noise of another size."""
+    shape: str = MORE_TASKS
+    """For rewards of another distribution."""
+    n_kinds: int | None = None
+    """Number of kinds that were learned, without a broad one; None if all were."""
 
 
 class Coverage(NamedTuple):
@@ -78,6 +96,8 @@ class Calibration:
     """P(less than the outcome), ties broken at random; 0.5 is the median of the prediction."""
     tasks: Int[Array, " k"]
     """Task of each transform."""
+    remedies: Remedies = Remedies()
+    """What may be done about faults."""
 
     @property
     def n_predictions(self) -> int:
@@ -158,7 +178,8 @@ class Calibration:
     def remedy(self) -> str:
         """Consequence of the faults for decisions, and what to do about them; "" if none."""
         words = _NOISE_REMEDIES if self.group == "noise" else _REMEDIES
-        return "; ".join(words[name] for name in self.findings)
+        left = vars(self.remedies)
+        return "; ".join(words[name].format(**left) for name in self.findings)
 
     @property
     def verdict(self) -> str:

@@ -24,6 +24,7 @@ NO_TIME = "no time"
 BAD_REWARD = "reward is not"
 """Beginning of the reasons for which a reward that is present cannot be used."""
 NO_NUMBER = "a number"
+UNKNOWN_LEVEL = "has an unknown level"
 
 
 class Example(NamedTuple):
@@ -81,7 +82,7 @@ class BadRows:
         return "\n".join(self.lines()) or "none"
 
 
-def without_reward(bad: BadRows, reward_range: tuple[float, float]) -> str:
+def without_reward(bad: BadRows, reward_range: tuple[float, float], refused: bool = False) -> str:
     """Say what to do about empty rewards in logs that record only what paid; "" for other logs.
 
     Parameters
@@ -90,31 +91,34 @@ def without_reward(bad: BadRows, reward_range: tuple[float, float]) -> str:
         Bad rows; some of them may have no reward.
     reward_range
         Smallest and largest reward of the other rows.
+    refused
+        Whether the logs are refused because there are so many bad rows.
     """
     n, (low, high) = bad.counts.get(NO_REWARD, 0), reward_range
     if not n or not 0 < low <= high:
         return ""
     present = f"is {low:g}" if low == high else f"is positive ({low:g} to {high:g})"
+    unknown = "; if it means that the reward is unknown, add --allow-bad-rows (allow_bad_rows=True)"
     return (
         f"{n:,} rows have no reward, and every reward that is present {present}: it seems that a "
         "reward was recorded only where there was something to record. If no reward means 0, add "
-        "--missing-reward 0 (missing_reward=0)"
-        + (
-            "."
-            if low == high
-            else "; if it means that the "
-            "reward is unknown, add --allow-bad-rows (allow_bad_rows=True)."
-        )
+        f"--missing-reward 0 (missing_reward=0){unknown if refused and low < high else ''}."
     )
 
 
-def unusable_rewards(bad: BadRows) -> tuple[int, str]:
+_WIDER = {"bernoulli": "gaussian", "poisson": "gaussian", "spend": "gaussian", "logistic": "linear"}
+"""Family that allows the rewards that another one refuses."""
+
+
+def unusable_rewards(bad: BadRows, family: str) -> tuple[int, str]:
     """Return the number of rewards that are present and cannot be used, and what to do about them.
 
     Parameters
     ----------
     bad
         Bad rows. Rewards without a value do not count.
+    family
+        Family that was asked for.
     """
     counts = {r: n for r, n in bad.counts.items() if r.startswith(BAD_REWARD)}
     if not counts:
@@ -124,8 +128,11 @@ def unusable_rewards(bad: BadRows) -> tuple[int, str]:
             "A reward must be a number: 1 for a success and 0 for none, or an amount with a "
             "decimal point, such as 1200.5, without other separators and signs such as % or $."
         )
+    elif family in _WIDER:
+        wider = _WIDER[family]
+        remedy = f'Correct these rewards, or choose --family {wider} (family="{wider}").'
     else:
-        remedy = "Correct these rewards, or choose a --family (family=) that allows them."
+        remedy = "Correct these rewards."
     return sum(counts.values()), remedy
 
 

@@ -12,17 +12,24 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mixts._typing import Array, Float, Int
 from mixts.engines import Engine
 from mixts.errors import ParameterError
 from mixts.features import Feature, Features, LevelFeature, NumberFeature
 from mixts.logs.files import Batch, Piece, are_numbers, batches_of, number_columns
-from mixts.logs.rows import Request, coded_names, numbers, sorted_order
+from mixts.logs.rows import Request, coded_names, is_number, numbers, sorted_order
 
 MOST_LEVELS = 50
 """Largest number of levels of a text feature: each is a coefficient that tasks must learn."""
 
 OTHER = "other"
 """Name of the level that stands for all levels that were not kept."""
+
+FEW_VALUES = 24
+"""So few different values, one of them a text, are levels: 20, 30, 40, 50plus."""
+
+MISSING = frozenset({"", "-", ".", "?", "n.a.", "n/a", "na", "nil", "none", "null"})
+"""Texts, in lower case, by which files mark a missing value; "nan" is read as a number."""
 
 _MOST_COUNTED = 20_000
 """Distinct values of a column that are kept: a column of numbers may have one in each row."""
@@ -46,8 +53,49 @@ class Values:
 
     @property
     def are_numbers(self) -> bool:
-        """Whether at least half of the values are numbers; the others make bad rows."""
+        """Whether the column holds numbers; its other values make bad rows.
+
+        A few different values with a text among them are levels, and so are values most of which
+        are texts. A sign of a missing value is no such text.
+        """
+        if self.counts is not None and len(self.counts) <= FEW_VALUES:
+            texts = (name.strip().lower() for name in self.counts if not is_number(name))
+            if not MISSING.issuperset(texts):
+                return False
         return 2 * self.n_numbers >= self.n
+
+
+class Spans:
+    """Smallest and largest number of each column of the rows, and whether a task has several."""
+
+    def __init__(self, n_numbers: int) -> None:
+        self.low, self.high = np.full(n_numbers, np.inf), np.full(n_numbers, -np.inf)
+        self.varies = np.zeros(n_numbers, bool)
+        """Whether each number differs within some task."""
+        self._some = np.empty((0, n_numbers))
+        """Some row of each task."""
+        self._n_tasks = 0
+
+    def add(self, tasks: Int[Array, " m"], rows: Float[Array, "m d"]) -> None:
+        """Count rows; tasks that are new have the next indices."""
+        if not len(rows):
+            return
+        self.low, self.high = np.minimum(self.low, rows.min(0)), np.maximum(self.high, rows.max(0))
+        new = tasks >= self._n_tasks
+        if new.any():
+            self._n_tasks, room = int(tasks.max()) + 1, len(self._some)
+            if self._n_tasks > room:
+                more = np.empty((max(self._n_tasks, 2 * room) - room, rows.shape[1]))
+                self._some = np.concatenate([self._some, more])
+            self._some[tasks[new]] = rows[new]
+        for j in np.flatnonzero(~self.varies & (self.low < self.high)):
+            self.varies[j] = (rows[:, j] != self._some[tasks, j]).any()
+
+    def merge(self, other: Spans, tasks: Int[Array, " n"]) -> None:
+        """Count the rows that others counted; ``tasks`` are the indices of their tasks here."""
+        self.add(tasks, other._some[: other._n_tasks])
+        self.low, self.high = np.minimum(self.low, other.low), np.maximum(self.high, other.high)
+        self.varies |= other.varies
 
 
 def find_features(jobs: Sequence[tuple[Piece, str]], request: Request, engine: Engine) -> Features:
@@ -117,10 +165,13 @@ def _level_feature(
     n = f"more than {_MOST_COUNTED:,}" if counts is None else f"{len(counts):,}"
     most = MOST_LEVELS if top_levels is None else top_levels
     if counts is None or (top_levels is None and len(counts) > most):
+        keep = (
+            f"Keep the most frequent ones and call the rest {OTHER!r} (--top-levels N, "
+            "top_levels=N), or leave"
+        )
         raise ParameterError(
             f"feature {name!r} is text with {n} levels, and each would be a coefficient; expected "
-            f"at most {MOST_LEVELS}. Keep the most frequent ones and call the rest {OTHER!r} "
-            "(top_levels), or leave the feature out"
+            f"at most {MOST_LEVELS}. {'Leave' if counts is None else keep} the feature out"
         )
     if len(counts) < 2:
         raise ParameterError(

@@ -26,11 +26,12 @@ from mixts.logs.bad_rows import (
 )
 from mixts.logs.decisions import EXPORTED, check_missing, feature_column
 from mixts.logs.files import Log, Paths, Piece, batches_of, delimiter_of, log_files, pieces_of
-from mixts.logs.levels import find_features
+from mixts.logs.levels import Spans, find_features
 from mixts.logs.rows import Observations, Request, observations, sorted_order, unsupported
 from mixts.logs.sample import RowSample, feature_hashes, name_hashes, no_rows
 from mixts.logs.tally import Counted, Tally, binary
 from mixts.logs.times import TaskTimes
+from mixts.prior import MixturePrior
 
 LogFamily = Literal["bernoulli", "gaussian", "poisson", "spend", "linear", "logistic"]
 
@@ -62,15 +63,19 @@ class TaskLogs:
     """First and last time of each task; None without a column of times."""
     sample: RowSample = field(repr=False)
     """Rows of some tasks, all of them if the logs are small; indices as in ``tasks``, ``arms``."""
+    spans: Spans = field(repr=False)
+    """Ranges of the numbers in a row of features."""
     files: tuple[Log, ...] = field(repr=False)
     """Files, and tables in memory, in the order in which they were read."""
     request: Request = field(repr=False)
-    """Columns that were read, to read the rows of some tasks again."""
+    """Columns that were read, to read the rows of some tasks again; its features have the ranges of
+    an earlier prior only."""
 
     @property
     def space(self) -> Features | None:
-        """Features, with their levels; None for arms."""
-        return self.request.space
+        """Features, with their levels and the ranges of the rows; None for arms."""
+        known = self.request.space
+        return None if known is None else known.learned_from(self.spans.low, self.spans.high)
 
     @property
     def missing(self) -> str:
@@ -143,6 +148,10 @@ class Part:
     sample: RowSample
     amounts: Amounts = Amounts()
     """Zeros and amounts, where the family is chosen by the data."""
+    spans: Spans = field(default_factory=lambda: Spans(0))
+    """Ranges of the features."""
+    arm_names: frozenset[str] = frozenset()
+    """If the arms are listed: those of them that occur, and some others."""
 
 
 def read_logs(
@@ -154,7 +163,7 @@ def read_logs(
     features: Sequence[str] | Features | None = None,
     family: Literal["auto"] | LogFamily = "auto",
     intercept: bool = False,
-    arms: Sequence[str] | None = None,
+    arms: Sequence[str] | MixturePrior | None = None,
     missing_reward: float | None = None,
     clip: tuple[float, float] | None = None,
     time: str | None = None,
@@ -195,7 +204,9 @@ def read_logs(
     intercept
         Whether to add a first feature that is always 1.
     arms
-        Names of the only arms, in their order; by default all arms of the logs, sorted.
+        Names of the only arms, in their order, each of which must occur in the logs; or an earlier
+        prior, whose arms may have no rows, so that the new prior can replace it. By default all
+        arms of the logs, sorted.
     missing_reward
         Reward of the rows that have none (null, NaN, an empty text), for example 0 where only
         clicks are recorded. By default these rows are bad.
@@ -239,8 +250,8 @@ def read_logs(
     if space is not None and intercept > space.intercept:
         raise ParameterError("intercept is a part of these features: leave it out, or make others")
     request = _request(
-        task, reward, arm, names, family, intercept if space is None else space.intercept, arms,
-        _checks.count(batch_rows, "batch_rows"),
+        task, reward, arm, names, family, intercept if space is None else space.intercept,
+        _arm_names(arms), _checks.count(batch_rows, "batch_rows"),
     )  # fmt: skip
     request = replace(
         request,
@@ -252,6 +263,7 @@ def read_logs(
         time=time,
         clip=_limits(clip),
         decimals=_decimals(decimals, request),
+        arms_may_lack_rows=isinstance(arms, MixturePrior),
     )
     files = log_files(paths, {*request.columns, *map(feature_column, request.features)})
     tally, found, request = _read(files, request, engine)
@@ -299,7 +311,10 @@ def _read(
         if request.arm is None and request.space is None:
             request = replace(request, space=find_features(jobs, request, where))
         tally = _tally(request)
-        found = Part(tally.counted(), BadRows(), 0, 0, None, 0, _NO_RANGE, TaskTimes(), no_rows())
+        found = Part(
+            tally.counted(), BadRows(), 0, 0, None, 0, _NO_RANGE, TaskTimes(), no_rows(),
+            spans=Spans(len(request.feature_names)),
+        )  # fmt: skip
         parts = where.map(read_piece, ((piece, used, request) for piece, used in jobs))
         for (piece, _), part in zip(jobs, parts, strict=True):
             above = above if piece.path == path else 0
@@ -307,6 +322,7 @@ def _read(
             tasks, arms = tally.merge(part.counted)
             if request.time is not None:
                 found.times.merge(part.times, tasks)
+            found.spans.merge(part.spans, tasks)
             found = _joined(found, replace(part, sample=part.sample.moved(tasks, arms)), above)
             above += part.n_rows
     return tally, found, request
@@ -356,6 +372,37 @@ def _request(
         task, reward, arm, names, intercept, family, listed, batch_rows,
         family_is_given=family != "auto",
     )  # fmt: skip
+
+
+def _arm_names(arms: Sequence[str] | MixturePrior | None) -> Sequence[str] | None:
+    """Return the names of arms, as given or of an earlier prior."""
+    if not isinstance(arms, MixturePrior):
+        return arms
+    if arms.arm_names is None:
+        raise ParameterError(f"arms must be names, or a prior that names its arms, got {arms!r}")
+    return arms.arm_names
+
+
+def _check_arms(request: Request, seen: frozenset[str]) -> None:
+    """Refuse listed arms that no row has: a misspelt name would be an arm of its own."""
+    unknown = [name for name in request.arms or () if name not in seen]
+    if not unknown or request.arms_may_lack_rows:
+        return
+    names = [name for name in seen if name]
+    names = [names[i] for i in sorted_order(names)]
+    known = {name.strip().casefold(): name for name in names}
+    similar = difflib.get_close_matches(unknown[0].strip().casefold(), known, n=1)
+    more = f" and {len(names) - _MOST_ARMS:,} more" if len(names) > _MOST_ARMS else ""
+    hint = (
+        f": did you mean {known[similar[0]]!r}?"
+        if similar
+        else f". Its arms are {', '.join(map(repr, names[:_MOST_ARMS]))}{more}."
+    )
+    raise ParameterError(
+        f"arms must occur in the logs, and {unknown[0]!r} does not{hint} To have an arm without "
+        "rows, take the arms of an earlier prior (--arms-of PRIOR, arms=prior), or add the arm to "
+        "the learned prior (mixts arms add, prior.add_arms)"
+    )
 
 
 def _text_features(
@@ -465,7 +512,8 @@ def read_piece(piece: Piece, delimiter: str, request: Request) -> Part:
     bad, n_rows = BadRows(), 0
     n_other, other, n_missing, extent = 0, None, 0, _NO_RANGE
     amounts = Amounts()
-    times, sample = TaskTimes(), no_rows()
+    seen: frozenset[str] = frozenset()
+    times, sample, spans = TaskTimes(), no_rows(), Spans(len(request.feature_names))
     for batch in batches_of(piece, request.columns, delimiter, request.batch_rows):
         n_rows += len(batch) + batch.ragged.total
         if not batch.columns:
@@ -483,14 +531,26 @@ def read_piece(piece: Piece, delimiter: str, request: Request) -> Part:
                 other = other or _example(rows, int(np.argmax(unlike)), piece)
         if len(rows.arm_names) > _MANY_ARMS:  # before all of them get room
             refuse_arm_a_row(len(rows.rewards), len(rows.arm_names), str(request.arm))
+        if request.arms is not None:
+            seen = _arms_seen(seen.union(rows.arm_names), request.arms)
         tasks, arms = tally.add(rows)
+        spans.add(tasks, rows.features)
         if request.time is not None:
             times.add(tasks, rows.times, rows.n_dates)
         sample += _sampled(rows, tasks, arms, sample)
     counted = tally.counted()
     if request.time is not None:
         times = times.ordered(np.arange(len(counted.tasks)))
-    return Part(counted, bad, n_rows, n_other, other, n_missing, extent, times, sample, amounts)
+    return Part(
+        counted, bad, n_rows, n_other, other, n_missing, extent, times, sample, amounts, spans,
+        seen,
+    )  # fmt: skip
+
+
+def _arms_seen(names: frozenset[str], listed: tuple[str, ...]) -> frozenset[str]:
+    """Return the listed arms among these names, and as many others as a message needs."""
+    found = names.intersection(listed)
+    return found.union(sorted(names - found)[:_MANY_ARMS])
 
 
 def _sampled(
@@ -505,6 +565,8 @@ def _sampled(
 
 _MANY_ARMS = 10_000
 """Number of arms in a batch above which an arm a row is refused at once."""
+_MOST_ARMS = 20
+"""Largest number of arms that an error message lists."""
 _NO_RANGE = (np.inf, -np.inf)
 _SAME = np.empty(0, np.int64)
 """No other indices."""
@@ -534,6 +596,7 @@ def _joined(found: Part, part: Part, above: int) -> Part:
         reward_range=_range(found.reward_range, part.reward_range),
         sample=found.sample + part.sample,
         amounts=found.amounts + part.amounts,
+        arm_names=found.arm_names | part.arm_names,
     )
 
 
@@ -544,15 +607,16 @@ def _task_logs(
     tally: Tally, found: Part, request: Request, files: tuple[Log, ...], allow_bad_rows: bool
 ) -> TaskLogs:
     n_good = found.n_rows - found.bad.total
-    _, remedy = unusable_rewards(found.bad)
+    _, remedy = unusable_rewards(found.bad, request.family)
     reasons = "".join(f"\n  {line}" for line in (*found.bad.lines(), remedy) if line)
     if not found.n_rows:
         raise FormatError(f"no rows below the names of the columns in {', '.join(map(str, files))}")
+    _check_arms(request, found.arm_names)
     if n_good == 0:
         raise FormatError(f"none of {found.n_rows:,} rows can be used{reasons}")
     n_unlisted = found.bad.counts.get(OTHER_ARM, 0)  # left out as asked for
     if 2 * n_good < found.n_rows - n_unlisted and not allow_bad_rows:
-        silent = without_reward(found.bad, found.reward_range)
+        silent = without_reward(found.bad, found.reward_range, refused=True)
         if silent:
             raise LogsError(f"{silent}{reasons}")
         raise FormatError(
@@ -584,6 +648,7 @@ def _task_logs(
         found.reward_range,
         None if request.time is None else _task_times(found.times, tasks),
         found.sample.moved(np.argsort(tasks), np.argsort(_SAME if arms is None else arms)),
+        found.spans,
         files,
         request,
     )

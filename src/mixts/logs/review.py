@@ -6,8 +6,10 @@ import numpy as np
 
 from mixts._typing import Array, Bool, Float
 from mixts.errors import LogsError
+from mixts.features import BEYOND, NumberFeature
 from mixts.logs.bad_rows import (
     NO_REWARD,
+    UNKNOWN_LEVEL,
     refuse_arm_a_row,
     shortened,
     unusable_rewards,
@@ -31,6 +33,8 @@ HANDFUL, LEAST_HANDFUL = 0.005, 3
 """Outliers are at most this share of the rows, or this many rows if there are few rows."""
 FAR = 10.0
 """Outliers are this many standard deviations of the other rewards away from the median."""
+SAME = 1e-7
+"""Numbers that differ by this share of their size are the same to learning."""
 SKEWED = 1.0
 """Skewness, without outliers, from which rewards look like amounts: log-normal ones have it if
 their logarithm has a standard deviation of 0.37 or more."""
@@ -56,6 +60,7 @@ def review(logs: TaskLogs) -> tuple[LogWarning, ...]:
     """
     _refuse(logs)
     warnings = [
+        *_lost_rows(logs), _constant_features(logs), _task_features(logs), _other_units(logs),
         _empty_rewards(logs), _only_purchases(logs), _unusable_rewards(logs), _few_tasks(logs),
         _short_tasks(logs), _rare_arms(logs), _outliers(logs), copies(logs), sorted_rows(logs),
         drift(logs),
@@ -98,7 +103,7 @@ def _refuse_equal_rewards(logs: TaskLogs) -> None:
             if logs.reward_range[0] <= logs.reward_range[1]
             else "no row has a reward: is the column of rewards the right one (--reward)?"
         )
-    n_unusable, remedy = unusable_rewards(logs.bad_rows)
+    n_unusable, remedy = unusable_rewards(logs.bad_rows, logs.request.family)
     if not cause and n_unusable:
         cause = f"{n_unusable:,} other rewards cannot be used. {remedy}\n  {logs.bad_rows}"
     if not cause and low > 0:
@@ -110,6 +115,112 @@ def _refuse_equal_rewards(logs: TaskLogs) -> None:
     if not cause:
         cause = "is the column of rewards the right one (--reward)?"
     raise LogsError(f"every reward is {low:g}, so nothing can be learned: {cause}")
+
+
+# -- features -------------------------------------------------------------------------------------
+
+
+def _lost_rows(logs: TaskLogs) -> list[LogWarning]:
+    """Warn of rows that are left out for a value of a feature; a few empty cells are usual."""
+    found = []
+    for reason, n in sorted(logs.bad_rows.counts.items(), key=lambda entry: -entry[1]):
+        absent = reason.startswith("no feature ")
+        if not (absent and n >= 0.01 * logs.n_rows) and not reason.startswith("feature "):
+            continue
+        first = logs.bad_rows.examples[reason][0].value
+        value = f" ({first!r}{', ...' if n > 1 else ''})" if first else ""
+        said = (
+            f"{n:,} of {logs.n_rows:,} rows {'is' if n == 1 else 'are'} left out because "
+            f"{'there is ' if absent else ''}{reason}{value}. If these rows differ from the "
+            f"others, the prior is wrong. {_remedy(reason)}"
+        )
+        found.append(LogWarning("lost-rows", said, {"n_rows": n}))
+    return found
+
+
+def _remedy(reason: str) -> str:
+    if reason.endswith(UNKNOWN_LEVEL):
+        return (
+            "Name the features by --features (features=[...]) instead of taking those of an "
+            "earlier prior: the new prior then knows all levels."
+        )
+    what = "the value" if reason.startswith("no ") else "a number"
+    return f"Write {what} in these rows, or leave the feature out of --features (features=)."
+
+
+def _constant_features(logs: TaskLogs) -> LogWarning | None:
+    """Warn of numbers that are the same in all rows, or would be in other units."""
+    found = [
+        f"{one.name!r} is {low:g}"
+        for one, low, high in _ranges(logs)
+        if high - low <= SAME * max(abs(low), abs(high))
+    ]
+    if not found:
+        return None
+    said = (
+        f"{_listed(found)} in all rows: nothing can be learned about that. Leave it out of "
+        "--features (features=); --intercept (intercept=True) adds a feature that is always 1."
+    )
+    return LogWarning("constant-features", said, {"n_features": len(found)})
+
+
+def _task_features(logs: TaskLogs) -> LogWarning | None:
+    """Warn of features that differ between tasks only, unless all tasks have one row."""
+    space, spans = logs.space, logs.spans
+    if space is None or int(np.max(logs.statistics.n_observations)) < 2:
+        return None
+    names = [
+        repr(column.name)
+        for column, part in space.parts
+        if not spans.varies[part].any() and (spans.low < spans.high)[part].any()
+    ]
+    if not names:
+        return None
+    never = "never changes" if len(names) == 1 else "never change"
+    said = (
+        f"{_listed(names)} {never} within a task. All choices of a task have the same value, "
+        "so that no choice depends on it, and the effect cannot be told from that of the task "
+        "itself. Leave such a feature out of --features (features=), or give its product with a "
+        "feature of the choice, such as age times price."
+    )
+    return LogWarning("task-features", said, {"n_features": len(names)})
+
+
+def _other_units(logs: TaskLogs) -> LogWarning | None:
+    """Warn of numbers of quite another size than an earlier prior was learned from."""
+    found = []
+    for one, *now in _ranges(logs):
+        if one.learned is None:
+            continue
+        size, before = (max(map(abs, ends)) for ends in (now, one.learned))
+        if size and before and not 1 / BEYOND <= size / before <= BEYOND:
+            found.append(
+                f"{one.name!r} is from {now[0]:g} to {now[1]:g}, and the earlier prior was learned "
+                f"from {one.learned[0]:g} to {one.learned[1]:g}"
+            )
+    if not found:
+        return None
+    said = f"{_listed(found)}. If the unit has changed, write these numbers in the earlier one."
+    return LogWarning("other-units", said, {"n_features": len(found)})
+
+
+def _ranges(logs: TaskLogs) -> list[tuple[NumberFeature, float, float]]:
+    """Return each feature that is a number, as it was given, and its range in these rows."""
+    spans, space = logs.spans, logs.request.space
+    found = []
+    for column, part in () if space is None else space.parts:
+        if isinstance(column, NumberFeature):
+            ends = (spans.low[part.start], spans.high[part.start])
+            low, high = (float(end * column.scale + column.centre) for end in ends)
+            found.append((column, low, high))
+    return found
+
+
+def _listed(words: list[str]) -> str:
+    """Return a list in words, the first ones if there are many."""
+    shown, left = words[:MOST_NAMED], len(words) - MOST_NAMED
+    shown += [f"{left:,} more"] if left > 0 else []
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
 # -- rewards, tasks and arms ----------------------------------------------------------------------
@@ -168,7 +279,7 @@ def _priced(logs: TaskLogs) -> bool:
 
 def _unusable_rewards(logs: TaskLogs) -> LogWarning | None:
     """Warn if rows are left out for the value of their reward: the other rows are then a choice."""
-    n, remedy = unusable_rewards(logs.bad_rows)
+    n, remedy = unusable_rewards(logs.bad_rows, logs.request.family)
     if n < 0.01 * logs.n_rows or not n:
         return None
     said = (
@@ -190,15 +301,16 @@ def _outliers(logs: TaskLogs) -> LogWarning | None:
     if not 2 * squares[far].sum() > squares.sum():
         return None
     low, high = rewards[~far][[0, -1]]
-    first, last = np.quantile(rewards, [0.01, 0.99])
     huge = rewards[far]
-    if logs.arms is not None and rewards[0] == 0:
+    if logs.arms is not None and logs.reward_range[0] == 0:
         remedy = 'For revenue with zeros, choose --family spend (family="spend").'
-    else:
+    elif low < high:
         remedy = (
-            "If they are errors or rare luck, limit rewards, for example to the middle 98%: "
-            f"--clip={first:g},{last:g} (clip=({first:g}, {last:g}))."
+            "If they are errors or rare luck, limit rewards to the range of the others: "
+            f"--clip={low:.10g},{high:.10g} (clip=({low:.10g}, {high:.10g}))."
         )
+    else:
+        remedy = "If they are errors, correct them."
     n = len(huge)
     size = f"{huge[0]:g}" if huge[0] == huge[-1] else f"{huge[0]:g} to {huge[-1]:g}"
     share = squares[far].sum() / squares.sum()

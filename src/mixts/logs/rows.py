@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date, datetime
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from mixts._typing import Array, Bool, Float, Int
 from mixts.errors import ParameterError
 from mixts.families._kernels.arms import LARGEST_COUNT
 from mixts.families._kernels.roots import LARGEST
-from mixts.features import UNKNOWN, Features, LevelFeature, NumberFeature
+from mixts.features import UNKNOWN, Features, LevelFeature, NumberFeature, name_of
 from mixts.logs.bad_rows import (
     BAD_REWARD,
     N_EXAMPLES,
@@ -25,6 +24,7 @@ from mixts.logs.bad_rows import (
     NO_TASK,
     NO_TIME,
     OTHER_ARM,
+    UNKNOWN_LEVEL,
     BadRows,
     Example,
     of_reason,
@@ -76,7 +76,7 @@ def coded_names(column: Any, what: str) -> tuple[Int[Array, " m"], list[str]]:
     if types.is_null(kind):
         return np.full(len(column), -1), []
     coded = column.dictionary_encode()
-    names = [_name(value) for value in coded.dictionary.to_pylist()]
+    names = [name_of(value) for value in coded.dictionary.to_pylist()]
     codes = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
     # Two values may have the same name (0.0 and -0.0), and some have none.
     first: dict[str, int] = {}
@@ -86,18 +86,9 @@ def coded_names(column: Any, what: str) -> tuple[Int[Array, " m"], list[str]]:
     return codes, names
 
 
-def _name(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float):
-        if not np.isfinite(value):
-            return ""
-        return str(int(value)) if value.is_integer() else repr(value)
-    if isinstance(value, (date, datetime)):
-        return value.isoformat()
-    return str(value)
+def is_number(text: str) -> bool:
+    """Return whether :func:`numbers` reads a text as a number, finite or not."""
+    return any(re.match(known, text.strip()) for known in (_NUMBER, _NOT_FINITE, _TRUTH))
 
 
 def numbers(
@@ -185,6 +176,8 @@ class Request:
     """Columns of features whose column has another name than the feature."""
     decimals: int | None = None
     """Decimals to which the numbers of a row of features are rounded; None keeps all."""
+    arms_may_lack_rows: bool = False
+    """Whether some of the arms may occur in no row: those of an earlier prior may."""
     family_is_given: bool = False
     """Whether the caller named the family, which else follows from the columns and the rewards."""
 
@@ -327,7 +320,7 @@ class _Reasons:
         codes, levels = coded_names(self._batch.columns[source], name)
         self.note(f"no {name}", codes < 0)
         places = np.array([*column.places(levels), UNKNOWN])[codes]
-        self.note(f"{name} has an unknown level", places == UNKNOWN, lambda i: levels[codes[i]])
+        self.note(f"{name} {UNKNOWN_LEVEL}", places == UNKNOWN, lambda i: levels[codes[i]])
         return places
 
     def times(self, name: str | None) -> tuple[Float[Array, " m"], Bool[Array, " m"]]:

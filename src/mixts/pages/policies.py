@@ -60,12 +60,14 @@ def policy_answer(comparison: PolicyComparison) -> Answer:
         Group(
             f"First {plural(one.n_decisions, 'decision')}",
             f"{plural(one.n_tasks, 'past task')}, {count(one.n_tasks * one.n_decisions)} decisions",
-            tuple(_item(one, row, digits, scale) for row in (None, *comparison.policies)),
+            tuple(
+                _item(comparison, one, row, digits, scale) for row in (None, *comparison.policies)
+            ),
         )
         for one in comparison.earnings
     )
     sources = policy_sources(comparison)
-    return Answer(_rival(comparison.earnings), groups, tuple(sources))
+    return Answer(comparison.rival, groups, tuple(sources))
 
 
 def policy_table(comparison: PolicyComparison) -> list[str]:
@@ -76,7 +78,7 @@ def policy_table(comparison: PolicyComparison) -> list[str]:
     earnings = comparison.earnings
     rows = [["reward per decision", *(f"first {one.n_decisions}" for one in earnings)]]
     rows += [
-        [_title(policy, earnings), *(_text(_mean(one, policy), digits) for one in earnings)]
+        [_title(policy, comparison.rival), *(_text(_mean(one, policy), digits) for one in earnings)]
         for policy in (None, *comparison.policies)
     ]
     gains = [_gain(one, comparison.agent) for one in earnings]
@@ -109,18 +111,17 @@ def policy_verdict(comparison: PolicyComparison, *, usable: bool = True) -> list
     if comparison.outcome == "none":
         return [_unknown(comparison)]
     one, agent, (digits, _) = comparison.decisive, comparison.agent, _digits_of(comparison)
-    rival = _rival([one])
     name = "" if one.bestseller is None else f" (`{short_name(one.bestseller)}`)"
     first = (
         f"In a replay of {plural(one.n_tasks, 'past task')}, each of the first {one.n_decisions} "
         f"decisions earned {_text(one.mean(agent), digits)} with {_NAMES[agent]} and "
-        f"{_text(one.mean(BESTSELLER), digits)} with {rival}{name}: {_gain(one, agent)}"
+        f"{_text(one.mean(BESTSELLER), digits)} with {comparison.rival}{name}: {_gain(one, agent)}"
     )
     return [*_advice(comparison, first, usable), *_restriction(comparison)]
 
 
 def _advice(comparison: PolicyComparison, first: str, usable: bool) -> list[str]:
-    one, agent, rival = comparison.decisive, comparison.agent, _rival([comparison.decisive])
+    one, agent, rival = comparison.decisive, comparison.agent, comparison.rival
     if comparison.outcome == "loss":
         return [f"{first}.", f"Use {rival}: it clearly earned more."]
     if comparison.outcome == "unclear":
@@ -246,16 +247,11 @@ def _text(value: Estimate, digits: int, sign: str = "") -> str:
     return signed(f"{value.mean:{sign}.{digits}f} ± {value.error:.{digits}f}")
 
 
-def _rival(earnings: Sequence[Earnings]) -> str:
-    """Name the policy that never learns: what a team has without a prior."""
-    return "the pooled model" if earnings[0].bestseller is None else "the bestseller"
-
-
-def _title(policy: str | None, earnings: Sequence[Earnings]) -> str:
+def _title(policy: str | None, rival: str) -> str:
     """Return the name of a row; None is the row of the logs."""
     if policy is None:
         return _LOGS
-    name = _rival(earnings).removeprefix("the ") if policy == BESTSELLER else _NAMES[policy]
+    name = rival.removeprefix("the ") if policy == BESTSELLER else _NAMES[policy]
     return name[0].upper() + name[1:]
 
 
@@ -278,7 +274,10 @@ def _scale(comparison: PolicyComparison) -> Scale:
     return Scale(low, high)
 
 
-def _item(one: Earnings, policy: str | None, digits: tuple[int, int], scale: Scale) -> Item:
+def _item(
+    comparison: PolicyComparison, one: Earnings, policy: str | None, digits: tuple[int, int],
+    scale: Scale,
+) -> Item:  # fmt: skip
     mean = _mean(one, policy)
     low, high = _range(mean)
     earned = _text(mean, digits[0])
@@ -288,7 +287,7 @@ def _item(one: Earnings, policy: str | None, digits: tuple[int, int], scale: Sca
         absolute = _text(one.gain(policy), digits[1], "+")
         gain = absolute if one.relative_gain(policy) is None else _gain(one, policy)
     return Item(
-        name=_title(policy, [one]),
+        name=_title(policy, comparison.rival),
         mean=earned,
         overall=gain,
         low=scale.place(low),
@@ -296,5 +295,5 @@ def _item(one: Earnings, policy: str | None, digits: tuple[int, int], scale: Sca
         high=scale.place(high),
         overall_place=scale.place(one.mean(BESTSELLER).mean),
         zero=scale.place(0.0),
-        alt=f"{earned} per decision; gain over {_rival([one])} {gain}",
+        alt=f"{earned} per decision; gain over {comparison.rival} {gain}",
     )

@@ -45,7 +45,7 @@ class Policy(Struct, frozen=True):
             raise ParameterError(
                 f"policy {name!r} always takes its best action, so the logged propensities would "
                 "be 0 and 1, which support no off-policy evaluation: give a floor above 0, such "
-                "as floor=0.01 (mixts serve --floor 0.01)"
+                "as floor=0.01 (mixts serve --floor 1%)"
             )
         if horizon is not None:
             horizon = _checks.count(horizon, "horizon")

@@ -213,6 +213,23 @@ def test_the_code_says_that_the_rival_earned_more(
     assert "the policy that never learns earned more than this agent.\nagent = mixts.Mix" in page
 
 
+def test_rows_that_a_feature_loses_are_the_first_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the terminal and on the page, before what policies earn."""
+    rng = np.random.default_rng(2)
+    rows = [f"u{i % 20},{'free' if i % 9 == 0 else i},{rng.normal():.3f}" for i in range(300)]
+    (tmp_path / "log.csv").write_text("\n".join(["user,price,spent", *rows]), encoding="utf-8")
+    out = tmp_path / "prior.json"
+    columns = ["--task", "user", "--features", "price", "--reward", "spent", "--intercept"]
+    main(["fit", str(tmp_path / "log.csv"), *columns, "--components", "1", "--out", str(out)])
+    said = "34 of 300 rows are left out because feature 'price' is not a number ('free', ...)"
+    first = " ".join(capsys.readouterr().out.splitlines()[:2])
+    assert first.startswith(f"warning: {said}")
+    page = html.unescape(out.with_suffix(".html").read_text(encoding="utf-8"))
+    assert page.index(said) < page.index('id="summary-title"')
+
+
 def test_arms_of_an_earlier_prior(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -229,6 +246,7 @@ def test_arms_of_an_earlier_prior(
     assert "2 arms have few rows" in capsys.readouterr().out
     for words, message in (
         (["--arms-of", str(named), "--arms", "a"], "either --arms or --arms-of"),
+        (["--arms", "hats,bocks"], "--arms must occur in the logs, and 'bocks' does not: did you "),
         (["--arms-of", str(unnamed)], "--arms-of must be a prior that names its arms"),
         (["--arms-of", str(tmp_path / "none.json")], "No such file"),
     ):
@@ -347,7 +365,7 @@ def test_auto_compares_on_some_tasks_and_learns_from_all(
     assert "1 (chosen)" in page
 
 
-def test_warnings_come_after_the_verdict(
+def test_warnings_come_first(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A file that is given twice under two names."""
@@ -355,10 +373,8 @@ def test_warnings_come_after_the_verdict(
         (tmp_path / name).write_text((folder / "clicks.csv").read_text())
     command = ["fit", str(tmp_path), *COLUMNS, "--components", "2", "--held-out", "0"]
     assert main([*command, "--out", str(tmp_path / "prior.json")]) == 0
-    verdict, _, warning, *_ = capsys.readouterr().out.splitlines()
-    assert verdict.startswith("Use this prior with caution: ")
     words = "Every row occurs 2 times, or a multiple of that."
-    assert warning.startswith(f"warning: {words}")
+    assert capsys.readouterr().out.startswith(f"warning: {words}")
     page = html.unescape((tmp_path / "prior.html").read_text(encoding="utf-8"))
     assert page.index(f"Warning: {words}") < page.index("In short")
 

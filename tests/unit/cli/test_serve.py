@@ -22,6 +22,7 @@ import pytest
 import mixts
 from mixts.agents import POLICIES
 from mixts.cli import main, serve
+from mixts.cli.main import parser
 from mixts.service import DecisionStore
 from mixts.service.http import server
 from mixts.service.policy import DEFAULT_POLICY
@@ -83,8 +84,8 @@ def test_an_mdp_prior_is_refused_at_start(
     ("options", "message"),
     [
         (["--policy", "thompson"], "policy must be one of .*greedy.*, got 'thompson'"),
-        (["--policy", "greedy"], r"off-policy evaluation: .*--floor 0\.01"),
-        (["--policy", "ucb", "--floor", "0"], r"off-policy evaluation: .*--floor 0\.01"),
+        (["--policy", "greedy"], r"off-policy evaluation: .*--floor 1%"),
+        (["--policy", "ucb", "--floor", "0"], r"off-policy evaluation: .*--floor 1%"),
         (["--policy", "greedy", "--floor", "0.1", "--horizon", "9"], "leave the horizon out"),
         (["--floor", "2"], "floor must be a number between 0 and 1"),
     ],
@@ -252,6 +253,26 @@ def ask(url: str, content: Any = None, token: str = TOKEN) -> Any:
     body = None if content is None else json.dumps(content).encode()
     with urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=30) as answer:
         return json.loads(answer.read())
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["serve", "--store", "d.db", "--floor"],
+        ["fit", "a.csv", "--task", "u", "--reward", "r", "--held-out"],
+        ["fit", "a.csv", "--task", "u", "--reward", "r", "--robust"],
+    ],
+)
+def test_every_share_is_a_percentage_or_a_number(
+    command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = command[-1].removeprefix("--").replace("-", "_")
+    for text in ("5%", "0.05", "5.0%"):
+        assert getattr(parser().parse_args([*command, text]), name) == pytest.approx(0.05)
+    for text in ("5%%", "five", "%"):
+        with pytest.raises(SystemExit):
+            parser().parse_args([*command, text])
+        assert "expected a share such as 5% or 0.05, got" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

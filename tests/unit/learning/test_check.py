@@ -304,7 +304,7 @@ def test_verdicts() -> None:
     many = (np.arange(100_000) + 0.5) / 100_000
     slight = of_transforms(stats.beta(1.05, 1.05).ppf(many))
     assert slight.verdict == "predictions are slightly too wide"
-    assert of_transforms(grid**0.5, "noise").verdict == "the noise is larger than noise_std"
+    assert of_transforms(grid**0.5, "noise").verdict == "the noise is larger than predicted"
     assert of_transforms(grid[:5]).verdict == "too few to tell"
     assert of_transforms([]).p_value == 1.0
 

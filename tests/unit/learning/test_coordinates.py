@@ -93,3 +93,28 @@ def test_a_mapped_prior_says_the_same_about_mapped_tasks(kind: Any) -> None:
     np.testing.assert_allclose(belief.log_evidence, other.log_evidence, rtol=1e-10)
     moved = mapped(other.statistics, matrix)
     np.testing.assert_allclose(prior.condition(moved).log_evidence, belief.log_evidence, rtol=1e-10)
+
+
+@pytest.mark.parametrize("family", ["linear", "logistic"])
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("value", [1.0, 2024.0, 1.7e9])
+def test_a_feature_that_never_changes_does_no_harm(
+    family: Any, intercept: bool, value: float, tmp_path: Path
+) -> None:
+    """Its coefficient and the intercept were 1e14, and cancelled each other."""
+    rng = np.random.default_rng(5)
+    rows = [f"{i % 12},{value!r},{'sm'[i // 12 % 2]},{rng.integers(2)}" for i in range(240)]
+    log = tmp_path / "log.csv"
+    log.write_text("\n".join(["task,a,size,reward", *rows]), encoding="utf-8")
+    columns = {"task": "task", "reward": "reward", "intercept": intercept, "family": family}
+    known, other = (
+        fit_logs(log, {**columns, "features": names}, n_components=1, held_out=0, seed=1).prior
+        for names in (["a", "size"], ["size"])
+    )
+    units = np.ones(known.family.n_features or 0)
+    units[int(intercept)] = value
+    assert (np.abs(known.family.mean * units) < 3).all()
+    assert (np.sqrt(known.family.parameter_variances()) * units < 3).all()
+    with_it = known.belief().mean_rewards([{"a": value, "size": size} for size in "sm"])
+    without = other.belief().mean_rewards([{"size": size} for size in "sm"])
+    np.testing.assert_allclose(with_it, without, atol=0.05)

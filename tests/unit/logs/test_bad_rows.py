@@ -100,11 +100,12 @@ def test_bad_rows_of_linear_tasks(tmp_path: Path) -> None:
         }
     )
     pyarrow.parquet.write_table(rows, tmp_path / "t.parquet")
+    numbers: Any = {**LINEAR, "features": mixts.Features(["age", "price"])}
     with pytest.raises(errors.FormatError) as refused:
-        read_logs(tmp_path / "t.parquet", **LINEAR)
+        read_logs(tmp_path / "t.parquet", **numbers)
     assert "4 of 6 rows are bad, which is more than half" in str(refused.value)
     assert "feature 'price' is not a number; t.parquet row 4 (cheap)" in str(refused.value)
-    logs = read_logs(tmp_path / "t.parquet", **LINEAR, allow_bad_rows=True)
+    logs = read_logs(tmp_path / "t.parquet", **numbers, allow_bad_rows=True)
     assert set(logs.bad_rows.counts) == {
         "no feature 'age'", "feature 'age' is not finite", "feature 'price' is not a number",
         "features and reward beyond 1e+75",

@@ -86,6 +86,37 @@ def test_columns_of_numbers_with_some_faults_stay_numbers(tmp_path: Path) -> Non
     assert dict(logs.bad_rows.counts) == {"feature 'price' is not a number": 1}
 
 
+def test_a_few_numbers_beside_a_text_are_levels(tmp_path: Path) -> None:
+    """A column such as 20, 30, 50plus lost all rows of its text."""
+    ages = ["20", "30", "40", "50plus"]
+    rows = [[f"u{i % 7}", ages[i % 4 if i % 5 else 0], "a", i % 3] for i in range(400)]
+    log = write(tmp_path / "log.csv", rows, "user age brand spent")
+    logs = read_logs(log, **COLUMNS, features=["age"], intercept=True)
+    assert logs.features == ("intercept", "age=30", "age=40", "age=50plus")
+    assert logs.bad_rows.total == 0
+    # Clients may send the numbers as numbers: 30, 30.0 and "30" are one level, as in files.
+    assert logs.space is not None
+    described = [{"age": 30}, {"age": 30.0}, {"age": "30"}, {"age": "50plus"}]
+    expected = [[1, 1, 0, 0]] * 3 + [[1, 0, 0, 1]]
+    np.testing.assert_array_equal(logs.space.rows(described), expected)
+
+
+@pytest.mark.parametrize("marker", ["NA", "n/a", "null", "None", "-", "?", " ", "nan"])
+def test_a_sign_of_a_missing_value_makes_no_levels(tmp_path: Path, marker: str) -> None:
+    rows = [["u", marker if i == 5 else 20 + 10 * (i % 3), "a", i % 3] for i in range(30)]
+    log = write(tmp_path / "log.csv", rows, "user age brand spent")
+    logs = read_logs(log, **COLUMNS, features=["age"])
+    assert logs.features == ("age",)
+    assert logs.bad_rows.total == 1
+
+
+def test_many_numbers_beside_a_text_stay_numbers(tmp_path: Path) -> None:
+    rows = [["u", "free" if i == 5 else i, "a", i % 3] for i in range(60)]
+    logs = read_logs(write(tmp_path / "log.csv", rows), **COLUMNS, features=["price"])
+    assert logs.features == ("price",)
+    assert dict(logs.bad_rows.counts) == {"feature 'price' is not a number": 1}
+
+
 def test_numbers_are_text_on_request_and_in_parquet_by_their_type(tmp_path: Path) -> None:
     pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     table = pa.table(
@@ -146,3 +177,18 @@ def test_text_that_never_changes_is_refused(tmp_path: Path) -> None:
     log = write(tmp_path / "log.csv", [["u", 1, "acme", 1], ["u", 2, "acme", 2]])
     with pytest.raises(ParameterError, match="only the level 'acme': leave it out"):
         read_logs(log, **COLUMNS, features=["brand"])
+
+
+def test_the_range_of_numbers_is_learned(log: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    with log.open() as file:
+        prices = [float(row["price"]) for row in csv.DictReader(file)]
+    monkeypatch.setattr(files, "PIECE_BYTES", 300)
+    logs = read_logs(log, **COLUMNS, features=["price", "brand"], batch_rows=7)
+    assert logs.space is not None
+    assert logs.space.columns[0].learned == (min(prices), max(prices))
+    # The features of an earlier prior keep what it has learned from, in their own units.
+    scaled = mixts.Features([mixts.NumberFeature("price", 5.0, 2.0, (-3.0, 4.0))])
+    again = read_logs(log, **COLUMNS, features=scaled).space
+    assert again is not None
+    assert again.columns[0].learned == (-3.0, pytest.approx(max(prices)))
+    assert again == scaled

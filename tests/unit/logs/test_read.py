@@ -260,8 +260,39 @@ def test_a_number_and_its_text_are_one_task(tmp_path: Path) -> None:
     assert logs.statistics.n_observations.tolist() == [3]
 
 
+@pytest.mark.parametrize("batch_rows", [7, 1000])
+def test_a_listed_arm_that_no_row_has_is_refused(folder: Path, batch_rows: int) -> None:
+    """A slip of the pen made a new arm, and lost the rows of the right one."""
+    options: dict[str, Any] = {**ARMS, "batch_rows": batch_rows}
+    with pytest.raises(
+        errors.ParameterError, match=r"and 'shose' does not: did you mean 'shoes'\?"
+    ) as no:
+        read_logs(folder / "all.csv", **options, arms=["shose", "books"])
+    assert "arms=prior" in str(no.value)
+    with pytest.raises(
+        errors.ParameterError, match=r"and 'xyz' does not\. Its arms are 'books', 'item 2'"
+    ):
+        read_logs(folder / "all.csv", **options, arms=["books", "xyz"])
+    with pytest.raises(
+        errors.ParameterError, match="did you mean 'shoes'"
+    ):  # before "no row is left"
+        read_logs(folder / "all.csv", **options, arms=["Shoes"])
+
+
+def test_an_arm_whose_rows_are_all_bad_is_no_slip(tmp_path: Path) -> None:
+    log = write(tmp_path / "t.csv", "user,item,clicked\nu,a,1\nu,a,0\nu,b,\nu,c,1\n")
+    logs = read_logs(log, **ARMS, arms=["a", "b"])
+    assert logs.statistics.pulls.sum(axis=0).tolist() == [2, 0]
+
+
 def test_arms_that_are_listed(folder: Path) -> None:
-    logs = read_logs(folder / "all.csv", **ARMS, arms=["shoes", "hats", "books", "item 2"])
+    names = ("shoes", "hats", "books", "item 2")
+    prior = mixts.MixturePrior(mixts.BernoulliArms.uniform(4), arm_names=names)
+    logs = read_logs(folder / "all.csv", **ARMS, arms=prior)
+    with pytest.raises(
+        errors.ParameterError, match="arms must be names, or a prior that names its arms"
+    ):
+        read_logs(folder / "all.csv", **ARMS, arms=prior.replace(arm_names=None))
     everything = read_logs(folder / "all.csv", **ARMS)
     assert logs.arms == ("shoes", "hats", "books", "item 2")
     np.testing.assert_array_equal(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import mixts
 from mixts.errors import FormatError, LogsError, ParameterError
 from mixts.logs import LogWarning, files, read_logs, review, row_faults, sample
 from tests.unit.logs.sample_logs import ARMS, write
@@ -68,7 +70,7 @@ def test_rewards_that_the_family_does_not_allow(tmp_path: Path) -> None:
     rows = [(*row[:2], row[2] * 2 if i % 4 == 0 else row[2]) for i, row in enumerate(clicks())]
     found = logged(tmp_path, [(*row, 0) for row in rows], **ARMS, family="bernoulli")
     assert codes(found) == ["unusable-rewards"]
-    assert "choose a --family" in str(found[0])
+    assert "choose --family gaussian" in str(found[0])
 
 
 def test_equal_rewards_because_the_others_are_not_numbers(tmp_path: Path) -> None:
@@ -80,6 +82,116 @@ def test_equal_rewards_because_the_others_are_not_numbers(tmp_path: Path) -> Non
 def test_a_few_bad_rewards_are_no_warning(tmp_path: Path) -> None:
     rows = clicks()
     assert logged(tmp_path, [("u0", "item 1", "yes", 0), *rows]) == ()
+
+
+def described(path: Path, value: Callable[[int], Any], **columns: Any) -> tuple[LogWarning, ...]:
+    """Write rows with the features price and size, whose price has these values; review them."""
+    rng = np.random.default_rng(3)
+    lines = [f"u{i % 40},{value(i)},{rng.integers(9)},{rng.normal():.3f}" for i in range(1200)]
+    write(path / "t.csv", "user,price,size,spent\n" + "\n".join(lines) + "\n")
+    known = {"task": "user", "reward": "spent", "features": ["price", "size"], **columns}
+    return review(read_logs(path / "t.csv", **known))
+
+
+def test_rows_that_a_feature_loses_come_first(tmp_path: Path) -> None:
+    """The first sentence says how many rows are lost, and for which value."""
+    found = described(tmp_path, lambda i: "free" if i % 3 == 0 else i / 10)
+    assert codes(found)[0] == "lost-rows"
+    assert found[0].numbers == {"n_rows": 400}
+    said = "400 of 1,200 rows are left out because feature 'price' is not a number ('free', ...)"
+    assert str(found[0]).startswith(said)
+    (one,) = described(tmp_path, lambda i: "free" if i == 7 else i / 10)
+    assert "1 of 1,200 rows is left out" in str(one)
+    assert described(tmp_path, lambda i: i / 10) == ()
+
+
+def test_features_without_a_value_are_lost_rows(tmp_path: Path) -> None:
+    (warning,) = described(tmp_path, lambda i: "" if i % 20 == 0 else i / 10)
+    assert str(warning).startswith("60 of 1,200 rows are left out because there is no feature 'pr")
+    # A few empty cells are usual.
+    assert described(tmp_path, lambda i: "" if i % 200 == 0 else i / 10) == ()
+
+
+def test_levels_that_an_earlier_prior_does_not_know_are_lost_rows(tmp_path: Path) -> None:
+    brand = mixts.LevelFeature("price", ("low", "high"))
+    features = mixts.Features([brand, "size"])
+    levels = ["low", "high", "sale"]
+    (warning,) = described(tmp_path, lambda i: levels[i % 3], features=features)
+    assert "because feature 'price' has an unknown level ('sale', ...)" in str(warning)
+    assert "--features" in str(warning)
+
+
+def task_features(path: Path, rows: Iterable[Row], **columns: Any) -> tuple[LogWarning, ...]:
+    """Write rows of user, age, price, brand, spent; read and review them."""
+    lines = "\n".join(",".join(map(str, row)) for row in rows)
+    write(path / "t.csv", f"user,age,price,brand,spent\n{lines}\n")
+    known = {"task": "user", "reward": "spent", "features": ["age", "price", "brand"], **columns}
+    return review(read_logs(path / "t.csv", **known))
+
+
+def visits(
+    age: Callable[[int], Any], brand: Callable[[int, int], str], reward: str = "gaussian"
+) -> list[Row]:
+    rng = np.random.default_rng(6)
+    return [
+        (f"u{u}", age(u), round(rng.uniform(1, 9), 1), brand(u, i),
+         round(rng.normal(), 3) if reward == "gaussian" else int(rng.integers(2)))
+        for u in range(60) for i in range(10)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("reward", ["gaussian", "clicks"])
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("batch_rows", [7, 1000])
+def test_features_that_never_change_within_a_task(
+    reward: str, intercept: bool, batch_rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither numbers nor levels of text can be told from the task they stand for."""
+    monkeypatch.setattr(files, "PIECE_BYTES", 500)
+    options = {"intercept": intercept, "batch_rows": batch_rows}
+    rows = visits(lambda u: 20 + u, lambda u, i: "ab"[u % 2], reward)
+    (warning,) = task_features(tmp_path, rows, **options)
+    assert warning.code == "task-features"
+    assert str(warning).startswith("'age' and 'brand' never change within a task")
+    assert "--features" in str(warning)
+    assert warning.numbers == {"n_features": 2}
+    rows = visits(lambda u: 20 + u, lambda u, i: "ab"[i % 2], reward)
+    (warning,) = task_features(tmp_path, rows, **options)
+    assert str(warning).startswith("'age' never changes within a task")
+    # One task in which it changes is enough to tell.
+    rows[0] = ("u0", 99, *rows[0][2:])
+    assert task_features(tmp_path, rows, **options) == ()
+
+
+def test_features_that_never_change_at_all(tmp_path: Path) -> None:
+    for age, said in ((30, "30"), (1.7e9, "1.7e+09")):
+        rows = visits(lambda u, age=age: age + u * age * 1e-9, lambda u, i: "ab"[i % 2])
+        found = task_features(tmp_path, rows)
+        assert found[0].code == "constant-features"
+        assert f"'age' is {said} in all rows" in str(found[0])
+
+
+def test_tasks_of_one_row_say_nothing_about_constant_features(tmp_path: Path) -> None:
+    rows = [
+        (f"u{i}", *row[1:]) for i, row in enumerate(visits(lambda u: u, lambda u, i: "ab"[i % 2]))
+    ]
+    assert codes(task_features(tmp_path, rows)) == ["no-kinds"]
+
+
+@pytest.mark.parametrize("factor", [100, 0.01])
+def test_features_in_other_units_than_an_earlier_prior_learned(
+    factor: float, tmp_path: Path
+) -> None:
+    rows = visits(lambda u: u, lambda u, i: "ab"[i % 2])
+    task_features(tmp_path, rows)
+    features = read_logs(
+        tmp_path / "t.csv", task="user", reward="spent", features=["price", "brand"]
+    ).space
+    changed = [(u, a, price * factor, b, r) for u, a, price, b, r in rows]
+    (warning,) = task_features(tmp_path, changed, features=features)
+    assert warning.code == "other-units"
+    assert "'price' is from" in str(warning)
+    assert task_features(tmp_path, rows, features=features) == ()
 
 
 @pytest.mark.parametrize(("n_users", "warned"), [(1, True), (7, True), (8, False)])
@@ -354,21 +466,36 @@ def test_a_few_huge_rewards_are_outliers(tmp_path: Path) -> None:
     rows = amounts(lambda rng, i: round(rng.normal(i, 1), 3))
     usual = [r[2] for r in with_outliers(rows, np.nan) if np.isfinite(r[2])]
     low, high = min(usual), max(usual)
-    first, last = np.quantile([r[2] for r in with_outliers(rows, 1e5)], [0.01, 0.99])
     (found,) = logged(tmp_path, with_outliers(rows, 1e5))
     assert found.code == "outliers"
     assert found.sentence == (
         f"3 of 1,500 rewards are outliers (100000; the others are from {low:g} to {high:g}) and "
         "make 100% of the variance, which hides the others. If they are errors or rare luck, limit "
-        "rewards, for example to the middle 98%: "
-        f"--clip={first:g},{last:g} (clip=({first:g}, {last:g}))."
+        f"rewards to the range of the others: --clip={low},{high} (clip=({low}, {high}))."
     )
     assert {k: found.numbers[k] for k in ("n_rewards", "low", "high")} == {
         "n_rewards": 3, "low": low, "high": high,
     }  # fmt: skip
-    clipped = read_logs(tmp_path / "t.csv", **ARMS, clip=(first, last))
-    assert clipped.reward_range == (first, last)
+    clipped = read_logs(tmp_path / "t.csv", **ARMS, clip=(low, high))
+    assert clipped.reward_range == (low, high)
     assert review(clipped) == ()
+
+
+@pytest.mark.parametrize("n_rows", [60, 100, 1500])
+def test_the_proposed_limits_are_accepted_and_enough(n_rows: int, tmp_path: Path) -> None:
+    """Limits at the middle 98 % of few rows left an outlier, and were refused for equal rewards."""
+    rows = amounts(lambda rng, i: round(rng.normal(i, 1), 3))[:n_rows]
+    options: dict[str, Any] = {**ARMS, "family": "gaussian"}
+    found = logged(tmp_path, with_outliers(rows, 1e6, n=1), **options)
+    limits = re.search(r"--clip=(\S+),(\S+) ", " ".join(map(str, found)))
+    assert limits is not None
+    clip = (float(limits[1]), float(limits[2]))
+    clipped = review(read_logs(tmp_path / "t.csv", **options, clip=clip))
+    assert "outliers" not in codes(clipped)
+    same = with_outliers([(*row[:2], -1.0, row[3]) for row in rows], 1e6, n=1)
+    found = logged(tmp_path, same, **options)
+    assert "outliers" in codes(found)
+    assert "--clip" not in " ".join(map(str, found))
 
 
 def test_outliers_of_revenue_are_spends(tmp_path: Path) -> None:
