@@ -234,7 +234,7 @@ def summary(
 ) -> str:
     """Return the verdict, what policies earn, the logs, the kinds and the files in a few lines.
 
-    Warnings come first: if the logs are wrong, so is all that follows. How the numbers were measured
+    Warnings come first: if the logs are wrong, so is all that follows. How numbers were measured
     and checked is on the page; without a page it is here.
     """
     logs, advice = fit.logs, advise(fit, comparison)
