@@ -195,6 +195,8 @@ class Chart:
     marks: tuple[Mark, ...] = ()
     reference: float | None = None
     """Height of a level line for comparison."""
+    shade: float | None = None
+    """Place from which on the chart is shaded: what is there is not known yet."""
 
 
 def line(look: str, points: Sequence[tuple[float, float | None]], x: Scale, y: Scale) -> Line:

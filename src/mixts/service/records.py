@@ -545,8 +545,9 @@ class ActionRow(Struct, frozen=True):
     action: int
     decisions: int
     rewards: int
+    """Number of rewards of its final decisions."""
     reward_sum: float
-    """Sum of all rewards, including late ones."""
+    """Sum of these rewards, including late ones."""
 
 
 class Totals(Struct, frozen=True):
@@ -578,14 +579,15 @@ class Unrewarded(Struct, frozen=True):
 
 
 class Activity(Struct, frozen=True):
-    """Counts of a span of time that begins at ``start``; empty spans are left out."""
+    """Counts of a span of time that begins at ``start``; empty spans are left out.
+
+    Rewards count when they arrive, so that their sum here would say nothing about the decisions:
+    see :class:`SpanEarnings`.
+    """
 
     start: float
     decisions: int
     rewards: int
-    reward_sum: float
-    """Sum of the rewards that arrived in this span, including late ones and defaults, but not those
-    that came after a default."""
     late: int
     defaults: int = 0
 
@@ -601,8 +603,17 @@ class Earnings(Struct, frozen=True):
     defaults: int = 0
     late: int = 0
     reward_sum: float = 0.0
-    """Sum of the rewards, including late ones and defaults, but not those after a default."""
+    """Sum of the rewards of final decisions, including late ones and defaults, but not those after
+    a default. Clicks come before the zeros of the same period: a decision is final when its window
+    has ended, whether its reward came or not."""
     reward_squares: float = 0.0
+    counted: int = 0
+    """Number of the rewards in the sums."""
+
+    @property
+    def mean(self) -> float | None:
+        """Mean reward of the final decisions; None if there is none."""
+        return self.reward_sum / self.counted if self.counted else None
 
     @property
     def unrewarded(self) -> int:
@@ -623,6 +634,14 @@ class ArmTraffic(Struct, frozen=True):
     start: float
     arm: int | None
     decisions: int
+
+
+class SpanEarnings(Struct, frozen=True):
+    """Rewards of the final decisions that were made in a span of time that begins at ``start``."""
+
+    start: float
+    rewards: int
+    reward_sum: float
 
 
 class VersionEarnings(Struct, frozen=True):

@@ -32,6 +32,16 @@ _LONGEST_LABEL = 15
 
 
 @dataclass(frozen=True)
+class Period:
+    """Period that the panel covers, in seconds since 1970."""
+
+    begin: float
+    now: float
+    final: float = math.inf
+    """Decisions before this time are final: only they count in means."""
+
+
+@dataclass(frozen=True)
 class Interval:
     """Mean reward and an interval around it, as numbers and as text."""
 
@@ -59,7 +69,7 @@ class ArmLine:
     share: float
     """Share of all decisions."""
     interval: Interval | None
-    """None if the arm has no reward."""
+    """None if no final decision of the arm has a reward."""
 
 
 @dataclass(frozen=True)
@@ -92,17 +102,16 @@ class ArmsView:
 
 
 def read_arms(
-    store: StoreReader, facts: PriorFacts, begin: float, now: float, search: str = "",
-    rows: int = ARM_ROWS,
-) -> ArmsView | None:  # fmt: skip
+    store: StoreReader, facts: PriorFacts, period: Period, search: str = "", rows: int = ARM_ROWS
+) -> ArmsView | None:
     """Read what the panel of arms shows; None for priors without arms.
 
     Parameters
     ----------
     store, facts
         Store, and the active prior.
-    begin, now
-        Ends of the period, in seconds since 1970.
+    period
+        Period that the panel covers.
     search
         Part of a name of arms, in any case; empty for all arms.
     rows
@@ -110,9 +119,10 @@ def read_arms(
     """
     if facts.n_arms is None:
         return None
-    size = bin_size(now - begin, facts.n_arms)
-    since = size * math.floor(begin / size)
-    earned = {row.arm: row.earned for row in store.arms(since, size) if row.arm >= 0}
+    size = bin_size(period.now - period.begin, facts.n_arms)
+    since = size * math.floor(period.begin / size)
+    found_arms = store.arms(since, size, period.final)
+    earned = {row.arm: row.earned for row in found_arms if row.arm >= 0}
     found = _found_arms(facts, earned, search)
     bands = charts.colours([k for k in found[:MOST_BANDS] if k in earned])
     total = sum_earnings(list(earned.values()))
@@ -124,7 +134,7 @@ def read_arms(
     return ArmsView(
         since, total, lines, len(found), facts.n_arms, search, rows,
         charts.number_scale(ends, 3, zero=True),
-        traffic_chart(traffic, since, size, now, bands, facts) if traffic else None,
+        traffic_chart(traffic, since, size, period.now, bands, facts) if traffic else None,
     )  # fmt: skip
 
 
@@ -195,6 +205,7 @@ def sum_earnings(parts: Sequence[Earnings]) -> Earnings:
         late=sum(one.late for one in parts),
         reward_sum=math.fsum(one.reward_sum for one in parts),
         reward_squares=math.fsum(one.reward_squares for one in parts),
+        counted=sum(one.counted for one in parts),
     )
 
 
@@ -205,7 +216,7 @@ def mean_interval(earned: Earnings, least: float = -math.inf) -> Interval | None
     (Brown, Cai and DasGupta, 2001). Other rewards: Student's. One such reward alone has no
     interval but itself. No interval reaches below ``least``, the least reward that can come.
     """
-    n, total, squares = earned.rewards, earned.reward_sum, earned.reward_squares
+    n, total, squares = earned.counted, earned.reward_sum, earned.reward_squares
     if not n:
         return None
     mean, tail = total / n, (1 - _LEVEL) / 2

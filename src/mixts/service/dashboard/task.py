@@ -79,7 +79,7 @@ class Action:
     high: float
     taken: int
     rewards: int
-    """Number of its decisions that have a reward."""
+    """Number of its final decisions that have a reward."""
     observed: float | None
     """Mean of its rewards."""
     retired: bool
@@ -196,7 +196,9 @@ def read_task(decider: DeciderReader, store: StoreReader, task: str, now: float)
         for row in store.history(task, HISTORY)
     ]
     # Rows of features are others at every decision: their indices mean nothing.
-    counts = [] if facts.n_arms is None else store.actions(task, COUNTED)
+    counts = []
+    if facts.n_arms is not None:
+        counts = store.actions(task, COUNTED, store.final_until(now))
     actions = _actions(posterior, counts, facts, state.ids)
     ends = [value for one in actions for value in (one.low, one.high, one.mean)]
     return TaskView(
