@@ -264,10 +264,13 @@ def test_a_lost_connection_is_said_once_and_found_again(site: Site, spare: Any) 
             page.clock.run_for(ROUND)
         wait_until(page, "document.getElementById('live').dataset.state === 'lost'")
     assert said.inner_text() == "connection lost, trying again"
+    badges = page.locator("#facts .badge:visible")
+    assert badges.all_inner_texts() == ["state unknown"], "the service may store nothing now"
     page.unroute("**/")
     next_look(page)
     wait_until(page, "document.getElementById('live').dataset.state === 'live'")
     assert said.inner_text() == "live"
+    assert badges.all_inner_texts() == ["storing"]
     # Twice in all: screen readers say what changes here, and only that.
     assert page.evaluate("window.changes") == 2
 

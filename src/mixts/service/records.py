@@ -270,6 +270,8 @@ class Health(Struct, frozen=True):
     """Number of damages in the store, such as a row that differs from its checksum."""
     n_checks: int = 0
     """Number of passes in which the whole store was checked."""
+    prior_alarm: str | None = None
+    """How the rewards disagree with the active prior; None if they agree, as far as is known."""
 
 
 # -- rows that a transaction reads and writes -----------------------------------------------------
@@ -652,6 +654,32 @@ class VersionEarnings(Struct, frozen=True):
     first_at: float
     last_at: float
     earned: Earnings
+
+
+class Agreement(Struct, frozen=True):
+    """What the prior expected of some decisions, and what they earned."""
+
+    decisions: float
+    """Number of decisions; of a kind, the sum of its probabilities."""
+    expected: float
+    """Mean of the rewards as they were predicted, each from the earlier rewards of its task."""
+    earned: float
+    wrong: bool = False
+    """Whether these decisions alone show that the prior is wrong."""
+
+
+class Agreements(Struct, frozen=True):
+    """Agreement of the rewards with one version of the prior."""
+
+    whole: Agreement
+    arms: dict[int, Agreement]
+    """By arm; arms without decisions are left out."""
+    kinds: dict[int, Agreement]
+    evidence: float
+    """Logarithm, to base 10, of the evidence against the prior: a right one ever reaches 2 with a
+    probability of at most 1 %."""
+    alarm: bool
+    """Whether the evidence ever was that high."""
 
 
 class Share(Struct, frozen=True):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from scipy import special
 
 from mixts.pages import charts, formats
 from mixts.pages.charts import REST, Band, Chart, Label, Scale, Slot, Tick
 from mixts.service.dashboard.source import PriorFacts, StoreReader
-from mixts.service.records import ArmTraffic, Earnings
+from mixts.service.records import Agreement, Agreements, ArmTraffic, Earnings
 
 ARM_ROWS = 10
 """Arms that the table shows at first."""
@@ -28,7 +28,6 @@ _DAY = 86_400
 _LEVEL = 0.9
 """Probability inside an interval."""
 _LEAST_LABELLED = 0.05
-_LONGEST_LABEL = 15
 
 
 @dataclass(frozen=True)
@@ -70,6 +69,8 @@ class ArmLine:
     """Share of all decisions."""
     interval: Interval | None
     """None if no final decision of the arm has a reward."""
+    agreement: Agreement | None = None
+    """What the active prior expected of the arm; None if no decision under it is final."""
 
 
 @dataclass(frozen=True)
@@ -102,8 +103,9 @@ class ArmsView:
 
 
 def read_arms(
-    store: StoreReader, facts: PriorFacts, period: Period, search: str = "", rows: int = ARM_ROWS
-) -> ArmsView | None:
+    store: StoreReader, facts: PriorFacts, period: Period, search: str = "",
+    rows: int = ARM_ROWS, agreements: Agreements | None = None,
+) -> ArmsView | None:  # fmt: skip
     """Read what the panel of arms shows; None for priors without arms.
 
     Parameters
@@ -116,6 +118,8 @@ def read_arms(
         Part of a name of arms, in any case; empty for all arms.
     rows
         Most rows of the table.
+    agreements
+        What the active prior expected.
     """
     if facts.n_arms is None:
         return None
@@ -128,7 +132,11 @@ def read_arms(
     total = sum_earnings(list(earned.values()))
     # A new arm has few decisions, but it is what its owner looks for.
     also = [k for k in found[rows:] if facts.is_new(k)][:ARM_ROWS]
-    lines = tuple(_line(k, facts, earned, bands, total) for k in (*found[:rows], *also))
+    expected = {} if agreements is None else agreements.arms
+    lines = tuple(
+        replace(_line(k, facts, earned, bands, total), agreement=expected.get(k))
+        for k in (*found[:rows], *also)
+    )
     ends = [x for one in lines if one.interval for x in (one.interval.low, one.interval.high)]
     traffic = store.traffic(since, size, list(bands)) if bands else []
     return ArmsView(
@@ -291,8 +299,7 @@ def _labels(
     marks, top = [], 0.0
     for k, own in shares.items():
         if own[last] >= _LEAST_LABELLED:
-            name = formats.short(facts.action(k), _LONGEST_LABEL)
-            marks.append((name, round(100 * (top + own[last] / 2), 2), f"c{bands[k]}"))
+            marks.append((facts.action(k), round(100 * (top + own[last] / 2), 2), f"c{bands[k]}"))
         top += own[last]
     if 1 - top >= _LEAST_LABELLED:
         marks.append(("other arms", round(50 * (1 + top), 2), REST))

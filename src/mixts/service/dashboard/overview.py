@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mixts.pages import charts, formats
 from mixts.service.dashboard.arms import (
@@ -53,6 +53,8 @@ from mixts.service.dashboard.source import (
     prior_facts,
 )
 from mixts.service.records import (
+    Agreement,
+    Agreements,
     Earnings,
     Health,
     PriorVersion,
@@ -93,6 +95,8 @@ class KindShare:
     """Share that the prior expects."""
     about: str = ""
     """A sentence about the kind."""
+    agreement: Agreement | None = None
+    """What the prior expected of the kind's decisions; None for several kinds together."""
 
     @property
     def sure_share(self) -> float:
@@ -146,6 +150,8 @@ class VersionLine:
     last_at: float
     earned: Earnings
     interval: Interval | None
+    agreement: Agreement | None = None
+    """What the version expected of the decisions of all policies."""
 
 
 @dataclass(frozen=True)
@@ -225,6 +231,7 @@ def read_overview(
     query = query.checked(SPANS, LONGEST_SEARCH)
     facts = prior_facts(decider.prior, decider.prior_version)
     final = store.final_until(now)
+    agreements = decider.agreements(facts.version)
     name = query.span or usual_span(max(now - final, 0.0))
     span, earned = SPANS[name], store.versions(final)
     # A young service has nothing to show of the time before its first decision.
@@ -236,15 +243,19 @@ def read_overview(
         prior=facts,
         policy=policy_facts(decider.policy),
         rules=decider.rules,
-        versions=version_lines(decider.priors(), earned, facts.least_reward),
+        versions=tuple(
+            replace(line, agreement=None if found is None else found.whole)
+            for line in version_lines(decider.priors(), earned, facts.least_reward)
+            for found in [decider.agreements(line.prior.version)]
+        ),
         totals=store.totals(),
         unrewarded=store.unrewarded(now),
         recent=read_recent(store, now),
         bins=bins,
         means=read_means(store, bins, final, now),
         table=read_table(store, bins, final, now),
-        split=split_of(store.split(facts.version), facts),
-        arms=read_arms(store, facts, Period(begin, now, final), query.arm, query.arms),
+        split=split_of(store.split(facts.version), facts, agreements),
+        arms=read_arms(store, facts, Period(begin, now, final), query.arm, query.arms, agreements),
         listing=_listing(decider, store, facts, query),
         query=query,
         span=name,
@@ -272,7 +283,7 @@ def version_lines(
     return tuple(lines)
 
 
-def split_of(shares: list[Share], facts: PriorFacts) -> Split:
+def split_of(shares: list[Share], facts: PriorFacts, agreements: Agreements | None = None) -> Split:
     """Return the share of every kind; if there are many, sum up the smallest."""
     counts = {row.latent: row for row in shares}
     waiting = counts.pop(None, Share(None, 0, 0)).tasks
@@ -286,7 +297,7 @@ def split_of(shares: list[Share], facts: PriorFacts) -> Split:
     kinds = [
         KindShare(
             facts.kind(g), g, tasks[g], sure[g], tasks[g] / decided if decided else 0.0, weight,
-            facts.about(g),
+            facts.about(g), None if agreements is None else agreements.kinds.get(g),
         )
         for g, weight in enumerate(facts.weights)
     ]  # fmt: skip

@@ -395,12 +395,27 @@ class DecisionStore:
         ((wait,),) = self._query(_LONGEST_WAIT, (moment,))
         if wait is None:
             return math.inf
-        # After a pause of the service, default rewards that are due have not been written yet.
+        return (self.ended_until(moment) - int(wait)) / _SECOND
+
+    def ended_until(self, now: int) -> int:
+        """Return the time before which all windows have ended that end with a default reward.
+
+        After a pause of the service, default rewards that are due have not been written yet.
+
+        Parameters
+        ----------
+        now : int
+            The time in microseconds since 1970.
+
+        Returns
+        -------
+        int
+            In microseconds since 1970, ``now`` or earlier.
+        """
         first = self._query(
             "SELECT due FROM open_windows WHERE has_default = 1 ORDER BY due LIMIT 1"
         )
-        ended = min([moment, *(int(due) for (due,) in first)])
-        return (ended - int(wait)) / _SECOND
+        return min([now, *(int(due) for (due,) in first)])
 
     def earnings(
         self, since: float, bin_seconds: int, final: float = math.inf
@@ -741,8 +756,11 @@ def _count_span(bin_seconds: int) -> int:
 
 
 def _earnings(counts: Sequence[Any], sums: Sequence[Any] | None) -> Earnings:
+    decisions, deferred, rewards, defaults, late = (int(n) for n in counts)
     counted, total, squares = sums or (0, 0.0, 0.0)
-    return Earnings(*(int(n) for n in counts), float(total), float(squares), int(counted))
+    return Earnings(
+        decisions, deferred, rewards, defaults, late, float(total), float(squares), int(counted)
+    )
 
 
 def _moment(seconds: float) -> int:

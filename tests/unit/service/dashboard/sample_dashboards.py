@@ -16,6 +16,7 @@ from mixts.service.records import (
     ActionPosteriors,
     ActionRow,
     Activity,
+    Agreements,
     ArmEarnings,
     ArmTraffic,
     DecisionRow,
@@ -197,6 +198,8 @@ class FakeDecider:
     window: float | None = None
     default: float | None = None
     delay: float | None = None
+    alarm: str | None = None
+    found: Agreements | None = None
 
     @property
     def rules(self) -> Rules:
@@ -217,7 +220,12 @@ class FakeDecider:
         ]
 
     def health(self) -> Health:
-        return Health(self.writable, self.reason, self.pending, self.warning)
+        return Health(
+            self.writable, self.reason, self.pending, self.warning, prior_alarm=self.alarm
+        )
+
+    def agreements(self, version: int | None = None) -> Agreements | None:
+        return self.found if version in (None, self.prior_version) else None
 
     def state(self, task: str) -> TaskState:
         row = self.store.task(task)

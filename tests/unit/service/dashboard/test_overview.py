@@ -33,7 +33,7 @@ from mixts.service.dashboard.over_time import (
 from mixts.service.dashboard.overview import MOST_KINDS, PAGE_ROWS, read_overview, split_of
 from mixts.service.dashboard.source import policy_facts, prior_facts
 from mixts.service.policy import Policy
-from mixts.service.records import Activity, Share
+from mixts.service.records import Activity, Agreement, Agreements, Share
 from tests.unit.service.dashboard.dashboard_pages import Page, overview, pages, service
 from tests.unit.service.dashboard.sample_dashboards import (
     HOSTILE,
@@ -408,6 +408,31 @@ def test_the_first_rewards_are_drawn_at_once() -> None:
     page = overview(decider, store)
     assert "No rewards in" not in page.text
     assert "3 rewards, 6 decisions in the last hour" in page.text
+
+
+# -- what the prior expected ----------------------------------------------------------------------
+
+
+def test_expected_stands_beside_earned_and_an_alarm_has_a_banner() -> None:
+    decider, store = typical(40)
+    assert "The prior is wrong." not in overview(decider, store).text
+    whole, arm = Agreement(412.0, 0.4401, 0.1012, True), Agreement(300.0, 0.512, 0.504)
+    decider.found = Agreements(
+        whole, {0: arm, 1: whole}, {2: Agreement(7.6, 0.31, 0.32)}, 9.5, True
+    )
+    decider.alarm = "the rewards do not agree with version 2 of the prior: <b>\u202e"
+    page = overview(decider, store)
+    assert (
+        "The prior is wrong. The rewards do not agree with version 2 of the prior: <b>" in page.text
+    )
+    wrong = [attributes for attributes in page.of("b") if attributes.get("class") == "wrong"]
+    assert len(wrong) == 2, "an arm and the version"
+    assert page.text.count("0.440 earned 0.101") == 2
+    assert "0.512 earned 0.504" in page.text
+    assert "0.310 earned 0.320" in page.text
+    titles = [one["title"] or "" for one in page.of("span") if "title" in one]
+    assert any(title.startswith("of 8 decisions") for title in titles)
+    assert "The prior is wrong." in task_page(decider, store, store.rows[0].task, now=NOW)
 
 
 # -- kinds of several components --------------------------------------------------------------
