@@ -436,6 +436,31 @@ def test_pages_fit_their_window(site: Site, spare: Any, path: str) -> None:
         assert max(ends) <= size[0]
 
 
+def test_no_number_is_cut_on_a_phone(site: Site, spare: Any) -> None:
+    """With counts of a large service, which are written into the cells."""
+    spare.goto(site.address)
+    resize(spare, NARROW)
+    cut = spare.evaluate("""() => {
+        for (const cell of document.querySelectorAll('td.number')) {
+            for (const node of cell.childNodes) {
+                if (node.nodeType === Node.TEXT_NODE && /[0-9]/.test(node.data)) node.data = '123,456 ';
+            }
+            if (cell.dataset.label === 'rewards') cell.append(Object.assign(
+                document.createElement('small'), {textContent: '98,765 defaults'}));
+        }
+        const edge = (cell) => cell.closest('.panel').getBoundingClientRect().right;
+        return [...document.querySelectorAll('.panel > :not(details) td.number')]
+            .filter((cell) => cell.offsetParent)
+            .filter((cell) => [...cell.childNodes].some((node) => {
+                const range = document.createRange();
+                range.selectNodeContents(node);
+                return range.getBoundingClientRect().right > edge(cell) - 8;
+            }))
+            .map((cell) => cell.textContent);
+    }""")
+    assert cut == []
+
+
 @pytest.mark.parametrize("path", ["/", task_link(HOSTILE["rtl"])], ids=["overview", "task"])
 def test_every_text_can_be_read(site: Site, spare: Any, path: str) -> None:
     spare.goto(site.address + path)

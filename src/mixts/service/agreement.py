@@ -49,6 +49,9 @@ MOST_REWARDS = 200_000
 """Backlog of rewards from which on only some of the tasks are watched: which ones depends on their
 numbers, not on their rewards. It is about a minute of work."""
 
+MOST_VERSIONS = 4
+"""Versions of the prior that are watched: the newest, and the active one. Priors may be large."""
+
 POLL_SECONDS, CLOSE_SECONDS = 5.0, 5.0
 _PIECE = 32
 """Rewards at a time, some milliseconds of work."""
@@ -58,6 +61,7 @@ _REST = 9.0
 _N_DRAWS, _MOST_NUMBERS = 19, 200_000
 """Draws among which a real reward is ranked, and most numbers that are drawn at a time."""
 
+_NEWEST = "SELECT version FROM priors ORDER BY version DESC LIMIT ?"
 _FINAL_AT = (
     "CASE WHEN COALESCE(a.default_reward, d.default_reward) IS NULL THEN r.at "
     "ELSE COALESCE(a.due, d.due) END"
@@ -243,7 +247,7 @@ class _Final(NamedTuple):
 
 
 class PriorWatch:
-    """Bets against all versions of the prior in its own thread, from ``start`` to ``close``.
+    """Bets against versions of the prior in its own thread, from ``start`` to ``close``.
 
     It keeps nothing: a new service reads the log again, in pieces, at a tenth of a core.
     """
@@ -306,7 +310,9 @@ class PriorWatch:
         ready = []
         while self._held and self._held[0].final_at < until and len(ready) < 2 * _PIECE:
             ready.append(heapq.heappop(self._held))
-        for version in sorted({row.version for row in ready}):
+        recent = {int(row[0]) for row in query(_NEWEST, (MOST_VERSIONS,))}
+        recent.add(self._store.active_version() or 0)
+        for version in sorted({row.version for row in ready} & recent):
             self._bet(version, [row for row in ready if row.version == version])
         if len(rows) == _PIECE or len(ready) == 2 * _PIECE:
             return True

@@ -40,7 +40,7 @@ _SETTLED_US = 3600 * _SECOND
 _NEVER = 2**62
 
 _TEN_MINUTES, _DAY = COUNT_SPANS
-MOST_LOGGED = 20_000
+MOST_LOGGED = 10_000
 """Most decisions whose rewards are read from the log, which takes a few hundredths of a second."""
 
 _FEWEST_REWARDS, _LOOKED_AT = 200, 1_000
