@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 
 import numpy as np
 import pytest
@@ -181,3 +182,25 @@ def test_arms_of_a_later_version_do_not_disturb_an_earlier_one(
         watch = watched(decider)
     found = [watch.agreements(version) for version in (1, 2)]
     assert [one is not None and one.whole.decisions for one in found] == [1, 1]
+
+
+def test_pages_may_read_while_the_watch_bets(
+    store: mixts.DecisionStore, clock: list[float]
+) -> None:
+    n_arms = 60
+    with mixts.Decider(mixts.MixturePrior(mixts.BernoulliArms.uniform(n_arms)), store, seed=1) as d:
+        for _ in range(6):
+            made = d.decide_many([Decide(f"task {i}") for i in range(100)])
+            d.reward_many([Reward(one.id, 1.0) for one in made if isinstance(one, Decision)])
+        clock[0] += 1
+        watch = PriorWatch(store, d._load, lambda: decider_module.now_us())
+        thread = threading.Thread(target=lambda: [None for _ in iter(watch.poll, False)])
+        thread.start()
+        seen = [0.0]
+        while thread.is_alive():
+            found = watch.agreements(1)
+            seen.append(0.0 if found is None else found.whole.decisions)
+        assert seen == sorted(seen)
+        found = watch.agreements(1)
+    assert found is not None
+    assert found.whole.decisions == sum(one.decisions for one in found.arms.values()) == 600

@@ -443,7 +443,8 @@ def test_no_number_is_cut_on_a_phone(site: Site, spare: Any) -> None:
     cut = spare.evaluate("""() => {
         for (const cell of document.querySelectorAll('td.number')) {
             for (const node of cell.childNodes) {
-                if (node.nodeType === Node.TEXT_NODE && /[0-9]/.test(node.data)) node.data = '123,456 ';
+                const counts = node.nodeType === Node.TEXT_NODE && /[0-9]/.test(node.data);
+                if (counts) node.data = '123,456 ';
             }
             if (cell.dataset.label === 'rewards') cell.append(Object.assign(
                 document.createElement('small'), {textContent: '98,765 defaults'}));

@@ -76,7 +76,7 @@ def highest_evidence(
         for i in range(n):
             stream, task = divmod(i, n_tasks)
             watch = watches[stream]
-            watch.add(Bets(*(None if array is None else array[i : i + 1] for array in bets)))
+            watch.add(bets.some(slice(i, i + 1)))
             highest[stream] = max(highest[stream], watch.log_evidence)
             if watch.log_evidence >= -math.log(ALPHA):
                 first[stream] = min(first[stream], t * n_tasks + task + 1)

@@ -95,6 +95,12 @@ class Bets(NamedTuple):
     kinds: Float[Array, "n G"]
     """Probability of each kind before the reward was known."""
 
+    def some(self, which: Any) -> Bets:
+        """Return the bets at some places."""
+        ranks = None if self.ranks is None else self.ranks[which]
+        arms = None if self.arms is None else self.arms[which]
+        return Bets(self.values[which], self.means[which], ranks, arms, self.kinds[which])
+
     def log_factors(self, shares: Float[Array, " n"]) -> Float[Array, "n S"]:
         """Return the logarithm of what each bettor's money is multiplied with.
 
@@ -267,7 +273,8 @@ class PriorWatch:
         """Only tasks whose number is a multiple of this are watched."""
         self._rng = _random.stream(0, "decider", "agreement")
         self._has_failed = False
-        self._lock = threading.Lock()
+        self._polling, self._reading = threading.Lock(), threading.Lock()
+        """Held by ``poll``, and while the bets change or are read: never while the store is."""
         self.warning: str | None = None
         """What is wrong with the active prior; None if nothing was found."""
         self._closed = threading.Event()
@@ -285,8 +292,9 @@ class PriorWatch:
 
     def agreements(self, version: int) -> Agreements | None:
         """Return what a version expected and earned; None if none of its decisions is final."""
-        found = self._versions.get(version)
-        return None if found is None else found.agreements()
+        with self._reading:
+            found = self._versions.get(version)
+            return None if found is None else found.agreements()
 
     def poll(self) -> bool:
         """Bet on the next rewards that are final; return whether there are more.
@@ -294,7 +302,7 @@ class PriorWatch:
         Alarms are raised only when everything final is in: what is read first must not depend on
         the rewards.
         """
-        with self._lock:
+        with self._polling:
             return self._poll()
 
     def _poll(self) -> bool:
@@ -307,7 +315,7 @@ class PriorWatch:
             self._after = int(rows[-1][0])
         for _, *row in rows:
             heapq.heappush(self._held, _Final(*map(int, row)))
-        ready = []
+        ready: list[_Final] = []
         while self._held and self._held[0].final_at < until and len(ready) < 2 * _PIECE:
             ready.append(heapq.heappop(self._held))
         recent = {int(row[0]) for row in query(_NEWEST, (MOST_VERSIONS,))}
@@ -330,7 +338,7 @@ class PriorWatch:
         histories = [self._history(prior, task, wanted) for task in {row.task for row in ready}]
         statistics = prior.family.empty_statistics(len(histories))
         n_kinds = len(prior.sum_by_kind(prior.weights))
-        watch = self._versions.setdefault(version, VersionWatch(prior.family.n_arms, n_kinds))
+        watch = self._versions.get(version) or VersionWatch(prior.family.n_arms, n_kinds)
         while True:
             observed, asked = [], []
             for i, history in enumerate(histories):
@@ -347,7 +355,9 @@ class PriorWatch:
             tasks, actions, values = _columns(asked)
             bets = predict(prior.condition(statistics[tasks]), actions, values, self._rng)
             known = np.isfinite(bets.means)
-            watch.add(bets if known.all() else _some(bets, known))
+            with self._reading:
+                self._versions[version] = watch
+                watch.add(bets if known.all() else bets.some(known))
 
     def _history(
         self, prior: MixturePrior, task: int, wanted: set[int]
@@ -425,8 +435,3 @@ def in_words(found: Agreements, names: Sequence[str] | None) -> str:
 def _columns(rows: Sequence[tuple[int, Any, float]]) -> tuple[Array, Array, Array]:
     tasks, actions, values = zip(*rows, strict=True)
     return np.array(tasks), np.array(actions), np.array(values, float)
-
-
-def _some(bets: Bets, known: Array) -> Bets:
-    """Leave out bets on rewards whose prediction could not be computed."""
-    return Bets(*(None if array is None else array[known] for array in bets))
