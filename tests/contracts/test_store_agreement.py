@@ -189,11 +189,16 @@ def test_pages_may_read_while_the_watch_bets(
 ) -> None:
     n_arms = 60
     with mixts.Decider(mixts.MixturePrior(mixts.BernoulliArms.uniform(n_arms)), store, seed=1) as d:
-        for _ in range(6):
-            made = d.decide_many([Decide(f"task {i}") for i in range(100)])
-            d.reward_many([Reward(one.id, 1.0) for one in made if isinstance(one, Decision)])
-        clock[0] += 1
         watch = PriorWatch(store, d._load, lambda: decider_module.now_us())
+        for n in (100, 500):
+            made = d.decide_many([Decide(f"task {i % 100}") for i in range(n)])
+            d.reward_many([Reward(one.id, 1.0) for one in made if isinstance(one, Decision)])
+            clock[0] += 1
+            if n == 100:
+                assert watch.poll()
+                assert watch.agreements(1) is None, "not the whole log"
+                while watch.poll():
+                    pass
         thread = threading.Thread(target=lambda: [None for _ in iter(watch.poll, False)])
         thread.start()
         seen = [0.0]

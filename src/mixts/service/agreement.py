@@ -271,6 +271,8 @@ class PriorWatch:
         """Number of the last reward that was read."""
         self._every = 1
         """Only tasks whose number is a multiple of this are watched."""
+        self._is_complete = False
+        """Whether the whole log was read once."""
         self._rng = _random.stream(0, "decider", "agreement")
         self._has_failed = False
         self._polling, self._reading = threading.Lock(), threading.Lock()
@@ -291,9 +293,12 @@ class PriorWatch:
             self._thread.join(CLOSE_SECONDS)
 
     def agreements(self, version: int) -> Agreements | None:
-        """Return what a version expected and earned; None if none of its decisions is final."""
+        """Return what a version expected and earned; None if none of its decisions is final.
+
+        None also until the whole log was read once: its begin has more clicks than zeros.
+        """
         with self._reading:
-            found = self._versions.get(version)
+            found = self._versions.get(version) if self._is_complete else None
             return None if found is None else found.agreements()
 
     def poll(self) -> bool:
@@ -326,6 +331,7 @@ class PriorWatch:
             return True
         for watch in self._versions.values():
             watch.judge()
+        self._is_complete = True
         self.warning = self._warning()
         return False
 

@@ -671,7 +671,7 @@ class Decider:
         Returns
         -------
         Agreements or None
-            None if no decision of this version is final yet.
+            None if no decision of this version is final, or the log was not read whole yet.
         """
         return self._watch.agreements(self.prior_version if version is None else version)
 
