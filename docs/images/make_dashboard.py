@@ -58,6 +58,14 @@ def fill(store: DecisionStore, prior: mixts.MixturePrior) -> Decider:
     return service
 
 
+def wait_for_agreements(service: Decider) -> None:
+    """Wait until the service has compared all final rewards with the prior."""
+    before = -1.0
+    while (found := service.agreements()) is None or found.whole.decisions != before:
+        before = -1.0 if found is None else found.whole.decisions
+        time.sleep(6)
+
+
 def photograph(address: str, path: Path) -> None:
     """Save a picture of the overview."""
     from playwright.sync_api import sync_playwright
@@ -66,7 +74,7 @@ def photograph(address: str, path: Path) -> None:
         browser = playwright.chromium.launch(
             executable_path=shutil.which("chromium"), args=["--no-sandbox"]
         )
-        page = browser.new_page(viewport={"width": 1200, "height": 1870})
+        page = browser.new_page(viewport={"width": 1200, "height": 2000})
         page.goto(f"{address}/?span=day")
         page.screenshot(path=path)
         browser.close()
@@ -79,4 +87,5 @@ if __name__ == "__main__":
         fill(store, shop()) as service,
         served(service) as address,
     ):
+        wait_for_agreements(service)
         photograph(address, Path(__file__).with_name("dashboard.png"))

@@ -48,7 +48,7 @@ def test_arms_are_counted_in_the_span_of_their_decisions(
         values = [rewards[one.id] for one in own if one.id in rewards]
         assert earned == Earnings(
             decisions=len(own), rewards=len(values), reward_sum=sum(values),
-            reward_squares=sum(v * v for v in values),
+            reward_squares=sum(v * v for v in values), counted=len(values),
         )  # fmt: skip
     later = store.arms(START + 600, 600)
     assert sum(row.earned.decisions for row in later) == 30
@@ -103,8 +103,9 @@ def test_silence_is_counted_apart(store: mixts.DecisionStore, clock: list[float]
         assert decider.reward(made[1].id, 1.0).late
     (row,) = store.versions()
     assert row.earned == Earnings(
-        decisions=9, deferred=2, rewards=7, defaults=6, late=1, reward_sum=1.0, reward_squares=1.0
-    )
+        decisions=9, deferred=2, rewards=7, defaults=6, late=1, reward_sum=1.0, reward_squares=1.0,
+        counted=7,
+    )  # fmt: skip
     assert row.earned.unrewarded == 2
     assert rebuild(store, write=False).counts == 0
 

@@ -264,10 +264,13 @@ def test_a_lost_connection_is_said_once_and_found_again(site: Site, spare: Any) 
             page.clock.run_for(ROUND)
         wait_until(page, "document.getElementById('live').dataset.state === 'lost'")
     assert said.inner_text() == "connection lost, trying again"
+    badges = page.locator("#facts .badge:visible")
+    assert badges.all_inner_texts() == ["state unknown"], "the service may store nothing now"
     page.unroute("**/")
     next_look(page)
     wait_until(page, "document.getElementById('live').dataset.state === 'live'")
     assert said.inner_text() == "live"
+    assert badges.all_inner_texts() == ["storing"]
     # Twice in all: screen readers say what changes here, and only that.
     assert page.evaluate("window.changes") == 2
 
@@ -431,6 +434,32 @@ def test_pages_fit_their_window(site: Site, spare: Any, path: str) -> None:
             "texts => texts.map(text => text.getBoundingClientRect().right)"
         )
         assert max(ends) <= size[0]
+
+
+def test_no_number_is_cut_on_a_phone(site: Site, spare: Any) -> None:
+    """With counts of a large service, which are written into the cells."""
+    spare.goto(site.address)
+    resize(spare, NARROW)
+    cut = spare.evaluate("""() => {
+        for (const cell of document.querySelectorAll('td.number')) {
+            for (const node of cell.childNodes) {
+                const counts = node.nodeType === Node.TEXT_NODE && /[0-9]/.test(node.data);
+                if (counts) node.data = '123,456 ';
+            }
+            if (cell.dataset.label === 'rewards') cell.append(Object.assign(
+                document.createElement('small'), {textContent: '98,765 defaults'}));
+        }
+        const edge = (cell) => cell.closest('.panel').getBoundingClientRect().right;
+        return [...document.querySelectorAll('.panel > :not(details) td.number')]
+            .filter((cell) => cell.offsetParent)
+            .filter((cell) => [...cell.childNodes].some((node) => {
+                const range = document.createRange();
+                range.selectNodeContents(node);
+                return range.getBoundingClientRect().right > edge(cell) - 8;
+            }))
+            .map((cell) => cell.textContent);
+    }""")
+    assert cut == []
 
 
 @pytest.mark.parametrize("path", ["/", task_link(HOSTILE["rtl"])], ids=["overview", "task"])

@@ -19,6 +19,8 @@ N_COLOURS = 8
 """Colours of the style sheet that readers can tell apart."""
 REST = "rest"
 """Look of all kinds that have no colour of their own."""
+LONGEST_LABEL = 15
+"""Characters that there is room for beside a chart."""
 LABEL_HEIGHT = 9.0
 """Height of a label beside a line, in percent of a chart's height."""
 _TIME_STEPS = (
@@ -195,6 +197,8 @@ class Chart:
     marks: tuple[Mark, ...] = ()
     reference: float | None = None
     """Height of a level line for comparison."""
+    shade: float | None = None
+    """Place from which on the chart is shaded: what is there is not known yet."""
 
 
 def line(look: str, points: Sequence[tuple[float, float | None]], x: Scale, y: Scale) -> Line:
@@ -224,11 +228,15 @@ def staircase(tops: Sequence[float], first: int, x: Scale) -> str:
 def labels(
     marks: Sequence[tuple[str, float, str]], size: float = LABEL_HEIGHT
 ) -> tuple[Label, ...]:
-    """Return labels moved apart where they would touch; marks are (text, height, look)."""
+    """Return labels moved apart where they would touch; marks are (text, height, look).
+
+    Long names are shortened so that they can be told apart.
+    """
+    texts = formats.short_names([text for text, _, _ in marks], LONGEST_LABEL)
     places = spread([mark for _, mark, _ in marks], [size] * len(marks), 0.0, 100.0)
     return tuple(
         Label(text, round(place, 2), mark, look)
-        for (text, mark, look), place in zip(marks, places, strict=True)
+        for (_, mark, look), text, place in zip(marks, texts, places, strict=True)
     )
 
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from mixts._html import name_html as name_html
 from mixts._html import short as short
+from mixts._html import short_names as short_names
 from mixts._html import visible as visible
 
 MINUS = "\N{MINUS SIGN}"

@@ -20,6 +20,7 @@ from mixts.errors import (
     UnknownTaskError,
 )
 from mixts.prior import MixturePrior
+from mixts.service.agreement import PriorWatch
 from mixts.service.arms import ArmChanges, ArmList
 from mixts.service.aside import Aside
 from mixts.service.batch import Batch
@@ -30,6 +31,7 @@ from mixts.service.posteriors import action_posteriors
 from mixts.service.records import (
     ActionPosteriors,
     Activate,
+    Agreements,
     Decide,
     Decision,
     Health,
@@ -175,11 +177,13 @@ class Decider:
         has_default = self.rules.default_reward is not None
         self._closer = WindowCloser(store, self.submit, lambda: now_us(), has_default)
         self._checker = StoreChecker(store)
+        self._watch = PriorWatch(store, self._load, lambda: now_us())
         try:
             self._writer.run(lambda: self._begin(prior))
             self._sizes = self.active.sizes
             self._closer.start()
             self._checker.start()
+            self._watch.start()
         except BaseException:
             self.close()
             raise
@@ -651,8 +655,25 @@ class Decider:
         checker = self._checker
         return Health(
             reason is None, reason, self._writer.pending, warning, checker.warning,
-            checker.n_damages, checker.passes,
+            checker.n_damages, checker.passes, self._watch.warning,
         )  # fmt: skip
+
+    def agreements(self, version: int | None = None) -> Agreements | None:
+        """Return what the prior expected, and what the same decisions earned.
+
+        A thread reads the rewards that are final from the log, every few seconds.
+
+        Parameters
+        ----------
+        version : int, optional
+            A version of the prior; the active one, unless given.
+
+        Returns
+        -------
+        Agreements or None
+            None if no decision of this version is final, or the log was not read whole yet.
+        """
+        return self._watch.agreements(self.prior_version if version is None else version)
 
     def ready(self) -> bool:
         """Return whether decisions can be written.
@@ -706,6 +727,7 @@ class Decider:
         """Write what was accepted; the store stays open, also for another decider."""
         self._closer.close()
         self._checker.close()
+        self._watch.close()
         try:
             self._writer.close()
         finally:

@@ -270,6 +270,8 @@ class Health(Struct, frozen=True):
     """Number of damages in the store, such as a row that differs from its checksum."""
     n_checks: int = 0
     """Number of passes in which the whole store was checked."""
+    prior_alarm: str | None = None
+    """How the rewards disagree with the active prior; None if they agree, as far as is known."""
 
 
 # -- rows that a transaction reads and writes -----------------------------------------------------
@@ -545,8 +547,9 @@ class ActionRow(Struct, frozen=True):
     action: int
     decisions: int
     rewards: int
+    """Number of rewards of its final decisions."""
     reward_sum: float
-    """Sum of all rewards, including late ones."""
+    """Sum of these rewards, including late ones."""
 
 
 class Totals(Struct, frozen=True):
@@ -578,14 +581,15 @@ class Unrewarded(Struct, frozen=True):
 
 
 class Activity(Struct, frozen=True):
-    """Counts of a span of time that begins at ``start``; empty spans are left out."""
+    """Counts of a span of time that begins at ``start``; empty spans are left out.
+
+    Rewards count when they arrive, so that their sum here would say nothing about the decisions:
+    see :class:`SpanEarnings`.
+    """
 
     start: float
     decisions: int
     rewards: int
-    reward_sum: float
-    """Sum of the rewards that arrived in this span, including late ones and defaults, but not those
-    that came after a default."""
     late: int
     defaults: int = 0
 
@@ -601,8 +605,17 @@ class Earnings(Struct, frozen=True):
     defaults: int = 0
     late: int = 0
     reward_sum: float = 0.0
-    """Sum of the rewards, including late ones and defaults, but not those after a default."""
+    """Sum of the rewards of final decisions, including late ones and defaults, but not those after
+    a default. Clicks come before the zeros of the same period: a decision is final when its window
+    has ended, whether its reward came or not."""
     reward_squares: float = 0.0
+    counted: int = 0
+    """Number of the rewards in the sums."""
+
+    @property
+    def mean(self) -> float | None:
+        """Mean reward of the final decisions; None if there is none."""
+        return self.reward_sum / self.counted if self.counted else None
 
     @property
     def unrewarded(self) -> int:
@@ -625,6 +638,14 @@ class ArmTraffic(Struct, frozen=True):
     decisions: int
 
 
+class SpanEarnings(Struct, frozen=True):
+    """Rewards of the final decisions that were made in a span of time that begins at ``start``."""
+
+    start: float
+    rewards: int
+    reward_sum: float
+
+
 class VersionEarnings(Struct, frozen=True):
     """Decisions that a policy made under a version of the prior."""
 
@@ -633,6 +654,32 @@ class VersionEarnings(Struct, frozen=True):
     first_at: float
     last_at: float
     earned: Earnings
+
+
+class Agreement(Struct, frozen=True):
+    """What the prior expected of some decisions, and what they earned."""
+
+    decisions: float
+    """Number of decisions; of a kind, the sum of its probabilities."""
+    expected: float
+    """Mean of the rewards as they were predicted, each from the earlier rewards of its task."""
+    earned: float
+    wrong: bool = False
+    """Whether these decisions alone show that the prior is wrong."""
+
+
+class Agreements(Struct, frozen=True):
+    """Agreement of the rewards with one version of the prior."""
+
+    whole: Agreement
+    arms: dict[int, Agreement]
+    """By arm; arms without decisions are left out."""
+    kinds: dict[int, Agreement]
+    evidence: float
+    """Logarithm, to base 10, of the evidence against the prior: a right one ever reaches 2 with a
+    probability of at most 1 %."""
+    alarm: bool
+    """Whether the evidence ever was that high."""
 
 
 class Share(Struct, frozen=True):

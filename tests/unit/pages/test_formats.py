@@ -155,3 +155,26 @@ def test_no_name_brings_markup_or_a_direction_of_its_own(name: str) -> None:
 def test_a_short_name_ends_where_there_is_no_more_room() -> None:
     assert formats.short("window shoppers", 15) == "window shoppers"
     assert formats.short("window shoppers", 8) == "window…"
+
+
+def test_names_that_differ_still_differ_when_they_are_short() -> None:
+    seasons = [f"Autumn/Winter collection, {x}" for x in ("wool coats", "rain boots", "scarves")]
+    assert formats.short_names(seasons, 15) == ["…wool coats", "…rain boots", "…scarves"]
+    assert formats.short_names(["boots", "hats"], 15) == ["boots", "hats"], "there is room"
+    assert formats.short_names(["boots"], 4) == ["bo…s"], "alone, it keeps its beginning and end"
+    ends = ["coats of the last winter", "coats of the last summer", "a hat"]
+    assert formats.short_names(ends, 12) == ["coats…inter", "coats…ummer", "a hat"]
+    middles = ["the red coats of winter", "the blue coats of winter", "the old coats of winter"]
+    assert formats.short_names(middles, 9) == ["…red…ter", "…blue…ter", "…old…ter"]
+    inside = ["coats-of-our-red-winter-sale", "coats-of-our-wet-winter-sale"] * 2
+    assert formats.short_names([*inside, "x" * 20], 9) == ["…red-win…", "…wet-win…"] * 2 + [
+        "xxxx…xxxx"
+    ]
+
+
+@given(st.lists(st.text("ab-… é\u202e", min_size=1, max_size=40), max_size=8), st.integers(6, 20))
+def test_short_names_are_short_whatever_they_are(names: list[str], length: int) -> None:
+    found = formats.short_names(names, length)
+    assert len(found) == len(names)
+    assert all(len(text) <= length for text in found)
+    assert len(set(found)) <= len(set(names))

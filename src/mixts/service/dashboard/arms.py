@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from scipy import special
 
 from mixts.pages import charts, formats
 from mixts.pages.charts import REST, Band, Chart, Label, Scale, Slot, Tick
 from mixts.service.dashboard.source import PriorFacts, StoreReader
-from mixts.service.records import ArmTraffic, Earnings
+from mixts.service.records import Agreement, Agreements, ArmTraffic, Earnings
 
 ARM_ROWS = 10
 """Arms that the table shows at first."""
@@ -28,7 +28,16 @@ _DAY = 86_400
 _LEVEL = 0.9
 """Probability inside an interval."""
 _LEAST_LABELLED = 0.05
-_LONGEST_LABEL = 15
+
+
+@dataclass(frozen=True)
+class Period:
+    """Period that the panel covers, in seconds since 1970."""
+
+    begin: float
+    now: float
+    final: float = math.inf
+    """Decisions before this time are final: only they count in means."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +68,9 @@ class ArmLine:
     share: float
     """Share of all decisions."""
     interval: Interval | None
-    """None if the arm has no reward."""
+    """None if no final decision of the arm has a reward."""
+    agreement: Agreement | None = None
+    """What the active prior expected of the arm; None if no decision under it is final."""
 
 
 @dataclass(frozen=True)
@@ -92,8 +103,8 @@ class ArmsView:
 
 
 def read_arms(
-    store: StoreReader, facts: PriorFacts, begin: float, now: float, search: str = "",
-    rows: int = ARM_ROWS,
+    store: StoreReader, facts: PriorFacts, period: Period, search: str = "",
+    rows: int = ARM_ROWS, agreements: Agreements | None = None,
 ) -> ArmsView | None:  # fmt: skip
     """Read what the panel of arms shows; None for priors without arms.
 
@@ -101,30 +112,37 @@ def read_arms(
     ----------
     store, facts
         Store, and the active prior.
-    begin, now
-        Ends of the period, in seconds since 1970.
+    period
+        Period that the panel covers.
     search
         Part of a name of arms, in any case; empty for all arms.
     rows
         Most rows of the table.
+    agreements
+        What the active prior expected.
     """
     if facts.n_arms is None:
         return None
-    size = bin_size(now - begin, facts.n_arms)
-    since = size * math.floor(begin / size)
-    earned = {row.arm: row.earned for row in store.arms(since, size) if row.arm >= 0}
+    size = bin_size(period.now - period.begin, facts.n_arms)
+    since = size * math.floor(period.begin / size)
+    found_arms = store.arms(since, size, period.final)
+    earned = {row.arm: row.earned for row in found_arms if row.arm >= 0}
     found = _found_arms(facts, earned, search)
     bands = charts.colours([k for k in found[:MOST_BANDS] if k in earned])
     total = sum_earnings(list(earned.values()))
     # A new arm has few decisions, but it is what its owner looks for.
     also = [k for k in found[rows:] if facts.is_new(k)][:ARM_ROWS]
-    lines = tuple(_line(k, facts, earned, bands, total) for k in (*found[:rows], *also))
+    expected = {} if agreements is None else agreements.arms
+    lines = tuple(
+        replace(_line(k, facts, earned, bands, total), agreement=expected.get(k))
+        for k in (*found[:rows], *also)
+    )
     ends = [x for one in lines if one.interval for x in (one.interval.low, one.interval.high)]
     traffic = store.traffic(since, size, list(bands)) if bands else []
     return ArmsView(
         since, total, lines, len(found), facts.n_arms, search, rows,
         charts.number_scale(ends, 3, zero=True),
-        traffic_chart(traffic, since, size, now, bands, facts) if traffic else None,
+        traffic_chart(traffic, since, size, period.now, bands, facts) if traffic else None,
     )  # fmt: skip
 
 
@@ -195,6 +213,7 @@ def sum_earnings(parts: Sequence[Earnings]) -> Earnings:
         late=sum(one.late for one in parts),
         reward_sum=math.fsum(one.reward_sum for one in parts),
         reward_squares=math.fsum(one.reward_squares for one in parts),
+        counted=sum(one.counted for one in parts),
     )
 
 
@@ -205,7 +224,7 @@ def mean_interval(earned: Earnings, least: float = -math.inf) -> Interval | None
     (Brown, Cai and DasGupta, 2001). Other rewards: Student's. One such reward alone has no
     interval but itself. No interval reaches below ``least``, the least reward that can come.
     """
-    n, total, squares = earned.rewards, earned.reward_sum, earned.reward_squares
+    n, total, squares = earned.counted, earned.reward_sum, earned.reward_squares
     if not n:
         return None
     mean, tail = total / n, (1 - _LEVEL) / 2
@@ -280,8 +299,7 @@ def _labels(
     marks, top = [], 0.0
     for k, own in shares.items():
         if own[last] >= _LEAST_LABELLED:
-            name = formats.short(facts.action(k), _LONGEST_LABEL)
-            marks.append((name, round(100 * (top + own[last] / 2), 2), f"c{bands[k]}"))
+            marks.append((facts.action(k), round(100 * (top + own[last] / 2), 2), f"c{bands[k]}"))
         top += own[last]
     if 1 - top >= _LEAST_LABELLED:
         marks.append(("other arms", round(50 * (1 + top), 2), REST))

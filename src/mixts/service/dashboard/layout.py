@@ -20,8 +20,6 @@ from mixts.service.records import Unrewarded
 
 ADDRESS = "http://127.0.0.1:8321"
 """Default address of the service, for the commands on pages."""
-DEFAULT_SPAN = "hour"
-"""Name of the period that charts cover by default."""
 _ICON = (
     "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'>"
     "<rect width='16' height='16' rx='3' fill='#0072b2'/>"
@@ -111,16 +109,16 @@ class Query:
     """Part of a task's name."""
     offset: int = 0
     """Number of tasks of the list that are skipped."""
-    span: str = DEFAULT_SPAN
-    """Name of the period that charts cover."""
+    span: str = ""
+    """Name of the period that charts cover; empty for the usual one."""
     arm: str = ""
     """Part of an arm's name."""
     arms: int = ARM_ROWS
     """Number of rows of the table of arms."""
 
     def checked(self, spans: Container[str], longest: int) -> Query:
-        """Return the query with a known span and with searches of at most some characters."""
-        span = self.span if self.span in spans else DEFAULT_SPAN
+        """Return the query with a known span, or none, and searches that are not too long."""
+        span = self.span if self.span in spans else ""
         return replace(self, search=self.search[:longest], arm=self.arm[:longest], span=span)
 
     def kept(self, *names: str) -> list[tuple[str, str | int]]:

@@ -1,15 +1,20 @@
-"""Decisions and rewards over time: the bins of the charts, and the charts of rates and means."""
+"""Decisions and rewards over time: the bins of the charts, and the charts of rates and means.
+
+Rates count rewards when they arrive. Means count them when their decision was made, and only those
+of decisions that are final: while windows are open, the clicks have come and the zeros have not.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from mixts.pages import charts, formats
 from mixts.pages.charts import Chart, Scale, Slot
 from mixts.service.dashboard.source import StoreReader
-from mixts.service.records import Activity
+from mixts.service.records import Activity, SpanEarnings
 
 _STORE_BIN_SECONDS = 10
 """The store counts decisions and rewards in bins of this length."""
@@ -18,6 +23,13 @@ _ENOUGH_OPERATIONS = 10
 """The current rate is measured over the last complete bin and the unfinished one. If they hold
 fewer operations than this, it is measured over the last minute."""
 
+_FINE_DECISIONS = 20_000
+"""Means of shorter bins than ten minutes are read from the log, decision by decision, if there are
+at most so many."""
+_COARSE_BIN = 600
+_BIN_SECONDS = (10, 30, 60, 120, 300, 600, 1200, 2400, 3600, 7200, 14_400, 28_800)
+"""Bins of a service that is younger than the span."""
+_FEWEST_BINS, _MOST_BINS = 12, 120
 _TABLE_ROWS = 12
 _DECISIONS_STYLE, _REWARDS_STYLE = "c0", "c5 dashed"
 """Classes in the style sheet of the two lines."""
@@ -40,11 +52,29 @@ class Span:
 SPANS = {
     "quarter": Span(900, 10, "15 min", "the last 15 minutes"),
     "hour": Span(3600, 30, "1 hour", "the last hour"),
-    "day": Span(86400, 900, "1 day", "the last day"),
+    "day": Span(86400, 1200, "1 day", "the last day"),
     "week": Span(7 * 86400, 7200, "7 days", "the last 7 days"),
     "month": Span(30 * 86400, 8 * 3600, "30 days", "the last 30 days"),
 }
-"""Spans by the name in the address; bins are multiples of the store's ten seconds."""
+"""Spans by the name in the address; bins are multiples of the store's ten seconds, and those of a
+day or more of its ten minutes."""
+
+
+def usual_span(open_seconds: float) -> str:
+    """Return the name of the span of a page that asks for none: half of it is final, or more."""
+    least = max(3600, 1.9 * open_seconds)  # not 2: default rewards are a little late
+    found = (name for name, one in SPANS.items() if one.seconds >= least)
+    return next(found, "month")
+
+
+def begun_span(span: Span, begin: float, now: float) -> Span:
+    """Return the part of a span since ``begin``, the first decision, with bins that suit it."""
+    if begin <= now - span.seconds:
+        return span
+    fitting = (size for size in _BIN_SECONDS if (now - begin) / size <= _MOST_BINS)
+    size = min(next(fitting, span.bin_seconds), span.bin_seconds)
+    n = max(_FEWEST_BINS, math.ceil((now - begin) / size))
+    return replace(span, seconds=min(n * size, span.seconds), bin_seconds=size)
 
 
 @dataclass(frozen=True)
@@ -55,7 +85,6 @@ class Bin:
     seconds: float
     decisions: int = 0
     rewards: int = 0
-    reward_sum: float = 0.0
     late: int = 0
 
     @property
@@ -70,9 +99,55 @@ class Bin:
     def reward_rate(self) -> float:
         return self.rewards / self.seconds
 
+
+@dataclass(frozen=True)
+class Earned:
+    """Rewards of the final decisions that were made within some seconds."""
+
+    start: float
+    seconds: float
+    rewards: int = 0
+    reward_sum: float = 0.0
+
     @property
-    def mean_reward(self) -> float | None:
+    def end(self) -> float:
+        return self.start + self.seconds
+
+    @property
+    def mean(self) -> float | None:
         return self.reward_sum / self.rewards if self.rewards else None
+
+
+AnyBin = TypeVar("AnyBin", Bin, Earned)
+
+
+@dataclass(frozen=True)
+class Means:
+    """Mean rewards over time, and which decisions they are of."""
+
+    bins: tuple[Earned, ...]
+    final: float
+    """Decisions before this time are final; infinite if no decision waits for a default reward."""
+    now: float
+
+    @property
+    def whole(self) -> Earned:
+        """All bins merged into one."""
+        first, last = self.bins[0], self.bins[-1]
+        return Earned(
+            first.start, last.end - first.start, sum(one.rewards for one in self.bins),
+            math.fsum(one.reward_sum for one in self.bins),
+        )  # fmt: skip
+
+    @property
+    def is_open(self) -> bool:
+        """Whether some decisions of the period are not final."""
+        return self.final < self.now
+
+    @property
+    def closes(self) -> float:
+        """Time at which all decisions made until now are final."""
+        return 2 * self.now - self.final
 
 
 def merge_bins(bins: Sequence[Bin]) -> Bin:
@@ -82,7 +157,6 @@ def merge_bins(bins: Sequence[Bin]) -> Bin:
         bins[-1].end - bins[0].start,
         sum(bin_.decisions for bin_ in bins),
         sum(bin_.rewards for bin_ in bins),
-        math.fsum(bin_.reward_sum for bin_ in bins),
         sum(bin_.late for bin_ in bins),
     )
 
@@ -122,15 +196,41 @@ def _fill_gaps(rows: list[Activity], since: float, n: int, size: int) -> tuple[B
     for row in rows:
         i = round((row.start - since) / size)
         if 0 <= i < n:
-            bins[i] = Bin(bins[i].start, size, row.decisions, row.rewards, row.reward_sum, row.late)
+            bins[i] = Bin(bins[i].start, size, row.decisions, row.rewards, row.late)
     return tuple(bins)
 
 
-def table_rows(bins: tuple[Bin, ...]) -> list[Bin]:
-    """Merge bins into a dozen rows, newest first: screen readers read the table aloud."""
-    size = math.ceil(len(bins) / _TABLE_ROWS)
-    starts = range(len(bins) % size, len(bins), size)
-    return [merge_bins(bins[start : start + size]) for start in reversed(starts)]
+def read_means(store: StoreReader, bins: Sequence[Bin], final: float, now: float) -> Means:
+    """Return the mean rewards of decisions that were made in the period of some bins."""
+    size = int(bins[0].seconds)
+    if size % _COARSE_BIN and sum(bin_.decisions for bin_ in bins) > _FINE_DECISIONS:
+        size = _COARSE_BIN
+    return _means(store, bins[0].start, size, final, now)
+
+
+def _means(store: StoreReader, begin: float, size: int, final: float, now: float) -> Means:
+    first = size * math.floor(begin / size)
+    rows = {round(row.start): row for row in store.earnings(first, size, final)}
+    found = []
+    for start in range(first, math.ceil(now), size):
+        row = rows.get(start, SpanEarnings(start, 0, 0.0))
+        found.append(Earned(start, min(size, now - start), row.rewards, row.reward_sum))
+    return Means(tuple(found), final, now)
+
+
+def read_table(
+    store: StoreReader, bins: Sequence[Bin], final: float, now: float
+) -> list[tuple[Bin, Earned]]:
+    """Return the period of some bins in about a dozen rows, newest first.
+
+    Screen readers read the table aloud. Rows begin at whole multiples of ten minutes.
+    """
+    seconds = bins[-1].end - bins[0].start
+    size = _COARSE_BIN * math.ceil(seconds / _TABLE_ROWS / _COARSE_BIN)
+    means = _means(store, bins[0].start, size, final, now).bins
+    first = means[0].start
+    counts = _fill_gaps(store.activity(first, size), first, len(means), size)
+    return list(zip(counts, means, strict=True))[::-1]
 
 
 # -- charts ---------------------------------------------------------------------------------------
@@ -170,28 +270,35 @@ def rate_chart(bins: Sequence[Bin]) -> Chart:
     )
 
 
-def reward_chart(bins: Sequence[Bin], mean: float) -> Chart:
-    """Draw the mean reward over time, and the mean of all rewards as a reference line."""
-    values = [bin_.mean_reward for bin_ in bins]
+def reward_chart(means: Means, mean: float) -> Chart:
+    """Draw the mean reward over time, and the mean of all rewards as a reference line.
+
+    The period of decisions that are not final is shaded.
+    """
+    bins = means.bins
+    values = [one.mean for one in bins]
     known = [value for value in values if value is not None]
     x = charts.time_scale(bins[0].start, bins[-1].end)
     y = charts.number_scale(known)
     points = list(zip(map(_middle, bins), values, strict=True))
+    words = f" {open_words(means)}" if means.is_open else ""
     return Chart(
         title="Mean reward",
         description=(
             f"{_between(bins)}: {_range_in_words(known)}. Mean of all: {formats.number(mean)}."
+            f"{words}"
         ),
         lines=(charts.line(_DECISIONS_STYLE, points, x, y),),
         labels=charts.labels([(f"mean {formats.number(mean)}", y.height(mean), "reference")]),
         x_ticks=x.ticks,
         y_ticks=y.ticks,
-        slots=_slots(bins, x, _reward_in_words),
+        slots=_slots(bins, x, lambda one: _reward_in_words(one, means.final)),
         reference=y.height(mean),
+        shade=x.place(means.final) if means.is_open else None,
     )
 
 
-def _slots(bins: Sequence[Bin], x: Scale, words: Callable[[Bin], str]) -> tuple[Slot, ...]:
+def _slots(bins: Sequence[AnyBin], x: Scale, words: Callable[[AnyBin], str]) -> tuple[Slot, ...]:
     """Return the texts that a chart shows when the pointer is over a bin."""
     size = bins[0].seconds
     slots = []
@@ -204,7 +311,7 @@ def _slots(bins: Sequence[Bin], x: Scale, words: Callable[[Bin], str]) -> tuple[
     return tuple(slots)
 
 
-def _middle(bin_: Bin) -> float:
+def _middle(bin_: Bin | Earned) -> float:
     return bin_.start + bin_.seconds / 2
 
 
@@ -217,7 +324,17 @@ def rate_words(per_second: float) -> tuple[str, str]:
     return formats.number(per_second * unit.seconds), unit.name
 
 
-def _between(bins: Sequence[Bin]) -> str:
+def open_words(means: Means) -> str:
+    """Return which decisions are not final, and when they will be."""
+    day = formats.day(means.closes) != formats.day(means.now)
+    closes = formats.brief_moment(means.closes) if day else formats.minute(means.closes)
+    return (
+        f"Reward windows of decisions since {formats.minute(means.final)} are open: clicks have "
+        f"come, zeros have not, so their mean is not known. All of them are final at {closes}."
+    )
+
+
+def _between(bins: Sequence[Bin] | Sequence[Earned]) -> str:
     return f"From {formats.moment(bins[0].start)} to {formats.moment(bins[-1].end)} UTC"
 
 
@@ -226,10 +343,7 @@ def _range_in_words(values: Sequence[float]) -> str:
     return f"between {low} and {high}, last {last}"
 
 
-def _reward_in_words(bin_: Bin) -> str:
-    if bin_.mean_reward is None:
-        return "no rewards"
-    return (
-        f"{formats.number(bin_.mean_reward)}, the mean of {formats.plural(bin_.rewards, 'reward')}"
-        f"; {formats.plural(bin_.decisions, 'decision')}"
-    )
+def _reward_in_words(one: Earned, final: float) -> str:
+    if one.mean is None:
+        return "reward windows are open" if one.end > final else "no rewards"
+    return f"{formats.number(one.mean)}, the mean of {formats.plural(one.rewards, 'reward')}"

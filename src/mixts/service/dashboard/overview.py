@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mixts.pages import charts, formats
 from mixts.service.dashboard.arms import (
     ARM_ROWS,
     ArmsView,
     Interval,
+    Period,
     arm_choices,
     mean_interval,
     read_arms,
@@ -28,14 +29,20 @@ from mixts.service.dashboard.layout import (
 from mixts.service.dashboard.over_time import (
     SPANS,
     Bin,
+    Earned,
+    Means,
+    begun_span,
     drawn_bins,
     merge_bins,
+    open_words,
     rate_chart,
     rate_words,
     read_bins,
+    read_means,
     read_recent,
+    read_table,
     reward_chart,
-    table_rows,
+    usual_span,
 )
 from mixts.service.dashboard.source import (
     DeciderReader,
@@ -46,6 +53,8 @@ from mixts.service.dashboard.source import (
     prior_facts,
 )
 from mixts.service.records import (
+    Agreement,
+    Agreements,
     Earnings,
     Health,
     PriorVersion,
@@ -86,6 +95,8 @@ class KindShare:
     """Share that the prior expects."""
     about: str = ""
     """A sentence about the kind."""
+    agreement: Agreement | None = None
+    """What the prior expected of the kind's decisions; None for several kinds together."""
 
     @property
     def sure_share(self) -> float:
@@ -139,6 +150,8 @@ class VersionLine:
     last_at: float
     earned: Earnings
     interval: Interval | None
+    agreement: Agreement | None = None
+    """What the version expected of the decisions of all policies."""
 
 
 @dataclass(frozen=True)
@@ -155,15 +168,14 @@ class Overview:
     unrewarded: Unrewarded
     recent: Bin
     bins: tuple[Bin, ...]
+    means: Means
+    table: list[tuple[Bin, Earned]]
     split: Split
     arms: ArmsView | None
     listing: Listing
     query: Query
-
-    @property
-    def span(self) -> str:
-        """Name of the period that the charts cover."""
-        return self.query.span
+    span: str
+    """Name of the period that the charts cover."""
 
     @property
     def whole(self) -> Bin:
@@ -188,9 +200,7 @@ def overview_page(
     """Render the overview: rates, rewards, kinds, arms, versions, and a page of the tasks."""
     query = Query(search, _offset(offset), span, arm, row_count(arms))
     view = read_overview(decider, store, now, query)
-    mean, drawn = view.whole.mean_reward, drawn_bins(view.bins)
-    # A mean needs no whole bin, unlike a rate: the first rewards are drawn at once.
-    rewarded = drawn if any(bin_.rewards for bin_ in drawn) else view.bins
+    mean = view.means.whole.mean
     return render(
         "overview",
         view=view,
@@ -198,9 +208,9 @@ def overview_page(
         changes=changes and view.prior.arm_names is not None,
         choices=arm_choices(view.arms, view.prior) if changes and view.arms else (),
         tiles=_tiles(view),
-        rates=rate_chart(drawn),
-        rewards=None if mean is None else reward_chart(rewarded, mean),
-        table=table_rows(view.bins),
+        rates=rate_chart(drawn_bins(view.bins)),
+        rewards=None if mean is None else reward_chart(view.means, mean),
+        open_words=open_words(view.means) if view.means.is_open else "",
         silence=_silence_words(view.rules),
         caption=_caption(view.listing, view.totals.tasks),
         decide=decide_command(address, "u17", view.prior, token),
@@ -220,24 +230,35 @@ def read_overview(
     """Read everything that the overview shows."""
     query = query.checked(SPANS, LONGEST_SEARCH)
     facts = prior_facts(decider.prior, decider.prior_version)
-    span, earned = SPANS[query.span], store.versions()
+    final = store.final_until(now)
+    agreements = decider.agreements(facts.version)
+    name = query.span or usual_span(max(now - final, 0.0))
+    span, earned = SPANS[name], store.versions(final)
     # A young service has nothing to show of the time before its first decision.
     begin = max(now - span.seconds, min([row.first_at for row in earned], default=0.0))
+    bins = read_bins(store, begun_span(span, begin, now), now)
     return Overview(
         now=now,
         health=decider.health(),
         prior=facts,
         policy=policy_facts(decider.policy),
         rules=decider.rules,
-        versions=version_lines(decider.priors(), earned, facts.least_reward),
+        versions=tuple(
+            replace(line, agreement=None if found is None else found.whole)
+            for line in version_lines(decider.priors(), earned, facts.least_reward)
+            for found in [decider.agreements(line.prior.version)]
+        ),
         totals=store.totals(),
         unrewarded=store.unrewarded(now),
         recent=read_recent(store, now),
-        bins=read_bins(store, span, now),
-        split=split_of(store.split(facts.version), facts),
-        arms=read_arms(store, facts, begin, now, query.arm, query.arms),
+        bins=bins,
+        means=read_means(store, bins, final, now),
+        table=read_table(store, bins, final, now),
+        split=split_of(store.split(facts.version), facts, agreements),
+        arms=read_arms(store, facts, Period(begin, now, final), query.arm, query.arms, agreements),
         listing=_listing(decider, store, facts, query),
         query=query,
+        span=name,
     )
 
 
@@ -262,7 +283,7 @@ def version_lines(
     return tuple(lines)
 
 
-def split_of(shares: list[Share], facts: PriorFacts) -> Split:
+def split_of(shares: list[Share], facts: PriorFacts, agreements: Agreements | None = None) -> Split:
     """Return the share of every kind; if there are many, sum up the smallest."""
     counts = {row.latent: row for row in shares}
     waiting = counts.pop(None, Share(None, 0, 0)).tasks
@@ -276,7 +297,7 @@ def split_of(shares: list[Share], facts: PriorFacts) -> Split:
     kinds = [
         KindShare(
             facts.kind(g), g, tasks[g], sure[g], tasks[g] / decided if decided else 0.0, weight,
-            facts.about(g),
+            facts.about(g), None if agreements is None else agreements.kinds.get(g),
         )
         for g, weight in enumerate(facts.weights)
     ]  # fmt: skip
@@ -327,7 +348,7 @@ def _offset(offset: int | str) -> int:
 
 
 def _tiles(view: Overview) -> list[Tile]:
-    totals, mean, whole = view.totals, view.whole.mean_reward, view.whole
+    totals, whole = view.totals, view.means.whole
     rewards = f"{totals.rewards:,} in total"
     rewards += f", {totals.defaults:,} of them defaults" if totals.defaults else ""
     rewards += f", {totals.late:,} late" if totals.late else ""
@@ -338,9 +359,9 @@ def _tiles(view: Overview) -> list[Tile]:
         ("Rewards", *rate_words(view.recent.reward_rate), rewards),
         (
             "Mean reward",
-            "–" if mean is None else formats.number(mean),
+            "–" if whole.mean is None else formats.number(whole.mean),
             "",
-            f"{whole.rewards:,} rewards, {whole.decisions:,} decisions in {SPANS[view.span].words}",
+            _mean_words(view),
         ),
         (
             "Without reward",
@@ -350,6 +371,15 @@ def _tiles(view: Overview) -> list[Tile]:
         ),
         ("Tasks", formats.count(totals.tasks), "", kinds),
     ]
+
+
+def _mean_words(view: Overview) -> str:
+    """Return which decisions the mean reward is of."""
+    means, rewards = view.means, f"{view.means.whole.rewards:,} rewards"
+    if not means.is_open:
+        return f"{rewards}, {view.whole.decisions:,} decisions in {SPANS[view.span].words}"
+    until = formats.minute(means.final)
+    return f"{rewards} of decisions until {until}; windows of later ones are open"
 
 
 def _silence_words(rules: Rules) -> str:

@@ -49,8 +49,6 @@ COUNTED = 10_000
 """Latest decisions in which actions are counted, which takes a few hundredths of a second."""
 _LEAST_LABELLED = 0.05
 """Probability of a kind from which on its band has a label."""
-_LONGEST_LABEL = 15
-"""Characters that there is room for beside the chart."""
 _MARK_ROOM = 12.0
 """Percent of the width that the name of a version takes, on a phone."""
 
@@ -79,7 +77,7 @@ class Action:
     high: float
     taken: int
     rewards: int
-    """Number of its decisions that have a reward."""
+    """Number of its final decisions that have a reward."""
     observed: float | None
     """Mean of its rewards."""
     retired: bool
@@ -196,7 +194,9 @@ def read_task(decider: DeciderReader, store: StoreReader, task: str, now: float)
         for row in store.history(task, HISTORY)
     ]
     # Rows of features are others at every decision: their indices mean nothing.
-    counts = [] if facts.n_arms is None else store.actions(task, COUNTED)
+    counts = []
+    if facts.n_arms is not None:
+        counts = store.actions(task, COUNTED, store.final_until(now))
     actions = _actions(posterior, counts, facts, state.ids)
     ends = [value for one in actions for value in (one.low, one.high, one.mean)]
     return TaskView(
@@ -386,8 +386,7 @@ def _labels(row: DecisionRow, shown: dict[int, int], facts: PriorFacts) -> tuple
         if weight >= _LEAST_LABELLED:
             # The number of an older version stands above the chart.
             old = row.prior_version != facts.version
-            whole = f"component {component + 1}" if old else facts.kind(component)
-            name = formats.short(whole, _LONGEST_LABEL)
+            name = f"component {component + 1}" if old else facts.kind(component)
             marks.append((name, round(100 * (top + weight / 2), 2), f"c{colour}"))
         top += weight
     if 1 - top >= _LEAST_LABELLED:

@@ -296,6 +296,9 @@ class Endpoints:
         warnings = [text for text in (health.damage, health.warning) if text is not None]
         if warnings:
             status.warning = "; ".join(warnings)
+        if health.prior_alarm is not None:
+            hidden = "the rewards do not agree with the prior: see the dashboard"
+            status.prior_alarm = hidden if self._needs_token else health.prior_alarm
         return json_response(status)
 
     @endpoint("GET", "/metrics", "text/plain", "Counters for Prometheus")
@@ -314,6 +317,10 @@ class Endpoints:
             ),
             "store_damages": ("Rows of the store that are damaged or missing", health.n_damages),
             "store_checks": ("Checks of the whole store since the start", health.n_checks),
+            "prior_alarm": (
+                "1 if the rewards do not agree with the active prior, else 0",
+                int(health.prior_alarm is not None),
+            ),
         }
         with suppress(StoreError):  # the counters of this process are known even so
             gauges |= await self.readers.run(self._store_gauges)
@@ -333,7 +340,16 @@ class Endpoints:
             for name, n in without.items()
         }
         version = self._decider.prior_version
-        return gauges | {"prior_version": ("Active version of the prior", version)}
+        gauges |= {"prior_version": ("Active version of the prior", version)}
+        found = self._decider.agreements(version)
+        if found is not None:
+            whole, of = found.whole, "of the active prior's final decisions"
+            gauges |= {
+                "prior_evidence": ("Evidence against the active prior, log10", found.evidence),
+                "prior_expected_reward": (f"Mean reward {of}, as predicted", whole.expected),
+                "prior_earned_reward": (f"Mean reward {of}", whole.earned),
+            }
+        return gauges
 
     @endpoint("GET", "/openapi.json", dict[str, Any], "This document")
     async def openapi(self, request: Request) -> Response:

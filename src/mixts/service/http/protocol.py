@@ -59,6 +59,8 @@ class HealthStatus(Struct):
     pending: int | UnsetType = UNSET
     policy: str | UnsetType = UNSET
     warning: str | UnsetType = UNSET
+    prior_alarm: str | UnsetType = UNSET
+    """How the rewards disagree with the active prior; missing if they agree, as far as is known."""
 
 
 class ErrorDetail(Struct):

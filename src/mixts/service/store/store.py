@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from collections.abc import Sequence
@@ -23,6 +24,7 @@ from mixts.service.records import (
     Earnings,
     PriorVersion,
     Share,
+    SpanEarnings,
     TaskRow,
     Totals,
     Unrewarded,
@@ -36,6 +38,10 @@ _POSTGRES = ("postgresql://", "postgres://")
 
 _SETTLED_US = 3600 * _SECOND
 _NEVER = 2**62
+
+_TEN_MINUTES, _DAY = COUNT_SPANS
+MOST_LOGGED = 10_000
+"""Most decisions whose rewards are read from the log, which takes a few hundredths of a second."""
 
 _FEWEST_REWARDS, _LOOKED_AT = 200, 1_000
 """Number of rewards from which on ``only_value`` judges, and of the last ones that it looks at."""
@@ -54,20 +60,49 @@ _HISTORY = (
     "LEFT JOIN action_sets s ON s.number = d.action_set ORDER BY d.seq"
 )
 _ACTIONS = (
-    "SELECT d.action, COUNT(*), COUNT(r.value), COALESCE(SUM(r.value), 0) "
-    "FROM (SELECT seq, action FROM decisions WHERE task = (SELECT number FROM tasks WHERE name = ?)"
-    " ORDER BY seq DESC LIMIT ?) d LEFT JOIN rewards r ON r.decision = d.seq "
+    "SELECT d.action, COUNT(*), COUNT(r.value), COALESCE(SUM(r.value), 0) FROM "
+    "(SELECT seq, action, at FROM decisions WHERE task = (SELECT number FROM tasks WHERE name = ?)"
+    " ORDER BY seq DESC LIMIT ?) d LEFT JOIN rewards r ON r.decision = d.seq AND d.at < ? "
     "GROUP BY d.action ORDER BY d.action"
 )
 _ACTIVITY = (
-    "SELECT span, SUM(decisions), SUM(rewards), SUM(reward_sum), SUM(late), SUM(defaults) FROM "
-    "(SELECT start / ? AS span, decisions, rewards, reward_sum, late, defaults FROM activity "
+    "SELECT span, SUM(decisions), SUM(rewards), SUM(late), SUM(defaults) FROM "
+    "(SELECT start / ? AS span, decisions, rewards, late, defaults FROM activity "
     "WHERE start >= ?) a GROUP BY span ORDER BY span"
 )
-_EARNED = (
-    "SUM(decisions), SUM(deferred), SUM(rewards), SUM(defaults), SUM(late), SUM(reward_sum), "
-    "SUM(reward_squares)"
-)
+_LONGEST_WAIT = """
+    SELECT MAX(wait) FROM (
+        SELECT wait FROM (
+            SELECT CASE WHEN default_reward IS NULL THEN NULL ELSE due - at END AS wait
+            FROM decisions ORDER BY seq DESC LIMIT 1
+        ) l
+        UNION ALL
+        SELECT o.due - d.at FROM (
+            SELECT decision, due FROM open_windows WHERE has_default = 1 ORDER BY due DESC LIMIT 1
+        ) o JOIN decisions d ON d.seq = o.decision
+        UNION ALL
+        SELECT a.due - d.at FROM (
+            SELECT decision, due, default_reward FROM activated ORDER BY seq DESC LIMIT 1000
+        ) a JOIN decisions d ON d.seq = a.decision WHERE a.default_reward IS NOT NULL AND a.due > ?
+    ) w
+"""
+"""Longest time from a decision to the end of its window, of those that may still be open: of the
+last decision, of the one whose window ends last, and of deferred decisions activated lately."""
+_FINAL = """
+    SELECT {} , SUM(rewards), SUM(reward_sum), SUM(reward_squares) FROM (
+        SELECT start, arm, version, policy, rewards, reward_sum, reward_squares FROM counts
+        WHERE span = ? AND start >= ? AND start < ?
+        UNION ALL
+        SELECT start, arm, version, policy, rewards, reward_sum, reward_squares FROM counts
+        WHERE span = ? AND start >= ? AND start < ?
+        UNION ALL
+        SELECT d.at, CASE WHEN d.action_set IS NULL THEN d.action ELSE -1 END, d.version, d.policy,
+            1, r.value, r.value * r.value
+        FROM decisions d JOIN rewards r ON r.decision = d.seq WHERE d.id >= ? AND d.id < ?
+    ) f GROUP BY {}
+"""
+"""Rewards of decisions by days, then by ten minutes, then one by one. Ids begin with the time."""
+_EARNED = "SUM(decisions), SUM(deferred), SUM(rewards), SUM(defaults), SUM(late)"
 _ARMS = f"SELECT arm, {_EARNED} FROM counts WHERE span = ? AND start >= ? GROUP BY arm"
 _TRAFFIC = (
     "SELECT bin, arm, SUM(decisions) FROM (SELECT start / ? AS bin, {} AS arm, decisions "
@@ -336,11 +371,107 @@ class DecisionStore:
         width = bin_seconds * _SECOND
         rows = self._query(_ACTIVITY, (width, int(since * _SECOND)))
         return [
-            Activity(int(span) * bin_seconds, int(n), int(m), float(total), int(late), int(missed))
-            for span, n, m, total, late, missed in rows
+            Activity(int(span) * bin_seconds, int(n), int(m), int(late), int(missed))
+            for span, n, m, late, missed in rows
         ]
 
-    def arms(self, since: float, bin_seconds: int) -> list[ArmEarnings]:
+    def final_until(self, now: float) -> float:
+        """Return the time before which all decisions are final: no reward changes their mean.
+
+        While reward windows are open, clicks have come and the zeros of the same decisions have
+        not. So a decision is final when its window has ended, not when its reward has come.
+
+        Parameters
+        ----------
+        now : float
+            The time, in seconds since 1970.
+
+        Returns
+        -------
+        float
+            In seconds since 1970; infinite if no decision waits for a default reward.
+        """
+        moment = int(now * _SECOND)
+        ((wait,),) = self._query(_LONGEST_WAIT, (moment,))
+        if wait is None:
+            return math.inf
+        return (self.ended_until(moment) - int(wait)) / _SECOND
+
+    def ended_until(self, now: int) -> int:
+        """Return the time before which all windows have ended that end with a default reward.
+
+        After a pause of the service, default rewards that are due have not been written yet.
+
+        Parameters
+        ----------
+        now : int
+            The time in microseconds since 1970.
+
+        Returns
+        -------
+        int
+            In microseconds since 1970, ``now`` or earlier.
+        """
+        first = self._query(
+            "SELECT due FROM open_windows WHERE has_default = 1 ORDER BY due LIMIT 1"
+        )
+        return min([now, *(int(due) for (due,) in first)])
+
+    def earnings(
+        self, since: float, bin_seconds: int, final: float = math.inf
+    ) -> list[SpanEarnings]:
+        """Return the rewards of decisions over time, by the time of the decision.
+
+        Parameters
+        ----------
+        since : float
+            The first moment, in seconds since 1970: the begin of a span.
+        bin_seconds : int
+            The length of a span. Unless it is a multiple of 600, all rewards are read from the log:
+            ask for at most some ten thousand decisions.
+        final : float
+            Only decisions before this time count, see :meth:`final_until`.
+
+        Returns
+        -------
+        list of SpanEarnings
+            Spans without rewards are left out.
+        """
+        width = bin_seconds * _SECOND
+        rows = self._final(
+            f"start / {width}", since, final, by_days=False, logged=width % _TEN_MINUTES > 0
+        )
+        return [
+            SpanEarnings(int(span) * bin_seconds, int(n), float(total))
+            for span, n, total, _ in sorted(rows)
+        ]
+
+    def _final(
+        self, key: str, since: float, final: float, *, by_days: bool, logged: bool = False
+    ) -> list[Row]:
+        """Return number, sum and sum of squares of final decisions' rewards, by some columns.
+
+        What is older than the last whole ten minutes (or days) before ``final`` has been counted.
+        The rest is read from the log, unless there is too much of it: then it waits.
+        """
+        begin, end = _moment(since), _moment(final)
+        days = max(begin, end - end % _DAY) if by_days else begin
+        minutes = begin if logged else max(days, end - end % _TEN_MINUTES)
+        rest = (_first_id(minutes), _first_id(end))
+        if final == math.inf and not logged:
+            days, minutes, rest = (_NEVER if by_days else begin), _NEVER, (b"", b"")
+        elif not logged:
+            ((n,),) = self._query(
+                "SELECT COUNT(*) FROM (SELECT 1 FROM decisions WHERE id >= ? AND id < ? LIMIT ?) d",
+                (*rest, MOST_LOGGED + 1),
+            )
+            rest = rest if n <= MOST_LOGGED else (b"", b"")
+        return self._query(
+            _FINAL.format(key, key),
+            (_DAY, begin, days, _TEN_MINUTES, days, minutes, *rest),
+        )
+
+    def arms(self, since: float, bin_seconds: int, final: float = math.inf) -> list[ArmEarnings]:
         """Return what the decisions since some time earned, by the arm that they took.
 
         Rewards count in the span in which their decision was made.
@@ -351,14 +482,18 @@ class DecisionStore:
             The first moment, in seconds since 1970: the begin of a span.
         bin_seconds : int
             The length of a span: a multiple of 600, up to a day.
+        final : float
+            Only decisions before this time count in the sums, see :meth:`final_until`.
 
         Returns
         -------
         list of ArmEarnings
-            A row for each arm and span.
+            A row for each arm.
         """
-        rows = self._query(_ARMS, (_count_span(bin_seconds), int(since * _SECOND)))
-        return [ArmEarnings(int(arm), _earnings(row)) for arm, *row in rows]
+        span = _count_span(bin_seconds)
+        rows = self._query(_ARMS, (span, int(since * _SECOND)))
+        sums = {arm: row for arm, *row in self._final("arm", since, final, by_days=span == _DAY)}
+        return [ArmEarnings(int(arm), _earnings(row, sums.get(arm))) for arm, *row in rows]
 
     def traffic(self, since: float, bin_seconds: int, arms: Sequence[int]) -> list[ArmTraffic]:
         """Return how many decisions took some arms over time, and how many any arm.
@@ -386,18 +521,28 @@ class DecisionStore:
             for span, arm, n in found
         ]
 
-    def versions(self) -> list[VersionEarnings]:
+    def versions(self, final: float = math.inf) -> list[VersionEarnings]:
         """Return what all decisions earned, by version of the prior and by policy.
+
+        Parameters
+        ----------
+        final : float
+            Only decisions before this time count in the sums, see :meth:`final_until`.
 
         Returns
         -------
         list of VersionEarnings
             A row for each version and policy.
         """
+        found = self._final("version, policy", 0.0, final, by_days=True)
+        sums = {(version, policy): row for version, policy, *row in found}
         return [
-            VersionEarnings(version, policy, first / _SECOND, last / _SECOND, _earnings(row))
-            for version, policy, first, last, *row in self._query(_VERSIONS, (COUNT_SPANS[-1],))
-        ]
+            VersionEarnings(
+                version, policy, first / _SECOND, last / _SECOND,
+                _earnings(row, sums.get((version, policy))),
+            )
+            for version, policy, first, last, *row in self._query(_VERSIONS, (_DAY,))
+        ]  # fmt: skip
 
     def split(self, version: int) -> list[Share]:
         """Return how many tasks have each component of a version as their most probable one.
@@ -506,7 +651,7 @@ class DecisionStore:
             ) in self._query(_HISTORY, (name, limit))
         ]  # fmt: skip
 
-    def actions(self, name: str, limit: int = 10_000) -> list[ActionRow]:
+    def actions(self, name: str, limit: int = 10_000, final: float = math.inf) -> list[ActionRow]:
         """Return how often a task's last decisions took each action, and the rewards.
 
         Parameters
@@ -515,6 +660,8 @@ class DecisionStore:
             The task's name.
         limit : int
             The number of decisions to count.
+        final : float
+            Only rewards of decisions before this time count, see :meth:`final_until`.
 
         Returns
         -------
@@ -523,7 +670,7 @@ class DecisionStore:
         """
         return [
             ActionRow(action, int(n), int(m), float(total))
-            for action, n, m, total in self._query(_ACTIONS, (name, limit))
+            for action, n, m, total in self._query(_ACTIONS, (name, limit, _moment(final)))
         ]
 
     def last_offer(self, name: str) -> ActionSet | None:
@@ -608,9 +755,21 @@ def _count_span(bin_seconds: int) -> int:
     return max(fitting)
 
 
-def _earnings(row: Sequence[Any]) -> Earnings:
-    decisions, deferred, rewards, defaults, late = (int(n) for n in row[:5])
-    return Earnings(decisions, deferred, rewards, defaults, late, float(row[5]), float(row[6]))
+def _earnings(counts: Sequence[Any], sums: Sequence[Any] | None) -> Earnings:
+    decisions, deferred, rewards, defaults, late = (int(n) for n in counts)
+    counted, total, squares = sums or (0, 0.0, 0.0)
+    return Earnings(
+        decisions, deferred, rewards, defaults, late, float(total), float(squares), int(counted)
+    )
+
+
+def _moment(seconds: float) -> int:
+    return _NEVER if seconds == math.inf else int(seconds * _SECOND)
+
+
+def _first_id(moment: int) -> bytes:
+    """Return what the ids of decisions from a moment on are not less than: see ``new_id``."""
+    return min(max(moment // 1000, 0), 2**48 - 1).to_bytes(6, "big")
 
 
 def _sum(one: Totals, other: Totals) -> Totals:

@@ -16,6 +16,7 @@ from mixts.service.records import (
     ActionPosteriors,
     ActionRow,
     Activity,
+    Agreements,
     ArmEarnings,
     ArmTraffic,
     DecisionRow,
@@ -23,6 +24,7 @@ from mixts.service.records import (
     Health,
     PriorVersion,
     Share,
+    SpanEarnings,
     TaskRow,
     TaskState,
     Totals,
@@ -38,6 +40,9 @@ ARMS = (
     "free shipping", "10 % off", "new arrivals", "best sellers", "bundle", "loyalty points",
     "gift wrap", "flash sale", "reviews", "nothing",
 )  # fmt: skip
+
+MEAN = 0.24
+"""Mean reward of all decisions, over time."""
 
 HOSTILE = {
     "markup": "<script>alert(1)</script><img src=x onerror=alert(2)>",
@@ -68,6 +73,8 @@ class FakeStore:
     histories: dict[str, list[DecisionRow]] = field(default_factory=dict)
     spans: list[Activity] = field(default_factory=list)
     """Counts in spans of ten seconds."""
+    open_seconds: float = 0.0
+    """Time for which decisions are not final; 0 without default rewards."""
 
     def totals(self) -> Totals:
         counts = [(row.decisions, row.rewards, row.late) for row in self.rows]
@@ -81,20 +88,33 @@ class FakeStore:
         return [
             Activity(
                 start, sum(s.decisions for s in spans), sum(s.rewards for s in spans),
-                math.fsum(s.reward_sum for s in spans), sum(s.late for s in spans),
+                sum(s.late for s in spans),
             )
             for start, spans in bins.items()
         ]  # fmt: skip
+
+    def final_until(self, now: float) -> float:
+        return now - self.open_seconds if self.open_seconds else math.inf
+
+    def earnings(
+        self, since: float, bin_seconds: int, final: float = math.inf
+    ) -> list[SpanEarnings]:
+        bins: dict[float, int] = {}
+        for span in self.spans:
+            if since <= span.start < final - 10:
+                start = bin_seconds * (span.start // bin_seconds)
+                bins[start] = bins.get(start, 0) + span.rewards
+        return [SpanEarnings(start, n, MEAN * n) for start, n in bins.items() if n]
 
     def unrewarded(self, now: float | None = None) -> Unrewarded:
         totals = self.totals()
         return Unrewarded(totals.decisions - totals.rewards, 0, 0, 0)
 
-    def arms(self, since: float, bin_seconds: int) -> list[ArmEarnings]:
+    def arms(self, since: float, bin_seconds: int, final: float = math.inf) -> list[ArmEarnings]:
         found: dict[int, list[DecisionRow]] = {}
         for row in self._since(since):
             found.setdefault(row.action, []).append(row)
-        return [ArmEarnings(arm, earnings_of(rows)) for arm, rows in found.items()]
+        return [ArmEarnings(arm, earnings_of(rows, final)) for arm, rows in found.items()]
 
     def traffic(self, since: float, bin_seconds: int, arms: Sequence[int]) -> list[ArmTraffic]:
         counts: dict[tuple[float, int | None], int] = {}
@@ -105,13 +125,13 @@ class FakeStore:
                     counts[start, arm] = counts.get((start, arm), 0) + 1
         return [ArmTraffic(start, arm, n) for (start, arm), n in counts.items()]
 
-    def versions(self) -> list[VersionEarnings]:
+    def versions(self, final: float = math.inf) -> list[VersionEarnings]:
         found: dict[tuple[int, str], list[DecisionRow]] = {}
         for row in self._since(0.0):
             found.setdefault((row.prior_version, row.policy), []).append(row)
         return [
             VersionEarnings(*key, min(r.at for r in rows), max(r.at for r in rows),
-                            earnings_of(rows))
+                            earnings_of(rows, final))
             for key, rows in found.items()
         ]  # fmt: skip
 
@@ -139,10 +159,11 @@ class FakeStore:
     def history(self, name: str, limit: int = 200) -> list[DecisionRow]:
         return self.histories.get(name, [])[-limit:]
 
-    def actions(self, name: str, limit: int = 10_000) -> list[ActionRow]:
+    def actions(self, name: str, limit: int = 10_000, final: float = math.inf) -> list[ActionRow]:
         rows = self.history(name, limit)
+        known = [row for row in rows if row.value is not None and row.at < final]
         values = {
-            k: [row.value for row in rows if row.action == k and row.value is not None]
+            k: [row.value for row in known if row.action == k and row.value is not None]
             for k in sorted({row.action for row in rows})
         }
         return [
@@ -151,12 +172,14 @@ class FakeStore:
         ]
 
 
-def earnings_of(rows: Sequence[DecisionRow]) -> Earnings:
+def earnings_of(rows: Sequence[DecisionRow], final: float = math.inf) -> Earnings:
     """What some decisions earned."""
-    values = [row.value for row in rows if row.value is not None]
+    came = [row for row in rows if row.value is not None]
+    values = [row.value for row in came if row.value is not None and row.at < final]
     return Earnings(
-        decisions=len(rows), rewards=len(values), late=sum(row.late for row in rows),
+        decisions=len(rows), rewards=len(came), late=sum(row.late for row in rows),
         reward_sum=math.fsum(values), reward_squares=math.fsum(v * v for v in values),
+        counted=len(values),
     )  # fmt: skip
 
 
@@ -175,6 +198,8 @@ class FakeDecider:
     window: float | None = None
     default: float | None = None
     delay: float | None = None
+    alarm: str | None = None
+    found: Agreements | None = None
 
     @property
     def rules(self) -> Rules:
@@ -195,7 +220,12 @@ class FakeDecider:
         ]
 
     def health(self) -> Health:
-        return Health(self.writable, self.reason, self.pending, self.warning)
+        return Health(
+            self.writable, self.reason, self.pending, self.warning, prior_alarm=self.alarm
+        )
+
+    def agreements(self, version: int | None = None) -> Agreements | None:
+        return self.found if version in (None, self.prior_version) else None
 
     def state(self, task: str) -> TaskState:
         row = self.store.task(task)
@@ -241,7 +271,7 @@ def linear_prior(n_features: int = 4) -> mixts.MixturePrior:
 
 
 def spans_of(rng: np.random.Generator, now: float, seconds: int, rate: float) -> list[Activity]:
-    """Activity that grows and wavers; some of it late, with rewards that get better."""
+    """Activity that grows and wavers; some of it late."""
     last = 10 * math.floor(now / 10)
     found = []
     for i, start in enumerate(range(last - seconds, last + 1, 10)):
@@ -250,11 +280,7 @@ def spans_of(rng: np.random.Generator, now: float, seconds: int, rate: float) ->
         decisions = int(rng.poisson(10 * level))
         rewards = int(rng.binomial(decisions, 0.86))
         late = int(rng.binomial(rewards, 0.01))
-        found.append(
-            Activity(
-                start, decisions, rewards, float(rng.binomial(rewards, 0.19 + 0.1 * share)), late
-            )
-        )
+        found.append(Activity(start, decisions, rewards, late))
     return found
 
 

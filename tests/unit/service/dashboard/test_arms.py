@@ -14,6 +14,7 @@ from mixts.service.dashboard.arms import (
     ARM_ROWS,
     MOST_ARM_ROWS,
     MOST_BANDS,
+    Period,
     arm_choices,
     bin_size,
     mean_interval,
@@ -47,7 +48,9 @@ NOON = 1_773_489_600.0
 def earned(values: list[float], decisions: int | None = None) -> Earnings:
     total, squares = sum(values), sum(v * v for v in values)
     n = len(values) if decisions is None else decisions
-    return Earnings(n, rewards=len(values), reward_sum=total, reward_squares=squares)
+    return Earnings(
+        n, rewards=len(values), reward_sum=total, reward_squares=squares, counted=len(values)
+    )
 
 
 def test_clicks_have_jeffreys_interval() -> None:
@@ -91,7 +94,7 @@ def test_a_mean_lies_inside_its_interval_in_print_too(values: list[float]) -> No
 def test_arms_have_names_counts_and_shares(service: tuple[FakeDecider, FakeStore]) -> None:
     decider, store = service
     facts = prior_facts(decider.prior, 2)
-    view = read_arms(store, facts, NOW - 86400, NOW)
+    view = read_arms(store, facts, Period(NOW - 86400, NOW))
     assert view is not None
     rows = [row for history in store.histories.values() for row in history if row.at >= view.since]
     assert view.total.decisions == len(rows)
@@ -112,11 +115,11 @@ def test_arms_have_names_counts_and_shares(service: tuple[FakeDecider, FakeStore
 def test_of_many_arms_the_busiest_are_shown_and_a_search_finds_the_others() -> None:
     decider, store = typical(4, prior=arm_prior(3, 1000, named=False))
     facts = prior_facts(decider.prior, 2)
-    view = read_arms(store, facts, NOW - 86400, NOW)
+    view = read_arms(store, facts, Period(NOW - 86400, NOW))
     assert view is not None
     assert (len(view.lines), view.n_found, view.more) == (ARM_ROWS, 1000, 5 * ARM_ROWS)
     assert sum(line.look != "rest" for line in view.lines) <= MOST_BANDS
-    found = read_arms(store, facts, NOW - 86400, NOW, "ARM 99")
+    found = read_arms(store, facts, Period(NOW - 86400, NOW), "ARM 99")
     assert found is not None
     assert found.n_found == 11, "arm 99, and arms 990 to 999"
     page = overview(decider, store, arm="arm 99", arms=50)
@@ -229,7 +232,7 @@ def test_a_warning_is_on_every_page(service: tuple[FakeDecider, FakeStore]) -> N
 
 
 def test_no_interval_of_spends_reaches_below_zero() -> None:
-    few = Earnings(decisions=7, rewards=7, reward_sum=64.0, reward_squares=2000.0)
+    few = Earnings(decisions=7, reward_sum=64.0, reward_squares=2000.0, counted=7)
     free, bounded = mean_interval(few), mean_interval(few, 0.0)
     assert free is not None and bounded is not None  # noqa: PT018
     assert free.low < 0 == bounded.low
@@ -268,7 +271,7 @@ def test_the_form_offers_all_arms_or_those_of_the_table() -> None:
         plain = arm_prior(1, n, named=False)
         prior = plain.replace(arm_names=[f"a{k}" for k in range(n)]).retire_arms(["a0"])
         facts = prior_facts(prior, 1)
-        view = read_arms(FakeStore(), facts, NOON - 3600, NOON, search)
+        view = read_arms(FakeStore(), facts, Period(NOON - 3600, NOON), search)
         assert view is not None
         assert [name for name, _ in arm_choices(view, facts)] == expected
         assert [name for name, retired in arm_choices(view, facts) if retired] == (

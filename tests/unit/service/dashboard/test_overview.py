@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from itertools import pairwise
 
@@ -9,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from mixts.agents import POLICIES
+from mixts.pages import formats
 from mixts.service.dashboard import (
     ASSETS,
     SCRIPT,
@@ -18,11 +20,20 @@ from mixts.service.dashboard import (
     task_page,
 )
 from mixts.service.dashboard.layout import Query
-from mixts.service.dashboard.over_time import Bin, drawn_bins, rate_chart, reward_chart
+from mixts.service.dashboard.over_time import (
+    Bin,
+    Earned,
+    Means,
+    begun_span,
+    drawn_bins,
+    rate_chart,
+    reward_chart,
+    usual_span,
+)
 from mixts.service.dashboard.overview import MOST_KINDS, PAGE_ROWS, read_overview, split_of
 from mixts.service.dashboard.source import policy_facts, prior_facts
 from mixts.service.policy import Policy
-from mixts.service.records import Activity, Share
+from mixts.service.records import Activity, Agreement, Agreements, Share
 from tests.unit.service.dashboard.dashboard_pages import Page, overview, pages, service
 from tests.unit.service.dashboard.sample_dashboards import (
     HOSTILE,
@@ -119,8 +130,8 @@ def test_the_overview_says_how_much_is_going_on(service: tuple[FakeDecider, Fake
     page = overview(*service)
     view = read_overview(*service, NOW)
     texts = [text for _, text in page.texts]
-    assert f"{view.recent.decision_rate:.1f}" in texts
-    assert f"{view.recent.reward_rate:.1f}" in texts
+    assert formats.number(view.recent.decision_rate) in texts
+    assert formats.number(view.recent.reward_rate) in texts
     assert f"{view.totals.decisions:,} in total" in texts
     assert "prior version 2" in texts
     assert "Bernoulli arms" in texts
@@ -147,13 +158,13 @@ def test_the_overview_says_which_policy_is_in_force(name: str) -> None:
 
 def test_the_rate_now_is_of_the_last_seconds() -> None:
     last = NOW - NOW % 10
-    spans = [Activity(last - 10, 40, 30, 9.0, 0), Activity(last, 16, 4, 1.0, 0)]
-    store = FakeStore(spans=[Activity(last - 60, 6, 0, 0.0, 0), *spans])
+    spans = [Activity(last - 10, 40, 30, 0), Activity(last, 16, 4, 0)]
+    store = FakeStore(spans=[Activity(last - 60, 6, 0, 0), *spans])
     decider = FakeDecider(arm_prior(), store)
     recent = read_overview(decider, store, NOW).recent
     assert recent.seconds == 10 + NOW - last
     assert recent.decision_rate == pytest.approx(56 / (10 + NOW - last))
-    store.spans = [Activity(last - 60, 6, 0, 0.0, 0)]
+    store.spans = [Activity(last - 60, 6, 0, 0)]
     recent = read_overview(decider, store, NOW).recent
     assert recent.decision_rate == pytest.approx(6 / (60 + NOW - last))
 
@@ -161,8 +172,10 @@ def test_the_rate_now_is_of_the_last_seconds() -> None:
 @pytest.mark.parametrize("span", SPANS)
 def test_bins_cover_the_span(service: tuple[FakeDecider, FakeStore], span: str) -> None:
     view = read_overview(*service, NOW, Query(span=span))
-    size = SPANS[span].bin_seconds
+    size = int(view.bins[0].seconds)
     assert size % 10 == 0
+    if span not in ("week", "month"):  # the service is five days old
+        assert size == SPANS[span].bin_seconds
     assert all(one.start % size == 0 for one in view.bins)
     assert all(a.end == b.start for a, b in pairwise(view.bins))
     # The bin that has begun is there when half of it is over.
@@ -240,12 +253,12 @@ def test_the_search_stays_in_its_field(service: tuple[FakeDecider, FakeStore]) -
 # -- charts ---------------------------------------------------------------------------------------
 
 
-def bins(*counts: tuple[int, int, float]) -> tuple[Bin, ...]:
+def bins(*counts: tuple[int, int]) -> tuple[Bin, ...]:
     return tuple(Bin(NOON + 30 * i, 30, *count) for i, count in enumerate(counts))
 
 
 def test_rates_are_drawn_from_zero() -> None:
-    chart = rate_chart(bins((300, 0, 0.0), (600, 300, 100.0)))
+    chart = rate_chart(bins((300, 0), (600, 300)))
     assert chart.title == "Decisions and rewards a second"
     decided, rewarded = chart.lines
     # Ten and twenty decisions a second, on a scale up to 20, at the middles of two bins.
@@ -268,8 +281,9 @@ def test_slow_rates_are_counted_by_the_hour() -> None:
 
 
 def test_the_mean_reward_stands_beside_the_mean_of_all() -> None:
-    shown = bins((9, 4, 1.0), (9, 0, 0.0), (9, 4, 3.0))
-    chart = reward_chart(shown, 0.5)
+    earned = [(4, 1.0), (0, 0.0), (4, 3.0)]
+    shown = tuple(Earned(NOON + 30 * i, 30, *one) for i, one in enumerate(earned))
+    chart = reward_chart(Means(shown, math.inf, NOON + 90), 0.5)
     # 0.25 and 0.75 between 0.2 and 0.8: a twelfth of the height from its ends.
     assert [tick.label for tick in chart.y_ticks] == ["0.2", "0.4", "0.6", "0.8"]
     assert chart.lines[0].dots == ((16.67, 91.67), (83.33, 8.33))
@@ -277,10 +291,51 @@ def test_the_mean_reward_stands_beside_the_mean_of_all() -> None:
     assert chart.reference == 50
     assert chart.labels[0].text == "mean 0.500"
     assert [slot.text for slot in chart.slots] == [
-        "12:00:00: 0.250, the mean of 4 rewards; 9 decisions",
+        "12:00:00: 0.250, the mean of 4 rewards",
         "12:00:30: no rewards",
-        "12:01:00: 0.750, the mean of 4 rewards; 9 decisions",
+        "12:01:00: 0.750, the mean of 4 rewards",
     ]
+    assert chart.shade is None
+
+
+def test_decisions_whose_windows_are_open_are_drawn_apart() -> None:
+    shown = (Earned(NOON, 30, 4, 1.0), Earned(NOON + 30, 30, 2, 1.0), Earned(NOON + 60, 30))
+    chart = reward_chart(Means(shown, NOON + 45, NOON + 90), 1 / 3)
+    assert chart.shade == 50
+    assert chart.slots[-1].text == "12:01:00: reward windows are open"
+    assert "decisions since 12:00 are open" in chart.description
+    assert "final at 12:02" in chart.description
+
+
+def test_the_page_says_which_decisions_are_final() -> None:
+    decider, store = typical(2)
+    store.open_seconds = 1200.0
+    page = overview(decider, store)
+    assert "rewards of decisions until 12:03; windows of later ones are open" in page.text
+    assert "Shaded: reward windows of decisions since 12:03 are open" in page.text
+    assert "All of them are final at 12:43." in page.text
+    assert page.text.count("means of those until 14 Mar, 12:03") == 2
+    assert len([one for one in page.of("rect") if one.get("class") == "shade"]) == 1
+    store.open_seconds = 2000.0
+    quarter = overview(decider, store, span="quarter")
+    assert "No decision of the last 15 minutes with a reward is final." in quarter.text
+    store.open_seconds = 7 * 86400.0
+    assert read_overview(decider, store, NOW).span == "month", "a period that is half final"
+
+
+def test_the_usual_period_is_half_final() -> None:
+    found = [usual_span(seconds) for seconds in (0, 1801, 2000, 40_000, 86_400, 1e9)]
+    assert found == ["hour", "hour", "day", "day", "week", "month"]
+
+
+@pytest.mark.parametrize("name", SPANS)
+@pytest.mark.parametrize("age", [1, 100, 4000, 100_000, 3_000_000])
+def test_charts_begin_with_the_first_decision(name: str, age: float) -> None:
+    span = begun_span(SPANS[name], NOW - age, NOW)
+    assert span.seconds <= SPANS[name].seconds
+    assert span.seconds >= min(age, SPANS[name].seconds) - span.bin_seconds
+    assert span.seconds < age + 13 * span.bin_seconds
+    assert 12 <= span.seconds / span.bin_seconds <= 120
 
 
 # -- nothing to show, or nothing to be written ----------------------------------------------------
@@ -300,7 +355,7 @@ def test_an_empty_service_says_what_to_do(pages: dict[str, Page]) -> None:
 def test_without_rewards_it_says_how_to_send_one() -> None:
     decider, store = typical(2)
     store.rows = [replace(row, rewards=0, late=0) for row in store.rows]
-    store.spans = [replace(span, rewards=0, reward_sum=0.0, late=0) for span in store.spans]
+    store.spans = [replace(span, rewards=0, late=0) for span in store.spans]
     page = overview(decider, store, address="http://localhost:9", token=True)
     assert (
         "No rewards in the last hour. The service learns from rewards; send the first:" in page.text
@@ -348,11 +403,36 @@ def test_the_page_says_what_becomes_of_silence_and_of_new_arms() -> None:
 
 def test_the_first_rewards_are_drawn_at_once() -> None:
     decider, store = typical(2)
-    store.spans = [Activity(10 * (NOW // 10), 6, 3, 1.0, 0)]
+    store.spans = [Activity(10 * (NOW // 10), 6, 3, 0)]
     assert not any(one.rewards for one in drawn_bins(read_overview(decider, store, NOW).bins))
     page = overview(decider, store)
     assert "No rewards in" not in page.text
     assert "3 rewards, 6 decisions in the last hour" in page.text
+
+
+# -- what the prior expected ----------------------------------------------------------------------
+
+
+def test_expected_stands_beside_earned_and_an_alarm_has_a_banner() -> None:
+    decider, store = typical(40)
+    assert "The prior is wrong." not in overview(decider, store).text
+    whole, arm = Agreement(412.0, 0.4401, 0.1012, True), Agreement(300.0, 0.512, 0.504)
+    decider.found = Agreements(
+        whole, {0: arm, 1: whole}, {2: Agreement(7.6, 0.31, 0.32)}, 9.5, True
+    )
+    decider.alarm = "the rewards do not agree with version 2 of the prior: <b>\u202e"
+    page = overview(decider, store)
+    assert (
+        "The prior is wrong. The rewards do not agree with version 2 of the prior: <b>" in page.text
+    )
+    wrong = [attributes for attributes in page.of("b") if attributes.get("class") == "wrong"]
+    assert len(wrong) == 2, "an arm and the version"
+    assert page.text.count("0.440 earned 0.101") == 2
+    assert "0.512 earned 0.504" in page.text
+    assert "0.310 earned 0.320" in page.text
+    titles = [one["title"] or "" for one in page.of("span") if "title" in one]
+    assert any(title.startswith("of 8 decisions") for title in titles)
+    assert "The prior is wrong." in task_page(decider, store, store.rows[0].task, now=NOW)
 
 
 # -- kinds of several components --------------------------------------------------------------

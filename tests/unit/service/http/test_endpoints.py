@@ -14,12 +14,13 @@ import pytest
 
 import mixts
 from mixts import errors
-from mixts.service import Decider, DecisionStore
+from mixts.service import Decide, Decider, Decision, DecisionStore, Reward
 from mixts.service.dashboard import ASSETS
 from mixts.service.http import openapi
 from mixts.service.http.app import ENDPOINTS, Service
 from mixts.service.http.limits import Limits
 from mixts.service.http.metrics import BUCKETS, Metrics
+from mixts.service.http.security import Tokens
 from mixts.service.windows import WindowCloser
 from tests.unit.service.http.calls import Answer, FakeDecider, call, get, post, service
 
@@ -334,6 +335,39 @@ def test_silence_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         "mixts_store_unrewarded_due 1.0", "mixts_store_unrewarded_waiting 0.0",
     ):  # fmt: skip
         assert line in text.splitlines()
+
+
+def test_an_alarm_of_the_prior_is_told_and_the_service_stays_ready(tmp_path: Path) -> None:
+    prior = mixts.MixturePrior(
+        mixts.BernoulliArms([[9.0, 1.0]], [[1.0, 9.0]]), arm_names=["a", "b"]
+    )
+    with DecisionStore(tmp_path / "d.db") as store, Decider(prior, store, seed=1) as decider:
+        tokens = Tokens([])
+        app, closed = Service(decider, store), Service(decider, store, tokens=tokens)
+        made = decider.decide_many([Decide(f"t{i}") for i in range(60)])
+        decider.reward_many([Reward(one.id, 0.0) for one in made if isinstance(one, Decision)])
+        before = get(app, "/readyz").json
+        while decider._watch.poll():
+            pass
+        after = get(app, "/readyz")
+        stranger = get(closed, "/readyz")
+        text = get(app, "/metrics").body.decode().splitlines()
+        app.close()
+        closed.close()
+    assert "prior_alarm" not in before
+    assert after.status == 200
+    assert (
+        "it expected a mean reward of 0.9, and they earned 0; 'a' alone"
+        in after.json["prior_alarm"]
+    )
+    assert stranger.json["prior_alarm"] == (
+        "the rewards do not agree with the prior: see the dashboard"
+    )
+    gauges = dict(line.split() for line in text if line.startswith("mixts_prior"))
+    assert gauges["mixts_prior_alarm"] == "1.0"
+    assert float(gauges["mixts_prior_expected_reward"]) == pytest.approx(0.9)
+    assert float(gauges["mixts_prior_earned_reward"]) == 0
+    assert float(gauges["mixts_prior_evidence"]) > 2
 
 
 def test_metrics_are_valid_text_of_prometheus() -> None:

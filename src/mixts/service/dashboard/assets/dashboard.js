@@ -17,6 +17,7 @@ let busy = false;
 // Screen readers announce every change, so change the text only if it differs.
 function showState(name, words) {
   live.dataset.state = name;
+  document.body.dataset.connection = name; // What the page says of the service may be old.
   if (state.textContent !== words) state.textContent = words;
 }
 

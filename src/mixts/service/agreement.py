@@ -1,0 +1,443 @@
+"""Do the rewards agree with the prior? A test that may be watched all the time.
+
+Before a reward is known, the prior predicts it from the task's earlier rewards. Fictitious bettors
+stake money against these predictions at fair odds. If the prior is right, their money is a
+martingale that begins at 1, whatever the policy, and it ever reaches 1 / ``ALPHA`` with a
+probability of at most ``ALPHA`` (Ville's inequality). So an alarm at that level needs no
+correction for looking again and again. docs/numerics.md has the derivation.
+
+Everything is computed from the log, in the order in which decisions become final: by the end of
+their window, not by the arrival of their reward. Clicks come first, zeros after the window, and
+bettors who see the clicks first would win against a right prior.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mixts import _random
+from mixts._typing import Array, Float, Int
+from mixts.belief import Belief
+from mixts.prior import MixturePrior
+from mixts.service.records import Agreement, Agreements
+from mixts.service.store import DecisionStore
+from mixts.service.store.base import ActionSet
+from mixts.service.versions import ActivePrior
+
+log = logging.getLogger("mixts.service")
+
+ALPHA = 0.01
+"""Largest probability that a version of the prior that is right ever raises an alarm."""
+
+SHIFTS = np.array([-2.0, -1.0, -0.5, -0.25, -0.125, 0.125, 0.25, 0.5, 1.0, 2.0])
+"""What the bettors believe: the log odds of all rewards differ by so much from the predicted ones.
+A tenth of the money belongs to each of them."""
+
+FIRST_DECISIONS = 500
+"""Only so many decisions of a task count: later ones are predicted from its own data, and say
+little about the prior."""
+
+MOST_REWARDS = 200_000
+"""Backlog of rewards from which on only some of the tasks are watched: which ones depends on their
+numbers, not on their rewards. It is about a minute of work."""
+
+MOST_VERSIONS = 4
+"""Versions of the prior that are watched: the newest, and the active one. Priors may be large."""
+
+POLL_SECONDS, CLOSE_SECONDS = 5.0, 5.0
+_PIECE = 32
+"""Rewards at a time, some milliseconds of work."""
+_REST = 9.0
+"""Pause after a piece, in times of its own duration: the watch takes a tenth of a core at most."""
+
+_N_DRAWS, _MOST_NUMBERS = 19, 200_000
+"""Draws among which a real reward is ranked, and most numbers that are drawn at a time."""
+
+_NEWEST = "SELECT version FROM priors ORDER BY version DESC LIMIT ?"
+_FINAL_AT = (
+    "CASE WHEN COALESCE(a.default_reward, d.default_reward) IS NULL THEN r.at "
+    "ELSE COALESCE(a.due, d.due) END"
+)
+_REWARDS = (
+    f"SELECT r.seq, {_FINAL_AT}, d.seq, d.task, d.version FROM rewards r "
+    "JOIN decisions d ON d.seq = r.decision LEFT JOIN activated a ON a.decision = d.seq "
+    "WHERE r.seq > ? AND r.late = 0 AND d.task % ? = 0 ORDER BY r.seq LIMIT ?"
+)
+_HISTORY = (
+    f"SELECT d.seq, d.action, d.action_set, r.value FROM (SELECT seq, action, action_set, due, "
+    "default_reward FROM decisions WHERE task = ? ORDER BY seq LIMIT ?) d "
+    "JOIN rewards r ON r.decision = d.seq LEFT JOIN activated a ON a.decision = d.seq "
+    f"WHERE r.late = 0 ORDER BY {_FINAL_AT}, d.seq"
+)
+
+
+# -- bets -----------------------------------------------------------------------------------------
+
+
+class Bets(NamedTuple):
+    """Some rewards, and what was predicted of them before they were known."""
+
+    values: Float[Array, " n"]
+    means: Float[Array, " n"]
+    """Predicted mean rewards."""
+    ranks: Float[Array, " n"] | None
+    """Randomised ranks of real rewards among draws from the prediction, uniform between 0 and 1 if
+    the prior is right; None for rewards between 0 and 1, on whose means the bettors bet."""
+    arms: Int[Array, " n"] | None
+    kinds: Float[Array, "n G"]
+    """Probability of each kind before the reward was known."""
+
+    def some(self, which: Any) -> Bets:
+        """Return the bets at some places."""
+        ranks = None if self.ranks is None else self.ranks[which]
+        arms = None if self.arms is None else self.arms[which]
+        return Bets(self.values[which], self.means[which], ranks, arms, self.kinds[which])
+
+    def log_factors(self, shares: Float[Array, " n"]) -> Float[Array, "n S"]:
+        """Return the logarithm of what each bettor's money is multiplied with.
+
+        ``shares`` between 0 and 1 make bets smaller. With m = E[r] and a shift h, the factor of a
+        reward in [0, 1] is exp(h r) / (1 - m + m exp(h)), whose mean is 1 for r in {0, 1} and at
+        most 1 otherwise, because exp is convex. That of a uniform u is exp(h u) h / (exp(h) - 1).
+        """
+        steps = np.multiply.outer(shares, SHIFTS)
+        growth = np.expm1(steps)
+        if self.ranks is None:
+            return steps * self.values[:, None] - np.log1p(self.means[:, None] * growth)
+        fair = np.log(np.divide(growth, steps, out=np.ones_like(steps), where=steps != 0))
+        return np.asarray(steps * self.ranks[:, None] - fair)
+
+
+class _Unit:
+    """Some decisions: the money of the bettors, and what was expected and earned."""
+
+    def __init__(self) -> None:
+        self._log_money = np.zeros(len(SHIFTS))
+        self._sums = np.zeros(3)
+
+    def add(self, bets: Bets, shares: Float[Array, " n"]) -> None:
+        self._log_money += bets.log_factors(shares).sum(axis=0)
+        for i, each in enumerate((np.ones_like(shares), bets.means, bets.values)):
+            self._sums[i] += shares @ each
+
+    @property
+    def log_evidence(self) -> float:
+        """Logarithm of the mean money of all bettors."""
+        return float(np.logaddexp.reduce(self._log_money)) - math.log(len(SHIFTS))
+
+    def agreement(self, weight: float) -> Agreement:
+        """Return expected and earned means; ``weight`` is the share of all money that is here."""
+        n, expected, earned = self._sums.tolist()
+        wrong = self.log_evidence + math.log(weight) >= -math.log(ALPHA)
+        return Agreement(n, expected / n if n else 0.0, earned / n if n else 0.0, wrong)
+
+
+class VersionWatch:
+    """The bets against one version of the prior.
+
+    A third of the money is on all decisions, a third is spread over the arms and a third over the
+    kinds: the sum is a martingale again, so that several units need no other correction.
+    """
+
+    def __init__(self, n_arms: int | None, n_kinds: int) -> None:
+        self._sizes = {"all": 1, "arm": n_arms or 0, "kind": n_kinds if n_kinds > 1 else 0}
+        self._sizes = {name: n for name, n in self._sizes.items() if n}
+        self._units: dict[tuple[str, int], _Unit] = {("all", 0): _Unit()}
+        self.alarmed = False
+        """Whether ``judge`` ever found the prior to be wrong."""
+
+    def add(self, bets: Bets) -> None:
+        """Settle bets on rewards that are final."""
+        every = np.ones(len(bets.values))
+        self._units["all", 0].add(bets, every)
+        if "arm" in self._sizes:
+            assert bets.arms is not None
+            for arm in np.unique(bets.arms).tolist():
+                self._unit("arm", arm).add(bets, (bets.arms == arm).astype(float))
+        for kind in range(self._sizes.get("kind", 0)):
+            self._unit("kind", kind).add(bets, bets.kinds[:, kind])
+
+    def _unit(self, name: str, index: int) -> _Unit:
+        return self._units.setdefault((name, index), _Unit())
+
+    def _weight(self, name: str) -> float:
+        return 1 / (len(self._sizes) * self._sizes[name])
+
+    @property
+    def log_evidence(self) -> float:
+        """Logarithm of all money, which was 1 at first."""
+        logs = [
+            unit.log_evidence + math.log(self._weight(name))
+            for (name, _), unit in self._units.items()
+        ]
+        unseen = 1 - math.fsum(self._weight(name) for name, _ in self._units)
+        return float(np.logaddexp.reduce([*logs, math.log(unseen) if unseen > 1e-12 else -np.inf]))
+
+    def judge(self) -> None:
+        """Raise the alarm, for good, if there is too much money. All final rewards must be in."""
+        self.alarmed = self.alarmed or self.log_evidence >= -math.log(ALPHA)
+
+    def agreements(self) -> Agreements:
+        """Return what was expected and earned of all decisions, each arm and each kind."""
+        found = {key: unit.agreement(self._weight(key[0])) for key, unit in self._units.items()}
+        return Agreements(
+            found["all", 0],
+            {index: one for (name, index), one in found.items() if name == "arm"},
+            {index: one for (name, index), one in found.items() if name == "kind"},
+            self.log_evidence / math.log(10), self.alarmed,
+        )  # fmt: skip
+
+
+def predict(
+    belief: Belief, actions: Array, values: Float[Array, " n"], rng: np.random.Generator
+) -> Bets:
+    """Return bets on one reward of each task of a belief that has not seen these rewards.
+
+    ``actions`` are arms (n,) or rows of features (n, d).
+    """
+    prior, rows = belief.prior, np.arange(len(values))
+    has_arms = prior.family.n_arms is not None
+    sets = None if has_arms else actions[:, None]
+    chosen = actions if has_arms else np.zeros(len(values), np.int64)
+    means = belief.mean_rewards(sets)[rows, chosen]
+    ranks = None
+    if prior.family.support != "0 or 1":
+        ranks = _ranks(belief, sets, chosen, values, rng)
+    return Bets(
+        values, means, ranks, chosen if has_arms else None, prior.sum_by_kind(belief.weights)
+    )
+
+
+def _ranks(
+    belief: Belief, sets: Array | None, chosen: Int[Array, " n"], values: Float[Array, " n"],
+    rng: np.random.Generator,
+) -> Float[Array, " n"]:  # fmt: skip
+    """Return the rank of each reward among draws from its prediction, ties broken at random.
+
+    If the prior is right, reward and draws are exchangeable, and the rank is exactly uniform.
+    """
+    family, found = belief.prior.family, []
+    size = max(1, _MOST_NUMBERS // (_N_DRAWS * (family.n_arms or family.n_features or 1)))
+    for start in range(0, len(values), size):
+        part = np.arange(start, min(start + size, len(values)))
+        tasks = np.repeat(part, _N_DRAWS)
+        parameters = belief.sample_parameters(rng, belief.sample_latent(rng, tasks), tasks)
+        means = family.mean_rewards(parameters, None if sets is None else sets[tasks])
+        taken = means[np.arange(len(tasks)), chosen[tasks]]
+        laws = family.reward_laws(parameters, chosen[tasks], taken)
+        drawn = family.outcomes(rng, laws).reshape(len(part), _N_DRAWS)
+        own = values[part, None]
+        below, equal = (drawn < own).sum(axis=1), (drawn == own).sum(axis=1)
+        found.append((below + rng.random(len(part)) * (equal + 1)) / (_N_DRAWS + 1))
+    return np.concatenate(found)
+
+
+# -- the watch ------------------------------------------------------------------------------------
+
+
+class _Final(NamedTuple):
+    """A reward in the log, in the order in which decisions become final."""
+
+    final_at: int
+    decision: int
+    task: int
+    version: int
+
+
+class PriorWatch:
+    """Bets against versions of the prior in its own thread, from ``start`` to ``close``.
+
+    It keeps nothing: a new service reads the log again, in pieces, at a tenth of a core.
+    """
+
+    def __init__(
+        self, store: DecisionStore, load: Callable[[int], ActivePrior], now_us: Callable[[], int]
+    ) -> None:
+        self._store = store
+        self._load = load
+        self._now_us = now_us
+        self._versions: dict[int, VersionWatch] = {}
+        self._held: list[_Final] = []
+        """Heap of rewards whose decisions are not final."""
+        self._after = 0
+        """Number of the last reward that was read."""
+        self._every = 1
+        """Only tasks whose number is a multiple of this are watched."""
+        self._is_complete = False
+        """Whether the whole log was read once."""
+        self._rng = _random.stream(0, "decider", "agreement")
+        self._has_failed = False
+        self._polling, self._reading = threading.Lock(), threading.Lock()
+        """Held by ``poll``, and while the bets change or are read: never while the store is."""
+        self.warning: str | None = None
+        """What is wrong with the active prior; None if nothing was found."""
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="mixts-agreement", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the thread; do not wait for a disk that hangs."""
+        self._closed.set()
+        if self._thread.is_alive():
+            self._thread.join(CLOSE_SECONDS)
+
+    def agreements(self, version: int) -> Agreements | None:
+        """Return what a version expected and earned; None if none of its decisions is final.
+
+        None also until the whole log was read once: its begin has more clicks than zeros.
+        """
+        with self._reading:
+            found = self._versions.get(version) if self._is_complete else None
+            return None if found is None else found.agreements()
+
+    def poll(self) -> bool:
+        """Bet on the next rewards that are final; return whether there are more.
+
+        Alarms are raised only when everything final is in: what is read first must not depend on
+        the rewards.
+        """
+        with self._polling:
+            return self._poll()
+
+    def _poll(self) -> bool:
+        query = self._store.backend.query
+        until = self._store.ended_until(self._now_us())
+        ((last,),) = query("SELECT COALESCE(MAX(seq), 0) FROM rewards")
+        self._every = max(self._every, -(-(int(last) - self._after) // MOST_REWARDS))
+        rows = query(_REWARDS, (self._after, self._every, _PIECE))
+        if rows:
+            self._after = int(rows[-1][0])
+        for _, *row in rows:
+            heapq.heappush(self._held, _Final(*map(int, row)))
+        ready: list[_Final] = []
+        while self._held and self._held[0].final_at < until and len(ready) < 2 * _PIECE:
+            ready.append(heapq.heappop(self._held))
+        recent = {int(row[0]) for row in query(_NEWEST, (MOST_VERSIONS,))}
+        recent.add(self._store.active_version() or 0)
+        for version in sorted({row.version for row in ready} & recent):
+            self._bet(version, [row for row in ready if row.version == version])
+        if len(rows) == _PIECE or len(ready) == 2 * _PIECE:
+            return True
+        for watch in self._versions.values():
+            watch.judge()
+        self._is_complete = True
+        self.warning = self._warning()
+        return False
+
+    # -- replays ------------------------------------------------------------------------------
+
+    def _bet(self, version: int, ready: Sequence[_Final]) -> None:
+        """Replay the tasks up to rewards that are final, and bet on these."""
+        prior = self._load(version).prior
+        wanted = {row.decision for row in ready}
+        histories = [self._history(prior, task, wanted) for task in {row.task for row in ready}]
+        statistics = prior.family.empty_statistics(len(histories))
+        n_kinds = len(prior.sum_by_kind(prior.weights))
+        watch = self._versions.get(version) or VersionWatch(prior.family.n_arms, n_kinds)
+        while True:
+            observed, asked = [], []
+            for i, history in enumerate(histories):
+                while history and not history[0][0]:
+                    observed.append((i, *history.pop(0)[1:]))
+                if history:
+                    history[0] = (False, *history[0][1:])  # the next round learns from it
+                    asked.append((i, *history[0][1:]))
+            if not asked:
+                return
+            if observed:
+                tasks, actions, values = _columns(observed)
+                statistics.observe(tasks, statistics.observations(actions, values))
+            tasks, actions, values = _columns(asked)
+            bets = predict(prior.condition(statistics[tasks]), actions, values, self._rng)
+            known = np.isfinite(bets.means)
+            with self._reading:
+                self._versions[version] = watch
+                watch.add(bets if known.all() else bets.some(known))
+
+    def _history(
+        self, prior: MixturePrior, task: int, wanted: set[int]
+    ) -> list[tuple[bool, Any, float]]:
+        """Return the rewards of a task up to the last one to bet on, as they became final.
+
+        Each has whether to bet on it, the arm or the row of features, and the value.
+        """
+        rows = self._store.backend.query(_HISTORY, (task, FIRST_DECISIONS))
+        n = max((i + 1 for i, row in enumerate(rows) if row[0] in wanted), default=0)
+        n_arms = prior.family.n_arms
+        if n_arms is not None:
+            # Arms that a later version added are unknown to this one.
+            return [(seq in wanted, k, y) for seq, k, _, y in rows[:n] if k < n_arms]
+        sets = self._action_sets({row[2] for row in rows[:n]})
+        return [(seq in wanted, sets[number][k], y) for seq, k, number, y in rows[:n]]
+
+    def _action_sets(self, numbers: set[int]) -> dict[int, Float[Array, "K d"]]:
+        if not numbers:
+            return {}
+        sql = (
+            "SELECT number, n_actions, n_features, body, ids FROM action_sets "
+            f"WHERE number IN ({', '.join('?' * len(numbers))})"
+        )
+        found = self._store.backend.query(sql, tuple(numbers))
+        return {number: ActionSet(*row).rows for number, *row in found}
+
+    # -- the thread ---------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        pause = POLL_SECONDS
+        while not self._closed.wait(pause):
+            started = time.monotonic()
+            try:
+                more = self.poll()
+                self._has_failed = False
+            except Exception as error:
+                if not self._has_failed and not self._closed.is_set():
+                    log.warning("rewards cannot be compared with the prior: %s", error)
+                self._has_failed, more = True, False
+            pause = _REST * (time.monotonic() - started) if more else POLL_SECONDS
+
+    def _warning(self) -> str | None:
+        version = self._store.active_version()
+        watch = None if version is None else self._versions.get(version)
+        if watch is None or version is None or not watch.alarmed:
+            return None
+        names = self._load(version).prior.arm_names
+        words = in_words(watch.agreements(), names)
+        text = f"the rewards do not agree with version {version} of the prior: {words}"
+        if self.warning is None:
+            log.warning("%s", text)
+        return text
+
+
+def in_words(found: Agreements, names: Sequence[str] | None) -> str:
+    """Return what was expected and earned, of all decisions and of the worst arm."""
+    whole = found.whole
+    words = (
+        f"of {whole.decisions:.0f} decisions it expected a mean reward of {whole.expected:.3g}, "
+        f"and they earned {whole.earned:.3g}"
+    )
+    wrong = {arm: one for arm, one in found.arms.items() if one.wrong}
+    if wrong:
+        gap = {arm: one.decisions * abs(one.earned - one.expected) for arm, one in wrong.items()}
+        arm = max(gap, key=lambda arm: gap[arm])
+        name = f"arm {arm}" if names is None else repr(names[arm])
+        words += (
+            f"; {name} alone was expected to earn {wrong[arm].expected:.3g} in "
+            f"{wrong[arm].decisions:.0f} decisions, and earned {wrong[arm].earned:.3g}"
+        )
+    return words
+
+
+def _columns(rows: Sequence[tuple[int, Any, float]]) -> tuple[Array, Array, Array]:
+    tasks, actions, values = zip(*rows, strict=True)
+    return np.array(tasks), np.array(actions), np.array(values, float)

@@ -1,0 +1,211 @@
+"""The watch over the prior reads the log: late rewards, windows, restarts and all families."""
+
+from __future__ import annotations
+
+import math
+import threading
+
+import numpy as np
+import pytest
+
+import mixts
+from mixts.service import Decide, Decision, Reward
+from mixts.service import decider as decider_module
+from mixts.service.agreement import PriorWatch
+from tests.contracts.stores import ACTIONS, arms, linear
+
+START = 1_773_489_600
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time of all deciders, in seconds."""
+    now = [float(START)]
+    monkeypatch.setattr(decider_module, "now_us", lambda: int(now[0] * 1e6))
+    return now
+
+
+def watched(decider: mixts.Decider) -> PriorWatch:
+    """A watch of this moment that has read the whole log."""
+    watch = PriorWatch(decider.store, decider._load, lambda: decider_module.now_us())
+    while watch.poll():
+        pass
+    return watch
+
+
+def expected_by_hand(prior: mixts.MixturePrior, history: list[tuple[int, float]]) -> list[float]:
+    """Predictions of a task's rewards, each from those before it."""
+    belief, found = prior.belief(), []
+    for arm, value in history:
+        found.append(float(belief.mean_rewards()[arm]))
+        belief.update(arm, value)
+    return found
+
+
+def test_rewards_are_predicted_in_the_order_in_which_decisions_become_final(
+    store: mixts.DecisionStore, clock: list[float]
+) -> None:
+    prior, rng = arms(), np.random.default_rng(3)
+    settings = {"reward_window": 1800.0, "default_reward": 0.0}
+    histories: dict[str, list[tuple[int, float]]] = {}
+    with mixts.Decider(prior, store, policy="ts", seed=1, **settings) as decider:  # type: ignore[arg-type]
+        for _ in range(40):
+            clock[0] += 60
+            made = decider.decide_many([Decide(f"task {i}") for i in range(6)])
+            for one in made:
+                assert isinstance(one, Decision)
+                clicked = float(rng.random() < 0.4)
+                histories.setdefault(one.task, []).append((one.action, clicked))
+                if clicked:
+                    decider.reward(one.id, 1.0)
+            while decider.end_windows():
+                pass
+        found = watched(decider).agreements(1)
+        assert found is not None
+        # Final are the decisions of the minutes 1 to 9, whatever became of them.
+        final = {task: history[:9] for task, history in histories.items()}
+        values = [value for history in final.values() for _, value in history]
+        means = [m for history in final.values() for m in expected_by_hand(prior, history)]
+        assert found.whole.decisions == len(values) == 54
+        assert found.whole.earned == pytest.approx(np.mean(values))
+        assert found.whole.expected == pytest.approx(np.mean(means))
+        assert sum(one.decisions for one in found.arms.values()) == 54
+        assert sum(one.decisions for one in found.kinds.values()) == pytest.approx(54)
+        clock[0] += 1801
+        while decider.end_windows():
+            pass
+    # A new service reads the same from the log.
+    with mixts.Decider(None, store, policy="ts", seed=1) as decider:
+        again = watched(decider).agreements(1)
+        assert again is not None
+        assert again.whole.decisions == 240
+        means = [m for history in histories.values() for m in expected_by_hand(prior, history)]
+        assert again.whole.expected == pytest.approx(np.mean(means))
+
+
+def test_a_default_that_is_not_written_yet_holds_up_the_watch(
+    store: mixts.DecisionStore, clock: list[float]
+) -> None:
+    settings = {"reward_window": 60.0, "default_reward": 0.0}
+    with mixts.Decider(arms(), store, policy="ts", seed=1, **settings) as decider:  # type: ignore[arg-type]
+        decider._closer.close()
+        decider.decide("silent")
+        clock[0] += 1
+        decider.reward(decider.decide("loud").id, 1.0)
+        clock[0] += 1000
+        assert watched(decider).agreements(1) is None, "the click alone would be a biased sample"
+
+
+def test_rewards_may_come_in_any_order(store: mixts.DecisionStore, clock: list[float]) -> None:
+    prior, rng = arms(), np.random.default_rng(4)
+    with mixts.Decider(prior, store, policy="ts", seed=1) as decider:
+        made = [decider.decide("a") for _ in range(12)]
+        order = rng.permutation(12)
+        history = []
+        for i in order:
+            clock[0] += 1
+            value = float(rng.random() < 0.5)
+            decider.reward(made[i].id, value)
+            history.append((made[i].action, value))
+        clock[0] += 1
+        found = watched(decider).agreements(1)
+    assert found is not None
+    assert found.whole.expected == pytest.approx(np.mean(expected_by_hand(prior, history)))
+    assert math.isfinite(found.evidence)
+
+
+def test_a_wrong_prior_raises_the_alarm(store: mixts.DecisionStore, clock: list[float]) -> None:
+    """It expects 0.44 of an arm, gives it all the traffic, and earns 0.1."""
+    family = mixts.BernoulliArms([[8.8, 3, 2]], [[11.2, 17, 18]])
+    prior = mixts.MixturePrior(family, arm_names=["boots", "hats", "bags"])
+    rng = np.random.default_rng(5)
+    with mixts.Decider(prior, store, seed=1) as decider:
+        made = decider.decide_many([Decide(f"task {i}") for i in range(150)])
+        assert {one.arm for one in made} == {"boots"}  # type: ignore[union-attr]
+        rewards = (rng.random(150) < 0.1).astype(float)
+        decider.reward_many(
+            [Reward(one.id, value) for one, value in zip(made, rewards, strict=True)]  # type: ignore[union-attr]
+        )
+        clock[0] += 1
+        assert decider.health().prior_alarm is None
+        while decider._watch.poll():
+            pass
+        found = decider.agreements()
+        assert found is not None
+        assert found.alarm
+        assert found.arms[0].wrong
+        assert found.whole.expected == pytest.approx(0.44)
+        assert found.whole.earned == pytest.approx(rewards.mean())
+        assert decider.health().prior_alarm == (
+            "the rewards do not agree with version 1 of the prior: of 150 decisions it expected a "
+            f"mean reward of 0.44, and they earned {rewards.mean():.3g}; 'boots' alone was "
+            f"expected to earn 0.44 in 150 decisions, and earned {rewards.mean():.3g}"
+        )
+        # Another version has not earned anything.
+        better = mixts.MixturePrior(
+            mixts.BernoulliArms([[2, 3, 2]], [[18, 17, 18]]), arm_names=["boots", "hats", "bags"]
+        )
+        decider.upload_prior(better, activate=True)
+        decider._watch.poll()
+        assert decider.agreements() is None
+        assert decider.health().prior_alarm is None
+        assert decider.agreements(1) is not None
+
+
+def test_rows_of_features_and_real_rewards_are_watched(
+    store: mixts.DecisionStore, clock: list[float]
+) -> None:
+    with mixts.Decider(linear(), store, policy="ts", seed=1) as decider:
+        for i in range(120):
+            decision = decider.decide(f"task {i % 40}", ACTIONS)
+            decider.reward(decision.id, 9.0)
+        clock[0] += 1
+        found = watched(decider).agreements(1)
+    assert found is not None
+    assert (found.whole.decisions, found.whole.earned, found.arms) == (120, 9.0, {})
+    assert found.alarm, "no task of this prior earns 9"
+    assert found.kinds.keys() == {0, 1}
+
+
+def test_arms_of_a_later_version_do_not_disturb_an_earlier_one(
+    store: mixts.DecisionStore, clock: list[float]
+) -> None:
+    prior = mixts.MixturePrior(mixts.BernoulliArms.uniform(2), arm_names=["a", "b"])
+    with mixts.Decider(prior, store, policy="ts", seed=1) as decider:
+        first = decider.decide("x")
+        decider.change_arms(add=["c"])
+        second = decider.decide("x", mask=["c"])
+        for one in (second, first):
+            clock[0] += 1
+            decider.reward(one.id, 1.0)
+        clock[0] += 1
+        watch = watched(decider)
+    found = [watch.agreements(version) for version in (1, 2)]
+    assert [one is not None and one.whole.decisions for one in found] == [1, 1]
+
+
+def test_pages_may_read_while_the_watch_bets(
+    store: mixts.DecisionStore, clock: list[float]
+) -> None:
+    n_arms = 60
+    with mixts.Decider(mixts.MixturePrior(mixts.BernoulliArms.uniform(n_arms)), store, seed=1) as d:
+        watch = PriorWatch(store, d._load, lambda: decider_module.now_us())
+        for n in (100, 500):
+            made = d.decide_many([Decide(f"task {i % 100}") for i in range(n)])
+            d.reward_many([Reward(one.id, 1.0) for one in made if isinstance(one, Decision)])
+            clock[0] += 1
+            if n == 100:
+                assert watch.poll()
+                assert watch.agreements(1) is None, "not the whole log"
+                while watch.poll():
+                    pass
+        thread = threading.Thread(target=lambda: [None for _ in iter(watch.poll, False)])
+        thread.start()
+        seen = [0.0]
+        while thread.is_alive():
+            found = watch.agreements(1)
+            seen.append(0.0 if found is None else found.whole.decisions)
+        assert seen == sorted(seen)
+        found = watch.agreements(1)
+    assert found is not None
+    assert found.whole.decisions == sum(one.decisions for one in found.arms.values()) == 600
