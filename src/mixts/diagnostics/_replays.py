@@ -137,6 +137,11 @@ class Tasks:
         """Largest number of tasks to play."""
         return MOST_LINEAR_TASKS if self.linear else MOST_TASKS
 
+    def most_decisions(self, n_decisions: int) -> int:
+        """Return how many decisions a task can have: arms that are taken once run out."""
+        once = not self.linear and not self.fit.prior.repeatable
+        return min(n_decisions, len(self.fit.items)) if once else n_decisions
+
     @cached_property
     def read(self) -> Int[Array, " m"]:
         """Positions of held-out tasks to read: all, or random ones if all would be too large."""
@@ -276,12 +281,15 @@ def simulate_tasks(tasks: Tasks, n_decisions: int) -> Played:
     Of many arms, tasks offer those with the highest means under the prior.
     """
     actions = DrawnRows(tasks.rows.features) if tasks.linear else None
+    n_decisions = tasks.most_decisions(n_decisions)
     prior, scores = tasks.fit.prior, tasks.prior_scores
     n_offered = N_OFFERED if tasks.linear else min(MOST_ARMS, len(scores))
     if not tasks.linear and n_offered < len(scores):
         offered = np.sort(np.argsort(-scores, kind="stable")[:n_offered])
         assert isinstance(prior.family, ArmFamily)
-        prior, scores = MixturePrior(prior.family.arms(offered), prior.weights), scores[offered]
+        some = prior.family.arms(offered)
+        prior = MixturePrior(some, prior.weights, repeatable=prior.repeatable)
+        scores = scores[offered]
     results = simulate(
         tasks.agents(scores, prior), BanditEnvironment(prior, actions), n_decisions, tasks.most,
         tasks.seed_of("simulation"), engine=tasks.engine,
