@@ -156,7 +156,7 @@ fault(
     f"{POLICIES}::test_requests_of_one_batch_know_of_each_other[sqlite]",
     edit(
         "mixts.service.batch:Batch._decide_groups",
-        "_groups(requests, one_a_task=policy.uses_waiting)",
+        "_groups(requests, one_a_task=one_a_task)",
         "_groups(requests, one_a_task=False)",
     ),
 )

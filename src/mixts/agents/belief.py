@@ -263,41 +263,17 @@ class BeliefAgent(Agent):
             rewards = rewards.once(asked.mask)
         return rewards.priced(asked.money)
 
-    def untaken(
-        self, tasks: Int[Array, " m"], waiting: Waiting | None = None
-    ) -> Bool[Array, "m K"] | None:
-        """Return which arms may still be taken, for the task of each decision.
-
-        Parameters
-        ----------
-        tasks
-            Index of the task of each of m decisions.
-        waiting
-            Decisions whose rewards have not come: their arms were taken, too.
-
-        Returns
-        -------
-        array or None
-            True for arms that were not taken, (m, K); None if arms may be taken again, or if
-            actions have features: then the caller offers what may be taken.
-        """
-        n_arms = self.prior.family.n_arms
-        if self.repeatable or n_arms is None:
-            return None
-        distinct, rows = np.unique(tasks, return_inverse=True)
+    def _without_taken(
+        self, index: Int[Array, " m"], mask: Bool[Array, "m K"], waiting: Waiting | None
+    ) -> Bool[Array, "m K"]:
+        if self.repeatable or self.prior.family.n_arms is None:
+            return mask  # the caller knows which rows of features were taken
+        distinct, rows = np.unique(index, return_inverse=True)
         taken = np.asarray(self.belief.posterior.statistics[distinct].pulls) > 0
         if waiting is not None:
             where, arms, _ = waiting.among(distinct)
             taken[where, arms] = True
-        return ~taken[rows]
-
-    def _without_taken(
-        self, index: Int[Array, " m"], mask: Bool[Array, "m K"], waiting: Waiting | None
-    ) -> Bool[Array, "m K"]:
-        untaken = self.untaken(index, waiting)
-        if untaken is None:
-            return mask
-        left = mask & untaken
+        left = mask & ~taken[rows]
         if not left.any(axis=1).all():
             raise MaskError(exhausted(f"decision {int(np.argmin(left.any(axis=1)))}"))
         return left

@@ -281,7 +281,6 @@ def simulate_tasks(tasks: Tasks, n_decisions: int) -> Played:
     Of many arms, tasks offer those with the highest means under the prior.
     """
     actions = DrawnRows(tasks.rows.features) if tasks.linear else None
-    n_decisions = tasks.most_decisions(n_decisions)
     prior, scores = tasks.fit.prior, tasks.prior_scores
     n_offered = N_OFFERED if tasks.linear else min(MOST_ARMS, len(scores))
     if not tasks.linear and n_offered < len(scores):

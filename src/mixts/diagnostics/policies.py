@@ -270,6 +270,7 @@ def compare_policies(
         raise ParameterError("policies are compared on held-out tasks, but none were held out")
     number = fit.settings.seed if seed is None else seed
     tasks = Tasks(fit, {name: policy_named(name) for name in policies}, number, engine)
+    horizons = sorted({tasks.most_decisions(n) for n in horizons})
     replayed = replay(tasks, horizons, FEWEST_TASKS)
     short = [n for n, played in replayed.items() if played.n_found < FEWEST_TASKS]
     simulated = simulate_tasks(tasks, max(short)) if short else None

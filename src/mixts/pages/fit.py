@@ -377,6 +377,8 @@ def _settings(fit: Fit) -> Mapping[str, str]:
         found["covariance"] = str(known["covariance_type"])
     if settings.robust:
         found["weight of the broad component"] = f"{settings.robust:g}"
+    if fit.once:
+        found["actions"] = fit.once
     return found
 
 
