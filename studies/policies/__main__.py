@@ -129,10 +129,8 @@ def once(options: argparse.Namespace) -> Iterator[str]:
     ratings = _ratings(options)
     how = options.scale, options.seed, options.workers
     behind: list[str] = []
-    comparisons = simulated(*how) if ratings is None else chain(
-        simulated(*how), map(lambda known: films(known, *how), [ratings])
-    )  # fmt: skip
-    for comparison in comparisons:
+    given = [] if ratings is None else [ratings]
+    for comparison in chain(simulated(*how), (films(known, *how) for known in given)):
         behind.extend(_named(IDS, comparison.worse(IDS, BESTSELLER)))
         yield table(comparison, (GREEDY, BESTSELLER), 3)
     if ratings is None:

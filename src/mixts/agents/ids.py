@@ -52,10 +52,11 @@ class MixIDS(BeliefAgent):
         action's next reward and the best action, from draws, which makes it a little too large.
     repeatable
         Whether an action may be taken again in a task. If False, an arm that was taken is masked,
-        and both terms are about what can be known of an action before it is taken: the regret is
-        that against ``E[theta_a | the latent state, one reward of each other action]``, and the
-        information is that of an action's reward about the latent state and the other actions. None:
-        as ``prior.repeatable`` says.
+        and both terms are about what can be known of an action before it is taken,
+        ``X_a = E[theta_a | the latent state, one reward of each other action]``: the regret is
+        ``E[max_b X_b - theta_a]``, and the information is what the action's reward says about the
+        latent state and the rewards of other actions. Of actions with features, the caller offers
+        those that were not taken. None: as ``prior.repeatable`` says.
 
     Examples
     --------

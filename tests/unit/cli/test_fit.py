@@ -471,7 +471,10 @@ def test_it_recognises_items_that_are_taken_once(
     assert main([*words, *option, "--out", str(out)]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert mixts.MixturePrior.load(out).repeatable is repeatable
-    said = "Tasks take an arm at most once: 0 of 600 rows have an arm that their task took before"
+    said = (
+        "Tasks take an arm at most once: 0 of 600 rows have an arm that their task took before, "
+        "where chance would make 143 pairs of such rows."
+    )
     assert (said in printed) is (not repeatable and not option)
     assert ("as was given: --once" in printed) is (option == ["--once"])
     words += [*option, "--out", str(out)]
