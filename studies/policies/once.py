@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -130,7 +131,8 @@ def replayed(
     table[row[known], arms[known]] = values[known]
     rewards = {}
     every = np.arange(len(users))
-    for name, make in policies(prior).items():
+    agents: dict[str, Any] = dict(policies(prior))
+    for name, make in agents.items():
         agent, left = make(n_tasks=len(users), seed=1), ~np.isnan(table)
         got = np.empty((len(users), ROUNDS[-1]))
         for t in range(ROUNDS[-1]):

@@ -113,7 +113,7 @@ class BeliefAgent(Agent):
             ) from error
         return agent
 
-    def _set(self, repeatable: bool | None = None) -> None:
+    def _set(self, *, repeatable: bool | None = None) -> None:
         """Check and store the settings, the keyword arguments of the constructor."""
         if repeatable not in (None, True, False):
             raise ParameterError(f"repeatable must be True, False or None, got {repeatable!r}")

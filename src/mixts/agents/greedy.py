@@ -73,7 +73,7 @@ class Greedy(ScoringAgent):
         repeatable: bool | None = None,
     ) -> None:
         super().__init__(prior, n_tasks, seed)
-        self._set(repeatable)
+        self._set(repeatable=repeatable)
 
     def _scores(self, asked: Request) -> Float[Array, "m K"]:
         return self._rewards(asked).means()
@@ -123,10 +123,10 @@ class BayesUCB(ScoringAgent):
         repeatable: bool | None = None,
     ) -> None:
         super().__init__(prior, n_tasks, seed)
-        self._set(horizon, repeatable)
+        self._set(horizon, repeatable=repeatable)
 
-    def _set(self, horizon: int | None = None, repeatable: bool | None = None) -> None:
-        super()._set(repeatable)
+    def _set(self, horizon: int | None = None, *, repeatable: bool | None = None) -> None:
+        super()._set(repeatable=repeatable)
         self._horizon = self._checked_horizon(horizon)
 
     def _settings(self) -> dict[str, Any]:

@@ -81,16 +81,17 @@ class MixIDS(BeliefAgent):
         repeatable: bool | None = None,
     ) -> None:
         super().__init__(prior, n_tasks, seed)
-        self._set(n_samples, horizon, information, repeatable)
+        self._set(n_samples, horizon, information, repeatable=repeatable)
 
     def _set(
         self,
         n_samples: int = N_SAMPLES,
         horizon: int | None = None,
         information: str = "variance",
+        *,
         repeatable: bool | None = None,
     ) -> None:
-        super()._set(repeatable)
+        super()._set(repeatable=repeatable)
         if information not in INFORMATION:
             raise ParameterError(
                 f"information must be one of {', '.join(map(repr, INFORMATION))}, "

@@ -78,12 +78,12 @@ class MixTS(BeliefAgent):
         repeatable: bool | None = None,
     ) -> None:
         super().__init__(prior, n_tasks, seed)
-        self._set(n_samples, horizon, repeatable)
+        self._set(n_samples, horizon, repeatable=repeatable)
 
     def _set(
-        self, n_samples: int = 1000, horizon: int | None = None, repeatable: bool | None = None
+        self, n_samples: int = 1000, horizon: int | None = None, *, repeatable: bool | None = None
     ) -> None:
-        super()._set(repeatable)
+        super()._set(repeatable=repeatable)
         if horizon is not None and self.prior.family.plans:
             raise ParameterError(
                 "MixTS takes no horizon for an MDP, because it plans whole episodes: leave it out"
