@@ -54,7 +54,7 @@ class BeliefAgent(Agent):
     """Expected number of decisions of a task."""
 
     _repeatable: bool | None = None
-    """Whether an action may be taken again, if the prior does not decide that."""
+    """Whether an action may be taken again, as given; None: the prior decides."""
 
     n_decided: Int[Array, " n"] | None = None
     """Number of decisions of each task so far, for a horizon; None: its observations, and the
@@ -69,6 +69,13 @@ class BeliefAgent(Agent):
     def _believe(self, prior: MixturePrior, statistics: Statistics, *, shared: bool) -> None:
         self.belief = Belief(prior, statistics, allow_dormant=self._allow_dormant, shared=shared)
         """The agent's belief: read it, and let ``update`` change it."""
+        self._find_repeatable()
+
+    def _find_repeatable(self) -> None:
+        self.repeatable = (
+            self.belief.prior.repeatable if self._repeatable is None else self._repeatable
+        )
+        """Whether an action may be taken again in a task: as given, or as the prior says."""
 
     @classmethod
     def resume(
@@ -122,14 +129,10 @@ class BeliefAgent(Agent):
                 "the actions of an MDP are taken again and again: leave repeatable out"
             )
         self._repeatable = repeatable
+        self._find_repeatable()
 
     def _settings(self) -> dict[str, Any]:
         return {} if self._repeatable is None else {"repeatable": self._repeatable}
-
-    @property
-    def repeatable(self) -> bool:
-        """Whether an action may be taken again in a task: as given, or as the prior says."""
-        return self.prior.repeatable if self._repeatable is None else self._repeatable
 
     @classmethod
     def _checked_prior(cls, prior: MixturePrior) -> MixturePrior:

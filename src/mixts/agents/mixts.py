@@ -140,7 +140,8 @@ class MixTS(BeliefAgent):
         decisions count towards the horizon; otherwise they change nothing, unless their silence is
         evidence (:class:`mixts.Pending`). With ``top``, the ranking is that of one draw.
         """
-        plain = values is None and costs is None and top is None and self._as_in_paper
+        usual = self._horizon is None and self.repeatable
+        plain = values is None and costs is None and top is None and usual
         silent = isinstance(waiting, Pending) and np.size(waiting.actions) > 0
         if not plain or silent:
             asked = self._request(actions, tasks, mask, waiting, values, costs)
