@@ -348,7 +348,7 @@ def _logs_section(fit: Fit) -> Section:
         )
         caption = f"{logs.bad_rows.total:,} bad rows were left out: the reasons and first examples."
         tables = (Table(("reason", "rows", "first"), rows, caption, (False, True, False)),)
-    return Section("logs", "The logs", "", (text,), (), tables)
+    return Section("logs", "The logs", "", (text, *filter(None, [fit.once])), (), tables)
 
 
 # -- how it was made ------------------------------------------------------------------------------
@@ -377,8 +377,6 @@ def _settings(fit: Fit) -> Mapping[str, str]:
         found["covariance"] = str(known["covariance_type"])
     if settings.robust:
         found["weight of the broad component"] = f"{settings.robust:g}"
-    if fit.once:
-        found["actions"] = fit.once
     return found
 
 
