@@ -86,6 +86,10 @@ class MixturePrior:
     kinds
         Name of the kind of task that each component describes. Several components may describe one
         kind, as in a prior that joins mixtures. None: each component is a kind of its own.
+    repeatable
+        Whether an action may be taken again in a task. False for jokes, articles or coupons, which
+        a task sees at most once: agents then never take an arm twice, and explore only for what a
+        reward says about other actions, see :class:`mixts.MixIDS`.
 
     Examples
     --------
@@ -111,6 +115,7 @@ class MixturePrior:
         descriptions: Sequence[str] | None = None,
         arm_prior: Family | None = None,
         kinds: Sequence[str] | None = None,
+        repeatable: bool = True,
     ) -> None:
         if not isinstance(family, Family):
             raise ParameterError(f"family must be a mixts family, got {type(family).__name__}")
@@ -126,6 +131,7 @@ class MixturePrior:
             descriptions, family.n_components, "descriptions", "sentences"
         )
         self.kinds = _checked_texts(kinds, family.n_components, "kinds", "names of kinds")
+        self.repeatable = _checked_repeatable(repeatable, family)
         self._retired = np.zeros(family.n_arms or 0, bool)
         self._n_retired = 0
         self._new = np.zeros(family.n_arms or 0, bool)
@@ -158,6 +164,8 @@ class MixturePrior:
             lines.append(f"  retired arms: {self._labels(self._retired)}")
         if self._new.any():
             lines.append(f"  new arms: {self._labels(self._new)}")
+        if not self.repeatable:
+            lines.append("  an action is taken at most once in a task")
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -771,6 +779,7 @@ class MixturePrior:
             "family": self.family, "weights": self.weights, "names": self.names,
             "arm_names": self.arm_names, "features": self.features,
             "descriptions": self.descriptions, "arm_prior": self._arm_prior, "kinds": self.kinds,
+            "repeatable": self.repeatable,
         }  # fmt: skip
         return MixturePrior(**{**kept, **changes})._mark(self._retired, self._new)
 
@@ -822,6 +831,8 @@ class MixturePrior:
             header["descriptions"] = self.descriptions
         if self.kinds is not None:
             header["kinds"] = self.kinds
+        if not self.repeatable:
+            header["repeatable"] = False
         arrays = {"weights": self.weights, **self.family.arrays()}
         if self._arm_prior is not None:
             arrays |= {f"{_ARM_PRIOR}{k}": v for k, v in self._arm_prior.arrays().items()}
@@ -895,11 +906,22 @@ class MixturePrior:
                 descriptions=header.get("descriptions"),
                 arm_prior=kind.restore(settings, one) if one else None,
                 kinds=header.get("kinds"),
+                repeatable=header.get("repeatable", True),
             )  # fmt: skip
             prior = prior.retire_arms(header["retired"]) if header["retired"] else prior
             return prior.mark_new(header["new"]) if header.get("new") else prior
         except (MixtsError, KeyError, TypeError, ValueError) as error:
             raise FormatError(f"{source} is damaged: {error}") from error
+
+
+def _checked_repeatable(repeatable: Any, family: Family) -> bool:
+    if repeatable not in (True, False):
+        raise ParameterError(f"repeatable must be True or False, got {repeatable!r}")
+    if not repeatable and family.plans:
+        raise ParameterError(
+            f"the actions of {family!r} are taken again and again: leave repeatable out"
+        )
+    return bool(repeatable)
 
 
 def _checked_features(features: Any, family: Family) -> Features | None:

@@ -11,10 +11,11 @@ from pathlib import Path
 from mixts.errors import MixtsError, ParameterError
 from mixts.experiments.features import ImageFeatures
 from studies.coldstart.movielens.ratings import Ratings, parse, read_files
-from studies.policies.agents import BESTSELLER, IDS, IDS_HORIZON, TS, UCB
+from studies.policies.agents import BESTSELLER, GREEDY, IDS, IDS_HORIZON, TS, UCB
 from studies.policies.information import compared_measures, measures_for_films
 from studies.policies.late import WITH, compared_waits
 from studies.policies.long_run import play_long
+from studies.policies.once import films, simulated
 from studies.policies.problems import (
     FilmAgents,
     image_problems,
@@ -30,7 +31,8 @@ NO_FILMS = "MovieLens was skipped: give the folder ml-latest-small with --moviel
 _DESCRIPTION = """\
 Measure policies on the same problems, and print tables in Markdown. compare: all policies, on
 simulated problems and on real data. information: the measures of information of MixIDS. late:
-rewards that come late. long: 10,000 rounds with a flat prior."""
+rewards that come late. long: 10,000 rounds with a flat prior. once: items that a task takes at
+most once."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -122,7 +124,23 @@ def long_run(options: argparse.Namespace) -> Iterator[str]:
     yield table(play_long(n_runs, options.seed, options.workers), (TS,), 1)
 
 
-PARTS = {"compare": compare, "information": information, "late": late, "long": long_run}
+def once(options: argparse.Namespace) -> Iterator[str]:
+    """Yield a table for simulated items that are taken at most once, and one for films."""
+    ratings = _ratings(options)
+    how = options.scale, options.seed, options.workers
+    behind: list[str] = []
+    given = [] if ratings is None else [ratings]
+    for comparison in chain(simulated(*how), (films(known, *how) for known in given)):
+        behind.extend(_named(IDS, comparison.worse(IDS, BESTSELLER)))
+        yield table(comparison, (GREEDY, BESTSELLER), 3)
+    if ratings is None:
+        yield NO_FILMS
+    yield f"MixIDS below the bestseller: {_listed(behind)}."
+
+
+PARTS = {
+    "compare": compare, "information": information, "late": late, "long": long_run, "once": once,
+}  # fmt: skip
 
 
 def _ratings(options: argparse.Namespace) -> Ratings | None:

@@ -224,3 +224,17 @@ fault(
     f"{PENDING}::test_actions_of_mixts_follow_the_law_given_the_silence",
     edit("mixts.agents.mixts:MixTS._take", "self._draws_outcomes(asked)", "False"),
 )
+
+
+# -- actions that are taken once ------------------------------------------------------------------
+
+fault(
+    "an arm's own variance is explored though it is taken once",
+    "tests/unit/agents/test_once.py::test_without_kinds_every_policy_is_greedy[ts-gaussian]",
+    edit("mixts.families.rewards:RewardBelief.once", "OnceArms(self)", "self"),
+)
+fault(
+    "what a row that is taken once says about the others is left out",
+    "tests/oracles/test_once.py::test_rows_by_conditioning[False-3]",
+    edit("mixts.families._linear_rewards:OnceRows.taught", "np.log1p(self._left)", "0.0"),
+)

@@ -268,6 +268,12 @@ class Agent(ABC):
         available = self._available(mask, n_rows, n_actions)
         return np.ones((n_rows, n_actions), bool) if available is None else available
 
+    def _without_taken(
+        self, index: Int[Array, " m"], mask: Bool[Array, "m K"], waiting: Waiting | None
+    ) -> Bool[Array, "m K"]:
+        """Return the mask without actions that their tasks may not take again; here all may."""
+        return mask
+
     def _request(
         self,
         actions: ActionsLike | None,
@@ -282,6 +288,7 @@ class Agent(ABC):
         sets, n_actions = self._action_sets(actions, len(index))
         available = self._full_mask(mask, len(index), n_actions)
         pending = self._checked_waiting(waiting)
+        available = self._without_taken(index, available, pending)
         return Request(
             index, sets, available, pending, self._checked_money(values, costs, available)
         )

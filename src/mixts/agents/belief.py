@@ -12,11 +12,11 @@ from mixts import _checks
 from mixts._html import card
 from mixts._typing import ActionsLike, Array, ArrayLike, Bool, Float, Int, Seed
 from mixts.agents.base import Agent, without_retired
-from mixts.agents.offers import Request, checked_money, checked_top, rank_by_scores
+from mixts.agents.offers import Request, checked_money, checked_top
 from mixts.belief import Belief
 from mixts.errors import MaskError, ParameterError
 from mixts.families.base import Waiting
-from mixts.families.choice import draw_rows, finite_actions, top_rows
+from mixts.families.choice import draw_rows, finite_actions, rank_by_scores, top_rows
 from mixts.families.pending import Pending
 from mixts.families.quadrature import Money
 from mixts.families.rewards import RewardBelief
@@ -53,6 +53,9 @@ class BeliefAgent(Agent):
     _horizon: int | None = None
     """Expected number of decisions of a task."""
 
+    _repeatable: bool | None = None
+    """Whether an action may be taken again, as given; None: the prior decides."""
+
     n_decided: Int[Array, " n"] | None = None
     """Number of decisions of each task so far, for a horizon; None: its observations, and the
     decisions that wait. Set it where rewards may never come."""
@@ -66,6 +69,13 @@ class BeliefAgent(Agent):
     def _believe(self, prior: MixturePrior, statistics: Statistics, *, shared: bool) -> None:
         self.belief = Belief(prior, statistics, allow_dormant=self._allow_dormant, shared=shared)
         """The agent's belief: read it, and let ``update`` change it."""
+        self._find_repeatable()
+
+    def _find_repeatable(self) -> None:
+        self.repeatable = (
+            self.belief.prior.repeatable if self._repeatable is None else self._repeatable
+        )
+        """Whether an action may be taken again in a task: as given, or as the prior says."""
 
     @classmethod
     def resume(
@@ -110,9 +120,19 @@ class BeliefAgent(Agent):
             ) from error
         return agent
 
-    def _set(self) -> None:
+    def _set(self, *, repeatable: bool | None = None) -> None:
         """Check and store the settings, the keyword arguments of the constructor."""
-        return None
+        if repeatable not in (None, True, False):
+            raise ParameterError(f"repeatable must be True, False or None, got {repeatable!r}")
+        if repeatable is False and self.prior.family.plans:
+            raise ParameterError(
+                "the actions of an MDP are taken again and again: leave repeatable out"
+            )
+        self._repeatable = repeatable
+        self._find_repeatable()
+
+    def _settings(self) -> dict[str, Any]:
+        return {} if self._repeatable is None else {"repeatable": self._repeatable}
 
     @classmethod
     def _checked_prior(cls, prior: MixturePrior) -> MixturePrior:
@@ -242,7 +262,24 @@ class BeliefAgent(Agent):
             actions = finite_actions(actions, asked.mask)
         weights = self._latent_weights(asked.tasks)
         rewards = self.belief.posterior.rewards(asked.tasks, weights, actions, asked.waiting)
+        if not self.repeatable:
+            rewards = rewards.once(asked.mask)
         return rewards.priced(asked.money)
+
+    def _without_taken(
+        self, index: Int[Array, " m"], mask: Bool[Array, "m K"], waiting: Waiting | None
+    ) -> Bool[Array, "m K"]:
+        if self.repeatable or self.prior.family.n_arms is None:
+            return mask  # the caller knows which rows of features were taken
+        distinct, rows = np.unique(index, return_inverse=True)
+        taken = np.asarray(self.belief.posterior.statistics[distinct].pulls) > 0
+        if waiting is not None:
+            where, arms, _ = waiting.among(distinct)
+            taken[where, arms] = True
+        left = mask & ~taken[rows]
+        if not left.any(axis=1).all():
+            raise MaskError(exhausted(f"decision {int(np.argmin(left.any(axis=1)))}"))
+        return left
 
     def _latent_weights(self, index: Int[Array, " m"]) -> Float[Array, "m L"]:
         """Return the weights of the components by which to decide."""
@@ -385,6 +422,15 @@ class BeliefAgent(Agent):
     def _restore(cls, header: dict[str, Any], arrays: dict[str, Array]) -> Self:
         prior, statistics = restored_belief(header, arrays)
         return cls.resume(prior, statistics, **header["settings"])
+
+
+def exhausted(decision: str) -> str:
+    """Return why a decision has no arm left to take."""
+    return (
+        f"{decision} has no arm left: its task took every available arm before, and an arm is "
+        "taken at most once (repeatable is False). Add arms, or make a prior or an agent with "
+        "repeatable=True"
+    )
 
 
 def belief_state(belief: Belief) -> tuple[dict[str, Any], dict[str, Array]]:

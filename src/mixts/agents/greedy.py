@@ -9,8 +9,8 @@ import numpy as np
 
 from mixts._typing import Array, Bool, Float, Int, Seed
 from mixts.agents.belief import BeliefAgent
-from mixts.agents.offers import Request, rank_by_scores
-from mixts.families.choice import top_rows
+from mixts.agents.offers import Request
+from mixts.families.choice import rank_by_scores, top_rows
 from mixts.prior import MixturePrior
 
 _N_SAMPLES = 1000
@@ -51,6 +51,8 @@ class Greedy(ScoringAgent):
         Number of tasks; None for one task without a task axis.
     seed
         Seed of the agent's random numbers, which break ties.
+    repeatable
+        Whether an arm may be taken again in a task; None: as ``prior.repeatable`` says.
 
     Examples
     --------
@@ -61,6 +63,17 @@ class Greedy(ScoringAgent):
     >>> agent.act()
     0
     """
+
+    def __init__(
+        self,
+        prior: MixturePrior,
+        n_tasks: int | None = None,
+        seed: Seed = None,
+        *,
+        repeatable: bool | None = None,
+    ) -> None:
+        super().__init__(prior, n_tasks, seed)
+        self._set(repeatable=repeatable)
 
     def _scores(self, asked: Request) -> Float[Array, "m K"]:
         return self._rewards(asked).means()
@@ -85,6 +98,10 @@ class BayesUCB(ScoringAgent):
         Expected number of decisions of a task. The quantile is then that of the estimate that the
         agent could have by the end, from 1,000 draws, so that exploration fades, and near ties are
         broken by chance; None: no end in sight.
+    repeatable
+        Whether an action may be taken again in a task. If False, an arm that was taken is masked,
+        and the quantile is that of what can be known of an action before it is taken, see
+        :class:`MixIDS`. None: as ``prior.repeatable`` says.
 
     Examples
     --------
@@ -103,15 +120,17 @@ class BayesUCB(ScoringAgent):
         seed: Seed = None,
         *,
         horizon: int | None = None,
+        repeatable: bool | None = None,
     ) -> None:
         super().__init__(prior, n_tasks, seed)
-        self._set(horizon=horizon)
+        self._set(horizon, repeatable=repeatable)
 
-    def _set(self, horizon: int | None = None) -> None:
+    def _set(self, horizon: int | None = None, *, repeatable: bool | None = None) -> None:
+        super()._set(repeatable=repeatable)
         self._horizon = self._checked_horizon(horizon)
 
     def _settings(self) -> dict[str, Any]:
-        return {"horizon": self._horizon}
+        return {"horizon": self._horizon, **super()._settings()}
 
     def _scores(self, asked: Request) -> Float[Array, "m K"]:
         index, waiting = asked.tasks, asked.waiting

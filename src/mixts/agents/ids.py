@@ -12,7 +12,7 @@ from mixts.agents._kernels import least_ratio
 from mixts.agents.belief import BeliefAgent
 from mixts.agents.offers import Request
 from mixts.errors import ParameterError
-from mixts.families.rewards import INFORMATION
+from mixts.families.rewards import ABOUT_OTHERS, INFORMATION
 from mixts.prior import MixturePrior
 
 N_SAMPLES = 256
@@ -50,6 +50,13 @@ class MixIDS(BeliefAgent):
         best action explains, ``Var(E[theta_a | best action])``. ``"latent-and-best-action"``: the
         part that the latent state and the best action explain. ``"mutual-information"``: of the
         action's next reward and the best action, from draws, which makes it a little too large.
+    repeatable
+        Whether an action may be taken again in a task. If False, an arm that was taken is masked,
+        and both terms are about what can be known of an action before it is taken,
+        ``X_a = E[theta_a | the latent state, one reward of each other action]``: the regret is
+        ``E[max_b X_b - theta_a]``, and the information is what the action's reward says about the
+        latent state and the rewards of other actions. Of actions with features, the caller offers
+        those that were not taken. None: as ``prior.repeatable`` says.
 
     Examples
     --------
@@ -71,16 +78,20 @@ class MixIDS(BeliefAgent):
         n_samples: int = N_SAMPLES,
         horizon: int | None = None,
         information: str = "variance",
+        repeatable: bool | None = None,
     ) -> None:
         super().__init__(prior, n_tasks, seed)
-        self._set(n_samples=n_samples, horizon=horizon, information=information)
+        self._set(n_samples, horizon, information, repeatable=repeatable)
 
     def _set(
         self,
         n_samples: int = N_SAMPLES,
         horizon: int | None = None,
         information: str = "variance",
+        *,
+        repeatable: bool | None = None,
     ) -> None:
+        super()._set(repeatable=repeatable)
         if information not in INFORMATION:
             raise ParameterError(
                 f"information must be one of {', '.join(map(repr, INFORMATION))}, "
@@ -95,6 +106,7 @@ class MixIDS(BeliefAgent):
             "n_samples": self._n_samples,
             "horizon": self._horizon,
             "information": self._information,
+            **super()._settings(),
         }
 
     def terms(
@@ -141,12 +153,23 @@ class MixIDS(BeliefAgent):
         """Return regret and information of each action."""
         mask = asked.mask
         regret, information = np.empty(mask.shape), np.empty(mask.shape)
-        drawn = self._horizon is not None or self._information == "mutual-information"
+        measure = self._measure()
+        drawn = self._horizon is not None or measure in ("mutual-information", ABOUT_OTHERS)
         n_draws = self._n_samples if drawn else 1
         for part, rewards in self._rewards_by_part(asked, n_draws):
             left = self._n_more(asked.tasks[part], asked.waiting)
-            how = (self._rng, mask[part], self._information, self._n_samples)
+            how = (self._rng, mask[part], measure, self._n_samples)
             found = rewards.terms(*how) if left is None else rewards.terms_ahead(*how, left)
             regret[part], information[part] = found
         # Rounding or sampling may leave the regret of a sure action just below zero.
         return np.maximum(regret, 0.0), information
+
+    def _measure(self) -> str:
+        if self.repeatable:
+            return self._information
+        if self._information != "variance":
+            raise ParameterError(
+                f"information={self._information!r} is for actions that may be taken again: leave "
+                "it out, or give repeatable=True"
+            )
+        return ABOUT_OTHERS

@@ -46,6 +46,10 @@ class MixTS(BeliefAgent):
         mean of each action would be after n more observations of it, instead of its true mean
         (Min, Maglaras and Moallemi, 2019): exploration fades, and the last decision is greedy.
         None, as in the paper: no end in sight.
+    repeatable
+        Whether an action may be taken again in a task. If False, an arm that was taken is masked,
+        and a decision draws what can be known of each action before it is taken, see
+        :class:`MixIDS`, instead of its true mean. None: as ``prior.repeatable`` says.
 
     Examples
     --------
@@ -71,11 +75,15 @@ class MixTS(BeliefAgent):
         *,
         n_samples: int = 1000,
         horizon: int | None = None,
+        repeatable: bool | None = None,
     ) -> None:
         super().__init__(prior, n_tasks, seed)
-        self._set(n_samples=n_samples, horizon=horizon)
+        self._set(n_samples, horizon, repeatable=repeatable)
 
-    def _set(self, n_samples: int = 1000, horizon: int | None = None) -> None:
+    def _set(
+        self, n_samples: int = 1000, horizon: int | None = None, *, repeatable: bool | None = None
+    ) -> None:
+        super()._set(repeatable=repeatable)
         if horizon is not None and self.prior.family.plans:
             raise ParameterError(
                 "MixTS takes no horizon for an MDP, because it plans whole episodes: leave it out"
@@ -84,7 +92,11 @@ class MixTS(BeliefAgent):
         self._horizon = self._checked_horizon(horizon)
 
     def _settings(self) -> dict[str, Any]:
-        return {"n_samples": self._n_samples, "horizon": self._horizon}
+        return {
+            "n_samples": self._n_samples,
+            "horizon": self._horizon,
+            **super()._settings(),
+        }
 
     @classmethod
     def units(cls, prior: MixturePrior, n_tasks: int | None = None, seed: Seed = None) -> Self:
@@ -128,7 +140,8 @@ class MixTS(BeliefAgent):
         decisions count towards the horizon; otherwise they change nothing, unless their silence is
         evidence (:class:`mixts.Pending`). With ``top``, the ranking is that of one draw.
         """
-        plain = values is None and costs is None and top is None and self._horizon is None
+        usual = self._horizon is None and self.repeatable
+        plain = values is None and costs is None and top is None and usual
         silent = isinstance(waiting, Pending) and np.size(waiting.actions) > 0
         if not plain or silent:
             asked = self._request(actions, tasks, mask, waiting, values, costs)
@@ -142,6 +155,11 @@ class MixTS(BeliefAgent):
             chosen, latent = self._decide(index, sets, available)
         self.last_latent = self._axis.squeeze(latent)
         return self._axis.squeeze(chosen)
+
+    @property
+    def _as_in_paper(self) -> bool:
+        """Whether decisions draw true means: no end is in sight, and actions may be taken again."""
+        return self._horizon is None and self.repeatable
 
     def _decide(
         self, index: Int[Array, " m"], sets: Array | None, mask: Bool[Array, "m K"] | None
@@ -160,7 +178,7 @@ class MixTS(BeliefAgent):
         if self._draws_outcomes(asked):
             return self._with_outcomes(asked, 1)._take(asked.repeated(1), k)
         used = np.arange(asked.mask.shape[1])
-        if self._horizon is None:
+        if self._as_in_paper:
             latent = self._draw_latent(asked.tasks)
             theta = self.belief.posterior.sample(self._rng, asked.tasks, latent)
             outcomes = self.prior.family.mean_rewards(theta, asked.actions)
@@ -170,9 +188,8 @@ class MixTS(BeliefAgent):
                 used = np.flatnonzero(asked.mask.any(axis=0))
                 asked = asked.among(used)
             left = self._n_more(asked.tasks, asked.waiting)
-            assert left is not None
             rewards = self._rewards(_evident(asked)._replace(money=None))
-            latents, drawn = rewards.draw_estimates(self._rng, 1, left)
+            latents, drawn = self._drawn(rewards, 1, left)
             latent, outcomes = latents[:, 0], drawn[:, 0]
         scores = outcomes if asked.money is None else asked.money.of(outcomes)
         if k is None:
@@ -206,17 +223,22 @@ class MixTS(BeliefAgent):
         left = self._n_more(asked.tasks, asked.waiting)
         n = self._n_samples
         for part, rewards in self._rewards_by_part(_evident(asked), n):
-            if left is None:
-                _, drawn = rewards.draw_mixture(self._rng, n)
-            else:
-                _, drawn = rewards.draw_estimates(self._rng, n, left[part])
+            _, drawn = self._drawn(rewards, n, None if left is None else left[part])
             yield part, rewards, drawn
+
+    def _drawn(
+        self, rewards: RewardBelief, n: int, left: Int[Array, " m"] | None
+    ) -> tuple[Int[Array, "m n"], Float[Array, "m n K"]]:
+        """Draw components, and mean rewards or, with a horizon, estimates at its end."""
+        if left is None:
+            return rewards.draw_mixture(self._rng, n)
+        return rewards.draw_estimates(self._rng, n, left)
 
     def _probabilities(self, asked: Request) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
         if self._draws_outcomes(asked):
             other = self._with_outcomes(asked, _N_OUTCOMES)
             return _average(other._probabilities(asked.repeated(_N_OUTCOMES))[0])
-        if self._horizon is None and asked.money is None:
+        if self._as_in_paper and asked.money is None:
             weights = self._latent_weights(asked.tasks)
             return self.belief.posterior.best_action_probabilities(
                 self._rng, asked.tasks, weights, asked.actions, asked.mask, self._n_samples

@@ -152,16 +152,3 @@ def with_names(prior: MixturePrior, mask: ArrayLike) -> ArrayLike:
     except (ActionError, IndexError, ValueError) as error:
         raise MaskError(f"mask must be arm names, or true and false: {error}") from None
     return flat
-
-
-def rank_by_scores(
-    scores: Float[Array, "m K"], mask: Bool[Array, "m K"], k: int
-) -> Float[Array, "m K"]:
-    """Return P(action is among the k highest available scores), ties at random."""
-    scores = np.where(mask, scores, -np.inf)
-    ordered = -np.sort(-scores, axis=1)
-    edge = ordered[:, k - 1 : k] if k else np.full((len(scores), 1), np.inf)
-    above, equal = scores > edge, mask & (scores == edge)
-    room = k - above.sum(axis=1, keepdims=True)
-    share = room / np.maximum(equal.sum(axis=1, keepdims=True), 1)
-    return np.where(above, 1.0, np.where(equal, share, 0.0))

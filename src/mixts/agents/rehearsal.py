@@ -84,7 +84,7 @@ def example_of(prior: MixturePrior) -> MixturePrior:
     family = some.family
     if isinstance(family, ArmFamily):
         family = family.arms(np.arange(min(_FEW, family.n_arms)))
-    return MixturePrior(family, some.weights)
+    return MixturePrior(family, some.weights, repeatable=some.repeatable)
 
 
 def rehearse(

@@ -114,6 +114,10 @@ def register(parser: argparse.ArgumentParser) -> None:
     )
     add("--seed", type=int, default=1, help="random seed (default 1)")
     add_engine_options(parser, "chosen by the work")
+    again = learning.add_mutually_exclusive_group()
+    never = "an arm or an item is taken at most once in a task (default: as arms are in the logs)"
+    again.add_argument("--once", action="store_true", help=never)
+    again.add_argument("--repeatable", action="store_true", help="it may be taken again")
     output = parser.add_argument_group("output")
     add = output.add_argument
     add("--out", type=Path, default=Path("prior.json"), metavar="FILE", help="file of the prior")
@@ -157,6 +161,7 @@ def _fit(options: argparse.Namespace, engine: Any) -> Fit:
             options.logs, columns, n_components=options.components, method=options.method,
             noise_std=options.noise_std, noise=options.noise, covariance_type=options.covariance,
             robust=options.robust, select=options.select, select_from=options.select_from,
+            repeatable=_repeatable(options),
             held_out=options.held_out, seed=options.seed, engine=engine,
             progress=None if options.quiet else _print_progress,
         )  # fmt: skip
@@ -207,6 +212,14 @@ def like_earlier(options: argparse.Namespace) -> dict[str, Any]:
     return {"family": family, "decimals": decimals}
 
 
+def _repeatable(options: argparse.Namespace) -> bool | None:
+    """Return whether an action may be taken again: as given, or as in the earlier prior."""
+    if options.once or options.repeatable:
+        return bool(options.repeatable)
+    earlier = options.arms_of or options.features_of
+    return None if earlier is None else MixturePrior.load(earlier).repeatable
+
+
 @contextmanager
 def _saved(fit: Fit, options: argparse.Namespace) -> Iterator[None]:
     """Save the prior and the statistics; if something fails afterwards, say that it was saved."""
@@ -254,6 +267,7 @@ def summary(
         f"{logs.family}: {logs.why}",
         fit.outcome,
         *([] if fit.noise is None else _wrapped(fit.noise.sentence)),
+        *_wrapped(fit.once),
         *_indented(f"{kind}".replace("`", "") for kind in fit_kinds(fit)),
     ]
     if fit.check is None:
@@ -307,7 +321,7 @@ def command_of(options: argparse.Namespace) -> str:
         "intercept", "reward",
         "missing_reward", "clip", "time", "arms", "arms_of", "family", "delimiter",
         "allow_bad_rows", "components", "select", "select_from", "method", "noise_std", "noise",
-        "covariance", "robust", "held_out", "seed", "out",
+        "covariance", "robust", "held_out", "once", "repeatable", "seed", "out",
     )  # fmt: skip
     usual = {
         "family": "auto", "components": "auto", "select": "stack", "select_from": SELECT_FROM,

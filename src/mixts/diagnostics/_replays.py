@@ -195,7 +195,9 @@ class PastTasks:
         prior, scores = fold.prior, fold.scores
         if arms is not None and len(arms) < len(scores):
             assert isinstance(prior.family, ArmFamily)
-            prior, scores = MixturePrior(prior.family.arms(arms), prior.weights), scores[arms]
+            some = prior.family.arms(arms)
+            prior = MixturePrior(some, prior.weights, repeatable=prior.repeatable)
+            scores = scores[arms]
         agents: dict[str, AgentSpec] = {BESTSELLER: partial(Bestseller, scores)}
         return agents | {name: partial(kind, prior) for name, kind in self.policies.items()}
 
@@ -207,7 +209,8 @@ class PastTasks:
 class Missed(Observer):
     """Observer of how much better the best arm of all is expected to be than the best one left.
 
-    Live decisions can choose every arm. A replay can choose only arms with a recorded reward left.
+    Live decisions can choose every arm, or every arm that the task has not taken yet. A replay can
+    choose only arms with a recorded reward left.
 
     Parameters
     ----------
@@ -215,11 +218,14 @@ class Missed(Observer):
         Means of arms that the agents do not know, for each component, (L, J); perhaps none.
     score
         Largest score of such arms for the bestseller; minus infinity if there are none.
+    repeatable
+        Whether an arm may be taken again.
     """
 
-    def __init__(self, others: Float[Array, "L J"], score: float) -> None:
+    def __init__(self, others: Float[Array, "L J"], score: float, repeatable: bool) -> None:
         self.others = others
         self.score = score
+        self.repeatable = repeatable
 
     def start(self, agent: Any, problem: Problem) -> MissedRecorder:
         """Return a recorder."""
@@ -232,6 +238,7 @@ class MissedRecorder(RoundRecorder):
     def __init__(self, observer: Missed, agent: Any) -> None:
         super().__init__()
         self._observer, self._agent = observer, agent
+        self._taken: Bool[Array, "n K"] | None = None
 
     def measure(self, round_: Round) -> dict[str, Array]:
         """Compare expected rewards before the decision's reward is known."""
@@ -244,6 +251,11 @@ class MissedRecorder(RoundRecorder):
             if self._observer.others.size:
                 other = (round_.belief.weights @ self._observer.others).max(axis=1)
         left = means if mask is None else np.where(mask, means, -np.inf)
+        if not self._observer.repeatable:
+            if self._taken is None:
+                self._taken = np.zeros(means.shape, bool)
+            means = np.where(self._taken, -np.inf, means)
+            self._taken[np.arange(n), round_.chosen] = True
         return {"missed": np.maximum(means.max(axis=1), other) - left.max(axis=1)}
 
 
@@ -324,7 +336,8 @@ def _job(
     family = fold.prior.family
     means = family.mean_rewards(family.parameter_means())[:, others]
     score = float(fold.scores[others].max(initial=-np.inf))
-    job = _Job(n, environment, past.agents(fold, known), Missed(means, score), 1, seed)
+    observer = Missed(means, score, fold.prior.repeatable)
+    job = _Job(n, environment, past.agents(fold, known), observer, 1, seed)
     return job, (environment.counts > 0).sum(axis=1)
 
 

@@ -20,6 +20,9 @@ ActionSource = Callable[[np.random.Generator, int], ArrayLike]
 class BanditEnvironment(Environment):
     """Bandits whose latent state and parameters are drawn from ``prior``  [paper: Sec. 2].
 
+    If ``prior.repeatable`` is False, arms and rows of a constant action set are offered until they
+    are taken; regret is then that against the best action that is left.
+
     Parameters
     ----------
     prior
@@ -71,10 +74,13 @@ class BanditEnvironment(Environment):
         latent, parameters = self.prior.draw(streams("tasks"), n_tasks)
         retired = self.prior.retired
         mask = np.broadcast_to(~retired, (n_tasks, len(retired))) if retired.any() else None
-        return BanditProblem(
+        problem = BanditProblem(
             self.prior.family, latent, parameters, self.actions, mask,
             streams("actions"), streams("rewards"),
         )  # fmt: skip
+        if not self.prior.repeatable and not callable(self.actions):
+            problem.offer_once()
+        return problem
 
 
 class BanditProblem(Problem):
@@ -98,9 +104,15 @@ class BanditProblem(Problem):
         self._reward_rng = reward_rng
         self._rows = np.arange(len(latent))
         self._source = actions if callable(actions) else None
+        self._once = False
         self._sets: Array | None = None
         if not callable(actions):
             self._offer(actions)
+
+    def offer_once(self) -> None:
+        """Offer each action until it is taken."""
+        self._once = True
+        self._mask = np.ones(self._means.shape, bool) if self._mask is None else self._mask.copy()
 
     def _offer(self, sets: Array | None) -> None:
         """Set the action sets of the current round, and compute their true means."""
@@ -109,7 +121,11 @@ class BanditProblem(Problem):
         # threads BLAS has, which differs between worker processes and the calling one.
         n = len(self._rows)
         each = None if sets is None else np.broadcast_to(sets, (n, *sets.shape[-2:]))
-        self._means = means = self._family.mean_rewards(self.parameters, each)
+        self._means = self._family.mean_rewards(self.parameters, each)
+        self._find_best()
+
+    def _find_best(self) -> None:
+        means = self._means
         self._available = means if self._mask is None else np.where(self._mask, means, -np.inf)
         self._best: Float[Array, " n"] = self._available.max(axis=1)
 
@@ -132,6 +148,14 @@ class BanditProblem(Problem):
             if sets is None or not np.isfinite(sets).all():
                 raise ActionError("the environment's actions must have finite features")
             self._offer(sets)
+        if self._once and self._mask is not None:
+            if not self._mask.any(axis=1).all():
+                raise ActionError(
+                    f"a task has {self._means.shape[1]} actions, and all were taken, because each "
+                    "is taken at most once: play fewer rounds"
+                )
+            self._find_best()
+            return Offer(self._sets, self._mask.copy())
         return Offer(self._sets, self._mask)
 
     def play(self, chosen: Any) -> Outcome:
@@ -143,6 +167,8 @@ class BanditProblem(Problem):
             taken = index
         else:
             taken = self._sets[index] if self._sets.ndim == 2 else self._sets[self._rows, index]
+        if self._once and self._mask is not None:
+            self._mask[self._rows, index] = False
         return Outcome((taken, rewards), rewards, values, self._best)
 
     def _checked(self, chosen: Any) -> Int[Array, " n"]:

@@ -17,6 +17,7 @@ import numpy as np
 from mixts._numbers import softmax
 from mixts._typing import Array, Bool, Float, Int
 from mixts.families._kernels import logistic as kernels
+from mixts.families._linear_rewards import RowRewards
 from mixts.families._logistic_points import (
     KEPT_POINTS,
     TOLERANCE,
@@ -52,6 +53,9 @@ _ONE = np.zeros(1, np.int64)
 
 _LARGEST_TOTAL = 1e12
 """Limit of a + b of the Beta distribution that stands for a click rate: a certain rate."""
+
+_LEAST_INFORMATION = 1e-12
+"""Least p (1 - p) of a click rate: a rarer click would be an observation of no weight."""
 
 
 class LinearBernoulliPosterior(Posterior):
@@ -441,7 +445,7 @@ class Stratified:
 
 
 @dataclass(frozen=True)
-class ClickRates(AverageRewards):
+class ClickRates(RowRewards, AverageRewards):
     """Click rates of actions, which depend on each other through theta."""
 
     posterior: LinearBernoulliPosterior
@@ -478,6 +482,33 @@ class ClickRates(AverageRewards):
         theta = self.posterior.sample(rng, self.tasks[rows], latent)
         sets = self.actions if self.actions.ndim == 2 else self.actions[rows]
         return self.posterior.prior.mean_rewards(theta, sets)
+
+    @cached_property
+    def _noise(self) -> Float[Array, "m L K"]:
+        """Standard deviation of a click as an observation of a'theta: 1 / sqrt(E[p (1 - p)])."""
+        mean, variance = self._moments[:2]
+        information = np.maximum(mean * (1 - mean) - variance, _LEAST_INFORMATION)
+        return np.asarray(1 / np.sqrt(information))
+
+    def scaled_rows(self) -> Float[Array, "m L K d"]:
+        """Return rows of normal a'theta with its moments; a click says as much as at its mean."""
+        values, vectors = np.linalg.eigh(self.posterior.component_covariances(self.tasks))
+        roots = vectors * np.sqrt(np.maximum(values, 0.0))[:, :, None]
+        sets = self.actions if self.actions.ndim == 2 else self.actions[:, None]
+        return np.asarray(sets @ roots / self._noise[..., None])
+
+    def placed(
+        self,
+        rng: np.random.Generator,
+        x: Float[Array, "n K"],
+        left: Float[Array, "n K"],
+        rows: Int[Array, " n"],
+        latent: Int[Array, " n"],
+    ) -> Float[Array, "n K"]:
+        """Return click rates: of normal z, E[logistic(z)] is logistic(E[z] / sqrt(1 + pi v/8))."""
+        noise = self._noise[rows, latent]
+        known = self._moments[2][rows, latent] + noise * x
+        return logistic(known / np.sqrt(1 + np.pi / 8 * noise**2 * left))
 
     def terms(
         self, rng: np.random.Generator, mask: Bool[Array, "m K"], measure: str, n_samples: int

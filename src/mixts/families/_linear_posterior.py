@@ -340,6 +340,21 @@ class LinearPosterior(Posterior):
             covariances[row] = self._exact(int(task))[1]
         return covariances
 
+    def component_roots(self, tasks: Int[Array, " m"]) -> Float[Array, "m L d d"]:
+        """Return R with R'R = Cov[theta | history, s], in units of the noise.
+
+        Zeros for dormant components.
+        """
+        d = self.prior.n_features
+        active = ~np.isneginf(self.relative[tasks])
+        roots = np.zeros((len(tasks), self._n_groups, d, d))
+        upper = np.triu_indices(d)
+        for part in self._parts(tasks, active.sum(axis=1)):
+            own = np.zeros_like(roots[part])
+            own[:, :, *upper] = self._pool.arrays.root[self._settled(tasks[part])]
+            roots[part] = own
+        return np.where(active[..., None, None], roots[:, self.prior.roots.group_of], 0.0)
+
     def _exact(self, task: int) -> tuple[Float[Array, "L p"], Float[Array, "L p p"]]:
         """Compute means and covariances of every component from the statistics of one task."""
         n, d = self.prior.n_components, self.prior.n_features

@@ -299,3 +299,15 @@ class LinearStudentRewards(ProductRewards, StudentRewards):
     ) -> tuple[Float[Array, "n K"], Float[Array, " n"]]:
         parameters = self.posterior.sample(rng, self.tasks[rows], latent)
         return self._products(parameters, rows), parameters[:, -1]
+
+    def placed(
+        self,
+        rng: np.random.Generator,
+        x: Float[Array, "n K"],
+        left: Float[Array, "n K"],
+        rows: Int[Array, " n"],
+        latent: Int[Array, " n"],
+    ) -> Float[Array, "n K"]:
+        own = self.marginal.select(rows, latent)
+        sigma = draw_noise(rng, own.freedom[:, 0], own.unit[:, 0])
+        return own.location + sigma[:, None] * x

@@ -10,7 +10,7 @@ import numpy as np
 
 from mixts._numbers import softmax
 from mixts._typing import Array, Bool, Float, Int
-from mixts.families.choice import top_rows
+from mixts.families.choice import rank_by_scores, top_rows
 from mixts.families.quadrature import (
     NEGLIGIBLE,
     Marginal,
@@ -24,6 +24,9 @@ from mixts.families.ranking import Utilities, rank_arms
 
 INFORMATION = ("variance", "best-action", "latent-and-best-action", "mutual-information")
 """Measures of the information in an action, see :class:`mixts.MixIDS`."""
+
+ABOUT_OTHERS = "about-others"
+"""Measure of what a reward says about other actions, for actions that are taken at most once."""
 
 
 class RewardBelief(ABC):
@@ -45,6 +48,10 @@ class RewardBelief(ABC):
     def scores(self, outcomes: Float[Array, "m ... K"]) -> Float[Array, "m ... K"]:
         """Return what a policy maximises, given mean rewards."""
         return outcomes
+
+    def once(self, mask: Bool[Array, "m K"]) -> RewardBelief:
+        """Return what can be known of these actions if each is taken at most once."""
+        return OnceArms(self)
 
     @property
     @abstractmethod
@@ -168,6 +175,8 @@ class RewardBelief(ABC):
         regret = gain[:, None] + np.take_along_axis(means, lead, axis=1) - means
         if measure == "variance":
             return regret, scores.var(axis=1)
+        if measure == ABOUT_OTHERS:
+            return regret, self.taught()
         # Estimates of counts are often equal: then chance decides which is called the best.
         ties = mask[:, None] & (scores == top[:, :, None])
         groups = best = np.where(ties, rng.random(drawn.shape), -1.0).argmax(axis=2)
@@ -182,6 +191,19 @@ class RewardBelief(ABC):
     ) -> Float[Array, "g K"]:
         """Return the entropy of a reward if mean rewards have these moments in some decisions."""
         return self.marginal.reward_entropy(mean, variance)
+
+    def taught(self) -> Float[Array, "m K"]:
+        """Return I(Y_a; S), what the next reward of an action says about the latent state.
+
+        It is the entropy of the reward minus its entropy given the component. Where entropies are
+        those of normal rewards, the difference may be too large: it is at most the entropy of S.
+        """
+        marginal, w = self.marginal, self.weights
+        rows = np.arange(len(w))
+        whole = self._reward_entropy(self.means(), self.variances(), rows)
+        given = marginal.reward_entropy(marginal.mean(), marginal.variance())
+        most = -(w * np.log(np.where(w > 0, w, 1.0))).sum(axis=1, keepdims=True)
+        return np.clip(whole - np.einsum("ml,mlk->mk", w, given), 0.0, most)
 
     # -- rankings -------------------------------------------------------------------------------
 
@@ -320,6 +342,92 @@ class IndependentRewards(ArmRewards, AverageRewards):
 
 
 @dataclass(frozen=True)
+class OnceRewards(RewardBelief):
+    """What can be known of an action before it is taken, if each is taken at most once.
+
+    This is ``X_a = E[theta_a | S, one reward of each other action on offer]``: whatever else is
+    true of an action, no policy can learn it in time to use it. The mean of ``X_a`` is that of
+    ``theta_a``. A policy that explores with ``X`` in place of ``theta`` pays for nothing else:
+
+    - the regret of an action is ``E[max_b X_b] - E[theta_a]``;
+    - its information is ``I(Y_a; S, the rewards of the others)``, what its own reward says about
+      other actions.
+    """
+
+    rewards: RewardBelief
+    """Belief about the mean rewards."""
+
+    @property
+    def weights(self) -> Float[Array, "m L"]:  # type: ignore[override]
+        return self.rewards.weights
+
+    @property
+    def marginal(self) -> MeanDistribution:
+        return self.rewards.marginal
+
+    def means(self) -> Float[Array, "m K"]:
+        return self.rewards.means()
+
+    def draw_estimates(
+        self, rng: np.random.Generator, n_samples: int, n_more: Int[Array, " m"]
+    ) -> tuple[Int[Array, "m n"], Float[Array, "m n K"]]:
+        """Draw what can be known as long as decisions follow, and the present means at the end."""
+        latent, drawn = self.draw_mixture(rng, n_samples)
+        return latent, np.where(n_more[:, None, None] > 0, drawn, self.means()[:, None])
+
+    def _between(self) -> Float[Array, "m K"]:
+        """Return the variance of the components' means."""
+        means = self.marginal.mean()
+        gap = means - self.means()[:, None]
+        return np.einsum("ml,mlk->mk", self.weights, gap * gap)
+
+
+@dataclass(frozen=True)
+class OnceArms(ArmRewards, OnceRewards):
+    """What can be known of arms that are taken at most once: ``X_a = E[theta_a | S]``.
+
+    Given the component, arms are independent: the others' rewards say nothing more.
+    """
+
+    def draw(
+        self, rng: np.random.Generator, rows: Int[Array, " n"], latent: Int[Array, " n"]
+    ) -> Float[Array, "n K"]:
+        return np.asarray(self.marginal.mean()[rows, latent])
+
+    def variances(self) -> Float[Array, "m K"]:
+        return self._between()
+
+    def quantiles(self, probability: Float[Array, " m"]) -> Float[Array, "m K"]:
+        """Return the least mean of a component such that those up to it have the probability."""
+        means = self.marginal.mean()
+        order = np.argsort(means, axis=1)
+        total = np.take_along_axis(self.weights[:, :, None], order, axis=1).cumsum(axis=1)
+        place = (total < probability[:, None, None] * total[:, -1:]).sum(axis=1, keepdims=True)
+        return np.take_along_axis(means, np.take_along_axis(order, place, axis=1), axis=1)[:, 0]
+
+    def taught(self) -> Float[Array, "m K"]:
+        return self.rewards.taught()
+
+    def explain(
+        self, mask: Bool[Array, "m K"], measure: str, money: Money | None
+    ) -> tuple[Float[Array, " m"], Float[Array, "m K"] | None]:
+        best = np.where(mask[:, None], self._known(money), -np.inf).max(axis=2)
+        return (self.weights * best).sum(axis=1), self.taught()
+
+    def include(
+        self, mask: Bool[Array, "m K"], k: int, money: Money | None
+    ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
+        known = self._known(money)
+        every = np.repeat(mask, known.shape[1], axis=0)
+        chance = rank_by_scores(known.reshape(every.shape), every, k).reshape(known.shape)
+        return np.einsum("ml,mlk->mk", self.weights, chance), np.zeros(mask.shape)
+
+    def _known(self, money: Money | None) -> Float[Array, "m L K"]:
+        """Return the mean reward, or utility, of each arm given the component."""
+        return self.marginal.mean() if money is None else money.of(self.marginal.mean())
+
+
+@dataclass(frozen=True)
 class PricedRewards(RewardBelief):
     """Utilities of actions: value * mean reward - cost. Draws stay mean rewards."""
 
@@ -381,6 +489,9 @@ class PricedRewards(RewardBelief):
         self, mean: Float[Array, "g K"], variance: Float[Array, "g K"], rows: Int[Array, " g"]
     ) -> Float[Array, "g K"]:
         return self.rewards._reward_entropy(mean, variance, rows)
+
+    def taught(self) -> Float[Array, "m K"]:
+        return self.rewards.taught()
 
 
 def _exact_terms(

@@ -35,6 +35,9 @@ from mixts.prior import MixturePrior
 
 SELECT_FROM = 1000
 """Default number of tasks on which numbers of components are compared."""
+FEWEST_REPEATS, LEAST_REPEATED, NEARLY_NONE = 20.0, 0.05, 0.01
+"""Arms are taken once if chance would make this many pairs of rows with the same task and arm, the
+logs have less than this share of them, and less than this share of rows repeats an arm."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,7 @@ class FitSettings:
     seed: int = 1
     select: Rule = "stack"
     noise: NoiseRule = "auto"
+    repeatable: bool | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.held_out < 1:
@@ -92,6 +96,8 @@ class Fit:
     """Signs that the logs are not what they should be; none for healthy logs."""
     noise: NoiseChoice | None = None
     """Comparison of one noise for all tasks with a noise of each; None if nothing was compared."""
+    once: str = ""
+    """Why agents take an action at most once in a task, in a sentence; "" if they may repeat it."""
 
     @property
     def n_components(self) -> int:
@@ -149,6 +155,7 @@ def fit_logs(
     held_out: float = 0.2,
     select: Rule = "stack",
     select_from: int = SELECT_FROM,
+    repeatable: bool | None = None,
     seed: Seed = None,
     engine: EngineLike = None,
     progress: Callable[[str], None] | None = None,
@@ -182,6 +189,10 @@ def fit_logs(
     select_from
         With "auto": largest number of tasks on which numbers of components are compared. The
         selected mixtures are then learned from all tasks.
+    repeatable
+        Whether an action may be taken again in a task, see :class:`mixts.MixturePrior`. None: arms
+        may not, if tasks of the logs hardly ever took an arm again where chance would often have
+        done so (``Fit.once`` says it); all other actions may.
     seed
         Seed of all that is random.
     engine
@@ -217,7 +228,7 @@ def fit_logs(
     """
     settings = FitSettings(
         n_components, method, noise_std, covariance_type, robust, held_out, select_from,
-        seed_number(seed), select, noise,
+        seed_number(seed), select, noise, repeatable,
     )  # fmt: skip
     report = progress or (lambda line: None)
     tasks = _read(logs, columns, engine, report)
@@ -235,7 +246,9 @@ def fit_logs(
         prior=unmapped(learned.prior, matrix),
         unimodal=unmapped(learned.unimodal, matrix),
     )
+    once = _once(tasks, repeatable)
     prior = _named(learned.prior, component_names(learned.prior), tasks)
+    prior = prior.replace(repeatable=not once)
     if robust:
         prior = robust_prior(prior, robust)
     check = None
@@ -252,7 +265,7 @@ def fit_logs(
     return Fit(
         tasks, settings, learned, prior, divided.training, divided.held_out, check, n_compared,
         divided.statistics, (*found, *([] if divided.warning is None else [divided.warning])),
-        choice,
+        choice, once,
     )  # fmt: skip
 
 
@@ -272,6 +285,30 @@ def _remedies(
     if logs.family == "gaussian" and free and not request.family_is_given and least == 0:
         shape = f"try --family spend, or {MORE_TASKS}"
     return Remedies(unusual, unusual, MORE_TASKS, noise, shape, n_kinds)
+
+
+def _once(logs: TaskLogs, repeatable: bool | None) -> str:
+    """Return why an action is taken at most once in a task; "" if it may be taken again."""
+    if repeatable is not None:
+        given = "as was given: --once (repeatable=False), or an earlier prior that says so"
+        return "" if repeatable else f"Agents take an action at most once in a task, {given}."
+    if logs.arms is None:
+        return ""
+    pulls = logs.statistics.pulls
+    sizes, rows = pulls.sum(axis=1).astype(float), pulls.sum(axis=0).astype(float)
+    n = int(rows.sum())
+    pairs = (float(np.einsum("nk,nk->", pulls, pulls)) - n) / 2
+    by_chance = float((sizes * (sizes - 1)).sum() / 2 * ((rows / n) ** 2).sum())
+    repeated = n - int(np.count_nonzero(pulls))
+    often = pairs > LEAST_REPEATED * by_chance or repeated > NEARLY_NONE * n
+    if by_chance < FEWEST_REPEATS or often:
+        return ""
+    return (
+        f"Tasks take an arm at most once: {repeated:,} of {n:,} rows have an arm that their task "
+        f"took before, where chance would make {by_chance:,.0f} pairs of such rows. So agents with "
+        "this prior never take an arm twice in a task; if they may, fit with --repeatable "
+        "(repeatable=True)."
+    )
 
 
 def _read(
@@ -385,6 +422,7 @@ def learn_from(
             select=settings.select, engine=engine,
         )  # fmt: skip
     prior = _named(unmapped(learned.prior, matrix), None, logs)
+    prior = prior.replace(repeatable=fit.prior.repeatable)
     if settings.robust:
         prior = robust_prior(prior, settings.robust)
     return prior, unmapped(learned.unimodal, matrix)

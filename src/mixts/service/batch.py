@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from mixts import _checks
 from mixts._typing import Array, Bool, Float
 from mixts.agents import BeliefAgent
+from mixts.agents.belief import exhausted
 from mixts.agents.offers import checked_money, checked_top
 from mixts.errors import (
     ActionError,
@@ -116,6 +117,8 @@ class Batch:
         self._results: dict[int, Result] = {}
         """Results by place."""
         self._outcomes = Outcomes(transaction, rules, now, self._changes, self._results)
+        self._taken: dict[str, set[int]] = {}
+        """Arms that tasks took before, by name, if each arm is taken at most once."""
         self._digests: dict[int, bytes] = {}
         """Digests of the requests that have a key, by place."""
 
@@ -179,6 +182,9 @@ class Batch:
         if not requests:
             return []
         if self._aside is not None:
+            requests = self._untaken(requests, tasks)
+            if not requests:
+                return []
             (request,) = requests.values()
             mark = tasks.mark(request.task, self._active.version)
             choice = self._aside.choice(mark, partial(self._ask, request, tasks))
@@ -199,7 +205,11 @@ class Batch:
         waiting = self._find_waiting(row_of, tasks) if self._rules.uses_waiting else None
         new = []
         # Thompson sampling learns nothing from the silence of decisions that were just made.
-        for group in _groups(requests, one_a_task=policy.uses_waiting):
+        one_a_task = policy.uses_waiting or not self._active.prior.repeatable
+        for members in _groups(requests, one_a_task=one_a_task):
+            group = self._untaken(members, tasks)
+            if not group:
+                continue
             rows = [row_of[request.task] for request in group.values()]
             if waiting is not None:
                 # Decisions whose rewards never come are neither observed nor wait, but were made.
@@ -207,10 +217,38 @@ class Batch:
             silent = None if waiting is None else waiting.of(rows)
             choice = _choose(agent, policy, list(group.values()), rows, silent)
             new += self._log_group(group, choice, tasks)
+            for request, shown in zip(group.values(), choice.shown, strict=True):
+                self._taken.get(request.task, set()).update(shown)
             for (place, request), shown in zip(group.items(), choice.shown, strict=True):
                 if waiting is not None and isinstance(self._results[place], Decision):
                     self._add_waiting(waiting, row_of[request.task], request, shown)
         return new
+
+    def _untaken(
+        self, requests: dict[int, CheckedDecide], tasks: LockedTasks
+    ) -> dict[int, CheckedDecide]:
+        """Mask arms that a task took before, if each is taken once; refuse requests without any."""
+        prior = self._active.prior
+        if prior.repeatable or prior.family.n_arms is None:
+            return requests
+        names = {request.task for request in requests.values()} - self._taken.keys()
+        name_of = {tasks.number(name): name for name in names}
+        self._taken |= {name: tasks.observed_arms(name) for name in names}
+        for number, arm in self._transaction.find_taken(list(name_of)) if names else ():
+            self._taken[name_of[number]].add(arm)
+        left = {}
+        for place, request in requests.items():
+            mask = np.ones(prior.family.n_arms, bool) if request.mask is None else request.mask
+            mask = mask & ~np.isin(np.arange(len(mask)), list(self._taken[request.task]))
+            try:
+                if not mask.any():
+                    raise MaskError(exhausted(f"task {request.task!r}"))
+                if request.top is not None:
+                    checked_top(request.top, mask[None])
+                left[place] = replace(request, mask=mask)
+            except MixtsError as error:
+                self._results[place] = error
+        return left
 
     def _ask(self, request: CheckedDecide, tasks: LockedTasks) -> Callable[[], Choice]:
         """Return a function that makes one decision, and needs no transaction."""

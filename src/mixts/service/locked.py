@@ -77,6 +77,11 @@ class LockedTasks:
         counts = entry.decisions, entry.rewards, entry.defaults, entry.late, entry.deferred
         return TaskMark(version, *counts)
 
+    def observed_arms(self, name: str) -> set[int]:
+        """Return the arms of which a task has rewards."""
+        row = np.array([self._by_name[name]])
+        return set(np.flatnonzero(self._statistics[row].pulls[0]).tolist())
+
     def number(self, name: str) -> int:
         """Return the number of a task."""
         return self._entries[self._by_name[name]].number

@@ -350,7 +350,8 @@ def test_files_keep_the_settings(tmp_path: Path) -> None:
 
 def test_resume_refuses_unknown_settings() -> None:
     prior = PRIORS["bernoulli"]
-    with pytest.raises(errors.ParameterError, match=r"Greedy takes the settings \[\], got"):
+    said = r"Greedy takes the settings \['repeatable'\], got"
+    with pytest.raises(errors.ParameterError, match=said):
         mixts.Greedy.resume(prior, prior.belief(2).statistics, horizon=5)
 
 

@@ -449,3 +449,66 @@ def test_the_command_can_be_repeated() -> None:
         "--clip=-5.0,100.0 --arms x,y --allow-bad-rows --components 3 "
         "--noise-std 0.5 --seed 1 --out prior.json"
     )
+
+
+# -- actions that are taken at most once ----------------------------------------------------------
+
+
+def rated(folder: Path, n_rows: int, *, again: bool = False, n_items: int = 30) -> Path:
+    """Write ratings of two kinds of people, who rate an item at most once, or perhaps again."""
+    rng = np.random.default_rng(5)
+    lines = ["user,item,clicked"]
+    for user in range(40):
+        drawn = rng.choice(n_items, n_rows, replace=again)
+        likes = rng.random(n_rows) < np.where((drawn + user) % 2 == 0, 0.8, 0.3)
+        lines += [f"u{user},i{item},{int(liked)}" for item, liked in zip(drawn, likes, strict=True)]
+    path = folder / f"rated-{n_rows}-{again}-{n_items}.csv"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "again", "n_items", "option", "repeatable"),
+    [
+        (15, False, 30, [], False),
+        (15, True, 30, [], True),
+        (15, False, 30, ["--repeatable"], True),
+        (15, True, 30, ["--once"], False),
+        (3, False, 200, [], True),  # too few rows to tell: chance would not repeat an item either
+    ],
+)
+def test_it_recognises_items_that_are_taken_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], n_rows: int, again: bool, n_items: int,
+    option: list[str], repeatable: bool,
+) -> None:  # fmt: skip
+    out, logs = tmp_path / "prior.json", rated(tmp_path, n_rows, again=again, n_items=n_items)
+    words = ["fit", str(logs), *COLUMNS, "--components", "2", "--held-out", "0", "--no-report"]
+    assert main([*words, *option, "--out", str(out)]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert mixts.MixturePrior.load(out).repeatable is repeatable
+    said = (
+        "Tasks take an arm at most once: 0 of 600 rows have an arm that their task took before, "
+        "where chance would make 143 pairs of such rows."
+    )
+    assert (said in printed) is (not repeatable and not option)
+    assert ("as was given: --once" in printed) is (option == ["--once"])
+    words += [*option, "--out", str(out)]
+    assert command_of(parser().parse_args(words)).count("".join(option)) >= len(option)
+
+
+def test_a_prior_that_replaces_another_keeps_what_it_says(tmp_path: Path) -> None:
+    """Too few rows to tell: without the earlier prior, items could come again."""
+    logs, out = rated(tmp_path, 3, n_items=200), tmp_path / "prior.json"
+    words = ["fit", str(logs), *COLUMNS, "--components", "1", "--held-out", "0", "--no-report"]
+    assert main([*words, "--once", "--quiet", "--out", str(out)]) == 0
+    second = tmp_path / "second.json"
+    assert main([*words, "--arms-of", str(out), "--quiet", "--out", str(second)]) == 0
+    assert not mixts.MixturePrior.load(second).repeatable
+
+
+def test_a_page_and_policies_of_few_items_that_are_taken_once(tmp_path: Path) -> None:
+    """A comparison of 20 decisions ends when the eight items do; the page says why."""
+    out, logs = tmp_path / "prior.json", rated(tmp_path, 6, n_items=8)
+    assert main(["fit", str(logs), *COLUMNS, "--components", "2", "--out", str(out)]) == 0
+    page = " ".join(html.unescape(out.with_suffix(".html").read_text(encoding="utf-8")).split())
+    assert "Tasks take an arm at most once: 0 of 240 rows" in page

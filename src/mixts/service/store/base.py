@@ -204,6 +204,13 @@ class Transaction(ABC):
         """
 
     @abstractmethod
+    def find_taken(self, tasks: Sequence[int]) -> list[tuple[int, int]]:
+        """Return the number of a task and an action, for each action that one of the tasks took.
+
+        All decisions count: deferred ones may be shown, and rewards may never come.
+        """
+
+    @abstractmethod
     def action_set(self, digest: bytes, actions: ActionSet) -> int:
         """Return the number of a set of actions, storing the set if it is new.
 

@@ -390,6 +390,10 @@ class PostgresTransaction(Transaction):
         rows = self._execute(_WAITING, (list(tasks), last, window, now))
         return [WaitingDecision(*row) for row in rows]
 
+    def find_taken(self, tasks: Sequence[int]) -> list[tuple[int, int]]:
+        sql = "SELECT DISTINCT task, action FROM decisions WHERE task = ANY(%s)"
+        return list(self._execute(sql, (list(tasks),)))
+
     def action_set(self, digest: bytes, actions: ActionSet) -> int:
         # If another replica is adding the same set, the INSERT waits, and then the SELECT finds it.
         find = "SELECT number FROM action_sets WHERE digest = %s"

@@ -166,6 +166,10 @@ class SQLiteTransaction(Transaction):
         found = [WaitingDecision(*row) for row in self._execute_many(_WAITING, asked)]
         return sorted(found, key=lambda decision: decision.seq)
 
+    def find_taken(self, tasks: Sequence[int]) -> list[tuple[int, int]]:
+        sql = "SELECT DISTINCT task, action FROM decisions WHERE task = ?"
+        return list(self._execute_many(sql, [(task,) for task in tasks]))
+
     def action_set(self, digest: bytes, actions: ActionSet) -> int:
         number = self._one("SELECT number FROM action_sets WHERE digest = ?", digest)
         if number is None:
