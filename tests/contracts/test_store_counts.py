@@ -12,10 +12,9 @@ import pytest
 import mixts
 from mixts.errors import ParameterError
 from mixts.service import Decide, Decision, Reward
-from mixts.service import decider as decider_module
 from mixts.service.records import Earnings
 from mixts.service.store.rebuild import rebuild
-from tests.contracts.stores import ACTIONS, Opener, arms, linear
+from tests.contracts.stores import ACTIONS, Opener, arms, linear, set_clock
 
 START = 1_773_489_600
 """2026-03-14 12:00 UTC, the begin of a day's twelfth hour."""
@@ -25,7 +24,7 @@ START = 1_773_489_600
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The time of all deciders, in seconds."""
     now = [float(START)]
-    monkeypatch.setattr(decider_module, "now_us", lambda: int(now[0] * 1e6))
+    set_clock(monkeypatch, lambda: int(now[0] * 1e6))
     return now
 
 

@@ -26,7 +26,6 @@ from starlette.routing import Route
 from mixts.errors import OverloadedError, ParameterError, StoreError, UnknownTaskError
 from mixts.prior import MixturePrior
 from mixts.service.arms import ArmChanges, ArmList
-from mixts.service.decider import now_us
 from mixts.service.http import protocol
 from mixts.service.http.limits import Limits, read_body, read_headers
 from mixts.service.http.metrics import CONTENT_TYPE, Metrics
@@ -327,7 +326,7 @@ class Endpoints:
             f"store_{name}": (f"{name.capitalize()} in the store", getattr(totals, name))
             for name in ("tasks", "decisions", "rewards", "late", "defaults")
         }
-        without = asdict(self._store.unrewarded(now_us() / 1e6))
+        without = asdict(self._store.unrewarded())
         gauges |= {
             f"store_unrewarded_{name}": (f"Decisions without a reward: {_UNREWARDED[name]}", n)
             for name, n in without.items()
@@ -349,7 +348,7 @@ class Endpoints:
         offset, rows = query.get("offset", "0"), query.get("arms", "0")
         return await self._page(
             lambda: _dashboard().overview_page(
-                self._decider, self._store, now=time.time(), search=search,
+                self._decider, self._store, now=self._store.now(), search=search,
                 offset=int(offset) if _OFFSET.fullmatch(offset) else 0,
                 span=query.get("span", ""), arm=query.get("arm", "")[:MAX_NAME],
                 arms=rows if _OFFSET.fullmatch(rows) else 0, address=_address(request),
@@ -366,7 +365,7 @@ class Endpoints:
         try:
             return await self._page(
                 lambda: _dashboard().task_page(
-                    self._decider, self._store, name, now=time.time(),
+                    self._decider, self._store, name, now=self._store.now(),
                     address=_address(request), token=self._needs_token,
                 )
             )  # fmt: skip
