@@ -27,7 +27,7 @@ from mixts.errors import OverloadedError, ParameterError, StoreError, UnknownTas
 from mixts.prior import MixturePrior
 from mixts.service.arms import ArmChanges, ArmList
 from mixts.service.http import protocol
-from mixts.service.http.limits import Limits, read_body, read_headers
+from mixts.service.http.limits import Limits, Room, read_body, read_headers
 from mixts.service.http.metrics import CONTENT_TYPE, Metrics
 from mixts.service.http.openapi import BODY_ERRORS, TASK, Endpoint, parameter
 from mixts.service.http.protocol import Activation, ActivePriorInfo, HealthStatus
@@ -142,6 +142,7 @@ class Endpoints:
         decider: Any,
         store: Any,
         limits: Limits,
+        room: Room,
         metrics: Metrics,
         document: bytes,
         needs_token: bool,
@@ -149,6 +150,7 @@ class Endpoints:
         self._decider = decider
         self._store = store
         self._limits = limits
+        self._room = room
         self._metrics = metrics
         self._document = document
         self._needs_token = needs_token
@@ -218,7 +220,8 @@ class Endpoints:
             raise OverloadedError(f"{self._uploads} priors are being uploaded: try again later")
         self._uploads += 1
         try:
-            body = await read_body(request.receive, headers, max(limits.prior, limits.body))
+            most = max(limits.prior, limits.body)
+            body = await read_body(request.receive, headers, most, Room(most))
 
             def upload() -> Activation:
                 protocol.check_prior(body, limits)
@@ -266,8 +269,11 @@ class Endpoints:
         limits = self._limits
         headers = read_headers(request.scope["headers"], limits)
         protocol.check_content_type(headers)
-        body = await read_body(request.receive, headers, limits.body)
-        changes = protocol.read_arm_changes(body, limits)
+        body = await read_body(request.receive, headers, limits.body, self._room)
+        try:
+            changes = protocol.read_arm_changes(body, limits)
+        finally:
+            self._room.give_back(len(body))
 
         def change() -> ArmList:
             found: ArmList = self._decider.change_arms(**asdict(changes))
