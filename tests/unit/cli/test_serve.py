@@ -234,9 +234,7 @@ def test_a_hang_up_stops_a_service_without_tokens(number: int, rereads: bool, ca
 
 
 @contextmanager
-def serving(
-    *options: str, hang_up: str = "SIG_DFL"
-) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def serving(*options: str, hang_up: str = "SIG_DFL") -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A process, and the line that it printed when it was ready.
 
     It begins with the usual way to handle SIGHUP, or as under nohup (``SIG_IGN``), however the
