@@ -68,7 +68,6 @@ _UNREWARDED = {
 PAGES = {
     "/": "overview_page",
     "/tasks": "task_page",
-    "/tasks/{task}": "task_page",
     "/assets/{name}": "asset",
 }
 """Addresses of pages, which the document leaves out."""
@@ -364,10 +363,7 @@ class Endpoints:
 
     async def task_page(self, request: Request) -> Response:
         """Return the page of one task."""
-        if "task" in request.path_params:
-            name = path_parameter(request, "task")
-        else:
-            name = request.query_params.get("name", "")
+        name = request.query_params.get("name", "")
         try:
             return await self._page(
                 lambda: _dashboard().task_page(

@@ -224,7 +224,7 @@ def required_scope(method: str, path: str) -> str:
 
 def is_page(path: str) -> bool:
     """Return whether browsers request this address; they can send a token only as a password."""
-    return path in ("/", "/tasks", "/arms") or path.startswith(("/tasks/", "/assets/"))
+    return path in ("/", "/tasks", "/arms") or path.startswith("/assets/")
 
 
 def _check_own_page(headers: Headers) -> None:
