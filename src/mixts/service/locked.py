@@ -77,6 +77,10 @@ class LockedTasks:
         counts = entry.decisions, entry.rewards, entry.defaults, entry.late, entry.deferred
         return TaskMark(version, *counts)
 
+    def n_bytes(self, name: str) -> int:
+        """Return the size of a task's statistics before this batch."""
+        return len(self._entries[self._by_name[name]].statistics)
+
     def number(self, name: str) -> int:
         """Return the number of a task."""
         return self._entries[self._by_name[name]].number
