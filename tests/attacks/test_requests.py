@@ -162,8 +162,13 @@ def test_http_0_9_without_a_version_is_refused(victim: Victim) -> None:
     assert victim.is_refused(b"GET /healthz\r\n\r\n")
 
 
-def test_http_1_0_is_served(victim: Victim) -> None:
-    assert victim.status(post(version=b"HTTP/1.0")) == 200
+@pytest.mark.parametrize("headers", [(), UPGRADE], ids=["plain", "with an offer of HTTP/2"])
+def test_http_1_0_is_served_and_closed(victim: Victim, headers: tuple[bytes, ...]) -> None:
+    with victim.connect() as connection:
+        connection.settimeout(5.0)
+        connection.sendall(post(*headers, version=b"HTTP/1.0"))
+        assert response(connection).startswith(b"HTTP/1.1 200 ")
+        assert connection.recv(65536) == b""
 
 
 # -- bodies ---------------------------------------------------------------------------------------

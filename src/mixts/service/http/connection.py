@@ -301,7 +301,8 @@ class Connection(asyncio.BufferedProtocol):
         Java's HttpClient and ``curl --http2`` offer HTTP/2. The parser then expects that the body,
         if there is one, is of that protocol: another parser reads the request again.
         """
-        lines = [b"%s %s HTTP/1.1" % (self._parser.get_method(), request.url)]
+        version = self._parser.get_http_version().encode()
+        lines = [b"%s %s HTTP/%s" % (self._parser.get_method(), request.url, version)]
         for name, value in request.headers:
             if name == b"connection":
                 tokens = [token.strip().lower() for token in value.split(b",")]
