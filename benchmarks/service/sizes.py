@@ -34,16 +34,39 @@ def arms(n_components: int, n_arms: int) -> mixts.MixturePrior:
     return mixts.MixturePrior(mixts.BernoulliArms(*rng.uniform(1, 5, (2, n_components, n_arms))))
 
 
+def clicks(n_components: int, n_features: int) -> mixts.MixturePrior:
+    rng = np.random.default_rng(0)
+    mean = rng.normal(size=(n_components, n_features))
+    covariance = np.stack([np.eye(n_features)] * n_components)
+    return mixts.MixturePrior(mixts.LinearBernoulli(mean, covariance))
+
+
+def table(prior: mixts.MixturePrior, n_rows: int) -> mixts.families.Statistics:
+    """Return the statistics of a task with so many distinct rows of clicks."""
+    rng, tasks = np.random.default_rng(3), prior.family.empty_statistics(1)
+    if n_rows:
+        rows = rng.normal(size=(n_rows, prior.family.n_features))
+        observed = tasks.observations(rows, rng.integers(0, 2, n_rows))
+        tasks.observe(np.zeros(n_rows, np.int64), observed)
+    return tasks
+
+
 def seconds(
-    prior: mixts.MixturePrior, n_actions: int | None, policy: Policy, costs: np.ndarray | None
+    prior: mixts.MixturePrior,
+    n_actions: int | None,
+    policy: Policy,
+    costs: np.ndarray | None,
+    n_rows: int = 0,
 ) -> float:
-    """Return the processor time of one decision of a new task: the shortest of some."""
+    """Return the processor time of one decision, of a new task or one with a table: the shortest
+    of some."""
+    tasks = table(prior, n_rows)
     rng, row = np.random.default_rng(1), np.zeros(1, np.int64)
     sets = None if n_actions is None else rng.normal(size=(1, n_actions, prior.family.n_features))
     times: list[float] = []
     while len(times) < REPEATS and sum(times) < 10.0:
         started = time.thread_time()
-        agent = policy.resume(prior, prior.family.empty_statistics(1), 0)
+        agent = policy.resume(prior, tasks, 0)
         agent.act_with_probabilities(sets, row, None, policy.floor, costs=costs)
         times.append(time.thread_time() - started)
     return min(times)
@@ -71,6 +94,13 @@ def main() -> None:
         offered = None if n_actions is None else np.empty((n_actions, 0))
         size = sizes.of(Decide("task", offered))
         show(name, size, seconds(prior, n_actions, policy, None))
+    for n, d, n_rows in ((3, 5, 100), (3, 5, 3_000), (3, 5, 9_000), (10, 5, 3_000), (3, 20, 3_000)):
+        prior = clicks(n, d)
+        sizes = Sizes.of_prior(prior, StatisticsCodec(prior.family).n_bytes)
+        sizes.learn({"task": len(table(prior, n_rows).encode()[0])})
+        name = f"10 actions, {d} features of clicks, {n_rows:,} distinct rows, {n} components"
+        size = sizes.of(Decide("task", np.empty((10, 0))))
+        show(name, size, seconds(prior, 10, policy, None, n_rows))
     for name, prior, n_arms in priced:
         costs = np.random.default_rng(2).uniform(0.0, 0.1, n_arms)
         sizes = Sizes.of_prior(prior, StatisticsCodec(prior.family).n_bytes)

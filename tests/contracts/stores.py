@@ -12,6 +12,8 @@ import pytest
 
 import mixts
 from mixts.service import Decider, Decision
+from mixts.service.store.postgres import PostgresBackend, PostgresTransaction
+from mixts.service.store.sqlite import SQLiteBackend, SQLiteTransaction
 from tests import postgres_server
 from tests.requirements import require
 
@@ -58,6 +60,12 @@ def opened(address: str) -> Iterator[Opener]:
 def store(opened: Opener) -> mixts.DecisionStore:
     """A new store."""
     return opened()
+
+
+def set_clock(monkeypatch: pytest.MonkeyPatch, now_us: Callable[[], int]) -> None:
+    """Give all stores a clock, which returns microseconds since 1970."""
+    for kind in (PostgresBackend, PostgresTransaction, SQLiteBackend, SQLiteTransaction):
+        monkeypatch.setattr(kind, "now_us", lambda self: now_us())
 
 
 def arms(n_arms: int = 3, scale: float = 1.0) -> mixts.MixturePrior:

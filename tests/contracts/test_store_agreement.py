@@ -10,24 +10,23 @@ import pytest
 
 import mixts
 from mixts.service import Decide, Decision, Reward
-from mixts.service import decider as decider_module
 from mixts.service.agreement import PriorWatch
-from tests.contracts.stores import ACTIONS, arms, linear
+from tests.contracts.stores import ACTIONS, arms, linear, set_clock
 
 START = 1_773_489_600
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The time of all deciders, in seconds."""
+    """The time of all stores, in seconds."""
     now = [float(START)]
-    monkeypatch.setattr(decider_module, "now_us", lambda: int(now[0] * 1e6))
+    set_clock(monkeypatch, lambda: int(now[0] * 1e6))
     return now
 
 
 def watched(decider: mixts.Decider) -> PriorWatch:
     """A watch of this moment that has read the whole log."""
-    watch = PriorWatch(decider.store, decider._load, lambda: decider_module.now_us())
+    watch = PriorWatch(decider.store, decider._load)
     while watch.poll():
         pass
     return watch
@@ -189,7 +188,7 @@ def test_pages_may_read_while_the_watch_bets(
 ) -> None:
     n_arms = 60
     with mixts.Decider(mixts.MixturePrior(mixts.BernoulliArms.uniform(n_arms)), store, seed=1) as d:
-        watch = PriorWatch(store, d._load, lambda: decider_module.now_us())
+        watch = PriorWatch(store, d._load)
         for n in (100, 500):
             made = d.decide_many([Decide(f"task {i % 100}") for i in range(n)])
             d.reward_many([Reward(one.id, 1.0) for one in made if isinstance(one, Decision)])

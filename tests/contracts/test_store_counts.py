@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import Future
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import mixts
 from mixts.errors import ParameterError
 from mixts.service import Decide, Decision, Reward
-from mixts.service import decider as decider_module
 from mixts.service.records import Earnings
 from mixts.service.store.rebuild import rebuild
-from tests.contracts.stores import ACTIONS, Opener, arms, linear
+from tests.contracts.stores import ACTIONS, Opener, arms, linear, set_clock
 
 START = 1_773_489_600
 """2026-03-14 12:00 UTC, the begin of a day's twelfth hour."""
@@ -21,7 +24,7 @@ START = 1_773_489_600
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The time of all deciders, in seconds."""
     now = [float(START)]
-    monkeypatch.setattr(decider_module, "now_us", lambda: int(now[0] * 1e6))
+    set_clock(monkeypatch, lambda: int(now[0] * 1e6))
     return now
 
 
@@ -146,3 +149,70 @@ def test_wrong_counts_are_found_and_made_again(
     assert (found.counts, found.written, found.differing) == (2, True, 0)
     assert store.arms(START, 600) == right
     assert rebuild(store).counts == 0
+
+
+@pytest.mark.parametrize("mixed_up", [False, True])
+def test_a_batch_may_reward_one_decision_and_make_another(
+    store: mixts.DecisionStore, clock: list[float], mixed_up: bool
+) -> None:
+    """The reward counts at the earlier decision's time, the new decision at its own.
+
+    A clock that was set back before a restart mixes up their order.
+    """
+    with mixts.Decider(arms(1), store, policy="ts", seed=1) as decider:
+        (before,) = decide(decider, 1)
+        clock[0] += -60 if mixed_up else 60
+        future: Future[object] = Future()
+        decider.submit([Reward(before.id, 1.0), Decide("another")], future.set_result)
+        future.result()
+    (row,) = store.versions()
+    assert {row.first_at, row.last_at} == {START, clock[0]}
+    found = rebuild(store, write=False)
+    assert (found.counts, found.differing, found.windows) == (0, 0, 0)
+
+
+def test_copies_of_a_store_under_load_are_sound(tmp_path: Path) -> None:
+    """Copies by the two ways that the documentation names, six of six."""
+    import apsw
+
+    path, ended = tmp_path / "decisions.db", threading.Event()
+    copies = [tmp_path / f"copy{i}.db" for i in range(6)]
+    settings = {"reward_window": 0.05, "default_reward": 0.0}
+    with (
+        mixts.DecisionStore(path) as store,
+        mixts.Decider(arms(2), store, policy="ts", seed=1, **settings) as decider,  # type: ignore[arg-type]
+    ):
+
+        def load() -> None:
+            made: list[Decision] = []
+            while not ended.is_set():
+                future: Future[list[object]] = Future()
+                rewards = [Reward(one.id, 1.0) for one in made[::2]]
+                decides = [Decide(f"task {i}") for i in range(8)]
+                decider.submit([*rewards, *decides], future.set_result)
+                made = [one for one in future.result() if isinstance(one, Decision)]
+
+        threads = [threading.Thread(target=load) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        while store.totals().rewards < 50:
+            ended.wait(0.01)
+        for k, copy in enumerate(copies):
+            source = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+            if k % 2:
+                source.execute("VACUUM INTO ?", (str(copy),))
+            else:
+                target = apsw.Connection(str(copy))
+                with target.backup("main", source, "main") as backup:
+                    backup.step()
+                target.close()
+            source.close()
+            ended.wait(0.1)
+        ended.set()
+        for thread in threads:
+            thread.join()
+    for copy in copies:
+        with mixts.DecisionStore(copy) as store:
+            found = rebuild(store, write=False)
+            assert found.decisions > 0
+            assert (found.counts, found.differing, found.windows, found.damage) == (0, 0, 0, ())

@@ -10,10 +10,9 @@ import pytest
 
 import mixts
 from mixts.service import Decide, Decision, Reward
-from mixts.service import decider as decider_module
 from mixts.service.dashboard import overview_page, task_page
 from mixts.service.store.rebuild import rebuild
-from tests.contracts.stores import arms
+from tests.contracts.stores import arms, set_clock
 
 START = 1_773_489_600
 """2026-03-14 12:00 UTC."""
@@ -23,9 +22,9 @@ WINDOW = 1800.0
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The time of all deciders, in seconds."""
+    """The time of all stores, in seconds."""
     now = [float(START)]
-    monkeypatch.setattr(decider_module, "now_us", lambda: int(now[0] * 1e6))
+    set_clock(monkeypatch, lambda: int(now[0] * 1e6))
     return now
 
 

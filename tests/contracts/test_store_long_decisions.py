@@ -243,3 +243,37 @@ def test_closing_waits_for_what_is_soon_computed(
     threading.Timer(0.2, computing.gate.set).start()
     decider.close()
     assert {future.result(10).task for future in futures} == {"task 0", "task 1", "task 2"}
+
+
+# -- tasks with many distinct rows ----------------------------------------------------------------
+
+
+def test_a_large_table_of_a_task_counts_as_work(store: mixts.DecisionStore) -> None:
+    """Such decisions take tens of milliseconds each: they share no transaction with others.
+
+    Their work is known only when their batch has read the tables; a batch that finds too much of it
+    is repeated in pieces, and changes nothing before.
+    """
+    n_tasks, n_rows, rng = 6, 3_000, np.random.default_rng(1)
+    family = mixts.LinearBernoulli([[1.0, 0.0], [0.0, 1.0]], np.stack([np.eye(2)] * 2))
+    offered = [[1.0, 0.0], [0.0, 1.0]]
+    asked = [Decide(f"large {i}", offered) for i in range(n_tasks)]
+    asked.insert(3, Decide("new", offered))
+    with mixts.Decider(mixts.MixturePrior(family), store, policy="ts", seed=1) as decider:
+        for request in asked[:3] + asked[4:]:
+            decider.decide(request.task, offered)
+        table = family.empty_statistics(1)
+        clicks = table.observations(rng.normal(size=(n_rows, 2)), rng.integers(0, 2, n_rows))
+        table.observe(np.zeros(n_rows, np.int64), clicks)
+        with store.backend.transaction() as transaction:
+            (content,) = table.encode()
+            transaction.replace_tasks([(i, 1, 0, 0, 0, 0, content) for i in range(1, n_tasks + 1)])
+        before = decider.batches[0]
+        made = decider.decide_many(asked)
+        n_batches = decider.batches[0] - before
+        again = [decider.decide(request.task, offered) for request in asked]
+    for decisions in (made, again):
+        assert [decision.task for decision in decisions] == [request.task for request in asked]  # type: ignore[union-attr]
+    assert n_batches >= n_tasks
+    assert store.totals().tasks == n_tasks + 1
+    assert store.totals().decisions == n_tasks + 2 * len(asked)

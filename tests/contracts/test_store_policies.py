@@ -17,7 +17,7 @@ from mixts.service.policy import DEFAULT_POLICY
 from mixts.service.records import Reward
 from mixts.service.store.export import export
 from mixts.service.store.rebuild import rebuild
-from tests.contracts.stores import ACTIONS, Opener, arms, doubtful, linear
+from tests.contracts.stores import ACTIONS, Opener, arms, doubtful, linear, set_clock
 
 Seen = list[tuple[list[int], tuple[list[Any], list[int]] | None]]
 """Calls of an agent: the tasks to decide for, and the decisions that wait, with their tasks."""
@@ -131,7 +131,7 @@ def test_decisions_whose_rewards_never_come_use_up_the_horizon(
 ) -> None:
     """The reward window of each has passed when the next is made: none waits, all were made."""
     now = 1_000_000_000_000_000
-    monkeypatch.setattr("mixts.service.decider.now_us", lambda: now)
+    set_clock(monkeypatch, lambda: now)
     best = int(np.argmax(doubtful().belief().mean_rewards()))
     how: dict[str, Any] = {"policy": policy, "horizon": 4, "reward_window": 1.0, "seed": 1}
     with Decider(doubtful(), store, **how) as decider:
@@ -233,7 +233,7 @@ def test_after_the_reward_window_nothing_waits(
     store: mixts.DecisionStore, seen: Seen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1_000_000_000_000_000
-    monkeypatch.setattr("mixts.service.decider.now_us", lambda: now)
+    set_clock(monkeypatch, lambda: now)
     with Decider(arms(), store, policy="ids", reward_window=60.0, seed=1) as decider:
         decider.decide("u", mask=only(2))
         now += 60_000_000

@@ -9,7 +9,7 @@ import mixts
 from mixts import errors
 from mixts.service import Decide, Decider, Receipt, Reward
 from mixts.service.store.rebuild import rebuild
-from tests.contracts.stores import ACTIONS, Opener, arms, decide_and_reward, linear
+from tests.contracts.stores import ACTIONS, Opener, arms, decide_and_reward, linear, set_clock
 
 
 def test_a_reward_counts_once(store: mixts.DecisionStore) -> None:
@@ -88,7 +88,7 @@ def test_late_rewards_are_logged_and_not_learned(
     store: mixts.DecisionStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [1_000_000_000]
-    monkeypatch.setattr("mixts.service.decider.now_us", lambda: clock[0])
+    set_clock(monkeypatch, lambda: clock[0])
     with Decider(arms(), store, reward_window=60) as decider:
         early, late = decider.decide("u"), decider.decide("u")
         clock[0] += 60_000_000

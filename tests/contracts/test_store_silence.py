@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -11,7 +17,7 @@ from mixts import errors
 from mixts.service import Decide, Decider, Decision, Receipt, Reward
 from mixts.service.store.rebuild import rebuild
 from mixts.service.windows import WindowCloser
-from tests.contracts.stores import ACTIONS, Opener, arms, linear
+from tests.contracts.stores import ACTIONS, Opener, arms, linear, set_clock
 
 SECOND = 1_000_000
 WINDOW: dict[str, Any] = {"reward_window": 60.0, "default_reward": 0.0, "seed": 1}
@@ -34,7 +40,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """A clock, and no thread that ends windows: only ``Decider.end_windows`` does."""
     clock = Clock()
-    monkeypatch.setattr("mixts.service.decider.now_us", clock)
+    set_clock(monkeypatch, clock)
     monkeypatch.setattr(WindowCloser, "start", lambda self: None)
     return clock
 
@@ -351,3 +357,51 @@ def test_clicks_without_silence_are_recognised(store: mixts.DecisionStore, value
         assert store.only_value() == (1.0 if value else None)
         decider.reward(made[211].id, 1.0 - value)
         assert store.only_value() is None
+
+
+# -- replicas whose clocks are wrong --------------------------------------------------------------
+
+REPLICA = """
+import json, sys, time
+read, ahead = time.time_ns, int(sys.argv[2]) * 10**9
+time.time_ns, time.time = lambda: read() + ahead, lambda: (read() + ahead) / 1e9
+import mixts
+with (
+    mixts.DecisionStore(sys.argv[1]) as store,
+    mixts.Decider(None, store, reward_window=60.0, default_reward=0.0) as decider,
+):
+    made = decider.decide("of the replica")
+    decider.end_windows()
+    print(json.dumps([made.id, store.totals().defaults, store.history(made.task)[0].at]))
+    sys.stdout.flush()
+    sys.stdin.read()
+"""
+"""Another process that writes to the same database, on a machine whose clock is wrong."""
+
+
+@contextmanager
+def replica(address: str, ahead: int) -> Iterator[list[Any]]:
+    """Run a replica; yield its decision, the defaults that it wrote, and the decision's time."""
+    with subprocess.Popen(
+        [sys.executable, "-c", REPLICA, address, str(ahead)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        yield json.loads(process.stdout.readline())
+
+
+@pytest.mark.parametrize("address", ["postgres"], indirect=True)
+@pytest.mark.parametrize("ahead", [7200, -7200])
+def test_a_replica_with_a_wrong_clock_ends_no_window(
+    address: str, store: mixts.DecisionStore, ahead: int
+) -> None:
+    """The database has one clock for all replicas; before, each followed its own."""
+    with Decider(arms(), store, **WINDOW) as decider:
+        fresh = decider.decide("u")
+        with replica(address, ahead) as (other, n_defaults, at):
+            assert n_defaults == 0
+            assert decider.end_windows() == 0
+            assert at == pytest.approx(time.time(), abs=30)
+            assert not decider.reward(fresh.id, 1.0).late
+            assert not decider.reward(other, 1.0).late
+    assert counts(store) == (2, 2, 0, 0, 0)

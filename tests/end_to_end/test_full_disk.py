@@ -160,3 +160,23 @@ def test_it_does_not_start_on_a_full_disk(small_disk: Path, prior: Path) -> None
     assert "full" in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert [entry.name for entry in small_disk.iterdir()] == ["ballast"]
+
+
+def test_a_store_on_a_full_disk_says_where_it_is_full(small_disk: Path, prior: Path) -> None:
+    """SQLite calls it "disk I/O error": it cannot map the index of its log."""
+    path = small_disk / "decisions.db"
+    with (
+        mixts.DecisionStore(path) as store,
+        mixts.Decider(mixts.MixturePrior.load(prior), store) as decider,
+    ):
+        decider.decide("a")
+    with open(small_disk / "ballast", "wb", buffering=0) as ballast, suppress(OSError):
+        while True:
+            ballast.write(bytes(4096))
+    for words in (["serve", "--port", "0", "--store", str(path)], ["store", "show", str(path)]):
+        done = subprocess.run([sys.executable, "-c", CODE, *words], capture_output=True, text=True)
+        assert done.returncode == 2
+        assert f"the disk is full: 0 bytes are free in {small_disk}" in done.stderr
+    (small_disk / "ballast").unlink()
+    with mixts.DecisionStore(path) as store:
+        assert store.totals().decisions == 1

@@ -294,8 +294,8 @@ def check_deadline(connection: Connection, transport: Transport, now: float) -> 
     first = connection._requests[0] if connection._requests else None
     is_services = (
         first is not None
-        and not first.is_answered
-        and (first.is_complete or connection._is_paused)
+        # A complete request that has its response waits for the next one to have its turn.
+        and (first.is_complete or (connection._is_paused and not first.is_answered))
         and not connection._is_writing
     )
     assert (connection.deadline == math.inf) == is_services

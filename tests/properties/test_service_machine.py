@@ -132,7 +132,7 @@ class ServiceMachine(RuleBasedStateMachine):
         self.model, self.scale = Model(), 1.0
         # Time goes on only by the rule for it, and windows end only by the rule for that.
         self.patches = ExitStack()
-        now_us = mock.patch("mixts.service.decider.now_us", self.now_us)
+        now_us = mock.patch("mixts.service.clock.now_us", self.now_us)
         self.patches.enter_context(now_us)
         self.patches.enter_context(mock.patch.object(WindowCloser, "start"))
         self.start()

@@ -65,6 +65,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else list(arguments)
     # Import one command only: a service shall not wait for the plotting library.
     named = [word for word in words if word in COMMANDS][:1]
+    if "serve" in named:
+        with _holding_back("SIGHUP"):
+            return _run(words, named)
+    return _run(words, named)
+
+
+def _run(words: list[str], named: list[str]) -> int:
     options = parser(named).parse_args(words)
     try:
         with _interrupted_by("SIGTERM", "SIGHUP"):
@@ -89,6 +96,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _print_error(error: BaseException, message: str) -> None:
     """Print a message, and then what was added to the error on its way."""
     print("\n".join([f"mixts: {message}", *getattr(error, "__notes__", [])]), file=sys.stderr)
+
+
+@contextmanager
+def _holding_back(name: str) -> Iterator[None]:
+    """Let a signal wait until the service handles it: imports take seconds."""
+    if not hasattr(signal, name) or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {getattr(signal, name)})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager

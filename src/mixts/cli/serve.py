@@ -179,7 +179,7 @@ def _serve(options: argparse.Namespace) -> None:
         rules.check(prior)
     with (
         _exit_if_closing_hangs() as serving_ends,
-        server.handle_signals() as signals,
+        server.handle_signals(reads_tokens=tokens is not None) as signals,
         server.bind(options.host, options.port) as listener,
         DecisionStore(options.store) as store,
         ExitStack() as opened,
@@ -200,7 +200,7 @@ def _serve(options: argparse.Namespace) -> None:
                 rate=options.rate_limit,
             )  # fmt: skip
             if tokens is not None:
-                signals.hang_up = partial(_read_again, service, options)
+                signals.on_hang_up(partial(_read_again, service, options))
             return service
 
         def print_address() -> None:
@@ -263,6 +263,7 @@ def _read_again(service: Any, options: argparse.Namespace) -> None:
     """Use the tokens that the file has now; keep the old ones if it cannot be read."""
     try:
         service.use_tokens(_tokens(options))
+        log.info("read the tokens of %s again", options.token_file)
     except ParameterError as error:
         log.error("the tokens stay as they were: %s", error)
 

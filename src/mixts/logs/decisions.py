@@ -3,7 +3,7 @@
 A row holds one decision with its propensity and its reward. Columns that Open Bandit Pipeline also
 has go by its names: ``action``, ``reward``, ``pscore``, ``action_dist``, ``action_context``,
 ``n_actions``. Parquet files also hold the types of the columns and a header; CSV files hold lists
-as JSON text.
+as JSON text, and text that a spreadsheet would take for a formula after an apostrophe.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 from mixts._tables import arrow_table, is_table
 from mixts._typing import Array, Bool, Float, Int
 from mixts.errors import FormatError, ParameterError
-from mixts.logs.files import pyarrow
+from mixts.logs.files import guarded, is_formula, pyarrow
 
 FORMAT = "mixts/decisions"
 VERSION = 1
@@ -37,9 +37,6 @@ LATER_COLUMNS = frozenset(
 )  # fmt: skip
 """Columns that older files do not have."""
 
-EXPORTED = frozenset({"pscore", "action_dist", "prior_version"})
-"""Columns by which an exported file is recognised."""
-
 FileFormat = Literal["parquet", "csv"]
 SUFFIXES: Mapping[str, FileFormat] = {".parquet": "parquet", ".csv": "csv", ".csv.gz": "csv"}
 """Formats of files by the end of their names."""
@@ -52,8 +49,12 @@ Source = Any
 
 
 def feature_column(name: str) -> str:
-    """Return the column of a named feature of the chosen action: its name, if that is free."""
-    return f"feature_{name}" if name in schema(True, {}).names else name
+    """Return the column of a named feature of the chosen action: its name, if that is free.
+
+    A name that a spreadsheet would take for a formula is not.
+    """
+    is_free = name not in schema(True, {}).names and not is_formula(name)
+    return name if is_free else f"feature_{name}"
 
 
 def schema(
@@ -139,7 +140,9 @@ def writing(
         # Text takes several times the memory of its numbers: so only a part of the table at a time.
         for part in table.to_batches(max_chunksize=1 + table.num_rows // 16):
             columns_of = zip(part.columns, is_list, strict=True)
-            texts = [_as_json(column) if nested else column for column, nested in columns_of]
+            texts = [
+                _as_json(column) if nested else guarded(column) for column, nested in columns_of
+            ]
             csv.write_batch(pa.record_batch(texts, schema=flat))
 
     with (

@@ -11,6 +11,7 @@ import csv
 import glob
 import io
 import os
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,6 +50,9 @@ class LogTable:
     def __str__(self) -> str:
         return self.name
 
+
+EXPORTED = frozenset({"pscore", "action_dist", "prior_version"})
+"""Columns by which an exported file of decisions is recognised."""
 
 Log = str | LogTable
 """One file or table of logs."""
@@ -339,11 +343,48 @@ def _csv_batches(
                 null_values=[""],
             ),
         )
+        read = _unguarded if EXPORTED.issubset(piece.header) else lambda column: column
         with reader:
             for batch in reader:
                 rows, ragged = lines.between(batch.num_rows)
-                yield Batch({name: batch.column(name) for name in columns}, rows, ragged)
+                yield Batch({name: read(batch.column(name)) for name in columns}, rows, ragged)
     yield Batch({}, np.arange(0), lines.rest())
+
+
+# -- formulas -------------------------------------------------------------------------------------
+
+_FORMULA = r"^'*[=+\-@\t\r]"
+_NUMBER = r"^'*[+\-]([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+\-]?[0-9]+)?$"
+"""Numbers with a sign are no formulas. Text of a formula after apostrophes counts as one, so that
+it can be told from a formula that got its apostrophe here."""
+
+
+def guarded(column: Any) -> Any:
+    """Return a column in which text that spreadsheets take for a formula follows an apostrophe."""
+    compute, kind = pyarrow().compute, pyarrow().types
+    if not kind.is_string(column.type):
+        return column
+    with_mark = compute.binary_join_element_wise("'", column, "")
+    return compute.if_else(_are_formulas(column), with_mark, column)
+
+
+def _unguarded(column: Any) -> Any:
+    """Return a column as it was before :func:`guarded`."""
+    compute = pyarrow().compute
+    rest = compute.utf8_slice_codeunits(column, 1)
+    has_mark = compute.and_(compute.starts_with(column, "'"), _are_formulas(rest))
+    return compute.if_else(has_mark, rest, column)
+
+
+def _are_formulas(column: Any) -> Any:
+    compute = pyarrow().compute
+    plain = compute.match_substring_regex(column, _NUMBER)
+    return compute.and_not(compute.match_substring_regex(column, _FORMULA), plain)
+
+
+def is_formula(text: str) -> bool:
+    """Return whether a spreadsheet would take text for a formula."""
+    return bool(re.match(_FORMULA, text)) and not re.match(_NUMBER, text)
 
 
 def _stream(piece: Piece) -> Any:

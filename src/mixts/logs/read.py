@@ -24,8 +24,17 @@ from mixts.logs.bad_rows import (
     unusable_rewards,
     without_reward,
 )
-from mixts.logs.decisions import EXPORTED, check_missing, feature_column
-from mixts.logs.files import Log, Paths, Piece, batches_of, delimiter_of, log_files, pieces_of
+from mixts.logs.decisions import check_missing, feature_column
+from mixts.logs.files import (
+    EXPORTED,
+    Log,
+    Paths,
+    Piece,
+    batches_of,
+    delimiter_of,
+    log_files,
+    pieces_of,
+)
 from mixts.logs.levels import Spans, find_features
 from mixts.logs.rows import Observations, Request, observations, sorted_order, unsupported
 from mixts.logs.sample import RowSample, feature_hashes, name_hashes, no_rows

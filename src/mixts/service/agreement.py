@@ -258,12 +258,9 @@ class PriorWatch:
     It keeps nothing: a new service reads the log again, in pieces, at a tenth of a core.
     """
 
-    def __init__(
-        self, store: DecisionStore, load: Callable[[int], ActivePrior], now_us: Callable[[], int]
-    ) -> None:
+    def __init__(self, store: DecisionStore, load: Callable[[int], ActivePrior]) -> None:
         self._store = store
         self._load = load
-        self._now_us = now_us
         self._versions: dict[int, VersionWatch] = {}
         self._held: list[_Final] = []
         """Heap of rewards whose decisions are not final."""
@@ -312,7 +309,7 @@ class PriorWatch:
 
     def _poll(self) -> bool:
         query = self._store.backend.query
-        until = self._store.ended_until(self._now_us())
+        until = self._store.ended_until(self._store.backend.now_us())
         ((last,),) = query("SELECT COALESCE(MAX(seq), 0) FROM rewards")
         self._every = max(self._every, -(-(int(last) - self._after) // MOST_REWARDS))
         rows = query(_REWARDS, (self._after, self._every, _PIECE))

@@ -51,6 +51,10 @@ class ComputeAsideError(Exception):
     """A batch needs a decision that must be computed aside first; nothing was changed."""
 
 
+class MoreWorkError(Exception):
+    """A batch has found more work than the estimates say; nothing was changed, and they now do."""
+
+
 class Aside:
     """One decision that is computed outside of the transaction that logs it."""
 

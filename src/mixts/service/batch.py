@@ -34,7 +34,7 @@ from mixts.errors import (
 from mixts.families import Pending, Statistics
 from mixts.families.linear_statistics import check_rows
 from mixts.prior import MixturePrior
-from mixts.service.aside import Aside, Choice
+from mixts.service.aside import Aside, Choice, MoreWorkError
 from mixts.service.locked import (
     MOST_WAITING,
     LockedTasks,
@@ -74,6 +74,7 @@ from mixts.service.store.base import (
     unpack,
 )
 from mixts.service.versions import ActivePrior
+from mixts.service.writer import LOOP_SIZE
 
 Key = tuple[str, str]
 """A task's name, and the key that identifies a request of this task."""
@@ -181,6 +182,9 @@ class Batch:
         """Choose the actions, and return the rows to log."""
         if not requests:
             return []
+        lengths = {request.task: tasks.n_bytes(request.task) for request in requests.values()}
+        if self._active.sizes.learn(lengths) > LOOP_SIZE:
+            raise MoreWorkError
         if self._aside is not None:
             requests = self._untaken(requests, tasks)
             if not requests:

@@ -1,4 +1,7 @@
-"""A clock for reward windows: the wall clock, without its jumps."""
+"""The clock of stores in a file: the wall clock, without its jumps.
+
+A store in PostgreSQL has the server's clock instead, because replicas on several machines share it.
+"""
 
 from __future__ import annotations
 
@@ -64,3 +67,12 @@ class SteadyClock:
                 "by 6 seconds a minute; after a restart the system's clock counts",
                 "forward" if behind > 0 else "back", abs(behind) / 1e6,
             )  # fmt: skip
+
+
+_CLOCK = SteadyClock()
+"""The clock of all deciders of this process."""
+
+
+def now_us() -> int:
+    """Return microseconds since 1970, which do not follow jumps of the system's clock."""
+    return _CLOCK.now_us()

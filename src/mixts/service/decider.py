@@ -25,7 +25,6 @@ from mixts.service.arms import ArmChanges, ArmList
 from mixts.service.aside import Aside
 from mixts.service.batch import Batch
 from mixts.service.checker import StoreChecker
-from mixts.service.clock import SteadyClock
 from mixts.service.policy import DEFAULT_POLICY, Policy
 from mixts.service.posteriors import action_posteriors
 from mixts.service.records import (
@@ -64,14 +63,6 @@ R = TypeVar("R")
 
 _ATTEMPTS = 8
 """Attempts to complete a transaction that conflicts with those of other writers."""
-
-_CLOCK = SteadyClock()
-"""The clock of all deciders of this process."""
-
-
-def now_us() -> int:
-    """Return microseconds since 1970, which do not follow jumps of the system's clock."""
-    return _CLOCK.now_us()
 
 
 class Decider:
@@ -175,9 +166,9 @@ class Decider:
             lambda operation: self._sizes.of(operation), _checks.count(max_work, "max_work"),
         )  # fmt: skip
         has_default = self.rules.default_reward is not None
-        self._closer = WindowCloser(store, self.submit, lambda: now_us(), has_default)
+        self._closer = WindowCloser(store, self.submit, has_default)
         self._checker = StoreChecker(store)
-        self._watch = PriorWatch(store, self._load, lambda: now_us())
+        self._watch = PriorWatch(store, self._load)
         try:
             self._writer.run(lambda: self._begin(prior))
             self._sizes = self.active.sizes
@@ -368,7 +359,8 @@ class Decider:
             assert version is not None
             active = self._load(version)
             self._sizes = active.sizes
-            batch = Batch(transaction, active, self._load, self.rules, self._rng, now_us(), aside)
+            now = transaction.now_us()
+            batch = Batch(transaction, active, self._load, self.rules, self._rng, now, aside)
             return batch.perform(operations)
 
         return self._transact(work, wait=wait)
@@ -511,11 +503,12 @@ class Decider:
                 self._check_size(prior)
                 check_decides(prior, self.policy)
                 self.policy.check_floor(prior)
+                now = transaction.now_us()
                 version, _ = transaction.add_prior(
-                    prior_digest(prior), now_us(), prior.family.kind, prior.n_components,
+                    prior_digest(prior), now, prior.family.kind, prior.n_components,
                     prior.to_bytes(),
                 )  # fmt: skip
-                transaction.activate(version, now_us(), fitted_shape(prior, shape))
+                transaction.activate(version, now, fitted_shape(prior, shape))
             return ArmList.of(version, prior)
 
         found: ArmList = self._writer.run(lambda: self._transact(change))
@@ -545,8 +538,9 @@ class Decider:
     def _store(self, transaction: Transaction, prior: MixturePrior) -> tuple[int, bool]:
         self._fit(transaction, prior)
         return transaction.add_prior(
-            prior_digest(prior), now_us(), prior.family.kind, prior.n_components, prior.to_bytes()
-        )
+            prior_digest(prior), transaction.now_us(), prior.family.kind, prior.n_components,
+            prior.to_bytes(),
+        )  # fmt: skip
 
     def _check_size(self, prior: MixturePrior) -> None:
         if self._limits is not None:
@@ -556,7 +550,7 @@ class Decider:
         self._check_size(prior)
         self.policy.check_floor(prior)
         self.rules.check(prior)
-        transaction.activate(version, now_us(), self._fit(transaction, prior))
+        transaction.activate(version, transaction.now_us(), self._fit(transaction, prior))
 
     def _fit(self, transaction: Transaction, prior: MixturePrior) -> str:
         """Return the shape of statistics under a prior; raise if it does not fit the tasks."""

@@ -82,6 +82,10 @@ class LockedTasks:
         row = np.array([self._by_name[name]])
         return set(np.flatnonzero(self._statistics[row].pulls[0]).tolist())
 
+    def n_bytes(self, name: str) -> int:
+        """Return the size of a task's statistics before this batch."""
+        return len(self._entries[self._by_name[name]].statistics)
+
     def number(self, name: str) -> int:
         """Return the number of a task."""
         return self._entries[self._by_name[name]].number

@@ -484,12 +484,14 @@ class Changes(Struct):
 
     def _counts_of(self, decision: LoggedDecision) -> list[SpanCount]:
         at, arm = decision.at, decision.action if decision.action_set is None else NO_ARM
-        return [
-            self.counts.setdefault(
-                (span, at - at % span, arm, decision.version, decision.policy), SpanCount(at, at)
-            )
-            for span in COUNT_SPANS
-        ]
+        found = []
+        for span in COUNT_SPANS:
+            key = (span, at - at % span, arm, decision.version, decision.policy)
+            count = self.counts.setdefault(key, SpanCount(at, at))
+            # A batch may reward an earlier decision of the span before it makes another.
+            count.first_at, count.last_at = min(count.first_at, at), max(count.last_at, at)
+            found.append(count)
+        return found
 
 
 # -- what can be read from a store ----------------------------------------------------------------

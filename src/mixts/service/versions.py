@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence, Sized
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence, Sized
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
 from mixts.agents.rehearsal import some_actions
 from mixts.errors import MixtsError, ParameterError, StatisticsError, StoreError
-from mixts.families import Family, Statistics
+from mixts.families import Family, LinearBernoulli, Statistics
 from mixts.families.statistics import WORD
 from mixts.prior import MixturePrior
 from mixts.service.policy import Policy
@@ -24,8 +24,9 @@ class Sizes:
 
     A belief takes about 2.5 us for each arm and component. An offered action takes 1 us, and 0.1 us
     for each feature, and as much again to be parsed, checked and stored. With prices, arms are
-    compared at values of their own: up to 0.4 us for each component and pair of arms. Measured by
-    ``benchmarks/service/sizes.py``.
+    compared at values of their own: up to 0.4 us for each component and pair of arms. A belief
+    about clicks with features takes 3 to 7 us for each component and distinct row of the task; how
+    many rows a task has is learned from batches. Measured by ``benchmarks/service/sizes.py``.
     """
 
     decide: int = 1
@@ -35,6 +36,10 @@ class Sizes:
     other: int = 1
     """Work of any other operation."""
     n_features: int = 0
+    table_bytes: int = 0
+    """Bytes of a task's table of distinct rows that are one unit; 0: tasks have no tables."""
+    tables: dict[str, int] = field(default_factory=dict, repr=False, compare=False)
+    """Work of tasks with large tables, by name, the last seen at the end."""
 
     @classmethod
     def of_prior(cls, prior: MixturePrior, n_bytes: int) -> Sizes:
@@ -46,7 +51,11 @@ class Sizes:
             return cls(decide, priced, other)
         n_features = family.n_features or 0
         decide = 1 + prior.n_components * n_features**2 // 4096
-        return cls(decide, decide, other, n_features)
+        table_bytes = 0
+        if isinstance(family, LinearBernoulli):
+            row = WORD * (n_features + 2)  # the features, the trials and the successes
+            table_bytes = max(row * ROWS_OF_UNIT // prior.n_components, 1)
+        return cls(decide, decide, other, n_features, table_bytes)
 
     def of(self, operation: Operation) -> int:
         """Return the work of an operation."""
@@ -54,12 +63,36 @@ class Sizes:
             return self.other
         is_priced = operation.values is not None or operation.costs is not None
         size = self.priced if is_priced else self.decide
+        if self.tables:
+            size += self.tables.get(operation.task, 0)
         if isinstance(operation.top, int):
             size += max(operation.top, 0)
         offered = operation.actions
         if offered is None or not isinstance(offered, Sized):
             return size
         return size + len(offered) * (16 + self.n_features) // 256
+
+    def learn(self, lengths: Mapping[str, int]) -> int:
+        """Note the bytes of tasks' statistics; return how many units of work were not known."""
+        unknown = 0
+        for task, n_bytes in lengths.items() if self.table_bytes else ():
+            size, known = n_bytes // self.table_bytes, self.tables.pop(task, 0)
+            if size >= LARGE_TABLE:  # what is not remembered must not be new every time
+                unknown += max(size - known, 0)
+                self.tables[task] = size
+        while len(self.tables) > MOST_TABLES:
+            del self.tables[next(iter(self.tables))]
+        return unknown
+
+
+ROWS_OF_UNIT = 40
+"""Distinct rows of a task, times components, whose belief takes 0.2 ms."""
+
+LARGE_TABLE = 2
+"""Units of work from which on a table is remembered."""
+
+MOST_TABLES = 100_000
+"""Tasks whose tables are remembered: some megabytes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,12 +40,9 @@ Submit = Callable[[Sequence[Operation], Callable[[list[Result]], None]], None]
 class WindowCloser:
     """Ends windows in its own thread, from ``start`` to ``close``."""
 
-    def __init__(
-        self, store: DecisionStore, submit: Submit, now_us: Callable[[], int], has_default: bool
-    ) -> None:
+    def __init__(self, store: DecisionStore, submit: Submit, has_default: bool) -> None:
         self._store = store
         self._submit = submit
-        self._now_us = now_us
         self._has_default = has_default
         self._closed = threading.Event()
         self._has_failed = False
@@ -67,7 +64,7 @@ class WindowCloser:
         """End all windows that are due; return how many default rewards were written."""
         n_written = 0
         while not self._closed.is_set():
-            ids = self._store.due(self._now_us(), WINDOW_BATCH)
+            ids = self._store.due(self._store.backend.now_us(), WINDOW_BATCH)
             if not ids:
                 break
             future: Future[list[Result]] = Future()

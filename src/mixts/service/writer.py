@@ -37,7 +37,7 @@ from mixts.errors import (
     StoreUnavailableError,
     TaskLockedError,
 )
-from mixts.service.aside import LONG_SIZE, Aside, ComputeAsideError, Lane
+from mixts.service.aside import LONG_SIZE, Aside, ComputeAsideError, Lane, MoreWorkError
 from mixts.service.records import Operation, Result
 from mixts.service.store.base import WouldWaitError
 
@@ -49,7 +49,8 @@ Perform = Callable[[list[Operation], bool, Aside | None], list[Result]]
 
 The second argument says whether it may wait for another process. If it may not but would have to,
 it raises ``WouldWaitError``. The third one is there if the batch is one long decision: the function
-raises ``ComputeAsideError`` until the decision is computed.
+raises ``ComputeAsideError`` until the decision is computed. If the batch is more work than its size
+says, it raises ``MoreWorkError``, and sizes are right after that.
 """
 
 CallSoon = Callable[[Callable[[], object]], object]
@@ -539,13 +540,17 @@ class BatchWriter:
             end += 1
         return submission.operations[start:end]
 
-    def _put_back(self, batch: list[Piece], *, alone: bool = False) -> None:
+    def _put_back(self, batch: list[Piece], *, alone: bool = False, resize: bool = False) -> None:
         """Put a batch back at the front of its queue, and leave it to the thread."""
         with self._changed:
             self._in_flight = ()
             for submission, _ in reversed(batch):
                 if not submission.answered:
                     submission.alone = submission.alone or alone
+                    if resize:
+                        self._count(submission, -1)
+                        submission.size = sum(map(self._size_of, submission.operations))
+                        self._count(submission, 1)
                     self._queue(submission).appendleft(submission)
             self._wake()
 
@@ -572,6 +577,9 @@ class BatchWriter:
             self.failure = None
         except ComputeAsideError:
             self._compute(batch[0].submission)
+            return
+        except MoreWorkError:
+            self._put_back(batch, resize=True)
             return
         except StoreUnavailableError as error:
             self._note_failure(str(error))

@@ -12,7 +12,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -221,23 +221,29 @@ def test_a_bad_token_file_changes_no_tokens(
 )  # fmt: skip
 def test_a_hang_up_stops_a_service_without_tokens(number: int, rereads: bool, called: str) -> None:
     calls: list[str] = []
-    signals = server.Signals()
-    signals.hang_up = (lambda: calls.append("hang up")) if rereads else None
-    with pytest.raises(KeyboardInterrupt):
+    signals = server.Signals(reads_tokens=rereads)
+    with nullcontext() if called == "hang up" else pytest.raises(KeyboardInterrupt):
         signals.handle(number, None)  # the service has not started
+    if rereads:
+        signals.on_hang_up(lambda: calls.append("hang up"))
     signals.stop = lambda: calls.append("stop")
     signals.handle(number, None)
-    assert calls == [called]
+    assert calls == [called] * (2 if called == "hang up" else 1)
 
 
 # -- a real process -------------------------------------------------------------------------------
 
 
 @contextmanager
-def serving(*options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A process, and the line that it printed when it was ready."""
+def serving(*options: str, hang_up: str = "SIG_DFL") -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A process, and the line that it printed when it was ready.
+
+    It begins with the usual way to handle SIGHUP, or as under nohup (``SIG_IGN``), however the
+    tests were started.
+    """
+    code = f"import signal; signal.signal(signal.SIGHUP, signal.{hang_up}); {CODE}"
     process = subprocess.Popen(
-        [sys.executable, "-c", CODE, "serve", "--port", "0", *options],
+        [sys.executable, "-c", code, "serve", "--port", "0", *options],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:
@@ -298,10 +304,72 @@ def is_admitted(url: str, token: str) -> bool:
     return True
 
 
-def test_it_serves_until_a_signal_and_loses_nothing(tmp_path: Path) -> None:
-    tokens = tmp_path / "tokens"
+def token_file(folder: Path) -> Path:
+    tokens = folder / "tokens"
     tokens.write_text(f"{TOKEN}\n")
     tokens.chmod(0o600)
+    return tokens
+
+
+def test_tokens_are_read_again_under_nohup(tmp_path: Path) -> None:
+    """Which ignores SIGHUP, so that the end of a terminal stops nothing."""
+    tokens = token_file(tmp_path)
+    options = ["--prior", str(save_prior(tmp_path)), "--store", str(tmp_path / "decisions.db")]
+    options += ["--token-file", str(tokens), "--log-level", "info"]
+    with serving(*options, hang_up="SIG_IGN") as (process, line):
+        url = line.split()[2]
+        tokens.write_text(f"{TOKEN}\nanother-{TOKEN}\n")
+        process.send_signal(signal.SIGHUP)
+        assert wait_until(lambda: is_admitted(url, f"another-{TOKEN}"))
+        process.terminate()
+        _, err = process.communicate(timeout=30)
+    assert f"read the tokens of {tokens} again" in err
+
+
+def test_without_tokens_a_hang_up_stays_ignored_under_nohup(tmp_path: Path) -> None:
+    options = ["--prior", str(save_prior(tmp_path)), "--store", str(tmp_path / "decisions.db")]
+    with serving(*options, hang_up="SIG_IGN") as (process, line):
+        process.send_signal(signal.SIGHUP)
+        time.sleep(0.2)
+        assert ask(f"{line.split()[2]}/healthz")["status"] == "ok"
+        process.terminate()
+        assert process.communicate(timeout=30) == ("", "")
+    assert process.returncode == 0
+
+
+def test_a_hang_up_does_not_end_the_start(tmp_path: Path) -> None:
+    """From the first moment on: a program that adds a token need not know how far the start is."""
+    tokens = token_file(tmp_path)
+    code = "import sys; from mixts.cli import main; print('begun', flush=True); sys.exit(main())"
+    code = f"import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL); {code}"
+    options = ["--prior", str(save_prior(tmp_path)), "--store", str(tmp_path / "decisions.db")]
+    command = ["serve", "--port", "0", *options, "--token-file", str(tokens)]
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *command], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        lines: list[str] = []
+        reader = threading.Thread(target=lambda: lines.append(process.stdout.readline()))  # type: ignore[union-attr]
+        reader.start()
+        while reader.is_alive():  # signals arrive while it imports, opens the store, compiles
+            time.sleep(0.1)
+            (tmp_path / "new").write_text(f"{TOKEN}\nanother-{TOKEN}\n")
+            (tmp_path / "new").rename(tokens)
+            process.send_signal(signal.SIGHUP)
+        (line,) = lines
+        assert line.startswith("mixts: serving"), line
+        assert wait_until(lambda: is_admitted(line.split()[2], f"another-{TOKEN}"))
+        process.terminate()
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_it_serves_until_a_signal_and_loses_nothing(tmp_path: Path) -> None:
+    tokens = token_file(tmp_path)
     store = tmp_path / "decisions.db"
     options = ["--prior", str(save_prior(tmp_path)), "--store", str(store)]
     with serving(*options, "--token-file", str(tokens)) as (process, line):

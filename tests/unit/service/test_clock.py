@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import mixts
-from mixts.service import decider as decider_module
+from mixts.service import clock as clock_module
 from mixts.service.clock import SteadyClock
 from mixts.service.http.app import Service
 from mixts.service.store import store as store_module
@@ -78,7 +78,7 @@ def test_metrics_survive_jumps_of_the_clock(
     for back in (0, DAY):  # the second time after a restart, with a clock that was set back
         machine = Machine()
         machine.clock = SteadyClock(lambda: machine.wall - back, lambda: machine.monotonic)  # noqa: B023
-        monkeypatch.setattr(decider_module, "_CLOCK", machine.clock)
+        monkeypatch.setattr(clock_module, "_CLOCK", machine.clock)
         monkeypatch.setattr(store_module.time, "time", lambda: (machine.wall - back) / SECOND)  # noqa: B023
         with (
             mixts.DecisionStore(tmp_path / "decisions.db") as store,

@@ -15,7 +15,7 @@ import mixts
 from mixts.agents.offers import checked_money
 from mixts.errors import ActionError, ParameterError
 from mixts.families.arms import ArmPosterior
-from mixts.service import Decide, Decider, Reward, batch
+from mixts.service import Decide, Decider, Reward, batch, versions
 from mixts.service.dashboard.task import MOST_ACTIONS, task_page
 from mixts.service.http import app, protocol
 from mixts.service.http.limits import Limits
@@ -298,3 +298,33 @@ def test_the_page_of_a_task_draws_only_the_arms_that_it_shows(
     page = task_page(decider, store, "a", now=0.0)
     assert f"These are the {MOST_ACTIONS} best of 20,000." in page
     assert drawn == [MOST_ACTIONS * 2_000]
+
+
+@pytest.mark.parametrize("n_rows", [0, 1, 30, 60, 100, 3_000])
+def test_the_work_of_a_table_is_learned_once(n_rows: int) -> None:
+    """Otherwise a batch would be repeated for ever."""
+    family = mixts.LinearBernoulli(np.zeros((3, 5)), np.stack([np.eye(5)] * 3))
+    sizes = Sizes.of_prior(mixts.MixturePrior(family), 0)
+    lengths = {f"task {i}": 8 * 7 * n_rows for i in range(200)}
+    small = sizes.of(Decide("another"))
+    first = sizes.learn(lengths)
+    assert sizes.learn(lengths) == 0
+    assert first == sum(sizes.of(Decide(task)) - small for task in lengths)
+    assert first // 200 == (3 * n_rows // 40 if 3 * n_rows >= 80 else 0)
+
+
+def test_tables_that_were_not_seen_for_long_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(versions, "MOST_TABLES", 2)
+    family = mixts.LinearBernoulli(np.zeros((3, 5)), np.stack([np.eye(5)] * 3))
+    sizes = Sizes.of_prior(mixts.MixturePrior(family), 0)
+    for name in "abac":
+        sizes.learn({name: 56 * 1_000})
+    assert list(sizes.tables) == ["a", "c"]
+    sizes.learn({"a": 0})
+    assert list(sizes.tables) == ["c"]
+
+
+def test_other_families_have_no_tables() -> None:
+    sizes = Sizes.of_prior(mixts.MixturePrior(mixts.BernoulliArms.uniform(3)), 0)
+    assert sizes.learn({"task": 10**9}) == 0
+    assert not sizes.tables

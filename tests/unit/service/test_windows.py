@@ -84,7 +84,7 @@ def test_a_clock_that_jumps_ends_no_window(
     day = 86_400 * 10**9
     offset = [0]
     clock = SteadyClock(wall=lambda: time.time_ns() + offset[0])
-    monkeypatch.setattr("mixts.service.decider._CLOCK", clock)
+    monkeypatch.setattr("mixts.service.clock._CLOCK", clock)
     with store, Decider(arms(), store, reward_window=1800, default_reward=0.0) as decider:
         decision = decider.decide("u")
         for jump in (day, -day):

@@ -92,13 +92,12 @@ def unavailable_page(reason: str) -> str:
 
 
 def task_link(name: str) -> str:
-    """Return the address of a task's page.
+    """Return the address of a task's page, relative to any page of the dashboard.
 
-    Browsers resolve the segments "." and ".." even if they are percent-encoded, so the tasks with
-    these names are addressed by the query.
+    All links are relative, so that a proxy may serve the pages under a prefix. The name is in the
+    query: browsers and proxies change paths such as ``tasks/..`` and ``tasks/a%2Fb``.
     """
-    encoded = quote(name, safe="", errors="replace")
-    return f"/tasks?name={encoded}" if name in ("", ".", "..") else f"/tasks/{encoded}"
+    return f"tasks?name={quote(name, safe='', errors='replace')}"
 
 
 @dataclass(frozen=True)
@@ -133,7 +132,7 @@ class Query:
         values["offset"] = max(0, values["offset"])
         usual = asdict(Query())
         query = urlencode({key: value for key, value in values.items() if value != usual[key]})
-        return f"/?{query}{anchor}" if query else f"/{anchor}"
+        return f"./?{query}{anchor}" if query else f"./{anchor}"
 
 
 # -- example commands, for pages that have nothing to show yet ------------------------------------

@@ -19,10 +19,12 @@ from mixts.errors import MixtsError, StoreError
 from mixts.service.http import endpoints, protocol
 from mixts.service.http.endpoints import Endpoints
 from mixts.service.http.limits import (
+    ROOM_BODIES,
     DisconnectedError,
     Headers,
     Limits,
     RateLimit,
+    Room,
     check_depth,
     read_body,
     read_headers,
@@ -322,12 +324,13 @@ class Service:
         self._limits = limits or Limits()
         self._gate = Gate(tokens, host)
         self._rate_limit = RateLimit(rate)
+        self._room = Room(ROOM_BODIES * self._limits.body)
         self.metrics = Metrics()
         self._operations = Operations(decider, self._limits, self._rate_limit, self.metrics)
         needs_token = tokens is not None
         openapi = protocol.encode(document(ENDPOINTS, self._limits, needs_token))
         self._endpoints = Endpoints(
-            decider, store, self._limits, self.metrics, openapi, needs_token
+            decider, store, self._limits, self._room, self.metrics, openapi, needs_token
         )
         self._router = Router(self._endpoints.routes(), redirect_slashes=False)
 
@@ -356,7 +359,11 @@ class Service:
                 await self._route(scope, receive, sender)
             else:
                 body = await self._read_operation(scope, receive, headers)
-                await sender.respond(200, await self._operations.perform(operation, body, client))
+                try:
+                    content = await self._operations.perform(operation, body, client)
+                finally:
+                    self._room.give_back(len(body))
+                await sender.respond(200, content)
         except DisconnectedError:
             return
         except asyncio.CancelledError:
@@ -372,7 +379,7 @@ class Service:
         if scope["method"] != "POST":
             raise wrong_method("POST")
         protocol.check_content_type(headers)
-        return await read_body(receive, headers, self._limits.body)
+        return await read_body(receive, headers, self._limits.body, self._room)
 
     async def _route(self, scope: Scope, receive: Receive, sender: Sender) -> None:
         # Match the path before decoding: an encoded slash is part of a task's name.

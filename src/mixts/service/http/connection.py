@@ -8,9 +8,12 @@ served. So these limits hold before the application sees a request; ``tests/atta
   requests in advance ("pipelining") and bodies need next to no memory.
 - A response is made after the one before it has left the process: one response at most waits for a
   client that does not read.
+- Requests in advance of all clients together take turns with what else there is to do.
 - Whenever the next step is the client's, there is a deadline: to send a request, to read a
   response, to close.
-- Headers end before the body. Trailers, which could pass for headers, are refused.
+- Headers end before the body. Trailers, which could pass for headers, are refused. So are other
+  protocols and versions, and bodies in another coding than chunks. A client that offers another
+  protocol is answered in HTTP/1.1.
 
 ``connections`` limits the number of connections.
 """
@@ -52,6 +55,9 @@ BODY_BYTES = 64 << 10
 LINGER_SECONDS = 2.0
 """Time for a client that is still sending to read a refusal. If its connection were closed at once,
 the system would answer what it sends with a reset, which discards the refusal."""
+
+DISCARDED_BYTES = 8 << 20
+"""Bytes that are read and discarded after a refusal, at most."""
 
 STATUS_LINES = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus
@@ -155,6 +161,10 @@ class Connection(asyncio.BufferedProtocol):
         """Requests whose headers have arrived; the first one is being answered."""
         self._n_bytes = 0
         """Bytes since the last header, part of a body or end of a request."""
+        self._n_discarded = 0
+        """Bytes since the request that is being read had its response."""
+        self._head = b""
+        """What the parser got last, from the beginning of a request that had begun before."""
         self._unread = b""
         """What was received and not parsed."""
         self._is_paused = False
@@ -185,6 +195,11 @@ class Connection(asyncio.BufferedProtocol):
         return self.shared.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
+        if self._is_ending or (self._reading is not None and self._reading.is_answered):
+            self._n_discarded += nbytes
+            if self._n_discarded > DISCARDED_BYTES:
+                self.transport.abort()
+                return
         if not self._is_ending:
             self._parse(memoryview(self.shared.buffer)[:nbytes])
 
@@ -255,22 +270,47 @@ class Connection(asyncio.BufferedProtocol):
                 self.transport.pause_reading()
                 self._set_deadline()
                 return
-            part = data[start : start + PARSED_BYTES]
+            part = bytes(data[start : start + PARSED_BYTES])
             self._n_bytes += len(part)
-            try:
-                self._parser.feed_data(part)
-            except httptools.HttpParserUpgrade:
-                # The request is answered, and the connection speaks no other protocol after it.
-                self._is_ending = True
-            except httptools.HttpParserError:
-                expected = RefusalError(400, "bad_request", "expected a request of HTTP/1.1")
-                self._refuse(self._problem or expected)
+            self._feed(part)
             self._go_on()  # if the request had its response before its end
             if self._is_ending:
                 return
             if self._n_bytes > self._limits.head:
                 self._refuse(headers_too_large(self._limits))
                 return
+
+    def _feed(self, part: bytes) -> None:
+        """Parse the next bytes; refuse what is no request."""
+        has_begun = self._reading is not None and self._reading.scope is None
+        self._head = self._head + part if has_begun else part
+        try:
+            self._parser.feed_data(part)
+        except httptools.HttpParserUpgrade as upgrade:
+            if self._reading is not None:
+                self._feed(self._without_upgrade(self._reading) + part[upgrade.args[0] :])
+            else:
+                self._is_ending = True
+        except httptools.HttpParserError:
+            expected = RefusalError(400, "bad_request", "expected a request of HTTP/1.1")
+            self._refuse(self._problem or expected)
+
+    def _without_upgrade(self, request: Request) -> bytes:
+        """Return the head of a request without its offer to speak another protocol.
+
+        Java's HttpClient and ``curl --http2`` offer HTTP/2. The parser then expects that the body,
+        if there is one, is of that protocol: another parser reads the request again.
+        """
+        version = self._parser.get_http_version().encode()
+        lines = [b"%s %s HTTP/%s" % (self._parser.get_method(), request.url, version)]
+        for name, value in request.headers:
+            if name == b"connection":
+                tokens = [token.strip().lower() for token in value.split(b",")]
+                value = b", ".join(token for token in tokens if token in (b"close", b"keep-alive"))
+            if name != b"upgrade":
+                lines.append(name + b": " + value)
+        self._parser, self._reading = httptools.HttpRequestParser(self), None
+        return b"\r\n".join(lines) + b"\r\n\r\n"
 
     def read_on(self) -> None:
         """Parse what was left, and receive more."""
@@ -314,13 +354,23 @@ class Connection(asyncio.BufferedProtocol):
         name = name.lower()
         if name == b"expect" and value.lower() == b"100-continue":
             request.expects_continue = True
+        if name == b"transfer-encoding":
+            is_second = any(known == name for known, _ in request.headers)
+            if is_second or value.strip().lower() != b"chunked":
+                expected = "expected a body of a known length, or Transfer-Encoding: chunked"
+                self._stop(RefusalError(501, "bad_request", expected))
         request.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         request = self._reading
         assert request is not None
         self._n_bytes = 0
-        version = self._parser.get_http_version()
+        method, version = self._parser.get_method(), self._parser.get_http_version()
+        # The parser also takes other protocols, such as RTSP, and does not tell.
+        if version not in ("1.0", "1.1") or request.url + b" HTTP/" not in self._head:
+            self._stop(RefusalError(505, "bad_request", "expected a request of HTTP/1.1"))
+        if self._parser.should_upgrade() and method != b"CONNECT":
+            return  # the parser stops now, and the request is read again
         request.is_persistent = version == "1.1" and self._parser.should_keep_alive()
         try:
             url = httptools.parse_url(request.url)
@@ -332,7 +382,7 @@ class Connection(asyncio.BufferedProtocol):
             "asgi": {"version": "3.0", "spec_version": "2.3"},
             "http_version": version,
             "scheme": "http",
-            "method": self._parser.get_method().decode("ascii"),
+            "method": method.decode("ascii"),
             "path": unquote(path) if "%" in path else path,
             "raw_path": url.path,
             "query_string": url.query or b"",
@@ -354,9 +404,12 @@ class Connection(asyncio.BufferedProtocol):
             request.wake()
 
     def on_message_complete(self) -> None:
-        request, self._reading = self._reading, None
+        request = self._reading
         assert request is not None
-        self._n_bytes = 0
+        if request.scope is None:  # it is read again
+            return
+        self._reading = None
+        self._n_bytes = self._n_discarded = 0
         request.is_complete = True
         self.shared.touch(self)
         request.wake()
@@ -405,9 +458,19 @@ class Connection(asyncio.BufferedProtocol):
         self._write(status, headers, b"" if is_head else body, ends)
         if ends:
             self._close(linger=not request.is_complete or self._is_paused)
+            return
+        if not request.is_complete:  # nobody waits for the rest
+            request.due = min(request.due, self._now() + LINGER_SECONDS)
+            self._set_deadline()
+        if self._unread or len(self._requests) > 1:
+            self.shared.call_later(self.go_on)
         else:
-            self._go_on()
-            self.read_on()
+            self.go_on()
+
+    def go_on(self) -> None:
+        """Begin with the next request that has arrived, and read on."""
+        self._go_on()
+        self.read_on()
 
     def _go_on(self) -> None:
         """Begin with the next request, if the first one has arrived and its response has left."""

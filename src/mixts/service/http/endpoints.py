@@ -26,9 +26,8 @@ from starlette.routing import Route
 from mixts.errors import OverloadedError, ParameterError, StoreError, UnknownTaskError
 from mixts.prior import MixturePrior
 from mixts.service.arms import ArmChanges, ArmList
-from mixts.service.decider import now_us
 from mixts.service.http import protocol
-from mixts.service.http.limits import Limits, read_body, read_headers
+from mixts.service.http.limits import Limits, Room, read_body, read_headers
 from mixts.service.http.metrics import CONTENT_TYPE, Metrics
 from mixts.service.http.openapi import BODY_ERRORS, TASK, Endpoint, parameter
 from mixts.service.http.protocol import Activation, ActivePriorInfo, HealthStatus
@@ -69,7 +68,6 @@ _UNREWARDED = {
 PAGES = {
     "/": "overview_page",
     "/tasks": "task_page",
-    "/tasks/{task}": "task_page",
     "/assets/{name}": "asset",
 }
 """Addresses of pages, which the document leaves out."""
@@ -143,6 +141,7 @@ class Endpoints:
         decider: Any,
         store: Any,
         limits: Limits,
+        room: Room,
         metrics: Metrics,
         document: bytes,
         needs_token: bool,
@@ -150,6 +149,7 @@ class Endpoints:
         self._decider = decider
         self._store = store
         self._limits = limits
+        self._room = room
         self._metrics = metrics
         self._document = document
         self._needs_token = needs_token
@@ -219,7 +219,8 @@ class Endpoints:
             raise OverloadedError(f"{self._uploads} priors are being uploaded: try again later")
         self._uploads += 1
         try:
-            body = await read_body(request.receive, headers, max(limits.prior, limits.body))
+            most = max(limits.prior, limits.body)
+            body = await read_body(request.receive, headers, most, Room(most))
 
             def upload() -> Activation:
                 protocol.check_prior(body, limits)
@@ -267,8 +268,11 @@ class Endpoints:
         limits = self._limits
         headers = read_headers(request.scope["headers"], limits)
         protocol.check_content_type(headers)
-        body = await read_body(request.receive, headers, limits.body)
-        changes = protocol.read_arm_changes(body, limits)
+        body = await read_body(request.receive, headers, limits.body, self._room)
+        try:
+            changes = protocol.read_arm_changes(body, limits)
+        finally:
+            self._room.give_back(len(body))
 
         def change() -> ArmList:
             found: ArmList = self._decider.change_arms(**asdict(changes))
@@ -334,7 +338,7 @@ class Endpoints:
             f"store_{name}": (f"{name.capitalize()} in the store", getattr(totals, name))
             for name in ("tasks", "decisions", "rewards", "late", "defaults")
         }
-        without = asdict(self._store.unrewarded(now_us() / 1e6))
+        without = asdict(self._store.unrewarded())
         gauges |= {
             f"store_unrewarded_{name}": (f"Decisions without a reward: {_UNREWARDED[name]}", n)
             for name, n in without.items()
@@ -365,7 +369,7 @@ class Endpoints:
         offset, rows = query.get("offset", "0"), query.get("arms", "0")
         return await self._page(
             lambda: _dashboard().overview_page(
-                self._decider, self._store, now=time.time(), search=search,
+                self._decider, self._store, now=self._store.now(), search=search,
                 offset=int(offset) if _OFFSET.fullmatch(offset) else 0,
                 span=query.get("span", ""), arm=query.get("arm", "")[:MAX_NAME],
                 arms=rows if _OFFSET.fullmatch(rows) else 0, address=_address(request),
@@ -375,14 +379,11 @@ class Endpoints:
 
     async def task_page(self, request: Request) -> Response:
         """Return the page of one task."""
-        if "task" in request.path_params:
-            name = path_parameter(request, "task")
-        else:
-            name = request.query_params.get("name", "")
+        name = request.query_params.get("name", "")
         try:
             return await self._page(
                 lambda: _dashboard().task_page(
-                    self._decider, self._store, name, now=time.time(),
+                    self._decider, self._store, name, now=self._store.now(),
                     address=_address(request), token=self._needs_token,
                 )
             )  # fmt: skip

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from starlette.types import Receive
 
-from mixts.service.http.refusals import CLOSE, RefusalError, retry_after
+from mixts.service.http.refusals import CLOSE, Header, RefusalError, retry_after
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +86,45 @@ _DISCARDED = 8
 many clients read the response only after they have sent everything."""
 
 
+SMALL_BODY = 16 << 10
+"""Bytes of a body that always has room: the largest ones of others do not keep it out."""
+
+ROOM_BODIES = 64
+"""Bodies of the largest size that have room at the same time."""
+
+
 class DisconnectedError(Exception):
     """The client disconnected before the end of its request."""
 
 
-async def read_body(receive: Receive, headers: Headers, limit: int) -> bytes:
-    """Return the whole body of a request; refuse more than ``limit`` bytes."""
+class Room:
+    """Room in the memory for the bodies of all requests that are being received or answered."""
+
+    def __init__(self, n_bytes: int) -> None:
+        self._left = n_bytes
+
+    def take(self, before: int, now: int) -> None:
+        """Take the room of a body that has grown; refuse it if there is none left."""
+        n_bytes = _counted(now) - _counted(before)
+        if n_bytes > self._left:
+            message = "the bodies of other requests leave no room for this one: try again later"
+            raise RefusalError(503, "overloaded", message, headers=(CLOSE, *retry_after(1)))
+        self._left -= n_bytes
+
+    def give_back(self, n_bytes: int) -> None:
+        """Give the room of a body back."""
+        self._left += _counted(n_bytes)
+
+
+def _counted(n_bytes: int) -> int:
+    return n_bytes if n_bytes > SMALL_BODY else 0
+
+
+async def read_body(receive: Receive, headers: Headers, limit: int, room: Room) -> bytes:
+    """Return the whole body of a request; refuse more than ``limit`` bytes.
+
+    The caller gives the room of the body back when it needs it no more.
+    """
     declared = headers.get(b"content-length", b"0")
     if not declared.isdigit():
         raise RefusalError(400, "bad_request", "content-length must be a number", headers=(CLOSE,))
@@ -100,21 +133,27 @@ async def read_body(receive: Receive, headers: Headers, limit: int) -> bytes:
     if int(declared) > max(limit, discarded):
         raise _too_large(limit)
     parts: list[bytes] = []
-    size = 0
+    size = kept = 0
     more = True
-    while more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise DisconnectedError
-        part = message.get("body", b"")
-        size += len(part)
-        if size <= limit:
-            parts.append(part)
-        elif size > discarded:
+    try:
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise DisconnectedError
+            part = message.get("body", b"")
+            size += len(part)
+            if size <= limit:
+                room.take(kept, size)
+                kept = size
+                parts.append(part)
+            elif size > discarded:
+                raise _too_large(limit)
+            more = message.get("more_body", False)
+        if size > limit:
             raise _too_large(limit)
-        more = message.get("more_body", False)
-    if size > limit:
-        raise _too_large(limit)
+    except BaseException:
+        room.give_back(kept)
+        raise
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
@@ -185,12 +224,20 @@ class RateLimit:
     """Token bucket for each client: ``rate`` operations a second, and a second's worth at once.
 
     An operation passes while anything is left. A batch is counted after it was parsed, so it may
-    leave a debt. ``unit`` names the operations in the error message; a rate of 0 is no limit.
+    leave a debt. ``unit`` names the operations in the error message, which has these headers; a
+    rate of 0 is no limit.
     """
 
-    def __init__(self, rate: float, clients: int = MAX_CLIENTS, unit: str = "operations") -> None:
+    def __init__(
+        self,
+        rate: float,
+        clients: int = MAX_CLIENTS,
+        unit: str = "operations",
+        headers: tuple[Header, ...] = (),
+    ) -> None:
         self._rate = rate
         self._unit = unit
+        self._headers = headers
         self._capacity = max(rate, 1.0)
         self._clients = clients
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
@@ -214,16 +261,9 @@ class RateLimit:
             left, then = self._left[client]
             self._left[client] = (left - operations, then)
 
-    def check(self, client: str, now: float) -> None:
-        """Refuse a client that has nothing left; count nothing."""
-        left, then = self._left.get(client, (self._capacity, now))
-        left += (now - then) * self._rate
-        if left < 1:
-            raise self._exceeded(left)
-
     def _exceeded(self, left: float) -> RefusalError:
         wait = (1 - left) / self._rate
         return RefusalError(
             429, "rate_limited", f"expected at most {self._rate:g} {self._unit} a second",
-            headers=retry_after(int(wait) + 1),
+            headers=(*self._headers, *retry_after(int(wait) + 1)),
         )  # fmt: skip

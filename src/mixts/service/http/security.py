@@ -20,8 +20,8 @@ from pathlib import Path
 from starlette.types import Scope
 
 from mixts.errors import ParameterError
-from mixts.service.http.limits import MAX_CLIENTS, Headers, RateLimit
-from mixts.service.http.refusals import Header, RefusalError
+from mixts.service.http.limits import Headers, RateLimit
+from mixts.service.http.refusals import CLOSE, Header, RefusalError
 
 SCOPES = frozenset({"read", "write", "admin"})
 SAFE_LENGTH = 16
@@ -128,8 +128,10 @@ def _grant(words: list[str], place: str) -> tuple[Grant, bool]:
 
 # -- requests -------------------------------------------------------------------------------------
 
-MAX_GUESSES = 20.0
-"""Unknown tokens a second from one address."""
+MAX_REFUSED = 20.0
+"""Requests a second from one address that are refused with the reason: those with an unknown token
+or none, without the scope, or from a page of another site. Beyond that each one also ends its
+connection."""
 
 
 class Gate:
@@ -137,38 +139,42 @@ class Gate:
 
     Changes that browsers send must come from a page of this service, with tokens and without.
 
-    Unknown tokens are counted by address. An address that sends more than ``guesses`` of them a
-    second gets the same refusal for a valid token that is new to it: a right guess reveals nothing.
-    Tokens that the address has used before keep working.
+    Refused requests are counted by address, at most ``refused`` a second. Requests with a right
+    token are not: all clients behind a proxy have one address, and one of them must not lock the
+    others out.
     """
 
     def __init__(
-        self, tokens: Tokens | None, host: str = "127.0.0.1", guesses: float = MAX_GUESSES
+        self, tokens: Tokens | None, host: str = "127.0.0.1", refused: float = MAX_REFUSED
     ) -> None:
         self._tokens = tokens
-        self._guesses = RateLimit(guesses, unit="unknown tokens")
-        self._admitted: set[tuple[str, bytes]] = set()
-        """Addresses, and the digests of the tokens that they have used."""
+        self._refused = RateLimit(refused, unit="refused requests", headers=(CLOSE,))
         self._hosts = frozenset({b"localhost", b"127.0.0.1", b"[::1]", _bracketed(host).encode()})
 
     def use_tokens(self, tokens: Tokens) -> None:
         """Check tokens by another file, or by a new state of the same one."""
         self._tokens = tokens
-        self._admitted = set()
 
     def admit(self, scope: Scope, headers: Headers, now: float) -> str:
         """Return the client's name for rate limits, or refuse the request.
 
         The scopes of the request are put into ``scope["mixts.scopes"]``.
         """
-        path, method = scope["path"], scope["method"]
-        scope["mixts.scopes"] = SCOPES
         client = scope.get("client")
         address: str = client[0] if client else ""
+        try:
+            return self._admit(scope, headers, address)
+        except RefusalError:
+            self._refused.take(address, now)
+            raise
+
+    def _admit(self, scope: Scope, headers: Headers, address: str) -> str:
+        path, method = scope["path"], scope["method"]
+        scope["mixts.scopes"] = SCOPES
         if self._tokens is None:
             self._check_origin(headers, method)
         elif path not in OPEN_PATHS:
-            grant = self._check_token(headers, is_page(path), address, now)
+            grant = self._check_token(headers, is_page(path))
             required = required_scope(method, path)
             if required not in grant.scopes:
                 raise RefusalError(403, "forbidden", f"the token lacks the scope {required}")
@@ -195,23 +201,16 @@ class Gate:
         if origin is not None and method not in ("GET", "HEAD") and origin != b"http://" + host:
             raise RefusalError(403, "forbidden", "pages of another origin may not send this")
 
-    def _check_token(self, headers: Headers, page: bool, address: str, now: float) -> Grant:
-        """Return the scopes of the request's token; refuse unknown tokens and guesses."""
+    def _check_token(self, headers: Headers, page: bool) -> Grant:
+        """Return the scopes of the request's token; refuse unknown tokens."""
         assert self._tokens is not None
         given = headers.get(b"authorization")
         token = None if given is None else _token(given, basic=page)
         grant = None if token is None else self._tokens.grant(token)
         if grant is None:
-            if given is not None:
-                self._guesses.take(address, now)
             problem = "expected a token" if given is None else "the token is not known"
             message = f"{problem}: Authorization: Bearer TOKEN"
             raise RefusalError(401, "unauthorized", message, headers=(_challenge(page),))
-        if (address, grant.digest) not in self._admitted:
-            self._guesses.check(address, now)
-            if len(self._admitted) >= MAX_CLIENTS:
-                self._admitted.clear()
-            self._admitted.add((address, grant.digest))
         return grant
 
 
@@ -225,7 +224,7 @@ def required_scope(method: str, path: str) -> str:
 
 def is_page(path: str) -> bool:
     """Return whether browsers request this address; they can send a token only as a password."""
-    return path in ("/", "/tasks", "/arms") or path.startswith(("/tasks/", "/assets/"))
+    return path in ("/", "/tasks", "/arms") or path.startswith("/assets/")
 
 
 def _check_own_page(headers: Headers) -> None:

@@ -61,19 +61,30 @@ class Signals:
     """Handler of the signals that stop the process, or make it read its tokens again.
 
     Before the service runs a signal interrupts the start; then it calls ``stop``, and the
-    accepted requests are finished. If there is ``hang_up``, SIGHUP calls it instead.
+    accepted requests are finished. With ``reads_tokens``, SIGHUP calls what ``on_hang_up`` was
+    given instead, as soon as there is something to call.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, reads_tokens: bool = False) -> None:
         self.stop: Callable[[], None] | None = None
-        self.hang_up: Callable[[], None] | None = None
+        self._reads_tokens = reads_tokens
+        self._hang_up: Callable[[], None] | None = None
+        self._has_hung_up = False
+
+    def on_hang_up(self, call: Callable[[], None]) -> None:
+        """Call a function at every SIGHUP, and now if one came before."""
+        self._hang_up = call
+        if self._has_hung_up:
+            call()
 
     def handle(self, number: int, frame: FrameType | None) -> None:
         """Handle a signal."""
-        if self.stop is None:
+        if number == SIGHUP and self._reads_tokens:
+            self._has_hung_up = True
+            if self._hang_up is not None:
+                self._hang_up()
+        elif self.stop is None:
             raise KeyboardInterrupt
-        if number == SIGHUP and self.hang_up is not None:
-            self.hang_up()
         else:
             self.stop()
 
@@ -82,18 +93,23 @@ SIGHUP = getattr(signal, "SIGHUP", None)  # not on Windows
 
 
 @contextmanager
-def handle_signals() -> Iterator[Signals]:
+def handle_signals(*, reads_tokens: bool = False) -> Iterator[Signals]:
     """Handle SIGINT, SIGTERM and SIGHUP inside the ``with`` block; other threads than the main one
-    receive no signals."""
-    signals = Signals()
+    receive no signals.
+
+    SIGHUP stays ignored if it is, as under nohup, unless it makes the service read its tokens.
+    """
+    signals = Signals(reads_tokens=reads_tokens)
     if threading.current_thread() is not threading.main_thread():
         yield signals
         return
     handled = [signal.SIGINT, signal.SIGTERM]
-    if SIGHUP is not None and signal.getsignal(SIGHUP) is not signal.SIG_IGN:  # set by nohup
+    if SIGHUP is not None and (reads_tokens or signal.getsignal(SIGHUP) is not signal.SIG_IGN):
         handled.append(SIGHUP)
     before = {number: signal.signal(number, signals.handle) for number in handled}
     try:
+        if SIGHUP is not None:  # the command line held it back until there is a handler
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {SIGHUP})
         yield signals
     finally:
         for number, handler in before.items():

@@ -7,6 +7,7 @@ a store's name is a whole store, or it belongs to another program and must not b
 from __future__ import annotations
 
 import os
+import shutil
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -317,4 +318,30 @@ def refusal(path: Path, error: apsw.Error) -> StoreError:
     """Return the error for a file that cannot be opened."""
     if isinstance(error, (apsw.NotADBError, apsw.CorruptError)):
         return StoreError(f"{path} is damaged ({error}): {_DAMAGED}")
-    return StoreError(f"{path} cannot be used: {error}")
+    return StoreError(f"{path} cannot be used: {reason_of(path, error)}")
+
+
+_NEEDED = 1 << 16
+"""Bytes, more than the 32 KiB of an index of the write-ahead log, without which a disk is full."""
+
+
+def reason_of(path: Path, error: apsw.Error) -> str:
+    """Return why a file cannot be used: SQLite's words, after what is known better.
+
+    On a full disk SQLite often reports an input or output error: where it maps a file to memory, or
+    reserves room.
+    """
+    free = _NEEDED
+    with suppress(OSError):
+        free = shutil.disk_usage(path.parent).free
+    if free < _NEEDED and isinstance(error, (apsw.FullError, apsw.IOError, apsw.CantOpenError)):
+        return f"the disk is full: {free:,} bytes are free in {path.parent} ({error})"
+    reasons = (
+        (apsw.FullError, "the disk is full"),
+        (apsw.ReadOnlyError, "it may only be read"),
+        (apsw.BusyError, "another process keeps it locked"),
+        (apsw.CorruptError, "it is damaged"),
+        (apsw.IOError, "the system reports an input or output error"),
+    )
+    reason = next((text for kind, text in reasons if isinstance(error, kind)), "it was refused")
+    return f"{reason} ({error})"

@@ -389,7 +389,7 @@ class WriteAheadLog:
                     # A connection that has not read the file yet has no log to checkpoint.
                     _sqlite_file.use_log(self._checkpointer, self._connections.path)
                 except apsw.Error as error:
-                    self._note_failure(str(error))
+                    self._note_failure(_sqlite_file.reason_of(self._connections.path, error))
                 else:
                     self._checkpoint(self._checkpointer, apsw.SQLITE_CHECKPOINT_PASSIVE)
 
@@ -401,7 +401,7 @@ class WriteAheadLog:
             connection.wal_checkpoint(mode=mode)
         except apsw.Error as error:
             self._must_reopen = isinstance(error, apsw.IOError)
-            self._note_failure(str(error))
+            self._note_failure(_sqlite_file.reason_of(self._connections.path, error))
             return False
         self._note_failure(None)
         return True

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mixts._typing import Array, ArrayLike, Float
+from mixts.service import clock
 from mixts.service.records import (
     Changes,
     KnownReward,
@@ -158,6 +159,10 @@ class TransactionConflictError(Exception):
 class Transaction(ABC):
     """One transaction: when its context ends, all of its changes are durable, or none was made."""
 
+    def now_us(self) -> int:
+        """Return the time of the operations; see :meth:`Backend.now_us`."""
+        return clock.now_us()
+
     @abstractmethod
     def active_version(self) -> int | None:
         """Return the version of the prior that was activated last."""
@@ -283,6 +288,10 @@ class Backend(ABC):
     """The path or address that messages show."""
     database: str
     """Name of the database system."""
+
+    def now_us(self) -> int:
+        """Return microseconds since 1970, by the one clock of all writers of this database."""
+        return clock.now_us()
 
     @abstractmethod
     def transaction(self, *, wait: bool = True) -> AbstractContextManager[Transaction]:

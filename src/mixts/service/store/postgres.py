@@ -67,6 +67,9 @@ _TABLE_BYTES = (
     "JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'mixts' AND c.relkind = 'r'"
 )
 
+_CLOCK = "SELECT (EXTRACT(EPOCH FROM clock_timestamp()) * 1000000)::bigint"
+"""The server's clock: replicas on machines whose clocks are wrong agree when windows end."""
+
 _INVALID_ROWS = (psycopg.IntegrityError, psycopg.DataError)
 _CONFLICTS = (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
 
@@ -296,6 +299,9 @@ class PostgresTransaction(Transaction):
     def _execute(self, sql: str, parameters: Any = None) -> psycopg.Cursor[Row]:
         with self._backend.connections.writing():
             return self._connection.execute(sql, parameters)
+
+    def now_us(self) -> int:
+        return int(self._scalar(_CLOCK))
 
     def active_version(self) -> int | None:
         return self._scalar("SELECT version FROM activations ORDER BY seq DESC LIMIT 1")
@@ -618,6 +624,10 @@ class PostgresBackend(Backend):
                 yield from cursor
         except psycopg.Error as error:
             raise unavailable(self.name, error) from error
+
+    def now_us(self) -> int:
+        ((now,),) = self.query(_CLOCK)
+        return int(now)
 
     def schema_version(self) -> int:
         ((version,),) = self.query("SELECT MAX(version) FROM schema_version")

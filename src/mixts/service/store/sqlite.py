@@ -306,7 +306,7 @@ class SQLiteBackend(Backend):
         except apsw.Error as error:
             if isinstance(error, apsw.FullError):
                 self._log.note_full_disk()
-            raise StoreUnavailableError(_unavailable_message(self.name, error)) from error
+            raise self._unavailable(error) from error
         finally:
             self._waits_since = None
 
@@ -323,7 +323,7 @@ class SQLiteBackend(Backend):
             with self._connections.reader() as reader:
                 return list(reader.execute(sql, tuple(parameters)))
         except apsw.Error as error:
-            raise StoreUnavailableError(_unavailable_message(self.name, error)) from error
+            raise self._unavailable(error) from error
 
     def scan(self, sql: str, parameters: Sequence[Any] = ()) -> Iterator[Row]:
         try:
@@ -331,7 +331,7 @@ class SQLiteBackend(Backend):
                 reader.execute("BEGIN")
                 yield from reader.execute(sql, tuple(parameters))
         except apsw.Error as error:
-            raise StoreUnavailableError(_unavailable_message(self.name, error)) from error
+            raise self._unavailable(error) from error
 
     def check(self, *, full: bool = False) -> Iterator[list[str]]:
         def query(sql: str, parameters: Sequence[Any]) -> list[Row]:
@@ -351,7 +351,11 @@ class SQLiteBackend(Backend):
                 yield from check_rows(query, table, start, last)
                 yield from check_rows(query, table, 0, start)
         except apsw.Error as error:
-            raise StoreUnavailableError(_unavailable_message(self.name, error)) from error
+            raise self._unavailable(error) from error
+
+    def _unavailable(self, error: apsw.Error) -> StoreUnavailableError:
+        reason = _sqlite_file.reason_of(self.path, error)
+        return StoreUnavailableError(f"{self.name}: {reason}; nothing was acknowledged")
 
     def schema_version(self) -> int:
         ((version,),) = self.query("PRAGMA user_version")
@@ -365,15 +369,3 @@ class SQLiteBackend(Backend):
         if not self._closed:
             self._closed = True
             self._log.close()
-
-
-def _unavailable_message(name: str, error: Exception) -> str:
-    reasons = (
-        (apsw.FullError, "the disk is full"),
-        (apsw.ReadOnlyError, "it may only be read"),
-        (apsw.BusyError, "another process keeps it locked"),
-        (apsw.CorruptError, "it is damaged"),
-        (apsw.IOError, "the system reports an input or output error"),
-    )
-    reason = next((text for kind, text in reasons if isinstance(error, kind)), "it was refused")
-    return f"{name}: {reason} ({error}); nothing was acknowledged"

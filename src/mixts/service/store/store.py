@@ -253,6 +253,19 @@ class DecisionStore:
 
     # -- the whole store ----------------------------------------------------------------------
 
+    def now(self) -> float:
+        """Return the present time of the store's clock, in seconds since 1970.
+
+        Decisions and rewards have their times by this clock. The clock of a store in PostgreSQL is
+        the server's, so that all replicas have the same.
+
+        Returns
+        -------
+        float
+            The time.
+        """
+        return self.backend.now_us() / _SECOND
+
     def summary(self) -> Summary:
         """Return the database, its size, the totals and the priors.
 
@@ -298,14 +311,14 @@ class DecisionStore:
         Parameters
         ----------
         now : float, optional
-            The time, in seconds since 1970.
+            The time, in seconds since 1970; by default, the present time of the store's clock.
 
         Returns
         -------
         Unrewarded
             Decisions from before there was a reward window count as waiting.
         """
-        moment = int((time.time() if now is None else now) * _SECOND)
+        moment = int((self.now() if now is None else now) * _SECOND)
         windows = {(row[0], row[1]): int(row[2]) for row in self._query(_WINDOWS, (moment,))}
         totals = self.totals()
         given_up, due = windows.get((0, 1), 0), windows.get((1, 1), 0)

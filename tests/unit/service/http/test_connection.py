@@ -433,7 +433,7 @@ def test_a_client_that_expects_100_continue_is_told_to(running: Server) -> None:
 
 def test_an_upgrade_is_answered_in_http_1(running: Server) -> None:
     """`curl --http2` sends one."""
-    offer = b"connection: upgrade\r\nupgrade: h2c\r\n\r\n"
+    offer = b"connection: upgrade, close\r\nupgrade: h2c\r\n\r\n"
     assert running.exchange(HEALTH[:-2] + offer)[0] == 200
 
 

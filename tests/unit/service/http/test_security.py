@@ -184,7 +184,7 @@ def test_without_a_good_token_there_is_no_way_in(
 
 def test_a_browser_may_give_the_token_as_a_password_for_pages_only(tokens: Tokens) -> None:
     protected = service(tokens=tokens)
-    for path in ("/", "/tasks/u17", "/tasks", "/assets/x"):
+    for path in ("/", "/tasks?name=u17", "/tasks", "/assets/x"):
         answer = get(protected, path)
         assert answer.status == 401
         assert answer.headers["www-authenticate"].startswith("Basic")
@@ -220,43 +220,33 @@ def asked(gate: Gate, token: str | None, address: str, now: float) -> int:
     return 200
 
 
-def test_an_address_that_guesses_tokens_is_slowed_down(tokens: Tokens) -> None:
-    gate = Gate(tokens, guesses=3)
-    guesses = [asked(gate, guess, "10.0.0.1", 5.0) for guess in ("a", None, "b", "c", "d", None)]
-    assert guesses == [401, 401, 401, 401, 429, 401], "none is no guess"
+def test_an_address_is_refused_only_so_often(tokens: Tokens) -> None:
+    gate = Gate(tokens, refused=3)
+    refused = [asked(gate, token, "10.0.0.1", 5.0) for token in ("a", None, "b", "c", None)]
+    assert refused == [401, 401, 401, 429, 429]
     assert asked(gate, "a", "10.0.0.2", 5.0) == 401
     assert [asked(gate, "d", "10.0.0.1", 5.4) for _ in range(2)] == [401, 429]
 
 
-def test_a_right_guess_among_too_many_tells_nothing(tokens: Tokens) -> None:
-    gate = Gate(tokens, guesses=3)
-    assert asked(gate, WRITE, "10.0.0.1", 4.0) == 200
+def test_a_right_token_is_always_let_in(tokens: Tokens) -> None:
+    """Behind a proxy, one client that sends wrong tokens does not lock the others out."""
+    gate = Gate(tokens, refused=3)
     assert [asked(gate, "a", "10.0.0.1", 5.0) for _ in range(4)] == [401, 401, 401, 429]
-    assert asked(gate, ALL, "10.0.0.1", 5.0) == 429
-    assert asked(gate, WRITE, "10.0.0.1", 5.0) == 200, "known there before, and not in the way"
-    assert asked(gate, ALL, "10.0.0.2", 5.0) == 200
-    assert asked(gate, ALL, "10.0.0.1", 5.4) == 200
+    for _ in range(10):
+        assert asked(gate, WRITE, "10.0.0.1", 5.0) == 200, "new for this address"
     assert asked(gate, "a", "10.0.0.1", 5.4) == 401, "known tokens do not count"
 
 
-def test_only_so_many_addresses_of_tokens_are_remembered(
-    tokens: Tokens, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(security, "MAX_CLIENTS", 3)
-    gate = Gate(tokens, guesses=3)
-    assert {asked(gate, ALL, f"10.0.0.{i}", 5.0) for i in range(10)} == {200}
-    assert len(gate._admitted) <= 3
-
-
-def test_guesses_have_a_limit_of_their_own(tokens: Tokens) -> None:
+def test_a_refusal_too_many_ends_the_connection(tokens: Tokens) -> None:
     unlimited = service(tokens=tokens, rate=0)
     answers = [get(unlimited, "/metrics", headers=bearer("wrong")) for _ in range(100)]
     refused = [answer for answer in answers if answer.status == 429]
     assert answers[0].status == 401
+    assert "connection" not in answers[0].headers
     assert refused[0].error["code"] == "rate_limited"
+    assert refused[0].headers["connection"] == "close"
     assert int(refused[0].headers["retry-after"]) >= 1
     assert get(unlimited, "/healthz").status == 200
-    assert {get(unlimited, "/metrics").status for _ in range(50)} == {401}
 
 
 # -- without tokens -------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ import pytest
 import mixts
 from mixts import errors
 from mixts.logs import read_logs
-from mixts.logs.decisions import DecisionLog
+from mixts.logs.decisions import DecisionLog, feature_column
 from mixts.service import Decider, Decision, DecisionStore
 from mixts.service.policy import DEFAULT_POLICY
 from mixts.service.store import export as module
@@ -245,6 +245,40 @@ def test_a_prior_can_be_learned_from_csv_as_from_parquet(
     assert found.times.first.tolist() == right.times.first.tolist()
     for name in ("successes", "failures"):
         assert np.array_equal(found.statistics.array(name), right.statistics.array(name))
+
+
+RISKY = (
+    '=HYPERLINK("http://example.com")', "@SUM(A1)", "+cmd|' /C calc'!A1", "-2+3+cmd", "=", "'=x",
+    "''@x", "-5", "+1.5e3", "'-5", "plain", "'quoted'", "a=b",
+)  # fmt: skip
+
+
+def test_no_cell_of_csv_is_a_formula_and_names_are_read_as_they_were(tmp_path: Path) -> None:
+    """A spreadsheet would run it. Numbers are no formulas, and stay as they are."""
+    family = mixts.BernoulliArms.uniform(len(RISKY))
+    prior = mixts.MixturePrior(family, arm_names=RISKY)
+    with (
+        mixts.DecisionStore(tmp_path / "decisions.db") as store,
+        mixts.Decider(prior, store, seed=1) as decider,
+    ):
+        for name in RISKY:
+            decider.reward(decider.decide(name, mask=[name]).id, 1)
+        export(store, tmp_path / "log.csv")
+        export(store, tmp_path / "log.parquet")
+    with open(tmp_path / "log.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    cells = {cell for row in rows for cell in row.values()}
+    risky = {cell for cell in cells if cell[:1] in tuple("=+-@\t\r")}
+    assert risky == {"-5", "+1.5e3"}
+    columns = {"task": "task", "arm": "arm", "reward": "reward"}
+    right, found = (read_logs(tmp_path / f"log.{kind}", **columns) for kind in ("parquet", "csv"))  # type: ignore[arg-type]
+    assert set(found.arms) == set(found.tasks) == set(RISKY)
+    assert (found.arms, found.tasks) == (right.arms, right.tasks)
+
+
+def test_a_feature_whose_name_is_a_formula_has_another_column() -> None:
+    assert feature_column("price") == "price"
+    assert feature_column("=price") == "feature_=price"
 
 
 @pytest.mark.parametrize("name", ["arms", "arms.json", "arms.csv.zip"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from contextlib import closing
 from pathlib import Path
 
@@ -143,6 +144,18 @@ def test_a_full_database_is_a_full_disk(running: Running) -> None:
     running.assert_whole(n, 1)
 
 
+def test_an_input_error_without_room_is_a_full_disk(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite reports it so where it maps a file to memory, or reserves room."""
+    full = shutil.disk_usage(running.path.parent)._replace(free=4096)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: full)
+    running.disk.fail("write", apsw.IOError, "-wal")
+    with pytest.raises(StoreUnavailableError) as refused:
+        running.decider.decide("a")
+    assert f"{FULL}: 4,096 bytes are free in {running.path.parent} (" in str(refused.value)
+
+
 def test_a_decider_does_not_start_on_a_full_disk(tmp_path: Path) -> None:
     with FaultyDisk() as disk, disk.store(tmp_path / "decisions.db") as store:
         disk.fail("write", apsw.FullError, "-wal")
@@ -262,7 +275,7 @@ def test_clients_get_503_and_may_read(running: Running) -> None:
             assert int(refused.headers["retry-after"]) > 0
         ready = get(service, "/readyz")
         assert (ready.status, FULL in ready.error["message"]) == (503, True)
-        for path in ("/healthz", "/v1/tasks/a", "/metrics", "/", "/tasks/a", "/v1/prior"):
+        for path in ("/healthz", "/v1/tasks/a", "/metrics", "/", "/tasks?name=a", "/v1/prior"):
             assert get(service, path).status == 200
         running.disk.mend()
         again = post(service, "/v1/decide", {"task": "a", "key": "k"})

@@ -33,7 +33,7 @@ if (changing) {
     sending = true;
     say("Sending …");
     try {
-      const response = await fetch("/arms", {
+      const response = await fetch("arms", {
         method: "POST",
         headers: { "Content-Type": "application/json" },
         body: JSON.stringify(changes),
