@@ -147,11 +147,13 @@ class PastTasks:
         """Return which past tasks can be replayed.
 
         A task needs two recorded rewards a decision, of two arms at least: otherwise policies would
-        have little to choose between.
+        have little to choose between. If arms are taken at most once, a task needs two arms a
+        decision.
         """
         enough = np.asarray(self.statistics.n_observations) >= 2 * n_decisions
         if not self.linear:
-            enough &= (self.statistics.pulls > 0).sum(axis=1) >= 2
+            n_arms = (self.statistics.pulls > 0).sum(axis=1)
+            enough &= n_arms >= (2 if self.fit.prior.repeatable else 2 * n_decisions)
         return enough
 
     @cached_property
