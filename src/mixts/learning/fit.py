@@ -16,7 +16,7 @@ from mixts import _checks, _random
 from mixts._tables import is_table
 from mixts._typing import Array, Int, Seed
 from mixts.engines import EngineLike
-from mixts.errors import ConvergenceWarning, ParameterError
+from mixts.errors import ConvergenceWarning, MixtsError, ParameterError
 from mixts.families import Statistics
 from mixts.families.linear import CovarianceType
 from mixts.learning.check import PriorCheck, check_prior
@@ -24,7 +24,7 @@ from mixts.learning.coordinates import mapped, scaling, unmapped
 from mixts.learning.held_out import divide
 from mixts.learning.learn import Learned, Method, flat_family, learn, robust_prior, seed_number
 from mixts.learning.models import Noise, has_noise
-from mixts.learning.noise import NoiseChoice, NoiseRule, compare_noise
+from mixts.learning.noise import NoiseChoice, NoiseRule, common_noise, compare_noise
 from mixts.learning.select import Rule
 from mixts.learning.stack import component_names
 from mixts.logs import LogWarning, TaskLogs, read_logs, review
@@ -167,7 +167,8 @@ def fit_logs(
     noise
         For Gaussian and linear rewards: "common" noise of all tasks, a noise "per-task", or "auto":
         whichever predicts a fifth of the tasks better by two standard errors, else common. With
-        ``noise_std`` the noise is common.
+        ``noise_std`` the noise is common. Rewards that repeat exactly in a task count as if they
+        had the typical noise.
     covariance_type
         As in :func:`mixts.learn_prior`.
     robust
@@ -282,7 +283,7 @@ def _learned(
     """Learn from tasks; also return the number of tasks on which candidates were compared.
 
     Both kinds of noise are compared with the number of components that was chosen with a common
-    noise, so that only the last step is repeated.
+    noise, so that only the last step is repeated. If that fails, the common noise stays.
     """
     compares = settings.noise == "auto" and settings.noise_std is None and has_noise(tasks)
     noise: Noise = "per-task" if settings.noise == "per-task" else "common"
@@ -291,15 +292,18 @@ def _learned(
         return learned, n_compared, None
     number = learned.selection or learned.prior.n_components
     options: dict[str, Any] = {"covariance_type": settings.covariance_type, "engine": engine}
+    n = number if isinstance(number, int) else number.account or number.chosen
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        n = number if isinstance(number, int) else number.account or number.chosen
-        choice = compare_noise(tasks, n, settings.seed, settings.select_from, options)
-        if choice is not None and choice.chosen == "per-task":
-            learned = learn(
-                tasks, number, settings.method, seed=settings.seed, noise="per-task",
-                select=settings.select, **options,
-            )  # fmt: skip
+        try:
+            choice = compare_noise(tasks, n, settings.seed, settings.select_from, options)
+            if choice is not None and choice.chosen == "per-task":
+                learned = learn(
+                    tasks, number, settings.method, seed=settings.seed, noise="per-task",
+                    select=settings.select, **options,
+                )  # fmt: skip
+        except (MixtsError, ArithmeticError, np.linalg.LinAlgError) as error:
+            choice = common_noise(f"a noise of each could not be learned ({error})")
     return learned, n_compared, choice
 
 

@@ -17,7 +17,8 @@ from mixts.families import Family, Statistics
 from mixts.families.linear import CovarianceType
 from mixts.learning.em import History, Patience, Restart, best, pooled_restart, run_all
 from mixts.learning.histories import statistics_of
-from mixts.learning.models import Model, Noise, check_options, model_of
+from mixts.learning.models import Model, Noise, check_options, has_noise, model_of
+from mixts.learning.models.student import with_noise
 from mixts.learning.population import with_arm_prior
 from mixts.learning.select import Problem, Rule, Selection, compare
 from mixts.learning.stack import by_weight, drop_few, merge_same, union, with_kinds
@@ -410,7 +411,7 @@ def _joined(
 
 
 def _observed(tasks: Any, options: dict[str, Any]) -> Statistics:
-    """Return the tasks that have observations, in their canonical order."""
+    """Return the tasks that have observations, in their canonical order; all show noise."""
     statistics = statistics_of(tasks)
     if statistics.single:
         statistics = statistics[np.array([0])]
@@ -422,6 +423,8 @@ def _observed(tasks: Any, options: dict[str, Any]) -> Statistics:
     # Checked before sorting, so that messages number the tasks as the caller does.
     check_options(statistics, options)
     statistics = statistics[seen]
+    if has_noise(statistics) and options["noise_std"] is None:
+        statistics, _ = with_noise(statistics, options["noise"])
     return statistics[canonical(statistics)]
 
 
