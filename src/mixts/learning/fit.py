@@ -14,7 +14,7 @@ import numpy as np
 
 from mixts import _checks, _random
 from mixts._tables import is_table
-from mixts._typing import Array, Int, Seed
+from mixts._typing import Array, Float, Int, Seed
 from mixts.engines import EngineLike
 from mixts.errors import ConvergenceWarning, MixtsError, ParameterError
 from mixts.families import Statistics
@@ -151,6 +151,7 @@ def fit_logs(
     seed: Seed = None,
     engine: EngineLike = None,
     progress: Callable[[str], None] | None = None,
+    on_learned: Callable[[Fit], None] | None = None,
 ) -> Fit:
     """Learn a prior from logs of past tasks, and check it on tasks that were held out.
 
@@ -188,6 +189,9 @@ def fit_logs(
         Where files are read and restarts run, as in :func:`mixts.learn_prior`.
     progress
         Function that is called with a line of text when a step begins.
+    on_learned
+        Function that is called with the fit when its prior is learned, before the check: what it
+        saves survives a check that fails.
 
     Returns
     -------
@@ -238,22 +242,27 @@ def fit_logs(
     prior = _named(learned.prior, component_names(learned.prior), tasks)
     if robust:
         prior = robust_prior(prior, robust)
-    check = None
-    if len(divided.held_out):
-        held = tasks.statistics[divided.held_out]
-        flat = flat_family(mapped(held, matrix), **prior.family.learning_settings())
-        check = check_prior(
-            prior,
-            held,
-            unimodal=_named(learned.unimodal, None, tasks),
-            flat=unmapped(MixturePrior(flat), matrix),
-            seed=settings.seed,
-        )
-    return Fit(
-        tasks, settings, learned, prior, divided.training, divided.held_out, check, n_compared,
+    fit = Fit(
+        tasks, settings, learned, prior, divided.training, divided.held_out, None, n_compared,
         divided.statistics, (*found, *([] if divided.warning is None else [divided.warning])),
         choice,
     )  # fmt: skip
+    if on_learned is not None:
+        on_learned(fit)
+    return fit if not len(divided.held_out) else replace(fit, check=_check(fit, matrix))
+
+
+def _check(fit: Fit, matrix: Float[Array, "d d"] | None) -> PriorCheck:
+    """Check a prior on the held-out tasks; ``matrix`` gives features a common scale."""
+    held = fit.logs.statistics[fit.held_out]
+    flat = flat_family(mapped(held, matrix), **fit.prior.family.learning_settings())
+    return check_prior(
+        fit.prior,
+        held,
+        unimodal=_named(fit.learned.unimodal, None, fit.logs),
+        flat=unmapped(MixturePrior(flat), matrix),
+        seed=fit.settings.seed,
+    )
 
 
 def _read(

@@ -19,7 +19,7 @@ from mixts.cli.fit import command_of, like_earlier
 from mixts.cli.main import parser
 from mixts.diagnostics import Earnings, PolicyComparison
 from mixts.diagnostics.advice import Advice
-from mixts.errors import ParameterError
+from mixts.errors import ParameterError, StatisticsError
 from mixts.learning import Learned, Selection, fit, learn
 from mixts.logs import read_logs
 
@@ -194,6 +194,66 @@ def test_a_prior_outlives_its_comparison(
     assert mixts.MixturePrior.load(out).n_components == 2
     assert len(mixts.Statistics.load(statistics)) == 40
     assert not out.with_suffix(".html").exists()
+
+
+@pytest.mark.parametrize("step", ["mixts.learning.fit.check_prior", "mixts.cli.fit.write_fit_page"])
+def test_a_prior_outlives_its_check_and_its_page(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str], step: str,
+) -> None:  # fmt: skip
+    """The prior is saved as soon as it is learned; any error after that says where it is."""
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise StatisticsError("this step failed")
+
+    monkeypatch.setattr(step, fail)
+    out = tmp_path / "prior.json"
+    command = ["fit", str(folder / "clicks.csv"), *COLUMNS, "--components", "2", "--quiet"]
+    assert main([*command, "--out", str(out)]) == 2
+    said = f"The prior was learned before that, and saved to {out}.\n"
+    assert capsys.readouterr() == ("", f"mixts: this step failed\n{said}")
+    prior = mixts.MixturePrior.load(out)
+    assert prior.names == ("kind 1", "kind 2")
+    assert prior.descriptions is not None
+
+
+def test_an_unforeseen_error_also_says_where_the_prior_is(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("mixts.learning.fit.check_prior", fail)
+    out = tmp_path / "prior.json"
+    command = ["fit", str(folder / "clicks.csv"), *COLUMNS, "--components", "2", "--quiet"]
+    with pytest.raises(ZeroDivisionError) as caught:
+        main([*command, "--out", str(out)])
+    assert any(str(out) in note for note in caught.value.__notes__)
+    assert out.exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "begins"),
+    [
+        (["--noise-std", "2"], "mixts: --noise-std must be a number"),
+        ([], "mixts: learning from these logs failed: noise_std must be a number"),
+    ],
+)
+def test_an_error_names_only_options_that_were_given(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str], options: list[str], begins: str,
+) -> None:  # fmt: skip
+    """Learning may fail on a number of its own: nobody gave it, so no option is to blame."""
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise ParameterError("noise_std must be a number between 1e-75 and 1e75, got 3.6e-76")
+
+    monkeypatch.setattr("mixts.cli.fit.fit_logs", fail)
+    command = ["fit", str(folder / "clicks.csv"), *COLUMNS, "--out", str(tmp_path / "prior.json")]
+    assert main([*command, *options]) == 2
+    printed = capsys.readouterr().err
+    assert printed.startswith(begins)
+    assert options or "--" not in printed
 
 
 @pytest.mark.parametrize(
