@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -13,6 +12,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, get_args
 
+from mixts._progress import show_steps, step
 from mixts.cli._engine import add_engine_options, engine_from
 from mixts.diagnostics import Advice, PolicyComparison, advise, compare_policies
 from mixts.engines import engine_of
@@ -137,10 +137,11 @@ def run(options: argparse.Namespace) -> int:
     where = engine_from(options)
     with (
         nullcontext() if where is None else engine_of(where) as engine,  # None: each step chooses
+        show_steps(not options.quiet),
         _saving(options) as save,
     ):
         fit = described(_fit(options, engine, save))
-        comparison = _comparison(fit, engine, options.quiet)
+        comparison = _comparison(fit, engine)
         if page is not None:
             seconds = time.perf_counter() - started
             made = FitRun(options.out, options.reward, command_of(options), seconds)
@@ -165,7 +166,7 @@ def _fit(options: argparse.Namespace, engine: Any, save: Callable[[Fit], None]) 
             noise_std=options.noise_std, noise=options.noise, covariance_type=options.covariance,
             robust=options.robust, select=options.select, select_from=options.select_from,
             held_out=options.held_out, seed=options.seed, engine=engine,
-            progress=None if options.quiet else _print_progress, on_learned=save,
+            on_learned=save,
         )  # fmt: skip
     except ParameterError as error:
         # Messages begin with the name of the parameter; here it is an option, if it was given.
@@ -233,12 +234,11 @@ def _saving(options: argparse.Namespace) -> Iterator[Callable[[Fit], None]]:
         raise
 
 
-def _comparison(fit: Fit, engine: Any, quiet: bool) -> PolicyComparison | None:
+def _comparison(fit: Fit, engine: Any) -> PolicyComparison | None:
     """Compare policies on the held-out tasks; None if there are none."""
     if not len(fit.held_out):
         return None
-    if not quiet:
-        _print_progress(f"comparing policies on {len(fit.held_out):,} held-out tasks")
+    step(f"comparing policies on {len(fit.held_out):,} held-out tasks")
     return compare_policies(fit, engine=engine)
 
 
@@ -377,7 +377,3 @@ def _check_outputs(options: argparse.Namespace, page: Path | None) -> None:
             raise ParameterError(
                 f"{path.parent} is not a folder that can be written to: choose another {name}"
             )
-
-
-def _print_progress(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)

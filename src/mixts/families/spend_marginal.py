@@ -95,7 +95,7 @@ def fit_levels(
 
     They maximise ``-shape mean_log - scale mean_inverse - log_sum(shape, scale)``, a concave
     function, by Newton's method from the given shape and scale; a step is quartered until it gains,
-    and a pair that no step improves is done.
+    and a pair that no step would improve is done.
     """
     sizes = shape.shape
     means = np.stack([np.broadcast_to(x, sizes).reshape(-1) for x in (mean_log, mean_inverse)])
@@ -107,11 +107,14 @@ def fit_levels(
     left = np.arange(best.shape[1])
     now = value(best, left)
     for _ in range(_NEWTON_STEPS):
-        steps = np.zeros_like(best)
-        steps[:, left] = _newton(*best[:, left], *means[:, left])
+        steps, gain = np.zeros_like(best), np.zeros(len(now))
+        steps[0, left], steps[1, left], gain[left] = _newton(*best[:, left], *means[:, left])
+        left = left[gain[left] > _NOTHING * (1 + np.abs(now[left]))]
         waiting, length = left, 1.0
         gained = np.ones(len(now), bool)
         for _ in range(_HALVINGS):
+            if not len(waiting):
+                break
             old = best[:, waiting]
             trial = np.clip(old + length * steps[:, waiting], old / 10, 10 * old)
             trial = np.clip(trial, LEAST, MOST)
@@ -120,8 +123,6 @@ def fit_levels(
             best[:, waiting[better]], now[waiting[better]] = trial[:, better], reached[better]
             waiting = waiting[~better]
             length /= 4
-            if not len(waiting):
-                break
         gained[waiting] = False
         left = left[gained[left]]
         if not len(left):
@@ -132,8 +133,8 @@ def fit_levels(
 _NEWTON_STEPS, _HALVINGS, _NOTHING = 50, 8, 1e-14
 
 
-def _newton(a: Array, b: Array, mean_log: Array, mean_inverse: Array) -> tuple[Array, Array]:
-    """Return the Newton step: the covariance of ln sigma^2 and 1 / sigma^2 is the curvature."""
+def _newton(a: Array, b: Array, mean_log: Array, mean_inverse: Array) -> tuple[Array, ...]:
+    """Return the Newton step and its gain; the curvature is the covariance of the two functions."""
     weights = level_weights(a, b)
     one, two = weights @ _LOGS, weights @ _INVERSES
     gaps = _LOGS - one[..., None], _INVERSES - two[..., None]
@@ -143,8 +144,16 @@ def _newton(a: Array, b: Array, mean_log: Array, mean_inverse: Array) -> tuple[A
     slope = one - mean_log, two - mean_inverse
     # Where one level has almost all of the weight, the curvature vanishes.
     h11, h22 = h11 + 1e-12, h22 + 1e-12
+    # A parameter that is at its limit, and would go beyond, stays there: the other one moves alone.
+    stays = [
+        ((x <= LEAST) & (by < 0)) | ((x >= MOST) & (by > 0))
+        for x, by in zip((a, b), slope, strict=True)
+    ]
+    h12 = np.where(stays[0] | stays[1], 0.0, h12)
     det = np.maximum(h11 * h22 - h12 * h12, 1e-12 * h11 * h22)
-    return (h22 * slope[0] - h12 * slope[1]) / det, (h11 * slope[1] - h12 * slope[0]) / det
+    steps = (h22 * slope[0] - h12 * slope[1]) / det, (h11 * slope[1] - h12 * slope[0]) / det
+    first, second = (np.where(s, 0.0, step) for s, step in zip(stays, steps, strict=True))
+    return first, second, 0.5 * (first * slope[0] + second * slope[1])
 
 
 # -- the mean reward ------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from mixts import _checks, _random
-from mixts._tables import is_table
+from mixts._progress import report_steps, step
 from mixts._typing import Array, Float, Int, Seed
 from mixts.engines import EngineLike
 from mixts.errors import ConvergenceWarning, MixtsError, ParameterError
@@ -28,7 +28,7 @@ from mixts.learning.noise import NoiseChoice, NoiseRule, common_noise, compare_n
 from mixts.learning.select import Rule
 from mixts.learning.stack import component_names
 from mixts.logs import LogWarning, TaskLogs, read_logs, review
-from mixts.logs.files import Paths, given_logs
+from mixts.logs.files import Paths
 from mixts.logs.review import NO_KINDS
 from mixts.prior import MixturePrior
 
@@ -188,7 +188,8 @@ def fit_logs(
     engine
         Where files are read and restarts run, as in :func:`mixts.learn_prior`.
     progress
-        Function that is called with a line of text when a step begins.
+        Function that is called with a line of text when a step begins, and about every ten seconds
+        while it lasts.
     on_learned
         Function that is called with the fit when its prior is learned, before the check: what it
         saves survives a check that fails.
@@ -223,15 +224,22 @@ def fit_logs(
         n_components, method, noise_std, covariance_type, robust, held_out, select_from,
         seed_number(seed), select, noise,
     )  # fmt: skip
-    report = progress or (lambda line: None)
-    tasks = _read(logs, columns, engine, report)
+    with report_steps(progress):
+        return _fitted(_read(logs, columns, engine), settings, engine, on_learned)
+
+
+def _fitted(
+    tasks: TaskLogs,
+    settings: FitSettings,
+    engine: EngineLike,
+    on_learned: Callable[[Fit], None] | None,
+) -> Fit:
     found = review(tasks)
-    divided = divide(tasks, held_out, settings.seed, engine)
-    report(f"learning from {len(divided.training):,} of {len(tasks.tasks):,} tasks")
+    divided = divide(tasks, settings.held_out, settings.seed, engine)
     observed, matrix = divided.statistics, None
     if tasks.space is not None:
         # Without a mean to subtract, a diagonal covariance of the scaled rows stays diagonal.
-        matrix = scaling(tasks.space, observed, centred=covariance_type != "diag")
+        matrix = scaling(tasks.space, observed, centred=settings.covariance_type != "diag")
     shown = all(warning.code != NO_KINDS for warning in found)
     learned, n_compared, choice = _learned(mapped(observed, matrix), settings, shown, engine)
     learned = replace(
@@ -240,8 +248,8 @@ def fit_logs(
         unimodal=unmapped(learned.unimodal, matrix),
     )
     prior = _named(learned.prior, component_names(learned.prior), tasks)
-    if robust:
-        prior = robust_prior(prior, robust)
+    if settings.robust:
+        prior = robust_prior(prior, settings.robust)
     fit = Fit(
         tasks, settings, learned, prior, divided.training, divided.held_out, None, n_compared,
         divided.statistics, (*found, *([] if divided.warning is None else [divided.warning])),
@@ -254,6 +262,7 @@ def fit_logs(
 
 def _check(fit: Fit, matrix: Float[Array, "d d"] | None) -> PriorCheck:
     """Check a prior on the held-out tasks; ``matrix`` gives features a common scale."""
+    step(f"checking the prior on {len(fit.held_out):,} held-out tasks")
     held = fit.logs.statistics[fit.held_out]
     flat = flat_family(mapped(held, matrix), **fit.prior.family.learning_settings())
     return check_prior(
@@ -266,10 +275,7 @@ def _check(fit: Fit, matrix: Float[Array, "d d"] | None) -> PriorCheck:
 
 
 def _read(
-    logs: TaskLogs | Paths,
-    columns: Mapping[str, Any] | None,
-    engine: EngineLike,
-    report: Callable[[str], None],
+    logs: TaskLogs | Paths, columns: Mapping[str, Any] | None, engine: EngineLike
 ) -> TaskLogs:
     if isinstance(logs, TaskLogs):
         if columns is not None:
@@ -281,8 +287,6 @@ def _read(
         raise ParameterError(
             "columns are needed to read files and tables: {'task': ..., 'reward': ..., 'arm': ...}"
         )
-    names = ("the table" if is_table(log) else str(log) for log in given_logs(logs))
-    report(f"reading {', '.join(names)}")
     return read_logs(logs, **columns, engine=engine)
 
 

@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from mixts import _checks, _random
+from mixts._progress import step
 from mixts._typing import ArrayLike, Seed
 from mixts.engines import Engine, EngineLike, engine_of
 from mixts.errors import ConvergenceWarning, ParameterError, StatisticsError
@@ -355,9 +356,13 @@ def _restarts(
 ) -> tuple[Restart, dict[int, tuple[Restart, ...]]]:
     """Learn mixtures of these numbers of components from all tasks; one component comes first."""
     model = problem.make(problem.statistics)
+    noise = ", each with its own noise" * (model.noise == "per-task")
+    of = f"from {len(problem.statistics):,} tasks{noise}"
+    step(f"learning 1 kind {of}")
     pooled = pooled_restart(model, problem.patience)
     jobs = [job for n in numbers if n > 1 for job in problem.restart_jobs(model, pooled, n)]
-    results = run_all(jobs, where)
+    label = f"learning {' and '.join(str(n) for n in numbers if n > 1)} kinds {of}"
+    results = run_all(jobs, where, label) if jobs else []
     found: dict[int, tuple[Restart, ...]] = {1: (pooled,)}
     for n in set(numbers) - {1}:
         pairs = zip(jobs, results, strict=True)

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from mixts import _random
+from mixts._progress import step
 from mixts.families import Statistics
 from mixts.learning.evidence import mixture_evidence
 from mixts.learning.learn import learn
@@ -99,6 +100,7 @@ def compare_noise(
     if shows.sum() < LEAST_SHOWING:
         quiet = f"{n_test - shows.sum():,} of {n_test:,} held-out tasks show no noise"
         return common_noise(f"{quiet}: the same choice always had the same reward")
+    step(f"comparing one noise of all with a noise of each task on {len(order):,} tasks")
     arguments = {"method": "evidence", "seed": seed, "n_restarts": N_RESTARTS, **(options or {})}
     common, own = (
         learn(train, n, noise=noise, **arguments).prior for noise in ("common", "per-task")

@@ -196,6 +196,38 @@ def test_a_prior_outlives_its_comparison(
     assert not out.with_suffix(".html").exists()
 
 
+def test_every_step_gives_a_sign(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The steps of a fit of ratings, from reading to the comparison of policies, in their order."""
+    rng = np.random.default_rng(1)
+    rows = [
+        f"{user},{item},{(4 if (user + item) % 2 else 2) + rng.normal():.2f}"
+        for user in range(40)
+        for item in rng.integers(2, size=10)
+    ]
+    logs, out = tmp_path / "ratings.csv", tmp_path / "prior.json"
+    logs.write_text("user,item,rating\n" + "\n".join(rows) + "\n")
+    columns = ["--task", "user", "--arm", "item", "--reward", "rating"]
+    command = ["fit", str(logs), *columns, "--out", str(out), "--no-report", "--workers", "1"]
+    assert main(command) == 0
+    printed = capsys.readouterr()
+    # A step of more than ten seconds also says how far it is.
+    begun = [line for line in printed.err.splitlines() if not re.search(r": \d+ of \d+$", line)]
+    heads = [f"reading {logs}", "comparing 1 kind (of at most 10) on 32 tasks"]
+    assert begun[:2] == heads
+    n_compared = int(re.findall(r"1 to (\d+) kinds compared", printed.out)[0])
+    middle = [f"comparing {n} kinds on 32 tasks" for n in range(2, n_compared + 1)]
+    assert begun[2 : n_compared + 1] == middle
+    noise = "comparing one noise of all with a noise of each task on 32 tasks"
+    assert begun[n_compared + 1] == noise
+    learned = [line for line in begun if line.startswith("learning ")]
+    assert any(line.endswith("from 26 tasks") for line in learned)
+    assert any(line.endswith("from 26 tasks, each with its own noise") for line in learned)
+    ends = ["checking the prior on 8 held-out tasks", "comparing policies on 8 held-out tasks"]
+    assert begun[-2:] == ends
+    assert main([*command, "--force", "--quiet"]) == 0
+    assert capsys.readouterr() == ("", "")
+
+
 @pytest.mark.parametrize("step", ["mixts.learning.fit.check_prior", "mixts.cli.fit.write_fit_page"])
 def test_a_prior_outlives_its_check_and_its_page(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
