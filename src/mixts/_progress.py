@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from html import escape
 from typing import Any
 
@@ -210,3 +211,111 @@ def _rich_progress() -> Any:
         TextColumn("{task.percentage:>3.0f}%"), TimeElapsedColumn(), Remaining(),
         console=Console(stderr=True),
     )  # fmt: skip
+
+
+# -- steps of long work ---------------------------------------------------------------------------
+
+LINE_PAUSE = 10.0
+"""Seconds between two lines about one step."""
+
+
+class Lines(Bars):
+    """Steps as lines of text: one when a step begins, and one every ten seconds of it.
+
+    Parameters
+    ----------
+    write
+        Function that is called with each line.
+    """
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self._write = write
+
+    def add(self, label: str, total: float, *, remaining: bool = True) -> Bar:
+        self._write(label)
+        return _Line(self._write, label, total)
+
+
+class _Line(Bar):
+    def __init__(self, write: Callable[[str], None], label: str, total: float) -> None:
+        self._write, self._label, self._total = write, label, total
+        self._done, self._written = 0.0, time.monotonic()
+
+    def advance(self, amount: float) -> None:
+        self.set(self._done + amount)
+
+    def set(self, done: float) -> None:
+        self._done = done
+        if time.monotonic() - self._written >= LINE_PAUSE:
+            self._written = time.monotonic()
+            self._write(f"{self._label}: {done:,.0f} of {self._total:,.0f}")
+
+
+class _Steps(Bars):
+    """Bars of steps that follow each other: a bar is full when the next step begins."""
+
+    def __init__(self, bars: Bars) -> None:
+        self._bars = bars
+        self._finish: Callable[[], None] = lambda: None
+
+    def add(self, label: str, total: float, *, remaining: bool = True) -> Bar:
+        self._finish()
+        bar = self._bars.add(label, total, remaining=remaining)
+        self._finish = lambda: bar.set(total)
+        return bar
+
+
+_SHOWN: ContextVar[Bars] = ContextVar("_SHOWN")
+"""Where the steps of long work are shown; unless set, nowhere."""
+
+
+def step(label: str, total: int = 1) -> Bar:
+    """Begin a step of long work, and return its bar.
+
+    Functions deep inside the work call this; whoever began the work decides by
+    :func:`show_steps` or :func:`report_steps` where steps are shown, and by default nobody sees
+    them.
+
+    Parameters
+    ----------
+    label
+        What the step does.
+    total
+        Number of parts, to which the caller advances the bar; 1 if they cannot be counted.
+    """
+    return _SHOWN.get(Bars()).add(label, total, remaining=total > 1)
+
+
+@contextmanager
+def _showing(bars: Bars) -> Iterator[None]:
+    token = _SHOWN.set(bars)
+    try:
+        yield
+    finally:
+        _SHOWN.reset(token)
+
+
+@contextmanager
+def report_steps(write: Callable[[str], None] | None) -> Iterator[None]:
+    """Call a function with a line about each step until the block ends; None changes nothing."""
+    if write is None:
+        yield
+        return
+    with _showing(Lines(write)):
+        yield
+
+
+@contextmanager
+def show_steps(show: bool) -> Iterator[None]:
+    """Show steps on standard error until the block ends: bars in a terminal, otherwise lines."""
+    if not show:
+        yield
+        return
+    with progress_bars() as bars:
+        silent = type(bars) is Bars
+        with _showing(Lines(_print_line) if silent else _Steps(bars)):
+            yield
+
+
+def _print_line(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

@@ -7,7 +7,8 @@ from types import ModuleType
 
 import pytest
 
-from mixts._progress import format_remaining, progress_bars
+from mixts import _progress
+from mixts._progress import format_remaining, progress_bars, report_steps, show_steps, step
 from mixts.errors import MissingExtraError
 
 
@@ -104,3 +105,58 @@ def test_a_notebook_needs_no_rich(monkeypatch: pytest.MonkeyPatch) -> None:
     play(False)
     play(None)
     assert pages == []
+
+
+# -- steps of long work ---------------------------------------------------------------------------
+
+
+def work() -> None:
+    bar = step("reading", 3)
+    for _ in range(3):
+        bar.advance(1)
+    step("checking")
+
+
+def test_steps_are_lines_where_no_terminal_is(capsys: pytest.CaptureFixture[str]) -> None:
+    work()
+    with show_steps(False):
+        work()
+    assert capsys.readouterr() == ("", "")
+    with show_steps(True):
+        work()
+    assert capsys.readouterr() == ("", "reading\nchecking\n")
+    work()  # nobody looks any more
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_long_step_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(0, 1000, 6))  # six seconds between two looks at the clock
+    monkeypatch.setattr(_progress.time, "monotonic", lambda: next(clock))
+    lines: list[str] = []
+    with report_steps(lines.append):
+        bar = step("learning", 4)
+        for _ in range(4):
+            bar.advance(1)
+    assert lines == ["learning", "learning: 2 of 4", "learning: 4 of 4"]
+
+
+def test_steps_are_bars_in_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with show_steps(True):
+        work()
+    drawn = capsys.readouterr().err.splitlines()
+    for label in ("reading", "checking"):
+        last = [line for line in drawn if label in line][-1]
+        assert "100%" in last
+
+
+def test_without_rich_steps_are_lines_in_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "rich.progress", None)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with show_steps(True):
+        work()
+    assert capsys.readouterr() == ("", "reading\nchecking\n")

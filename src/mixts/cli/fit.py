@@ -5,19 +5,19 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-import sys
 import textwrap
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, get_args
 
+from mixts._progress import show_steps, step
 from mixts.cli._engine import add_engine_options, engine_from
 from mixts.cli._shares import share
 from mixts.diagnostics import PolicyComparison, advise, compare_policies
 from mixts.engines import engine_of
-from mixts.errors import MixtsError, ParameterError
+from mixts.errors import ParameterError
 from mixts.families import LinearBernoulli
 from mixts.learning import PriorCheck, Rule
 from mixts.learning.fit import SELECT_FROM, Fit, fit_logs
@@ -47,6 +47,12 @@ _OPTIONS = {
     "missing_reward": "--missing-reward", "clip": "--clip", "decimals": "--round-features",
 }  # fmt: skip
 """Options of the parameters of ``fit_logs``, for error messages."""
+
+_USUAL = {
+    "family": "auto", "components": "auto", "select": "stack", "select_from": SELECT_FROM,
+    "method": "evidence", "noise": "auto", "robust": 0.0, "held_out": 0.2, "text": (),
+}  # fmt: skip
+"""Values of options that were not given, where that is not None or False."""
 
 
 def register(parser: argparse.ArgumentParser) -> None:
@@ -134,20 +140,23 @@ def run(options: argparse.Namespace) -> int:
     page = None if options.no_report else options.report or options.out.with_suffix(".html")
     _check_outputs(options, page)
     where = engine_from(options)
-    with nullcontext() if where is None else engine_of(where) as engine:  # None: each step chooses
-        fit = described(_fit(options, engine))
-        with _saved(fit, options):
-            comparison = _comparison(fit, engine, options.quiet)
-            if page is not None:
-                seconds = time.perf_counter() - started
-                made = FitRun(options.out, options.reward, command_of(options), seconds)
-                write_fit_page(fit, page, made, comparison)
+    with (
+        nullcontext() if where is None else engine_of(where) as engine,  # None: each step chooses
+        show_steps(not options.quiet),
+        _saving(options) as save,
+    ):
+        fit = described(_fit(options, engine, save))
+        comparison = _comparison(fit, engine)
+        if page is not None:
+            seconds = time.perf_counter() - started
+            made = FitRun(options.out, options.reward, command_of(options), seconds)
+            write_fit_page(fit, page, made, comparison)
     if not options.quiet:
         print(summary(fit, options.out, page, comparison))
     return 0
 
 
-def _fit(options: argparse.Namespace, engine: Any) -> Fit:
+def _fit(options: argparse.Namespace, engine: Any, save: Callable[[Fit], None]) -> Fit:
     columns = {
         "task": options.task, "reward": options.reward, "arm": options.arm,
         "features": _named(options, "features", "features"), **like_earlier(options),
@@ -163,14 +172,17 @@ def _fit(options: argparse.Namespace, engine: Any) -> Fit:
             robust=options.robust, select=options.select, select_from=options.select_from,
             repeatable=_repeatable(options),
             held_out=options.held_out, seed=options.seed, engine=engine,
-            progress=None if options.quiet else _print_progress,
+            on_learned=save,
         )  # fmt: skip
     except ParameterError as error:
-        # Messages begin with the name of the parameter; here it is an option.
+        # Messages begin with the name of the parameter; here it is an option, if it was given.
         name, _, rest = str(error).partition(" ")
-        if name in _OPTIONS:
-            raise ParameterError(f"{_OPTIONS[name]} {rest}") from None
-        raise
+        if name not in _OPTIONS:
+            raise
+        option = _OPTIONS[name]
+        if _is_given(options, option.removeprefix("--").replace("-", "_")):
+            raise ParameterError(f"{option} {rest}") from None
+        raise ParameterError(f"learning from these logs failed: {error}") from error
 
 
 def _named(options: argparse.Namespace, what: str, attribute: str) -> Any:
@@ -221,25 +233,31 @@ def _repeatable(options: argparse.Namespace) -> bool | None:
 
 
 @contextmanager
-def _saved(fit: Fit, options: argparse.Namespace) -> Iterator[None]:
-    """Save the prior and the statistics; if something fails afterwards, say that it was saved."""
-    fit.prior.save(options.out)
-    try:
+def _saving(options: argparse.Namespace) -> Iterator[Callable[[Fit], None]]:
+    """Give the function that saves a learned prior; if a later step fails, say where it is."""
+    is_saved = False
+
+    def save(fit: Fit) -> None:
+        nonlocal is_saved
+        described(fit).prior.save(options.out)
+        is_saved = True
         if options.statistics is not None:
             fit.logs.statistics.save(options.statistics)
-        yield
-    except (MixtsError, OSError, KeyboardInterrupt) as stopped:
-        stopped.add_note(f"The prior was learned before that, and saved to {options.out}.")
+
+    try:
+        yield save
+    except BaseException as stopped:
+        if is_saved:
+            stopped.add_note(f"The prior was learned before that, and saved to {options.out}.")
         raise
 
 
-def _comparison(fit: Fit, engine: Any, quiet: bool) -> PolicyComparison | None:
+def _comparison(fit: Fit, engine: Any) -> PolicyComparison | None:
     """Compare policies on the held-out tasks; None if there are none."""
     if not len(fit.held_out):
         return None
-    if not quiet:
-        _print_progress("comparing policies")
-    return compare_policies(fit, engine=engine, progress=None if quiet else _print_progress)
+    step("comparing policies")
+    return compare_policies(fit, engine=engine)
 
 
 def summary(
@@ -323,13 +341,9 @@ def command_of(options: argparse.Namespace) -> str:
         "allow_bad_rows", "components", "select", "select_from", "method", "noise_std", "noise",
         "covariance", "robust", "held_out", "once", "repeatable", "seed", "out",
     )  # fmt: skip
-    usual = {
-        "family": "auto", "components": "auto", "select": "stack", "select_from": SELECT_FROM,
-        "method": "evidence", "noise": "auto", "robust": 0.0, "held_out": 0.2, "text": (),
-    }  # fmt: skip
     for name in names:
         value = getattr(options, name)
-        if value is None or value is False or value == usual.get(name):
+        if not _is_given(options, name):
             continue
         if name == "clip":  # with "=", because LOW may be negative
             words.append(f"--clip={value[0]!r},{value[1]!r}")
@@ -341,6 +355,11 @@ def command_of(options: argparse.Namespace) -> str:
 
 
 # -- options --------------------------------------------------------------------------------------
+
+
+def _is_given(options: argparse.Namespace, name: str) -> bool:
+    value = getattr(options, name)
+    return not (value is None or value is False or value == _USUAL.get(name))
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -382,7 +401,3 @@ def _check_outputs(options: argparse.Namespace, page: Path | None) -> None:
             raise ParameterError(
                 f"{path.parent} is not a folder that can be written to: choose another {name}"
             )
-
-
-def _print_progress(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mixts import _random
+from mixts._progress import step
 from mixts._typing import Array, ArrayLike, Bool, Float, Int
 from mixts.agents import Agent
 from mixts.engines import EngineLike, engine_of
@@ -117,8 +118,6 @@ class PastTasks:
     seed: int
     engine: EngineLike
     """Where files are read, priors learned and tasks replayed."""
-    report: Callable[[str], None]
-    """Called with a line of text when a step begins."""
 
     @property
     def linear(self) -> bool:
@@ -184,7 +183,7 @@ class PastTasks:
         shuffled = _random.stream(self.seed, "policies", "folds").permutation(fit.training)
         parts = [part for part in np.array_split(shuffled, n_more) if np.isin(part, tasks).any()]
         for i, part in enumerate(parts):
-            self.report(f"learning without part {i + 2} of {len(parts) + 1} of the tasks")
+            step(f"learning without part {i + 2} of {len(parts) + 1} of the tasks")
             others = np.setdiff1d(np.arange(len(fit.logs.tasks)), part)
             prior, unimodal = learn_from(fit, others, self.engine)
             yield Fold(
@@ -296,7 +295,7 @@ def replay(past: PastTasks, horizons: Sequence[int], fewest: int) -> dict[int, P
                 jobs[n].append(job._replace(n_repeats=repeats))
                 offered[n].append(n_offered)
                 places[n].append(at)
-    past.report(f"replaying {len(wanted):,} past tasks")
+    step(f"replaying {len(wanted):,} past tasks")
     logged = np.bincount(rows.tasks, rows.rewards) / np.bincount(rows.tasks)
     with engine_of(past.engine) as where:
         for n, these in jobs.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -269,7 +269,6 @@ def compare_policies(
     policies: Sequence[str] = ("greedy", "ts", "ids"),
     seed: int | None = None,
     engine: EngineLike = None,
-    progress: Callable[[str], None] | None = None,
 ) -> PolicyComparison:
     """Measure what policies would have earned in the first decisions of past tasks.
 
@@ -305,8 +304,6 @@ def compare_policies(
     engine
         Where files are read, priors learned and tasks replayed, as in :func:`mixts.simulate`. The
         numbers do not depend on it.
-    progress
-        Function that is called with a line of text when a step begins.
 
     Returns
     -------
@@ -336,7 +333,7 @@ def compare_policies(
         raise ParameterError("policies are compared on held-out tasks, but none were held out")
     kinds = {name: policy_named(name) for name in policies}
     number = fit.settings.seed if seed is None else seed
-    past = PastTasks(fit, kinds, number, engine, progress or (lambda line: None))
+    past = PastTasks(fit, kinds, number, engine)
     played = replay(past, horizons, FEWEST_TASKS)
     best = None
     if fit.logs.arms is not None:

@@ -70,13 +70,16 @@ class CoefficientFamily(Family):
     mean: Float[Array, "L d"]
     covariance: Array
     covariance_type: CovarianceType
-    roots: Roots
-    """Roots of the covariances, in the units of the subclass."""
+
+    @cached_property
+    def roots(self) -> Roots:
+        """Roots of the covariances; learning makes many families that never need them."""
+        return group_roots(self.covariance, self.covariance_type, *self.mean.shape)
 
     def _set_moments(
         self, mean: ArrayLike, covariance: ArrayLike, covariance_type: CovarianceType
     ) -> None:
-        """Check and store the prior moments; the subclass sets the roots."""
+        """Check and store the prior moments."""
         if covariance_type not in get_args(CovarianceType):
             raise ParameterError(
                 f"covariance_type must be one of {get_args(CovarianceType)}, "

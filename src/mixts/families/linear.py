@@ -10,7 +10,7 @@ from mixts import _checks
 from mixts._typing import Array, ArrayLike, Float
 from mixts.families._linear_posterior import LinearPosterior
 from mixts.families._linear_slots import task_bytes
-from mixts.families.coefficients import CoefficientFamily, CovarianceType, group_roots
+from mixts.families.coefficients import CoefficientFamily, CovarianceType
 from mixts.families.linear_statistics import LinearStatistics
 from mixts.families.statistics import Statistics
 
@@ -99,7 +99,6 @@ class LinearGaussian(LinearFamily):
     ) -> None:
         self._set_moments(mean, covariance, covariance_type)
         self.noise_std: float = _checks.positive_number(noise_std, "noise_std")
-        self.roots = group_roots(self.covariance, covariance_type, *self.mean.shape)
 
     def with_moments(
         self, mean: ArrayLike, covariance: ArrayLike, covariance_type: CovarianceType = "full"

@@ -18,7 +18,7 @@ from mixts.families._logistic_points import (
     new_design,
     task_bytes,
 )
-from mixts.families.coefficients import CoefficientFamily, CovarianceType, group_roots
+from mixts.families.coefficients import CoefficientFamily, CovarianceType
 from mixts.families.linear_bernoulli_statistics import (
     MAX_ROWS,
     LinearBernoulliStatistics,
@@ -79,7 +79,6 @@ class LinearBernoulli(CoefficientFamily):
         max_rows: int = MAX_ROWS,
     ) -> None:
         self._set_moments(mean, covariance, covariance_type)
-        self.roots = group_roots(self.covariance, covariance_type, *self.mean.shape)
         self.decimals, self.max_rows = checked_limits(decimals, max_rows)
 
     @classmethod

@@ -12,7 +12,7 @@ from mixts._typing import Array, ArrayLike, Float, Int
 from mixts.families._linear_posterior import LinearPosterior
 from mixts.families._linear_rewards import ProductRewards
 from mixts.families.base import Family
-from mixts.families.coefficients import CovarianceType, group_roots
+from mixts.families.coefficients import CovarianceType, Roots, group_roots
 from mixts.families.linear import LinearFamily
 from mixts.families.noise import (
     NoisyTasks,
@@ -84,19 +84,22 @@ class LinearStudent(NoisyTasks, LinearFamily):
         covariance_type: CovarianceType = "full",
     ) -> None:
         self._set_moments(mean, covariance, covariance_type)
-        n, d = self.mean.shape
+        n = len(self.mean)
         self.noise_std: Float[Array, " L"]  # type: ignore[assignment]
         self.noise_std, self.degrees = noise_parameters(noise_std, degrees, n)
         self.noise_law = self.degrees, self.degrees * self.noise_std**2
+
+    @cached_property
+    def roots(self) -> Roots:
+        """Roots of the covariances in units of the noise variance."""
+        (n, d), kind = self.mean.shape, self.covariance_type
         form, scale = self.covariance, self.noise_std**2
-        kind = covariance_type
         if kind == "tied" and (self.noise_std == self.noise_std[0]).all():
-            self.roots = group_roots(form / scale[0], kind, n, d)
-        else:
-            if kind == "tied":
-                form, kind = np.broadcast_to(form, (n, d, d)), "full"
-            by_component = scale.reshape(-1, *[1] * (form.ndim - 1))
-            self.roots = group_roots(form / by_component, kind, n, d)
+            return group_roots(form / scale[0], kind, n, d)
+        if kind == "tied":
+            form, kind = np.broadcast_to(form, (n, d, d)), "full"
+        by_component = scale.reshape(-1, *[1] * (form.ndim - 1))
+        return group_roots(form / by_component, kind, n, d)
 
     def __repr__(self) -> str:
         return (

@@ -34,8 +34,8 @@ _LOGS, _INVERSES = np.log(LEVELS), 1 / LEVELS
 LEAST, MOST = 1e-3, 1e6
 """Limits of a fitted shape and scale."""
 
-_BLOCK = 1 << 20
-"""Numbers in memory at a time."""
+_BLOCK = 1 << 15
+"""Numbers at a time: few enough for the cache of a processor."""
 
 _FAINT = 1e-11
 """Levels of less weight change no probability that matters."""
@@ -94,38 +94,47 @@ def fit_levels(
     """Return the shape and scale under which these means of ln sigma^2 and 1 / sigma^2 are likely.
 
     They maximise ``-shape mean_log - scale mean_inverse - log_sum(shape, scale)``, a concave
-    function, by Newton's method from the given shape and scale; a step is halved until it gains.
+    function, by Newton's method from the given shape and scale; a step is quartered until it gains,
+    and a pair that no step would improve is done.
     """
+    sizes = shape.shape
+    means = np.stack([np.broadcast_to(x, sizes).reshape(-1) for x in (mean_log, mean_inverse)])
+    best = np.stack([shape.reshape(-1), scale.reshape(-1)])
 
-    def value(a: Array, b: Array) -> Array:
-        return np.asarray(-a * mean_log - b * mean_inverse - log_sum(a, b))
+    def value(pairs: Float[Array, "2 m"], which: Int[Array, " m"]) -> Float[Array, " m"]:
+        return np.asarray(-(pairs * means[:, which]).sum(axis=0) - log_sum(*pairs))
 
-    best, now = (shape, scale), value(shape, scale)
+    left = np.arange(best.shape[1])
+    now = value(best, left)
     for _ in range(_NEWTON_STEPS):
-        by_shape, by_scale = _newton(*best, mean_log, mean_inverse)
-        waiting, length = np.ones(now.shape, bool), 1.0
+        steps, gain = np.zeros_like(best), np.zeros(len(now))
+        steps[0, left], steps[1, left], gain[left] = _newton(*best[:, left], *means[:, left])
+        left = left[gain[left] > _NOTHING * (1 + np.abs(now[left]))]
+        waiting, length = left, 1.0
+        gained = np.ones(len(now), bool)
         for _ in range(_HALVINGS):
-            a = np.clip(best[0] + length * by_shape, best[0] / 10, 10 * best[0])
-            b = np.clip(best[1] + length * by_scale, best[1] / 10, 10 * best[1])
-            a, b = np.clip(a, LEAST, MOST), np.clip(b, LEAST, MOST)
-            trial = value(a, b)
-            better = waiting & (trial > now + _NOTHING * (1 + np.abs(now)))
-            best = np.where(better, a, best[0]), np.where(better, b, best[1])
-            now = np.where(better, trial, now)
-            waiting &= ~better
-            length /= 4
-            if not waiting.any():
+            if not len(waiting):
                 break
-        if waiting.all():
+            old = best[:, waiting]
+            trial = np.clip(old + length * steps[:, waiting], old / 10, 10 * old)
+            trial = np.clip(trial, LEAST, MOST)
+            reached = value(trial, waiting)
+            better = reached > now[waiting] + _NOTHING * (1 + np.abs(now[waiting]))
+            best[:, waiting[better]], now[waiting[better]] = trial[:, better], reached[better]
+            waiting = waiting[~better]
+            length /= 4
+        gained[waiting] = False
+        left = left[gained[left]]
+        if not len(left):
             break
-    return best
+    return best[0].reshape(sizes), best[1].reshape(sizes)
 
 
 _NEWTON_STEPS, _HALVINGS, _NOTHING = 50, 8, 1e-14
 
 
-def _newton(a: Array, b: Array, mean_log: Array, mean_inverse: Array) -> tuple[Array, Array]:
-    """Return the Newton step: the covariance of ln sigma^2 and 1 / sigma^2 is the curvature."""
+def _newton(a: Array, b: Array, mean_log: Array, mean_inverse: Array) -> tuple[Array, ...]:
+    """Return the Newton step and its gain; the curvature is the covariance of the two functions."""
     weights = level_weights(a, b)
     one, two = weights @ _LOGS, weights @ _INVERSES
     gaps = _LOGS - one[..., None], _INVERSES - two[..., None]
@@ -135,8 +144,16 @@ def _newton(a: Array, b: Array, mean_log: Array, mean_inverse: Array) -> tuple[A
     slope = one - mean_log, two - mean_inverse
     # Where one level has almost all of the weight, the curvature vanishes.
     h11, h22 = h11 + 1e-12, h22 + 1e-12
+    # A parameter that is at its limit, and would go beyond, stays there: the other one moves alone.
+    stays = [
+        ((x <= LEAST) & (by < 0)) | ((x >= MOST) & (by > 0))
+        for x, by in zip((a, b), slope, strict=True)
+    ]
+    h12 = np.where(stays[0] | stays[1], 0.0, h12)
     det = np.maximum(h11 * h22 - h12 * h12, 1e-12 * h11 * h22)
-    return (h22 * slope[0] - h12 * slope[1]) / det, (h11 * slope[1] - h12 * slope[0]) / det
+    steps = (h22 * slope[0] - h12 * slope[1]) / det, (h11 * slope[1] - h12 * slope[0]) / det
+    first, second = (np.where(s, 0.0, step) for s, step in zip(stays, steps, strict=True))
+    return first, second, 0.5 * (first * slope[0] + second * slope[1])
 
 
 # -- the mean reward ------------------------------------------------------------------------------

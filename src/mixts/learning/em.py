@@ -9,6 +9,7 @@ import numpy as np
 from scipy import special
 
 from mixts import _random
+from mixts._progress import step
 from mixts._typing import Array, Float, Int
 from mixts.engines import Engine
 from mixts.families import Family
@@ -243,8 +244,8 @@ def _refined(model: Model, restart: Restart, patience: Patience) -> Restart:
     return replace(climb(model, found.family, found.weights, limits), is_refined=True)
 
 
-def run_all(jobs: Sequence[Job], where: Engine) -> list[Restart]:
-    """Run restarts and return their results in the order of the jobs.
+def run_all(jobs: Sequence[Job], where: Engine, label: str) -> list[Restart]:
+    """Run restarts and return their results in the order of the jobs; show them by the label.
 
     Restarts that begin with the same groups of the same tasks have one result: it is computed once.
     Where a model has a quick approximation, the best of the restarts of the same tasks and number
@@ -256,15 +257,21 @@ def run_all(jobs: Sequence[Job], where: Engine) -> list[Restart]:
         groups = groups_of(job)
         kinds.append((job.part, job.n_components, groups.tobytes()))
         distinct.setdefault(kinds[-1], (job, groups))
-    results = dict(zip(distinct, where.map(run, list(distinct.values())), strict=True))
+    refines = [(job.part, job.n_components) for job in jobs if job.model.quick() is not None]
+    bar = step(label, len(distinct) + len(set(refines)))
+    results = {}
+    for kind, restart in zip(distinct, where.map(run, list(distinct.values())), strict=True):
+        results[kind] = restart
+        bar.advance(1)
     found = [results[kind] for kind in kinds]
     leaders: dict[tuple[str, int], int] = {}
     for i, job in enumerate(jobs):
-        if job.model.quick() is not None:
+        if (job.part, job.n_components) in refines:
             first = leaders.setdefault((job.part, job.n_components), i)
             if found[i].objective > found[first].objective:
                 leaders[job.part, job.n_components] = i
     refined = where.map(refine, [(jobs[i], found[i]) for i in leaders.values()])
     for i, restart in zip(leaders.values(), refined, strict=True):
         found[i] = restart
+        bar.advance(1)
     return found

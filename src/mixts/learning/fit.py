@@ -13,10 +13,10 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from mixts import _checks, _random
-from mixts._tables import is_table
-from mixts._typing import Array, Int, Seed
+from mixts._progress import report_steps, step
+from mixts._typing import Array, Float, Int, Seed
 from mixts.engines import EngineLike
-from mixts.errors import ConvergenceWarning, ParameterError
+from mixts.errors import ConvergenceWarning, MixtsError, ParameterError
 from mixts.families import Statistics
 from mixts.families.linear import CovarianceType
 from mixts.learning.check import PriorCheck, check_prior
@@ -25,11 +25,11 @@ from mixts.learning.held_out import divide
 from mixts.learning.learn import Learned, Method, flat_family, learn, robust_prior, seed_number
 from mixts.learning.measures import MORE_TASKS, Remedies
 from mixts.learning.models import Noise, has_noise
-from mixts.learning.noise import NoiseChoice, NoiseRule, compare_noise
+from mixts.learning.noise import NoiseChoice, NoiseRule, common_noise, compare_noise
 from mixts.learning.select import Rule
 from mixts.learning.stack import component_names
 from mixts.logs import LogWarning, TaskLogs, read_logs, review
-from mixts.logs.files import Paths, given_logs
+from mixts.logs.files import Paths
 from mixts.logs.review import NO_KINDS
 from mixts.prior import MixturePrior
 
@@ -159,6 +159,7 @@ def fit_logs(
     seed: Seed = None,
     engine: EngineLike = None,
     progress: Callable[[str], None] | None = None,
+    on_learned: Callable[[Fit], None] | None = None,
 ) -> Fit:
     """Learn a prior from logs of past tasks, and check it on tasks that were held out.
 
@@ -175,7 +176,8 @@ def fit_logs(
     noise
         For Gaussian and linear rewards: "common" noise of all tasks, a noise "per-task", or "auto":
         whichever predicts a fifth of the tasks better by two standard errors, else common. With
-        ``noise_std`` the noise is common.
+        ``noise_std`` the noise is common. Rewards that repeat exactly in a task count as if they
+        had the typical noise.
     covariance_type
         As in :func:`mixts.learn_prior`.
     robust
@@ -198,7 +200,11 @@ def fit_logs(
     engine
         Where files are read and restarts run, as in :func:`mixts.learn_prior`.
     progress
-        Function that is called with a line of text when a step begins.
+        Function that is called with a line of text when a step begins, and about every ten seconds
+        while it lasts.
+    on_learned
+        Function that is called with the fit when its prior is learned, before the check: what it
+        saves survives a check that fails.
 
     Returns
     -------
@@ -230,15 +236,22 @@ def fit_logs(
         n_components, method, noise_std, covariance_type, robust, held_out, select_from,
         seed_number(seed), select, noise, repeatable,
     )  # fmt: skip
-    report = progress or (lambda line: None)
-    tasks = _read(logs, columns, engine, report)
+    with report_steps(progress):
+        return _fitted(_read(logs, columns, engine), settings, engine, on_learned)
+
+
+def _fitted(
+    tasks: TaskLogs,
+    settings: FitSettings,
+    engine: EngineLike,
+    on_learned: Callable[[Fit], None] | None,
+) -> Fit:
     found = review(tasks)
-    divided = divide(tasks, held_out, settings.seed, engine)
-    report(f"learning from {len(divided.training):,} of {len(tasks.tasks):,} tasks")
+    divided = divide(tasks, settings.held_out, settings.seed, engine)
     observed, matrix = divided.statistics, None
     if tasks.space is not None:
         # Without a mean to subtract, a diagonal covariance of the scaled rows stays diagonal.
-        matrix = scaling(tasks.space, observed, centred=covariance_type != "diag")
+        matrix = scaling(tasks.space, observed, centred=settings.covariance_type != "diag")
     shown = all(warning.code != NO_KINDS for warning in found)
     learned, n_compared, choice = _learned(mapped(observed, matrix), settings, shown, engine)
     learned = replace(
@@ -246,27 +259,34 @@ def fit_logs(
         prior=unmapped(learned.prior, matrix),
         unimodal=unmapped(learned.unimodal, matrix),
     )
-    once = _once(tasks, repeatable)
+    once = _once(tasks, settings.repeatable)
     prior = _named(learned.prior, component_names(learned.prior), tasks)
     prior = prior.replace(repeatable=not once)
-    if robust:
-        prior = robust_prior(prior, robust)
-    check = None
-    if len(divided.held_out):
-        held = tasks.statistics[divided.held_out]
-        flat = flat_family(mapped(held, matrix), **prior.family.learning_settings())
-        check = check_prior(
-            prior,
-            held,
-            unimodal=_named(learned.unimodal, None, tasks),
-            flat=unmapped(MixturePrior(flat), matrix),
-            seed=settings.seed,
-        ).with_remedies(_remedies(settings, tasks, choice, len(learned.prior.kind_names)))
-    return Fit(
-        tasks, settings, learned, prior, divided.training, divided.held_out, check, n_compared,
+    if settings.robust:
+        prior = robust_prior(prior, settings.robust)
+    fit = Fit(
+        tasks, settings, learned, prior, divided.training, divided.held_out, None, n_compared,
         divided.statistics, (*found, *([] if divided.warning is None else [divided.warning])),
         choice, once,
     )  # fmt: skip
+    if on_learned is not None:
+        on_learned(fit)
+    return fit if not len(divided.held_out) else replace(fit, check=_check(fit, matrix))
+
+
+def _check(fit: Fit, matrix: Float[Array, "d d"] | None) -> PriorCheck:
+    """Check a prior on the held-out tasks; ``matrix`` gives features a common scale."""
+    step(f"checking the prior on {len(fit.held_out):,} held-out tasks")
+    held = fit.logs.statistics[fit.held_out]
+    flat = flat_family(mapped(held, matrix), **fit.prior.family.learning_settings())
+    check = check_prior(
+        fit.prior,
+        held,
+        unimodal=_named(fit.learned.unimodal, None, fit.logs),
+        flat=unmapped(MixturePrior(flat), matrix),
+        seed=fit.settings.seed,
+    )
+    return check.with_remedies(_remedies(fit.settings, fit.logs, fit.noise, fit.n_kinds))
 
 
 def _remedies(
@@ -312,10 +332,7 @@ def _once(logs: TaskLogs, repeatable: bool | None) -> str:
 
 
 def _read(
-    logs: TaskLogs | Paths,
-    columns: Mapping[str, Any] | None,
-    engine: EngineLike,
-    report: Callable[[str], None],
+    logs: TaskLogs | Paths, columns: Mapping[str, Any] | None, engine: EngineLike
 ) -> TaskLogs:
     if isinstance(logs, TaskLogs):
         if columns is not None:
@@ -327,8 +344,6 @@ def _read(
         raise ParameterError(
             "columns are needed to read files and tables: {'task': ..., 'reward': ..., 'arm': ...}"
         )
-    names = ("the table" if is_table(log) else str(log) for log in given_logs(logs))
-    report(f"reading {', '.join(names)}")
     return read_logs(logs, **columns, engine=engine)
 
 
@@ -338,7 +353,7 @@ def _learned(
     """Learn from tasks; also return the number of tasks on which candidates were compared.
 
     Both kinds of noise are compared with the number of components that was chosen with a common
-    noise, so that only the last step is repeated.
+    noise, so that only the last step is repeated. If that fails, the common noise stays.
     """
     compares = settings.noise == "auto" and settings.noise_std is None and has_noise(tasks)
     noise: Noise = "per-task" if settings.noise == "per-task" else "common"
@@ -347,15 +362,18 @@ def _learned(
         return learned, n_compared, None
     number = learned.selection or learned.prior.n_components
     options: dict[str, Any] = {"covariance_type": settings.covariance_type, "engine": engine}
+    n = number if isinstance(number, int) else number.account or number.chosen
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        n = number if isinstance(number, int) else number.account or number.chosen
-        choice = compare_noise(tasks, n, settings.seed, settings.select_from, options)
-        if choice is not None and choice.chosen == "per-task":
-            learned = learn(
-                tasks, number, settings.method, seed=settings.seed, noise="per-task",
-                select=settings.select, **options,
-            )  # fmt: skip
+        try:
+            choice = compare_noise(tasks, n, settings.seed, settings.select_from, options)
+            if choice is not None and choice.chosen == "per-task":
+                learned = learn(
+                    tasks, number, settings.method, seed=settings.seed, noise="per-task",
+                    select=settings.select, **options,
+                )  # fmt: skip
+        except (MixtsError, ArithmeticError, np.linalg.LinAlgError) as error:
+            choice = common_noise(f"a noise of each could not be learned ({error})")
     return learned, n_compared, choice
 
 

@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from mixts import _checks, _random
+from mixts._progress import step
 from mixts._typing import ArrayLike, Seed
 from mixts.engines import Engine, EngineLike, engine_of
 from mixts.errors import ConvergenceWarning, ParameterError, StatisticsError
@@ -17,7 +18,8 @@ from mixts.families import Family, Statistics
 from mixts.families.linear import CovarianceType
 from mixts.learning.em import History, Patience, Restart, best, pooled_restart, run_all
 from mixts.learning.histories import statistics_of
-from mixts.learning.models import Model, Noise, check_options, model_of
+from mixts.learning.models import Model, Noise, check_options, has_noise, model_of
+from mixts.learning.models.student import with_noise
 from mixts.learning.population import with_arm_prior
 from mixts.learning.select import Problem, Rule, Selection, compare
 from mixts.learning.stack import by_weight, drop_few, merge_same, union, with_kinds
@@ -354,9 +356,13 @@ def _restarts(
 ) -> tuple[Restart, dict[int, tuple[Restart, ...]]]:
     """Learn mixtures of these numbers of components from all tasks; one component comes first."""
     model = problem.make(problem.statistics)
+    noise = ", each with its own noise" * (model.noise == "per-task")
+    of = f"from {len(problem.statistics):,} tasks{noise}"
+    step(f"learning 1 kind {of}")
     pooled = pooled_restart(model, problem.patience)
     jobs = [job for n in numbers if n > 1 for job in problem.restart_jobs(model, pooled, n)]
-    results = run_all(jobs, where)
+    label = f"learning {' and '.join(str(n) for n in numbers if n > 1)} kinds {of}"
+    results = run_all(jobs, where, label) if jobs else []
     found: dict[int, tuple[Restart, ...]] = {1: (pooled,)}
     for n in set(numbers) - {1}:
         pairs = zip(jobs, results, strict=True)
@@ -410,7 +416,7 @@ def _joined(
 
 
 def _observed(tasks: Any, options: dict[str, Any]) -> Statistics:
-    """Return the tasks that have observations, in their canonical order."""
+    """Return the tasks that have observations, in their canonical order; all show noise."""
     statistics = statistics_of(tasks)
     if statistics.single:
         statistics = statistics[np.array([0])]
@@ -422,6 +428,8 @@ def _observed(tasks: Any, options: dict[str, Any]) -> Statistics:
     # Checked before sorting, so that messages number the tasks as the caller does.
     check_options(statistics, options)
     statistics = statistics[seen]
+    if has_noise(statistics) and options["noise_std"] is None:
+        statistics, _ = with_noise(statistics, options["noise"])
     return statistics[canonical(statistics)]
 
 

@@ -9,10 +9,12 @@ from typing import Any, Literal
 import numpy as np
 
 from mixts import _random
+from mixts._progress import step
 from mixts.families import Statistics
 from mixts.learning.evidence import mixture_evidence
 from mixts.learning.learn import learn
 from mixts.learning.models import Noise
+from mixts.learning.models.student import LEAST_NOISE, typical_noise, with_noise
 
 NoiseRule = Literal["common", "per-task", "auto"]
 """One noise for all tasks, a noise of each task, or whichever predicts better."""
@@ -20,6 +22,10 @@ NoiseRule = Literal["common", "per-task", "auto"]
 HELD_OUT = 0.2
 LEAST_TASKS = 20
 """With fewer tasks nothing is compared: four held-out tasks show no difference."""
+LEAST_SHOWING = 4
+"""With fewer held-out tasks that show noise nothing is compared."""
+COLLAPSED = 10 * LEAST_NOISE
+"""Noise of a kind, as a fraction of the typical noise, below which rewards only repeat."""
 N_RESTARTS = 2
 N_ERRORS = 2.0
 """A noise of each task must predict better by this many standard errors."""
@@ -37,10 +43,14 @@ class NoiseChoice:
     """Standard error of the gain."""
     n_tasks: int
     """Number of held-out tasks."""
+    reason: str = ""
+    """Reason for a common noise if predictions were not compared; then the numbers are NaN."""
 
     @property
     def sentence(self) -> str:
         """Reason for the choice, in a sentence."""
+        if self.reason:
+            return f"noise: all tasks have the same; {self.reason}"
         by = f"{abs(self.gain):.2g} ± {self.standard_error:.2g} nats per task"
         on = f"on {self.n_tasks:,} held-out task{'s' * (self.n_tasks != 1)}"
         if self.chosen == "per-task":
@@ -75,8 +85,9 @@ def compare_noise(
     Returns
     -------
     NoiseChoice or None
-        A noise of each task is chosen if it predicts better by two standard errors. None if there
-        are too few tasks to compare.
+        A noise of each task is chosen if it predicts better by two standard errors, unless hardly
+        any task shows noise, or the noise of a kind is practically zero. None if there are too few
+        tasks to compare.
     """
     seen = np.flatnonzero(np.atleast_1d(tasks.n_observations) > 0)
     if len(seen) < LEAST_TASKS:
@@ -85,12 +96,26 @@ def compare_noise(
     n_test = round(HELD_OUT * len(order))
     test, train = tasks[np.sort(order[:n_test])], tasks[np.sort(order[n_test:])]
     n = max(1, min(n_components, len(train) // 3))
+    _, shows = with_noise(test)
+    if shows.sum() < LEAST_SHOWING:
+        quiet = f"{n_test - shows.sum():,} of {n_test:,} held-out tasks show no noise"
+        return common_noise(f"{quiet}: the same choice always had the same reward")
+    step(f"comparing one noise of all with a noise of each task on {len(order):,} tasks")
     arguments = {"method": "evidence", "seed": seed, "n_restarts": N_RESTARTS, **(options or {})}
     common, own = (
-        mixture_evidence(learn(train, n, noise=noise, **arguments).prior, test)
-        for noise in ("common", "per-task")
+        learn(train, n, noise=noise, **arguments).prior for noise in ("common", "per-task")
     )
-    gain = own - common
+    family: Any = own.family
+    if np.min(family.noise_std) < COLLAPSED * typical_noise(train):
+        return common_noise(
+            "a noise of each would be zero in a kind whose tasks have exactly the same rewards"
+        )
+    gain = mixture_evidence(own, test) - mixture_evidence(common, test)
     mean, error = float(gain.mean()), float(gain.std(ddof=1) / np.sqrt(len(gain)))
     chosen: Noise = "per-task" if mean > N_ERRORS * error else "common"
     return NoiseChoice(chosen, mean, error, n_test)
+
+
+def common_noise(reason: str) -> NoiseChoice:
+    """Return the choice of a common noise for another reason than the predictions."""
+    return NoiseChoice("common", float("nan"), float("nan"), 0, reason)

@@ -11,6 +11,7 @@ import numpy as np
 from scipy import special
 
 from mixts import _random
+from mixts._progress import step
 from mixts._typing import Array, Float, Int
 from mixts.engines import Engine
 from mixts.families import Statistics
@@ -193,14 +194,19 @@ def compare(problem: Problem, where: Engine) -> Comparison:
     n = len(problem.statistics)
     n_folds = max(2, min(problem.n_folds, n))
     parts = folds(n, n_folds, problem.seed)
-    whole = problem.make(problem.statistics)
-    pooled = pooled_restart(whole, problem.patience)
-    training = [_Fold.of(problem, parts == k) for k in range(int(parts.max()) + 1)]
-    held_out, bic = [], []
-    found: dict[int, tuple[Restart, ...]] = {}
     # Equal tasks cannot belong to two components, and their differences have no standard error.
     n_distinct = len(set(digests(problem.statistics)))
     limit = max(1, min(problem.max_components, n // LEAST_TASKS, n_distinct))
+    whole = problem.make(problem.statistics)
+    bar = step(f"comparing 1 kind (of at most {limit}) on {n:,} tasks", n_folds + 1)
+    pooled = pooled_restart(whole, problem.patience)
+    bar.advance(1)
+    training = []
+    for k in range(int(parts.max()) + 1):
+        training.append(_Fold.of(problem, parts == k))
+        bar.advance(1)
+    held_out, bic = [], []
+    found: dict[int, tuple[Restart, ...]] = {}
     for candidate in range(1, limit + 1):
         scores = np.empty(n)
         by_fold, restarts = _restarts(problem, candidate, whole, pooled, training, where)
@@ -263,7 +269,8 @@ def _restarts(
         for r in range(n)
     ]
     jobs += problem.restart_jobs(whole, pooled, n_components)
-    restarts = run_all(jobs, where)
+    n_tasks = len(problem.statistics)
+    restarts = run_all(jobs, where, f"comparing {n_components} kinds on {n_tasks:,} tasks")
     by_fold = [best(restarts[k * n : (k + 1) * n]) for k in range(len(training))]
     return by_fold, tuple(restarts[len(training) * n :])
 

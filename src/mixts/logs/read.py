@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from mixts import _checks
+from mixts._progress import step
 from mixts._typing import Array, Int
 from mixts.engines import EngineLike, engine_of
 from mixts.errors import FormatError, LogsError, ParameterError
@@ -316,6 +317,8 @@ def _read(
     for piece, used in jobs:
         _check_columns(piece, request, used)
     path, above = "", 0
+    names = list(dict.fromkeys(piece.path for piece, _ in jobs))
+    bar = step(f"reading {names[0] if len(names) == 1 else f'{len(names):,} files'}", len(jobs))
     with engine_of(1 if engine is None else engine) as where:
         if request.arm is None and request.space is None:
             request = replace(request, space=find_features(jobs, request, where))
@@ -334,6 +337,7 @@ def _read(
             found.spans.merge(part.spans, tasks)
             found = _joined(found, replace(part, sample=part.sample.moved(tasks, arms)), above)
             above += part.n_rows
+            bar.advance(1)
     return tally, found, request
 
 

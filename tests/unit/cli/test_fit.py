@@ -19,7 +19,7 @@ from mixts.cli.fit import command_of, like_earlier
 from mixts.cli.main import parser
 from mixts.diagnostics import Earnings, PolicyComparison
 from mixts.diagnostics.advice import Advice
-from mixts.errors import ParameterError
+from mixts.errors import ParameterError, StatisticsError
 from mixts.learning import Learned, Selection, fit, learn
 from mixts.logs import read_logs
 
@@ -195,6 +195,100 @@ def test_a_prior_outlives_its_comparison(
     assert mixts.MixturePrior.load(out).n_components == 2
     assert len(mixts.Statistics.load(statistics)) == 40
     assert not out.with_suffix(".html").exists()
+
+
+def test_every_step_gives_a_sign(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The steps of a fit of ratings, from reading to the comparison of policies, in their order."""
+    rng = np.random.default_rng(1)
+    rows = [
+        f"{user},{item},{(4 if (user + item) % 2 else 2) + rng.normal():.2f}"
+        for user in range(40)
+        for item in rng.integers(2, size=10)
+    ]
+    logs, out = tmp_path / "ratings.csv", tmp_path / "prior.json"
+    logs.write_text("user,item,rating\n" + "\n".join(rows) + "\n")
+    columns = ["--task", "user", "--arm", "item", "--reward", "rating"]
+    command = ["fit", str(logs), *columns, "--out", str(out), "--no-report", "--workers", "1"]
+    assert main(command) == 0
+    printed = capsys.readouterr()
+    # A step of more than ten seconds also says how far it is.
+    begun = [line for line in printed.err.splitlines() if not re.search(r": \d+ of \d+$", line)]
+    heads = [f"reading {logs}", "comparing 1 kind (of at most 10) on 32 tasks"]
+    assert begun[:2] == heads
+    n_compared = int(re.findall(r"1 to (\d+) kinds compared", printed.out)[0])
+    middle = [f"comparing {n} kinds on 32 tasks" for n in range(2, n_compared + 1)]
+    assert begun[2 : n_compared + 1] == middle
+    noise = "comparing one noise of all with a noise of each task on 32 tasks"
+    assert begun[n_compared + 1] == noise
+    learned = [line for line in begun if line.startswith("learning ")]
+    assert any(line.endswith("from 26 tasks") for line in learned)
+    assert any(line.endswith("from 26 tasks, each with its own noise") for line in learned)
+    ends = begun[begun.index("checking the prior on 8 held-out tasks") :]
+    assert ends[1] == "comparing policies"
+    assert "learning without part 2 of 5 of the tasks" in ends
+    assert ends[-1] == "replaying 40 past tasks"
+    assert main([*command, "--force", "--quiet"]) == 0
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("step", ["mixts.learning.fit.check_prior", "mixts.cli.fit.write_fit_page"])
+def test_a_prior_outlives_its_check_and_its_page(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str], step: str,
+) -> None:  # fmt: skip
+    """The prior is saved as soon as it is learned; any error after that says where it is."""
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise StatisticsError("this step failed")
+
+    monkeypatch.setattr(step, fail)
+    out = tmp_path / "prior.json"
+    command = ["fit", str(folder / "clicks.csv"), *COLUMNS, "--components", "2", "--quiet"]
+    assert main([*command, "--out", str(out)]) == 2
+    said = f"The prior was learned before that, and saved to {out}.\n"
+    assert capsys.readouterr() == ("", f"mixts: this step failed\n{said}")
+    prior = mixts.MixturePrior.load(out)
+    assert prior.names == ("kind 1", "kind 2")
+    assert prior.descriptions is not None
+
+
+def test_an_unforeseen_error_also_says_where_the_prior_is(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("mixts.learning.fit.check_prior", fail)
+    out = tmp_path / "prior.json"
+    command = ["fit", str(folder / "clicks.csv"), *COLUMNS, "--components", "2", "--quiet"]
+    with pytest.raises(ZeroDivisionError) as caught:
+        main([*command, "--out", str(out)])
+    assert any(str(out) in note for note in caught.value.__notes__)
+    assert out.exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "begins"),
+    [
+        (["--noise-std", "2"], "mixts: --noise-std must be a number"),
+        ([], "mixts: learning from these logs failed: noise_std must be a number"),
+    ],
+)
+def test_an_error_names_only_options_that_were_given(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str], options: list[str], begins: str,
+) -> None:  # fmt: skip
+    """Learning may fail on a number of its own: nobody gave it, so no option is to blame."""
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise ParameterError("noise_std must be a number between 1e-75 and 1e75, got 3.6e-76")
+
+    monkeypatch.setattr("mixts.cli.fit.fit_logs", fail)
+    command = ["fit", str(folder / "clicks.csv"), *COLUMNS, "--out", str(tmp_path / "prior.json")]
+    assert main([*command, *options]) == 2
+    printed = capsys.readouterr().err
+    assert printed.startswith(begins)
+    assert options or "--" not in printed
 
 
 def test_the_code_says_that_the_rival_earned_more(

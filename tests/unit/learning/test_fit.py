@@ -60,7 +60,12 @@ def test_files_are_read_on_the_way(clicks: Path, fitted: Fit) -> None:
     again = fit_logs(
         clicks, COLUMNS, n_components=2, robust=0.02, seed=1, engine=1, progress=lines.append
     )
-    assert lines == [f"reading {clicks}", "learning from 24 of 30 tasks"]
+    assert lines == [
+        f"reading {clicks}",
+        "learning 1 kind from 24 tasks",
+        "learning 2 kinds from 24 tasks",
+        "checking the prior on 6 held-out tasks",
+    ]
     assert again.logs.bad_rows.total == 1
     np.testing.assert_array_equal(again.prior.weights, fitted.prior.weights)
     np.testing.assert_array_equal(again.held_out, fitted.held_out)

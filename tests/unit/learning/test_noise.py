@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
 import mixts
 from mixts import errors
 from mixts.families.noise import expected_noise, match_noise
-from mixts.learning import learn, mixture_evidence
+from mixts.learning import fit_logs, learn, mixture_evidence
 from mixts.learning.models import model_of, predictive_of
 from mixts.learning.models.predictive import transform
+from mixts.learning.models.student import with_noise
 from mixts.learning.noise import compare_noise
 
 KINDS = ("arms", "linear")
@@ -152,6 +154,102 @@ def test_the_better_noise_is_chosen(kind: str) -> None:
     assert alike.chosen == "common"
     assert "all tasks have the same" in alike.sentence
     assert compare_noise(_tasks(_prior(kind), 10, 5), 1, 1) is None
+
+
+# -- rewards that repeat exactly ------------------------------------------------------------------
+
+
+def _repeated(name: str) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Return logs in which the rewards of some tasks are all equal, and their columns."""
+    rng = np.random.default_rng(1)
+    n, n_rounds = 100, 15
+    task, arm = np.repeat(np.arange(n), n_rounds), rng.integers(3, size=n * n_rounds)
+    family, favourite = "auto", (arm == 0) == (task % 2 == 0)
+    if name == "quantities":
+        reward = np.minimum(rng.poisson(np.where(favourite, 0.25, 0.02)), 3).astype(float)
+    elif name in ("clicks", "one reward of 2"):
+        reward = (rng.random(len(task)) < np.where(favourite, 0.15, 0.01)).astype(float)
+        family = "gaussian" if name == "clicks" else "auto"
+        reward[7] = 2.0 if name == "one reward of 2" else reward[7]
+    elif name == "an exact reward of each arm":
+        reward, family = (arm + task) % 3 + 10.0, "gaussian"
+    else:  # a rating of each item, in half points or hundredths; some users give always the same
+        task, arm = np.repeat(np.arange(n), 12), np.tile(np.arange(12), n)
+        sigma = np.where(rng.random(n) < 0.06, 0.0, rng.gamma(4.0, 0.25, n))[task]
+        step = 0.5 if name == "ratings in half points" else 0.01
+        exact = rng.normal(3.5, 0.8, n)[task] + sigma * rng.normal(size=len(task))
+        reward = np.clip(np.round(exact / step) * step, 0.5, 5.0)
+    rows = pd.DataFrame(
+        {"task": task, "arm": arm, "reward": reward, "x": rng.normal(size=len(task))}
+    )
+    return rows, {"task": "task", "reward": "reward", "family": family}
+
+
+REPEATED = (
+    "quantities", "clicks", "one reward of 2", "an exact reward of each arm",
+    "ratings in half points", "ratings in hundredths",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("noise", ["auto", "per-task"])
+@pytest.mark.parametrize("name", REPEATED)
+def test_rewards_that_repeat_exactly_give_a_prior(name: str, noise: Any) -> None:
+    """A task whose rewards are all equal shows no noise; its own noise must not become zero."""
+    rows, columns = _repeated(name)
+    fit = fit_logs(rows, {**columns, "arm": "arm"}, noise=noise, seed=1, engine=1, n_components=2)
+    family: Any = fit.prior.family
+    assert np.min(family.noise_std) > 1e-4 * rows.reward.std()
+
+
+@pytest.mark.parametrize("noise", ["auto", "per-task"])
+@pytest.mark.parametrize("name", ["quantities", "ratings in half points"])
+def test_rewards_that_repeat_exactly_give_a_prior_of_features(name: str, noise: Any) -> None:
+    rows, columns = _repeated(name)
+    columns = {**columns, "features": ["x"], "intercept": True, "family": "linear"}
+    fit = fit_logs(rows, columns, noise=noise, seed=1, engine=1, n_components=2)
+    family: Any = fit.prior.family
+    assert np.min(family.noise_std) > 1e-4 * rows.reward.std()
+
+
+def test_a_kind_that_only_repeats_has_no_noise_of_its_own() -> None:
+    """Tasks of one kind have the same rewards, once each: nothing tells their noise."""
+    rng = np.random.default_rng(1)
+    task, arm = np.repeat(np.arange(120), 6), np.tile(np.arange(6), 120)
+    other = rng.normal(2, 1.5, 120)[task] + rng.normal(size=720)
+    reward = np.where((task % 3 == 0), arm, other)
+    rows = pd.DataFrame({"task": task, "arm": arm, "reward": reward})
+    fit = fit_logs(rows, {"task": "task", "arm": "arm", "reward": "reward"}, seed=1, engine=1)
+    assert fit.noise is not None
+    assert fit.noise.chosen == "common"
+    assert fit.noise.sentence == (
+        "noise: all tasks have the same; a noise of each would be zero in a kind whose tasks have "
+        "exactly the same rewards"
+    )
+    assert isinstance(fit.prior.family, mixts.GaussianArms)
+
+
+def test_rewards_with_noise_stay_as_they_are() -> None:
+    for kind in KINDS:
+        tasks = _tasks(_prior(kind), 50, 12)
+        shown, mask = with_noise(tasks)
+        assert mask.all()
+        for one, other in zip(shown.stored, tasks.stored, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+
+
+def test_a_common_noise_survives_a_comparison_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    def learn_common(*arguments: Any, **options: Any) -> Any:
+        if options.get("noise") == "per-task":
+            raise errors.StatisticsError("the numbers are too far apart")
+        return learn(*arguments, **options)
+
+    monkeypatch.setattr("mixts.learning.noise.learn", learn_common)
+    rows, columns = _repeated("quantities")
+    columns["arm"] = "arm"
+    fit = fit_logs(rows, columns, seed=1, engine=1, n_components=2)
+    assert isinstance(fit.prior.family, mixts.GaussianArms)
+    assert fit.noise is not None
+    assert "could not be learned (the numbers are too far apart)" in fit.noise.sentence
 
 
 @pytest.mark.usefixtures("unchecked")

@@ -56,6 +56,10 @@ def arm_evidence(
     count: Array, average: Array, mean: Array, variance: Array, noise: float, out: Array
 ) -> None:
     """Add -(ln(1 + n v / sigma^2) + n (y - m)^2 / (sigma^2 + n v)) / 2 of all arms to out[i, s]."""
+    once = np.empty_like(variance)  # of ratings and many other rewards, an arm has only one
+    for s in range(len(mean)):
+        for k in range(mean.shape[1]):
+            once[s, k] = math.log1p(variance[s, k] / noise)
     for i in range(len(count)):
         for k in range(count.shape[1]):
             n = count[i, k]
@@ -63,7 +67,8 @@ def arm_evidence(
                 for s in range(len(mean)):
                     gap = average[i, k] - mean[s, k]
                     wide = n * variance[s, k]
-                    out[i, s] -= 0.5 * (math.log1p(wide / noise) + n * gap * gap / (noise + wide))
+                    log = once[s, k] if n == 1 else math.log1p(wide / noise)
+                    out[i, s] -= 0.5 * (log + n * gap * gap / (noise + wide))
 
 
 @compiled()

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy import special
 
-from mixts._typing import Array, Float, Int
+from mixts._typing import Array, Bool, Float, Int
 from mixts.families import (
     Family,
     GaussianArms,
@@ -36,7 +36,9 @@ from mixts.learning.blocks import evidence_of_blocks, moments_of_blocks
 from mixts.learning.models.base import MomentModel, Noise, positive, spread
 from mixts.learning.models.coefficients import Units, inverses, outer
 from mixts.learning.models.gaussian import ALIKE, GaussianModel
+from mixts.learning.models.gaussian import typical_noise as arms_noise
 from mixts.learning.models.linear import LARGE_SQUARES, LinearModel, spare_counts
+from mixts.learning.models.linear import typical_noise as linear_noise
 from mixts.prior import MixturePrior
 
 FIRST_DEGREES = 10.0
@@ -45,6 +47,68 @@ within a sixth of the typical one."""
 
 _NOISE_STEPS, _NOISE_TOLERANCE = 1000, 1e-6
 """Steps of ``fit_noise``, and the relative change of the degrees that ends it."""
+
+
+LEAST_NOISE = 1e-4
+"""Least noise that a task shows, as a fraction of the typical noise: less counts as none."""
+
+
+# -- tasks that show no noise ---------------------------------------------------------------------
+
+
+def with_noise(
+    statistics: Statistics, noise: Noise = "per-task"
+) -> tuple[Statistics, Bool[Array, " n"]]:
+    """Return tasks that all show noise, and a mask of the tasks that showed it by themselves.
+
+    The density of rewards that repeat exactly, such as ratings or quantities, has no limit: it
+    grows without end as their noise falls to zero. But such rewards have only coarse steps, and the
+    task says nothing about its noise: its repetitions count as if they had the typical noise of all
+    tasks. At least, every reward has ``LEAST_NOISE`` of it. A common noise is that of all tasks:
+    it needs this only where no task shows any.
+    """
+    if isinstance(statistics, GaussianStatistics):
+        count, average = statistics.array("count"), statistics.array("average")
+        n, rest = count.sum(axis=1), statistics.array("squares").sum(axis=1)
+        spare = np.maximum(count - 1, 0).sum(axis=1)
+        middle = (count * average).sum(axis=1) / np.maximum(n, 1)
+        whole = rest + (count * (average - middle[:, None]) ** 2).sum(axis=1)
+    else:
+        assert isinstance(statistics, LinearStatistics)
+        factor, n = statistics.array("factor"), statistics.array("count")
+        rest, spare = factor[:, -1, -1] ** 2, spare_counts(statistics)
+        whole = (factor[:, :, -1] ** 2).sum(axis=1)
+    typical = typical_noise(statistics)
+    least = n * (LEAST_NOISE * typical) ** 2
+    shows = rest > least
+    if noise == "common":
+        if shows.any() or not spare.any():
+            return statistics, np.ones(len(n), bool)
+        least = np.zeros(len(n))
+    # Rewards of one task that are all the same repeat, although those of different arms might not.
+    repeats = np.where((whole <= least) & (n > 1), n - 1, spare)
+    wanted = np.where(shows, rest, np.maximum(repeats * typical**2, least))
+    return _with_rest(statistics, wanted - rest), shows | (repeats == 0)
+
+
+def typical_noise(statistics: Statistics) -> float:
+    """Estimate the noise of all tasks together."""
+    if isinstance(statistics, GaussianStatistics):
+        return arms_noise(statistics)
+    assert isinstance(statistics, LinearStatistics)
+    return linear_noise(statistics)
+
+
+def _with_rest(statistics: Any, more: Float[Array, " n"]) -> Statistics:
+    """Return the same averages or coefficients of each task, with larger squared residuals."""
+    if isinstance(statistics, GaussianStatistics):
+        count, average, squares = statistics.stored
+        part = count / np.maximum(count.sum(axis=1, keepdims=True), 1)
+        squares = squares + more[:, None] * part
+        return GaussianStatistics(count=count, average=average, squares=squares)
+    factor = statistics.array("factor").copy()
+    factor[:, -1, -1] = np.sqrt(factor[:, -1, -1] ** 2 + more)
+    return LinearStatistics(count=statistics.array("count"), factor=factor)
 
 
 # -- the noise of tasks ---------------------------------------------------------------------------
