@@ -28,6 +28,7 @@ from mixts.errors import (
     MaskError,
     MixtsError,
     ParameterError,
+    StatisticsError,
     TaskLockedError,
 )
 from mixts.families import Pending, Statistics
@@ -176,6 +177,7 @@ class Batch:
         self, requests: dict[int, CheckedDecide], tasks: LockedTasks
     ) -> list[LoggedDecision]:
         """Choose the actions, and return the rows to log."""
+        requests = self._computable(requests, tasks) if requests else requests
         if not requests:
             return []
         if self._aside is not None:
@@ -188,6 +190,25 @@ class Batch:
         self._changes.tally.decisions += len(new)
         self._changes.tally.deferred += sum(decision.deferred for decision in new)
         return new
+
+    def _computable(
+        self, requests: dict[int, CheckedDecide], tasks: LockedTasks
+    ) -> dict[int, CheckedDecide]:
+        """Refuse the requests of tasks whose history the active prior cannot compute with."""
+        family = self._active.prior.family
+        row_of, statistics = self._rows(requests.values(), tasks)
+        try:
+            family.check_statistics(statistics)
+            return requests
+        except StatisticsError:
+            left = {}
+            for place, request in requests.items():
+                try:
+                    family.check_statistics(statistics[[row_of[request.task]]])
+                    left[place] = request
+                except StatisticsError as error:
+                    self._results[place] = error
+            return left
 
     def _decide_groups(
         self, requests: dict[int, CheckedDecide], tasks: LockedTasks
