@@ -41,8 +41,9 @@ check: $(INSTALLED) ## Lint, format, types, layers, links, and the examples of d
 	$(SPHINX) -b dummy -t check -d build/docs-check docs build/docs-check
 	$(PYTEST) -q -n $(WORKERS) $(EXAMPLES)
 
-test: $(INSTALLED) ## Every test that is not slow (examples are in check)
+test: $(INSTALLED) ## Every test that is not slow (examples are in check); SEED=7: in a random order
 	$(PYTEST) -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder -p tests.compile_first \
+		$(if $(SEED),-p pytest_randomly --randomly-seed=$(SEED)) \
 		-m "not slow" $(addprefix --ignore ,$(EXAMPLES))
 
 slow: $(INSTALLED) ## The tests that take minutes, and whether tests notice deliberate faults

@@ -166,12 +166,9 @@ class LinearBernoulli(CoefficientFamily):
                 "milliseconds), or give its coefficient a smaller mean and variance"
             )
 
-    def action_sets(self, actions: ArrayLike | None, n_rows: int) -> tuple[Array | None, int]:
-        """Return checked action sets, (K, d) for all decisions or (n_rows, K, d), and K."""
-        sets, n = super().action_sets(actions, n_rows)
-        assert sets is not None
-        self.check_odds(sets)
-        return sets, n
+    def check_learnable(self, actions: Float[Array, "K d"]) -> None:
+        """Raise ``ActionError`` if the prior gives an action log odds beyond 1e10."""
+        self.check_odds(actions)
 
     def check_statistics(self, statistics: Any) -> None:
         """Raise ``StatisticsError`` unless the statistics have this family's kind, shape, limits.

@@ -407,6 +407,7 @@ def checked_request(request: Decide, prior: MixturePrior, floor: float) -> Check
         if actions.ndim != 2:
             raise ActionError(f"actions must be one set (K, d), got shape {actions.shape}")
         check_rows(actions, np.zeros(n_actions))
+        prior.family.check_learnable(actions)
     mask, names = None, prior.arm_names if ids is None else ids
     if request.mask is not None:
         mask = _checks.action_mask(named_mask(request.mask, names), 1, n_actions)[0]
