@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 PEERS ?= .venv-peers
+FLOORS ?= .venv-floors
 WORKERS ?= 2
 PAPER ?= reproduction
 PART ?= compare
@@ -13,13 +14,21 @@ PEERS_INSTALLED = $(PEERS)/.installed
 PYTEST = $(BIN)/python -m pytest
 # Every warning is an error, and so is every reference that leads nowhere.
 SPHINX = $(BIN)/python -m sphinx -q -n -W --keep-going
+# Everything that the package can use, and tests that use each of it.
+FLOOR_EXTRAS = arviz,dask,gym,logs,pandas,paper,polars,postgres,progress,serve,table
+FLOOR_TESTS = tests/oracles/test_linear_bernoulli.py tests/contracts/test_store_clicks.py \
+	tests/unit/test_tables.py tests/unit/test_progress.py tests/unit/plots/test_prior.py \
+	tests/unit/bridges/test_arviz.py tests/unit/bridges/test_sklearn.py tests/unit/bridges/gym/test_player.py \
+	tests/unit/engines/test_engines.py tests/unit/logs/test_read.py tests/unit/pages/test_document.py \
+	tests/unit/service/http/test_endpoints.py tests/unit/service/http/test_connection.py \
+	tests/unit/service/test_client.py
 EXAMPLES = tests/end_to_end/test_documents.py tests/end_to_end/test_docstrings.py
 
 # Keep the bytecode of modules: tests start hundreds of processes that import them.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install paper policies check test slow coverage bench docs package format clean
+.PHONY: help install paper policies check test slow floors coverage bench docs package format clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -41,13 +50,23 @@ check: $(INSTALLED) ## Lint, format, types, layers, links, and the examples of d
 	$(SPHINX) -b dummy -t check -d build/docs-check docs build/docs-check
 	$(PYTEST) -q -n $(WORKERS) $(EXAMPLES)
 
-test: $(INSTALLED) ## Every test that is not slow (examples are in check)
+test: $(INSTALLED) ## Every test that is not slow (examples are in check); SEED=7: in a random order
 	$(PYTEST) -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder -p tests.compile_first \
+		$(if $(SEED),-p pytest_randomly --randomly-seed=$(SEED)) \
 		-m "not slow" $(addprefix --ignore ,$(EXAMPLES))
 
 slow: $(INSTALLED) ## The tests that take minutes, and whether tests notice deliberate faults
 	$(PYTEST) -q -n $(WORKERS) -m slow
 	$(BIN)/python -m tests.faults
+
+floors: ## Install the lowest versions that pyproject.toml allows, and run tests that use them
+	$(PYTHON) -m venv --clear $(FLOORS)
+	$(FLOORS)/bin/python -m pip install --quiet --disable-pip-version-check uv
+	$(FLOORS)/bin/uv pip install --quiet --python $(FLOORS)/bin/python \
+		--resolution lowest-direct --editable ".[$(FLOOR_EXTRAS)]"
+	$(FLOORS)/bin/uv pip install --quiet --python $(FLOORS)/bin/python \
+		beartype hypothesis jaxtyping polyagamma pytest
+	$(FLOORS)/bin/python -m pytest -q -m "not slow" -o filterwarnings=default --disable-warnings $(FLOOR_TESTS)
 
 coverage: $(INSTALLED) ## Every test that is not slow, and the lines that none of them runs
 	$(PYTEST) -q -n $(WORKERS) -m "not slow" --cov
@@ -68,7 +87,7 @@ format: $(INSTALLED) ## Format the code and mend what ruff can
 	$(BIN)/ruff format .
 
 clean: ## Remove the environments, the caches and what was built
-	rm -rf $(VENV) $(PEERS) build dist site docs/api/generated docs/gallery htmlcov .coverage .coverage.* .hypothesis \
+	rm -rf $(VENV) $(PEERS) $(FLOORS) build dist site docs/api/generated docs/gallery htmlcov .coverage .coverage.* .hypothesis \
 		.import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src studies tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
 
 # Tests run in several processes, so each keeps to one thread; BLAS reads this when it is loaded.
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
+
+# Processes that tests start inherit these: a terminal, nohup and a strict umask must not matter.
+if hasattr(signal, "SIGHUP"):
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+os.umask(0o022)
 
 from collections.abc import Iterator
 

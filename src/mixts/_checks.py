@@ -28,6 +28,25 @@ PSD_TOLERANCE = 1e-10
 the largest entry of the matrix."""
 
 
+LARGEST_PARAMETER = 1e75
+"""Largest mean, count or rate of a prior: rewards beyond it are refused, too."""
+
+
+def parameter_array(
+    value: ArrayLike, name: str, n_dims: int, largest: float = LARGEST_PARAMETER
+) -> Array:
+    """Return a ``real_array`` of a prior's parameters, which are small enough to compute with."""
+    array = real_array(value, name, n_dims)
+    bad = np.abs(array) > largest
+    if bad.any():
+        where = tuple(int(i) for i in np.argwhere(bad)[0])
+        raise ParameterError(
+            f"{name} must be numbers up to {largest:g} in size, got {array[where]:g} at index "
+            f"{where}: larger ones are too large to compute with"
+        )
+    return array
+
+
 def real_array(value: ArrayLike, name: str, n_dims: int) -> Array:
     """Return a finite, read-only float array of ``n_dims`` axes; always a copy."""
     array = np.array(numbers(value, f"{name} must be an array of numbers", ParameterError))

@@ -8,9 +8,11 @@ in ``.json``, else the zip; ``read_bundle`` recognises the encoding by the conte
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import math
 import os
+import threading
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -31,6 +33,8 @@ _HEADER = "header.json"
 
 _LONGEST_EMPTY = 10**7
 """Longest axis of an array without numbers, such as the counts of no tasks for many arms."""
+
+_COUNTER = itertools.count()
 
 _DAMAGE = (
     KeyError, ValueError, TypeError, AttributeError, EOFError, OSError, NotImplementedError,
@@ -61,7 +65,9 @@ def pack_bundle(
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary path in the target's folder; on success, move that file to the target."""
     target = Path(path)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
+    # Threads that write one path at the same time each need a file of their own.
+    unique = f"{os.getpid()}-{threading.get_ident()}-{next(_COUNTER)}"
+    temporary = target.with_name(f".{target.name}.{unique}.part")
     try:
         yield temporary
         with temporary.open("rb") as stream:

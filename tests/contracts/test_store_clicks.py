@@ -10,7 +10,7 @@ import pytest
 
 import mixts
 from mixts import errors
-from mixts.service import Decider
+from mixts.service import Decide, Decider, Decision, Reward
 from mixts.service.store.export import export
 from mixts.service.store.rebuild import rebuild
 from tests.contracts.stores import ACTIONS, Opener
@@ -94,3 +94,38 @@ def test_a_task_with_too_many_rows_refuses_its_reward(store: mixts.DecisionStore
         other = decider.decide("v", actions=[[1.0, 2.0]])
         decider.reward(other.id, 1)
     assert rebuild(store, write=False).differing == 0
+
+
+@pytest.mark.parametrize("policy", ["ts", "ids", "greedy", "ucb"])
+@pytest.mark.parametrize("other", [1.0, 1e8])
+def test_a_unix_time_spoils_no_batch(store: mixts.DecisionStore, policy: str, other: float) -> None:
+    rng = np.random.default_rng(0)
+    with Decider(prior(), store, policy=policy, floor=0.01, seed=1) as decider:
+        for click in (1, 0, 1, 0):
+            requests = [Decide(name, ACTIONS) for name in "uv"]
+            for task in range(8):
+                offers = other * rng.standard_normal((3, 2))
+                offers[:, 0] = 1.7e9 + rng.integers(0, 10**6, 3)
+                # The first decision waits for its reward, which changes the belief of IDS.
+                requests += [Decide(f"clock {task}", offers)] * 2
+            made = decider.decide_many(requests)
+            assert [each for each in made if not isinstance(each, Decision)] == []
+            decider.reward_many([Reward(decision.id, click) for decision in made[1::2]])
+        weights = np.array([decider.task(f"clock {task}").weights for task in range(8)])
+        assert np.isfinite(weights).all()
+
+
+def test_a_prior_that_cannot_use_a_history_refuses_that_task_only(
+    store: mixts.DecisionStore,
+) -> None:
+    vague = mixts.LinearBernoulli(np.zeros((2, 2)), [1e6, 1e6], "spherical")
+    requests = [Decide("clock", [[1e9, 0.2], [1e9, 0.9]]), Decide("u", ACTIONS)]
+    with Decider(prior(), store, seed=1) as decider:
+        decider.reward_many([Reward(each.id, 1) for each in decider.decide_many(requests)])
+        decider.upload_prior(mixts.MixturePrior(vague, [0.6, 0.4]), activate=True)
+        refused, made = decider.decide_many([Decide("clock", ACTIONS), Decide("u", ACTIONS)])
+        assert isinstance(refused, errors.StatisticsError)
+        assert "scale the feature" in str(refused)
+        assert isinstance(made, Decision)
+        (at_the_door,) = decider.decide_many(requests[:1])
+        assert isinstance(at_the_door, errors.ActionError)

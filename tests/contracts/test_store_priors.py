@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -68,9 +70,20 @@ def test_an_arm_keeps_its_place_and_its_name(store: mixts.DecisionStore) -> None
         assert decider.upload_prior(named("a", "b", "aa")) == 2
 
 
+@pytest.mark.parametrize("wrong", [{"max_work": 0}, {"max_work": "9"}, {"max_pending": -1}])
+def test_refused_settings_leave_the_store_free(
+    store: mixts.DecisionStore, wrong: dict[str, Any], unchecked: None
+) -> None:
+    with pytest.raises(errors.ParameterError, match="must be a whole number"):
+        Decider(arms(), store, **wrong)
+    with Decider(arms(), store) as decider:
+        assert decider.decide("u").prior_version == 1
+
+
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_prior_that_cannot_be_computed_with(store: mixts.DecisionStore, policy: str) -> None:
-    huge = mixts.MixturePrior(mixts.BernoulliArms(np.full((1, 3), 1e308), np.full((1, 3), 1e308)))
+    huge = mixts.MixturePrior(mixts.BernoulliArms(np.full((1, 3), 1e75), np.full((1, 3), 1e75)))
+    vars(huge.family)["alpha"] = np.full((1, 3), 1e308)
     with Decider(arms(), store, policy=policy, floor=0.01) as decider:
         with pytest.raises(errors.ParameterError, match="too large, or too small"):
             decider.upload_prior(huge)

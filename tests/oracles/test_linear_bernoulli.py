@@ -9,6 +9,7 @@ import pytest
 from scipy import integrate
 
 import mixts
+from mixts import errors
 
 
 def logistic(x: Any) -> Any:
@@ -117,3 +118,98 @@ def test_separable_clicks_and_constant_columns_have_sound_answers(deviation: flo
     assert rates[1] < 0.1
     # Nothing is known about a feature that was always 0.
     assert belief.covariance[2, 2] == pytest.approx(deviation**2, rel=0.1)
+
+
+def exact_with_large_feature(mean: Any, rows: Any, clicks: Any) -> float:
+    """Log evidence of N(mean, I) for two features, the first of which is large or 0 in each row.
+
+    Given the second coefficient, the first is integrated in pieces: around the places where a row's
+    log odds change their sign, and beyond.
+    """
+    nodes, weights = np.polynomial.legendre.leggauss(16)
+    total, sign = [], 2.0 * clicks - 1.0
+    large = rows[:, 0] != 0
+    step = 0.1
+    for u in np.arange(-9.0, 9.0 + step / 2, step):
+        odds = rows[:, 1] * (mean[1] + u)
+        crossings = -odds[large] / rows[large, 0]
+        width = 50.0 / np.abs(rows[large, 0]).min()
+        low, high = crossings.min() - width, crossings.max() + width
+        parts = []
+        for start, end in ((mean[0] - 12.0, low), (low, high), (high, mean[0] + 12.0)):
+            edges = np.linspace(start, max(start, end), 31)
+            half = np.diff(edges)[:, None] / 2
+            theta = (edges[:-1, None] + half * (1 + nodes)).ravel()
+            fit = -np.logaddexp(0.0, -sign[:, None] * (rows[:, :1] * theta + odds[:, None]))
+            density = fit.sum(axis=0) - 0.5 * (theta - mean[0]) ** 2
+            parts.append(np.log((half * weights).ravel() + 1e-300) + density)
+        total.append(np.logaddexp.reduce(np.concatenate(parts)) - 0.5 * u * u)
+    return float(np.logaddexp.reduce(total) + np.log(step / (2 * np.pi)))
+
+
+@pytest.mark.parametrize("scale", [1e3, 1e6, 1.7e9])
+@pytest.mark.parametrize("n", [1, 2, 3, 6, 20])
+def test_a_large_feature_beside_small_ones(scale: float, n: int) -> None:
+    rng = np.random.default_rng([n, 4])
+    prior = mixts.MixturePrior(
+        mixts.LinearBernoulli([[-0.3, 0.3], [0.3, -0.3]], np.ones(2), "spherical")
+    )
+    for clicks in ((rng.random(n) < 0.5) / 1.0, np.ones(n)):
+        rows = rng.standard_normal((n, 2))
+        rows[:, 0] = scale * (1 + 3e-4 * rng.random(n))
+        rows[1::5, 0] = 0.0
+        belief = prior.belief()
+        belief.update(rows, clicks)
+        expected = np.array([exact_with_large_feature(m, rows, clicks) for m in prior.family.mean])
+        assert np.all(belief.evidence_error < 0.03)
+        assert np.all(np.abs(belief.log_evidence - expected) < 4 * belief.evidence_error)
+        chances = np.exp(expected - np.logaddexp.reduce(expected))
+        np.testing.assert_allclose(belief.working_weights(np.array([0]))[0], chances, atol=0.02)
+
+
+def test_units_of_features_do_not_matter() -> None:
+    rng = np.random.default_rng(0)
+    rows, clicks = rng.standard_normal((8, 3)), (rng.random(8) < 0.5) / 1.0
+    mean, deviation = rng.standard_normal((2, 3)), np.ones((2, 3))
+    found = []
+    for c in (1.0, 2.0**30, 2.0**-30):
+        units = np.array([c, 1.0, 1.0])
+        family = mixts.LinearBernoulli(mean / units, (deviation / units) ** 2, "diag")
+        belief = mixts.MixturePrior(family).belief()
+        belief.update(rows * units, clicks)
+        found.append((belief.log_evidence, belief.weights, belief.mean_rewards(rows * units)))
+    for other in found[1:]:
+        for ours, theirs in zip(found[0], other, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+
+
+def test_log_odds_beyond_double_precision_are_refused() -> None:
+    prior = mixts.MixturePrior(mixts.LinearBernoulli.standard(2))
+    agent = mixts.MixTS(prior, n_tasks=2, seed=1)
+    agent.update([[1.0, 0.5], [1.0, 0.2]], [1, 0])
+    before = agent.belief.weights, agent.belief.statistics.copy()
+    milliseconds = [1.7e12, 1.0]
+    with pytest.raises(errors.ActionError, match=r"feature 0 is 1.7e\+12 .* scale the feature"):
+        agent.update([milliseconds, [1.0, 0.1]], [1, 0])
+    np.testing.assert_array_equal(agent.belief.weights, before[0])
+    assert agent.belief.statistics.encode() == before[1].encode()
+    statistics = prior.family.empty_statistics(2)
+    statistics.observe(np.array([1]), (np.array([milliseconds]), np.ones(1)))
+    with pytest.raises(errors.StatisticsError, match="from observed features"):
+        prior.condition(statistics)
+
+
+def test_a_task_with_a_large_feature_leaves_the_others_of_its_batch_alone() -> None:
+    prior = mixts.MixturePrior(
+        mixts.LinearBernoulli([[0.5, -0.3], [-0.3, 0.5]], np.ones(2), "spherical")
+    )
+    healthy = [[1.0, 0.5], [1.0, -0.5]]
+    offers = np.array([[[1.7e9, 1.0], [1.7e9 + 60, -1.0]], healthy, healthy])
+    for kind in (mixts.MixTS, mixts.MixIDS, mixts.Greedy, mixts.BayesUCB):
+        agent = kind(prior, n_tasks=3, seed=1)
+        for click in (1, 0, 1):
+            chosen, law, _ = agent.act_with_probabilities(offers)
+            agent.update(offers[range(3), chosen], [click, 1, 0])
+            np.testing.assert_allclose(law.sum(axis=1), 1.0)
+        assert np.isfinite(agent.belief.weights).all()
+        assert np.isfinite(agent.belief.mean).all()

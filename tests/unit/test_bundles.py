@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import threading
 import zipfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -107,3 +109,34 @@ def test_an_agent_of_more_tasks_than_its_arrays_have_is_refused(tmp_path: Path) 
     path.write_text(json.dumps(content))
     with pytest.raises(FormatError, match=f"{HUGE} tasks, but no array is as long"):
         mixts.Exp4.load(path)
+
+
+def test_threads_that_write_one_path_publish_whole_files(tmp_path: Path) -> None:
+    """Each has a temporary file of its own: none is moved while another thread writes it."""
+    path, inside = tmp_path / "prior", threading.Barrier(2)
+    first, second = [b"a" * 1000, b"b" * 1000]
+
+    def write(content: bytes) -> None:
+        with _files.replacing(path) as part, part.open("wb") as stream:
+            stream.write(content[:500])
+            stream.flush()
+            inside.wait(timeout=60)
+            stream.write(content[500:])
+
+    with ThreadPoolExecutor(2) as threads:
+        for done in [threads.submit(write, content) for content in (first, second)]:
+            done.result()
+    assert path.read_bytes() in (first, second)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_class_of_the_same_name_does_not_replace_ours(tmp_path: Path) -> None:
+    ours = mixts.MixTS
+
+    class MixTS(ours):  # type: ignore[misc, valid-type]
+        """A user's agent."""
+
+    ours(PRIOR, seed=1).save(tmp_path / "ours")
+    MixTS(PRIOR, seed=1).save(tmp_path / "theirs")
+    assert type(mixts.Agent.load(tmp_path / "ours")) is ours
+    assert type(mixts.Agent.load(tmp_path / "theirs")) is MixTS

@@ -55,7 +55,11 @@ class Agent(ABC):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        AGENTS[cls.__name__] = cls
+        AGENTS[_full_name(cls)] = cls
+        # A user's class may have the name of one of ours, but does not replace it.
+        known = AGENTS.get(cls.__name__)
+        if known is None or _is_ours(cls) or not _is_ours(known):
+            AGENTS[cls.__name__] = cls
 
     def __init__(self, n_tasks: int | None, seed: Seed) -> None:
         self._axis = TaskAxis(n_tasks)
@@ -455,7 +459,7 @@ class Agent(ABC):
         """
         state, arrays = self._state()
         header = {
-            "agent": type(self).__name__,
+            "agent": _name_in_files(type(self)),
             "n_tasks": self.n_tasks,
             "settings": self._settings(),
             "random": _random.generator_state(self._rng),
@@ -481,7 +485,8 @@ class Agent(ABC):
         kind = AGENTS.get(str(header.get("agent")))
         if kind is None:
             raise FormatError(
-                f"{path}: unknown agent {header.get('agent')!r}; known: {sorted(AGENTS)}. "
+                f"{path}: unknown agent {header.get('agent')!r}; known: "
+                f"{sorted({_name_in_files(kind) for kind in AGENTS.values()})}. "
                 "Import the module that defines it first"
             )
         if not issubclass(kind, cls):
@@ -497,6 +502,19 @@ class Agent(ABC):
         except (MixtsError, KeyError, TypeError, ValueError, IndexError) as error:
             raise FormatError(f"{path} is damaged: {error}") from error
         return agent
+
+
+def _is_ours(kind: type[Agent]) -> bool:
+    return kind.__module__.partition(".")[0] == "mixts"
+
+
+def _full_name(kind: type[Agent]) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _name_in_files(kind: type[Agent]) -> str:
+    """Return the name of a class, with its module if another class is known by its name."""
+    return kind.__name__ if AGENTS.get(kind.__name__) is kind else _full_name(kind)
 
 
 def without_retired(

@@ -208,6 +208,7 @@ class LinearBernoulliPosterior(Posterior):
 
     def update(self, tasks: Int[Array, " m"], observed: tuple[Array, ...]) -> None:
         """Count observations, all or none; beliefs are computed when they are next read."""
+        self.prior.check_odds(observed[0])
         self.statistics._observe(tasks, observed)
         self._unknown.update(tasks.tolist())
         self._last = None

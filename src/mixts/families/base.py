@@ -299,6 +299,18 @@ class Family(ABC):
                 f"got {statistics!r}"
             )
 
+    def check_learnable(self, actions: Array) -> None:  # noqa: B027 - most can learn from any
+        """Raise ``ActionError`` if rewards of an action could not be learned from.
+
+        A service calls this before it offers the actions, since it can refuse no reward of an
+        action that was shown.
+
+        Parameters
+        ----------
+        actions
+            Feature rows, (K, d).
+        """
+
     @abstractmethod
     def posterior(
         self, statistics: Statistics, log_weights: Float[Array, " L"], *, allow_dormant: bool = True

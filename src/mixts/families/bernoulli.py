@@ -154,8 +154,8 @@ class BernoulliArms(ArmFamily):
     win_loop = staticmethod(win_bernoulli)
 
     def __init__(self, alpha: ArrayLike, beta: ArrayLike) -> None:
-        self.alpha: Float[Array, "L K"] = _checks.real_array(alpha, "alpha", 2)
-        self.beta: Float[Array, "L K"] = _checks.real_array(beta, "beta", 2)
+        self.alpha: Float[Array, "L K"] = _checks.parameter_array(alpha, "alpha", 2)
+        self.beta: Float[Array, "L K"] = _checks.parameter_array(beta, "beta", 2)
         _checks.same_shape(self.alpha, self.beta, "alpha and beta")
         _checks.positive(self.alpha, "alpha")
         _checks.positive(self.beta, "beta")

@@ -85,12 +85,14 @@ class CoefficientFamily(Family):
                 f"covariance_type must be one of {get_args(CovarianceType)}, "
                 f"got {covariance_type!r}"
             )
-        self.mean = _checks.real_array(mean, "mean", 2)
+        self.mean = _checks.parameter_array(mean, "mean", 2)
         self.covariance_type = covariance_type
         n, d = self.mean.shape
         shape = {"full": (n, d, d), "tied": (d, d), "diag": (n, d), "spherical": (n,)}
         expected = shape[covariance_type]
-        self.covariance = _checks.real_array(covariance, "covariance", len(expected))
+        self.covariance = _checks.parameter_array(
+            covariance, "covariance", len(expected), _checks.LARGEST_PARAMETER**2
+        )
         if self.covariance.shape != expected:
             raise ParameterError(
                 f"covariance of type {covariance_type!r} must have shape {expected} "

@@ -114,8 +114,10 @@ class GaussianArms(ArmFamily):
     win_loop = staticmethod(win_gaussian)
 
     def __init__(self, mean: ArrayLike, variance: ArrayLike, noise_std: float) -> None:
-        self.mean: Float[Array, "L K"] = _checks.real_array(mean, "mean", 2)
-        self.variance: Float[Array, "L K"] = _checks.real_array(variance, "variance", 2)
+        self.mean: Float[Array, "L K"] = _checks.parameter_array(mean, "mean", 2)
+        self.variance: Float[Array, "L K"] = _checks.parameter_array(
+            variance, "variance", 2, _checks.LARGEST_PARAMETER**2
+        )
         _checks.same_shape(self.mean, self.variance, "mean and variance")
         _checks.positive(self.variance, "variance", zero=True)
         self.noise_std: float = _checks.positive_number(noise_std, "noise_std")

@@ -9,6 +9,7 @@ import numpy as np
 
 from mixts import _checks
 from mixts._typing import Array, ArrayLike, Float
+from mixts.errors import ActionError, MixtsError, StatisticsError
 from mixts.families._kernels.logistic import Design
 from mixts.families._linear_bernoulli_posterior import LinearBernoulliPosterior
 from mixts.families._logistic_points import (
@@ -25,6 +26,9 @@ from mixts.families.linear_bernoulli_statistics import (
     checked_limits,
 )
 from mixts.families.statistics import Statistics
+
+LARGEST_ODDS = 1e10
+"""Largest log odds under the prior: rounding moves them by 1e-6, and the evidence by as little."""
 
 
 class LinearBernoulli(CoefficientFamily):
@@ -134,6 +138,47 @@ class LinearBernoulli(CoefficientFamily):
         """Leave out the designs, which are large and can be made again."""
         made = ("design", "working_design")
         return {name: value for name, value in self.__dict__.items() if name not in made}
+
+    # -- limits ---------------------------------------------------------------------------------
+
+    @cached_property
+    def _coefficient_sizes(self) -> Float[Array, " d"]:
+        """Mean plus deviation of each coefficient, the largest of all components."""
+        return (np.abs(self.mean) + np.sqrt(self.parameter_variances())).max(axis=0)
+
+    def check_odds(
+        self, rows: Float[Array, "... d"], error: type[MixtsError] = ActionError, of: str = ""
+    ) -> None:
+        """Raise an error if the prior gives a row log odds that double precision cannot resolve.
+
+        Rows that are not finite are left to other checks.
+        """
+        odds = np.abs(rows) * self._coefficient_sizes
+        total = odds.sum(axis=-1)
+        if (np.isfinite(total) & (total > LARGEST_ODDS)).any():
+            row = np.unravel_index(np.where(np.isfinite(total), total, 0.0).argmax(), total.shape)
+            j = int(odds[row].argmax())
+            raise error(
+                f"the prior must expect log odds below {LARGEST_ODDS:g}, got {total[row]:.2g}{of}: "
+                f"feature {j} is {rows[row][j]:g} and its coefficient may be "
+                f"{self._coefficient_sizes[j]:.2g}; scale the feature (a time in days, not in "
+                "milliseconds), or give its coefficient a smaller mean and variance"
+            )
+
+    def check_learnable(self, actions: Float[Array, "K d"]) -> None:
+        """Raise ``ActionError`` if the prior gives an action log odds beyond 1e10."""
+        self.check_odds(actions)
+
+    def check_statistics(self, statistics: Any) -> None:
+        """Raise ``StatisticsError`` unless the statistics have this family's kind, shape, limits.
+
+        Parameters
+        ----------
+        statistics
+            The statistics.
+        """
+        super().check_statistics(statistics)
+        self.check_odds(statistics.array("rows"), StatisticsError, " from observed features")
 
     # -- statistics and posteriors --------------------------------------------------------------
 

@@ -144,8 +144,8 @@ class PoissonArms(ArmFamily):
     win_loop = staticmethod(win_poisson)
 
     def __init__(self, shape: ArrayLike, rate: ArrayLike) -> None:
-        self.shape: Float[Array, "L K"] = _checks.real_array(shape, "shape", 2)
-        self.rate: Float[Array, "L K"] = _checks.real_array(rate, "rate", 2)
+        self.shape: Float[Array, "L K"] = _checks.parameter_array(shape, "shape", 2)
+        self.rate: Float[Array, "L K"] = _checks.parameter_array(rate, "rate", 2)
         _checks.same_shape(self.shape, self.rate, "shape and rate")
         _checks.positive(self.shape, "shape")
         _checks.positive(self.rate, "rate")

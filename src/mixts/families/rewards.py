@@ -510,10 +510,16 @@ def _exact_terms(
 def reweighed(
     weights: Float[Array, "m L"], after: Float[Array, "m L"], before: Float[Array, "m L"]
 ) -> Float[Array, "m L"]:
-    """Return the weights after the log evidence has changed; those that were 0 stay 0."""
+    """Return the weights after the log evidence has changed; those that were 0 stay 0.
+
+    Evidence has an error. If it leaves no component that is possible both before and after, the
+    change is not known, and a row keeps its weights.
+    """
     with np.errstate(divide="ignore", invalid="ignore"):
         change = np.log(weights) + (after - before)
-    return softmax(np.where(weights > 0, change, -np.inf))
+    change = np.where(weights > 0, change, -np.inf)
+    known = np.isfinite(change.max(axis=-1, keepdims=True))
+    return np.where(known, softmax(np.where(known, change, 0.0)), weights)
 
 
 def with_expected_rewards(

@@ -220,12 +220,12 @@ class SpendArms(ArmFamily):
         shape: ArrayLike,
         scale: ArrayLike,
     ) -> None:
-        self.alpha: Float[Array, "L K"] = _checks.real_array(alpha, "alpha", 2)
-        self.beta: Float[Array, "L K"] = _checks.real_array(beta, "beta", 2)
-        self.log_spend: Float[Array, "L K"] = _checks.real_array(log_spend, "log_spend", 2)
-        self.strength: Float[Array, "L K"] = _checks.real_array(strength, "strength", 2)
-        self.shape: Float[Array, "L K"] = _checks.real_array(shape, "shape", 2)
-        self.scale: Float[Array, "L K"] = _checks.real_array(scale, "scale", 2)
+        self.alpha: Float[Array, "L K"] = _checks.parameter_array(alpha, "alpha", 2)
+        self.beta: Float[Array, "L K"] = _checks.parameter_array(beta, "beta", 2)
+        self.log_spend: Float[Array, "L K"] = _checks.parameter_array(log_spend, "log_spend", 2)
+        self.strength: Float[Array, "L K"] = _checks.parameter_array(strength, "strength", 2)
+        self.shape: Float[Array, "L K"] = _checks.parameter_array(shape, "shape", 2)
+        self.scale: Float[Array, "L K"] = _checks.parameter_array(scale, "scale", 2)
         for name, array in self.arrays().items():
             _checks.same_shape(self.alpha, array, f"alpha and {name}")
             if name != "log_spend":

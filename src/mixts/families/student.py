@@ -87,8 +87,10 @@ class StudentArms(NoisyTasks, ArmFamily):
     def __init__(
         self, mean: ArrayLike, variance: ArrayLike, noise_std: ArrayLike, degrees: ArrayLike
     ) -> None:
-        self.mean: Float[Array, "L K"] = _checks.real_array(mean, "mean", 2)
-        self.variance: Float[Array, "L K"] = _checks.real_array(variance, "variance", 2)
+        self.mean: Float[Array, "L K"] = _checks.parameter_array(mean, "mean", 2)
+        self.variance: Float[Array, "L K"] = _checks.parameter_array(
+            variance, "variance", 2, _checks.LARGEST_PARAMETER**2
+        )
         _checks.same_shape(self.mean, self.variance, "mean and variance")
         _checks.positive(self.variance, "variance", zero=True)
         self.noise_std: Float[Array, " L"]  # type: ignore[assignment]

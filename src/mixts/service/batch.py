@@ -29,6 +29,7 @@ from mixts.errors import (
     MaskError,
     MixtsError,
     ParameterError,
+    StatisticsError,
     TaskLockedError,
 )
 from mixts.families import Pending, Statistics
@@ -180,6 +181,7 @@ class Batch:
         self, requests: dict[int, CheckedDecide], tasks: LockedTasks
     ) -> list[LoggedDecision]:
         """Choose the actions, and return the rows to log."""
+        requests = self._computable(requests, tasks) if requests else requests
         if not requests:
             return []
         lengths = {request.task: tasks.n_bytes(request.task) for request in requests.values()}
@@ -198,6 +200,25 @@ class Batch:
         self._changes.tally.decisions += len(new)
         self._changes.tally.deferred += sum(decision.deferred for decision in new)
         return new
+
+    def _computable(
+        self, requests: dict[int, CheckedDecide], tasks: LockedTasks
+    ) -> dict[int, CheckedDecide]:
+        """Refuse the requests of tasks whose history the active prior cannot compute with."""
+        family = self._active.prior.family
+        row_of, statistics = self._rows(requests.values(), tasks)
+        try:
+            family.check_statistics(statistics)
+            return requests
+        except StatisticsError:
+            left = {}
+            for place, request in requests.items():
+                try:
+                    family.check_statistics(statistics[[row_of[request.task]]])
+                    left[place] = request
+                except StatisticsError as error:
+                    self._results[place] = error
+            return left
 
     def _decide_groups(
         self, requests: dict[int, CheckedDecide], tasks: LockedTasks
@@ -430,6 +451,7 @@ def checked_request(request: Decide, prior: MixturePrior, floor: float) -> Check
         check_rows(actions, np.zeros(n_actions))
         if prior.features is not None:
             prior.features.check_ranges(actions)
+        prior.family.check_learnable(actions)
     mask, names = None, prior.arm_names if ids is None else ids
     if request.mask is not None:
         mask = _checks.action_mask(named_mask(request.mask, names), 1, n_actions)[0]

@@ -158,12 +158,13 @@ class Decider:
         self._versions: dict[int, ActivePrior] = {}
         self._limits = limits
         max_pending = _checks.count(max_pending, "max_pending")
+        max_work = _checks.count(max_work, "max_work")
         store.claim(self)
         backend = store.backend
         self._sizes = Sizes()
         self._writer = BatchWriter(
             self._perform, backend.probe, max_pending, backend.watch,
-            lambda operation: self._sizes.of(operation), _checks.count(max_work, "max_work"),
+            lambda operation: self._sizes.of(operation), max_work,
         )  # fmt: skip
         has_default = self.rules.default_reward is not None
         self._closer = WindowCloser(store, self.submit, has_default)

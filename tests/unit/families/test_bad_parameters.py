@@ -205,6 +205,31 @@ def test_impossible_parameters(name: str) -> None:
     assert type(caught.value) is kind
 
 
+def too_large() -> dict[str, Any]:
+    """Return constructors of families with a parameter that overflows sums and products."""
+    one = np.ones((1, 2))
+    return {
+        "gaussian variance": lambda x: mixts.GaussianArms(one, at(one, (0, 1), x * x), 1e-75),
+        "gaussian mean": lambda x: mixts.GaussianArms(at(one, (0, 1), -x), one, 1e-75),
+        "student variance": lambda x: mixts.StudentArms(one, at(one, (0, 0), x * x), [1.0], [3.0]),
+        "bernoulli": lambda x: mixts.BernoulliArms(x * one, x * one),
+        "poisson": lambda x: mixts.PoissonArms(x * one, one),
+        "linear": lambda x: mixts.LinearGaussian(one, [x * x], 0.1, "spherical"),
+        "linear mean": lambda x: mixts.LinearGaussian(x * one, [1.0], 0.1, "spherical"),
+    }
+
+
+@pytest.mark.parametrize("name", too_large())
+def test_parameters_too_large_to_compute_with(name: str) -> None:
+    make = too_large()[name]
+    with pytest.raises(errors.ParameterError, match="too large to compute with"):
+        make(1e77)
+    belief = mixts.MixturePrior(make(1e75)).belief()
+    belief.update(0 if belief.prior.family.n_arms else [1.0, 0.0], 1)
+    assert np.isfinite(belief.log_evidence).all()
+    assert np.isfinite(belief.weights).all()
+
+
 def test_a_component_may_be_singular_or_certain() -> None:
     """Some unusual input is valid."""
     mixts.GaussianArms(TWO, 0 * TWO, 1.0)

@@ -72,8 +72,13 @@ these gave the most even weights on problems like those of ``studies.logistic``.
 _DROPS = (0.5, 1.0, 2.0, 4.0)
 """Distances from the mode, in Laplace's standard deviations, at which drops are measured."""
 _N_DROPS = 2 * len(_DROPS)
-_LEAST_DROP = 1e-10
-"""Least drop at distance 1: a scale of at most 70,000 Laplace deviations."""
+_FAR_DROP = 2.0
+"""Drop up to which distances beyond 4 are tried. With a feature of 1e9 the mode is at an edge where
+the curvature is a million times that of the prior beyond it, and 4 deviations are next to nothing.
+"""
+_FARTHEST = 1e8
+_LEAST_DROP = 1e-14
+"""Least drop at distance 1: a scale of at most 7 million Laplace deviations."""
 _LARGEST_MOVE = 0.7
 """Moves by the other coordinates are a first-order term: beyond 0.7 deviations it is not valid."""
 _MEAN_SIZE = 1.3545308064813153
@@ -84,6 +89,11 @@ _DECREMENT = 1e-6
 """Stop Newton's steps when the next one raises the log posterior by less than half of this, at
 a distance of 1e-3 deviations. Only the proposal depends on it, not the weights."""
 _N_STEPS = 200
+_STEEP, _COOLING = 64.0, 8.0
+"""Log odds under the prior from which the search begins with a curve so flat that these are 1, and
+the factor between one curve and the next: at once, Newton's steps get lost at log odds of 1e6."""
+_CANCELLED = 1e-6
+"""Least share of a pivot that may be left by a subtraction, before rotations replace it."""
 
 _MIXING = (0.0, 0.6, 0.8, 0.9)
 """Correlations with the present point of the proposals of ``draw``, step by step: 0 mixes at once
@@ -108,7 +118,7 @@ _EXP = tuple(1.0 / math.factorial(k) for k in range(13))
 _ATANH = tuple(1.0 / (2 * k + 1) for k in range(9))
 """Taylor's coefficients of atanh(s) / s in s^2 <= 0.0295. Beyond them: 0.0295^9 / 19 = 9e-16."""
 _FACTORS = 32
-"""Factors between 1e-6 and 1e6 in a product before its logarithm: 1e192 does not overflow."""
+"""Factors between 1e-7 and 1e7 in a product before its logarithm: 1e224 does not overflow."""
 _ROOT2 = math.sqrt(2.0)
 _HALF_LN2 = 0.5 * math.log(2.0)
 
@@ -337,15 +347,19 @@ def _warp(z: Array, first: int, shape: Array, y: Array, total: Array, product: A
 
 
 @compiled(borrows=True)
-def _set_lines(lines: _Lines) -> float:
-    """Set slope, curvature and level from eta; return the log likelihood."""
+def _set_lines(lines: _Lines, heat: float) -> float:
+    """Set slope, curvature and level from eta; return the log likelihood.
+
+    With a heat above 1 the curve is flatter: P(success) = logistic(eta / heat), and logarithms are
+    multiplied by it.
+    """
     total = 0.0
     for i in range(len(lines.eta)):
         eta, n = lines.eta[i], lines.trials[i]
-        t = math.exp(-abs(eta))
-        level = n * ((eta if eta > 0.0 else 0.0) + _log1p(t))
+        t = math.exp(-abs(eta) / heat)
+        level = n * ((eta if eta > 0.0 else 0.0) + heat * _log1p(t))
         lines.slope[i] = n * (1.0 if eta > 0.0 else t) / (1.0 + t)
-        lines.curvature[i] = n * t / ((1.0 + t) * (1.0 + t))
+        lines.curvature[i] = n * t / ((1.0 + t) * (1.0 + t)) / heat
         lines.level[i] = level
         total += lines.successes[i] * eta - level
     return total
@@ -399,10 +413,32 @@ def _rotate(rows: Array, root: Array, space: _Space) -> None:
 
 
 @compiled(borrows=True, fastmath=_SUMS)
-def _factorise(block: Array, weight: Array, scaled: Array, factor: Array) -> None:
+def _turn_rows_in(block: Array, weight: Array, row: Array, factor: Array) -> None:
+    """Do what ``_factorise`` does by rotations, without squares; ``row`` (r,) is temporary."""
+    n_rows, r = len(weight), len(factor)
+    for j in range(r):
+        for k in range(j + 1):
+            factor[j, k] = 1.0 if j == k else 0.0
+    for i in range(n_rows):
+        root = math.sqrt(weight[i])
+        for j in range(r):
+            row[j] = root * block[j, i]
+        for j in range(r):
+            old, x = factor[j, j], row[j]
+            new = math.sqrt(old * old + x * x)
+            c, s = old / new, x / new
+            factor[j, j] = new
+            for k in range(j + 1, r):
+                f, x = factor[k, j], row[k]
+                factor[k, j] = c * f + s * x
+                row[k] = c * x - s * f
+
+
+@compiled(borrows=True, fastmath=_SUMS)
+def _factorise(block: Array, weight: Array, scaled: Array, row: Array, factor: Array) -> None:
     """Set factor to the lower triangle T of I + F'WF = T T', with the columns (r, R) of F.
 
-    ``scaled`` is a temporary vector (R,).
+    ``scaled`` (R,) and ``row`` (r,) are temporary vectors.
     """
     n_rows, r = len(weight), len(factor)
     for j in range(r):
@@ -413,7 +449,12 @@ def _factorise(block: Array, weight: Array, scaled: Array, factor: Array) -> Non
             factor[j, k] = dot(scaled, block[k], n_rows)
         for k in range(j):
             factor[j, k] = (factor[j, k] - dot(factor[j], factor[k], k)) / factor[k, k]
-        factor[j, j] = math.sqrt(1.0 + factor[j, j] - dot(factor[j], factor[j], j))
+        square = 1.0 + factor[j, j]
+        rest = square - dot(factor[j], factor[j], j)
+        if not rest > _CANCELLED * square:
+            _turn_rows_in(block, weight, row, factor)
+            return
+        factor[j, j] = math.sqrt(rest)
 
 
 @compiled(borrows=True, fastmath=_SUMS)
@@ -424,16 +465,38 @@ def _solve(factor: Array, x: Array) -> None:
 
 
 @compiled(borrows=True, fastmath=_SUMS)
-def _climb(space: _Space, lines: _Lines) -> float:
+def _slack(space: _Space, lines: _Lines) -> float:
+    """Set factor to T and slack to T^-1 gradient at v with its lines; return |slack|^2."""
+    block, v, slack = space.block, space.steps[0], space.steps[1]
+    r, n_rows = block.shape
+    _factorise(block, lines.curvature, space.rows[5], slack, space.factor)
+    for j in range(r):
+        line, total = block[j], -v[j]
+        for i in range(n_rows):
+            total += (lines.successes[i] - lines.slope[i]) * line[i]
+        slack[j] = total
+    _solve(space.factor, slack)
+    return dot(slack, slack, r)
+
+
+@compiled(borrows=True, fastmath=_SUMS)
+def _climb(space: _Space, lines: _Lines) -> tuple[float, bool]:
     """Find the mode v, where lines are the rows at v = 0; return the log posterior there.
 
-    Sets factor to T, slack to T^-1 gradient, and lines to the rows at v.
+    Sets factor to T, slack to T^-1 gradient, and lines to the rows at v. Where log odds may be
+    large, the mode of a flatter curve is found first, and is where the search on a steeper one
+    begins; the second result says so.
     """
     block, factor, start = space.block, space.factor, space.rows[4]
     v, slack, step, old = space.steps[0], space.steps[1], space.steps[2], space.steps[3]
-    (r, n_rows), n = block.shape, 0
+    (r, n_rows), n, largest = block.shape, 0, 0.0
     for i in range(n_rows):
         start[i] = lines.eta[i]
+        size = abs(start[i])
+        for j in range(r):
+            size += abs(block[j, i])
+        largest = max(largest, size)
+    heat = largest if largest > _STEEP else 1.0
     for j in range(r):
         old[j], step[j] = 0.0, 0.0
     length, before, decrement, value = 0.0, -np.inf, 0.0, 0.0
@@ -443,23 +506,23 @@ def _climb(space: _Space, lines: _Lines) -> float:
         _multiply(v, block, lines.eta)
         for i in range(n_rows):
             lines.eta[i] += start[i]
-        value = _set_lines(lines) - 0.5 * dot(v, v, r)
+        value = _set_lines(lines, heat) - 0.5 * dot(v, v, r)
         # Armijo's condition, with a tenth of the slope.
         if value < before + 0.1 * length * decrement and length > 1e-9:
             length *= 0.5
             continue
-        _factorise(block, lines.curvature, space.rows[5], factor)
-        for j in range(r):
-            line, total = block[j], -v[j]
-            for i in range(n_rows):
-                total += (lines.successes[i] - lines.slope[i]) * line[i]
-            slack[j] = total
-        _solve(factor, slack)
-        decrement = dot(slack, slack, r)
+        decrement = _slack(space, lines)
         n += 1
         # Rounding of the log posterior hides smaller steps from the line search.
-        if decrement <= _DECREMENT + 1e-14 * abs(value) or n > _N_STEPS:
-            return value
+        enough = _DECREMENT if heat == 1.0 else 0.1 * heat
+        if decrement <= enough + 1e-14 * abs(value) or n > _N_STEPS:
+            if heat == 1.0:
+                return value, largest > _STEEP
+            heat, n = max(1.0, heat / _COOLING), 0
+            before, length = -np.inf, 0.0
+            for j in range(r):
+                old[j] = v[j]
+            continue
         before, length = value, 1.0
         for j in range(r):
             old[j], step[j] = v[j], slack[j]
@@ -467,6 +530,19 @@ def _climb(space: _Space, lines: _Lines) -> float:
             step[j] /= factor[j, j]
             for k in range(j):
                 step[k] -= factor[j, k] * step[j]
+
+
+@compiled(borrows=True)
+def _drop(coefficient: Array, lines: _Lines, slack: float, j: int, far: float) -> float:
+    """Return by how much the log posterior falls from the mode to ``far`` along a coordinate."""
+    drop = far * (0.5 * far - slack)
+    for i in range(len(lines.eta)):
+        eta, e = lines.eta[i], coefficient[i, j] * far
+        x = eta + e
+        softplus = (x if x > 0.0 else 0.0) + _log1p(math.exp(-abs(x)))
+        rise = e * (lines.slope[i] + 0.5 * lines.curvature[i] * e)
+        drop -= rise + (lines.level[i] - lines.trials[i] * softplus)
+    return drop
 
 
 @compiled(borrows=True, fastmath=_SUMS)
@@ -521,6 +597,10 @@ def _set_shape(
                     far = y[j, n + h]
                     y[j, n + h] = 0.0
                     drop = far * (0.5 * far - shape[3, j]) - total[n + h]
+                    if h >= _N_DROPS - 2:
+                        while drop < _FAR_DROP and abs(far) < _FARTHEST:
+                            far *= 2.0
+                            drop = _drop(coefficient, lines, shape[3, j], j, far)
                     scale = abs(far) / math.sqrt(2.0 * max(drop, _LEAST_DROP * far * far))
                     if h % 2 == 0:
                         above = max(above, scale)
@@ -589,11 +669,11 @@ def _average(top: float, weights: Array, blocks: Array) -> tuple[float, float]:
 
 
 @compiled(borrows=True, fastmath=_SUMS)
-def _set_eta(rows: Array, location: Array, lines: _Lines) -> None:
-    """Set a task's rows at theta = location."""
+def _set_eta(rows: Array, location: Array, lines: _Lines) -> float:
+    """Set a task's rows at theta = location; return the log likelihood."""
     for k in range(len(rows)):
         lines.eta[k] = dot(rows[k], location, len(location))
-    _set_lines(lines)
+    return _set_lines(lines, 1.0)
 
 
 @compiled(borrows=True)
@@ -603,18 +683,26 @@ def _find_mode(
     """Set location, direction and slack of one component, and log evidence to Laplace's."""
     d, r, mean, turned = plan.mean.shape[1], len(space.factor), plan.mean[s], space.turned
     _set_eta(rows, mean, lines)
-    value = _climb(space, lines)
+    value, steep = _climb(space, lines)
+    for k in range(d):
+        location = mean[k]
+        for j in range(r):
+            location += turned[k, j] * space.steps[0, j]
+        out.location[at, s, k] = location
+    if steep:
+        # The rounding of a location times a large feature moves eta. T must belong to the eta that
+        # log weights use, or what is left of y^2 and curvature e^2, both large, is not a weight.
+        v = space.steps[0]
+        value = _set_eta(rows, out.location[at, s], lines) - 0.5 * dot(v, v, r)
+        _slack(space, lines)
     for j in range(r):
         value -= math.log(space.factor[j, j])
         out.shape[at, s, 3, j] = space.steps[1, j]
     out.log_evidence[at, s] = value
     for k in range(d):
-        location, direction = mean[k], out.direction[at, s, k]
+        direction = out.direction[at, s, k]
         for j in range(d):
             direction[j] = turned[k, j]
-            if j < r:
-                location += turned[k, j] * space.steps[0, j]
-        out.location[at, s, k] = location
         _solve(space.factor, direction)
 
 

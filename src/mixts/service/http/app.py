@@ -270,7 +270,7 @@ class Operations:
     def _split(self, body: bytes, client: str) -> list[Any]:
         check_depth(body, self._limits)
         items = protocol.split_batch(body, self._limits)
-        self._rate_limit.charge(client, len(items) - 1)
+        self._rate_limit.charge(client, max(len(items) - 1, 0))  # the request itself counts as one
         return items
 
     def _read(self, kind: OperationKind, item: Any) -> Operation | RefusalError:

@@ -252,11 +252,12 @@ def test_a_silent_connection_is_closed(running: Server) -> None:
 
 
 def test_a_connection_that_rests_too_long_is_closed() -> None:
-    with started(FakeDecider(), Limits(seconds=1, idle=0.3)) as one, one.connect() as connection:
+    with started(FakeDecider(), Limits(seconds=60, idle=0.3)) as one, one.connect() as connection:
         assert is_open(connection)
         begun = time.perf_counter()
         assert connection.recv(1) == b""
-        assert 0.2 < time.perf_counter() - begun < 0.9
+        # Far below the 60 s in which a request must have come, also on a busy machine.
+        assert 0.2 < time.perf_counter() - begun < 20
 
 
 def test_the_connection_that_waited_longest_makes_room() -> None:

@@ -234,6 +234,12 @@ def test_too_many_operations_are_429_for_this_client_only() -> None:
     assert len(decider.submitted) == 9
 
 
+def test_an_empty_batch_counts_as_one_operation() -> None:
+    limited = service(FakeDecider(), rate=3)
+    statuses = [post(limited, "/v1/decide:batch", []).status for _ in range(5)]
+    assert statuses == [200, 200, 200, 429, 429]
+
+
 def test_only_so_many_priors_are_received_at_once() -> None:
     """Each may be large, and needs several times its size."""
     limited = service()
