@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any, get_args
 
 from mixts.cli._engine import add_engine_options, engine_from
-from mixts.diagnostics import Advice, PolicyComparison, advise, compare_policies
+from mixts.diagnostics import Advice, PolicyComparison, advise, compare_policies, judged
 from mixts.engines import engine_of
 from mixts.errors import MixtsError, ParameterError
-from mixts.families import LinearBernoulli
 from mixts.learning import PriorCheck, Rule
 from mixts.learning.fit import SELECT_FROM, Fit, fit_logs
 from mixts.learning.held_out import MOST_HELD_OUT
@@ -44,6 +43,8 @@ _OPTIONS = {
     "robust": "--robust", "text": "--text",
     "top_levels": "--top-levels", "noise_std": "--noise-std", "covariance_type": "--covariance",
     "missing_reward": "--missing-reward", "clip": "--clip", "decimals": "--round-features",
+    "start": "--from", "start_tasks": "--from-tasks", "method": "--method", "noise": "--noise",
+    "arms": "--arms", "features": "--features", "family": "--family",
 }  # fmt: skip
 """Options of the parameters of ``fit_logs``, for error messages."""
 
@@ -59,8 +60,6 @@ def register(parser: argparse.ArgumentParser) -> None:
     add("--arm", metavar="COLUMN", help="arm that was chosen")
     described = "or columns that describe the choice, numbers or text"
     add("--features", type=_names, metavar="A,B,...", help=described)
-    same = "or the features and the family of an earlier prior, so that this one can replace it"
-    add("--features-of", type=Path, metavar="PRIOR", help=same)
     names = "features that are text although they look like numbers"
     add("--text", type=_names, default=(), metavar="A,B,...", help=names)
     top = f"keep N levels of each text feature; the rest are one (default: all, max {MOST_LEVELS})"
@@ -76,8 +75,6 @@ def register(parser: argparse.ArgumentParser) -> None:
     when = "time of the choice: hold out the latest tasks instead of random ones"
     add("--time", metavar="COLUMN", help=when)
     add("--arms", type=_names, metavar="A,B,...", help="use only these arms, in this order")
-    same = "or the arms of an earlier prior, so that this one can replace it"
-    add("--arms-of", type=Path, metavar="PRIOR", help=same)
     add(
         "--family",
         choices=FAMILIES,
@@ -92,6 +89,10 @@ def register(parser: argparse.ArgumentParser) -> None:
     add("--allow-bad-rows", action="store_true", help="accept more than half of the rows as bad")
     learning = parser.add_argument_group("learning")
     add = learning.add_argument
+    start = "go on from this prior with new logs: the same arms or features, family and kinds"
+    add("--from", dest="start", type=Path, metavar="PRIOR", help=start)
+    count = "tasks that it counts as (default: those that it was learned from; 0: learn anew)"
+    add("--from-tasks", dest="start_tasks", type=float, metavar="N", help=count)
     add("--components", type=_components, default="auto", metavar="auto|N", help="number of kinds")
     rules = "what auto makes of the mixtures it compares: join several, or take one (default stack)"
     add("--select", choices=get_args(Rule), default="stack", help=rules)
@@ -133,6 +134,8 @@ def run(options: argparse.Namespace) -> int:
         fit = described(_fit(options, engine))
         with _saved(fit, options):
             comparison = _comparison(fit, engine, options.quiet)
+            fit = judged(fit, comparison)
+            fit.prior.save(options.out)
             if page is not None:
                 seconds = time.perf_counter() - started
                 made = FitRun(options.out, options.reward, command_of(options), seconds)
@@ -145,8 +148,8 @@ def run(options: argparse.Namespace) -> int:
 def _fit(options: argparse.Namespace, engine: Any) -> Fit:
     columns = {
         "task": options.task, "reward": options.reward, "arm": options.arm,
-        "features": _named(options, "features", "features"), **like_earlier(options),
-        "intercept": options.intercept, "arms": _named(options, "arms", "arm_names"),
+        "features": options.features, "arms": options.arms, "intercept": options.intercept,
+        "family": options.family, "decimals": options.round_features,
         "missing_reward": options.missing_reward, "clip": options.clip, "time": options.time,
         "delimiter": options.delimiter, "allow_bad_rows": options.allow_bad_rows,
         "text": options.text, "top_levels": options.top_levels,
@@ -157,6 +160,7 @@ def _fit(options: argparse.Namespace, engine: Any) -> Fit:
             noise_std=options.noise_std, noise=options.noise, covariance_type=options.covariance,
             robust=options.robust, select=options.select, select_from=options.select_from,
             held_out=options.held_out, seed=options.seed, engine=engine,
+            start=_earlier(options.start), start_tasks=options.start_tasks,
             progress=None if options.quiet else _print_progress,
         )  # fmt: skip
     except ParameterError as error:
@@ -167,39 +171,12 @@ def _fit(options: argparse.Namespace, engine: Any) -> Fit:
         raise
 
 
-def _named(options: argparse.Namespace, what: str, attribute: str) -> Any:
-    """Return the features or arms that an option names, or those of an earlier prior."""
-    names, path = getattr(options, what), getattr(options, f"{what}_of")
-    if path is None:
-        return names
-    if names is not None:
-        raise ParameterError(f"give either --{what} or --{what}-of, not both")
+def _earlier(path: Path | None) -> MixturePrior | None:
+    """Return the prior to go on from."""
     try:
-        found = getattr(MixturePrior.load(path), attribute)
+        return None if path is None else MixturePrior.load(path)
     except OSError as error:
-        raise ParameterError(f"--{what}-of {path}: {error.strerror}") from None
-    if found is None:
-        raise ParameterError(
-            f"--{what}-of must be a prior that names its {what}, and {path} does not: name them by "
-            f"--{what}"
-        )
-    return found
-
-
-def like_earlier(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the family and the decimals of features: as given, or those of the earlier prior.
-
-    A prior can replace another one only if both have the same statistics.
-    """
-    family, decimals = options.family, options.round_features
-    if options.features_of is not None:
-        earlier = MixturePrior.load(options.features_of).family
-        clicks = isinstance(earlier, LinearBernoulli)
-        if family == "auto":
-            family = "logistic" if clicks else "linear"
-        if decimals is None and isinstance(earlier, LinearBernoulli):
-            decimals = earlier.decimals
-    return {"family": family, "decimals": decimals}
+        raise ParameterError(f"--from {path}: {error.strerror}") from None
 
 
 @contextmanager
@@ -252,7 +229,7 @@ def summary(
             else f"the latest by {logs.request.time!r}"
         )
         lines += _wrapped(f"on {fit.check.n_tasks:,} held-out tasks, {drawn}")
-        lines += _indented(fit.check.findings)
+        lines += _indented([*fit.check.findings, *([fit.comparison] if fit.comparison else [])])
     report = "" if page is None else f", and the page about it to {page}"
     code = agent_code(out, comparison)
     written = f"wrote the prior to {out}{report}"
@@ -293,9 +270,8 @@ def command_of(options: argparse.Namespace) -> str:
     """Return the command line that makes the same fit again."""
     words = ["mixts", "fit", *options.logs]
     names = (
-        "task", "arm", "features", "features_of", "text", "top_levels", "round_features",
-        "intercept", "reward",
-        "missing_reward", "clip", "time", "arms", "arms_of", "family", "delimiter",
+        "task", "arm", "features", "text", "top_levels", "round_features", "intercept", "reward",
+        "missing_reward", "clip", "time", "arms", "family", "delimiter", "start", "start_tasks",
         "allow_bad_rows", "components", "select", "select_from", "method", "noise_std", "noise",
         "covariance", "robust", "held_out", "seed", "out",
     )  # fmt: skip
@@ -310,7 +286,7 @@ def command_of(options: argparse.Namespace) -> str:
         if name == "clip":  # with "=", because LOW may be negative
             words.append(f"--clip={value[0]!r},{value[1]!r}")
             continue
-        words.append("--" + name.replace("_", "-"))
+        words.append(_OPTIONS.get(name, "--" + name.replace("_", "-")))
         if value is not True:
             words.append(",".join(value) if isinstance(value, tuple) else str(value))
     return shlex.join(words)

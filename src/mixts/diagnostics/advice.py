@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from mixts.diagnostics._replays import BESTSELLER
 from mixts.diagnostics.policies import PolicyComparison
 from mixts.learning import Fit, PriorCheck
+from mixts.learning.fit import EARLIER
 from mixts.learning.measures import HARMLESS
 
 Answer = Literal["use", "caution", "no"]
@@ -79,7 +80,7 @@ def advise(fit: Fit, comparison: PolicyComparison | None = None) -> Advice:
     >>> print(diagnostics.advise(fit))
     Use this prior: its checks on held-out tasks pass.
     """
-    against: list[str] = []
+    against = _earlier_reasons(fit)
     doubts: list[str] = []
     if fit.check is None:
         doubts.append("it was not checked on held-out tasks")
@@ -101,6 +102,37 @@ def advise(fit: Fit, comparison: PolicyComparison | None = None) -> Advice:
     if doubts:
         return Advice("caution", tuple(doubts))
     return Advice("use", ("its checks on held-out tasks pass",))
+
+
+def judged(fit: Fit, comparison: PolicyComparison | None = None) -> Fit:
+    """Return the fit with the advice in the prior: a service refuses a prior that failed.
+
+    Parameters
+    ----------
+    fit, comparison
+        As in :func:`advise`.
+
+    Returns
+    -------
+    Fit
+        The same fit, whose ``prior.origin`` has the verdict; unchanged if nothing was checked.
+    """
+    origin, advice = fit.prior.origin, advise(fit, comparison)
+    if fit.check is None or origin is None:
+        return fit
+    origin = origin.judged(advice.answer != "no", str(advice))
+    return replace(fit, prior=fit.prior.replace(origin=origin))
+
+
+def _earlier_reasons(fit: Fit) -> list[str]:
+    """Return why the earlier prior, from which learning went on, is better."""
+    if fit.against_start is None or fit.against_start.verdict(EARLIER) != "worse":
+        return []
+    gain = fit.against_start.gain(EARLIER)
+    return [
+        "it predicts held-out tasks worse than the earlier prior (log evidence of a task "
+        f"{gain.mean:+.3f} ± {gain.error:.3f}): keep that one"
+    ]
 
 
 def _pays(comparison: PolicyComparison) -> bool:

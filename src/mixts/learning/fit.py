@@ -6,7 +6,7 @@ This is what ``mixts fit`` does; the command only parses options and prints a :c
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
@@ -17,23 +17,34 @@ from mixts._tables import is_table
 from mixts._typing import Array, Int, Seed
 from mixts.engines import EngineLike
 from mixts.errors import ConvergenceWarning, ParameterError
-from mixts.families import Statistics
+from mixts.families import LinearBernoulli, Statistics
 from mixts.families.linear import CovarianceType
 from mixts.learning.check import PriorCheck, check_prior
+from mixts.learning.evidence import Evidence, mixture_evidence
 from mixts.learning.coordinates import mapped, scaling, unmapped
 from mixts.learning.held_out import divide
 from mixts.learning.learn import Learned, Method, flat_family, learn, robust_prior, seed_number
 from mixts.learning.models import Noise, has_noise
 from mixts.learning.noise import NoiseChoice, NoiseRule, compare_noise
+from mixts.learning.refit import origin_of, refit
 from mixts.learning.select import Rule
 from mixts.learning.stack import component_names
 from mixts.logs import LogWarning, TaskLogs, read_logs, review
 from mixts.logs.files import Paths, given_logs
+from mixts.logs.read import LogFamily
 from mixts.logs.review import NO_KINDS
 from mixts.prior import MixturePrior
 
 SELECT_FROM = 1000
 """Default number of tasks on which numbers of components are compared."""
+EARLIER = "the earlier prior"
+_OF_LEARNING_ANEW = frozenset({"few-tasks", NO_KINDS, "short-tasks", "rare-arms"})
+"""Warnings that mean nothing in a refit: kinds and rare arms are those of the earlier prior."""
+_LOG_FAMILIES: dict[str, LogFamily] = {
+    "bernoulli-arms": "bernoulli", "gaussian-arms": "gaussian", "poisson-arms": "poisson",
+    "spend-arms": "spend", "linear-gaussian": "linear", "linear-bernoulli": "logistic",
+}  # fmt: skip
+"""Families of logs, by the kind of their statistics."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +61,13 @@ class FitSettings:
     seed: int = 1
     select: Rule = "stack"
     noise: NoiseRule = "auto"
+    start: MixturePrior | None = field(default=None, repr=False)
+    start_tasks: float | None = None
+
+    @property
+    def is_refit(self) -> bool:
+        """Whether learning goes on from an earlier prior; False if that counts as no task."""
+        return self.start is not None and self.start_tasks != 0
 
     def __post_init__(self) -> None:
         if not 0 <= self.held_out < 1:
@@ -63,6 +81,23 @@ class FitSettings:
         _checks.count(self.select_from, "select_from")
         if self.n_components != "auto":
             _checks.count(self.n_components, "n_components")
+        if self.start_tasks is not None:
+            if self.start is None:
+                raise ParameterError("start_tasks needs an earlier prior: give start, too")
+            if self.start_tasks != 0:
+                _checks.positive_number(self.start_tasks, "start_tasks")
+        if self.is_refit:
+            self._check_refit()
+
+    def _check_refit(self) -> None:
+        """Raise for options of learning anew: a refit keeps the form of the earlier prior."""
+        for name in ("n_components", "method", "noise_std", "noise", "covariance_type", "robust"):
+            if getattr(self, name) != FitSettings.__dataclass_fields__[name].default:
+                raise ParameterError(
+                    f"{name} has no meaning where learning goes on from an earlier prior, which "
+                    "keeps its kinds and its form: leave it out, or count the earlier prior as 0 "
+                    "tasks and learn anew, from past logs and new ones together"
+                )
 
 
 @dataclass(frozen=True)
@@ -91,6 +126,9 @@ class Fit:
     """Signs that the logs are not what they should be; none for healthy logs."""
     noise: NoiseChoice | None = None
     """Comparison of one noise for all tasks with a noise of each; None if nothing was compared."""
+    against_start: Evidence | None = None
+    """Evidence of the held-out tasks beside that of the earlier prior, "the earlier prior"; None
+    unless learning went on from one."""
 
     @property
     def n_components(self) -> int:
@@ -106,6 +144,22 @@ class Fit:
     def converged(self) -> bool:
         """Whether learning ended because the objective stopped improving."""
         return self.learned.converged
+
+    @property
+    def comparison(self) -> str:
+        """Comparison with the earlier prior in a sentence; "" if there was none."""
+        if self.against_start is None:
+            return ""
+        gain, verdict = self.against_start.gain(EARLIER), self.against_start.verdict(EARLIER)
+        words = {
+            "better": "better than the earlier prior: use the new one",
+            "worse": "worse than the earlier prior: keep the earlier one",
+            "no different": "no different from the earlier prior: either will do",
+        }
+        return (
+            f"It predicts {len(self.held_out):,} held-out tasks {words[verdict]} (log evidence of "
+            f"a task {gain.mean:+.3f} ± {gain.error:.3f})."
+        )
 
     @property
     def items(self) -> tuple[str, ...]:
@@ -127,6 +181,10 @@ class Fit:
                 made_of.append(f"mixtures of {', '.join(members[:-1])} and {members[-1]} joined")
         why = f" ({': '.join(made_of)})" if made_of else ""
         tasks = "1 task" if len(self.training) == 1 else f"{len(self.training):,} tasks"
+        if self.settings.is_refit:
+            assert self.settings.start is not None
+            n_earlier = origin_of(self.settings.start, self.settings.start_tasks).n_tasks
+            tasks += f", and from the earlier prior, which counts as {n_earlier:,.0f} tasks"
         parts = [f"{number} of task{why}, learned from {tasks}", *compared]
         if self.learned.history is not None:
             n_iterations = self.learned.history.n_iterations
@@ -149,6 +207,8 @@ def fit_logs(
     select: Rule = "stack",
     select_from: int = SELECT_FROM,
     seed: Seed = None,
+    start: MixturePrior | None = None,
+    start_tasks: float | None = None,
     engine: EngineLike = None,
     progress: Callable[[str], None] | None = None,
 ) -> Fit:
@@ -183,6 +243,14 @@ def fit_logs(
         selected mixtures are then learned from all tasks.
     seed
         Seed of all that is random.
+    start
+        Earlier prior to go on from, such as the prior in force of a service that made the logs.
+        The new prior has its arms, features and family, so that it can replace it; it keeps its
+        kinds, and what no new task says anything about, see :func:`mixts.learning.refit_prior`. The
+        earlier prior must not have been learned from these logs.
+    start_tasks
+        Number of tasks that the earlier prior counts for; None takes that of ``start.origin``. With
+        0 only its arms, features and family are taken, and the prior is learned anew.
     engine
         Where files are read and restarts run, as in :func:`mixts.learn_prior`.
     progress
@@ -216,11 +284,15 @@ def fit_logs(
     """
     settings = FitSettings(
         n_components, method, noise_std, covariance_type, robust, held_out, select_from,
-        seed_number(seed), select, noise,
+        seed_number(seed), select, noise, start, start_tasks,
     )  # fmt: skip
     report = progress or (lambda line: None)
-    tasks = _read(logs, columns, engine, report)
+    tasks = _read(logs, columns, start, engine, report)
     found = review(tasks)
+    if settings.is_refit:
+        found = tuple(warning for warning in found if warning.code not in _OF_LEARNING_ANEW)
+    elif tasks.request.exported:
+        found = (*found, LogWarning("service-log", _SERVICE_LOG))
     divided = divide(tasks, held_out, settings.seed, engine)
     report(f"learning from {len(divided.training):,} of {len(tasks.tasks):,} tasks")
     observed, matrix = divided.statistics, None
@@ -228,18 +300,26 @@ def fit_logs(
         # Without a mean to subtract, a diagonal covariance of the scaled rows stays diagonal.
         matrix = scaling(tasks.space, observed, centred=covariance_type != "diag")
     shown = all(warning.code != NO_KINDS for warning in found)
-    learned, n_compared, choice = _learned(mapped(observed, matrix), settings, shown, engine)
-    learned = replace(
-        learned,
-        prior=unmapped(learned.prior, matrix),
-        unimodal=unmapped(learned.unimodal, matrix),
-    )
-    prior = _named(learned.prior, component_names(learned.prior), tasks)
+    n_compared, choice = 0, None
+    if start is not None and settings.is_refit:
+        learned = refit(start, observed, n_tasks=start_tasks)
+    else:
+        learned, n_compared, choice = _learned(mapped(observed, matrix), settings, shown, engine)
+        learned = replace(
+            learned,
+            prior=unmapped(learned.prior, matrix),
+            unimodal=unmapped(learned.unimodal, matrix),
+        )
+    prior = _named(learned.prior, learned.prior.names or component_names(learned.prior), tasks)
     if robust:
         prior = robust_prior(prior, robust)
-    check = None
+    check = against = None
     if len(divided.held_out):
         held = tasks.statistics[divided.held_out]
+        if start is not None and settings.is_refit:
+            both = {"this prior": prior, EARLIER: start}
+            values = {name: mixture_evidence(one, held) for name, one in both.items()}
+            against = Evidence(values, np.asarray(held.n_observations))
         flat = flat_family(mapped(held, matrix), **prior.family.learning_settings())
         check = check_prior(
             prior,
@@ -251,13 +331,50 @@ def fit_logs(
     return Fit(
         tasks, settings, learned, prior, divided.training, divided.held_out, check, n_compared,
         divided.statistics, (*found, *([] if divided.warning is None else [divided.warning])),
-        choice,
+        choice, against,
     )  # fmt: skip
+
+
+_SERVICE_LOG = (
+    "These logs are a service's own decisions. Arms that it hardly showed would be guessed from the "
+    "arms that it showed, which are the better ones. Go on from the prior in force: --from PRIOR "
+    "(start=prior). Or give the past logs, too, from which that prior was learned."
+)
+
+
+def _like(start: MixturePrior, columns: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the columns with the arms or the features, and the family, of an earlier prior.
+
+    A prior can replace another one only if both have the same statistics.
+    """
+    family, given = start.family, dict(columns)
+    what = "features" if family.n_arms is None else "arms"
+    names = start.features if what == "features" else start.arm_names
+    if names is None:
+        raise ParameterError(
+            f"start must be a prior that names its {what}, got {family!r} without names: "
+            f"prior.replace({'features' if what == 'features' else 'arm_names'}=...) names them"
+        )
+    if given.get(what) is not None:
+        raise ParameterError(f"{what} are those of the earlier prior: leave them out")
+    given[what] = names
+    kind = family.statistics_type.kind
+    if kind not in _LOG_FAMILIES:
+        raise ParameterError(f"start must be a prior of arms or of features, got {family!r}")
+    if given.get("family") not in (None, "auto", _LOG_FAMILIES[kind]):
+        raise ParameterError(
+            f"family is that of the earlier prior, {_LOG_FAMILIES[kind]!r}: leave it out"
+        )
+    given["family"] = _LOG_FAMILIES[kind]
+    if isinstance(family, LinearBernoulli) and given.get("decimals") is None:
+        given["decimals"] = family.decimals
+    return given
 
 
 def _read(
     logs: TaskLogs | Paths,
     columns: Mapping[str, Any] | None,
+    start: MixturePrior | None,
     engine: EngineLike,
     report: Callable[[str], None],
 ) -> TaskLogs:
@@ -266,6 +383,11 @@ def _read(
             raise ParameterError(
                 "columns are for files and tables: leave them out for logs that were read"
             )
+        if start is not None and (logs.arms, logs.space) != (start.arm_names, start.features):
+            raise ParameterError(
+                "logs that were read must have the arms or the features of the earlier prior: read "
+                "them with arms=prior.arm_names or features=prior.features"
+            )
         return logs
     if columns is None:
         raise ParameterError(
@@ -273,6 +395,8 @@ def _read(
         )
     names = ("the table" if is_table(log) else str(log) for log in given_logs(logs))
     report(f"reading {', '.join(names)}")
+    if start is not None:
+        columns = _like(start, columns)
     return read_logs(logs, **columns, engine=engine)
 
 
@@ -330,5 +454,5 @@ def _learned_with(
         return learn(tasks, compared.selection or 1, **options), settings.select_from
 
 
-def _named(prior: MixturePrior, names: list[str] | None, logs: TaskLogs) -> MixturePrior:
+def _named(prior: MixturePrior, names: Sequence[str] | None, logs: TaskLogs) -> MixturePrior:
     return prior.replace(names=names, arm_names=logs.arms, features=logs.space)

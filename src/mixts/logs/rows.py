@@ -185,6 +185,8 @@ class Request:
     """Columns of features whose column has another name than the feature."""
     decimals: int | None = None
     """Decimals to which the numbers of a row of features are rounded; None keeps all."""
+    exported: bool = False
+    """Whether all files are exports of a service's decisions."""
     family_is_given: bool = False
     """Whether the caller named the family, which else follows from the columns and the rewards."""
 
