@@ -42,11 +42,7 @@ class World:
     n_fresh: int = 1000
     fresh_decisions: int = 10
     n_components: int | Literal["auto"] = "auto"
-
-    def smaller(self, n_live: int, n_fresh: int) -> World:
-        """Return the same world with fewer tasks, and its true number of kinds given."""
-        n = self.truth.n_components
-        return replace(self, n_live=n_live, n_fresh=n_fresh, n_components=n)
+    """Number of kinds; given where choosing it would take minutes."""
 
 
 def _kinds(seed: int, n_kinds: int, n_arms: int, low: float, high: float) -> Array:
@@ -55,10 +51,10 @@ def _kinds(seed: int, n_kinds: int, n_arms: int, low: float, high: float) -> Arr
     return low + (high - low) * rng.beta(0.6, 1.4, (n_kinds, n_arms))
 
 
-def _clicks(n_arms: int, high: float) -> World:
+def _clicks(n_arms: int, high: float, n_past: int = 200) -> World:
     mean = _kinds(n_arms, 3, n_arms, 0.02, high)
     family = mixts.BernoulliArms(15 * mean, 15 * (1 - mean))
-    return World(mixts.MixturePrior(family, [0.5, 0.3, 0.2]))
+    return World(mixts.MixturePrior(family, [0.5, 0.3, 0.2]), n_past=n_past)
 
 
 def _ratings() -> World:
@@ -74,7 +70,8 @@ def _counts() -> World:
 def _spend() -> World:
     rate, spend = _kinds(5, 2, 6, 0.05, 0.6), 1.5 + _kinds(6, 2, 6, 0.0, 1.5)
     rest = (np.full(rate.shape, x) for x in (8.0, 4.0, 1.5))
-    return World(mixts.MixturePrior(mixts.SpendArms(20 * rate, 20 * (1 - rate), spend, *rest)))
+    family = mixts.SpendArms(20 * rate, 20 * (1 - rate), spend, *rest)
+    return World(mixts.MixturePrior(family), n_components=2)
 
 
 def _rows(rng: np.random.Generator, n_tasks: int) -> Array:
@@ -91,18 +88,20 @@ def _coefficients() -> tuple[Array, Array]:
 
 
 def _linear() -> World:
-    return World(mixts.MixturePrior(mixts.LinearGaussian(*_coefficients(), 1.0)), _rows)
+    family = mixts.LinearGaussian(*_coefficients(), 1.0)
+    return World(mixts.MixturePrior(family), _rows, n_components=3)
 
 
 def _logistic() -> World:
     mean, covariance = _coefficients()
     mean = mean - [1.5, 0, 0, 0, 0]
-    return World(mixts.MixturePrior(mixts.LinearBernoulli(mean, covariance)), _rows, n_past=150)
+    family = mixts.LinearBernoulli(mean, covariance)
+    return World(mixts.MixturePrior(family), _rows, n_past=150, n_components=3)
 
 
 WORLDS: dict[str, Callable[[], World]] = {
     "clicks, 5 arms": lambda: _clicks(5, 0.6),
-    "clicks, 40 arms": lambda: _clicks(40, 0.5),
+    "clicks, 40 arms": lambda: _clicks(40, 0.5, n_past=500),
     "ratings": _ratings,
     "counts": _counts,
     "spend": _spend,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -17,7 +18,7 @@ RUINED = ["clicks, 5 arms", "clicks, 40 arms", "ratings", "counts"]
 
 @cache
 def _world(name: str) -> World:
-    return WORLDS[name]().smaller(n_live=300, n_fresh=600)
+    return replace(WORLDS[name](), n_live=300, n_fresh=600)
 
 
 @cache

@@ -154,7 +154,7 @@ class Fit:
         words = {
             "better": "better than the earlier prior: use the new one",
             "worse": "worse than the earlier prior: keep the earlier one",
-            "no different": "no different from the earlier prior: either will do",
+            "no different": "as well as the earlier prior: either will do",
         }
         return (
             f"It predicts {len(self.held_out):,} held-out tasks {words[verdict]} (log evidence of "
