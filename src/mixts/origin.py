@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mixts import _checks
-from mixts._typing import Array, Float, Int
+from mixts._typing import Array, Bool, Float, Int
 from mixts.errors import ParameterError
 
 
@@ -70,6 +70,11 @@ class Origin:
             raise ParameterError(
                 f"the origin's known must have the shape {shape}, got {self.known.shape}"
             )
+
+    @property
+    def learned(self) -> Bool[Array, " L"]:
+        """True for each component that was learned; a broad one that was added was not."""
+        return np.asarray(self.known.reshape(len(self.known), -1).any(axis=1))
 
     def judged(self, passed: bool, verdict: str) -> Origin:
         """Return the same origin with the result of a check."""

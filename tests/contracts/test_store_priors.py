@@ -73,7 +73,7 @@ def test_a_prior_that_failed_its_check_is_activated_by_force(store: mixts.Decisi
             lambda: decider.upload_prior(failed, activate=True),
             lambda: decider.activate_prior(decider.upload_prior(failed)),
         ):
-            with pytest.raises(errors.ParameterError, match="it is worse. To use it all the same"):
+            with pytest.raises(errors.ParameterError, match="it is worse"):
                 attempt()
             assert decider.decide("u").prior_version == 1
         decider.activate_prior(2, force=True)

@@ -20,8 +20,8 @@ from mixts.errors import ConvergenceWarning, ParameterError
 from mixts.families import LinearBernoulli, Statistics
 from mixts.families.linear import CovarianceType
 from mixts.learning.check import PriorCheck, check_prior
-from mixts.learning.evidence import Evidence, mixture_evidence
 from mixts.learning.coordinates import mapped, scaling, unmapped
+from mixts.learning.evidence import Evidence, mixture_evidence
 from mixts.learning.held_out import divide
 from mixts.learning.learn import Learned, Method, flat_family, learn, robust_prior, seed_number
 from mixts.learning.models import Noise, has_noise
@@ -133,12 +133,20 @@ class Fit:
     @property
     def n_components(self) -> int:
         """Number of learned components, without the broad one."""
-        return self.learned.prior.n_components
+        return self._learned_prior.n_components
 
     @property
     def n_kinds(self) -> int:
         """Number of kinds of task, without the broad one; each has one or more components."""
-        return len(self.learned.prior.kind_names)
+        return len(self._learned_prior.kind_names)
+
+    @property
+    def _learned_prior(self) -> MixturePrior:
+        """The prior without the broad component that an earlier prior may have had."""
+        prior = self.learned.prior
+        if not self.settings.is_refit or prior.origin is None:
+            return prior
+        return prior.select(np.flatnonzero(prior.origin.learned))
 
     @property
     def converged(self) -> bool:
@@ -336,8 +344,8 @@ def fit_logs(
 
 
 _SERVICE_LOG = (
-    "These logs are a service's own decisions. Arms that it hardly showed would be guessed from the "
-    "arms that it showed, which are the better ones. Go on from the prior in force: --from PRIOR "
+    "These logs are a service's own decisions. Arms that it hardly showed would be guessed from "
+    "the arms that it showed, which are the better ones. Go on from the prior in force: --from PRIOR "
     "(start=prior). Or give the past logs, too, from which that prior was learned."
 )
 

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from mixts import _checks
-from mixts._typing import Array, Float
 from mixts.errors import ParameterError, StatisticsError
 from mixts.families import Statistics
 from mixts.families.arms import ArmFamily, ArmStatistics
@@ -130,7 +129,7 @@ def _climbed(
             family = family.with_moments(family.mean, diagonals, "diag")
         options["covariance_type"] = family.covariance_type
     model, start = model_of(statistics, **options), MixturePrior(family, prior.weights)
-    learned = origin.known.reshape(len(origin.known), -1).any(axis=1)
+    learned = origin.learned
     known = np.maximum(origin.known, LEAST_KNOWN)
     known[~learned] = _FIXED
     weights = np.maximum(prior.weights, 1e-9)

@@ -235,8 +235,8 @@ def test_it_goes_on_from_an_earlier_prior(
     _clicks(tmp_path / "past.csv", 1, 60)
     _clicks(tmp_path / "new.csv", 2, 100, (0, 1))
     first, second = tmp_path / "first.json", tmp_path / "second.json"
-    past = ["fit", str(tmp_path / "past.csv"), *COLUMNS, "--components", "2", "--no-report"]
-    assert main([*past, "--out", str(first)]) == 0
+    past = ["fit", str(tmp_path / "past.csv"), *COLUMNS, "--components", "2", "--robust"]
+    assert main([*past, "--no-report", "--out", str(first)]) == 0
     old = mixts.MixturePrior.load(first)
     assert old.origin is not None
     assert old.origin.n_tasks == 48  # a fifth was held out
@@ -246,7 +246,9 @@ def test_it_goes_on_from_an_earlier_prior(
     capsys.readouterr()
     assert main([*new, "--from", str(first)]) == 0
     printed = capsys.readouterr().out
-    assert "from 80 tasks, and from the earlier prior, which counts as 48 tasks" in printed
+    assert "2 kinds of task, learned from 80 tasks, and from the earlier prior" in printed
+    assert "which counts as 48 tasks; converged" in printed
+    assert re.search(r"Other, .* of tasks: A broad kind", printed)
     words = " ".join(printed.split())
     assert "It predicts 20 held-out tasks" in words
     assert "the earlier prior: " in words
@@ -261,6 +263,58 @@ def test_it_goes_on_from_an_earlier_prior(
     assert mixts.MixturePrior.load(second).arm_names == ("books", "hats", "shoes")
     options = parser().parse_args([*new, *anew])
     assert f"--from {first} --from-tasks 0.0 --components 1" in command_of(options)
+
+
+def test_a_refit_that_predicts_worse_fails(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Tastes changed for a while, and came back: the latest tasks are like the earliest ones."""
+    _clicks(tmp_path / "past.csv", 1, 100)
+    first, second = tmp_path / "first.json", tmp_path / "second.json"
+    past = ["fit", str(tmp_path / "past.csv"), *COLUMNS, "--components", "2", "--no-report"]
+    assert main([*past, "--out", str(first)]) == 0
+    rng, rows = np.random.default_rng(3), ["user,item,clicked,day"]
+    for user in range(200):
+        rates = np.array([[0.8, 0.1, 0.3], [0.1, 0.7, 0.3]])[user % 2]
+        for item in rng.choice(3, size=20):
+            rate = rates[item] if user >= 160 else 0.95 * (item == 2)
+            name = ["books", "hats", "shoes"][item]
+            rows.append(f"{user},{name},{int(rng.random() < rate)},{user}")
+    (tmp_path / "new.csv").write_text("\n".join(rows), encoding="utf-8")
+    new = ["fit", str(tmp_path / "new.csv"), *COLUMNS, "--time", "day", "--from", str(first)]
+    capsys.readouterr()
+    assert main([*new, "--no-report", "--out", str(second)]) == 0
+    last = " ".join(capsys.readouterr().out.split("Do not use this prior")[-1].split())
+    assert "it predicts held-out tasks worse than the earlier prior" in last
+    assert "keep that one" in last
+    found = mixts.MixturePrior.load(second)
+    assert found.origin is not None
+    assert found.origin.passed is False
+    wrong = pytest.raises(ParameterError, match="worse than the earlier prior")
+    with mixts.DecisionStore(tmp_path / "store.db") as store, wrong:
+        mixts.Decider(found, store)
+
+
+def test_the_log_of_a_service_alone_is_warned_about(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _clicks(tmp_path / "plain.csv", 1, 40)
+    header, *rows = (tmp_path / "plain.csv").read_text(encoding="utf-8").splitlines()
+    text = [f"{header},pscore,action_dist,prior_version", *(f"{row},1,[],1" for row in rows)]
+    (tmp_path / "export.csv").write_text("\n".join(text), encoding="utf-8")
+    fast = ["--components", "1", "--held-out", "0", "--no-report", "--force"]
+    out = ["--out", str(tmp_path / "prior.json")]
+    warned = "warning: These logs are a service's own decisions."
+    for logs, expected in (
+        (["plain.csv"], False), (["export.csv"], True), (["plain.csv", "export.csv"], False),
+    ):  # fmt: skip
+        paths = [str(tmp_path / name) for name in logs]
+        assert main(["fit", *paths, *COLUMNS, *fast, *out]) == 0
+        assert (warned in capsys.readouterr().out) == expected
+    start = ["--from", str(tmp_path / "prior.json"), "--out", str(tmp_path / "next.json")]
+    export = str(tmp_path / "export.csv")
+    assert main(["fit", export, *COLUMNS, *fast[2:], *start]) == 0
+    assert warned not in capsys.readouterr().out
 
 
 def test_what_cannot_be_gone_on_from(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -137,7 +137,8 @@ class CoefficientModel(Model):
         assert isinstance(family, CoefficientFamily)
         known = np.empty(family.n_components)
         for s, covariance in enumerate(family.full_covariances()):
-            root = np.linalg.cholesky(covariance)
+            variances, axes = np.linalg.eigh(covariance)  # it may be singular
+            root = axes * np.sqrt(np.maximum(variances, 0.0))
             values = np.linalg.eigvalsh(root.T @ self.information(family, s) @ root)
             known[s] = share[:, s] @ (1 - 1 / (1 + np.maximum(values, 0.0))).mean(axis=1)
         return known

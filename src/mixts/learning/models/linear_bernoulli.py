@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -182,8 +183,7 @@ class LinearBernoulliModel(CoefficientModel):
         offsets, rows, trials, _ = self._tasks
         rate = logistic(rows @ family.mean[component])
         weighted = rows * (trials * rate * (1 - rate))[:, None]
-        parts = zip(offsets[:-1], offsets[1:], strict=True)
-        return np.stack([weighted[a:b].T @ rows[a:b] for a, b in parts])
+        return np.stack([weighted[a:b].T @ rows[a:b] for a, b in pairwise(offsets)])
 
     # -- points and two stages ----------------------------------------------------------------
 

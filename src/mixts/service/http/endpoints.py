@@ -207,7 +207,7 @@ class Endpoints:
     @endpoint(
         "POST", "/v1/priors", Activation, "Add a version: a file as MixturePrior.save writes it",
         request=dict[str, Any], scope="admin", status=201, errors=BODY_ERRORS,
-        parameters=(parameter("activate", "query", YES_OR_NO), parameter("force", "query", YES_OR_NO)),
+        parameters=tuple(parameter(name, "query", YES_OR_NO) for name in ("activate", "force")),
     )  # fmt: skip
     async def upload_prior(self, request: Request) -> Response:
         """Store a new version of the prior, and activate it if the query says so."""
