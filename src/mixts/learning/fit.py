@@ -345,8 +345,8 @@ def fit_logs(
 
 _SERVICE_LOG = (
     "These logs are a service's own decisions. Arms that it hardly showed would be guessed from "
-    "the arms that it showed, which are the better ones. Go on from the prior in force: --from PRIOR "
-    "(start=prior). Or give the past logs, too, from which that prior was learned."
+    "the arms that it showed, which are the better ones. Go on from the prior in force: --from "
+    "PRIOR (start=prior). Or give the past logs, too, from which that prior was learned."
 )
 
 
