@@ -38,7 +38,7 @@ class Origin:
     >>> tasks = BernoulliStatistics(successes=[[9, 0], [8, 0]], failures=[[1, 0], [2, 0]])
     >>> origin = mixts.learn_prior(tasks, 1, seed=1).origin
     >>> origin.n_tasks, origin.known.round(1)
-    (2.0, array([[1.4, 0. ]]))
+    (2.0, array([[1.8, 0. ]]))
     """
 
     n_tasks: float

@@ -94,7 +94,7 @@ def test_mean_rewards_are_those_of_the_shop(printed: str, folder: Path) -> None:
     )
     books = list(first.arm_names or ()).index("books")
     before, after = (one.belief().mean_rewards()[books] for one in (first, following))
-    # 60 visitors, who like books more than the users of the past logs, move the mean towards theirs.
+    # 60 visitors like books more than the users of the past logs: they move the mean.
     assert before + 0.02 < after < values.mean()
 
 

@@ -109,13 +109,30 @@ def judged(fit: Fit, comparison: PolicyComparison | None = None) -> Fit:
 
     Parameters
     ----------
-    fit, comparison
-        As in :func:`advise`.
+    fit
+        Result of :func:`mixts.learning.fit_logs`.
+    comparison
+        Result of :func:`mixts.diagnostics.compare_policies`; None if policies were not compared.
 
     Returns
     -------
     Fit
         The same fit, whose ``prior.origin`` has the verdict; unchanged if nothing was checked.
+
+    Examples
+    --------
+    Clicks of 200 users on two items; users of one kind like the first item, others the second.
+
+    >>> import numpy as np
+    >>> from mixts import diagnostics, fit_logs
+    >>> user, item = np.repeat(np.arange(200), 20), np.tile([0, 1], 2000)
+    >>> clicked = np.random.default_rng(1).random(4000) < np.where((user + item) % 2, 0.8, 0.2)
+    >>> rows = np.c_[user, item, clicked]
+    >>> np.savetxt("clicks.csv", rows, "%d", ",", header="user,item,clicked", comments="")
+    >>> columns = {"task": "user", "arm": "item", "reward": "clicked"}
+    >>> fit = diagnostics.judged(fit_logs("clicks.csv", columns, n_components=2, seed=1))
+    >>> fit.prior.origin.passed
+    True
     """
     origin, advice = fit.prior.origin, advise(fit, comparison)
     if fit.check is None or origin is None:

@@ -68,7 +68,7 @@ def refit_prior(prior: MixturePrior, tasks: Any, *, n_tasks: float | None = None
     >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[5.0, 1.0]], [[5.0, 9.0]]))
     >>> clicks = BernoulliStatistics(successes=[[8, 0], [9, 0]], failures=[[2, 0], [1, 0]])
     >>> refit_prior(prior, clicks, n_tasks=2).family.parameter_means().round(2)
-    array([[0.66, 0.1 ]])
+    array([[0.63, 0.1 ]])
     """
     return refit(prior, tasks, n_tasks=n_tasks).prior
 
