@@ -244,6 +244,8 @@ class Client(ServiceCalls):
         ----------
         version : int
             A version that ``priors`` lists.
+        force : bool
+            Whether to activate it even if it failed its check (``prior.origin``).
         """
         self._run(self._activate_prior(version, force))
 
@@ -509,6 +511,8 @@ class AsyncClient(ServiceCalls):
         ----------
         version : int
             A version that ``priors`` lists.
+        force : bool
+            Whether to activate it even if it failed its check (``prior.origin``).
         """
         await self._run(self._activate_prior(version, force))
 
