@@ -21,6 +21,7 @@ from mixts.families.population import arm_population, like_arms
 from mixts.families.statistics import Statistics
 from mixts.families.trajectory import Trajectory
 from mixts.features import Features
+from mixts.origin import Origin
 
 _MOST_SHOWN = 20
 """Arm names that an error message lists."""
@@ -28,6 +29,10 @@ _MOST_SHOWN = 20
 
 _ARM_PRIOR = "arm_prior."
 """What the names of the arm prior's arrays begin with, in files."""
+
+
+_KNOWN = "origin.known"
+"""Name of the array of the origin, in files."""
 
 
 def _of_arm_prior(name: str) -> bool:
@@ -90,6 +95,8 @@ class MixturePrior:
         Whether an action may be taken again in a task. False for jokes, articles or coupons, which
         a task sees at most once: agents then never take an arm twice, and explore only for what a
         reward says about other actions, see :class:`mixts.MixIDS`.
+    origin
+        How the prior was learned, a :class:`mixts.origin.Origin`; None if it was not.
 
     Examples
     --------
@@ -116,6 +123,7 @@ class MixturePrior:
         arm_prior: Family | None = None,
         kinds: Sequence[str] | None = None,
         repeatable: bool = True,
+        origin: Origin | None = None,
     ) -> None:
         if not isinstance(family, Family):
             raise ParameterError(f"family must be a mixts family, got {type(family).__name__}")
@@ -138,6 +146,11 @@ class MixturePrior:
         if arm_prior is not None:
             _check_arm_prior(arm_prior, family)
         self._arm_prior = arm_prior
+        if origin is not None:
+            if not isinstance(origin, Origin):
+                raise ParameterError(f"origin must be a mixts.origin.Origin, got {origin!r}")
+            origin.check(family.n_components, family.n_arms)
+        self.origin = origin
         with np.errstate(divide="ignore"):
             self.log_weights: Float[Array, " L"] = np.log(self.weights)
         self.log_weights.flags.writeable = False
@@ -283,8 +296,9 @@ class MixturePrior:
         one = None if self._arm_prior is None else self._arm_prior.collapse(self.weights)
         family = self.family.collapse(self.weights)
         return self.replace(
-            family=family, weights=None, names=None, descriptions=None, arm_prior=one, kinds=None
-        )
+            family=family, weights=None, names=None, descriptions=None, arm_prior=one, kinds=None,
+            origin=None if self.origin is None else self.origin.collapse(),
+        )  # fmt: skip
 
     def select(self, components: ArrayLike) -> MixturePrior:
         """Return a prior of some components, their weights rescaled to sum to one.
@@ -319,6 +333,7 @@ class MixturePrior:
         return self.replace(
             family=self.family.select(index), weights=weights / weights.sum(), names=names,
             descriptions=texts, arm_prior=some, kinds=kinds,
+            origin=None if self.origin is None else self.origin.select(index),
         )  # fmt: skip
 
     def append(self, family: Family, weight: float, name: str | None = None) -> MixturePrior:
@@ -346,6 +361,7 @@ class MixturePrior:
         return self.replace(
             family=joined, weights=weights / weights.sum(), names=names, descriptions=None,
             arm_prior=more, kinds=kinds,
+            origin=None if self.origin is None else self.origin.append(),
         )  # fmt: skip
 
     # -- kinds --------------------------------------------------------------------------------
@@ -529,9 +545,11 @@ class MixturePrior:
                 f.mean_rewards(f.parameter_means()).max(axis=1) for f in (self.family, family)
             )
             texts = texts if np.all(new <= best) else None
+        n_more = (joined.n_arms or 0) - (self.family.n_arms or 0)
         prior = self.replace(
-            family=joined, arm_names=names, descriptions=texts, arm_prior=self.arm_prior
-        )
+            family=joined, arm_names=names, descriptions=texts, arm_prior=self.arm_prior,
+            origin=None if self.origin is None else self.origin.with_arms(n_more),
+        )  # fmt: skip
         prior._new[len(self._new) :] = True
         return prior
 
@@ -763,7 +781,8 @@ class MixturePrior:
     def replace(self, **changes: Any) -> MixturePrior:
         """Return a prior with other values of some of the constructor's arguments.
 
-        Everything else stays: the marks of arms, too, whose number may grow.
+        Everything else stays: the marks of arms, too, whose number may grow. But another family
+        has no origin unless one is given.
 
         Parameters
         ----------
@@ -781,6 +800,8 @@ class MixturePrior:
             "descriptions": self.descriptions, "arm_prior": self._arm_prior, "kinds": self.kinds,
             "repeatable": self.repeatable,
         }  # fmt: skip
+        if "family" not in changes:
+            kept["origin"] = self.origin
         return MixturePrior(**{**kept, **changes})._mark(self._retired, self._new)
 
     def _mark(self, retired: Bool[Array, " k"], new: Bool[Array, " k"]) -> MixturePrior:
@@ -834,6 +855,8 @@ class MixturePrior:
         if not self.repeatable:
             header["repeatable"] = False
         arrays = {"weights": self.weights, **self.family.arrays()}
+        if self.origin is not None:
+            header["origin"], arrays[_KNOWN] = self.origin.header(), self.origin.known
         if self._arm_prior is not None:
             arrays |= {f"{_ARM_PRIOR}{k}": v for k, v in self._arm_prior.arrays().items()}
         return header, arrays
@@ -898,6 +921,7 @@ class MixturePrior:
         try:
             one = {k.removeprefix(_ARM_PRIOR): v for k, v in arrays.items() if _of_arm_prior(k)}
             own = {k: v for k, v in arrays.items() if not _of_arm_prior(k)}
+            known, learned = own.pop(_KNOWN, None), header.get("origin")
             weights, settings = own.pop("weights"), dict(header["settings"])
             described = header.get("features")
             prior = MixturePrior(
@@ -907,6 +931,7 @@ class MixturePrior:
                 arm_prior=kind.restore(settings, one) if one else None,
                 kinds=header.get("kinds"),
                 repeatable=header.get("repeatable", True),
+                origin=None if learned is None else Origin(known=known, **learned),  # type: ignore[arg-type]
             )  # fmt: skip
             prior = prior.retire_arms(header["retired"]) if header["retired"] else prior
             return prior.mark_new(header["new"]) if header.get("new") else prior

@@ -161,7 +161,7 @@ def test_a_prior_with_other_features_does_not_replace_one(opened: Opener) -> Non
     with Decider(prior(), opened(), seed=1) as decider:
         decider.decide("x", OFFER)
         others = mixts.Features(["price", "weight"], intercept=True)
-        with pytest.raises(errors.ParameterError, match="--features-of the prior in force"):
+        with pytest.raises(errors.ParameterError, match="--from the prior in force"):
             decider.upload_prior(prior(others))
         assert decider.upload_prior(prior(None)) == 2
 

@@ -10,6 +10,7 @@ import pytest
 import mixts
 from mixts import errors
 from mixts.agents import POLICIES
+from mixts.origin import Origin
 from mixts.service import Decider
 from mixts.service.records import ActionRow
 from mixts.service.store.rebuild import rebuild
@@ -57,6 +58,43 @@ def test_a_prior_that_does_not_fit_is_refused(store: mixts.DecisionStore) -> Non
         with pytest.raises(errors.ParameterError, match="known: \\[1\\]"):
             decider.activate_prior(7)
         assert [row.version for row in decider.priors()] == [1]
+
+
+def _failed() -> mixts.MixturePrior:
+    """Return a prior that failed its check."""
+    prior = arms(scale=5.0)
+    known = np.full((prior.n_components, prior.family.n_arms or 0), 10.0)
+    verdict = "Do not use this prior: it is worse."
+    return prior.replace(origin=Origin(20.0, known, passed=False, verdict=verdict))
+
+
+def test_a_prior_that_failed_its_check_is_activated_by_force(store: mixts.DecisionStore) -> None:
+    failed = _failed()
+    with Decider(arms(), store) as decider:
+        for attempt in (
+            lambda: decider.upload_prior(failed, activate=True),
+            lambda: decider.activate_prior(decider.upload_prior(failed)),
+        ):
+            with pytest.raises(errors.ParameterError, match="it is worse"):
+                attempt()
+            assert decider.decide("u").prior_version == 1
+        decider.activate_prior(2, force=True)
+        assert decider.decide("u").prior_version == 2
+        decider.activate_prior(1)
+        assert decider.upload_prior(failed, activate=True, force=True) == 2
+        assert decider.prior_version == 2
+    with Decider(failed, store) as decider:  # it is in force already
+        assert decider.prior_version == 2
+        assert decider.prior.origin is not None
+        assert not decider.prior.origin.passed
+
+
+def test_a_service_does_not_begin_with_a_prior_that_failed(store: mixts.DecisionStore) -> None:
+    with pytest.raises(errors.ParameterError, match="failed its check"):
+        Decider(_failed(), store)
+    assert store.priors() == []
+    with Decider(_failed(), store, force=True) as decider:
+        assert [row.active for row in decider.priors()] == [True]
 
 
 def test_an_arm_keeps_its_place_and_its_name(store: mixts.DecisionStore) -> None:

@@ -60,7 +60,8 @@ def with_kinds(commands: str, n: int) -> str:
 
     To compare takes most of a page's time, and the page "Learn from logs" does it too.
     """
-    return re.sub("^mixts fit .*", rf"\g<0> --components {n}", commands, flags=re.MULTILINE)
+    anew = "^mixts fit (?!.*--from ).*"  # a refit keeps its kinds
+    return re.sub(anew, rf"\g<0> --components {n}", commands, flags=re.MULTILINE)
 
 
 def free_port(*scripts: Path) -> str:

@@ -89,11 +89,13 @@ def test_mean_rewards_are_those_of_the_shop(printed: str, folder: Path) -> None:
     assert len(values) > 100
     error = np.sqrt(0.4 * 0.6 / len(values))
     assert abs(values.mean() - 0.4) < 4 * error
-    learned = mixts.MixturePrior.load(folder / "next.json")
-    names = list(learned.arm_names or ())
-    mean = learned.belief().mean_rewards()[names.index("books")]
-    # The evidence of 60 visitors pools them: the prior's mean is close to that of all rewards.
-    assert abs(mean - values.mean()) < 0.1
+    first, following = (
+        mixts.MixturePrior.load(folder / f"{name}.json") for name in ("prior", "next")
+    )
+    books = list(first.arm_names or ()).index("books")
+    before, after = (one.belief().mean_rewards()[books] for one in (first, following))
+    # 60 visitors like books more than the users of the past logs: they move the mean.
+    assert before + 0.02 < after < values.mean()
 
 
 def test_the_store_says_what_is_missing(printed: str, folder: Path) -> None:

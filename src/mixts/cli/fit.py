@@ -15,10 +15,9 @@ from typing import Any, get_args
 from mixts._progress import show_steps, step
 from mixts.cli._engine import add_engine_options, engine_from
 from mixts.cli._shares import share
-from mixts.diagnostics import PolicyComparison, advise, compare_policies
+from mixts.diagnostics import PolicyComparison, advise, compare_policies, judged
 from mixts.engines import engine_of
 from mixts.errors import ParameterError
-from mixts.families import LinearBernoulli
 from mixts.learning import PriorCheck, Rule
 from mixts.learning.fit import SELECT_FROM, Fit, fit_logs
 from mixts.learning.held_out import MOST_HELD_OUT
@@ -45,6 +44,8 @@ _OPTIONS = {
     "robust": "--robust", "text": "--text", "arms": "--arms",
     "top_levels": "--top-levels", "noise_std": "--noise-std", "covariance_type": "--covariance",
     "missing_reward": "--missing-reward", "clip": "--clip", "decimals": "--round-features",
+    "start": "--from", "start_tasks": "--from-tasks", "method": "--method", "noise": "--noise",
+    "features": "--features", "family": "--family",
 }  # fmt: skip
 """Options of the parameters of ``fit_logs``, for error messages."""
 
@@ -66,8 +67,6 @@ def register(parser: argparse.ArgumentParser) -> None:
     add("--arm", metavar="COLUMN", help="arm that was chosen")
     described = "or columns that describe the choice, numbers or text"
     add("--features", type=_names, metavar="A,B,...", help=described)
-    same = "or the features and the family of an earlier prior, so that this one can replace it"
-    add("--features-of", type=Path, metavar="PRIOR", help=same)
     names = "features that are text although they look like numbers"
     add("--text", type=_names, default=(), metavar="A,B,...", help=names)
     top = f"keep N levels of each text feature; the rest are one (default: all, max {MOST_LEVELS})"
@@ -83,8 +82,6 @@ def register(parser: argparse.ArgumentParser) -> None:
     when = "time of the choice: hold out the latest tasks instead of random ones"
     add("--time", metavar="COLUMN", help=when)
     add("--arms", type=_names, metavar="A,B,...", help="use only these arms, in this order")
-    same = "or the arms of an earlier prior, so that this one can replace it"
-    add("--arms-of", type=Path, metavar="PRIOR", help=same)
     add(
         "--family",
         choices=FAMILIES,
@@ -99,6 +96,10 @@ def register(parser: argparse.ArgumentParser) -> None:
     add("--allow-bad-rows", action="store_true", help="accept more than half of the rows as bad")
     learning = parser.add_argument_group("learning")
     add = learning.add_argument
+    start = "go on from this prior with new logs: the same arms or features, family and kinds"
+    add("--from", dest="start", type=Path, metavar="PRIOR", help=start)
+    count = "tasks that it counts as (default: those that it was learned from; 0: learn anew)"
+    add("--from-tasks", dest="start_tasks", type=float, metavar="N", help=count)
     add("--components", type=_components, default="auto", metavar="auto|N", help="number of kinds")
     rules = "what auto makes of the mixtures it compares: join several, or take one (default stack)"
     add("--select", choices=get_args(Rule), default="stack", help=rules)
@@ -147,6 +148,8 @@ def run(options: argparse.Namespace) -> int:
     ):
         fit = described(_fit(options, engine, save))
         comparison = _comparison(fit, engine)
+        fit = judged(fit, comparison)
+        fit.prior.save(options.out)
         if page is not None:
             seconds = time.perf_counter() - started
             made = FitRun(options.out, options.reward, command_of(options), seconds)
@@ -159,8 +162,8 @@ def run(options: argparse.Namespace) -> int:
 def _fit(options: argparse.Namespace, engine: Any, save: Callable[[Fit], None]) -> Fit:
     columns = {
         "task": options.task, "reward": options.reward, "arm": options.arm,
-        "features": _named(options, "features", "features"), **like_earlier(options),
-        "intercept": options.intercept, "arms": _named(options, "arms", "arm_names"),
+        "features": options.features, "arms": options.arms, "intercept": options.intercept,
+        "family": options.family, "decimals": options.round_features,
         "missing_reward": options.missing_reward, "clip": options.clip, "time": options.time,
         "delimiter": options.delimiter, "allow_bad_rows": options.allow_bad_rows,
         "text": options.text, "top_levels": options.top_levels,
@@ -172,7 +175,7 @@ def _fit(options: argparse.Namespace, engine: Any, save: Callable[[Fit], None]) 
             robust=options.robust, select=options.select, select_from=options.select_from,
             repeatable=_repeatable(options),
             held_out=options.held_out, seed=options.seed, engine=engine,
-            on_learned=save,
+            start=_earlier(options.start), start_tasks=options.start_tasks, on_learned=save,
         )  # fmt: skip
     except ParameterError as error:
         # Messages begin with the name of the parameter; here it is an option, if it was given.
@@ -180,56 +183,23 @@ def _fit(options: argparse.Namespace, engine: Any, save: Callable[[Fit], None]) 
         if name not in _OPTIONS:
             raise
         option = _OPTIONS[name]
-        if _is_given(options, option.removeprefix("--").replace("-", "_")):
+        known = name if hasattr(options, name) else option.removeprefix("--").replace("-", "_")
+        if _is_given(options, known):
             raise ParameterError(f"{option} {rest}") from None
         raise ParameterError(f"learning from these logs failed: {error}") from error
 
 
-def _named(options: argparse.Namespace, what: str, attribute: str) -> Any:
-    """Return the features or arms that an option names, or those of an earlier prior.
-
-    The arms of an earlier prior are returned as the prior itself: they may have no rows.
-    """
-    names, path = getattr(options, what), getattr(options, f"{what}_of")
-    if path is None:
-        return names
-    if names is not None:
-        raise ParameterError(f"give either --{what} or --{what}-of, not both")
+def _earlier(path: Path | None) -> MixturePrior | None:
+    """Return the prior to go on from."""
     try:
-        earlier = MixturePrior.load(path)
+        return None if path is None else MixturePrior.load(path)
     except OSError as error:
-        raise ParameterError(f"--{what}-of {path}: {error.strerror}") from None
-    found = getattr(earlier, attribute)
-    if found is None:
-        raise ParameterError(
-            f"--{what}-of must be a prior that names its {what}, and {path} does not: name them by "
-            f"--{what}"
-        )
-    return earlier if what == "arms" else found
-
-
-def like_earlier(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the family and the decimals of features: as given, or those of the earlier prior.
-
-    A prior can replace another one only if both have the same statistics.
-    """
-    family, decimals = options.family, options.round_features
-    if options.features_of is not None:
-        earlier = MixturePrior.load(options.features_of).family
-        clicks = isinstance(earlier, LinearBernoulli)
-        if family == "auto":
-            family = "logistic" if clicks else "linear"
-        if decimals is None and isinstance(earlier, LinearBernoulli):
-            decimals = earlier.decimals
-    return {"family": family, "decimals": decimals}
+        raise ParameterError(f"--from {path}: {error.strerror}") from None
 
 
 def _repeatable(options: argparse.Namespace) -> bool | None:
-    """Return whether an action may be taken again: as given, or as in the earlier prior."""
-    if options.once or options.repeatable:
-        return bool(options.repeatable)
-    earlier = options.arms_of or options.features_of
-    return None if earlier is None else MixturePrior.load(earlier).repeatable
+    """Return whether an action may be taken again, if an option says so."""
+    return bool(options.repeatable) if options.once or options.repeatable else None
 
 
 @contextmanager
@@ -310,7 +280,7 @@ def _method_lines(fit: Fit, check: PriorCheck, comparison: PolicyComparison | No
     sources = [] if comparison is None else policy_sources(comparison)
     return [
         *_wrapped(f"on {check.n_tasks:,} held-out tasks, {drawn}"),
-        *_indented(check.findings),
+        *_indented([*check.findings, *([fit.comparison] if fit.comparison else [])]),
         *_indented(sentence.replace("`", "") for sentence in sources),
     ]
 
@@ -335,9 +305,8 @@ def command_of(options: argparse.Namespace) -> str:
     """Return the command line that makes the same fit again."""
     words = ["mixts", "fit", *options.logs]
     names = (
-        "task", "arm", "features", "features_of", "text", "top_levels", "round_features",
-        "intercept", "reward",
-        "missing_reward", "clip", "time", "arms", "arms_of", "family", "delimiter",
+        "task", "arm", "features", "text", "top_levels", "round_features", "intercept", "reward",
+        "missing_reward", "clip", "time", "arms", "family", "delimiter", "start", "start_tasks",
         "allow_bad_rows", "components", "select", "select_from", "method", "noise_std", "noise",
         "covariance", "robust", "held_out", "once", "repeatable", "seed", "out",
     )  # fmt: skip
@@ -348,7 +317,7 @@ def command_of(options: argparse.Namespace) -> str:
         if name == "clip":  # with "=", because LOW may be negative
             words.append(f"--clip={value[0]!r},{value[1]!r}")
             continue
-        words.append("--" + name.replace("_", "-"))
+        words.append(_OPTIONS.get(name, "--" + name.replace("_", "-")))
         if value is not True:
             words.append(",".join(value) if isinstance(value, tuple) else str(value))
     return shlex.join(words)

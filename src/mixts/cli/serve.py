@@ -45,6 +45,7 @@ def register(parser: argparse.ArgumentParser) -> None:
     add("--store", required=True, metavar="PATH|URL", help=store)
     prior = "prior to use, as saved by `mixts fit` (default: the active prior of the store)"
     add("--prior", type=Path, metavar="FILE", help=prior)
+    add("--force", action="store_true", help="use the prior even if it failed its check")
     policy = (
         "how to choose actions: ids (information-directed sampling), ts (Thompson sampling), "
         "greedy (highest mean reward) or ucb (highest upper quantile); default ids"
@@ -192,6 +193,7 @@ def _serve(options: argparse.Namespace) -> None:
                     new_item_share=policy.new_item_share, reward_window=options.reward_window,
                     default_reward=options.default_reward, click_delay=options.click_delay,
                     max_pending=options.max_pending, max_work=options.max_work, limits=largest,
+                    force=options.force,
                 )
             )  # fmt: skip
             rules.rehearse(decider.prior)

@@ -1,7 +1,7 @@
 """What policies earn and why: comparison, confidence sets, decomposition, identification."""
 
 from mixts.diagnostics._inequalities import Inequality, PriorScales
-from mixts.diagnostics.advice import Advice, advise
+from mixts.diagnostics.advice import Advice, advise, judged
 from mixts.diagnostics.confidence import ConfidenceSets, Threshold, follow_confidence_sets
 from mixts.diagnostics.decomposition import (
     Decomposition,
@@ -32,6 +32,7 @@ __all__ = [
     "decompose_regret",
     "follow_confidence_sets",
     "identify",
+    "judged",
     "measure_latent_cost",
     "prepare_decomposition",
     "prepare_latent_cost",

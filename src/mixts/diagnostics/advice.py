@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from mixts.diagnostics.policies import PolicyComparison
 from mixts.learning import Fit, PriorCheck
+from mixts.learning.fit import EARLIER
 from mixts.learning.measures import HARMLESS
 
 Answer = Literal["use", "caution", "no"]
@@ -92,7 +93,7 @@ def advise(fit: Fit, comparison: PolicyComparison | None = None) -> Advice:
     >>> print(diagnostics.advise(fit, diagnostics.compare_policies(fit, n_decisions=[5])))
     Use this prior: its checks pass, and in a replay of past tasks it pays.
     """
-    found = [*_replay_findings(comparison), *_fit_findings(fit)]
+    found = [*_earlier_findings(fit), *_replay_findings(comparison), *_fit_findings(fit)]
     if fit.check is None:
         found.append(_Finding("caution", "it was not checked on held-out tasks"))
     else:
@@ -130,6 +131,54 @@ def _fit_findings(fit: Fit) -> Iterator[_Finding]:
         yield _Finding("caution", "learning stopped before it converged")
     for found in fit.warnings:
         yield _Finding("caution", f"the logs may be wrong ({found.code}; see the warning)")
+
+
+def judged(fit: Fit, comparison: PolicyComparison | None = None) -> Fit:
+    """Return the fit with the advice in the prior: a service refuses a prior that failed.
+
+    Parameters
+    ----------
+    fit
+        Result of :func:`mixts.learning.fit_logs`.
+    comparison
+        Result of :func:`mixts.diagnostics.compare_policies`; None if policies were not compared.
+
+    Returns
+    -------
+    Fit
+        The same fit, whose ``prior.origin`` has the verdict; unchanged if nothing was checked.
+
+    Examples
+    --------
+    Clicks of 200 users on two items; users of one kind like the first item, others the second.
+
+    >>> import numpy as np
+    >>> from mixts import diagnostics, fit_logs
+    >>> user, item = np.repeat(np.arange(200), 20), np.tile([0, 1], 2000)
+    >>> clicked = np.random.default_rng(1).random(4000) < np.where((user + item) % 2, 0.8, 0.2)
+    >>> rows = np.c_[user, item, clicked]
+    >>> np.savetxt("clicks.csv", rows, "%d", ",", header="user,item,clicked", comments="")
+    >>> columns = {"task": "user", "arm": "item", "reward": "clicked"}
+    >>> fit = diagnostics.judged(fit_logs("clicks.csv", columns, n_components=2, seed=1))
+    >>> fit.prior.origin.passed
+    True
+    """
+    origin, advice = fit.prior.origin, advise(fit, comparison)
+    if fit.check is None or origin is None:
+        return fit
+    origin = origin.judged(advice.answer != "no", str(advice))
+    return replace(fit, prior=fit.prior.replace(origin=origin))
+
+
+def _earlier_findings(fit: Fit) -> Iterator[_Finding]:
+    """Yield the reason why the earlier prior, from which learning went on, is better."""
+    if fit.against_start is not None and fit.against_start.verdict(EARLIER) == "worse":
+        gain = fit.against_start.gain(EARLIER)
+        said = (
+            "it predicts held-out tasks worse than the earlier prior (log evidence of a task "
+            f"{gain.mean:+.3f} ± {gain.error:.3f}): keep that one"
+        )
+        yield _Finding("no", said)
 
 
 def _calibration_findings(check: PriorCheck, pays: bool) -> Iterator[_Finding]:

@@ -6,6 +6,7 @@ from mixts.learning.evidence import mixture_evidence
 from mixts.learning.fit import Fit, FitSettings, fit_logs
 from mixts.learning.histories import statistics_of
 from mixts.learning.learn import Learned, Method, flat_family, learn, learn_prior, robust_prior
+from mixts.learning.refit import refit, refit_prior
 from mixts.learning.select import Rule, Selection
 
 __all__ = [
@@ -23,6 +24,8 @@ __all__ = [
     "learn",
     "learn_prior",
     "mixture_evidence",
+    "refit",
+    "refit_prior",
     "robust_prior",
     "statistics_of",
 ]

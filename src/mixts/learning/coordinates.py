@@ -80,4 +80,4 @@ def unmapped(prior: MixturePrior, matrix: Float[Array, "d d"] | None) -> Mixture
     if matrix is None:
         return prior
     assert isinstance(prior.family, CoefficientFamily)
-    return prior.replace(family=prior.family.mapped(matrix))
+    return prior.replace(family=prior.family.mapped(matrix), origin=prior.origin)

@@ -139,7 +139,8 @@ class _State:
             share = np.exp(joint - largest)
         total = share.sum(axis=1, keepdims=True)
         evidence = float((largest + np.log(total)).sum())
-        hyperprior = model.log_hyperprior(family) + model.pseudo * float(np.log(weights).sum())
+        hyperprior = model.log_hyperprior(family)
+        hyperprior += float((model.pseudo_weights * np.log(weights)).sum())
         return cls(family, weights, share / total, (evidence, hyperprior))
 
     @property
@@ -148,7 +149,7 @@ class _State:
 
     def improved(self, model: Model) -> tuple[Family, Float[Array, " L"]]:
         """Run the M step."""
-        tasks = self.share.sum(axis=0) + model.pseudo
+        tasks = self.share.sum(axis=0) + model.pseudo_weights
         return model.improve(self.family, self.share), tasks / tasks.sum()
 
 
@@ -205,7 +206,7 @@ def pooled_restart(model: Model, patience: Patience) -> Restart:
     quick = model.quick()
     restart = climb(quick or model, model.centre, np.ones(1), patience)
     if quick is not None:
-        return _refined(model, restart, patience)
+        return refined(model, restart, patience)
     for _ in range(_POPULATION_ROUNDS):
         found = population(model, restart.prior)
         if found is None:
@@ -232,10 +233,11 @@ def run(job: Job, groups: Int[Array, " n"]) -> Restart:
 def refine(job: Job, restart: Restart) -> Restart:
     """Climb on from the result of a quick approximation with the model itself."""
     centred = job.model.about(job.pooled.prior.family, PSEUDO / job.n_components)
-    return _refined(centred, restart, job.patience)
+    return refined(centred, restart, job.patience)
 
 
-def _refined(model: Model, restart: Restart, patience: Patience) -> Restart:
+def refined(model: Model, restart: Restart, patience: Patience) -> Restart:
+    """Climb on with the model itself from where its quick approximation led."""
     found = restart.prior
     limits = Patience(
         min(patience.max_iterations, _REFINEMENTS),

@@ -6,7 +6,7 @@ This is what ``mixts fit`` does; the command only parses options and prints a :c
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
@@ -17,19 +17,22 @@ from mixts._progress import report_steps, step
 from mixts._typing import Array, Float, Int, Seed
 from mixts.engines import EngineLike
 from mixts.errors import ConvergenceWarning, MixtsError, ParameterError
-from mixts.families import Statistics
+from mixts.families import LinearBernoulli, Statistics
 from mixts.families.linear import CovarianceType
 from mixts.learning.check import PriorCheck, check_prior
 from mixts.learning.coordinates import mapped, scaling, unmapped
+from mixts.learning.evidence import Evidence, mixture_evidence
 from mixts.learning.held_out import divide
 from mixts.learning.learn import Learned, Method, flat_family, learn, robust_prior, seed_number
 from mixts.learning.measures import MORE_TASKS, Remedies
 from mixts.learning.models import Noise, has_noise
 from mixts.learning.noise import NoiseChoice, NoiseRule, common_noise, compare_noise
+from mixts.learning.refit import origin_of, refit
 from mixts.learning.select import Rule
 from mixts.learning.stack import component_names
 from mixts.logs import LogWarning, TaskLogs, read_logs, review
 from mixts.logs.files import Paths
+from mixts.logs.read import LogFamily
 from mixts.logs.review import NO_KINDS
 from mixts.prior import MixturePrior
 
@@ -38,6 +41,14 @@ SELECT_FROM = 1000
 FEWEST_REPEATS, LEAST_REPEATED, NEARLY_NONE = 20.0, 0.05, 0.01
 """Arms are taken once if chance would make this many pairs of rows with the same task and arm, the
 logs have less than this share of them, and less than this share of rows repeats an arm."""
+EARLIER = "the earlier prior"
+_OF_LEARNING_ANEW = frozenset({"few-tasks", NO_KINDS, "short-tasks", "rare-arms"})
+"""Warnings that mean nothing in a refit: kinds and rare arms are those of the earlier prior."""
+_LOG_FAMILIES: dict[str, LogFamily] = {
+    "bernoulli-arms": "bernoulli", "gaussian-arms": "gaussian", "poisson-arms": "poisson",
+    "spend-arms": "spend", "linear-gaussian": "linear", "linear-bernoulli": "logistic",
+}  # fmt: skip
+"""Families of logs, by the kind of their statistics."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +66,13 @@ class FitSettings:
     select: Rule = "stack"
     noise: NoiseRule = "auto"
     repeatable: bool | None = None
+    start: MixturePrior | None = field(default=None, repr=False)
+    start_tasks: float | None = None
+
+    @property
+    def is_refit(self) -> bool:
+        """Whether learning goes on from an earlier prior; False if that counts as no task."""
+        return self.start is not None and self.start_tasks != 0
 
     def __post_init__(self) -> None:
         if not 0 <= self.held_out < 1:
@@ -68,6 +86,23 @@ class FitSettings:
         _checks.count(self.select_from, "select_from")
         if self.n_components != "auto":
             _checks.count(self.n_components, "n_components")
+        if self.start_tasks is not None:
+            if self.start is None:
+                raise ParameterError("start_tasks needs an earlier prior: give start, too")
+            if self.start_tasks != 0:
+                _checks.positive_number(self.start_tasks, "start_tasks")
+        if self.is_refit:
+            self._check_refit()
+
+    def _check_refit(self) -> None:
+        """Raise for options of learning anew: a refit keeps the form of the earlier prior."""
+        for name in ("n_components", "method", "noise_std", "noise", "covariance_type", "robust"):
+            if getattr(self, name) != FitSettings.__dataclass_fields__[name].default:
+                raise ParameterError(
+                    f"{name} has no meaning where learning goes on from an earlier prior, which "
+                    "keeps its kinds and its form: leave it out, or count the earlier prior as 0 "
+                    "tasks and learn anew, from past logs and new ones together"
+                )
 
 
 @dataclass(frozen=True)
@@ -98,21 +133,48 @@ class Fit:
     """Comparison of one noise for all tasks with a noise of each; None if nothing was compared."""
     once: str = ""
     """Why agents take an action at most once in a task, in a sentence; "" if they may repeat it."""
+    against_start: Evidence | None = None
+    """Evidence of the held-out tasks beside that of the earlier prior, "the earlier prior"; None
+    unless learning went on from one."""
 
     @property
     def n_components(self) -> int:
         """Number of learned components, without the broad one."""
-        return self.learned.prior.n_components
+        return self._learned_prior.n_components
 
     @property
     def n_kinds(self) -> int:
         """Number of kinds of task, without the broad one; each has one or more components."""
-        return len(self.learned.prior.kind_names)
+        return len(self._learned_prior.kind_names)
+
+    @property
+    def _learned_prior(self) -> MixturePrior:
+        """The prior without the broad component that an earlier prior may have had."""
+        prior = self.learned.prior
+        if not self.settings.is_refit or prior.origin is None:
+            return prior
+        return prior.select(np.flatnonzero(prior.origin.learned))
 
     @property
     def converged(self) -> bool:
         """Whether learning ended because the objective stopped improving."""
         return self.learned.converged
+
+    @property
+    def comparison(self) -> str:
+        """Comparison with the earlier prior in a sentence; "" if there was none."""
+        if self.against_start is None:
+            return ""
+        gain, verdict = self.against_start.gain(EARLIER), self.against_start.verdict(EARLIER)
+        words = {
+            "better": "better than the earlier prior: use the new one",
+            "worse": "worse than the earlier prior: keep the earlier one",
+            "no different": "as well as the earlier prior: either will do",
+        }
+        return (
+            f"It predicts {len(self.held_out):,} held-out tasks {words[verdict]} (log evidence of "
+            f"a task {gain.mean:+.3f} ± {gain.error:.3f})."
+        )
 
     @property
     def items(self) -> tuple[str, ...]:
@@ -134,6 +196,10 @@ class Fit:
                 made_of.append(f"mixtures of {', '.join(members[:-1])} and {members[-1]} joined")
         why = f" ({': '.join(made_of)})" if made_of else ""
         tasks = "1 task" if len(self.training) == 1 else f"{len(self.training):,} tasks"
+        if self.settings.is_refit:
+            assert self.settings.start is not None
+            n_earlier = origin_of(self.settings.start, self.settings.start_tasks).n_tasks
+            tasks += f", and from the earlier prior, which counts as {n_earlier:,.0f} tasks"
         parts = [f"{number} of task{why}, learned from {tasks}", *compared]
         if self.learned.history is not None:
             n_iterations = self.learned.history.n_iterations
@@ -157,6 +223,8 @@ def fit_logs(
     select_from: int = SELECT_FROM,
     repeatable: bool | None = None,
     seed: Seed = None,
+    start: MixturePrior | None = None,
+    start_tasks: float | None = None,
     engine: EngineLike = None,
     progress: Callable[[str], None] | None = None,
     on_learned: Callable[[Fit], None] | None = None,
@@ -197,6 +265,14 @@ def fit_logs(
         done so (``Fit.once`` says it); all other actions may.
     seed
         Seed of all that is random.
+    start
+        Earlier prior to go on from, such as the prior in force of a service that made the logs.
+        The new prior has its arms, features and family, so that it can replace it; it keeps its
+        kinds, and what no new task says anything about, see :func:`mixts.learning.refit_prior`. The
+        earlier prior must not have been learned from these logs.
+    start_tasks
+        Number of tasks that the earlier prior counts for; None takes that of ``start.origin``. With
+        0 only its arms, features and family are taken, and the prior is learned anew.
     engine
         Where files are read and restarts run, as in :func:`mixts.learn_prior`.
     progress
@@ -234,10 +310,10 @@ def fit_logs(
     """
     settings = FitSettings(
         n_components, method, noise_std, covariance_type, robust, held_out, select_from,
-        seed_number(seed), select, noise, repeatable,
+        seed_number(seed), select, noise, repeatable, start, start_tasks,
     )  # fmt: skip
     with report_steps(progress):
-        return _fitted(_read(logs, columns, engine), settings, engine, on_learned)
+        return _fitted(_read(logs, columns, start, engine), settings, engine, on_learned)
 
 
 def _fitted(
@@ -246,21 +322,29 @@ def _fitted(
     engine: EngineLike,
     on_learned: Callable[[Fit], None] | None,
 ) -> Fit:
-    found = review(tasks)
+    found, start = review(tasks), settings.start
+    if settings.is_refit:
+        found = tuple(warning for warning in found if warning.code not in _OF_LEARNING_ANEW)
+    elif tasks.request.exported:
+        found = (*found, LogWarning("service-log", _SERVICE_LOG))
     divided = divide(tasks, settings.held_out, settings.seed, engine)
     observed, matrix = divided.statistics, None
     if tasks.space is not None:
         # Without a mean to subtract, a diagonal covariance of the scaled rows stays diagonal.
         matrix = scaling(tasks.space, observed, centred=settings.covariance_type != "diag")
     shown = all(warning.code != NO_KINDS for warning in found)
-    learned, n_compared, choice = _learned(mapped(observed, matrix), settings, shown, engine)
-    learned = replace(
-        learned,
-        prior=unmapped(learned.prior, matrix),
-        unimodal=unmapped(learned.unimodal, matrix),
-    )
-    once = _once(tasks, settings.repeatable)
-    prior = _named(learned.prior, component_names(learned.prior), tasks)
+    n_compared, choice = 0, None
+    if start is not None and settings.is_refit:
+        learned = refit(start, observed, n_tasks=settings.start_tasks)
+    else:
+        learned, n_compared, choice = _learned(mapped(observed, matrix), settings, shown, engine)
+        learned = replace(
+            learned,
+            prior=unmapped(learned.prior, matrix),
+            unimodal=unmapped(learned.unimodal, matrix),
+        )
+    once = _once(tasks, settings)
+    prior = _named(learned.prior, learned.prior.names or component_names(learned.prior), tasks)
     prior = prior.replace(repeatable=not once)
     if settings.robust:
         prior = robust_prior(prior, settings.robust)
@@ -271,7 +355,19 @@ def _fitted(
     )  # fmt: skip
     if on_learned is not None:
         on_learned(fit)
-    return fit if not len(divided.held_out) else replace(fit, check=_check(fit, matrix))
+    if not len(divided.held_out):
+        return fit
+    return replace(fit, check=_check(fit, matrix), against_start=_against_start(fit))
+
+
+def _against_start(fit: Fit) -> Evidence | None:
+    """Compare a prior with the earlier one on held-out tasks; None unless learning went on."""
+    if fit.settings.start is None or not fit.settings.is_refit:
+        return None
+    held = fit.logs.statistics[fit.held_out]
+    both = {"this prior": fit.prior, EARLIER: fit.settings.start}
+    values = {name: mixture_evidence(one, held) for name, one in both.items()}
+    return Evidence(values, np.asarray(held.n_observations))
 
 
 def _check(fit: Fit, matrix: Float[Array, "d d"] | None) -> PriorCheck:
@@ -307,8 +403,11 @@ def _remedies(
     return Remedies(unusual, unusual, MORE_TASKS, noise, shape, n_kinds)
 
 
-def _once(logs: TaskLogs, repeatable: bool | None) -> str:
+def _once(logs: TaskLogs, settings: FitSettings) -> str:
     """Return why an action is taken at most once in a task; "" if it may be taken again."""
+    repeatable = settings.repeatable
+    if repeatable is None and settings.start is not None:
+        repeatable = settings.start.repeatable
     if repeatable is not None:
         given = "as was given: --once (repeatable=False), or an earlier prior that says so"
         return "" if repeatable else f"Agents take an action at most once in a task, {given}."
@@ -331,19 +430,65 @@ def _once(logs: TaskLogs, repeatable: bool | None) -> str:
     )
 
 
+_SERVICE_LOG = (
+    "These logs are a service's own decisions. Arms that it hardly showed would be guessed from "
+    "the arms that it showed, which are the better ones. Go on from the prior in force: --from "
+    "PRIOR (start=prior). Or give the past logs, too, from which that prior was learned."
+)
+
+
+def _like(start: MixturePrior, columns: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the columns with the arms or the features, and the family, of an earlier prior.
+
+    A prior can replace another one only if both have the same statistics.
+    """
+    family, given = start.family, dict(columns)
+    what = "features" if family.n_arms is None else "arms"
+    names = start.features if what == "features" else start.arm_names
+    if names is None:
+        raise ParameterError(
+            f"start must be a prior that names its {what}, got {family!r} without names: "
+            f"prior.replace({'features' if what == 'features' else 'arm_names'}=...) names them"
+        )
+    if given.get(what) is not None:
+        raise ParameterError(f"{what} are those of the earlier prior: leave them out")
+    given[what] = names if what == "features" else start  # its arms may have no rows
+    kind = family.statistics_type.kind
+    if kind not in _LOG_FAMILIES:
+        raise ParameterError(f"start must be a prior of arms or of features, got {family!r}")
+    if given.get("family") not in (None, "auto", _LOG_FAMILIES[kind]):
+        raise ParameterError(
+            f"family is that of the earlier prior, {_LOG_FAMILIES[kind]!r}: leave it out"
+        )
+    given["family"] = _LOG_FAMILIES[kind]
+    if isinstance(family, LinearBernoulli) and given.get("decimals") is None:
+        given["decimals"] = family.decimals
+    return given
+
+
 def _read(
-    logs: TaskLogs | Paths, columns: Mapping[str, Any] | None, engine: EngineLike
+    logs: TaskLogs | Paths,
+    columns: Mapping[str, Any] | None,
+    start: MixturePrior | None,
+    engine: EngineLike,
 ) -> TaskLogs:
     if isinstance(logs, TaskLogs):
         if columns is not None:
             raise ParameterError(
                 "columns are for files and tables: leave them out for logs that were read"
             )
+        if start is not None and (logs.arms, logs.space) != (start.arm_names, start.features):
+            raise ParameterError(
+                "logs that were read must have the arms or the features of the earlier prior: read "
+                "them with arms=prior or features=prior.features"
+            )
         return logs
     if columns is None:
         raise ParameterError(
             "columns are needed to read files and tables: {'task': ..., 'reward': ..., 'arm': ...}"
         )
+    if start is not None:
+        columns = _like(start, columns)
     return read_logs(logs, **columns, engine=engine)
 
 
@@ -427,6 +572,9 @@ def learn_from(
     """
     settings, logs = fit.settings, fit.logs
     observed = logs.statistics[tasks]
+    if settings.start is not None and settings.is_refit:
+        learned = refit(settings.start, observed, n_tasks=settings.start_tasks)
+        return _again(learned, fit), learned.unimodal
     matrix = None
     if logs.space is not None:
         matrix = scaling(logs.space, observed, centred=settings.covariance_type != "diag")
@@ -439,12 +587,15 @@ def learn_from(
             noise="per-task" if per_task else "common", covariance_type=settings.covariance_type,
             select=settings.select, engine=engine,
         )  # fmt: skip
-    prior = _named(unmapped(learned.prior, matrix), None, logs)
-    prior = prior.replace(repeatable=fit.prior.repeatable)
-    if settings.robust:
-        prior = robust_prior(prior, settings.robust)
-    return prior, unmapped(learned.unimodal, matrix)
+    learned = replace(learned, prior=unmapped(learned.prior, matrix))
+    return _again(learned, fit), unmapped(learned.unimodal, matrix)
 
 
-def _named(prior: MixturePrior, names: list[str] | None, logs: TaskLogs) -> MixturePrior:
+def _again(learned: Learned, fit: Fit) -> MixturePrior:
+    """Return a prior like that of a fit, learned from other tasks."""
+    prior = _named(learned.prior, None, fit.logs).replace(repeatable=fit.prior.repeatable)
+    return robust_prior(prior, fit.settings.robust) if fit.settings.robust else prior
+
+
+def _named(prior: MixturePrior, names: Sequence[str] | None, logs: TaskLogs) -> MixturePrior:
     return prior.replace(names=names, arm_names=logs.arms, features=logs.space)

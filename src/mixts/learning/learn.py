@@ -20,7 +20,7 @@ from mixts.learning.em import History, Patience, Restart, best, pooled_restart, 
 from mixts.learning.histories import statistics_of
 from mixts.learning.models import Model, Noise, check_options, has_noise, model_of
 from mixts.learning.models.student import with_noise
-from mixts.learning.population import with_arm_prior
+from mixts.learning.population import with_arm_prior, with_origin
 from mixts.learning.select import Problem, Rule, Selection, compare
 from mixts.learning.stack import by_weight, drop_few, merge_same, union, with_kinds
 from mixts.learning.starts import canonical
@@ -232,7 +232,9 @@ def learn(
     given = members is not None and selection is None
     learned = by_method(problem, members, account, given, engine)
     model = problem.make(observed)
-    prior, unimodal = (with_arm_prior(model, one) for one in (learned.prior, learned.unimodal))
+    prior, unimodal = (
+        with_origin(model, with_arm_prior(model, one)) for one in (learned.prior, learned.unimodal)
+    )
     learned = replace(learned, prior=prior, unimodal=unimodal)
     if selection is not None:
         learned = replace(learned, selection=selection)

@@ -1,4 +1,7 @@
-"""Learn what the arms of each component look like, and let rarely tried arms resemble them."""
+"""Learn what the arms of each component look like, and let rarely tried arms resemble them.
+
+Also from how many tasks the arms, or the components, are known.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from mixts.families.arms import ArmFamily, ArmStatistics
 from mixts.families.population import arm_population, tasks_known
 from mixts.learning.models import Model
 from mixts.learning.starts import PSEUDO
+from mixts.origin import Origin
 from mixts.prior import MixturePrior
 
 
@@ -65,3 +69,18 @@ def with_arm_prior(model: Model, prior: MixturePrior) -> MixturePrior:
     family = found.replaced(prior.family, PSEUDO / n if n > 1 else 0.0)
     result = prior.replace(family=family, arm_prior=found.arm_prior)
     return result.mark_new(np.flatnonzero(~model.statistics.pulls.any(axis=0)).tolist())
+
+
+def known_tasks(model: Model, prior: MixturePrior) -> Float[Array, "L *K"]:
+    """Return from how many of the model's tasks each arm of each component is known."""
+    share = np.ones((model.n_tasks, 1))
+    if prior.n_components > 1:
+        share = special.softmax(prior.log_weights + model.log_evidence(prior.family), axis=1)
+    if isinstance(prior.family, ArmFamily) and isinstance(model.statistics, ArmStatistics):
+        return tasks_known(prior.family, model.statistics.pulls, share)
+    return model.tasks_known(prior.family, share)
+
+
+def with_origin(model: Model, prior: MixturePrior) -> MixturePrior:
+    """Return a prior that was learned from the model's tasks with its origin."""
+    return prior.replace(origin=Origin(model.n_tasks, known_tasks(model, prior)))

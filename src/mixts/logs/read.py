@@ -312,7 +312,8 @@ def _read(
 ) -> tuple[Tally, Part, Request]:
     """Count the rows of all files, in order; also return the request with its features."""
     jobs = pieces_to_read(files, request)
-    request = replace(request, renamed=_renamed(request, [piece.header for piece, _ in jobs]))
+    exported = bool(jobs) and all(EXPORTED.issubset(piece.header) for piece, _ in jobs)
+    request = replace(request, exported=exported, renamed=_renamed(request) if exported else {})
     _check_roles(request)
     for piece, used in jobs:
         _check_columns(piece, request, used)
@@ -413,7 +414,7 @@ def _check_arms(request: Request, seen: frozenset[str]) -> None:
     )
     raise ParameterError(
         f"arms must occur in the logs, and {unknown[0]!r} does not{hint} To have an arm without "
-        "rows, take the arms of an earlier prior (--arms-of PRIOR, arms=prior), or add the arm to "
+        "rows, take the arms of an earlier prior (--from PRIOR, arms=prior), or add the arm to "
         "the learned prior (mixts arms add, prior.add_arms)"
     )
 
@@ -465,9 +466,9 @@ def _limits(clip: Any) -> tuple[float, float] | None:
     return low, high
 
 
-def _renamed(request: Request, headers: Sequence[tuple[str, ...]]) -> dict[str, str]:
+def _renamed(request: Request) -> dict[str, str]:
     """Return the columns of the features of an earlier prior that an export had to rename."""
-    if request.space is None or not all(EXPORTED.issubset(header) for header in headers):
+    if request.space is None:
         return {}
     columns = {name: feature_column(name) for name in request.features}
     return {name: column for name, column in columns.items() if column != name}

@@ -178,6 +178,8 @@ class Request:
     """Decimals to which the numbers of a row of features are rounded; None keeps all."""
     arms_may_lack_rows: bool = False
     """Whether some of the arms may occur in no row: those of an earlier prior may."""
+    exported: bool = False
+    """Whether all files are exports of a service's decisions."""
     family_is_given: bool = False
     """Whether the caller named the family, which else follows from the columns and the rewards."""
 

@@ -139,7 +139,8 @@ def _summary(
     lines.append(
         "Not checked: no tasks were held out."
         if fit.check is None
-        else f"Checked on {plural(fit.check.n_tasks, 'task')}. {' '.join(fit.check.findings)}"
+        else f"Checked on {plural(fit.check.n_tasks, 'task')}. {' '.join(fit.check.findings)} "
+        f"{fit.comparison}".rstrip()
     )
     bad, n = fit.logs.bad_rows.total, fit.logs.n_rows
     if bad:

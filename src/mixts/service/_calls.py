@@ -394,15 +394,16 @@ class ServiceCalls(ABC):
         return [_convert(row, PriorVersion) for row in rows]
 
     def _upload_prior(
-        self, prior: MixturePrior | str | os.PathLike[str], activate: bool
+        self, prior: MixturePrior | str | os.PathLike[str], activate: bool, force: bool
     ) -> Steps[int]:
         loaded = prior if isinstance(prior, MixturePrior) else MixturePrior.load(prior)
-        path = "/v1/priors?activate=true" if activate else "/v1/priors"
+        path = "/v1/priors" + "?activate=true" * activate + "&force=true" * (activate and force)
         body = pack_bundle("prior", *loaded.bundle(), as_json=True)
         return _convert((yield from self._send("POST", path, body)), _Version).version
 
-    def _activate_prior(self, version: int) -> Steps[None]:
-        yield from self._send("POST", f"/v1/priors/{_checks.count(version, 'version')}/activate")
+    def _activate_prior(self, version: int, force: bool) -> Steps[None]:
+        path = f"/v1/priors/{_checks.count(version, 'version')}/activate" + "?force=true" * force
+        yield from self._send("POST", path)
 
     def _arms(self) -> Steps[ArmList]:
         return _convert((yield from self._send("GET", "/v1/arms")), ArmList)

@@ -214,7 +214,10 @@ class Client(ServiceCalls):
         return self._run(self._priors())
 
     def upload_prior(
-        self, prior: MixturePrior | str | os.PathLike[str], activate: bool = False
+        self,
+        prior: MixturePrior | str | os.PathLike[str],
+        activate: bool = False,
+        force: bool = False,
     ) -> int:
         """Store a prior as a new version.
 
@@ -224,23 +227,27 @@ class Client(ServiceCalls):
             A prior, or the file of one.
         activate : bool
             Whether the service shall use it from now on.
+        force : bool
+            Whether to activate it even if it failed its check (``prior.origin``).
 
         Returns
         -------
         int
             The version.
         """
-        return self._run(self._upload_prior(prior, activate))
+        return self._run(self._upload_prior(prior, activate, force))
 
-    def activate_prior(self, version: int) -> None:
+    def activate_prior(self, version: int, force: bool = False) -> None:
         """Use a version of the prior from now on; tasks keep their statistics.
 
         Parameters
         ----------
         version : int
             A version that ``priors`` lists.
+        force : bool
+            Whether to activate it even if it failed its check (``prior.origin``).
         """
-        self._run(self._activate_prior(version))
+        self._run(self._activate_prior(version, force))
 
     def arms(self) -> ArmList:
         """Return the arms of the active prior: names, and which are retired or new.
@@ -474,7 +481,10 @@ class AsyncClient(ServiceCalls):
         return await self._run(self._priors())
 
     async def upload_prior(
-        self, prior: MixturePrior | str | os.PathLike[str], activate: bool = False
+        self,
+        prior: MixturePrior | str | os.PathLike[str],
+        activate: bool = False,
+        force: bool = False,
     ) -> int:
         """Store a prior as a new version; see ``Client.upload_prior``.
 
@@ -484,23 +494,27 @@ class AsyncClient(ServiceCalls):
             A prior, or the file of one.
         activate : bool
             Whether the service shall use it from now on.
+        force : bool
+            Whether to activate it even if it failed its check (``prior.origin``).
 
         Returns
         -------
         int
             The version.
         """
-        return await self._run(self._upload_prior(prior, activate))
+        return await self._run(self._upload_prior(prior, activate, force))
 
-    async def activate_prior(self, version: int) -> None:
+    async def activate_prior(self, version: int, force: bool = False) -> None:
         """Use a version of the prior from now on; see ``Client.activate_prior``.
 
         Parameters
         ----------
         version : int
             A version that ``priors`` lists.
+        force : bool
+            Whether to activate it even if it failed its check (``prior.origin``).
         """
-        await self._run(self._activate_prior(version))
+        await self._run(self._activate_prior(version, force))
 
     async def arms(self) -> ArmList:
         """Return the arms of the active prior; see ``Client.arms``."""

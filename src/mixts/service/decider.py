@@ -52,6 +52,7 @@ from mixts.service.versions import (
     check_arms,
     check_decides,
     check_features,
+    check_passed,
     check_servable,
     fitted_shape,
     prior_digest,
@@ -117,6 +118,8 @@ class Decider:
         wait.
     limits : PriorLimits, optional
         Largest priors that may be uploaded and activated; None: of any size.
+    force : bool
+        Whether to begin with ``prior`` even if it failed its check (``prior.origin``).
 
     Examples
     --------
@@ -145,6 +148,7 @@ class Decider:
         max_pending: int = 10_000,
         max_work: int = MAX_WORK,
         limits: PriorLimits | None = None,
+        force: bool = False,
     ) -> None:
         if prior is not None:
             check_servable(prior)
@@ -171,7 +175,7 @@ class Decider:
         self._checker = StoreChecker(store)
         self._watch = PriorWatch(store, self._load)
         try:
-            self._writer.run(lambda: self._begin(prior))
+            self._writer.run(lambda: self._begin(prior, force))
             self._sizes = self.active.sizes
             self._closer.start()
             self._checker.start()
@@ -409,7 +413,7 @@ class Decider:
         """
         return self.store.priors()
 
-    def upload_prior(self, prior: MixturePrior, activate: bool = False) -> int:
+    def upload_prior(self, prior: MixturePrior, activate: bool = False, force: bool = False) -> int:
         """Store a prior that fits the tasks of the store.
 
         Parameters
@@ -418,6 +422,8 @@ class Decider:
             Of the same family, with no fewer arms.
         activate : bool
             Whether to decide with it from now on.
+        force : bool
+            Whether to activate it even if it failed its check (``prior.origin``).
 
         Returns
         -------
@@ -425,28 +431,33 @@ class Decider:
             Its version; a prior that the store has keeps its version.
         """
         check_servable(prior)
+        if activate:
+            check_passed(prior, force)
         self._check_size(prior)
         check_decides(prior, self.policy)
         version: int = self._writer.run(
             lambda: self._transact(lambda transaction: self._store(transaction, prior)[0])
         )
         if activate:
-            self.activate_prior(version)
+            self.activate_prior(version, force)
         return version
 
-    def activate_prior(self, version: int) -> None:
+    def activate_prior(self, version: int, force: bool = False) -> None:
         """Decide with this version from now on; tasks keep their statistics.
 
         Parameters
         ----------
         version : int
             One of ``priors()``.
+        force : bool
+            Whether to activate it even if it failed its check (``prior.origin``).
         """
         version = _checks.count(version, "version")
         if self.store.prior_body(version) is None:
             known = [row.version for row in self.priors()]
             raise ParameterError(f"there is no version {version} of the prior; known: {known}")
         prior = self._load(version).prior
+        check_passed(prior, force)
         self.rules.rehearse(prior)
         self._writer.run(
             lambda: self._transact(lambda transaction: self._activate(transaction, version, prior))
@@ -515,13 +526,13 @@ class Decider:
         found: ArmList = self._writer.run(lambda: self._transact(change))
         return found
 
-    def _begin(self, prior: MixturePrior | None) -> None:
-        self._begin_with_prior(prior)
+    def _begin(self, prior: MixturePrior | None, force: bool) -> None:
+        self._begin_with_prior(prior, force)
         if isinstance(self._seed, int | np.random.SeedSequence):
             life = self._transact(lambda transaction: transaction.begin_life())
             self._rng = _generator_of_life(self._seed, life)
 
-    def _begin_with_prior(self, prior: MixturePrior | None) -> None:
+    def _begin_with_prior(self, prior: MixturePrior | None, force: bool) -> None:
         if prior is None:
             self.policy.check_floor(self.prior)
             self.rules.check(self.prior)
@@ -529,11 +540,12 @@ class Decider:
         check_decides(prior, self.policy)
         self.policy.check_floor(prior)
         self.rules.check(prior)
-        self._transact(lambda transaction: self._begin_with(transaction, prior))
+        self._transact(lambda transaction: self._begin_with(transaction, prior, force))
 
-    def _begin_with(self, transaction: Transaction, prior: MixturePrior) -> None:
+    def _begin_with(self, transaction: Transaction, prior: MixturePrior, force: bool) -> None:
         version, is_new = self._store(transaction, prior)
         if is_new or transaction.active_version() is None:
+            check_passed(prior, force)
             self._activate(transaction, version, prior)
 
     def _store(self, transaction: Transaction, prior: MixturePrior) -> tuple[int, bool]:

@@ -161,6 +161,17 @@ def check_servable(prior: object) -> MixturePrior:
     return prior
 
 
+def check_passed(prior: MixturePrior, force: bool) -> None:
+    """Raise ``ParameterError`` for a prior that failed its check, unless it is forced."""
+    origin = prior.origin
+    if force or origin is None or origin.passed is not False:
+        return
+    raise ParameterError(
+        f"this prior failed its check and was not activated. {origin.verdict} To use it all the "
+        "same, force it: mixts serve --force, ?force=true over HTTP, force=True in Python"
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class PriorLimits:
     """Limits on the priors that a decider accepts: every task has a belief of that size."""
@@ -202,7 +213,7 @@ def check_arms(prior: MixturePrior, before: MixturePrior | None) -> None:
         f"arm {place} is {old[place]!r} in the prior in force and "
         f"{new[place] if place < len(new) else 'missing'!r} in this one: tasks have statistics by "
         "the arm's place, so the arms in force must come first and in their order (mixts fit "
-        "--arms says which), new ones after them; mixts arms rename renames an arm"
+        "--from keeps them), new ones after them; mixts arms rename renames an arm"
     )
 
 
@@ -214,7 +225,7 @@ def check_features(prior: MixturePrior, before: MixturePrior | None) -> None:
     raise ParameterError(
         f"the prior in force has the features {', '.join(old.names)} and this one "
         f"{', '.join(prior.features.names)}, or others of their levels and scales: tasks have "
-        "statistics by the place of a feature, so both must be the same (mixts fit --features-of "
+        "statistics by the place of a feature, so both must be the same (mixts fit --from "
         "the prior in force)"
     )
 
@@ -274,6 +285,6 @@ def fitted_shape(prior: MixturePrior, shape: str | None) -> str:
         f"the tasks of this store have statistics of {old_kind} with {old_size} "
         f"{'arms' if arms else 'features'}, which {family!r} cannot go on from: use a prior of the "
         "same family with no fewer arms, or another store"
-        + "; `mixts fit --arms-of` the prior in force keeps its arms"
+        + "; `mixts fit --from` the prior in force keeps its arms"
         * arms
     )

@@ -15,7 +15,7 @@ import pytest
 
 import mixts
 from mixts.cli import main
-from mixts.cli.fit import command_of, like_earlier
+from mixts.cli.fit import command_of
 from mixts.cli.main import parser
 from mixts.diagnostics import Earnings, PolicyComparison
 from mixts.diagnostics.advice import Advice
@@ -324,48 +324,149 @@ def test_rows_that_a_feature_loses_are_the_first_line(
     assert page.index(said) < page.index('id="summary-title"')
 
 
-def test_arms_of_an_earlier_prior(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def _clicks(path: Path, seed: int, users: int, shown: tuple[int, ...] = (0, 1, 2)) -> None:
+    """Write clicks of users of two kinds, who see some of three items."""
+    rng = np.random.default_rng(seed)
+    rates, items = np.array([[0.8, 0.1, 0.3], [0.1, 0.7, 0.3]]), ["books", "hats", "shoes"]
+    rows = ["user,item,clicked"]
+    for user in range(users):
+        for item in rng.choice(shown, size=20):
+            clicked = int(rng.random() < rates[user % 2, item])
+            rows.append(f"{seed}-{user},{items[item]},{clicked}")
+    path.write_text("\n".join(rows), encoding="utf-8")
+
+
+def test_it_goes_on_from_an_earlier_prior(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Arms without rows stay, in their order, so that the new prior can replace the earlier one."""
-    family = mixts.BernoulliArms(np.ones((1, 5)), np.ones((1, 5)))
-    names = ("new", "hats", "<b>shoes`", "books", "last")
-    logs = ["fit", str(folder / "clicks.csv"), *COLUMNS, "--components", "1", "--held-out", "0"]
-    named, unnamed = tmp_path / "named.json", tmp_path / "unnamed.json"
-    mixts.MixturePrior(family, arm_names=names).save(named)
-    mixts.MixturePrior(family).save(unnamed)
+    """Arms without new rows keep their parameters, kinds their names, and both are compared."""
+    _clicks(tmp_path / "past.csv", 1, 60)
+    _clicks(tmp_path / "new.csv", 2, 100, (0, 1))
+    first, second = tmp_path / "first.json", tmp_path / "second.json"
+    past = ["fit", str(tmp_path / "past.csv"), *COLUMNS, "--components", "2", "--robust"]
+    assert main([*past, "--no-report", "--out", str(first)]) == 0
+    old = mixts.MixturePrior.load(first)
+    assert old.origin is not None
+    assert old.origin.n_tasks == 48  # a fifth was held out
+    assert old.origin.passed
+    assert old.origin.verdict.startswith("Use this prior")
+    new = ["fit", str(tmp_path / "new.csv"), *COLUMNS, "--no-report", "--out", str(second)]
+    capsys.readouterr()
+    assert main([*new, "--from", str(first)]) == 0
+    printed = capsys.readouterr().out
+    assert "2 kinds of task, learned from 80 tasks, and from the earlier prior" in printed
+    assert "which counts as 48 tasks; converged" in printed
+    assert re.search(r"Other, .* of tasks: A broad kind", printed)
+    words = " ".join(printed.split())
+    assert "It predicts 20 held-out tasks" in words
+    assert "the earlier prior: " in words
+    found = mixts.MixturePrior.load(second)
+    assert (found.names, found.arm_names) == (old.names, ("books", "hats", "shoes"))
+    assert found.origin is not None
+    assert found.origin.n_tasks == 128
+    means = (one.family.parameter_means() for one in (found, old))
+    np.testing.assert_allclose(*(mean[:, 2] for mean in means), rtol=1e-12)
+    anew = ["--from", str(first), "--from-tasks", "0", "--components", "1", "--force"]
+    assert main([*new, *anew]) == 0
+    assert mixts.MixturePrior.load(second).arm_names == ("books", "hats", "shoes")
+    options = parser().parse_args([*new, *anew])
+    assert f"--from {first} --from-tasks 0.0 --components 1" in command_of(options)
+
+
+def test_a_refit_that_predicts_worse_fails(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Tastes changed for a while, and came back: the latest tasks are like the earliest ones."""
+    _clicks(tmp_path / "past.csv", 1, 100)
+    first, second = tmp_path / "first.json", tmp_path / "second.json"
+    past = ["fit", str(tmp_path / "past.csv"), *COLUMNS, "--components", "2", "--no-report"]
+    assert main([*past, "--out", str(first)]) == 0
+    rng, rows = np.random.default_rng(3), ["user,item,clicked,day"]
+    for user in range(200):
+        rates = np.array([[0.8, 0.1, 0.3], [0.1, 0.7, 0.3]])[user % 2]
+        for item in rng.choice(3, size=20):
+            rate = rates[item] if user >= 160 else 0.95 * (item == 2)
+            name = ["books", "hats", "shoes"][item]
+            rows.append(f"{user},{name},{int(rng.random() < rate)},{user}")
+    (tmp_path / "new.csv").write_text("\n".join(rows), encoding="utf-8")
+    new = ["fit", str(tmp_path / "new.csv"), *COLUMNS, "--time", "day", "--from", str(first)]
+    capsys.readouterr()
+    assert main([*new, "--no-report", "--out", str(second)]) == 0
+    last = " ".join(capsys.readouterr().out.split("Do not use this prior")[-1].split())
+    assert "it predicts held-out tasks worse than the earlier prior" in last
+    assert "keep that one" in last
+    found = mixts.MixturePrior.load(second)
+    assert found.origin is not None
+    assert found.origin.passed is False
+    wrong = pytest.raises(ParameterError, match="worse than the earlier prior")
+    with mixts.DecisionStore(tmp_path / "store.db") as store, wrong:
+        mixts.Decider(found, store)
+
+
+def test_the_log_of_a_service_alone_is_warned_about(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _clicks(tmp_path / "plain.csv", 1, 40)
+    header, *rows = (tmp_path / "plain.csv").read_text(encoding="utf-8").splitlines()
+    text = [f"{header},pscore,action_dist,prior_version", *(f"{row},1,[],1" for row in rows)]
+    (tmp_path / "export.csv").write_text("\n".join(text), encoding="utf-8")
+    fast = ["--components", "1", "--held-out", "0", "--no-report", "--force"]
+    out = ["--out", str(tmp_path / "prior.json")]
+    warned = "warning: These logs are a service's own decisions."
+    for logs, expected in (
+        (["plain.csv"], False), (["export.csv"], True), (["plain.csv", "export.csv"], False),
+    ):  # fmt: skip
+        paths = [str(tmp_path / name) for name in logs]
+        assert main(["fit", *paths, *COLUMNS, *fast, *out]) == 0
+        assert (warned in capsys.readouterr().out) == expected
+    start = ["--from", str(tmp_path / "prior.json"), "--out", str(tmp_path / "next.json")]
+    export = str(tmp_path / "export.csv")
+    assert main(["fit", export, *COLUMNS, *fast[2:], *start]) == 0
+    assert warned not in capsys.readouterr().out
+
+
+def test_what_cannot_be_gone_on_from(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _clicks(tmp_path / "new.csv", 2, 10)
     out = ["--no-report", "--out", str(tmp_path / "next.json")]
-    assert main([*logs, "--arms-of", str(named), *out]) == 0
-    assert mixts.MixturePrior.load(tmp_path / "next.json").arm_names == names
-    assert "2 arms have few rows" in capsys.readouterr().out
+    logs = ["fit", str(tmp_path / "new.csv"), *COLUMNS, *out]
+    family = mixts.BernoulliArms(np.ones((1, 3)), np.ones((1, 3)))
+    named, unnamed = tmp_path / "named.json", tmp_path / "unnamed.json"
+    mixts.MixturePrior(family, arm_names=("hats", "books", "shoes")).save(named)
+    mixts.MixturePrior(family).save(unnamed)
     for words, message in (
-        (["--arms-of", str(named), "--arms", "a"], "either --arms or --arms-of"),
         (["--arms", "hats,bocks"], "--arms must occur in the logs, and 'bocks' does not: did you "),
-        (["--arms-of", str(unnamed)], "--arms-of must be a prior that names its arms"),
-        (["--arms-of", str(tmp_path / "none.json")], "No such file"),
+        (["--from", str(named), "--arms", "a"], "--arms are those of the earlier prior"),
+        (["--from", str(named), "--family", "poisson"], "--family is that of the earlier prior"),
+        (["--from", str(named), "--components", "2"], "--components has no meaning where"),
+        (["--from", str(named)], "does not say how many tasks it was learned from"),
+        (["--from", str(named), "--from-tasks", "-1"], "--from-tasks must be a number"),
+        (["--from", str(unnamed)], "--from must be a prior that names its arms"),
+        (["--from", str(tmp_path / "none.json")], "No such file"),
+        (["--from-tasks", "5"], "--from-tasks needs an earlier prior"),
     ):
-        assert main([*logs, *words, *out, "--force"]) == 2
-        assert message in capsys.readouterr().err
+        assert main([*logs, *words]) == 2
+        assert message in " ".join(capsys.readouterr().err.split())
+    assert main([*logs, "--from", str(named), "--from-tasks", "5"]) == 0
+    assert mixts.MixturePrior.load(tmp_path / "next.json").arm_names == ("hats", "books", "shoes")
 
 
 def test_features_of_an_earlier_prior(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = [f"u{i % 6},{i % 5},{['acme', 'bolt', 'core'][i % 3]},{i % 7}" for i in range(60)]
     log, first = tmp_path / "log.csv", tmp_path / "first.json"
     log.write_text("\n".join(["user,price,brand,spent", *rows]), encoding="utf-8")
-    columns = ["fit", str(log), "--task", "user", "--reward", "spent", "--components", "1"]
+    columns = ["fit", str(log), "--task", "user", "--reward", "spent"]
     output = ["--no-report", "--held-out", "0", "--out"]
     named = ["--features", "price,brand", "--text", "price", "--top-levels", "2", "--intercept"]
-    assert main([*columns, *named, *output, str(first)]) == 0
+    assert main([*columns, "--components", "1", *named, *output, str(first)]) == 0
     assert "5 features" in capsys.readouterr().out
     features = mixts.MixturePrior.load(first).features
     assert features is not None
     assert features.names[1:] == ("price=1", "price=other", "brand=bolt", "brand=other")
     second = tmp_path / "second.json"
-    assert main([*columns, "--features-of", str(first), *output, str(second)]) == 0
+    assert main([*columns, "--from", str(first), *output, str(second)]) == 0
     assert mixts.MixturePrior.load(second).features == features
     wrong = [
-        (["--features-of", str(first), "--features", "price"], "either --features or"),
-        (["--features-of", str(tmp_path / "none.json")], "No such file"),
+        (["--from", str(first), "--features", "price"], "--features are those of the earlier"),
         (["--features", "price", "--text", "brand"], "--text must be among the features"),
     ]
     for options, message in wrong:
@@ -379,25 +480,24 @@ def test_a_prior_of_clicks_is_replaced_by_one_of_clicks(
     rows = [f"u{i % 6},{i % 5 + 0.04},{int(i % 3 == 0)}" for i in range(60)]
     log, second = tmp_path / "log.csv", tmp_path / "second.json"
     log.write_text("\n".join(["user,price,clicked", *rows]), encoding="utf-8")
-    columns = ["fit", str(log), "--task", "user", "--reward", "clicked", "--components", "1"]
+    columns = ["fit", str(log), "--task", "user", "--reward", "clicked"]
     output = ["--no-report", "--held-out", "0", "--force", "--out"]
     features = mixts.Features(["price"])
     clicks = mixts.LinearBernoulli([[0.0]], [[[1.0]]], decimals=1)
     earlier = {"clicks": clicks, "numbers": mixts.LinearGaussian([[0.0]], [[[1.0]]], 1.0)}
     for name, family in earlier.items():
         mixts.MixturePrior(family, features=features).save(tmp_path / f"{name}.json")
-        options = ["--features-of", str(tmp_path / f"{name}.json")]
+        options = ["--from", str(tmp_path / f"{name}.json"), "--from-tasks", "2"]
         assert main([*columns, *options, *output, str(second)]) == 0
-        assert type(mixts.MixturePrior.load(second).family) is type(family)
-    assert (
-        main([*columns, "--features", "price", "--round-features", "0", *output, str(second)]) == 0
-    )
+        found = mixts.MixturePrior.load(second).family
+        assert type(found) is type(family)
+        assert getattr(found, "decimals", 1) == 1
+    once = ["--components", "1", "--features", "price", "--round-features", "0"]
+    assert main([*columns, *once, *output, str(second)]) == 0
     assert "logistic: every reward is 0 or 1" in capsys.readouterr().out
     found = mixts.MixturePrior.load(second).family
     assert isinstance(found, mixts.LinearBernoulli)
     assert found.decimals == 0
-    options = parser().parse_args([*columns, "--features-of", str(tmp_path / "clicks.json")])
-    assert like_earlier(options) == {"family": "logistic", "decimals": 1}
     options = parser().parse_args([*columns, "--features", "price", "--round-features", "2"])
     assert "--round-features 2" in command_of(options)
 
@@ -596,7 +696,8 @@ def test_a_prior_that_replaces_another_keeps_what_it_says(tmp_path: Path) -> Non
     words = ["fit", str(logs), *COLUMNS, "--components", "1", "--held-out", "0", "--no-report"]
     assert main([*words, "--once", "--quiet", "--out", str(out)]) == 0
     second = tmp_path / "second.json"
-    assert main([*words, "--arms-of", str(out), "--quiet", "--out", str(second)]) == 0
+    anew = ["--from", str(out), "--from-tasks", "0"]
+    assert main([*words, *anew, "--quiet", "--out", str(second)]) == 0
     assert not mixts.MixturePrior.load(second).repeatable
 
 

@@ -142,7 +142,8 @@ CASES = {
     ),
     "an arm without rows": Case(
         lambda rng, i: f"u{i % 12},{('shoes', 'books')[i % 2]},{rng.integers(2)}",
-        f"{ARMS} --arms shoes,books,hats", r"--arms-of PRIOR", "--arms-of {folder}/arms.json",
+        f"{ARMS} --arms shoes,books,hats", r"--from PRIOR",
+        "--from {folder}/arms.json --from-tasks 0",
         "--arms shoes,books,hats",
         files={"arms.json": lambda path: mixts.MixturePrior(
             mixts.BernoulliArms.uniform(3), arm_names=("shoes", "books", "hats")
@@ -169,9 +170,9 @@ CASES = {
     ),
     "a level that an earlier prior does not know": Case(
         offered(lambda i: i, lambda i: "sml"[i // 12 % 3]),
-        "--task user --reward r --features-of {folder}/earlier.json",
+        "--task user --reward r --from {folder}/earlier.json --from-tasks 0",
         r"Name the features by --features ", "--features price,size",
-        "--features-of {folder}/earlier.json", DESCRIBED, files={"earlier.json": earlier_prior},
+        "--from {folder}/earlier.json --from-tasks 0", DESCRIBED, files={"earlier.json": earlier_prior},
     ),
     "too many distinct rows to count": Case(
         lambda rng, i: f"u{i % 2},{rng.normal():.9f},s,{rng.integers(2)}",

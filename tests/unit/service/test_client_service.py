@@ -15,6 +15,7 @@ import pytest
 
 import mixts
 from mixts import errors
+from mixts.origin import Origin
 from mixts.service import Decider, _calls
 from mixts.service.client import AsyncClient, Client
 from mixts.service.http import refusals, server
@@ -180,6 +181,19 @@ def test_priors_are_uploaded_and_activated(tmp_path: Path) -> None:
             client.activate_prior(3)
         with pytest.raises(errors.ParameterError, match="cannot go on"):
             client.upload_prior(linear())
+        failed = arms(scale=3.0).replace(origin=Origin(9.0, np.ones((2, 3)), False, "It is worse."))
+        for attempt in (
+            lambda: client.upload_prior(failed, activate=True),
+            lambda: client.activate_prior(client.upload_prior(failed)),
+        ):
+            with pytest.raises(errors.ParameterError, match="It is worse"):
+                attempt()
+            assert client.decide("u").prior_version == 1
+        client.activate_prior(3, force=True)
+        assert client.decide("u").prior_version == 3
+        assert client.upload_prior(failed, activate=True, force=True) == 3
+        wrong = httpx.post(f"{url}/v1/priors/3/activate?force=maybe")
+        assert (wrong.status_code, wrong.json()["error"]["field"]) == (422, "force")
 
 
 def test_a_service_that_is_away_for_a_while_is_waited_for(tmp_path: Path) -> None:

@@ -27,7 +27,9 @@ class Model(ABC):
     The hyperprior is a number of *pseudo-tasks* for each component, ``pseudo``: tasks whose
     parameters are drawn from ``centre``, a family of one component, and observed exactly. Up to a
     constant that is ``-pseudo KL(centre || component)``: a component without tasks equals the
-    centre, a component with many tasks forgets it.
+    centre, a component with many tasks forgets it. A refit goes on from an earlier prior: then each
+    component has a centre of its own, the earlier one, and as many pseudo-tasks as that was learned
+    from.
     """
 
     statistics_type: ClassVar[type[Statistics]]
@@ -37,9 +39,14 @@ class Model(ABC):
 
     statistics: Statistics
     centre: Family
-    """One component: at first as broad as the data, later what all tasks have in common."""
-    pseudo: float
-    """Number of pseudo-tasks of each component."""
+    """One component: at first as broad as the data, later what all tasks have in common. In a
+    refit, the components of the earlier prior."""
+    pseudo: float | Float[Array, "L K"] | Float[Array, " L"]
+    """Number of pseudo-tasks of each component; in a refit, of each arm of each component."""
+    pseudo_weights: float | Float[Array, " L"]
+    """The same for the components' weights."""
+    continues: bool = False
+    """Whether this is a refit."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -48,7 +55,7 @@ class Model(ABC):
 
     def __init__(self, statistics: Statistics) -> None:
         self.statistics = statistics
-        self.pseudo = 1.0
+        self.pseudo = self.pseudo_weights = 1.0
         self.centre = self._broad()
 
     @classmethod
@@ -56,11 +63,17 @@ class Model(ABC):
         """Raise an error for options that contradict the statistics."""
         return None
 
-    def about(self, centre: Family, pseudo: float) -> Self:
+    def about(self, centre: Family, pseudo: Any) -> Self:
         """Return the same tasks with another hyperprior; the tasks' arrays are shared."""
         other = type(self).__new__(type(self))
         other.__dict__.update(self.__dict__)
-        other.centre, other.pseudo = centre, pseudo
+        other.centre, other.pseudo, other.pseudo_weights = centre, pseudo, pseudo
+        return other
+
+    def after(self, prior: MixturePrior, pseudo: Array, pseudo_weights: Float[Array, " L"]) -> Self:
+        """Return the same tasks as further tasks of an earlier prior, see ``continues``."""
+        other = self.about(prior.family, pseudo)
+        other.pseudo_weights, other.continues = pseudo_weights, True
         return other
 
     def quick(self) -> Self | None:
@@ -103,6 +116,10 @@ class Model(ABC):
     @abstractmethod
     def estimates(self, family: Family) -> Float[Array, "n p"]:
         """Return a point for each task on the parameters' own scale."""
+
+    def tasks_known(self, family: Family, share: Float[Array, "n L"]) -> Float[Array, " L"]:
+        """Return from how many tasks each component is known; of arms see ``refit``."""
+        return share.sum(axis=0)
 
     @abstractmethod
     def n_parameters(self, n_components: int) -> int:

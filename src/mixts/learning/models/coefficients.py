@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from abc import abstractmethod
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from mixts._typing import Array, Float
 from mixts.errors import ParameterError
-from mixts.families import Statistics
+from mixts.families import Family, Statistics
 from mixts.families.coefficients import CoefficientFamily, CovarianceType
 from mixts.learning._kernels.gaussian import LinearSums
 from mixts.learning.blocks import new_sums
@@ -20,9 +21,9 @@ class Units(NamedTuple):
 
     weight: Float[Array, " L"]
     """Sum of the tasks' weights for the means."""
-    pull: float
+    pull: float | Float[Array, " L"]
     """Weight of the pseudo-tasks for the means."""
-    centre: Float[Array, "1 d d"]
+    centre: Float[Array, "#L d d"]
     """Covariance of the pseudo-tasks."""
 
 
@@ -54,7 +55,9 @@ class CoefficientModel(Model):
 
     @property
     def alike(self) -> float:
-        """Number of pseudo-tasks that vary as all components do."""
+        """Number of pseudo-tasks that vary as all components do; none in a refit."""
+        if self.continues:
+            return 0.0
         return self.n_features + 1.0 if self.covariance_type == "full" else 2.0
 
     def shaped(self, covariance: Float[Array, "L d d"]) -> Array:
@@ -77,9 +80,9 @@ class CoefficientModel(Model):
     def log_hyperprior(self, family: CoefficientFamily) -> float:  # type: ignore[override]
         precision, log_det = inverses(family.full_covariances())
         gap = family.mean - self.centre.mean
-        about = self.centre.full_covariances()[0] + gap[:, :, None] * gap[:, None, :]
-        pull = (log_det + np.einsum("lij,lij->l", precision, about)).sum()
-        value = -self.pseudo / 2 * pull
+        about = self.centre.full_covariances() + gap[:, :, None] * gap[:, None, :]
+        pull = log_det + np.einsum("lij,lij->l", precision, about)
+        value = -(self.pseudo * pull).sum() / 2
         if self.covariance_type != "tied":
             joint = len(log_det) * np.linalg.slogdet(precision.mean(axis=0))[1]
             value -= self.alike / 2 * (log_det.sum() + joint)
@@ -104,21 +107,41 @@ class CoefficientModel(Model):
         """
         first, second, within = sums
         tasks = share.sum(axis=0)
-        weight, pull, centre = units or (tasks, self.pseudo, self.centre.full_covariances())
+        weight, given, centre = units or (tasks, self.pseudo, self.centre.full_covariances())
+        pull, pseudo = (np.broadcast_to(x, tasks.shape) for x in (given, self.pseudo))
         start = self.centre.mean - before
-        step = (first + pull * start) / (weight + pull)[:, None]
+        step = (first + pull[:, None] * start) / (weight + pull)[:, None]
         # Scatter around the new mean m + step: sum of (x - step)(x - step)', x from the old mean.
         scatter = whole(second) - outer(first, step) - outer(step, first)
         scatter += weight[:, None, None] * outer(step, step)
         gap = start - step
-        scatter += self.pseudo * centre + pull * outer(gap, gap)
-        counts = tasks + self.pseudo
+        scatter += pseudo[:, None, None] * centre + pull[:, None, None] * outer(gap, gap)
+        counts = tasks + pseudo
         if self.covariance_type == "tied":
             total = scatter.sum(axis=0, keepdims=True) + whole(within)
             return before + step, total / counts.sum()
         shared = np.linalg.inv(precision.mean(axis=0))
         total = scatter + whole(within) + self.alike * shared
         return before + step, total / (counts + self.alike)[:, None, None]
+
+    @abstractmethod
+    def information(self, family: Any, component: int) -> Float[Array, "n d d"]:
+        """Return what each task says about its coefficients: the precision that it adds."""
+
+    def tasks_known(self, family: Family, share: Float[Array, "n L"]) -> Float[Array, " L"]:
+        """Return from how many tasks each component is known.
+
+        A task counts as the part of the prior variance of its coefficients that it takes away, the
+        mean of 1 - 1 / (1 + e) over the eigenvalues e of its information in units of the prior.
+        """
+        assert isinstance(family, CoefficientFamily)
+        known = np.empty(family.n_components)
+        for s, covariance in enumerate(family.full_covariances()):
+            variances, axes = np.linalg.eigh(covariance)  # it may be singular
+            root = axes * np.sqrt(np.maximum(variances, 0.0))
+            values = np.linalg.eigvalsh(root.T @ self.information(family, s) @ root)
+            known[s] = share[:, s] @ (1 - 1 / (1 + np.maximum(values, 0.0))).mean(axis=1)
+        return known
 
     # -- parameters as numbers ----------------------------------------------------------------
 

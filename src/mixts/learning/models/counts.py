@@ -123,7 +123,7 @@ class CountsModel(MomentModel):
 
     def log_hyperprior(self, family: Family) -> float:
         parts = zip(self._counts(family), self._counts(self.centre), strict=True)
-        return float(self.pseudo * sum(pseudo_density(c, centre).sum() for c, centre in parts))
+        return float(sum((self.pseudo * pseudo_density(c, centre)).sum() for c, centre in parts))
 
     def improve(self, family: Family, share: Float[Array, "n L"]) -> Family:
         parts = zip(self._rows, self._counts(family), self._counts(self.centre), strict=True)
@@ -227,12 +227,13 @@ class Rows:
         counts: Float[Array, "L rows k"],
         share: Float[Array, "n L"],
         centre: Float[Array, "#L rows k"],
-        pseudo: float,
+        pseudo: float | Float[Array, "L rows"],
     ) -> Float[Array, "L rows k"]:
         """Return counts under which the shares of tasks and the pseudo-tasks are more likely."""
         problem = _Problem(
-            self, self.outcomes.shares(share), self.totals.shares(share), centre, pseudo
-        )
+            self, self.outcomes.shares(share), self.totals.shares(share), centre,
+            np.broadcast_to(pseudo, counts.shape[:2]),
+        )  # fmt: skip
         value = problem.value(counts)
         for _ in range(STEPS):
             counts, value = problem.step(counts, value)
@@ -247,7 +248,7 @@ class _Problem:
     outcome_shares: Float[Array, "u L"]
     total_shares: Float[Array, "v L"]
     centre: Float[Array, "#L rows k"]
-    pseudo: float
+    pseudo: Float[Array, "L rows"]
 
     def _sums(self, counts: Array, *, derivatives: bool = False) -> tuple[Array, Array]:
         """Sum f(a + c) - f(a) over tasks, for f = ln G and its first two derivatives.
@@ -299,7 +300,7 @@ class _Problem:
             self.outcome_shares[kept],
             self.total_shares[kept_totals],
             self.centre[:, rows],
-            self.pseudo,
+            self.pseudo[:, rows],
         )
 
     def _direction(self, counts: Array) -> tuple[Array, Array]:
@@ -313,9 +314,10 @@ class _Problem:
         (_, rise, up), (_, fall, down) = self._sums(counts, derivatives=True)
         psi_total = special.psi(total)[:, :, None]
         slope = rise - fall[:, :, None]
-        slope += self.pseudo * (expected_logs(self.centre) + psi_total - special.psi(safe))
+        pseudo = self.pseudo[:, :, None]
+        slope += pseudo * (expected_logs(self.centre) + psi_total - special.psi(safe))
         slope = np.where(possible, counts * slope, 0.0)
-        bend = counts**2 * (up - self.pseudo * trigamma(safe)) + slope
+        bend = counts**2 * (up - pseudo * trigamma(safe)) + slope
         joint = -down + self.pseudo * trigamma(total)
         with np.errstate(divide="ignore", invalid="ignore"):
             inverse = np.where(possible, 1.0 / bend, 0.0)

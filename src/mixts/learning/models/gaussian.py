@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 from scipy import special
@@ -14,6 +14,7 @@ from mixts.learning._kernels.gaussian import ArmSums, arm_evidence, arm_moments
 from mixts.learning.models.base import MomentModel, positive, spread
 from mixts.learning.models.predictive import LOG_2PI, ArmPredictive, Part, chi_squared, noise_part
 from mixts.learning.two_stage import Group
+from mixts.prior import MixturePrior
 
 ALIKE = 2.0
 """Number of pseudo-tasks whose arms vary as in all components; see the linear model with d = 1."""
@@ -39,6 +40,16 @@ class GaussianModel(MomentModel):
         self._noise = typical_noise(statistics) if noise_std is None else noise_std
         super().__init__(statistics)
 
+    @property
+    def alike(self) -> float:
+        """Number of pseudo-tasks that vary as all components do; none in a refit."""
+        return 0.0 if self.continues else ALIKE
+
+    def after(self, prior: MixturePrior, pseudo: Array, pseudo_weights: Array) -> Self:
+        other = super().after(prior, pseudo, pseudo_weights)
+        other._noise = other.centre.noise_std
+        return other
+
     def _broad(self) -> GaussianArms:
         """Return a component around the mean of all rewards, as wide as the arms' averages."""
         n = max(int(self._count.sum()), 1)
@@ -58,12 +69,12 @@ class GaussianModel(MomentModel):
     def log_hyperprior(self, family: GaussianArms) -> float:  # type: ignore[override]
         about = self.centre.variance + (family.mean - self.centre.mean) ** 2
         logs = np.log(family.variance)
-        value = -self.pseudo / 2 * (logs + about / family.variance).sum()
+        value = -(self.pseudo * (logs + about / family.variance)).sum() / 2
         joint = len(logs) * np.log((1 / family.variance).mean(axis=0)).sum()
-        value -= ALIKE / 2 * (logs.sum() + joint)
+        value -= self.alike / 2 * (logs.sum() + joint)
         if not self.noise_is_given:
             ratio = self._noise**2 / family.noise_std**2
-            value -= self.pseudo / 2 * (ratio - np.log(ratio))
+            value -= np.sum(self.pseudo) / 2 * (ratio - np.log(ratio))
         return float(value)
 
     def improve(self, family: GaussianArms, share: Array) -> GaussianArms:  # type: ignore[override]
@@ -78,11 +89,12 @@ class GaussianModel(MomentModel):
         scatter = second - 2 * first * step + tasks * step**2
         scatter += self.pseudo * (self.centre.variance + (start - step) ** 2)
         shared = 1 / (1 / family.variance).mean(axis=0)
-        variance = (scatter + ALIKE * shared) / (tasks + self.pseudo + ALIKE)
+        variance = (scatter + self.alike * shared) / (tasks + self.pseudo + self.alike)
         noise = family.noise_std
         if not self.noise_is_given:
-            total = misfit + self._squares.sum() + self.pseudo * self._noise**2
-            noise = float(np.sqrt(total / (self._count.sum() + self.pseudo)))
+            pseudo = np.sum(self.pseudo)  # each pseudo-task was observed at least once
+            total = misfit + self._squares.sum() + pseudo * self._noise**2
+            noise = float(np.sqrt(total / (self._count.sum() + pseudo)))
         return GaussianArms(family.mean + step, variance, noise)
 
     def pack(self, family: GaussianArms) -> Float[Array, " p"]:  # type: ignore[override]

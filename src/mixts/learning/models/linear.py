@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 from scipy import special
@@ -63,6 +63,11 @@ class LinearModel(CoefficientModel):
         self._noise = typical_noise(statistics) if noise_std is None else noise_std
         super().__init__(statistics, covariance_type)
 
+    def after(self, prior: MixturePrior, pseudo: Array, pseudo_weights: Array) -> Self:
+        other = super().after(prior, pseudo, pseudo_weights)
+        other._noise = float(np.mean(other.centre.noise_std))  # each component has one or its own
+        return other
+
     def _broad(self) -> LinearGaussian:
         """Return a component around the common coefficients: a shift of rewards must not matter."""
         scale = coefficient_variance(self.statistics, self._noise)
@@ -91,7 +96,7 @@ class LinearModel(CoefficientModel):
         value = super().log_hyperprior(family)
         if not self.noise_is_given:
             ratio = self._noise**2 / family.noise_std**2
-            value -= self.pseudo / 2 * (ratio - float(np.log(ratio)))
+            value -= float(np.sum(self.pseudo)) / 2 * (ratio - float(np.log(ratio)))
         return value
 
     def improve(self, family: LinearGaussian, share: Array) -> LinearGaussian:  # type: ignore[override]
@@ -105,6 +110,9 @@ class LinearModel(CoefficientModel):
         if not (np.isfinite(mean).all() and np.isfinite(covariance).all()):
             raise self._too_far_apart()
         return self._family(mean, covariance, self._improved_noise(family, misfit))
+
+    def information(self, family: LinearGaussian, component: int) -> Float[Array, "n d d"]:
+        return np.asarray(self._gram / family.noise_std**2)
 
     def _too_far_apart(self) -> StatisticsError:
         n = max(int(self._count.sum()), 1)
@@ -120,8 +128,9 @@ class LinearModel(CoefficientModel):
     def _improved_noise(self, family: LinearGaussian, misfit: float) -> float:
         if self.noise_is_given:
             return family.noise_std
-        total = misfit + self._rest.sum() + self.pseudo * self._noise**2
-        return float(np.sqrt(total / (self._count.sum() + self.pseudo)))
+        pseudo = np.sum(self.pseudo)  # each pseudo-task was observed at least once
+        total = misfit + self._rest.sum() + pseudo * self._noise**2
+        return float(np.sqrt(total / (self._count.sum() + pseudo)))
 
     def pack(self, family: LinearGaussian) -> Float[Array, " p"]:  # type: ignore[override]
         """Return the means and roots, then the logarithm of a noise that is learned."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import ClassVar, Self
+from itertools import pairwise
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy import special
@@ -73,10 +74,11 @@ class LinearBernoulliModel(CoefficientModel):
         shared by several restarts: their results would depend on each other.
         """
         other = self.about(self.centre, self.pseudo)
+        other.pseudo_weights = self.pseudo_weights
         other._is_quick, other._modes, other._kept = True, None, None
         return other
 
-    def about(self, centre: LinearBernoulli, pseudo: float) -> Self:  # type: ignore[override]
+    def about(self, centre: LinearBernoulli, pseudo: Any) -> Self:  # type: ignore[override]
         other = super().about(centre, pseudo)
         other._kept = None
         return other
@@ -176,6 +178,12 @@ class LinearBernoulliModel(CoefficientModel):
         within = np.einsum("ns,nsde->sde", share, covariance)
         tied = self.covariance_type == "tied"
         sums.within[:] += within.sum(axis=0, keepdims=True) if tied else within
+
+    def information(self, family: LinearBernoulli, component: int) -> Float[Array, "n d d"]:
+        offsets, rows, trials, _ = self._tasks
+        rate = logistic(rows @ family.mean[component])
+        weighted = rows * (trials * rate * (1 - rate))[:, None]
+        return np.stack([weighted[a:b].T @ rows[a:b] for a, b in pairwise(offsets)])
 
     # -- points and two stages ----------------------------------------------------------------
 

@@ -54,7 +54,7 @@ class PoissonModel(MomentModel):
         return out - self.statistics.array("log_factorials").sum(axis=1)[:, None]
 
     def log_hyperprior(self, family: PoissonArms) -> float:  # type: ignore[override]
-        return float(self.pseudo * self._pseudo_density(family.shape, family.rate).sum())
+        return float((self.pseudo * self._pseudo_density(family.shape, family.rate)).sum())
 
     def _pseudo_density(self, shape: Array, rate: Array) -> Array:
         """Compute E[ln density of theta] of each component, with theta drawn from the centre."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy import special
@@ -61,7 +61,7 @@ class SpendModel(MomentModel):
         )
         super().__init__(statistics)
 
-    def about(self, centre: Family, pseudo: float) -> Self:
+    def about(self, centre: Family, pseudo: Any) -> Self:
         assert isinstance(centre, SpendArms)
         other = super().about(centre, pseudo)
         other._buying = self._buying.about(_rates(centre), pseudo)
@@ -123,7 +123,7 @@ class SpendModel(MomentModel):
         value = 0.5 * (np.log(family.strength) - family.strength * about)
         value = value - family.shape * logs - family.scale * inverses
         value = value - log_sum(family.shape, family.scale)
-        return self._buying.log_hyperprior(_rates(family)) + self.pseudo * float(value.sum())
+        return self._buying.log_hyperprior(_rates(family)) + float((self.pseudo * value).sum())
 
     def improve(self, family: SpendArms, share: Array) -> SpendArms:  # type: ignore[override]
         rates = self._buying.improve(_rates(family), share)
@@ -135,9 +135,7 @@ class SpendModel(MomentModel):
         # The centre is drawn this often, and observed exactly.
         n = self._by_arm(weight) + self.pseudo
         precision = self._by_arm(weight * inverses) + self.pseudo * centre_inverses
-        moved = self._by_arm(
-            weight * inverses * (after[0] - self.centre.log_spend[0, self._arm, None])
-        )
+        moved = self._by_arm(weight * inverses * (after[0] - self.centre.log_spend.T[self._arm]))
         log_spend = self.centre.log_spend + moved / precision
         gap = after[0] - log_spend.T[self._arm]
         misfit = self._by_arm(weight * (inverses * gap * gap + 1 / after[1]))

@@ -114,19 +114,19 @@ def _with_rest(statistics: Any, more: Float[Array, " n"]) -> Statistics:
 # -- the noise of tasks ---------------------------------------------------------------------------
 
 
-def noise_hyperprior(family: Any, centre: Any, pseudo: float) -> float:
+def noise_hyperprior(family: Any, centre: Any, pseudo: float | Array) -> float:
     """Compute the log density of the noise of pseudo-tasks drawn from the centre."""
     inverse, log = expected_noise(centre.degrees, centre.degrees * centre.noise_std**2)
     half, unit = family.degrees / 2, family.degrees * family.noise_std**2 / 2
     value = half * np.log(unit) - special.gammaln(half) - half * log - unit * inverse
-    return float(pseudo * value.sum())
+    return float((pseudo * value).sum())
 
 
 def improved_noise(
     share: Float[Array, "n L"],
     law: tuple[Float[Array, "n L"], Float[Array, "n L"]],
     centre: Any,
-    pseudo: float,
+    pseudo: float | Array,
     *,
     pooled: bool = False,
 ) -> tuple[Float[Array, " L"], Float[Array, " L"]]:
@@ -208,13 +208,13 @@ class StudentModel(MomentModel):
         return self._sums(family)[0]
 
     def log_hyperprior(self, family: StudentArms) -> float:  # type: ignore[override]
-        ratio, sharp = _ratio(family), self.centre.noise_std[0] ** -2
+        ratio, sharp = _ratio(family), self.centre.noise_std[:, None] ** -2
         about = _ratio(self.centre) + sharp * (family.mean - self.centre.mean) ** 2
         logs = np.log(ratio)
-        value = -self.pseudo / 2 * (logs + about / ratio).sum()
+        value = -(self.pseudo * (logs + about / ratio)).sum() / 2
         joint = len(logs) * np.log((1 / ratio).mean(axis=0)).sum()
-        value -= ALIKE / 2 * (logs.sum() + joint)
-        return float(value) + noise_hyperprior(family, self.centre, self.pseudo)
+        value -= (0.0 if self.continues else ALIKE) / 2 * (logs.sum() + joint)
+        return float(value) + noise_hyperprior(family, self.centre, self.pseudo_weights)
 
     def improve(self, family: StudentArms, share: Array) -> StudentArms:  # type: ignore[override]
         degrees, unit = family.noise_law
@@ -226,14 +226,15 @@ class StudentModel(MomentModel):
             sums,
         )  # fmt: skip
         tasks, sharp, first, second = sums
-        pull = self.pseudo / self.centre.noise_std[0] ** 2
+        pull = self.pseudo / self.centre.noise_std[:, None] ** 2
         start = self.centre.mean - family.mean
         step = (first + pull * start) / (sharp + pull)
         scatter = second - 2 * first * step + sharp * step**2
         scatter += self.pseudo * _ratio(self.centre) + pull * (start - step) ** 2
         shared = 1 / (1 / ratio).mean(axis=0)
-        ratio = (scatter + ALIKE * shared) / (tasks + self.pseudo + ALIKE)
-        noise_std, degrees = improved_noise(share, law, self.centre, self.pseudo)
+        alike = 0.0 if self.continues else ALIKE
+        ratio = (scatter + alike * shared) / (tasks + self.pseudo + alike)
+        noise_std, degrees = improved_noise(share, law, self.centre, self.pseudo_weights)
         return StudentArms(family.mean + step, ratio * noise_std[:, None] ** 2, noise_std, degrees)
 
     def pack(self, family: StudentArms) -> Float[Array, " p"]:  # type: ignore[override]
@@ -351,13 +352,14 @@ class LinearStudentModel(LinearModel):
         if self._pooled:
             n = family.n_components
             precision, log_det = np.repeat(precision, n, axis=0), np.repeat(log_det, n)
-        gap = (family.mean - self.centre.mean) / self.centre.noise_std[0]
-        about = self._relative(self.centre)[0] + outer(gap, gap)
-        value = -self.pseudo / 2 * (log_det + np.einsum("lij,lij->l", precision, about)).sum()
+        gap = (family.mean - self.centre.mean) / self.centre.noise_std[:, None]
+        about = self._relative(self.centre) + outer(gap, gap)
+        pull = log_det + np.einsum("lij,lij->l", precision, about)
+        value = -(self.pseudo * pull).sum() / 2
         if not self._pooled:
             joint = len(log_det) * np.linalg.slogdet(precision.mean(axis=0))[1]
             value -= self.alike / 2 * (log_det.sum() + joint)
-        return float(value) + noise_hyperprior(family, self.centre, self.pseudo)
+        return float(value) + noise_hyperprior(family, self.centre, self.pseudo_weights)
 
     def improve(self, family: LinearStudent, share: Array) -> LinearStudent:  # type: ignore[override]
         if not np.isfinite(share).all():
@@ -366,13 +368,17 @@ class LinearStudentModel(LinearModel):
         sharp = share * law[0] / law[1]
         precision, _ = inverses(self._relative(family))
         _, sums = moments_of_blocks(self._tasks, share, sharp, family.mean, precision, 1.0)
-        pull = self.pseudo / float(self.centre.noise_std[0]) ** 2
+        pull = self.pseudo / self.centre.noise_std**2
         units = Units(sharp.sum(axis=0), pull, self._relative(self.centre))
         mean, relative = self.maximised(family.mean, share, sums, precision, units)
         if not (np.isfinite(mean).all() and np.isfinite(relative).all()):
             raise self._too_far_apart()
-        noise = improved_noise(share, law, self.centre, self.pseudo, pooled=self._pooled)
+        pseudo = self.pseudo_weights
+        noise = improved_noise(share, law, self.centre, pseudo, pooled=self._pooled)
         return self._student(mean, relative, *noise)
+
+    def information(self, family: LinearStudent, component: int) -> Float[Array, "n d d"]:  # type: ignore[override]
+        return np.asarray(self._gram / family.noise_std[component] ** 2)
 
     def pack(self, family: LinearStudent) -> Float[Array, " p"]:  # type: ignore[override]
         n = 1 if self._pooled else family.n_components

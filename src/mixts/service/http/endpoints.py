@@ -83,6 +83,8 @@ MAX_WAITING = 64
 CLOSE_SECONDS = 5.0
 """Time for calls that run when the service stops; a database that hangs may never answer them."""
 
+YES_OR_NO = {"type": "string", "enum": ["true", "false"]}
+
 MAX_UPLOADS = 2
 """Priors that are uploaded at the same time: each needs several times its size in memory."""
 
@@ -205,13 +207,11 @@ class Endpoints:
     @endpoint(
         "POST", "/v1/priors", Activation, "Add a version: a file as MixturePrior.save writes it",
         request=dict[str, Any], scope="admin", status=201, errors=BODY_ERRORS,
-        parameters=(parameter("activate", "query", {"type": "string", "enum": ["true", "false"]}),),
+        parameters=tuple(parameter(name, "query", YES_OR_NO) for name in ("activate", "force")),
     )  # fmt: skip
     async def upload_prior(self, request: Request) -> Response:
         """Store a new version of the prior, and activate it if the query says so."""
-        activate = request.query_params.get("activate", "false")
-        if activate not in ("true", "false"):
-            raise RefusalError(422, "invalid", "activate must be true or false", "activate")
+        activate, force = _flag(request, "activate"), _flag(request, "force")
         limits = self._limits
         headers = read_headers(request.scope["headers"], limits)
         protocol.check_content_type(headers)
@@ -225,7 +225,7 @@ class Endpoints:
             def upload() -> Activation:
                 protocol.check_prior(body, limits)
                 prior = MixturePrior.from_bytes(body, "the prior")
-                version = self._decider.upload_prior(prior, activate == "true")
+                version = self._decider.upload_prior(prior, activate, force)
                 return Activation(version, version == self._decider.prior_version)
 
             return json_response(await self.readers.run(upload), 201)
@@ -235,10 +235,14 @@ class Endpoints:
     @endpoint(
         "POST", "/v1/priors/{version}/activate", Activation, "Activate a version of the prior",
         scope="admin", errors=(404, 422),
-        parameters=(parameter("version", "path", {"type": "integer", "minimum": 1}),),
+        parameters=(
+            parameter("version", "path", {"type": "integer", "minimum": 1}),
+            parameter("force", "query", YES_OR_NO),
+        ),
     )  # fmt: skip
     async def activate_prior(self, request: Request) -> Response:
-        """Activate a version of the prior."""
+        """Activate a version of the prior; with force even one that failed its check."""
+        force = _flag(request, "force")
         text = path_parameter(request, "version")
         rows = await self.readers.run(self._decider.priors)
         version = next((row.version for row in rows if str(row.version) == text), None)
@@ -248,7 +252,7 @@ class Endpoints:
                 404, "unknown_prior", f"there is no version {text[:20]!r}; the last are {known}",
                 "version",
             )  # fmt: skip
-        await self.readers.run(self._decider.activate_prior, version)
+        await self.readers.run(self._decider.activate_prior, version, force)
         return json_response(Activation(version, True))
 
     @endpoint(
@@ -417,6 +421,14 @@ def _dispatch(handlers: dict[str, Handler]) -> Handler:
         return await handler(request)
 
     return dispatch
+
+
+def _flag(request: Request, name: str) -> bool:
+    """Return a flag of the query, false unless it is given."""
+    text = request.query_params.get(name, "false")
+    if text not in ("true", "false"):
+        raise RefusalError(422, "invalid", f"{name} must be true or false", name)
+    return bool(text == "true")
 
 
 def path_parameter(request: Request, name: str) -> str:
