@@ -7,10 +7,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import integrate, special, stats
+from scipy import integrate, optimize, special, stats
 
 import mixts
-from mixts.families.spend_marginal import LEVELS, SpendMarginal, fit_levels, level_means
+from mixts.families.spend_marginal import (
+    LEAST,
+    LEVELS,
+    MOST,
+    SpendMarginal,
+    fit_levels,
+    level_means,
+    log_sum,
+)
 
 PARAMETERS = np.array([
     [0.7, 2.0, 1.0, 0.5, 1.5, 0.4],
@@ -182,6 +190,21 @@ def test_level_means_and_their_inverse() -> None:
     logs, inverses, _ = level_means(shape, scale)
     found = fit_levels(np.ones(3), np.ones(3), logs, inverses)
     np.testing.assert_allclose(found, [shape, scale], rtol=1e-6)
+
+
+def test_levels_at_the_limit_of_the_scale_reach_the_maximum() -> None:
+    """Equal prices have the least variance: the scale is at its limit, and the shape must move."""
+    logs, inverses, _ = level_means(np.array([4.0]), np.array([LEAST]))
+    inverses = inverses + 0.2  # more than any scale above the limit explains
+
+    def loss(pair: Any) -> float:
+        return float((pair[0] * logs + pair[1] * inverses + log_sum(pair[:1], pair[1:]))[0])
+
+    limits = [(LEAST, MOST)] * 2
+    best = optimize.minimize(loss, [1.0, 1.0], bounds=limits, tol=1e-12)
+    found = np.array(fit_levels(np.ones(1), np.ones(1), logs, inverses))[:, 0]
+    assert found[1] == LEAST
+    assert loss(found) <= best.fun + 1e-9
 
 
 # -- what policies ask ----------------------------------------------------------------------------

@@ -149,6 +149,14 @@ CASES = {
             mixts.BernoulliArms.uniform(3), arm_names=("shoes", "books", "hats")
         ).save(path)},
     ),
+    "items that come once": Case(
+        lambda rng, i: f"u{i % 12},item {i // 12},{rng.integers(2)}",
+        ARMS, r"if they may, fit with --repeatable", "--repeatable",
+    ),
+    "items that may come again": Case(
+        lambda rng, i: f"u{i % 12},{'ab'[rng.integers(2)]},{rng.integers(2)}",
+        f"{ARMS} --once", r"at most once in a task, as was given: --once", "", "--once",
+    ),
     "many levels": Case(
         offered(lambda i: i, lambda i: f"s{i % 60}"),
         f"{FEATURES} price,size", r"--top-levels N", "--top-levels 5", "", DESCRIBED,
@@ -172,7 +180,8 @@ CASES = {
         offered(lambda i: i, lambda i: "sml"[i // 12 % 3]),
         "--task user --reward r --from {folder}/earlier.json --from-tasks 0",
         r"Name the features by --features ", "--features price,size",
-        "--from {folder}/earlier.json --from-tasks 0", DESCRIBED, files={"earlier.json": earlier_prior},
+        "--from {folder}/earlier.json --from-tasks 0", DESCRIBED,
+        files={"earlier.json": earlier_prior},
     ),
     "too many distinct rows to count": Case(
         lambda rng, i: f"u{i % 2},{rng.normal():.9f},s,{rng.integers(2)}",

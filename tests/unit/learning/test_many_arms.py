@@ -31,7 +31,9 @@ def problem(n_rows: int = 40) -> tuple[_Problem, Any]:
     share = rng.dirichlet([1.0, 1.0], size=50)
     centre = np.ones((1, n_rows, 2))
     shares = rows.outcomes.shares(share), rows.totals.shares(share)
-    return _Problem(rows, *shares, centre, 0.1), rng.gamma(1.0, 5.0, size=(2, n_rows, 2))
+    return _Problem(rows, *shares, centre, np.full((2, n_rows), 0.1)), rng.gamma(
+        1.0, 5.0, size=(2, n_rows, 2)
+    )
 
 
 def test_some_rows_alone_have_their_values_among_all() -> None:

@@ -49,7 +49,7 @@ def test_groups_have_the_numbers_of_their_first_tasks() -> None:
 
 def test_restarts_from_the_same_groups_are_computed_once() -> None:
     jobs, engine = jobs_of((0.1, 0.9), 2), Counting()
-    found = run_all(jobs, engine)
+    found = run_all(jobs, engine, "learning")
     assert engine.n_jobs == 1
     assert all(restart is found[0] for restart in found)
     np.testing.assert_array_equal(groups_of(jobs[3]), np.arange(N_TASKS) % 2)
@@ -57,7 +57,7 @@ def test_restarts_from_the_same_groups_are_computed_once() -> None:
 
 def test_every_restart_has_the_result_of_its_own_groups() -> None:
     jobs, engine = jobs_of((0.3, 0.4, 0.5, 0.6), 4), Counting()
-    found = run_all(jobs, engine)
+    found = run_all(jobs, engine, "learning")
     starts = [groups_of(job) for job in jobs]
     assert engine.n_jobs == len({groups.tobytes() for groups in starts}) > 1
     for job, groups, restart in zip(jobs, starts, found, strict=True):
@@ -69,6 +69,6 @@ def test_other_tasks_and_other_numbers_of_components_are_other_restarts() -> Non
     more = Job(one.model, one.pooled, 3, one.seed, one.part, one.number, one.patience)
     fold = Job(one.model, one.pooled, 2, one.seed, "fold 0", one.number, one.patience)
     engine = Counting()
-    found = run_all([one, more, fold], engine)
+    found = run_all([one, more, fold], engine, "learning")
     assert engine.n_jobs == 3
     assert [restart.prior.n_components for restart in found] == [2, 3, 2]
