@@ -27,7 +27,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import mixts
 from mixts.agents import policy_named
-from mixts.diagnostics import Earnings, PolicyComparison, compare_policies
+from mixts.diagnostics import Earnings, compare_policies
 from mixts.environments import Environment, ReplayArms
 from mixts.learning import Fit
 from studies._shared import Array, stream
@@ -219,9 +219,10 @@ def rival_scores(fit: Fit, data: Data, past: pd.DataFrame) -> Array:
     assert fit.logs.space is not None
     rows = fit.logs.space.rows(past[list(data.features)])
     kind = LogisticRegression if fit.logs.family == "logistic" else LinearRegression
-    scale = np.maximum(rows.std(axis=0), 1e-9)
-    model = kind(fit_intercept=False).fit(rows / np.where(scale > 1e-6, scale, 1), past["reward"])
-    return np.asarray(model.coef_).ravel() / np.where(scale > 1e-6, scale, 1)
+    spread = rows.std(axis=0)
+    scale = np.where(spread > 1e-6, spread, 1.0)
+    model = kind(fit_intercept=False).fit(rows / scale, past["reward"])
+    return np.asarray(model.coef_).ravel() / scale
 
 
 def live(
@@ -312,17 +313,12 @@ def measure(name: str, data: Data, seed: int = 1) -> list[Row]:
         found = live(fit, data, scores, untouched, one, agent)
         rows.append(
             Row(
-                name, one.n_decisions, agent, not is_restricted(compared, one),
+                name, one.n_decisions, agent, not compared.restricts(one),
                 _estimates(one.rewards["bestseller"], one.rewards[agent]),
                 _estimates(found["rival"], found["agent"]),
             )
         )  # fmt: skip
     return rows
-
-
-def is_restricted(compared: PolicyComparison, one: Earnings) -> bool:
-    """Return whether the page says that it cannot know what live decisions earn."""
-    return one.restricts("bestseller") or one.restricts(compared.agent)
 
 
 _HEAD = (

@@ -45,7 +45,7 @@ _OPTIONS = {
     "top_levels": "--top-levels", "noise_std": "--noise-std", "covariance_type": "--covariance",
     "missing_reward": "--missing-reward", "clip": "--clip", "decimals": "--round-features",
     "start": "--from", "start_tasks": "--from-tasks", "method": "--method", "noise": "--noise",
-    "features": "--features", "family": "--family",
+    "features": "--features", "family": "--family", "select": "--select",
 }  # fmt: skip
 """Options of the parameters of ``fit_logs``, for error messages."""
 

@@ -149,11 +149,26 @@ class PastTasks:
         have little to choose between. If arms are taken at most once, a task needs two arms a
         decision.
         """
-        enough = np.asarray(self.statistics.n_observations) >= 2 * n_decisions
-        if not self.linear:
-            n_arms = (self.statistics.pulls > 0).sum(axis=1)
-            enough &= n_arms >= (2 if self.fit.prior.repeatable else 2 * n_decisions)
-        return enough
+        if self.linear:
+            return np.asarray(self.statistics.n_observations) >= 2 * n_decisions
+        pulls = self.statistics.pulls[:, self.arms]
+        n_arms = (pulls > 0).sum(axis=1)
+        least = 2 if self.fit.prior.repeatable else 2 * n_decisions
+        return (pulls.sum(axis=1) >= 2 * n_decisions) & (n_arms >= least)
+
+    @property
+    def needed(self) -> str:
+        """What a task must have to be replayed, in words, with a place for a number."""
+        if self.linear:
+            return "{} recorded rows"
+        if not self.fit.prior.repeatable:
+            return "recorded rewards of {} arms"
+        return "{} recorded rewards of two arms or more"
+
+    @cached_property
+    def arms(self) -> Int[Array, " K"]:
+        """Indices of the arms that agents may take: not the retired ones."""
+        return np.flatnonzero(~self.fit.prior.retired)
 
     @cached_property
     def order(self) -> Int[Array, " n"]:
@@ -194,7 +209,7 @@ class PastTasks:
     def agents(self, fold: Fold, arms: Int[Array, " K"] | None) -> dict[str, AgentSpec]:
         """Return the agents by policy, for all actions or for some arms."""
         prior, scores = fold.prior, fold.scores
-        if arms is not None and len(arms) < len(scores):
+        if arms is not None and len(arms) < len(scores):  # without the marks of retired arms
             assert isinstance(prior.family, ArmFamily)
             some = prior.family.arms(arms)
             prior = MixturePrior(some, prior.weights, repeatable=prior.repeatable)
@@ -329,11 +344,12 @@ def _job(
         dealt = ReplayBandit(rows.features[kept], rewards, place, N_OFFERED, n)
         agents = past.agents(fold, None)
         return _Job(n, dealt, agents, None, 1, seed), dealt.n_dealt(np.arange(len(tasks)))
-    known, arms = np.arange(len(fold.scores)), rows.arms[kept]
-    if len(known) > MANY_ARMS:
-        known, arms = np.unique(arms, return_inverse=True)
-    environment = ReplayArms(arms, rewards, place, n, len(known))
-    others = np.setdiff1d(np.arange(len(fold.scores)), known)
+    alive = np.isin(rows.arms[kept], past.arms)
+    rewards, place, arms = rewards[alive], place[alive], rows.arms[kept][alive]
+    known = past.arms if len(past.arms) <= MANY_ARMS else np.unique(arms)
+    once, arms = not fold.prior.repeatable, np.searchsorted(known, arms)
+    environment = ReplayArms(arms, rewards, place, n, len(known), once)
+    others = np.setdiff1d(past.arms, known)
     family = fold.prior.family
     means = family.mean_rewards(family.parameter_means())[:, others]
     score = float(fold.scores[others].max(initial=-np.inf))

@@ -120,7 +120,8 @@ def _replay_findings(comparison: PolicyComparison | None) -> Iterator[_Finding]:
             )
             yield _Finding("caution", said)
         case "loss":
-            yield _Finding("no", f"in a replay of past tasks {comparison.rival} earned more")
+            answer: Answer = "caution" if comparison.restricted else "no"
+            yield _Finding(answer, f"in a replay of past tasks {comparison.rival} earned more")
     if comparison.restricted:
         said = "live decisions can choose arms that the replay could not, so its gain may differ"
         yield _Finding("caution", said)
@@ -172,7 +173,12 @@ def judged(fit: Fit, comparison: PolicyComparison | None = None) -> Fit:
 
 def _earlier_findings(fit: Fit) -> Iterator[_Finding]:
     """Yield the reason why the earlier prior, from which learning went on, is better."""
-    if fit.against_start is not None and fit.against_start.verdict(EARLIER) == "worse":
+    if fit.against_start is None:
+        return
+    if not fit.is_compared:
+        said = "there are too few held-out tasks to compare it with the earlier prior"
+        yield _Finding("caution", said)
+    elif fit.against_start.verdict(EARLIER) == "worse":
         gain = fit.against_start.gain(EARLIER)
         said = (
             "it predicts held-out tasks worse than the earlier prior (log evidence of a task "

@@ -187,6 +187,9 @@ class PolicyComparison:
     crossed : bool
         Whether every past task was held out once, and its prior learned from the others; otherwise
         only the held-out tasks of the fit may be replayed.
+    needed : str
+        What a task must have to be replayed, in words, with a place for twice the number of
+        decisions.
 
     Examples
     --------
@@ -202,6 +205,7 @@ class PolicyComparison:
     n_replayable: Mapping[int, int]
     n_past: int
     crossed: bool = True
+    needed: str = "{} recorded rewards"
 
     @property
     def policies(self) -> tuple[str, ...]:
@@ -227,15 +231,27 @@ class PolicyComparison:
         """
         if not self.earnings:
             raise ParameterError("nothing was replayed: `outcome` is 'none'")
-        free = [one for one in self.earnings if not self._restricts(one)]
+        free = [one for one in self.earnings if not self.restricts(one)]
         return free[-1] if free else self.earnings[0]
 
     @property
     def restricted(self) -> bool:
         """Whether live decisions would be expected to earn more than the decisive replay."""
-        return bool(self.earnings) and self._restricts(self.decisive)
+        return bool(self.earnings) and self.restricts(self.decisive)
 
-    def _restricts(self, one: Earnings) -> bool:
+    def restricts(self, one: Earnings) -> bool:
+        """Return whether recorded rewards restricted the agent or the bestseller noticeably.
+
+        Parameters
+        ----------
+        one
+            Earnings of this comparison.
+
+        Returns
+        -------
+        bool
+            True if live decisions would be expected to earn more: the replay cannot know how much.
+        """
         return one.restricts(BESTSELLER) or one.restricts(self._agent(one))
 
     @property
@@ -336,8 +352,9 @@ def compare_policies(
     past = PastTasks(fit, kinds, number, engine)
     played = replay(past, horizons, FEWEST_TASKS)
     best = None
-    if fit.logs.arms is not None:
-        best = fit.items[int(np.argmax(pooled_scores(fit.learned.unimodal, fit.training_tasks)))]
+    if not past.linear:
+        scores = pooled_scores(fit.learned.unimodal, fit.training_tasks)[past.arms]
+        best = fit.items[past.arms[int(np.argmax(scores))]]
     earnings = tuple(
         Earnings(n, one.rewards, one.logged, one.n_offered, best, one.missed)
         for n, one in played.items()
@@ -345,4 +362,4 @@ def compare_policies(
     )
     n_replayable = {n: one.n_found for n, one in played.items()}
     n_past = len(fit.logs.tasks) if past.crossed else len(fit.held_out)
-    return PolicyComparison(earnings, n_replayable, n_past, past.crossed)
+    return PolicyComparison(earnings, n_replayable, n_past, past.crossed, past.needed)

@@ -227,11 +227,13 @@ class ReplayArms(Environment):
         Largest number of rounds of a run.
     n_arms
         Number of arms; by default the largest arm plus one.
+    once
+        Whether an arm may be taken only once, whatever the number of its recorded rewards.
     """
 
     def __init__(
         self, arms: ArrayLike, rewards: ArrayLike, tasks: ArrayLike, n_rounds: int,
-        n_arms: int | None = None,
+        n_arms: int | None = None, once: bool = False,
     ) -> None:  # fmt: skip
         self.rewards: Float[Array, " n"] = _checks.real_array(rewards, "rewards", 1)
         self.arms = _checked_indices(arms, len(self.rewards), "arms", "recorded reward")
@@ -247,7 +249,8 @@ class ReplayArms(Environment):
         self._group = np.ravel_multi_index((self.tasks, self.arms), shape)
         counts = np.bincount(self._group, minlength=shape[0] * shape[1]).reshape(shape)
         totals = np.bincount(self._group, self.rewards, minlength=counts.size).reshape(shape)
-        enough = (counts.sum(axis=1) >= self.n_rounds) & ((counts > 0).sum(axis=1) >= 2)
+        given = np.minimum(counts, 1) if once else counts
+        enough = (given.sum(axis=1) >= self.n_rounds) & ((counts > 0).sum(axis=1) >= 2)
         self.used: Int[Array, " m"] = np.flatnonzero(enough)
         """Tasks with enough recorded rewards."""
         if not len(self.used):
@@ -255,8 +258,8 @@ class ReplayArms(Environment):
                 f"no task has {self.n_rounds} recorded rewards or more, of two arms or more: play "
                 "fewer rounds"
             )
-        self.counts: Int[Array, "m K"] = counts[self.used]
-        """Number of recorded rewards of each arm of each used task."""
+        self.counts: Int[Array, "m K"] = given[self.used]
+        """Number of rewards that each arm of each used task may give."""
         self._means = (totals / np.maximum(counts, 1))[self.used]
         self._shape = shape
 

@@ -42,6 +42,8 @@ FEWEST_REPEATS, LEAST_REPEATED, NEARLY_NONE = 20.0, 0.05, 0.01
 """Arms are taken once if chance would make this many pairs of rows with the same task and arm, the
 logs have less than this share of them, and less than this share of rows repeats an arm."""
 EARLIER = "the earlier prior"
+_FEWEST_COMPARED = 10
+"""With fewer held-out tasks, a standard error is not to be trusted."""
 _OF_LEARNING_ANEW = frozenset({"few-tasks", NO_KINDS, "short-tasks", "rare-arms"})
 """Warnings that mean nothing in a refit: kinds and rare arms are those of the earlier prior."""
 _LOG_FAMILIES: dict[str, LogFamily] = {
@@ -96,7 +98,10 @@ class FitSettings:
 
     def _check_refit(self) -> None:
         """Raise for options of learning anew: a refit keeps the form of the earlier prior."""
-        for name in ("n_components", "method", "noise_std", "noise", "covariance_type", "robust"):
+        for name in (
+            "n_components", "method", "noise_std", "noise", "covariance_type", "robust", "select",
+            "select_from",
+        ):  # fmt: skip
             if getattr(self, name) != FitSettings.__dataclass_fields__[name].default:
                 raise ParameterError(
                     f"{name} has no meaning where learning goes on from an earlier prior, which "
@@ -161,18 +166,30 @@ class Fit:
         return self.learned.converged
 
     @property
+    def n_earlier(self) -> float:
+        """Number of tasks that the earlier prior counts for; 0 if learning did not go on."""
+        if self.settings.start is None or not self.settings.is_refit:
+            return 0.0
+        return origin_of(self.settings.start, self.settings.start_tasks).n_tasks
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether there were enough held-out tasks to compare it with the earlier prior."""
+        return self.against_start is not None and len(self.held_out) >= _FEWEST_COMPARED
+
+    @property
     def comparison(self) -> str:
         """Comparison with the earlier prior in a sentence; "" if there was none."""
         if self.against_start is None:
             return ""
         gain, verdict = self.against_start.gain(EARLIER), self.against_start.verdict(EARLIER)
-        words = {
-            "better": "better than the earlier prior: use the new one",
-            "worse": "worse than the earlier prior: keep the earlier one",
-            "no different": "as well as the earlier prior: either will do",
-        }
+        n = len(self.held_out)
+        if n < _FEWEST_COMPARED:
+            few = "1 held-out task is" if n == 1 else f"{n} held-out tasks are"
+            return f"{few} too few to compare it with the earlier prior."
+        words = {"better": "better than", "worse": "worse than", "no different": "as well as"}
         return (
-            f"It predicts {len(self.held_out):,} held-out tasks {words[verdict]} (log evidence of "
+            f"It predicts {n:,} held-out tasks {words[verdict]} the earlier prior (log evidence of "
             f"a task {gain.mean:+.3f} ± {gain.error:.3f})."
         )
 
@@ -197,9 +214,7 @@ class Fit:
         why = f" ({': '.join(made_of)})" if made_of else ""
         tasks = "1 task" if len(self.training) == 1 else f"{len(self.training):,} tasks"
         if self.settings.is_refit:
-            assert self.settings.start is not None
-            n_earlier = origin_of(self.settings.start, self.settings.start_tasks).n_tasks
-            tasks += f", and from the earlier prior, which counts as {n_earlier:,.0f} tasks"
+            tasks += f", and from the earlier prior, which counts as {self.n_earlier:,.0f} tasks"
         parts = [f"{number} of task{why}, learned from {tasks}", *compared]
         if self.learned.history is not None:
             n_iterations = self.learned.history.n_iterations

@@ -628,7 +628,8 @@ def _task_logs(
     _check_arms(request, found.arm_names)
     if n_good == 0:
         raise FormatError(f"none of {found.n_rows:,} rows can be used{reasons}")
-    n_unlisted = found.bad.counts.get(OTHER_ARM, 0)  # left out as asked for
+    # Arms that are not listed are left out as asked for; nobody asked so by an earlier prior.
+    n_unlisted = 0 if request.arms_may_lack_rows else found.bad.counts.get(OTHER_ARM, 0)
     if 2 * n_good < found.n_rows - n_unlisted and not allow_bad_rows:
         silent = without_reward(found.bad, found.reward_range, refused=True)
         if silent:

@@ -9,6 +9,7 @@ from mixts.errors import LogsError
 from mixts.features import BEYOND, NumberFeature
 from mixts.logs.bad_rows import (
     NO_REWARD,
+    OTHER_ARM,
     UNKNOWN_LEVEL,
     refuse_arm_a_row,
     shortened,
@@ -60,7 +61,8 @@ def review(logs: TaskLogs) -> tuple[LogWarning, ...]:
     """
     _refuse(logs)
     warnings = [
-        *_lost_rows(logs), _constant_features(logs), _task_features(logs), _other_units(logs),
+        _unknown_arms(logs), *_lost_rows(logs), _constant_features(logs), _task_features(logs),
+        _other_units(logs),
         _empty_rewards(logs), _only_purchases(logs), _unusable_rewards(logs), _few_tasks(logs),
         _short_tasks(logs), _rare_arms(logs), _outliers(logs), copies(logs), sorted_rows(logs),
         drift(logs),
@@ -136,6 +138,20 @@ def _lost_rows(logs: TaskLogs) -> list[LogWarning]:
         )
         found.append(LogWarning("lost-rows", said, {"n_rows": n}))
     return found
+
+
+def _unknown_arms(logs: TaskLogs) -> LogWarning | None:
+    """Warn of rows whose arm the earlier prior does not know."""
+    n = logs.bad_rows.counts.get(OTHER_ARM, 0)
+    if not n or not logs.request.arms_may_lack_rows:
+        return None
+    first = logs.bad_rows.examples[OTHER_ARM][0].value
+    said = (
+        f"{n:,} of {logs.n_rows:,} rows {'is' if n == 1 else 'are'} left out because the earlier "
+        f"prior does not know their arm ({first!r}{', ...' if n > 1 else ''}). Go on from the "
+        "prior in force, or add the arms to the earlier one (mixts arms add)."
+    )
+    return LogWarning("unknown-arms", said, {"n_rows": n})
 
 
 def _remedy(reason: str) -> str:

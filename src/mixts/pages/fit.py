@@ -185,8 +185,11 @@ _NO_GAIN = {
 def _code(fit: Fit, prior_file: Path, comparison: PolicyComparison | None) -> str:
     """Return Python code that starts an agent from the prior."""
     lines = ["import mixts", "", f"prior = mixts.MixturePrior.load({str(prior_file)!r})"]
-    if comparison is not None and comparison.outcome != "gain":
-        lines.append(f"# {_NO_GAIN[comparison.outcome]}")
+    outcome = "none" if comparison is None else comparison.outcome
+    if advise(fit, comparison).answer == "no":
+        lines.append("# Do not use this prior: the page begins with the reasons.")
+    elif outcome != "gain":
+        lines.append(f"# {_NO_GAIN[outcome]}")
     lines.append(f"agent = mixts.{agent_class(comparison)}(prior)")
     features = fit.prior.features
     if features is not None:
@@ -371,6 +374,9 @@ def _settings(fit: Fit) -> Mapping[str, str]:
         "tasks held out": f"{len(fit.held_out):,}",
         "seed": str(settings.seed),
     }
+    if settings.is_refit:
+        del found["method"], found["components"]
+        found["earlier prior"] = f"counts as {fit.n_earlier:,.0f} tasks"
     known = family.settings()
     if "noise_std" in known:
         origin = "learned" if settings.noise_std is None else "given"

@@ -122,6 +122,8 @@ def policy_verdict(comparison: PolicyComparison, *, usable: bool = True) -> list
 
 def _advice(comparison: PolicyComparison, first: str, usable: bool) -> list[str]:
     one, agent, rival = comparison.decisive, comparison.agent, comparison.rival
+    if comparison.restricted:
+        return [f"{first}."]
     if comparison.outcome == "loss":
         return [f"{first}.", f"Use {rival}: it clearly earned more."]
     if comparison.outcome == "unclear":
@@ -141,10 +143,11 @@ def _advice(comparison: PolicyComparison, first: str, usable: bool) -> list[str]
 def _unknown(comparison: PolicyComparison) -> str:
     """Say that nothing could be replayed, and why."""
     n, found = min(comparison.n_replayable.items())
+    tasks = "past tasks" if comparison.crossed else "held-out tasks"
     return (
         f"Nobody knows what policies earn with this prior: a replay of {plural(n, 'decision')} "
-        f"needs {FEWEST_TASKS} past tasks with {2 * n} recorded rewards or more, and "
-        f"{count(found)} of {count(comparison.n_past)} have so many."
+        f"needs {FEWEST_TASKS} {tasks} with {comparison.needed.format(2 * n)}, and there are "
+        f"{count(found)} among {count(comparison.n_past)}."
     )
 
 
@@ -194,7 +197,8 @@ def policy_sources(comparison: PolicyComparison) -> list[str]:
             if comparison.crossed
             else "the latest tasks were decided with a prior that was learned before they began."
         ),
-        f"A replay of n decisions needs tasks with 2n recorded rewards. Of {n_past} past tasks, "
+        f"A replay of n decisions needs tasks with {comparison.needed.format('2n')}. Of {n_past} "
+        f"{'past' if comparison.crossed else 'held-out'} tasks, "
         f"{found} have enough for {listed([str(n) for n in comparison.n_replayable])} decisions: "
         "the numbers speak for tasks with many rewards.",
     ]

@@ -149,6 +149,15 @@ CASES = {
             mixts.BernoulliArms.uniform(3), arm_names=("shoes", "books", "hats")
         ).save(path)},
     ),
+    "an arm that the earlier prior does not know": Case(
+        lambda rng, i: f"u{i % 12},{('shoes', 'books', 'new')[i % 3]},{rng.integers(2)}",
+        f"{ARMS} --from {{folder}}/arms.json --from-tasks 0", r"add the arms to the earlier one",
+        "--from {folder}/wide.json", "--from {folder}/arms.json",
+        files={name: lambda path, arms=arms: mixts.MixturePrior(
+            mixts.BernoulliArms.uniform(len(arms)), arm_names=arms
+        ).save(path) for name, arms in
+            {"arms.json": ("shoes", "books"), "wide.json": ("shoes", "books", "new")}.items()},
+    ),
     "items that come once": Case(
         lambda rng, i: f"u{i % 12},item {i // 12},{rng.integers(2)}",
         ARMS, r"if they may, fit with --repeatable", "--repeatable",

@@ -465,3 +465,35 @@ def test_nothing_held_out_is_nothing_to_compare_on(tmp_path: Path) -> None:
     fit = fit_logs(path, ARMS, n_components=1, held_out=0, seed=1, engine=1)
     with pytest.raises(ParameterError, match="none were held out"):
         compare_policies(fit)
+
+
+# -- arms that cannot be taken --------------------------------------------------------------------
+
+
+def test_arms_that_are_taken_once_are_so_for_all_policies(tmp_path: Path) -> None:
+    """The logs have repeats, but live decisions will not: the bestseller must not repeat either."""
+    counts = np.full((60, 12), 3)
+    rates = np.tile(np.linspace(0.1, 0.9, 12), (2, 1))
+    path = write_arms(tmp_path / "logs.csv", counts, click(rates))
+    fit = fit_logs(path, ARMS, n_components=1, repeatable=False, seed=1, engine=1)
+    compared = compare_policies(fit, [5, 10], engine=1)
+    assert compared.n_replayable == {5: 60, 10: 0}
+    assert compared.needed == "recorded rewards of {} arms"
+    (one,) = compared.earnings
+    for policy in compared.policies:  # five different arms: at best the five best ones
+        mean, error = one.mean(policy)
+        assert mean < np.linspace(0.1, 0.9, 12)[-5:].mean() + 4 * error
+        assert one.missed[policy].min() >= 0
+    assert compared.outcome == "unclear"
+
+
+def test_retired_arms_are_not_replayed(tmp_path: Path) -> None:
+    """An arm was retired after its rewards were logged; learning goes on from that prior."""
+    path = write_arms(tmp_path / "logs.csv", np.full((60, 3), 6), click(KINDS[:, :3]))
+    first = fit_logs(path, ARMS, n_components=2, seed=1, engine=1)
+    start = first.prior.retire_arms(["item 2"])
+    fit = fit_logs(path, ARMS, start=start, seed=1, engine=1)
+    compared = compare_policies(fit, [5, 7], engine=1)
+    assert compared.n_replayable == {5: 60, 7: 0}  # 12 rewards of the arms in force
+    assert compared.earnings[0].n_offered == 2
+    assert compared.earnings[0].bestseller != "item 2"

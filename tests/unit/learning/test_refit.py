@@ -216,3 +216,30 @@ def test_an_origin_is_checked() -> None:
         damaged = {**header, "origin": {**header["origin"], **wrong}}
         with pytest.raises(FormatError, match="damaged"):
             mixts.MixturePrior.from_bundle(damaged, dict(arrays))
+
+
+@pytest.mark.parametrize("linear", [False, True])
+def test_a_broad_component_does_not_hold_the_noise(linear: bool) -> None:
+    """The noise of new tasks is three times that of the past ones."""
+    rng = np.random.default_rng(4)
+    x = rng.standard_normal((60, 30, 2)) if linear else rng.integers(3, size=(60, 30))
+    found = {}
+    for robust in (0.0, 0.05):
+        parts = []
+        for noise in (1.0, 3.0):
+            family = (
+                mixts.LinearGaussian.standard(2, 1.0)
+                if linear
+                else mixts.GaussianArms(np.zeros((1, 3)), np.ones((1, 3)), 1.0)
+            )
+            belief = mixts.MixturePrior(family).belief(60)
+            means = rng.standard_normal((60, 2 if linear else 3))
+            for i in range(30):
+                mean = (x[:, i] * means).sum(axis=1) if linear else means[np.arange(60), x[:, i]]
+                belief.update(x[:, i], mean + noise * rng.standard_normal(60))
+            parts.append(belief.statistics)
+        prior = mixts.learn_prior(parts[0], 1, seed=1, robust=robust)
+        again = refit_prior(prior, parts[1])
+        found[robust] = float(again.family.noise_std)
+    assert found[0.05] == pytest.approx(found[0.0], rel=0.05)
+    assert found[0.0] > 1.8

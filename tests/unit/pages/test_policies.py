@@ -82,7 +82,7 @@ def test_nothing_replayed_is_nothing_known() -> None:
     (only,) = policy_verdict(NOTHING)
     assert only == (
         "Nobody knows what policies earn with this prior: a replay of 5 decisions needs 30 past "
-        "tasks with 10 recorded rewards or more, and 7 of 120 have so many."
+        "tasks with 10 recorded rewards, and there are 7 among 120."
     )
     assert policy_table(NOTHING) == policy_sources(NOTHING) == []
     assert policy_answer(NOTHING).groups == ()
@@ -93,6 +93,9 @@ def test_restricted_choices_are_said() -> None:
     assert said.startswith("Live decisions will earn something else: they can choose every arm")
     assert "IDS expected 0.050 more per decision, and the bestseller 0.050 more." in said
     assert len(policy_verdict(compared(0.5, 0.6, 0.55, 0.62, missed=0.005))) == 2
+    # And then nothing is recommended, whatever was earned.
+    for means in ((0.5, 0.6, 0.55, 0.62), (0.5, 0.3, 0.3, 0.3), (0.5, 0.5, 0.5, 0.5)):
+        assert "Use " not in " ".join(policy_verdict(compared(*means, missed=0.05)))
 
 
 def test_equal_earnings_are_no_gain() -> None:

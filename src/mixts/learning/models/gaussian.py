@@ -74,7 +74,7 @@ class GaussianModel(MomentModel):
         value -= self.alike / 2 * (logs.sum() + joint)
         if not self.noise_is_given:
             ratio = self._noise**2 / family.noise_std**2
-            value -= np.sum(self.pseudo) / 2 * (ratio - np.log(ratio))
+            value -= np.sum(self.pseudo_weights) / 2 * (ratio - np.log(ratio))
         return float(value)
 
     def improve(self, family: GaussianArms, share: Array) -> GaussianArms:  # type: ignore[override]
@@ -92,7 +92,7 @@ class GaussianModel(MomentModel):
         variance = (scatter + self.alike * shared) / (tasks + self.pseudo + self.alike)
         noise = family.noise_std
         if not self.noise_is_given:
-            pseudo = np.sum(self.pseudo)  # each pseudo-task was observed at least once
+            pseudo = np.sum(self.pseudo_weights)  # each pseudo-task was observed at least once
             total = misfit + self._squares.sum() + pseudo * self._noise**2
             noise = float(np.sqrt(total / (self._count.sum() + pseudo)))
         return GaussianArms(family.mean + step, variance, noise)

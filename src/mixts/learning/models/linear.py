@@ -96,7 +96,7 @@ class LinearModel(CoefficientModel):
         value = super().log_hyperprior(family)
         if not self.noise_is_given:
             ratio = self._noise**2 / family.noise_std**2
-            value -= float(np.sum(self.pseudo)) / 2 * (ratio - float(np.log(ratio)))
+            value -= float(np.sum(self.pseudo_weights)) / 2 * (ratio - float(np.log(ratio)))
         return value
 
     def improve(self, family: LinearGaussian, share: Array) -> LinearGaussian:  # type: ignore[override]
@@ -128,7 +128,7 @@ class LinearModel(CoefficientModel):
     def _improved_noise(self, family: LinearGaussian, misfit: float) -> float:
         if self.noise_is_given:
             return family.noise_std
-        pseudo = np.sum(self.pseudo)  # each pseudo-task was observed at least once
+        pseudo = np.sum(self.pseudo_weights)  # each pseudo-task was observed at least once
         total = misfit + self._rest.sum() + pseudo * self._noise**2
         return float(np.sqrt(total / (self._count.sum() + pseudo)))
 
