@@ -252,7 +252,7 @@ def replayed(
     if fit.logs.arms is not None:
         index = {name: k for k, name in enumerate(fit.logs.arms)}
         arms = rows["arm"].astype(str).map(index).to_numpy()
-        return ReplayArms(arms, rewards, task, n, len(index))
+        return ReplayArms(arms, rewards, task, n, len(index), not fit.prior.repeatable)
     assert fit.logs.space is not None
     features = fit.logs.space.rows(rows[list(data.features)])
     return mixts.ReplayBandit(features, rewards, task, 10, n)
