@@ -84,8 +84,8 @@ for name, choice in chosen.items():
 
 # %%
 # A dozen letters teach little, so even the best agent gets less than half of what an agent that
-# knows every household would get ("best for each"). A bandit for each household earns no more
-# than the same coupon for all. The picture shows what MixIDS sends. Most households that use
+# knows every household would get ("best for each"). A bandit for each household earns about as
+# much as the same coupon for all. The picture shows what MixIDS sends. Most households that use
 # coupons soon get the right one. But it takes about nine letters to be sure that a household uses
 # none.
 

@@ -72,11 +72,11 @@ for name, clicks in earned.items():
     print(f"{name:18} February to June, July to September, October to December: {text}")
 
 # %%
-# While tastes stay the same, a prior that was learned once is as good as one that is always new;
-# it is even better in May. An agent that decides well tries few other items, so its last three
-# months say little about them. After the change, the refits recover within about three months,
-# when the old customers have left the window, and the prior that was learned once does not
-# recover at all.
+# While tastes stay the same, a prior that was learned once earns more than one that is always new.
+# An agent that decides well tries few other items, so its last three months say little about them
+# (``mixts.learning.refit_prior`` goes on from an earlier prior instead). After the change, the
+# refits recover within about three months, when the old customers have left the window, and the
+# prior that was learned once does not recover at all.
 
 fig, ax = plt.subplots(figsize=(7, 4), layout="constrained")
 x = np.arange(1, months + 1)

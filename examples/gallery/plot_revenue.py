@@ -87,9 +87,9 @@ print(
 
 # %%
 # Each mark is a gain over the bestseller, customer by customer. With Gaussian arms no policy
-# beats the bestseller. With spend arms, Greedy does in 30 visits, and MixIDS by about two
-# standard errors. In the first ten visits nobody does: purchases are rare, so a kind takes time
-# to recognise. Thompson sampling explores too much for so few visits.
+# beats the bestseller. With spend arms, Greedy does in 30 visits; the gain of MixIDS is less than
+# two standard errors. In the first ten visits nobody does: purchases are rare, so a kind takes
+# time to recognise. Thompson sampling explores too much for so few visits.
 
 fig, ax = plt.subplots(figsize=(7, 4), layout="constrained")
 names = list(earned)[1:]

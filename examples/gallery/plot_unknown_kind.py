@@ -54,7 +54,7 @@ for title, world in worlds.items():
         print(f"  {name:24} regret {summary.regret.mean:6.2f} ± {summary.regret.error:.2f}")
 
 # %%
-# Left: the broad component costs almost nothing. Right: it takes away nearly half of the regret
+# Left: the broad component costs little. Right: it takes away nearly half of the regret
 # of wrong certainty. But it is no cure: with a weight of 1 % it takes a while until the broad
 # component is believed, and an agent without kinds does better where kinds do not exist.
 

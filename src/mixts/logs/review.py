@@ -394,8 +394,8 @@ def _short_tasks(logs: TaskLogs) -> LogWarning | None:
         said = (
             f"Every task has one row ({n_tasks:,} tasks): nothing shows kinds of task, or how much "
             f"tasks differ. Does {column!r} identify rows? Name a column with several rows a task "
-            f"(--task). If tasks are so short, the prior has one component, about {what}, and what "
-            "policies earn on simulated tasks is a guess."
+            f"(--task). If tasks are so short, the prior has one component, about {what}, and no "
+            "task can be replayed: nobody knows what policies earn."
         )
         return LogWarning(NO_KINDS, said, numbers)
     said = f"{n_short:,} of {n_tasks:,} tasks have only one or two rows"
