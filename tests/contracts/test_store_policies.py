@@ -92,7 +92,7 @@ def test_an_unknown_policy_is_refused(store: mixts.DecisionStore, policy: str) -
 
 @pytest.mark.parametrize("policy", [name for name, kind in POLICIES.items() if kind.deterministic])
 def test_a_deterministic_policy_needs_a_floor(store: mixts.DecisionStore, policy: str) -> None:
-    with pytest.raises(ParameterError, match=r"off-policy evaluation: .*--floor 0\.01"):
+    with pytest.raises(ParameterError, match=r"off-policy evaluation: .*--floor 1%"):
         Decider(arms(), store, policy=policy)
     with Decider(arms(), store, policy=policy, floor=0.1) as decider:
         made = [decider.decide(f"t{i}").propensity for i in range(30)]

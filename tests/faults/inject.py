@@ -15,6 +15,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -120,7 +121,9 @@ def _find(path: str) -> tuple[Any, str]:
 
 
 def _function(held: Any) -> Any:
-    """Return the function of a static method or class method, and anything else as it is."""
+    """Return the function of a static or class method or a property, and anything else as it is."""
+    if isinstance(held, cached_property):
+        return held.func
     return held.__func__ if isinstance(held, (staticmethod, classmethod)) else held
 
 
@@ -135,8 +138,11 @@ def _install(holder: Any, name: str, made: Any) -> None:
     for place in _places(holder):
         for key, held in list(vars(place).items()):
             if held is old or (isinstance(held, staticmethod) and held.__func__ is function):
-                is_method = isinstance(held, (staticmethod, classmethod))
-                setattr(place, key, type(held)(made) if is_method else made)
+                is_method = isinstance(held, (staticmethod, classmethod, cached_property))
+                new = type(held)(made) if is_method else made
+                setattr(place, key, new)
+                if isinstance(new, cached_property):
+                    new.__set_name__(place, key)
 
 
 def _places(holder: Any) -> Iterator[Any]:

@@ -17,8 +17,8 @@ fault(
     f"{NOTHING_TO_GAIN}[full-2-False]",
     edit(
         "mixts.learning.models.coefficients:CoefficientModel.maximised",
-        "self.pseudo * centre + pull * outer(gap, gap)",
-        "pull * outer(gap, gap)",
+        "pseudo[:, None, None] * centre + pull[:, None, None] * outer(gap, gap)",
+        "pull[:, None, None] * outer(gap, gap)",
     ),
 )
 
@@ -62,8 +62,8 @@ fault(
     f"{NOTHING_TO_GAIN}[bernoulli-2-False]",
     edit(
         "mixts.learning.models.counts:_Problem._direction",
-        "self.pseudo * (expected_logs(self.centre) + psi_total - special.psi(safe))",
-        "self.pseudo / 2 * (expected_logs(self.centre) + psi_total - special.psi(safe))",
+        "pseudo * (expected_logs(self.centre) + psi_total - special.psi(safe))",
+        "pseudo / 2 * (expected_logs(self.centre) + psi_total - special.psi(safe))",
     ),
 )
 fault(

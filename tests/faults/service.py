@@ -222,7 +222,7 @@ fault(
     f"{PRIORS}::test_a_start_that_fails_leaves_no_prior_behind[sqlite-0]",
     edit(
         "mixts.service.decider:Decider._begin_with_prior",
-        "self._transact(lambda transaction: self._begin_with(transaction, prior))",
+        "self._transact(lambda transaction: self._begin_with(transaction, prior, force))",
         """
         version, is_new = self._transact(lambda transaction: self._store(transaction, prior))
         if is_new or self.store.active_version() is None:

@@ -32,7 +32,7 @@ fault(
     "roots are not in units of the noise (student)",
     f"{INTEGRALS}[full]",
     edit(
-        "mixts.families.linear_student:LinearStudent.__init__",
+        "mixts.families.linear_student:LinearStudent.roots",
         "group_roots(form / by_component, kind, n, d)",
         "group_roots(form / by_component**0.5, kind, n, d)",
     ),
@@ -93,7 +93,7 @@ fault(
     f"{NOISE}::test_nothing_is_left_to_gain_where_learning_ends[full]",
     edit(
         "mixts.learning.models.student:noise_hyperprior",
-        "return float(pseudo * value.sum())",
+        "return float((pseudo * value).sum())",
         "return 0.0",
     ),
 )

@@ -120,10 +120,13 @@ def _replay_findings(comparison: PolicyComparison | None) -> Iterator[_Finding]:
             )
             yield _Finding("caution", said)
         case "loss":
-            answer: Answer = "caution" if comparison.restricted else "no"
+            answer: Answer = "caution" if comparison.is_weak else "no"
             yield _Finding(answer, f"in a replay of past tasks {comparison.rival} earned more")
     if comparison.restricted:
         said = "live decisions can choose arms that the replay could not, so its gain may differ"
+        yield _Finding("caution", said)
+    if comparison.adaptive and comparison.earnings:
+        said = "a service chose what was logged by earlier rewards, so the replay is approximate"
         yield _Finding("caution", said)
 
 

@@ -187,6 +187,9 @@ class PolicyComparison:
     crossed : bool
         Whether every past task was held out once, and its prior learned from the others; otherwise
         only the held-out tasks of the fit may be replayed.
+    adaptive : bool
+        Whether a service chose the logged actions by earlier rewards of the task. Then a replay is
+        only approximate: an arm has many recorded rewards where it paid.
     needed : str
         What a task must have to be replayed, in words, with a place for twice the number of
         decisions.
@@ -205,6 +208,7 @@ class PolicyComparison:
     n_replayable: Mapping[int, int]
     n_past: int
     crossed: bool = True
+    adaptive: bool = False
     needed: str = "{} recorded rewards"
 
     @property
@@ -233,6 +237,11 @@ class PolicyComparison:
             raise ParameterError("nothing was replayed: `outcome` is 'none'")
         free = [one for one in self.earnings if not self.restricts(one)]
         return free[-1] if free else self.earnings[0]
+
+    @property
+    def is_weak(self) -> bool:
+        """Whether the decisive replay says little about live decisions."""
+        return self.adaptive or self.restricted
 
     @property
     def restricted(self) -> bool:
@@ -362,4 +371,6 @@ def compare_policies(
     )
     n_replayable = {n: one.n_found for n, one in played.items()}
     n_past = len(fit.logs.tasks) if past.crossed else len(fit.held_out)
-    return PolicyComparison(earnings, n_replayable, n_past, past.crossed, past.needed)
+    return PolicyComparison(
+        earnings, n_replayable, n_past, past.crossed, fit.logs.request.exported, past.needed
+    )

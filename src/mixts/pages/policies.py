@@ -122,7 +122,7 @@ def policy_verdict(comparison: PolicyComparison, *, usable: bool = True) -> list
 
 def _advice(comparison: PolicyComparison, first: str, usable: bool) -> list[str]:
     one, agent, rival = comparison.decisive, comparison.agent, comparison.rival
-    if comparison.restricted:
+    if comparison.is_weak:
         return [f"{first}."]
     if comparison.outcome == "loss":
         return [f"{first}.", f"Use {rival}: it clearly earned more."]
@@ -153,6 +153,12 @@ def _unknown(comparison: PolicyComparison) -> str:
 
 def _restriction(comparison: PolicyComparison) -> list[str]:
     """Say that the replay cannot know what live decisions earn, if it cannot."""
+    if comparison.adaptive:
+        return [
+            "A service chose these actions by earlier rewards of the same tasks: an arm has many "
+            "recorded rewards where it paid. So the replay is only approximate, and these logs "
+            "cannot tell what live decisions gain."
+        ]
     if not comparison.restricted:
         return []
     one, agent = comparison.decisive, comparison.agent
