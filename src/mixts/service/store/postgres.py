@@ -529,6 +529,8 @@ class PostgresBackend(Backend):
     """The schema ``mixts`` of a database; with ``create``, made if it is missing."""
 
     database = "PostgreSQL"
+    settle_us = 30_000_000
+    """Replicas take numbers before they commit. A transaction has failed after half this time."""
 
     def __init__(self, url: str, *, create: bool = True) -> None:
         self.name = without_secrets(url)
