@@ -193,7 +193,8 @@ class Batch:
                 return []
             (request,) = requests.values()
             mark = tasks.mark(request.task, self._active.version)
-            choice = self._aside.choice(mark, partial(self._ask, request, tasks))
+            ask = partial(self._ask, request, tasks)
+            choice = self._aside.choice(mark, ask, request.mask)
             new = self._log_group(requests, choice, tasks)
         else:
             new = self._decide_groups(requests, tasks)
