@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
 
@@ -9,8 +10,11 @@ import numpy as np
 import pytest
 
 import mixts
-from mixts.service import Decide, Decision, Reward
+from mixts.errors import StoreUnavailableError
+from mixts.service import Decide, Decision, Reward, agreement
 from mixts.service.agreement import PriorWatch
+from mixts.service.store.postgres import PostgresBackend
+from mixts.service.versions import ActivePrior
 from tests.contracts.stores import ACTIONS, arms, linear, set_clock
 
 START = 1_773_489_600
@@ -21,6 +25,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The time of all stores, in seconds."""
     now = [float(START)]
     set_clock(monkeypatch, lambda: int(now[0] * 1e6))
+    monkeypatch.setattr(PostgresBackend, "settle_us", 0)
     return now
 
 
@@ -208,3 +213,115 @@ def test_pages_may_read_while_the_watch_bets(
         found = watch.agreements(1)
     assert found is not None
     assert found.whole.decisions == sum(one.decisions for one in found.arms.values()) == 600
+
+
+def test_rewards_of_open_windows_do_not_fill_the_memory(
+    store: mixts.DecisionStore, clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agreement, "MOST_REWARDS", 20)
+    settings = {"reward_window": 1800.0, "default_reward": 0.0}
+    with mixts.Decider(arms(), store, policy="ts", seed=1, **settings) as decider:  # type: ignore[arg-type]
+        watch = PriorWatch(store, decider._load)
+        for i in range(60):
+            decider.reward(decider.decide(f"task {i}").id, 1.0)
+            watch.poll()
+            assert len(watch._held) <= 20
+        assert 1 in {row.task for row in watch._held}, "the first task is always watched"
+
+
+def test_rewards_of_other_tasks_are_passed_over_once(
+    store: mixts.DecisionStore, clock: list[float]
+) -> None:
+    with mixts.Decider(arms(), store, policy="ts", seed=1) as decider:
+        watch = PriorWatch(store, decider._load)
+        watch._every = 7
+        for i in range(5):
+            decider.reward(decider.decide(f"task {i}").id, 1.0)
+        assert not watch.poll()
+        assert (watch._after, len(watch._held)) == (5, 1)
+
+
+def test_a_store_that_cannot_be_read_for_a_while_loses_no_reward(
+    store: mixts.DecisionStore, clock: list[float]
+) -> None:
+    with mixts.Decider(arms(), store, policy="ts", seed=1) as decider:
+        failures = [StoreUnavailableError("the disk is away")]
+
+        def load(version: int) -> ActivePrior:
+            if failures:
+                raise failures.pop()
+            return decider._load(version)
+
+        for i in range(5):
+            decider.reward(decider.decide(f"task {i}").id, 1.0)
+        clock[0] += 1
+        watch = PriorWatch(store, load)
+        with pytest.raises(StoreUnavailableError):
+            watch.poll()
+        assert not watch.poll()
+        found = watch.agreements(1)
+    assert found is not None
+    assert found.whole.decisions == 5
+
+
+def test_a_history_that_the_prior_cannot_use_is_left_out(
+    store: mixts.DecisionStore, clock: list[float]
+) -> None:
+    kinds = np.array([[2.0, -1.0], [-1.0, 2.0]])
+    exact = mixts.MixturePrior(mixts.LinearBernoulli(kinds, np.stack([np.eye(2)] * 2)))
+    vague = mixts.MixturePrior(mixts.LinearBernoulli(0 * kinds, [1e6, 1e6], "spherical"))
+    with mixts.Decider(exact, store, policy="ts", seed=1) as decider:
+        made = [decider.decide("clock", [[1e9, 0.2], [1e9, 0.9]])]
+        decider.upload_prior(vague, activate=True)
+        made += [decider.decide(task, ACTIONS) for task in ("clock", "u", "v")]
+        for one in made:
+            clock[0] += 1
+            decider.reward(one.id, 1)
+        clock[0] += 1
+        found = watched(decider).agreements(2)
+    assert found is not None
+    assert found.whole.decisions == 2
+
+
+def test_rewards_are_read_when_those_before_them_are_visible(
+    store: mixts.DecisionStore, clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Replicas commit in another order than that of the numbers of their rewards."""
+    monkeypatch.setattr(type(store.backend), "settle_us", 30_000_000)
+    settings = {"reward_window": 60.0, "default_reward": 0.0}
+    with mixts.Decider(arms(), store, policy="ts", seed=1, **settings) as decider:  # type: ignore[arg-type]
+        watch = PriorWatch(store, decider._load)
+        made = [decider.decide(f"task {i}") for i in range(4)]
+        decider.reward(made[0].id, 1.0)
+        clock[0] += 20
+        assert not watch.poll()
+        assert watch._after == 0
+        clock[0] += 41
+        while decider.end_windows():
+            pass
+        for seconds, expected in ((0, None), (20, None), (20, 4)):
+            clock[0] += seconds
+            assert not watch.poll()
+            found = watch.agreements(1)
+            assert (None if found is None else found.whole.decisions) == expected
+
+
+def test_the_alarm_of_a_second_version_is_logged(
+    store: mixts.DecisionStore, clock: list[float], caplog: pytest.LogCaptureFixture
+) -> None:
+    family = mixts.BernoulliArms([[80, 3, 2]], [[20, 17, 18]])
+    more_sure = mixts.BernoulliArms([[81, 3, 2]], [[19, 17, 18]])
+    with mixts.Decider(mixts.MixturePrior(family), store, seed=1) as decider:
+        watch = PriorWatch(store, decider._load)
+        for version in (1, 2):
+            if version == 2:
+                decider.upload_prior(mixts.MixturePrior(more_sure), activate=True)
+            made = decider.decide_many([Decide(f"task {version} {i}") for i in range(60)])
+            decider.reward_many([Reward(one.id, 0.0) for one in made if isinstance(one, Decision)])
+            clock[0] += 1
+            with caplog.at_level(logging.WARNING, "mixts.service"):
+                while watch.poll():
+                    pass
+                watch.poll()
+    logged = [text for text in caplog.messages if "do not agree" in text]
+    assert [text.split(" of the prior")[0][-1] for text in logged] == ["1", "2"]

@@ -11,6 +11,7 @@ import pytest
 import mixts
 from mixts import errors
 from mixts.service import Decide, Decider, Decision, Reward
+from mixts.service.dashboard import overview_page
 from mixts.service.store.export import export
 from mixts.service.store.rebuild import rebuild
 from tests.contracts.stores import ACTIONS, Opener
@@ -129,3 +130,7 @@ def test_a_prior_that_cannot_use_a_history_refuses_that_task_only(
         assert isinstance(made, Decision)
         (at_the_door,) = decider.decide_many(requests[:1])
         assert isinstance(at_the_door, errors.ActionError)
+        bad, good = decider.weights(["clock", "u"])
+        assert (bad, len(good)) == ((), 2)
+        page = overview_page(decider, store, now=store.now())
+        assert '<td class="kind">–</td>' in page

@@ -135,3 +135,19 @@ def test_without_default_rewards_every_decision_is_final(
         clock[0] += 61
         decider.end_windows()
         assert store.final_until(clock[0]) == math.inf
+
+
+def test_older_decisions_keep_the_longer_window_of_their_time(
+    store: mixts.DecisionStore, clock: list[float]
+) -> None:
+    """Ten hours were shortened to six, five hours ago."""
+    for hours in (10, 6):
+        settings = {"reward_window": 3600.0 * hours, "default_reward": 0.0}
+        with mixts.Decider(arms(), store, policy="ts", seed=1, **settings) as decider:  # type: ignore[arg-type]
+            for _ in range(5):
+                clock[0] += 3600
+                made = [decider.decide(f"task {i}") for i in range(5)]
+                decider.reward(made[0].id, 1.0)
+    assert store.final_until(clock[0] + 3600) == START + 3600.0
+    (row,) = store.versions(store.final_until(clock[0] + 1800))
+    assert row.earned.counted == 0, "only the clicks are known"

@@ -145,6 +145,25 @@ def test_a_task_that_keeps_changing_is_decided(
     check_log(decider, {"long": (4, 0)})
 
 
+def test_an_arm_that_was_taken_meanwhile_is_not_shown_again(
+    store: mixts.DecisionStore, computing: Computing, pool: Pool
+) -> None:
+    with Decider(prior().replace(repeatable=False), store, policy="ids", seed=0) as decider:
+        choose, taken = computing._choose, []
+
+        def choose_what_another_takes(*arguments: Any) -> Choice:
+            made = choose(*arguments)
+            if arguments[2][0].costs is not None and len(taken) < 3:
+                taken.append(made.shown[0][0])
+                decider.decide("long", mask=np.arange(N_ARMS) == taken[-1])
+            return made
+
+        computing._choose = choose_what_another_takes
+        computing.gate.set()
+        assert ask(pool, decider).result(60).action not in taken
+        assert len(computing.threads) == 4
+
+
 def test_a_repeated_key_is_computed_once(
     decider: Decider, computing: Computing, pool: Pool
 ) -> None:

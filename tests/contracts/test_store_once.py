@@ -52,3 +52,14 @@ def test_rows_of_features_are_the_callers(store: mixts.DecisionStore) -> None:
     with Decider(linear().replace(repeatable=False), store, seed=1) as decider:
         made = [decider.decide("u", actions=ACTIONS[:1]) for _ in range(2)]
         assert [decision.action for decision in made] == [0, 0]
+
+
+def test_a_refused_request_that_comes_twice_spoils_no_other(store: mixts.DecisionStore) -> None:
+    with Decider(ONCE, store, seed=1) as decider:
+        for _ in range(3):
+            decider.decide("a")
+        twice = [Decide("a", key="x")] * 2
+        first, *others, again = decider.decide_many([twice[0], Decide("b"), Decide("c"), twice[1]])
+        assert isinstance(first, MaskError)
+        assert isinstance(again, MaskError)
+        assert all(isinstance(one, Decision) for one in others)

@@ -13,12 +13,15 @@ bettors who see the clicks first would win against a right prior.
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import logging
 import math
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +29,8 @@ import numpy as np
 from mixts import _random
 from mixts._typing import Array, Float, Int
 from mixts.belief import Belief
+from mixts.errors import StatisticsError, StoreError
+from mixts.families import Statistics
 from mixts.prior import MixturePrior
 from mixts.service.records import Agreement, Agreements
 from mixts.service.store import DecisionStore
@@ -46,8 +51,8 @@ FIRST_DECISIONS = 500
 little about the prior."""
 
 MOST_REWARDS = 200_000
-"""Backlog of rewards from which on only some of the tasks are watched: which ones depends on their
-numbers, not on their rewards. It is about a minute of work."""
+"""Backlog of rewards, with those of open windows, from which on only some of the tasks are watched:
+which ones depends on their numbers, not on their rewards. It is about a minute of work."""
 
 MOST_VERSIONS = 4
 """Versions of the prior that are watched: the newest, and the active one. Priors may be large."""
@@ -61,15 +66,16 @@ _REST = 9.0
 _N_DRAWS, _MOST_NUMBERS = 19, 200_000
 """Draws among which a real reward is ranked, and most numbers that are drawn at a time."""
 
+_LAST = "SELECT COALESCE(MAX(seq), 0) FROM rewards WHERE at <= ?"
 _NEWEST = "SELECT version FROM priors ORDER BY version DESC LIMIT ?"
 _FINAL_AT = (
     "CASE WHEN COALESCE(a.default_reward, d.default_reward) IS NULL THEN r.at "
     "ELSE COALESCE(a.due, d.due) END"
 )
 _REWARDS = (
-    f"SELECT r.seq, {_FINAL_AT}, d.seq, d.task, d.version FROM rewards r "
+    f"SELECT r.seq, r.at, {_FINAL_AT}, d.seq, d.task, d.version FROM rewards r "
     "JOIN decisions d ON d.seq = r.decision LEFT JOIN activated a ON a.decision = d.seq "
-    "WHERE r.seq > ? AND r.late = 0 AND d.task % ? = 0 ORDER BY r.seq LIMIT ?"
+    "WHERE r.seq > ? AND r.late = 0 AND (d.task - 1) % ? = 0 ORDER BY r.seq LIMIT ?"
 )
 _HISTORY = (
     f"SELECT d.seq, d.action, d.action_set, r.value FROM (SELECT seq, action, action_set, due, "
@@ -267,7 +273,9 @@ class PriorWatch:
         self._after = 0
         """Number of the last reward that was read."""
         self._every = 1
-        """Only tasks whose number is a multiple of this are watched."""
+        """Only one of so many tasks is watched, beginning with the first."""
+        self._ended: deque[tuple[int, int]] = deque()
+        """Times of polls, and the times before which all windows had ended then."""
         self._is_complete = False
         """Whether the whole log was read once."""
         self._rng = _random.stream(0, "decider", "agreement")
@@ -308,29 +316,63 @@ class PriorWatch:
             return self._poll()
 
     def _poll(self) -> bool:
-        query = self._store.backend.query
-        until = self._store.ended_until(self._store.backend.now_us())
-        ((last,),) = query("SELECT COALESCE(MAX(seq), 0) FROM rewards")
-        self._every = max(self._every, -(-(int(last) - self._after) // MOST_REWARDS))
-        rows = query(_REWARDS, (self._after, self._every, _PIECE))
-        if rows:
-            self._after = int(rows[-1][0])
-        for _, *row in rows:
-            heapq.heappush(self._held, _Final(*map(int, row)))
+        query, now = self._store.backend.query, self._store.backend.now_us()
+        settled = now - self._store.backend.settle_us
+        until = self._ended_until(now, settled)
+        recent = {int(row[0]) for row in query(_NEWEST, (MOST_VERSIONS,))}
+        recent.add(self._store.active_version() or 0)
+        is_read = self._read(settled)
         ready: list[_Final] = []
         while self._held and self._held[0].final_at < until and len(ready) < 2 * _PIECE:
             ready.append(heapq.heappop(self._held))
-        recent = {int(row[0]) for row in query(_NEWEST, (MOST_VERSIONS,))}
-        recent.add(self._store.active_version() or 0)
-        for version in sorted({row.version for row in ready} & recent):
-            self._bet(version, [row for row in ready if row.version == version])
-        if len(rows) == _PIECE or len(ready) == 2 * _PIECE:
+        versions = sorted({row.version for row in ready} & recent)
+        for i, version in enumerate(versions):
+            try:
+                self._bet(version, [row for row in ready if row.version == version])
+            except StoreError:  # before the first of its bets
+                for row in ready:
+                    if row.version in versions[i:]:
+                        heapq.heappush(self._held, row)
+                raise
+        if not is_read or len(ready) == 2 * _PIECE:
             return True
-        for watch in self._versions.values():
-            watch.judge()
-        self._is_complete = True
-        self.warning = self._warning()
+        if until:
+            for watch in self._versions.values():
+                watch.judge()
+            self._is_complete = True
+            self.warning = self._warning()
         return False
+
+    def _ended_until(self, now: int, settled: int) -> int:
+        """Return the time before which all windows had ended at a time that is settled; or 0.
+
+        The default rewards of windows that ended later may be among the rewards not read yet.
+        """
+        self._ended.append((now, self._store.ended_until(now)))
+        while len(self._ended) > 1 and self._ended[1][0] <= settled:
+            self._ended.popleft()
+        at, until = self._ended[0]
+        return until if at <= settled else 0
+
+    def _read(self, settled: int) -> bool:
+        """Read the next rewards; return whether there are no more that are settled."""
+        query = self._store.backend.query
+        ((last,),) = query(_LAST, (settled,))
+        backlog = int(last) - self._after + len(self._held) * self._every
+        every = max(self._every, -(-backlog // MOST_REWARDS))
+        if every > self._every:
+            self._every = every
+            self._held = [row for row in self._held if (row.task - 1) % every == 0]
+            heapq.heapify(self._held)
+        found = query(_REWARDS, (self._after, self._every, _PIECE))
+        rows = list(takewhile(lambda row: row[1] <= settled, found))
+        for _, _, *row in rows:
+            heapq.heappush(self._held, _Final(*map(int, row)))
+        if rows:
+            self._after = int(rows[-1][0])
+        if len(found) < _PIECE and len(rows) == len(found):  # the others are of other tasks
+            self._after = max(self._after, int(last))
+        return len(rows) < _PIECE
 
     # -- replays ------------------------------------------------------------------------------
 
@@ -355,12 +397,31 @@ class PriorWatch:
             if observed:
                 tasks, actions, values = _columns(observed)
                 statistics.observe(tasks, statistics.observations(actions, values))
+            asked = self._computable(prior, statistics, asked)
+            if not asked:
+                continue
             tasks, actions, values = _columns(asked)
             bets = predict(prior.condition(statistics[tasks]), actions, values, self._rng)
             known = np.isfinite(bets.means)
             with self._reading:
                 self._versions[version] = watch
                 watch.add(bets if known.all() else bets.some(known))
+
+    def _computable(
+        self, prior: MixturePrior, statistics: Statistics, asked: list[tuple[int, Any, float]]
+    ) -> list[tuple[int, Any, float]]:
+        """Leave out the tasks whose history the prior cannot compute with."""
+        family = prior.family
+        try:
+            family.check_statistics(statistics[[row[0] for row in asked]])
+            return asked
+        except StatisticsError:
+            left = []
+            for row in asked:
+                with contextlib.suppress(StatisticsError):
+                    family.check_statistics(statistics[[row[0]]])
+                    left.append(row)
+            return left
 
     def _history(
         self, prior: MixturePrior, task: int, wanted: set[int]
@@ -410,10 +471,10 @@ class PriorWatch:
             return None
         names = self._load(version).prior.arm_names
         words = in_words(watch.agreements(), names)
-        text = f"the rewards do not agree with version {version} of the prior: {words}"
-        if self.warning is None:
-            log.warning("%s", text)
-        return text
+        begin = f"the rewards do not agree with version {version} of the prior: "
+        if not (self.warning or "").startswith(begin):
+            log.warning("%s%s", begin, words)
+        return begin + words
 
 
 def in_words(found: Agreements, names: Sequence[str] | None) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import NamedTuple
 
-from mixts._typing import Array, Float
+from mixts._typing import Array, Bool, Float
 
 _ATTEMPTS = 3
 """A task that changes during each of so many computations is decided by the belief with which the
@@ -65,15 +65,26 @@ class Aside:
         self._error: BaseException | None = None
         self._attempts = 0
 
-    def choice(self, mark: TaskMark, ask: Callable[[], Callable[[], Choice]]) -> Choice:
+    def choice(
+        self,
+        mark: TaskMark,
+        ask: Callable[[], Callable[[], Choice]],
+        mask: Bool[Array, " K"] | None = None,
+    ) -> Choice:
         """Return the decision of a task, or raise ``ComputeAsideError`` to have it computed.
 
         ``ask`` reads what the decision depends on, and returns the function that computes it.
+        ``mask`` are the actions that are available now: the task may have taken some meanwhile.
         """
         if self._error is not None:
             raise self._error
-        if self._choice is not None and self._is_valid(mark):
-            return self._choice
+        choice = self._choice
+        if (
+            choice is not None
+            and self._is_valid(mark)
+            and (mask is None or mask[choice.shown].all())
+        ):
+            return choice
         self._choice, self._mark, self._compute = None, mark, ask()
         raise ComputeAsideError
 

@@ -193,7 +193,8 @@ class Batch:
                 return []
             (request,) = requests.values()
             mark = tasks.mark(request.task, self._active.version)
-            choice = self._aside.choice(mark, partial(self._ask, request, tasks))
+            ask = partial(self._ask, request, tasks)
+            choice = self._aside.choice(mark, ask, request.mask)
             new = self._log_group(requests, choice, tasks)
         else:
             new = self._decide_groups(requests, tasks)
@@ -404,6 +405,7 @@ class Batch:
     ) -> None:
         """Return earlier decisions to requests whose key has one, in the log or in this batch."""
         made: dict[Key, tuple[bytes, Decision]] = {}
+        refused: dict[Key, Result] = {}
         for place, digest in self._digests.items():
             request = operations[place]
             assert isinstance(request, Decide)
@@ -414,7 +416,11 @@ class Batch:
                 self._results[place] = self._logged_result(key, digest, answered[key], result)
             elif isinstance(result, Decision):
                 made[key] = digest, result
-            elif result is None and key in made:
+            elif result is not None:
+                refused[key] = result
+            elif key not in made:
+                self._results[place] = refused[key]
+            else:
                 first, decision = made[key]
                 same = first == digest
                 self._results[place] = replace(decision, repeated=True) if same else _key_taken(key)

@@ -15,6 +15,7 @@ from mixts.belief import Belief
 from mixts.errors import (
     MixtsError,
     ParameterError,
+    StatisticsError,
     StoreError,
     StoreUnavailableError,
     UnknownTaskError,
@@ -708,12 +709,18 @@ class Decider:
         Returns
         -------
         list of tuple of float
-            P_t(s) under the active prior, in the order of the tasks.
+            P_t(s) under the active prior, in the order of the tasks; empty for a task whose
+            history the active prior cannot compute with.
         """
         if not tasks:
             return []
-        _, belief = self._belief(*tasks)
-        return [tuple(row) for row in belief.weights.tolist()]
+        try:
+            _, belief = self._belief(*tasks)
+            return [tuple(row) for row in belief.weights.tolist()]
+        except StatisticsError:
+            if len(tasks) == 1:
+                return [()]
+            return [found for task in tasks for found in self.weights([task])]
 
     def _belief(self, *tasks: str) -> tuple[ActivePrior, Belief]:
         """Return the active prior and the belief of tasks, with the task axis."""

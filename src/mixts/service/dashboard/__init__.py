@@ -2,7 +2,7 @@
 
 The HTTP part calls these functions and adds headers; nothing here knows of requests::
 
-    GET /                   overview_page(decider, store, now=time.time(), search=..., offset=...,
+    GET /                   overview_page(decider, store, now=store.now(), search=..., offset=...,
                                           span=..., arm=..., arms=...,
                                           address="http://127.0.0.1:8321", token=False,
                                           changes=False)

@@ -326,12 +326,17 @@ def rate_words(per_second: float) -> tuple[str, str]:
 
 def open_words(means: Means) -> str:
     """Return which decisions are not final, and when they will be."""
-    day = formats.day(means.closes) != formats.day(means.now)
-    closes = formats.brief_moment(means.closes) if day else formats.minute(means.closes)
+    since, closes = (near_moment(at, means.now) for at in (means.final, means.closes))
     return (
-        f"Reward windows of decisions since {formats.minute(means.final)} are open: clicks have "
-        f"come, zeros have not, so their mean is not known. All of them are final at {closes}."
+        f"Reward windows of decisions since {since} are open: clicks have come, zeros have not, "
+        f"so their mean is not known. All of them are final at {closes}."
     )
+
+
+def near_moment(at: float, now: float) -> str:
+    """Return the time of day, after the day if that is not today."""
+    is_today = formats.day(at) == formats.day(now)
+    return formats.minute(at) if is_today else formats.brief_moment(at)
 
 
 def _between(bins: Sequence[Bin] | Sequence[Earned]) -> str:

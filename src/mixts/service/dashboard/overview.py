@@ -34,6 +34,7 @@ from mixts.service.dashboard.over_time import (
     begun_span,
     drawn_bins,
     merge_bins,
+    near_moment,
     open_words,
     rate_chart,
     rate_words,
@@ -123,7 +124,8 @@ class TaskLine:
 
     row: TaskRow
     kind: str
-    colour: int
+    colour: int | None
+    """None if the active prior cannot compute with the task's history."""
     certainty: float
     """Present probability of the kind."""
 
@@ -331,6 +333,9 @@ def _listing(
     shown = rows[:PAGE_ROWS]
     lines = []
     for row, found in zip(shown, decider.weights([row.task for row in shown]), strict=True):
+        if not found:
+            lines.append(TaskLine(row, "–", None, 0.0))
+            continue
         weights = facts.by_kind(found)
         s = max(range(len(weights)), key=lambda s: weights[s])
         lines.append(TaskLine(row, facts.kind(s), charts.colour(s), weights[s]))
@@ -378,7 +383,7 @@ def _mean_words(view: Overview) -> str:
     means, rewards = view.means, f"{view.means.whole.rewards:,} rewards"
     if not means.is_open:
         return f"{rewards}, {view.whole.decisions:,} decisions in {SPANS[view.span].words}"
-    until = formats.minute(means.final)
+    until = near_moment(means.final, means.now)
     return f"{rewards} of decisions until {until}; windows of later ones are open"
 
 

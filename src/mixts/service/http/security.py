@@ -164,8 +164,12 @@ class Gate:
         address: str = client[0] if client else ""
         try:
             return self._admit(scope, headers, address)
-        except RefusalError:
-            self._refused.take(address, now)
+        except RefusalError as refusal:
+            try:
+                self._refused.take(address, now)
+            except RefusalError as limit:
+                # A browser asks for the password only if it is told to.
+                refusal.headers = (*refusal.headers, *limit.headers)
             raise
 
     def _admit(self, scope: Scope, headers: Headers, address: str) -> str:

@@ -47,6 +47,9 @@ IDLE_SECONDS = 30
 """Longest pause within a transaction, after which the server ends it: other replicas can then have
 its tasks. The first decisions of a process may compile code meanwhile."""
 
+TRANSACTION_SECONDS = 2 * IDLE_SECONDS
+"""Longest transaction of a batch, which servers before version 17 do not limit."""
+
 READ_SECONDS = 30
 """Longest read of a page or a metric."""
 
@@ -75,7 +78,7 @@ def write_limits(connection: Connection) -> dict[str, int]:
         "idle_in_transaction_session_timeout": IDLE_SECONDS * 1000,
     }
     if connection.info.server_version >= _HAS_TRANSACTION_TIMEOUT:
-        limits["transaction_timeout"] = 2 * IDLE_SECONDS * 1000
+        limits["transaction_timeout"] = TRANSACTION_SECONDS * 1000
     return limits
 
 

@@ -288,6 +288,8 @@ class Backend(ABC):
     """The path or address that messages show."""
     database: str
     """Name of the database system."""
+    settle_us = 0
+    """Microseconds after which an operation's rows are visible, with those of smaller numbers."""
 
     def now_us(self) -> int:
         """Return microseconds since 1970, by the one clock of all writers of this database."""

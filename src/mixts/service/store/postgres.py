@@ -29,6 +29,7 @@ from mixts.service.records import (
 )
 from mixts.service.store._postgres_connections import (
     LOCK_SECONDS,
+    TRANSACTION_SECONDS,
     Connections,
     first_line,
     unavailable,
@@ -529,6 +530,8 @@ class PostgresBackend(Backend):
     """The schema ``mixts`` of a database; with ``create``, made if it is missing."""
 
     database = "PostgreSQL"
+    settle_us = TRANSACTION_SECONDS * 1_000_000
+    """Replicas number their rows before they commit, and commit in another order."""
 
     def __init__(self, url: str, *, create: bool = True) -> None:
         self.name = without_secrets(url)

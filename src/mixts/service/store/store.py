@@ -81,13 +81,18 @@ _LONGEST_WAIT = """
             SELECT decision, due FROM open_windows WHERE has_default = 1 ORDER BY due DESC LIMIT 1
         ) o JOIN decisions d ON d.seq = o.decision
         UNION ALL
+        SELECT o.due - d.at FROM (
+            SELECT decision, due FROM open_windows WHERE has_default = 1 ORDER BY decision LIMIT 1
+        ) o JOIN decisions d ON d.seq = o.decision
+        UNION ALL
         SELECT a.due - d.at FROM (
             SELECT decision, due, default_reward FROM activated ORDER BY seq DESC LIMIT 1000
         ) a JOIN decisions d ON d.seq = a.decision WHERE a.default_reward IS NOT NULL AND a.due > ?
     ) w
 """
 """Longest time from a decision to the end of its window, of those that may still be open: of the
-last decision, of the one whose window ends last, and of deferred decisions activated lately."""
+last decision, of the open ones that was made first and whose window ends last (they differ if the
+length of windows was changed), and of deferred decisions activated lately."""
 _FINAL = """
     SELECT {} , SUM(rewards), SUM(reward_sum), SUM(reward_squares) FROM (
         SELECT start, arm, version, policy, rewards, reward_sum, reward_squares FROM counts

@@ -305,6 +305,8 @@ def test_decisions_whose_windows_are_open_are_drawn_apart() -> None:
     assert chart.slots[-1].text == "12:01:00: reward windows are open"
     assert "decisions since 12:00 are open" in chart.description
     assert "final at 12:02" in chart.description
+    chart = reward_chart(Means(shown, NOON + 45, NOON + 86400), 1 / 3)
+    assert "decisions since 14 Mar, 12:00 are open" in chart.description
 
 
 def test_the_page_says_which_decisions_are_final() -> None:
@@ -319,6 +321,8 @@ def test_the_page_says_which_decisions_are_final() -> None:
     store.open_seconds = 2000.0
     quarter = overview(decider, store, span="quarter")
     assert "No decision of the last 15 minutes with a reward is final." in quarter.text
+    store.open_seconds = 86400.0
+    assert "decisions until 13 Mar, 12:23; windows" in overview(decider, store).text
     store.open_seconds = 7 * 86400.0
     assert read_overview(decider, store, NOW).span == "month", "a period that is half final"
 
