@@ -349,7 +349,7 @@ def compare_policies(
     >>> fit = fit_logs("clicks.csv", columns, n_components=2, seed=1)
     >>> (earnings,) = diagnostics.compare_policies(fit, n_decisions=[5]).earnings
     >>> print(round(earnings.mean("bestseller").mean, 2), round(earnings.mean("ids").mean, 2))
-    0.52 0.67
+    0.47 0.65
     """
     horizons = sorted({_checks.count(n, "n_decisions") for n in n_decisions})
     if not horizons or not policies:

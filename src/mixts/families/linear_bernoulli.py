@@ -152,6 +152,15 @@ class LinearBernoulli(CoefficientFamily):
         """Raise an error if the prior gives a row log odds that double precision cannot resolve.
 
         Rows that are not finite are left to other checks.
+
+        Parameters
+        ----------
+        rows
+            Rows of features.
+        error
+            Class of the error.
+        of
+            Words about the rows for the message.
         """
         odds = np.abs(rows) * self._coefficient_sizes
         total = odds.sum(axis=-1)
