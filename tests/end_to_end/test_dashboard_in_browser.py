@@ -273,6 +273,7 @@ def test_a_lost_connection_is_said_once_and_found_again(site: Site, spare: Any) 
     assert badges.all_inner_texts() == ["storing"]
     # Twice in all: screen readers say what changes here, and only that.
     assert page.evaluate("window.changes") == 2
+    page.complaints.clear()  # other tests look at them, too
 
 
 def test_a_store_that_fails_is_announced(

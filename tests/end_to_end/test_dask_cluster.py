@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import wait
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,12 @@ VARIABLES = (*THREADS, "PYTHONHASHSEED")
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[DaskEngine]:
     """Two workers, each a process that comes back when it is killed."""
+    with new_cluster() as started:
+        yield started
+
+
+@contextmanager
+def new_cluster() -> Iterator[DaskEngine]:
     with pytest.MonkeyPatch.context() as patch:
         for name in VARIABLES:
             patch.setenv(name, "5")
@@ -303,12 +310,13 @@ def test_a_job_that_kills_its_workers_is_an_error_and_what_is_shared_outlives_th
     assert engine.submit(slow.total, shared).result() == value.sum()
 
 
-def test_an_abandoned_cluster_leaves_nothing_behind(cluster: DaskEngine) -> None:
-    worker = psutil.Process(cluster.submit(os.getpid).result())
-    jobs = [cluster.submit(slow.sleep, 1) for _ in range(100)]
-    with pytest.raises(KeyboardInterrupt), cluster:
-        raise KeyboardInterrupt
-    assert all(job.cancelled() for job in jobs)
-    assert not worker.is_running()
-    assert slow.variables(*VARIABLES) == ["5"] * 5
-    cluster.close(abandon=False)  # once more does nothing
+def test_an_abandoned_cluster_leaves_nothing_behind() -> None:
+    with new_cluster() as cluster:
+        worker = psutil.Process(cluster.submit(os.getpid).result())
+        jobs = [cluster.submit(slow.sleep, 1) for _ in range(100)]
+        with pytest.raises(KeyboardInterrupt), cluster:
+            raise KeyboardInterrupt
+        assert all(job.cancelled() for job in jobs)
+        assert not worker.is_running()
+        assert slow.variables(*VARIABLES) == ["5"] * 5
+        cluster.close(abandon=False)  # once more does nothing

@@ -91,7 +91,8 @@ def test_the_page_asks_for_nothing_and_complains_of_nothing(
 ) -> None:
     page = pages[name]
     assert page.complaints == []
-    assert {url for url in page.asked if not url.startswith("data:")} <= {page.url}
+    address = page.url.partition("#")[0]  # another test may have followed a link inside it
+    assert {url for url in page.asked if not url.startswith("data:")} <= {address}
     assert page.title() != "taken"
     widths = page.evaluate("[...document.images].map(image => image.naturalWidth)")
     assert len(widths) >= 2

@@ -291,7 +291,7 @@ def test_an_error_names_only_options_that_were_given(
     assert options or "--" not in printed
 
 
-def test_the_code_says_that_the_rival_earned_more(
+def test_the_code_says_what_speaks_against_it(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     noise = 0.01 * np.random.default_rng(1).standard_normal(50)
@@ -304,7 +304,15 @@ def test_the_code_says_that_the_rival_earned_more(
     command = ["fit", str(folder / "clicks.csv"), *COLUMNS, "--components", "2", "--quiet"]
     assert main([*command, "--out", str(out)]) == 0
     page = html.unescape(out.with_suffix(".html").read_text(encoding="utf-8"))
-    assert "the policy that never learns earned more than this agent.\nagent = mixts.Mix" in page
+    assert "# Do not use this prior: the page begins with the reasons.\nagent = mixts.Mix" in page
+    unclear = Earnings(20, {**rewards, "greedy": 0.5 - noise, "ids": 0.5 - noise}, noise, 3.0, "x")
+    monkeypatch.setattr(
+        "mixts.cli.fit.compare_policies",
+        lambda *_, **__: PolicyComparison((unclear,), {20: 50}, 50),
+    )
+    assert main([*command, "--out", str(out), "--force"]) == 0
+    page = html.unescape(out.with_suffix(".html").read_text(encoding="utf-8"))
+    assert "this agent did not clearly earn more than the policy that never learns.\nagent" in page
 
 
 def test_rows_that_a_feature_loses_are_the_first_line(
@@ -359,7 +367,7 @@ def test_it_goes_on_from_an_earlier_prior(
     assert re.search(r"Other, .* of tasks: A broad kind", printed)
     words = " ".join(printed.split())
     assert "It predicts 20 held-out tasks" in words
-    assert "the earlier prior: " in words
+    assert "the earlier prior (log evidence of a task " in words
     found = mixts.MixturePrior.load(second)
     assert (found.names, found.arm_names) == (old.names, ("books", "hats", "shoes"))
     assert found.origin is not None
