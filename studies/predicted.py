@@ -214,8 +214,9 @@ def rival_scores(fit: Fit, data: Data, past: pd.DataFrame) -> Array:
     """Return what a team has anyway: the mean of each arm, or the coefficients of a regression."""
     if fit.logs.arms is not None:
         by_arm = past.groupby(past["arm"].astype(str))["reward"]
-        means = by_arm.mean().where(by_arm.size() >= 0.1 * by_arm.size().mean(), -np.inf)
-        return means.reindex(fit.logs.arms).to_numpy(float)
+        tried = by_arm.size() >= 0.1 * by_arm.size().mean()
+        means = by_arm.mean().where(tried).reindex(fit.logs.arms)
+        return means.fillna(means.min() - 1).to_numpy(float)  # hardly tried arms come last
     assert fit.logs.space is not None
     rows = fit.logs.space.rows(past[list(data.features)])
     kind = LogisticRegression if fit.logs.family == "logistic" else LinearRegression
