@@ -35,3 +35,17 @@ def test_restricted_choices_are_told_from_free_ones(monkeypatch: pytest.MonkeyPa
         assert row.known == known
         if known:
             assert max(map(abs, row.gaps.values())) < 4
+
+
+def test_the_summary_counts_what_was_claimed() -> None:
+    right = {"rival": (0.5, 0.03), "agent": (0.6, 0.03), "gain": (0.1, 0.03)}
+    wrong = {"rival": (0.5, 0.03), "agent": (0.6, 0.03), "gain": (0.3, 0.03)}
+    rows = [
+        predicted.Row("shop", 5, "ids", True, right, right),
+        predicted.Row("shop", 5, "ids", True, right, wrong),
+        predicted.Row("tea", 5, "ids", False, right, wrong),
+    ]
+    lines = predicted.summary(rows)
+    assert "| shop | 5 | 2 of 2 | 5 of 6 | -4.7 |" in lines
+    assert "| tea | 5 | 0 of 1 | 2 of 3 | -4.7 |" in lines
+    assert lines[-1] == "5 of 6 claimed predictions are within two errors."
