@@ -310,11 +310,15 @@ def replay(past: PastTasks, horizons: Sequence[int], fewest: int) -> dict[int, P
                 jobs[n].append(job._replace(n_repeats=repeats))
                 offered[n].append(n_offered)
                 places[n].append(at)
-    step(f"replaying {len(wanted):,} past tasks")
+    bar = step(f"replaying {len(wanted):,} past tasks", sum(map(len, jobs.values())))
     logged = np.bincount(rows.tasks, rows.rewards) / np.bincount(rows.tasks)
     with engine_of(past.engine) as where:
         for n, these in jobs.items():
-            rewards, missed = zip(*where.map(play_chunk, [(job,) for job in these]), strict=True)
+            parts = []
+            for part in where.map(play_chunk, [(job,) for job in these]):
+                parts.append(part)
+                bar.advance(1)
+            rewards, missed = zip(*parts, strict=True)
             found[n] = Played(
                 found[n].n_found, _joined(rewards), _joined(missed),
                 logged[np.concatenate(places[n])], float(np.concatenate(offered[n]).mean()),
