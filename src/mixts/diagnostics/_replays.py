@@ -158,7 +158,7 @@ class PastTasks:
 
     @property
     def needed(self) -> str:
-        """What a task must have to be replayed, in words, with a place for a number."""
+        """Requirement for the replay of a task, in words, with a place for a number."""
         if self.linear:
             return "{} recorded rows"
         if not self.fit.prior.repeatable:

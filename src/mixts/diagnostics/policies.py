@@ -278,7 +278,7 @@ class PolicyComparison:
 
     @property
     def outcome(self) -> Outcome:
-        """What the decisive replay shows of the agent to start with, beside the bestseller."""
+        """Result of the decisive replay: the agent to start with, beside the bestseller."""
         if not self.earnings:
             return "none"
         one = self.decisive
