@@ -6,7 +6,8 @@ PEERS ?= .venv-peers
 FLOORS ?= .venv-floors
 WORKERS ?= 2
 PAPER ?= reproduction
-PART ?= compare
+PART ?=
+STUDY ?= compare
 
 BIN = $(VENV)/bin
 INSTALLED = $(VENV)/.installed
@@ -15,13 +16,16 @@ PYTEST = $(BIN)/python -m pytest
 # Every warning is an error, and so is every reference that leads nowhere.
 SPHINX = $(BIN)/python -m sphinx -q -n -W --keep-going
 # Everything that the package can use, and tests that use each of it.
-FLOOR_EXTRAS = arviz,dask,gym,logs,pandas,paper,polars,postgres,progress,serve,table
-FLOOR_TESTS = tests/oracles/test_linear_bernoulli.py tests/contracts/test_store_clicks.py \
+FLOOR_EXTRAS = arviz,dask,gym,logs,pandas,polars,progress,sklearn
+FLOOR_TESTS = tests/oracles/test_linear_bernoulli.py serve/tests/contracts/test_store_clicks.py \
 	tests/unit/test_tables.py tests/unit/test_progress.py tests/unit/plots/test_prior.py \
 	tests/unit/bridges/test_arviz.py tests/unit/bridges/test_sklearn.py tests/unit/bridges/gym/test_player.py \
 	tests/unit/engines/test_engines.py tests/unit/logs/test_read.py tests/unit/pages/test_document.py \
-	tests/unit/service/http/test_endpoints.py tests/unit/service/http/test_connection.py \
-	tests/unit/service/test_client.py
+	serve/tests/unit/http/test_endpoints.py serve/tests/unit/http/test_server.py \
+	serve/tests/unit/test_client.py
+TESTS_OF_mixts = tests
+TESTS_OF_serve = serve/tests
+TESTS_OF_paper = paper/tests
 EXAMPLES = tests/end_to_end/test_documents.py tests/end_to_end/test_docstrings.py
 
 # Keep the bytecode of modules: tests start hundreds of processes that import them.
@@ -39,7 +43,7 @@ paper: $(INSTALLED) ## Every experiment of the paper and beyond it, with figures
 	$(BIN)/mixts reproduce --out $(PAPER)
 
 policies: $(INSTALLED) ## Compare policies; with MOVIELENS=folder and FEATURES=file on real data too
-	$(BIN)/python -m studies.policies $(PART) --workers $(WORKERS) \
+	$(BIN)/python -m mixts_paper.studies.policies $(STUDY) --workers $(WORKERS) \
 		$(if $(MOVIELENS),--movielens "$(MOVIELENS)") $(if $(FEATURES),--features "$(FEATURES)")
 
 check: $(INSTALLED) ## Lint, format, types, layers, links, and the examples of documents and docstrings
@@ -50,10 +54,10 @@ check: $(INSTALLED) ## Lint, format, types, layers, links, and the examples of d
 	$(SPHINX) -b dummy -t check -d build/docs-check docs build/docs-check
 	$(PYTEST) -q -n $(WORKERS) $(EXAMPLES)
 
-test: $(INSTALLED) ## Every test that is not slow (examples are in check); SEED=7: in a random order
+test: $(INSTALLED) ## Every test that is not slow; PART=mixts|serve|paper: one part, SEED=7: in a random order
 	$(PYTEST) -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder -p tests.compile_first \
 		$(if $(SEED),-p pytest_randomly --randomly-seed=$(SEED)) \
-		-m "not slow" $(addprefix --ignore ,$(EXAMPLES))
+		-m "not slow" $(addprefix --ignore ,$(EXAMPLES)) $(TESTS_OF_$(PART))
 
 slow: $(INSTALLED) ## The tests that take minutes, and whether tests notice deliberate faults
 	$(PYTEST) -q -n $(WORKERS) -m slow
@@ -63,7 +67,8 @@ floors: ## Install the lowest versions that pyproject.toml allows, and run tests
 	$(PYTHON) -m venv --clear $(FLOORS)
 	$(FLOORS)/bin/python -m pip install --quiet --disable-pip-version-check uv
 	$(FLOORS)/bin/uv pip install --quiet --python $(FLOORS)/bin/python \
-		--resolution lowest-direct --editable ".[$(FLOOR_EXTRAS)]"
+		--resolution lowest-direct --editable ".[$(FLOOR_EXTRAS)]" \
+		--editable "./serve[postgres]" --editable ./paper
 	$(FLOORS)/bin/uv pip install --quiet --python $(FLOORS)/bin/python \
 		beartype hypothesis jaxtyping polyagamma pytest
 	$(FLOORS)/bin/python -m pytest -q -m "not slow" -o filterwarnings=default --disable-warnings $(FLOOR_TESTS)
@@ -77,9 +82,9 @@ bench: $(INSTALLED) $(PEERS_INSTALLED) ## Time decisions beside other libraries
 docs: $(INSTALLED) ## Build the documentation site in site/; open site/index.html
 	$(SPHINX) -d build/docs docs site
 
-package: $(INSTALLED) ## Build the sdist and the wheel in dist, and check their metadata
+package: $(INSTALLED) ## Build the sdists and wheels of the three packages in dist, and check their metadata
 	rm -rf dist
-	$(BIN)/python -m build --no-isolation
+	for part in . serve paper; do $(BIN)/python -m build --no-isolation --outdir dist $$part || exit 1; done
 	$(BIN)/twine check --strict dist/*
 
 format: $(INSTALLED) ## Format the code and mend what ruff can
@@ -89,11 +94,12 @@ format: $(INSTALLED) ## Format the code and mend what ruff can
 clean: ## Remove the environments, the caches and what was built
 	rm -rf $(VENV) $(PEERS) $(FLOORS) build dist site docs/api/generated docs/gallery htmlcov .coverage .coverage.* .hypothesis \
 		.import_linter_cache .mypy_cache .pytest_cache .ruff_cache
-	find src studies tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src serve paper tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(INSTALLED): pyproject.toml
+$(INSTALLED): pyproject.toml serve/pyproject.toml paper/pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+		--editable ".[dev]" --editable "./serve[postgres]" --editable "./paper[studies]"
 	@touch $@
 
 $(PEERS_INSTALLED): benchmarks/peers.txt

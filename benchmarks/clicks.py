@@ -94,7 +94,7 @@ class Rounds:
     def n_awake(self) -> int:
         """Return how many components the decisions of the task consider."""
         task = 0 if self.tasks is None else self.tasks[0]
-        return int(np.isfinite(self.agent.belief.posterior.relative[task]).sum())
+        return int(np.isfinite(self.agent.belief.posterior.relative_evidence[task]).sum())
 
 
 def medians(make: Callable[[], Rounds], seconds: float) -> tuple[float, float, float]:

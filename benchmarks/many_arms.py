@@ -20,14 +20,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from mixts_serve import Client, Decider, DecisionStore, dashboard
+from mixts_serve.arms import ArmChanges
+from mixts_serve.store.export import export
+from mixts_serve.store.rebuild import rebuild
 
 import mixts
 from mixts.agents import POLICIES
 from mixts.cli.main import main as command
-from mixts.service import dashboard
-from mixts.service.arms import ArmChanges
-from mixts.service.store.export import export
-from mixts.service.store.rebuild import rebuild
 
 
 def many(n_arms: int, n_components: int = 3) -> mixts.MixturePrior:
@@ -90,8 +90,8 @@ def measure_policies(prior: mixts.MixturePrior) -> None:
 def measure_service(prior: mixts.MixturePrior, folder: Path, policy: str) -> None:
     """Measure a store with decisions and rewards, its pages and its export."""
     with (
-        mixts.DecisionStore(folder / f"{policy}.db") as store,
-        mixts.Decider(prior, store, policy=policy, seed=1) as decider,
+        DecisionStore(folder / f"{policy}.db") as store,
+        Decider(prior, store, policy=policy, seed=1) as decider,
     ):
         made = timed(f"service, {policy}: decide", lambda: decider.decide("ada"), 5)
         timed(f"service, {policy}: reward", lambda: decider.reward(made.id, 1))
@@ -109,8 +109,8 @@ def measure_service(prior: mixts.MixturePrior, folder: Path, policy: str) -> Non
             page = timed(f"service, {policy}: {name} page", render)
             row(f"service, {policy}: size of the {name} page", f"{len(page) / 1e3:,.0f} kB | ")
         timed(f"service, {policy}: export", lambda: export(store, folder / f"{policy}.parquet"))
-    with mixts.DecisionStore(folder / f"{policy}.db") as store:
-        timed(f"service, {policy}: rebuild --check", lambda: rebuild(store, write=False))
+    with DecisionStore(folder / f"{policy}.db") as store:
+        timed(f"service, {policy}: check", lambda: rebuild(store, write=False))
 
 
 @contextlib.contextmanager
@@ -142,7 +142,7 @@ def measure_commands(folder: Path) -> None:
 
     timed("mixts arms list FILE", lambda: arms("list", prior))
     timed("mixts arms add FILE", lambda: arms("add", prior, "added", "--out", folder / "a.json"))
-    with served(prior, folder / "served.db") as address, mixts.Client(address) as client:
+    with served(prior, folder / "served.db") as address, Client(address) as client:
         made = timed("HTTP: decide, ids", lambda: client.decide("ada"), 3)
         timed("HTTP: reward", lambda: client.reward(made.id, 1))
         timed("mixts arms add --service", lambda: arms("add", "--service", address, "new"))

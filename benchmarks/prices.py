@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator
+from functools import partial
 from time import process_time
 from typing import Any
 
@@ -84,16 +85,18 @@ def measure(policy: str, prior: mixts.MixturePrior, m: int, k: int, repeats: int
 
 
 def measure_many(n_arms: int, repeats: int) -> None:
-    """Print a decision among many arms, at a cold start and with some observations."""
-    mean = 0.04 * np.exp(0.4 * np.random.default_rng(1).standard_normal((5, n_arms)))
-    prior = mixts.MixturePrior(mixts.BernoulliArms(60 * mean, 60 * (1 - mean)))
-    print("| policy | arms | observations | decision, ms |\n|---|---|---|---|")
-    for policy in ("MixIDS", "MixTS"):
-        for n in (0, 20):
-            agent = getattr(mixts, policy)(prior, seed=1)
-            agent.update(np.arange(n), np.zeros(n))
-            (seconds,) = alternate([agent.act_with_probabilities], repeats)
-            print(f"| {policy} | {n_arms:,} | {n} | {1e3 * np.median(seconds):,.1f} |", flush=True)
+    """Print decisions among more and more arms: plain, priced and ranked."""
+    print("| policy | arms | plain, ms | priced, ms | top 3, ms |\n|---|---|---|---|---|")
+    for k in [k for k in (10, 100, 1000) if k < n_arms] + [n_arms]:
+        rng = np.random.default_rng(1)
+        mean = 0.04 * np.exp(0.4 * rng.standard_normal((5, k)))
+        prior = mixts.MixturePrior(mixts.BernoulliArms(60 * mean, 60 * (1 - mean)))
+        money = {"values": rng.uniform(0.5, 2.0, k), "costs": rng.uniform(0.0, 0.03, k)}
+        for policy in ("MixIDS", "MixTS"):
+            decide = getattr(mixts, policy)(prior, seed=1).act_with_probabilities
+            sides = [decide, partial(decide, **money), partial(decide, top=TOP)]
+            cells = [f"{1e3 * np.median(found):,.1f}" for found in alternate(sides, repeats)]
+            print(f"| {policy} | {k:,} | {' | '.join(cells)} |", flush=True)
 
 
 def main() -> None:

@@ -24,7 +24,8 @@ from sphinx.writers.html5 import HTML5Translator
 from sphinx_gallery.sorting import ExplicitOrder
 
 DOCS = Path(__file__).parent
-sys.path.insert(0, str(DOCS.parent / "src"))
+for part in ("paper", "serve", "."):
+    sys.path.insert(0, str(DOCS.parent / part / "src"))
 
 from mixts import __version__  # noqa: E402
 
@@ -124,7 +125,6 @@ def visit_math_block(translator: HTML5Translator, node: nodes.math_block) -> Non
 
 autosummary_generate = sorted(str(page) for page in DOCS.glob("api/*.rst"))
 autodoc_member_order = "groupwise"
-autodoc_preserve_defaults = True
 numpydoc_show_class_members = False
 python_maximum_signature_line_length = 80
 python_use_unqualified_type_names = True

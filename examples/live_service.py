@@ -9,8 +9,8 @@ and nothing was counted twice. The dashboard is at the printed address.
     python examples/live_service.py --ratings ml-latest-small    # real people, of MovieLens
 
 With --ratings (a folder or zip with ratings.csv and movies.csv), 90 users are held out, and films'
-features and the prior are learned from the others, as in studies/coldstart/movielens.
-Needs the extra `serve`; --screenshot also playwright and a Chromium.
+features and the prior are learned from the others, as in the study of MovieLens.
+Needs mixts-serve; --screenshot also playwright and a Chromium.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import numpy as np
+from mixts_serve import Decide, DecisionStore, Reward
+from mixts_serve.client import Client
+from mixts_serve.store.rebuild import rebuild
 from numpy.typing import NDArray
 
 import mixts
 from mixts import errors
 from mixts.environments import ReplayBandit
-from mixts.service import Decide, Reward
-from mixts.service.client import Client
-from mixts.service.store.rebuild import rebuild
 
 N_PEOPLE = 90
 N_OFFERED = 10
@@ -81,9 +81,13 @@ def main() -> None:
 def from_movielens(path: Path) -> Problem:
     """Return held-out users of MovieLens, and a prior learned from the other users."""
     sys.path.insert(0, str(Path(__file__).parents[1]))  # where the folder studies is
-    from studies.coldstart.movielens.features import learn_features, task_statistics
-    from studies.coldstart.movielens.ratings import parse, read_files
-    from studies.coldstart.movielens.splits import held_out_users
+    from mixts_paper.studies.movielens.ratings import (
+        learn_features,
+        parse,
+        read_files,
+        task_statistics,
+    )
+    from mixts_paper.studies.movielens.splits import held_out_users
 
     ratings = parse(read_files(path))
     held_out = held_out_users(ratings, split=0, seed=1)[:N_PEOPLE]
@@ -198,7 +202,7 @@ def good(result: Any) -> Any:
 
 def check_store(store: Path) -> None:
     """Compare the statistics with the log, after the service has ended."""
-    with mixts.DecisionStore(store) as decisions:
+    with DecisionStore(store) as decisions:
         found = rebuild(decisions, write=False)
     print(
         f"{found.decisions:,} decisions and {found.rewards:,} rewards in the log; the statistics "

@@ -97,12 +97,12 @@ def draw(results: mixts.Results) -> Any:
     """Draw the regret as in the paper, and on a logarithmic axis, which shows all of it."""
     from matplotlib.figure import Figure
 
-    from mixts.plots.style import dress
+    from mixts.plots import style
 
     figure = Figure(figsize=(7.0, 2.6), layout="constrained", dpi=200)
     left, right = figure.subplots(1, 2)
     for ax in (left, right):
-        dress(ax)
+        style.dress(ax)
     mixts.plot(results, left, agents=["MixTS", "PSRL, neighbours", "PSRL"], rounds="episode")
     mixts.plot(results, right, log=True, rounds="episode", bottom=0.1)
     return figure

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
+from mixts_serve import DecisionStore
+from mixts_serve.store.rebuild import rebuild
+from mixts_serve.versions import StatisticsCodec
 from problem import N_ARMS
 from traffic import Traffic
 
 import mixts
-from mixts.service.store.rebuild import rebuild
-from mixts.service.versions import StatisticsCodec
 
 LOG = (
     "SELECT d.id, d.key, t.name, d.action, d.propensity, r.value FROM decisions d "
@@ -25,7 +26,7 @@ TWICE = {
 TASKS = "SELECT name, decisions, rewards, statistics FROM tasks"
 
 
-def audit(store: mixts.DecisionStore, traffic: Traffic) -> Counter[str]:
+def audit(store: DecisionStore, traffic: Traffic) -> Counter[str]:
     """Count the errors of each kind.
 
     Clients repeat every operation until it is acknowledged, so the store must have exactly the
@@ -73,7 +74,7 @@ def _compare_log(log: list[tuple], traffic: Traffic, wrong: Counter[str]) -> Non
     wrong["unacknowledged decisions"] += len(found.keys() - traffic.decided.keys())
 
 
-def _compare_statistics(store: mixts.DecisionStore, log: list[tuple], wrong: Counter[str]) -> None:
+def _compare_statistics(store: DecisionStore, log: list[tuple], wrong: Counter[str]) -> None:
     """Return the counts of every task as stored, and as recounted from the log."""
     names, decisions, rewards, statistics = zip(*store.backend.query(TASKS), strict=True)
     place = {name: i for i, name in enumerate(names)}

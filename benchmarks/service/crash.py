@@ -19,11 +19,10 @@ from pathlib import Path
 import numpy as np
 from audit import audit, summary
 from generator import Generator
+from mixts_serve import DecisionStore
 from problem import N_TASKS, make_prior, true_means
 from serving import clean_up_when_terminated, new_server
 from traffic import Traffic
-
-import mixts
 
 TARGET = 2.0
 """Seconds in which a killed server must respond again."""
@@ -66,7 +65,7 @@ def main() -> None:
             generator.finish()
         finally:
             server.stop()
-        with mixts.DecisionStore(store) as opened:
+        with DecisionStore(store) as opened:
             wrong = audit(opened, traffic)
     rewarded = sum(decided.reward is not None for decided in traffic.decided.values())
     slowest = max(restarts)

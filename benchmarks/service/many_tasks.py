@@ -16,11 +16,10 @@ from pathlib import Path
 import apsw
 import numpy as np
 from generator import Generator
+from mixts_serve import Decider, DecisionStore
 from problem import N_ARMS, make_prior
 from serving import clean_up_when_terminated, new_server
 from traffic import Traffic
-
-import mixts
 
 TARGET = 1.5
 WARM_UP = 3.0
@@ -40,7 +39,10 @@ N_FIRST = {"tasks": 2, "decisions": 3, "rewards": 2}
 
 def fill(path: Path, n_tasks: int) -> None:
     """Create a store with this many tasks."""
-    with mixts.DecisionStore(path) as store, mixts.Decider(make_prior(), store) as decider:
+    with (
+        DecisionStore(path) as store,
+        Decider(make_prior(), store) as decider,
+    ):
         decider.reward(decider.decide(Traffic.task_name(0), key="first").id, 1.0)
     connection = apsw.Connection(str(path))
     connection.execute("PRAGMA synchronous = OFF")

@@ -18,12 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from mixts_serve import Decider, Decision, DecisionStore, batch, outcomes
+from mixts_serve.records import Decide, Operation, Reward
+from mixts_serve.store import _sqlite_log, sqlite
 from problem import N_TASKS, make_prior
-
-import mixts
-from mixts.service import batch, outcomes
-from mixts.service.records import Decide, Operation, Reward
-from mixts.service.store import _sqlite_log, sqlite
 
 WARM_UP = 300
 """Batches before the measurement."""
@@ -80,8 +78,8 @@ def measure(size: int, n_batches: int, folder: str | None, clock: Clock) -> dict
 
     with (
         tempfile.TemporaryDirectory(prefix="mixts-parts-", dir=folder) as name,
-        mixts.DecisionStore(Path(name) / "decisions.db") as store,
-        mixts.Decider(make_prior(), store, seed=1) as decider,
+        DecisionStore(Path(name) / "decisions.db") as store,
+        Decider(make_prior(), store, seed=1) as decider,
     ):
 
         def perform(n: int) -> float:
@@ -89,9 +87,9 @@ def measure(size: int, n_batches: int, folder: str | None, clock: Clock) -> dict
             for _ in range(n):
                 operations = next_batch()
                 started = time.perf_counter()
-                results = decider._perform(operations, True, None)
+                results = decider._perform(operations)
                 elapsed += time.perf_counter() - started
-                unrewarded.extend(r.id for r in results if isinstance(r, mixts.Decision))
+                unrewarded.extend(r.id for r in results if isinstance(r, Decision))
             return elapsed
 
         decider._writer.run(lambda: perform(WARM_UP))

@@ -22,12 +22,10 @@ from pathlib import Path
 
 import numpy as np
 from generator import Generator
+from mixts_serve import Decide, Decider, DecisionStore
 from problem import make_prior, true_means
 from serving import Server, clean_up_when_terminated, new_server
 from traffic import Traffic
-
-import mixts
-from mixts.service import Decide
 
 WARM_UP = 2.0
 """Seconds before the measurement."""
@@ -117,8 +115,8 @@ def fill(path: Path, n_tasks: int, n_waiting: int) -> None:
     """Create a store whose tasks have this many decisions without a reward."""
     requests = [Decide(Traffic.task_name(task)) for task in range(n_tasks)]
     with (
-        mixts.DecisionStore(path) as store,
-        mixts.Decider(make_prior(), store, policy="ts", seed=1) as decider,
+        DecisionStore(path) as store,
+        Decider(make_prior(), store, policy="ts", seed=1) as decider,
     ):
         for _ in range(n_waiting):
             decider.decide_many(requests)

@@ -21,7 +21,7 @@ from collections import Counter
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from tests.power_loss_runs import run
+from serve.tests.power_loss_runs import run
 
 
 def main() -> None:
@@ -30,7 +30,7 @@ def main() -> None:
     parser.add_argument("--failing", type=float, default=0.1, help="the share of syncs that fail")
     options = parser.parse_args()
     # That a disk without power cannot be written to is no news here.
-    logging.getLogger("mixts.service").setLevel(logging.CRITICAL)
+    logging.getLogger("mixts_serve").setLevel(logging.CRITICAL)
     print(
         "| synchronous | syncs that fail | losses of power | acknowledged | lost | losing runs "
         "| anything else wrong | seconds |\n|---|---|---|---|---|---|---|---|"

@@ -18,14 +18,13 @@ from pathlib import Path
 
 from audit import audit, summary
 from generator import Generator
+from mixts_serve import DecisionStore
 from problem import N_TASKS, make_prior, true_means
 from serving import Server, clean_up_when_terminated, new_server
 from traffic import Traffic
 
-import mixts
-
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from tests import postgres_server
+from serve.tests import postgres_server
 
 TWICE = 0.05
 """The share of operations that are sent to two replicas."""
@@ -87,7 +86,7 @@ def main() -> None:
         finally:
             for server in servers:
                 server.kill()
-        with mixts.DecisionStore(url) as store:
+        with DecisionStore(url) as store:
             wrong = audit(store, traffic)
     n = traffic.n_acknowledged
     rewarded = sum(decided.reward is not None for decided in traffic.decided.values())

@@ -1,29 +1,24 @@
 """Compare servers below the service: what attacks do to them, and how fast they are.
 
-    python benchmarks/service/servers.py attacks [--servers mixts uvicorn nginx granian hypercorn]
-    python benchmarks/service/servers.py half-closed
+    python benchmarks/service/servers.py attacks [--servers mixts nginx uvicorn]
     python benchmarks/service/servers.py restart [--rounds 5] [--against SRC]
     python benchmarks/service/servers.py speed [--rounds 5] [--seconds 3] [--against SRC]
 
-Every server runs the same service, ``mixts serve`` on SQLite. "mixts" is the project's own; the
-others must be installed. "nginx" is uvicorn behind nginx, with the settings that uvicorn's manual
-gives and Debian's number of connections; memory is that of both. ``attacks`` starts a server for
-each attack of ``tests/attacks``, which needs no token, and prints the memory that the processes
-gained, the longest wait of an honest client, and the sockets of the attack that the server closed.
-``half-closed`` also prints the response to a token that comes only as a trailer. ``speed`` lets the
-servers take turns: closed loop for the operations a second, open loop for the latency. Ratios are
-of turns of one round. ``restart`` kills every server under load, and measures how long it takes to
-accept requests on copies of that store. ``--against`` is the ``src`` folder of another version.
+Every server runs the same service, ``mixts serve`` on SQLite. "mixts" is the command as it is, on
+Granian; "nginx" is the same behind nginx, with the configuration that the project ships; "uvicorn"
+must be installed. ``attacks`` starts a server for each attack of the tests, which needs no token,
+and prints the memory that the processes gained, the longest wait of an honest client, and the
+sockets of the attack that the server closed. ``speed`` lets the servers take turns: closed loop for
+the operations a second, open loop for the latency. Ratios are of turns of one round. ``restart``
+kills every server under load, and measures how long it takes to accept requests on copies of that
+store. ``--against`` is the ``src`` folder of another version, or several with a colon between them.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
 import shutil
-import socket
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -37,10 +32,11 @@ import numpy as np
 from generator import Generator
 from problem import make_prior, true_means
 from serving import Server, clean_up_when_terminated, free_port, new_server
-from traffic import Traffic, http_request
+from traffic import Traffic
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from tests.attacks.attacks import CHUNKED, MEGABYTE, attacks, suffer
+from serve.tests.attacks.attacks import MEGABYTE, attacks, suffer
+from serve.tests.attacks.proxy import nginx, plain
 
 OTHER = "other version"
 TOKEN = b"a-token-of-some-length"
@@ -51,8 +47,8 @@ def main() -> None:
         run(*sys.argv[2:])
         return
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("what", choices=["attacks", "half-closed", "restart", "speed"])
-    parser.add_argument("--servers", nargs="+", default=["mixts", "nginx", *RUNNERS])
+    parser.add_argument("what", choices=["attacks", "restart", "speed"])
+    parser.add_argument("--servers", nargs="+", default=["mixts", "nginx"])
     parser.add_argument("--against", metavar="SRC", help="the src folder of another version")
     parser.add_argument("--only", default="", help="attacks whose names contain this")
     parser.add_argument("--seconds", type=float, default=5.0, help="of an attack or a turn")
@@ -64,8 +60,6 @@ def main() -> None:
     names = [OTHER, *options.servers] if options.against else options.servers
     if options.what == "attacks":
         compare_attacks(names, options)
-    elif options.what == "half-closed":
-        compare_half_closed(names, options)
     elif options.what == "restart":
         compare_restart(names, options)
     else:
@@ -85,8 +79,8 @@ def serving(
         before = os.environ.get("PYTHONPATH", "")
         if name == OTHER:
             os.environ["PYTHONPATH"] = options.against
-        elif name != "mixts":
-            server.program = (__file__, "run", "uvicorn" if name == "nginx" else name)
+        elif name == "uvicorn":
+            server.program = (__file__, "run")
         server.start()
         os.environ["PYTHONPATH"] = before
         try:
@@ -100,50 +94,15 @@ def serving(
             server.stop() if options.what == "speed" else server.kill()
 
 
-NGINX = """
-user root;
-worker_processes auto;
-pid {folder}/nginx.pid;
-error_log /dev/null;
-events {{ worker_connections 768; }}
-http {{
-  access_log off;
-  map $http_upgrade $connection_upgrade {{ default upgrade; '' close; }}
-  server {{
-    listen 127.0.0.1:{port} backlog=2048;
-    client_max_body_size 4G;
-    client_body_temp_path {folder}/nginx;
-    location / {{
-      proxy_set_header Host $http_host;
-      proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
-      proxy_set_header X-Forwarded-Proto $scheme;
-      proxy_set_header Upgrade $http_upgrade;
-      proxy_set_header Connection $connection_upgrade;
-      proxy_redirect off;
-      proxy_buffering off;
-      proxy_pass http://127.0.0.1:{upstream};
-    }}
-  }}
-}}
-"""
-
-
 @contextmanager
 def behind_nginx(server: Server, folder: Path) -> Iterator[None]:
     """Run nginx before a server, and give the server nginx's address."""
-    port, upstream = free_port(), server.address[1]
-    config = folder / "nginx.conf"
-    config.write_text(NGINX.format(folder=folder, port=port, upstream=upstream))
-    nginx = subprocess.Popen(["nginx", "-c", str(config), "-g", "daemon off;"])
-    try:
+    port = free_port()
+    with nginx(folder, plain(port, server.address[1])) as pids:
         server.address = (server.address[0], port)
         server.wait()
-        children = Path(f"/proc/{nginx.pid}/task/{nginx.pid}/children").read_text().split()
-        server.pids = [server.pid, nginx.pid, *map(int, children)]
+        server.pids = [server.pid, *pids]
         yield
-    finally:
-        nginx.terminate()
-        nginx.wait()
 
 
 # -- attacks --------------------------------------------------------------------------------------
@@ -165,27 +124,6 @@ def compare_attacks(names: list[str], options: argparse.Namespace) -> None:
                 f"| {name} | {attack.name} | {harm.sent / MEGABYTE:.1f} | {harm.grown:,.0f} "
                 f"| {harm.delay:.2f} | {harm.closed} of {attack.sockets} |", flush=True,
             )  # fmt: skip
-
-
-def compare_half_closed(names: list[str], options: argparse.Namespace) -> None:
-    """Print what a client gets that closes its sending side, or sends its token as a trailer."""
-    body = b'{"task": "t"}'
-    trailing = CHUNKED + b"%x\r\n%b\r\n0\r\nAuthorization: Bearer %b\r\n\r\n"
-    requests = {
-        "half-closed": http_request("decide", body),
-        "token as a trailer": trailing % (len(body), body, TOKEN),
-    }
-    for name in names:
-        for title, content in requests.items():
-            with ExitStack() as stack:
-                words = stack.enter_context(token_file()) if b"Bearer" in content else ()
-                server = stack.enter_context(serving(name, options, *words))
-                one = stack.enter_context(socket.create_connection(server.address, 10))
-                one.sendall(content)
-                if title == "half-closed":
-                    one.shutdown(socket.SHUT_WR)
-                answer = one.recv(65536)[:12].decode() or "nothing"
-            print(f"| {name} | {title} | {answer} |", flush=True)
 
 
 @contextmanager
@@ -303,88 +241,33 @@ def start_seconds(
         return {"start, s": server.age, "start, CPU s": server.cpu_seconds()}
 
 
-# -- other servers, with the limits that they have ------------------------------------------------
+# -- uvicorn --------------------------------------------------------------------------------------
 
 
-def run(name: str, *words: str) -> None:
-    """Run ``mixts`` with another server."""
+def run(*words: str) -> None:
+    """Run ``mixts`` with uvicorn."""
+    from mixts_serve.http import server
+
     from mixts.cli import main
-    from mixts.service.http import server
 
-    def serve(starting: Any, *others: Any, limits: Any) -> None:
-        RUNNERS[name](starting.start(), *others, limits=limits)
-
-    server.run = serve  # type: ignore[assignment]
+    server.run = run_uvicorn
     sys.exit(main(list(words)))
 
 
 def run_uvicorn(
-    service: Any, listener: Any, signals: Any, ready: Callable[[], None], *, limits: Any
+    starting: Any, listener: Any, signals: Any, ready: Callable[[], None], *, limits: Any
 ) -> None:
     import uvicorn
 
-    listener.listen(2048)
-    ready()
     config = uvicorn.Config(
-        service, loop="uvloop", http="httptools", lifespan="off", ws="none", log_config=None,
-        access_log=False, timeout_keep_alive=int(limits.idle), limit_concurrency=7936,
+        starting.start(), lifespan="off", ws="none", log_config=None, access_log=False,
+        limit_concurrency=limits.connections,
     )  # fmt: skip
     one = uvicorn.Server(config)
     signals.stop = lambda: setattr(one, "should_exit", True)
-    one.run([listener])
-
-
-def run_hypercorn(
-    service: Any, listener: Any, signals: Any, ready: Callable[[], None], *, limits: Any
-) -> None:
-    from hypercorn.asyncio import serve
-    from hypercorn.config import Config
-
-    config = Config()
-    config.bind = [f"fd://{listener.detach()}"]
-    config.keep_alive_timeout, config.read_timeout = limits.idle, int(limits.seconds)
-    config.errorlog = None
-
-    async def serve_until_stopped() -> None:
-        stopping, loop = asyncio.Event(), asyncio.get_running_loop()
-        signals.stop = lambda: loop.call_soon_threadsafe(stopping.set)
-        await serve(service, config, shutdown_trigger=stopping.wait)
-
-    _run_in_uvloop(serve_until_stopped(), ready)
-
-
-def run_granian(
-    service: Any, listener: Any, signals: Any, ready: Callable[[], None], *, limits: Any
-) -> None:
-    from granian.constants import Interfaces
-    from granian.http import HTTP1Settings
-    from granian.server.embed import Server
-
-    host, port = listener.getsockname()[:2]
+    listener.listen(2048)
     ready()
-    listener.close()  # it takes no socket, and so binds its own
-
-    async def serve_until_stopped() -> None:
-        one = Server(
-            service, host, port, interface=Interfaces.ASGINL, websockets=False, backlog=2048,
-            http1_settings=HTTP1Settings(header_read_timeout=int(1000 * limits.seconds)),
-            log_enabled=False,
-        )  # fmt: skip
-        loop = asyncio.get_running_loop()
-        signals.stop = lambda: loop.call_soon_threadsafe(one.stop)
-        await one.serve()
-
-    _run_in_uvloop(serve_until_stopped(), ready)
-
-
-def _run_in_uvloop(serving: Any, ready: Callable[[], None]) -> None:
-    import uvloop
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(serving)
-
-
-RUNNERS = {"uvicorn": run_uvicorn, "granian": run_granian, "hypercorn": run_hypercorn}
+    one.run([listener])
 
 
 if __name__ == "__main__":

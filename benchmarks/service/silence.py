@@ -20,17 +20,16 @@ from pathlib import Path
 import numpy as np
 from audit import summary
 from generator import Generator
+from mixts_serve import DecisionStore
+from mixts_serve.store.rebuild import rebuild
 from msgspec.json import decode
 from problem import make_prior, true_means
 from replicas import Killer
 from serving import clean_up_when_terminated, new_server
 from traffic import REWARD, Decided, Operation, Traffic, http_request
 
-import mixts
-from mixts.service.store.rebuild import rebuild
-
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from tests import postgres_server
+from serve.tests import postgres_server
 
 ACTIVATE = "activate"
 WINDOW = 2.0
@@ -116,7 +115,7 @@ class ClickTraffic(Traffic):
             self._to_reward.remove(decided)  # it is never shown
 
 
-def audit_silence(store: mixts.DecisionStore, traffic: ClickTraffic) -> Counter[str]:
+def audit_silence(store: DecisionStore, traffic: ClickTraffic) -> Counter[str]:
     """Count the errors of each kind."""
     wrong: Counter[str] = Counter()
     wrong["contradictory answers"] = len(traffic.contradictions)
@@ -148,7 +147,7 @@ def audit_silence(store: mixts.DecisionStore, traffic: ClickTraffic) -> Counter[
 def wait_for_windows(store: str) -> None:
     """Wait until every window has ended; the audit finds those that do not end."""
     end = time.perf_counter() + PATIENCE
-    with mixts.DecisionStore(store) as opened:
+    with DecisionStore(store) as opened:
         while opened.has_open_defaults() and time.perf_counter() < end:
             time.sleep(WINDOW / 10)
 
@@ -176,7 +175,7 @@ def kill_one(options: argparse.Namespace, folder: Path) -> tuple[ClickTraffic, C
         wait_for_windows(store)
     finally:
         server.stop()
-    with mixts.DecisionStore(store) as opened:
+    with DecisionStore(store) as opened:
         return traffic, audit_silence(opened, traffic), options.kills
 
 
@@ -205,7 +204,7 @@ def kill_replicas(
         finally:
             for server in servers:
                 server.kill()
-        with mixts.DecisionStore(url) as store:
+        with DecisionStore(url) as store:
             return traffic, audit_silence(store, traffic), killer.kills
 
 

@@ -2,7 +2,7 @@
 
     python benchmarks/service/sizes.py [--policy ids] [--long]
 
-The writer cuts submissions by these estimates (``mixts.service.versions.Sizes``). A unit should
+The writer cuts batches by these estimates (``mixts_serve.versions.Sizes``). A unit should
 take at most 0.2 ms of a decision that is not small. Offered actions count for more, because they
 are also parsed, checked and stored. ``--long`` adds a decision that takes minutes.
 """
@@ -13,11 +13,11 @@ import argparse
 import time
 
 import numpy as np
+from mixts_serve import Decide
+from mixts_serve.rules import Policy
+from mixts_serve.versions import Sizes, StatisticsCodec
 
 import mixts
-from mixts.service import Decide
-from mixts.service.policy import Policy
-from mixts.service.versions import Sizes, StatisticsCodec
 
 REPEATS = 3
 

@@ -2,7 +2,7 @@
 
     python -m docs.images.make_dashboard
 
-The two hours are simulated, so the clock of the service is replaced. Needs the extra `serve`,
+The two hours are simulated, so the clock of the service is replaced. Needs mixts-serve,
 playwright and a Chromium.
 """
 
@@ -14,10 +14,10 @@ import time
 from pathlib import Path
 
 import numpy as np
+from mixts_serve import Decide, Decider, DecisionStore, Reward, decider
 
 import mixts
-from mixts.service import Decide, Decider, DecisionStore, Reward, decider
-from tests.unit.service.test_client_service import served
+from serve.tests.unit.test_client_service import served
 
 ITEMS = ("boots", "sneakers", "sandals", "jackets", "shirts", "hats", "bags", "belts")
 LIKES = ((0, 3), (1, 4), (2, 6))

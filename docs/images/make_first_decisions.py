@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from mixts_paper.studies.policies.agents import BESTSELLER, bestseller
+from mixts_paper.studies.policies.problems import shop_prior
 
 import mixts
-from mixts.plots.style import FONT, GREY, INK, LINE, PNG_DPI, legible, looks, new_axes
-from studies.policies.agents import BESTSELLER, bestseller
-from studies.policies.problems import shop_prior
+from mixts.plots import style
 
 N_PAST, N_SHOWN, N_NEW, N_VIEWS = 500, 25, 4000, 30
 OWN = "one bandit per visitor"
@@ -69,23 +69,23 @@ def click_rates() -> tuple[dict[str, Any], float]:
 
 def draw(earned: dict[str, Any], best: float) -> Any:
     """Draw the mean click rate of every view, with a band of two standard errors."""
-    ax = new_axes(7.0, 3.4)
+    ax = style.new_axes(7.0, 3.4)
     views = np.arange(1, N_VIEWS + 1)
-    ax.axhline(best, color=GREY, linewidth=0.8)
-    ax.text(1.3, best + 0.005, "each visitor's best banner", size=FONT, color=GREY)
-    styles = {**looks(["MixIDS", "MixTS", "TS"]), **looks([BESTSELLER])}
+    ax.axhline(best, color=style.GREY, linewidth=0.8)
+    ax.text(1.3, best + 0.005, "each visitor's best banner", size=style.FONT, color=style.GREY)
+    styles = {**style.looks(["MixIDS", "MixTS", "TS"]), **style.looks([BESTSELLER])}
     for name, rates in earned.items():
         color, dashes = styles["TS" if name == OWN else name]
         mean, error = rates.mean(axis=0), rates.std(axis=0, ddof=1) / np.sqrt(N_NEW)
         ax.fill_between(views, mean - 2 * error, mean + 2 * error, color=color, alpha=0.2, lw=0)
-        ax.plot(views, mean, color=color, linestyle=dashes, linewidth=LINE)
+        ax.plot(views, mean, color=color, linestyle=dashes, linewidth=style.LINE)
         place = (N_VIEWS + 0.4, mean[-1])
-        ax.text(*place, LABELS[name], size=FONT, color=legible(color), va="center")
+        ax.text(*place, LABELS[name], size=style.FONT, color=style.legible(color), va="center")
     ax.set(xlim=(1, N_VIEWS), xlabel="view of a new visitor", ylabel="mean click rate of the view")
     ax.set_ylim(0.15, best + 0.025)
     ax.set_xticks([1, 5, 10, 15, 20, 25, 30])
     for label in (ax.xaxis.label, ax.yaxis.label):
-        label.set(size=FONT, color=INK)
+        label.set(size=style.FONT, color=style.INK)
     return ax.figure
 
 
@@ -98,7 +98,7 @@ def main() -> None:
             sums = rates[:, :n].sum(axis=1)
             print(f"  {name:22} {sums.mean():6.2f} ± {sums.std(ddof=1) / np.sqrt(N_NEW):.2f}")
     path = Path(__file__).with_name("first-decisions.png")
-    draw(earned, best).savefig(path, dpi=PNG_DPI, metadata={"Software": None})
+    draw(earned, best).savefig(path, dpi=style.PNG_DPI, metadata={"Software": None})
 
 
 if __name__ == "__main__":

@@ -32,6 +32,17 @@ LARGEST_PARAMETER = 1e75
 """Largest mean, count or rate of a prior: rewards beyond it are refused, too."""
 
 
+MOST_SHOWN = 20
+"""Names that a message lists."""
+
+
+def some_names(names: Sequence[str], *, quote: bool = True) -> str:
+    """Return the first names as text, and how many more there are."""
+    shown = ", ".join(map(repr if quote else str, names[:MOST_SHOWN]))
+    more = len(names) - MOST_SHOWN
+    return shown + (f" and {more:,} more" if more > 0 else "")
+
+
 def parameter_array(
     value: ArrayLike, name: str, n_dims: int, largest: float = LARGEST_PARAMETER
 ) -> Array:

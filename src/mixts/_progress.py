@@ -147,7 +147,7 @@ def progress_bars(show: bool | None = None) -> Iterator[Bars]:
 
     Returns
     -------
-    A context manager that gives :class:`Bars`, to which a program adds bars.
+    A context manager that gives an object to which a program adds bars.
     """
     if show is False or (show is None and not sys.stderr.isatty()):
         yield Bars()

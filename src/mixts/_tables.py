@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mixts._typing import Array
-from mixts.errors import MissingExtraError, ParameterError
+from mixts.errors import ActionError, MissingExtraError, ParameterError
 
 if TYPE_CHECKING:
     import pandas
@@ -121,3 +121,39 @@ def _imported(library: str) -> Any:
             f"a {library} table needs {library}: pip install 'mixts[{_LIBRARIES[library]}]' "
             "(table() needs nothing)"
         ) from error
+
+
+def described_rows(actions: Any, features: Any) -> Any:
+    """Replace descriptions of actions by rows of numbers, if features give any; all else stays."""
+    if actions is None or isinstance(actions, np.ndarray):
+        return actions
+    if is_table(actions):
+        return matrix(actions) if features is None else features.rows(actions)
+    first = actions
+    while isinstance(first, (list, tuple)) and first:
+        first = first[0]
+    if is_table(first):
+        return _stacked_rows(actions, features)
+    if not isinstance(first, Mapping):
+        return actions
+    if features is None:
+        raise ActionError(
+            "this prior does not name its features, so an action must be a row of numbers, got "
+            f"{first!r}; name them by MixturePrior(..., features=...)"
+        )
+    if isinstance(actions, Mapping):
+        return features.row(actions)
+    if isinstance(actions[0], Mapping):
+        return features.rows(actions)
+    return _stacked_rows(actions, features)
+
+
+def _stacked_rows(actions: Sequence[Any], features: Any) -> Array:
+    """Return the action sets of several decisions as one array."""
+    sets = [described_rows(one, features) for one in actions]
+    if len({len(one) for one in sets}) > 1:
+        raise ActionError(
+            "all decisions of one call must offer equally many actions, got "
+            f"{[len(one) for one in sets]}: pad the sets, and mask the padding"
+        )
+    return np.stack(sets)

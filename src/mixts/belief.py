@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,24 +14,13 @@ from mixts._typing import ActionsLike, Array, ArrayLike, Bool, Float, Int
 from mixts.errors import ActionError, OutcomeError, ParameterError, TaskError
 from mixts.families._kernels.choice import draw_latent
 from mixts.families.base import Waiting
-from mixts.families.bernoulli import BernoulliPosterior
-from mixts.families.pending import Pending
 from mixts.families.statistics import Statistics
 from mixts.families.trajectory import Trajectory
 
 if TYPE_CHECKING:
     from mixts.prior import MixturePrior
 
-
-class SilentBelief(NamedTuple):
-    """A belief in which the silence of pending decisions counts; arrays as in :class:`Belief`."""
-
-    weights: Float[Array, "..."]
-    """P(s | history, silence), (L,) or (n_tasks, L)."""
-    log_evidence: Float[Array, "..."]
-    """log p(history, silence | s), of the same shape."""
-    mean_rewards: Float[Array, "..."]
-    """Mean click rate of each arm under the mixture, (K,) or (n_tasks, K)."""
+__all__ = ["Belief"]
 
 
 class Belief:
@@ -208,44 +197,14 @@ class Belief:
     @property
     def component_mean(self) -> Float[Array, "..."]:
         """E[theta | history, s] of all tasks, (L, p) or (n_tasks, L, p)  [paper: Eq. 4]."""
-        return self.component_means()
+        means = self.posterior.component_means(self._axis.decisions(None))
+        return np.asarray(self._axis.squeeze(means))
 
     @property
     def component_covariance(self) -> Float[Array, "..."]:
         """Cov[theta | history, s] of all tasks, (L, p, p) or (n_tasks, L, p, p)  [paper: Eq. 4]."""
-        return self.component_covariances()
-
-    def component_means(self, tasks: ArrayLike | None = None) -> Float[Array, "..."]:
-        """Return E[theta | history, s] of all tasks or some.
-
-        Parameters
-        ----------
-        tasks
-            Some of the tasks, repeats allowed; None for all.
-
-        Returns
-        -------
-        array
-            Means, (L, p) for one task, else (n, L, p).
-        """
-        index = self._axis.decisions(tasks)
-        return np.asarray(self._axis.squeeze(self.posterior.component_means(index)))
-
-    def component_covariances(self, tasks: ArrayLike | None = None) -> Float[Array, "..."]:
-        """Return Cov[theta | history, s] of all tasks or some.
-
-        Parameters
-        ----------
-        tasks
-            Some of the tasks, repeats allowed; None for all.
-
-        Returns
-        -------
-        array
-            Covariances, (L, p, p) for one task, else (n, L, p, p).
-        """
-        index = self._axis.decisions(tasks)
-        return np.asarray(self._axis.squeeze(self.posterior.component_covariances(index)))
+        covariances = self.posterior.component_covariances(self._axis.decisions(None))
+        return np.asarray(self._axis.squeeze(covariances))
 
     @property
     def mean(self) -> Float[Array, "..."]:
@@ -299,43 +258,6 @@ class Belief:
         sets, _ = self.prior.family.action_sets(rows, len(index))
         means = self.posterior.mean_rewards(index, self._exact_weights()[index], sets)
         return np.asarray(self._axis.squeeze(means))
-
-    def given_silence(self, pending: Pending) -> SilentBelief:
-        """Return the weights and the mean click rates, given that no click has come yet.
-
-        A decision of an arm with click rate theta has the likelihood ``1 - theta arrived``. The
-        results are exact, and this belief does not change. Only for Bernoulli arms.
-
-        Parameters
-        ----------
-        pending
-            The decisions that wait for a click.
-
-        Returns
-        -------
-        SilentBelief
-            Weights, log evidence and mean click rates.
-
-        Examples
-        --------
-        >>> import mixts
-        >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[8, 2], [2, 8]], [[2, 8], [8, 2]]))
-        >>> prior.belief().given_silence(mixts.Pending([0, 0], [0.9, 0.1])).weights.round(2)
-        array([0.24, 0.76])
-        """
-        waiting = self.checked_pending(pending)
-        if waiting is None:
-            return SilentBelief(self.weights, self.log_evidence, self.mean_rewards())
-        assert isinstance(self.posterior, BernoulliPosterior)
-        every = self._axis.decisions(None)
-        silence = self.posterior.silence(every, waiting)
-        weights = silence.weigh(self._exact_weights(), every)
-        a, b = silence.expect()
-        found = SilentBelief(
-            weights, self.posterior.log_evidence() + silence.log_evidence,
-            np.einsum("tl,tlk->tk", weights, a / (a + b)),
-        )  # fmt: skip
-        return SilentBelief(*(self._axis.squeeze(array) for array in found))
 
     def as_prior(self, task: int | None = None) -> MixturePrior:
         """Return the posterior of one task as a prior.
@@ -513,7 +435,8 @@ class Belief:
         """
         latent = np.empty(len(index), np.int64)
         uniform = rng.random(len(index))
-        draw_latent(self.prior.log_weights, self.posterior.relative, index, uniform, latent)
+        evidence = self.posterior.relative_evidence
+        draw_latent(self.prior.log_weights, evidence, index, uniform, latent)
         return latent
 
     def decide(
@@ -561,7 +484,7 @@ class Belief:
         array
             Weights, (m, L).
         """
-        return softmax(self.prior.log_weights + self.posterior.relative[index])
+        return softmax(self.prior.log_weights + self.posterior.relative_evidence[index])
 
     def checked_waiting(self, actions: Any, tasks: Any) -> Waiting | None:
         """Return the checked decisions whose rewards have not come.
@@ -582,34 +505,3 @@ class Belief:
             actions = self.prior.arm_indices(actions)
         checked = self.posterior.statistics.checked_actions(self.prior.action_rows(actions))
         return Waiting(self._axis.observations(tasks, len(checked)), checked)
-
-    def checked_pending(self, pending: Any) -> Waiting | None:
-        """Return the checked decisions that wait for a click.
-
-        Parameters
-        ----------
-        pending
-            A :class:`mixts.Pending`.
-
-        Returns
-        -------
-        Waiting or None
-            The decisions; None if there are none.
-        """
-        if not isinstance(pending, Pending):
-            raise ParameterError(
-                f"pending must be mixts.Pending(actions, arrived, tasks), got {pending!r}"
-            )
-        self.prior.family.check_clicks()
-        waiting = self.checked_waiting(pending.actions, pending.tasks)
-        expected = "arrived must be probabilities from 0 to 1: one, or one for each action"
-        arrived = _checks.numbers(pending.arrived, expected, ParameterError)
-        if not ((arrived >= 0) & (arrived <= 1)).all():
-            raise ParameterError(f"{expected}, got {pending.arrived!r}")
-        if waiting is None:
-            return None
-        if arrived.shape not in ((), waiting.tasks.shape):
-            raise ParameterError(
-                f"{expected}, got {len(waiting.tasks)} actions and shape {arrived.shape}"
-            )
-        return waiting._replace(arrived=np.broadcast_to(arrived, waiting.tasks.shape))

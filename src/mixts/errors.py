@@ -37,6 +37,34 @@ from __future__ import annotations
 
 from typing import Self
 
+__all__ = [
+    "ActionError",
+    "ClusterError",
+    "ConflictError",
+    "ConvergenceWarning",
+    "CovarianceError",
+    "FeedbackError",
+    "FormatError",
+    "LogsError",
+    "MaskError",
+    "MissingExtraError",
+    "MixtsError",
+    "ObservationError",
+    "OutcomeError",
+    "OutputError",
+    "OverloadedError",
+    "ParameterError",
+    "StatisticsError",
+    "StoreError",
+    "StoreUnavailableError",
+    "TaskError",
+    "TaskLockedError",
+    "TrajectoryError",
+    "UnknownDecisionError",
+    "UnknownTaskError",
+    "WeightsError",
+]
+
 
 class MixtsError(Exception):
     """Base class of all exceptions that mixts raises."""

@@ -17,15 +17,20 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mixts import _checks
+from mixts._checks import some_names
 from mixts._tables import is_table, records
 from mixts._typing import Array, ArrayLike, Float, Int
 from mixts.errors import ActionError, ParameterError
 
+__all__ = [
+    "Features",
+    "LevelFeature",
+    "NumberFeature",
+    "name_of",
+]
+
 INTERCEPT = "intercept"
 """Name of the feature that is always 1."""
-
-_MOST_SHOWN = 20
-"""Names or levels that an error message lists."""
 
 BEYOND = 10.0
 """A number this many times as large as any that the prior was learned from is refused: cents for
@@ -204,7 +209,7 @@ class LevelFeature:
             if level is not None and level not in self.levels:
                 raise ParameterError(
                     f"{role} of feature {self.name!r} must be one of its levels, "
-                    f"{_some(self.levels)}, got {level!r}"
+                    f"{some_names(self.levels)}, got {level!r}"
                 )
 
     @cached_property
@@ -225,7 +230,7 @@ class LevelFeature:
     @property
     def expected(self) -> str:
         """Values that the feature takes, in words."""
-        return f"one of the levels {_some(self.levels)}"
+        return f"one of the levels {some_names(self.levels)}"
 
     @property
     def example(self) -> str:
@@ -482,7 +487,7 @@ class Features:
         if len(description) > len(self.columns):
             unknown = next(name for name in description if name not in self.raw_names)
             raise ActionError(
-                f"unknown feature {unknown!r}: leave it out; features: {_some(self.raw_names)}"
+                f"unknown feature {unknown!r}: leave it out; features: {some_names(self.raw_names)}"
             )
 
     def example(self) -> dict[str, float | str]:
@@ -663,9 +668,3 @@ def _checked_range(given: Any, name: str) -> tuple[float, float]:
 def _check_name(name: Any) -> None:
     if not isinstance(name, str) or not name:
         raise ParameterError(f"the name of a feature must be a text, got {name!r}")
-
-
-def _some(names: Sequence[str]) -> str:
-    """Return the names for a message, the first ones if there are many."""
-    more = len(names) - _MOST_SHOWN
-    return ", ".join(map(repr, names[:_MOST_SHOWN])) + (f" and {more} more" if more > 0 else "")

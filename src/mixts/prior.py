@@ -10,22 +10,19 @@ from typing import Any
 import numpy as np
 
 from mixts import _checks
+from mixts._catalogues import ArmCatalogue, Kinds
 from mixts._files import pack_bundle, read_content, unpack_bundle, write_bundle
-from mixts._tables import is_table, matrix
+from mixts._tables import described_rows
 from mixts._typing import Array, ArrayLike, Bool, Float, Int
 from mixts.belief import Belief
-from mixts.errors import ActionError, FormatError, MixtsError, ParameterError, StatisticsError
-from mixts.families.arms import ArmFamily
+from mixts.errors import FormatError, MixtsError, ParameterError, StatisticsError
 from mixts.families.base import FAMILIES, Family
 from mixts.families.population import arm_population, like_arms
 from mixts.families.statistics import Statistics
-from mixts.families.trajectory import Trajectory
 from mixts.features import Features
 from mixts.origin import Origin
 
-_MOST_SHOWN = 20
-"""Arm names that an error message lists."""
-
+__all__ = ["MixturePrior"]
 
 _ARM_PRIOR = "arm_prior."
 """What the names of the arm prior's arrays begin with, in files."""
@@ -39,15 +36,9 @@ def _of_arm_prior(name: str) -> bool:
     return name.startswith(_ARM_PRIOR)
 
 
-def _some(names: Sequence[str], *, quote: bool = True) -> str:
-    """Return the first names as text, and how many more there are."""
-    shown = ", ".join(map(repr if quote else str, names[:_MOST_SHOWN]))
-    more = len(names) - _MOST_SHOWN
-    return shown + (f" and {more:,} more" if more > 0 else "")
-
-
 def _check_arm_prior(arm_prior: Any, family: Family) -> None:
-    same = type(arm_prior) is type(family) and arm_prior.settings() == family.settings()
+    same = isinstance(arm_prior, Family) and arm_prior.kind == family.kind
+    same = same and arm_prior.settings() == family.settings()
     if not same or (arm_prior.n_components, arm_prior.n_arms) != (family.n_components, 1):
         raise ParameterError(
             f"arm_prior must be one arm like those of {family!r}, for every component, "
@@ -132,17 +123,14 @@ class MixturePrior:
         self.names = _checks.name_list(names, family.n_components, "names")
         if arm_names is not None and family.n_arms is None:
             raise ParameterError(f"arm_names need a family with arms, got {family!r}")
-        self.arm_names = _checks.name_list(arm_names, family.n_arms or 0, "arm_names")
+        self._arms = ArmCatalogue.of(arm_names, family.n_arms or 0)
+        self.arm_names = self._arms.names
         self.features = _checked_features(features, family)
-        self._arm_index = {name: k for k, name in enumerate(self.arm_names or ())}
         self.descriptions = _checked_texts(
             descriptions, family.n_components, "descriptions", "sentences"
         )
         self.kinds = _checked_texts(kinds, family.n_components, "kinds", "names of kinds")
         self.repeatable = _checked_repeatable(repeatable, family)
-        self._retired = np.zeros(family.n_arms or 0, bool)
-        self._n_retired = 0
-        self._new = np.zeros(family.n_arms or 0, bool)
         if arm_prior is not None:
             _check_arm_prior(arm_prior, family)
         self._arm_prior = arm_prior
@@ -174,9 +162,9 @@ class MixturePrior:
         if shown < self.n_components:
             lines.append(f"  ... and {self.n_components - shown} more")
         if self.has_retired:
-            lines.append(f"  retired arms: {self._labels(self._retired)}")
-        if self._new.any():
-            lines.append(f"  new arms: {self._labels(self._new)}")
+            lines.append(f"  retired arms: {self._arms.labels(self._arms.retired)}")
+        if self._arms.new.any():
+            lines.append(f"  new arms: {self._arms.labels(self._arms.new)}")
         if not self.repeatable:
             lines.append("  an action is taken at most once in a task")
         return "\n".join(lines)
@@ -185,10 +173,6 @@ class MixturePrior:
         from mixts._notebook import prior_html
 
         return prior_html(self)
-
-    def _labels(self, marked: Bool[Array, " K"]) -> str:
-        index = np.flatnonzero(marked)
-        return _some([self.arm_names[k] if self.arm_names else str(k) for k in index], quote=False)
 
     # -- beliefs ------------------------------------------------------------------------------
 
@@ -369,17 +353,17 @@ class MixturePrior:
     @property
     def kind_names(self) -> tuple[str, ...]:
         """Name of each kind, in the order of the components that come first."""
-        if self.kinds is None:
-            return self.names or tuple(f"kind {s + 1}" for s in range(self.n_components))
-        return tuple(dict.fromkeys(self.kinds))
+        return self._kinds.names
 
     @property
     def kind_indices(self) -> tuple[int, ...]:
         """Index into ``kind_names`` of the kind that each component describes."""
-        if self.kinds is None:
-            return tuple(range(self.n_components))
-        index = {name: g for g, name in enumerate(self.kind_names)}
-        return tuple(index[name] for name in self.kinds)
+        return self._kinds.indices
+
+    @property
+    def _kinds(self) -> Kinds:
+        each = self.names or [f"kind {s + 1}" for s in range(self.n_components)]
+        return Kinds.of(each if self.kinds is None else self.kinds)
 
     def sum_by_kind(self, values: Float[Array, "*n L"]) -> Float[Array, "*n G"]:
         """Sum values of components, such as their weights, over the components of each kind.
@@ -394,9 +378,7 @@ class MixturePrior:
         array
             A value for each of G kinds, (..., G).
         """
-        if self.kinds is None:
-            return values
-        return np.asarray(values @ np.eye(len(self.kind_names))[list(self.kind_indices)])
+        return values if self.kinds is None else self._kinds.sums(values)
 
     def by_kind(self) -> MixturePrior:
         """Return one component for each kind, with the weight and the moments of its components.
@@ -405,21 +387,19 @@ class MixturePrior:
         """
         if self.kinds is None:
             return self
-        names, index = self.kind_names, np.array(self.kind_indices)
-        first = [int(np.argmax(index == g)) for g in range(len(names))]
+        components = self._kinds.components()
         found = []
-        for g in range(len(names)):
-            own = np.flatnonzero(index == g)
+        for own in components:
             weights = self.weights[own]
             if len(own) == 1 or weights.sum() == 0:
                 found.append(self.family.select(own))
             else:
                 found.append(self.family.select(own).collapse(weights / weights.sum()))
         weights = self.sum_by_kind(self.weights)
-        texts = [self.descriptions[s] for s in first] if self.descriptions else None
+        texts = self.descriptions and [self.descriptions[own[0]] for own in components]
         return self.replace(
-            family=reduce(Family.append, found), weights=weights / weights.sum(), names=names,
-            descriptions=texts, arm_prior=None, kinds=None,
+            family=reduce(Family.append, found), weights=weights / weights.sum(),
+            names=self.kind_names, descriptions=texts, arm_prior=None, kinds=None,
         )  # fmt: skip
 
     # -- arms ---------------------------------------------------------------------------------
@@ -431,10 +411,10 @@ class MixturePrior:
         A family with L components and one arm. A learned prior knows it from its tasks; for other
         priors it has the mean of the arms that are not new, and their variance.
         """
-        if self._arm_prior is not None or not isinstance(self.family, ArmFamily):
+        if self._arm_prior is not None or self.family.n_arms is None:
             return self._arm_prior
-        seen = np.flatnonzero(~self._new)
-        return arm_population(self.family.arms(seen) if len(seen) else self.family)
+        seen = np.flatnonzero(~self._arms.new)
+        return arm_population(self.family.as_arms.arms(seen) if len(seen) else self.family)
 
     def add_arms(
         self,
@@ -476,10 +456,10 @@ class MixturePrior:
         """
         if like is not None and mean is not None:
             raise ParameterError("give like or mean, not both")
-        names = self._new_names(arms)
+        names = self._arms.new_names(arms)
         n = len(names) if names is not None else _checks.count(arms, "arms")
         one = self.arm_prior
-        if not isinstance(one, ArmFamily) or not isinstance(self.family, ArmFamily):
+        if one is None:
             raise ParameterError(f"only priors of arms accept new arms, got {self.family!r}")
         if like is not None:
             found = self.family.parameter_means()[:, [self.arm_index(like)]]
@@ -487,29 +467,7 @@ class MixturePrior:
         elif mean is not None:
             level = _mean_guess(mean, self.family)
             one = like_arms(one, np.full((self.n_components, 1), level), one.parameter_variances())
-        return self.with_arms(one.arms([0] * n), names)
-
-    def _new_names(self, arms: Any) -> list[str] | None:
-        if isinstance(arms, str) or (self.arm_names is not None and isinstance(arms, int)):
-            raise ParameterError(f"arms must be a list of names of new arms, got {arms!r}")
-        if isinstance(arms, (int, np.integer)):
-            return None
-        if self.arm_names is None:
-            raise ParameterError(
-                f"the arms of this prior have no names, so new arms cannot have any, got {arms!r}: "
-                "name all arms first, prior.replace(arm_names=[...]), or say how many are new"
-            )
-        names = list(arms)
-        if not names or not all(isinstance(name, str) and name for name in names):
-            raise ParameterError(f"arms must be names of new arms, at least one, got {names!r}")
-        taken = [name for name in names if name in self._arm_index]
-        if taken or len(set(names)) < len(names):
-            raise ParameterError(
-                f"the prior already has the arm {taken[0]!r}"
-                if taken
-                else f"names of new arms must differ, got {_some(names)}"
-            )
-        return names
+        return self.with_arms(one.as_arms.arms([0] * n), names)
 
     def with_arms(self, family: Family, arm_names: Sequence[str] | None = None) -> MixturePrior:
         """Return a prior with more arms, marked as new; live tasks keep their statistics.
@@ -530,14 +488,8 @@ class MixturePrior:
         MixturePrior
             A prior with the new arms after the others.
         """
-        joined = self.family.with_arms(family)
-        if (arm_names is None) != (self.arm_names is None):
-            raise ParameterError(
-                "the prior has arm names: give names for the new arms, too"
-                if self.arm_names
-                else "the prior has no arm names: leave out the names of new arms"
-            )
-        names = [*(self.arm_names or ()), *arm_names] if arm_names is not None else None
+        joined = self.family.as_arms.with_arms(family)
+        names = self._arms.extended(arm_names)
         texts = self.descriptions
         if texts is not None:
             # A new arm that may be a kind's best makes its sentence wrong.
@@ -550,8 +502,8 @@ class MixturePrior:
             family=joined, arm_names=names, descriptions=texts, arm_prior=self.arm_prior,
             origin=None if self.origin is None else self.origin.with_arms(n_more),
         )  # fmt: skip
-        prior._new[len(self._new) :] = True
-        return prior
+        new = np.append(self._arms.new, np.ones(n_more, bool))
+        return prior._mark(self._arms.retired, new)
 
     def retire_arms(self, arms: Sequence[int | str]) -> MixturePrior:
         """Return a prior whose agents never take these arms; their observations still count.
@@ -574,10 +526,10 @@ class MixturePrior:
         >>> mixts.MixTS(prior, n_tasks=3, seed=1).act()
         array([0, 0, 0])
         """
-        retired = self._retired | self._marked(arms)
+        retired = self._arms.retired | self._arms.chosen(arms)
         if retired.all():
             raise ParameterError("all arms would be retired: at least one must remain")
-        return self.replace()._mark(retired, self._new)
+        return self.replace()._mark(retired, self._arms.new)
 
     def restore_arms(self, arms: Sequence[int | str]) -> MixturePrior:
         """Return a prior whose agents take these retired arms again.
@@ -592,7 +544,8 @@ class MixturePrior:
         MixturePrior
             A prior in which these arms are not retired.
         """
-        return self.replace()._mark(self._retired & ~self._marked(arms), self._new)
+        retired = self._arms.retired & ~self._arms.chosen(arms)
+        return self.replace()._mark(retired, self._arms.new)
 
     def rename_arms(self, names: Mapping[str, str]) -> MixturePrior:
         """Return a prior with other names of some arms; an arm keeps its index and its data.
@@ -608,14 +561,7 @@ class MixturePrior:
         MixturePrior
             A prior with the new names.
         """
-        if self.arm_names is None:
-            raise ParameterError("the arms of this prior have no names")
-        changed = list(self.arm_names)
-        for old, new in names.items():
-            if not isinstance(new, str) or not new:
-                raise ParameterError(f"the new name of {old!r} must be a text, got {new!r}")
-            changed[self.arm_index(str(old))] = new
-        return self.replace(arm_names=changed, descriptions=None)
+        return self.replace(arm_names=self._arms.renamed(names), descriptions=None)
 
     def mark_new(self, arms: Sequence[int | str]) -> MixturePrior:
         """Return a prior in which exactly these arms are marked as new.
@@ -630,20 +576,12 @@ class MixturePrior:
         MixturePrior
             A prior with these marks.
         """
-        return self.replace()._mark(self._retired, self._marked(arms))
-
-    def _marked(self, arms: Sequence[int | str]) -> Bool[Array, " K"]:
-        if isinstance(arms, (str, int)):
-            raise ParameterError(f"arms must be a list of indices or names, got {arms!r}")
-        marked = np.zeros(len(self._retired), bool)
-        for arm in arms:
-            marked[self.arm_index(arm)] = True
-        return marked
+        return self.replace()._mark(self._arms.retired, self._arms.chosen(arms))
 
     @property
     def new_arms(self) -> Bool[Array, " K"]:
         """True for each arm that was added and has not been learned from data since."""
-        view = self._new[:]
+        view = self._arms.new[:]
         view.flags.writeable = False
         return view
 
@@ -665,14 +603,14 @@ class MixturePrior:
     @property
     def retired(self) -> Bool[Array, " K"]:
         """True for each retired arm; empty for families without arms."""
-        view = self._retired[:]
+        view = self._arms.retired[:]
         view.flags.writeable = False
         return view
 
     @property
     def has_retired(self) -> bool:
         """Whether any arm is retired."""
-        return self._n_retired > 0
+        return self._arms.has_retired
 
     def arm_index(self, arm: int | str) -> int:
         """Return the index of an arm.
@@ -687,18 +625,7 @@ class MixturePrior:
         int
             The index.
         """
-        n_arms = self.family.n_arms
-        if n_arms is None:
-            raise ParameterError(f"{self.family!r} has no arms")
-        if isinstance(arm, str):
-            if arm not in self._arm_index:
-                known = _some(self.arm_names or [f"0 to {n_arms - 1}"])
-                raise ParameterError(f"unknown arm {arm!r}; arms: {known}")
-            return self._arm_index[arm]
-        index = _checks.count(arm, "arm", least=0)
-        if index >= n_arms:
-            raise ParameterError(f"arms are numbered from 0 to {n_arms - 1}, got {index}")
-        return index
+        return self._arms.index(arm)
 
     def arm_indices(self, arms: Any) -> Any:
         """Replace arm names by indices; indices, features and trajectories stay as they are.
@@ -713,23 +640,7 @@ class MixturePrior:
         array
             Indices of the same shape; anything but names is returned as it came.
         """
-        if type(arms) is int or self.arm_names is None or isinstance(arms, Trajectory):
-            return arms
-        try:
-            array = np.asarray(arms)
-        except ValueError:
-            return arms  # nested lists of different lengths: the caller refuses them
-        kind = array.dtype.kind
-        # Columns of text of pandas and pyarrow are arrays of objects.
-        if kind not in "UT" and not (kind == "O" and all(isinstance(a, str) for a in array.flat)):
-            return arms
-        names = [str(name) for name in array.reshape(-1)]
-        unknown = [name for name in names if name not in self._arm_index]
-        if unknown:
-            known = _some(self.arm_names)
-            raise ActionError(f"unknown arm {unknown[0]!r}; known arms: {known}")
-        index = np.array([self._arm_index[name] for name in names], np.int64)
-        return index.reshape(array.shape)
+        return self._arms.indices(arms)
 
     def action_rows(self, actions: Any) -> Any:
         """Replace descriptions of actions by rows of features; all else stays as it is.
@@ -746,37 +657,7 @@ class MixturePrior:
             Rows of features, (d,), (K, d) or (n, K, d); anything but descriptions is returned as it
             came.
         """
-        if actions is None or isinstance(actions, np.ndarray):
-            return actions
-        if is_table(actions):
-            return matrix(actions) if self.features is None else self.features.rows(actions)
-        first = actions
-        while isinstance(first, (list, tuple)) and first:
-            first = first[0]
-        if is_table(first):
-            return self._stacked_rows(actions)
-        if not isinstance(first, Mapping):
-            return actions
-        if self.features is None:
-            raise ActionError(
-                "this prior does not name its features, so an action must be a row of numbers, got "
-                f"{first!r}; name them by MixturePrior(..., features=...)"
-            )
-        if isinstance(actions, Mapping):
-            return self.features.row(actions)
-        if isinstance(actions[0], Mapping):
-            return self.features.rows(actions)
-        return self._stacked_rows(actions)
-
-    def _stacked_rows(self, actions: Sequence[Any]) -> Array:
-        """Return the action sets of several decisions as one array."""
-        sets = [self.action_rows(one) for one in actions]
-        if len({len(one) for one in sets}) > 1:
-            raise ActionError(
-                "all decisions of one call must offer equally many actions, got "
-                f"{[len(one) for one in sets]}: pad the sets, and mask the padding"
-            )
-        return np.stack(sets)
+        return described_rows(actions, self.features)
 
     def replace(self, **changes: Any) -> MixturePrior:
         """Return a prior with other values of some of the constructor's arguments.
@@ -802,13 +683,11 @@ class MixturePrior:
         }  # fmt: skip
         if "family" not in changes:
             kept["origin"] = self.origin
-        return MixturePrior(**{**kept, **changes})._mark(self._retired, self._new)
+        return MixturePrior(**{**kept, **changes})._mark(self._arms.retired, self._arms.new)
 
-    def _mark(self, retired: Bool[Array, " k"], new: Bool[Array, " k"]) -> MixturePrior:
+    def _mark(self, retired: Bool[Array, " r"], new: Bool[Array, " n"]) -> MixturePrior:
         """Set the retired arms and the new arms of a prior that was just made."""
-        self._retired[: len(retired)] = retired
-        self._n_retired = int(self._retired.sum())
-        self._new[: len(new)] = new
+        self._arms = self._arms.marked(retired, new)
         return self
 
     # -- files --------------------------------------------------------------------------------
@@ -842,10 +721,10 @@ class MixturePrior:
             "settings": self.family.settings(),
             "names": self.names,
             "arm_names": self.arm_names,
-            "retired": [int(k) for k in np.flatnonzero(self._retired)],
+            "retired": np.flatnonzero(self._arms.retired).tolist(),
         }
-        if self._new.any():
-            header["new"] = [int(k) for k in np.flatnonzero(self._new)]
+        if self._arms.new.any():
+            header["new"] = np.flatnonzero(self._arms.new).tolist()
         if self.features is not None:
             header["features"] = self.features.header()
         if self.descriptions is not None:

@@ -9,9 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 import mixts
+from mixts.extend.contracts import AgentProblem
 from tests.contracts.problems import HORIZON, N_MOVES, N_STATES, SIZE, FamilyCase
 
 FAMILIES = {
@@ -100,7 +99,7 @@ AGENTS: dict[str, AgentRecord] = {
 
 
 @dataclass(frozen=True)
-class AgentCase:
+class AgentCase(AgentProblem):
     """An agent and what it decides about: an arm, a row of an action set, or a policy."""
 
     agent: str
@@ -112,21 +111,20 @@ class AgentCase:
 
     @property
     def n_actions(self) -> int:
-        return N_MOVES if self.kind == "mdp" else self.family.n_actions
-
-    @property
-    def decision_shape(self) -> tuple[int, ...]:
-        """Shape of the decision of one task."""
-        return (HORIZON, N_STATES) if self.kind == "mdp" else ()
+        return self.family.n_actions
 
     @property
     def traits(self) -> AgentRecord:
         return AGENTS[self.agent]
 
     @property
+    def step_by_step(self) -> bool:
+        return self.traits.step_by_step
+
+    @property
     def linear(self) -> bool:
         """Whether actions are rows of features."""
-        return self.kind in ("linear", "student linear")
+        return self.family.linear
 
     @property
     def takes_features(self) -> bool:
@@ -135,67 +133,6 @@ class AgentCase:
 
     def build(self, n_tasks: int | None, seed: Any = 0) -> Any:
         return self.traits.build(self.family, n_tasks, seed)
-
-    def offer(self, rng: np.random.Generator, n_rows: int | None = None) -> Any:
-        """Fresh action sets, one for each decision; None where actions are fixed."""
-        if not self.linear:
-            return None
-        shape = (self.n_actions, SIZE)
-        return rng.normal(size=shape if n_rows is None else (n_rows, *shape))
-
-    def taken(self, offered: Any, chosen: Any) -> Any:
-        """Return the argument of ``update`` for a decision: the arm, or the features of the row."""
-        if offered is None:
-            return chosen
-        if offered.ndim == 2:
-            return offered[chosen]
-        return offered[np.arange(len(chosen)), chosen]
-
-    def rewards(self, rng: np.random.Generator, chosen: Any) -> Any:
-        """Rewards that every family and every agent accepts."""
-        draws = (rng.random(np.shape(chosen)) < 0.6).astype(float)
-        return float(draws) if draws.ndim == 0 else draws
-
-    def feedback(self, rng: np.random.Generator, offered: Any, chosen: Any) -> tuple[Any, ...]:
-        """The arguments of ``update`` after a decision."""
-        if self.kind == "mdp":
-            return (self.episode(rng, chosen),)
-        return self.taken(offered, chosen), self.rewards(rng, chosen)
-
-    def episode(self, rng: np.random.Generator, policy: Any) -> mixts.Trajectory:
-        """Policies (..., h, X) followed from state to state at random."""
-        shape = (*policy.shape[:-2], HORIZON)
-        states = rng.integers(N_STATES, size=shape)
-        actions = np.take_along_axis(policy, states[..., None], axis=-1)[..., 0]
-        return mixts.Trajectory(states, actions, self.rewards(rng, actions))
-
-    def play(self, agent: Any, rounds: int, seed: int = 1, **how: Any) -> list[Any]:
-        """The decisions of some rounds of act and update."""
-        rng, decisions = np.random.default_rng(seed), []
-        for _ in range(rounds):
-            offered = self.offer(rng, agent.n_tasks)
-            chosen = agent.act(offered, **how)
-            agent.update(*self.feedback(rng, offered, chosen))
-            decisions.append(chosen)
-        return decisions
-
-
-def readings(agent: Any) -> list[Any]:
-    """Everything that can be read of what an agent has learned."""
-    found = []
-    if hasattr(agent, "belief"):
-        statistics = agent.belief.statistics.copy()
-        found += [agent.belief.log_evidence, agent.belief.component_mean]
-        found += [statistics.array(name) for name in statistics.fields]
-    if hasattr(agent, "weights"):
-        found.append(agent.weights)
-    return found
-
-
-def assert_unchanged(agent: Any, before: list[Any]) -> None:
-    """To the bit."""
-    for one, other in zip(readings(agent), before, strict=True):
-        np.testing.assert_array_equal(one, other)
 
 
 STUDENT_AGENTS = ("MixTS", "MixTS with a horizon", "MixIDS", "BayesUCB", "CorralExp4")

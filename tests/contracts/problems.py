@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 import mixts
+from mixts.extend.contracts import FamilyProblem, History
 
 N_COMPONENTS = 3
 SIZE = 4  # arms, or features
@@ -89,19 +90,6 @@ LINEAR = tuple(name for name, family in _MADE.items() if family.n_features is no
 ARMS = tuple(name for name, family in _MADE.items() if family.n_arms is not None)
 MDPS = tuple(name for name, family in _MADE.items() if family.plans)
 
-History = tuple[Any, ...]
-"""The arguments of ``update``: actions and outcomes of some rounds, or a trajectory of episodes."""
-
-
-def some(history: History, index: Any) -> History:
-    """Those rounds of a history; an integer gives one round without an axis for more."""
-    return tuple(
-        mixts.Trajectory(part.states[index], part.actions[index], part.rewards[index])
-        if isinstance(part, mixts.Trajectory)
-        else part[index]
-        for part in history
-    )
-
 
 def as_lists(history: History) -> History:
     """The same history, not as arrays."""
@@ -114,22 +102,13 @@ def as_lists(history: History) -> History:
 
 
 @dataclass(frozen=True)
-class FamilyCase:
+class FamilyCase(FamilyProblem):
     """A prior of one family, and histories under it."""
 
     name: str
 
     @property
-    def linear(self) -> bool:
-        return self.name in LINEAR
-
-    @property
-    def mdp(self) -> bool:
-        return self.name in MDPS
-
-    @property
     def conjugate(self) -> bool:
-        """Whether posteriors are in the family, and mean rewards linear in the parameters."""
         return self.name != "logistic"
 
     @property
@@ -154,66 +133,9 @@ class FamilyCase:
         return self.size if self.mdp else SIZE
 
     @property
-    def n_steps(self) -> int:
-        """Number of observations in a round."""
-        return HORIZON if self.mdp else 1
-
-    @property
-    def actions(self) -> Any:
-        """Action sets for ``mean_rewards`` and ``act``."""
-        return np.random.default_rng(8).normal(size=(5, SIZE)) if self.linear else None
-
-    @property
-    def n_actions(self) -> int:
-        return 5 if self.linear else SIZE
-
-    @property
     def means_shape(self) -> tuple[int, ...]:
         """Shape of the mean rewards of one task."""
         return (N_STATES, N_MOVES) if self.mdp else (self.n_actions,)
-
-    def history(self, seed: int, n: int) -> History:
-        """n rounds of one task drawn from the prior, under random actions."""
-        rng = np.random.default_rng(seed)
-        family = self.prior.family
-        _, theta = self.prior.draw(rng, 1)
-        if self.mdp:
-            return (random_episodes(rng, family.mdp(theta[0]), n),)
-        if self.linear:
-            actions = rng.normal(size=(n, SIZE))
-            means = family.mean_rewards(theta[0], actions)
-            laws = family.reward_laws(np.repeat(theta, n, axis=0), np.arange(n), means)
-            return actions, family.outcomes(rng, laws)
-        actions = rng.integers(SIZE, size=n)
-        laws = family.reward_laws(np.repeat(theta, n, axis=0), actions, theta[0, actions])
-        return actions, family.outcomes(rng, laws)
-
-    def belief(self, seed: int, n: int) -> mixts.Belief:
-        """One task after n rounds."""
-        belief = self.prior.belief()
-        belief.update(*self.history(seed, n))
-        return belief
-
-    def tasks(self, seed: int, n_tasks: int, n: int) -> mixts.Belief:
-        """Several tasks that share n rounds, some of them perhaps with none."""
-        belief = self.prior.belief(n_tasks)
-        owners = np.random.default_rng(seed + 1).integers(n_tasks, size=n)
-        belief.update(*self.history(seed, n), tasks=owners)
-        return belief
-
-
-def random_episodes(rng: np.random.Generator, mdp: mixts.MDP, n: int) -> mixts.Trajectory:
-    """n episodes of an MDP under random actions, with the state after the last step."""
-    states = np.empty((n, mdp.horizon + 1), int)
-    actions = rng.integers(mdp.n_actions, size=(n, mdp.horizon))
-    rewards = np.empty(actions.shape)
-    for i in range(n):
-        states[i, 0] = rng.choice(mdp.n_states, p=mdp.initial)
-        for j, action in enumerate(actions[i]):
-            x = states[i, j]
-            rewards[i, j] = rng.random() < mdp.rewards[x, action]
-            states[i, j + 1] = rng.choice(mdp.n_states, p=mdp.transitions[x, action])
-    return mixts.Trajectory(states, actions, rewards)
 
 
 CASES = [FamilyCase(name) for name in (*ARMS, *LINEAR)]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import mixts
-from tests.contracts.agents import readings
+from mixts.extend.contracts import readings
 
 FEATURES = mixts.Features(
     [

@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 import mixts
-from tests.contracts.problems import ALL_CASES, N_COMPONENTS, WEIGHTS, FamilyCase, some
+from mixts.extend.contracts import some
+from tests.contracts.problems import (
+    ALL_CASES,
+    N_COMPONENTS,
+    NOISE,
+    WEIGHTS,
+    FamilyCase,
+)
 
 pytestmark = pytest.mark.parametrize("case", ALL_CASES, ids=lambda case: case.name)
 
@@ -79,16 +86,6 @@ def test_quantiles_hold_their_share_of_draws(case: FamilyCase) -> None:
     assert np.all(low <= high)
 
 
-def test_appended_components_come_last(case: FamilyCase) -> None:
-    family = case.prior.family
-    joined, order = family.append(family.select([2])), [0, 1, 2, 2]
-    assert joined.n_components == N_COMPONENTS + 1
-    statistics = case.tasks(3, 2, 15).statistics
-    np.testing.assert_allclose(
-        joined.log_evidence(statistics), family.log_evidence(statistics)[:, order], rtol=ROUNDING
-    )
-
-
 def test_a_broad_component_is_broad(case: FamilyCase) -> None:
     family = case.prior.family
     broad, one = family.broaden(WEIGHTS, 9.0), family.collapse(WEIGHTS)
@@ -147,13 +144,13 @@ def assert_moments_of_draws(
 
 def test_linear_bandits_have_a_linear_form(case: FamilyCase) -> None:
     family, statistics = case.prior.family, case.tasks(3, 2, 15).statistics
-    if not isinstance(family.noise_std, float):
+    if family.common_noise is None:
         for call in (family.to_linear, lambda: family.log_determinant_ratios(statistics)):
             with pytest.raises(mixts.errors.ParameterError, match="not a linear bandit"):
                 call()
         return
     linear = family.to_linear()
-    assert linear.noise_std == family.noise_std
+    assert linear.noise_std == family.common_noise == NOISE
     ratios = family.log_determinant_ratios(statistics)
     belief = case.prior.condition(statistics)
     prior = np.linalg.slogdet(case.prior.belief().component_covariance).logabsdet
@@ -163,9 +160,10 @@ def test_linear_bandits_have_a_linear_form(case: FamilyCase) -> None:
 
 def test_readings_of_some_tasks(case: FamilyCase) -> None:
     belief, tasks = case.tasks(3, 3, 20), [2, 0, 2]
-    np.testing.assert_array_equal(belief.component_means(tasks), belief.component_mean[tasks])
+    posterior, index = belief.posterior, np.array(tasks)
+    np.testing.assert_array_equal(posterior.component_means(index), belief.component_mean[tasks])
     np.testing.assert_array_equal(
-        belief.component_covariances(tasks), belief.component_covariance[tasks]
+        posterior.component_covariances(index), belief.component_covariance[tasks]
     )
     every = belief.mean_rewards(case.actions)
     np.testing.assert_allclose(
@@ -173,6 +171,54 @@ def test_readings_of_some_tasks(case: FamilyCase) -> None:
     )
     latent, theta = belief.sample(np.random.default_rng(0), tasks)
     assert (latent.shape, theta.shape) == ((3,), (3, case.size))
-    for call in (belief.component_means, belief.component_covariances):
-        with pytest.raises(mixts.errors.TaskError):
-            call([3])
+    with pytest.raises(mixts.errors.TaskError):
+        belief.mean_rewards(case.actions, [3])
+
+
+def test_families_of_arms_have_arms(case: FamilyCase) -> None:
+    family, every = case.prior.family, np.arange(N_COMPONENTS)
+    if family.n_arms is None:
+        with pytest.raises(mixts.errors.ParameterError, match="only families of arms"):
+            _ = family.as_arms
+        return
+    some = family.as_arms.arms([2, 0, 2])
+    means = family.as_arms.prior_marginal(every).mean()
+    np.testing.assert_allclose(some.prior_marginal(every).mean(), means[:, [2, 0, 2]])
+
+
+def test_families_of_features_have_other_coordinates(case: FamilyCase) -> None:
+    family, statistics = case.prior.family, case.tasks(3, 2, 15).statistics
+    matrix = np.random.default_rng(0).normal(size=(case.n_rewards, case.n_rewards))
+    if family.n_features is None:
+        with pytest.raises(mixts.errors.ParameterError, match="has no features"):
+            family.mapped(matrix)
+        for call in (lambda: statistics.mapped(matrix), lambda: statistics.feature_squares):
+            with pytest.raises(mixts.errors.StatisticsError, match="has no feature rows"):
+                call()
+        return
+    found = statistics.mapped(matrix)
+    squares = matrix @ statistics.feature_squares @ matrix.T
+    np.testing.assert_allclose(found.feature_squares, squares, rtol=1e-9, atol=1e-9)
+    before, after = (
+        each.log_evidence(seen)
+        for each, seen in ((family, statistics), (family.mapped(np.linalg.inv(matrix)), found))
+    )
+    # The evidence of clicks is an estimate, which depends on the coordinates.
+    np.testing.assert_allclose(after, before, rtol=1e-7 if case.conjugate else 0.01)
+
+
+def test_the_link_makes_mean_rewards_linear(case: FamilyCase) -> None:
+    family, rng = case.prior.family, np.random.default_rng(0)
+    theta = family.draw(rng, np.zeros(2, int))
+    rewards = family.mean_rewards(np.vstack([theta, theta.mean(axis=0)]), case.actions)
+    scale = np.log(rewards / (1 - rewards)) if family.link == "logit" else rewards
+    np.testing.assert_allclose(scale[2], scale[:2].mean(axis=0), rtol=1e-9)
+
+
+def test_a_row_takes_its_bytes(case: FamilyCase) -> None:
+    family, history = case.prior.family, case.history(1, 2)
+    sizes = [
+        len(counted(case, [some(history, slice(n))], [[0] * n]).encode()[0]) for n in range(1, 3)
+    ]
+    assert sizes[1] - sizes[0] == family.row_bytes
+    assert (family.row_bytes > 0) == (case.name == "logistic")

@@ -9,7 +9,8 @@ import pytest
 
 import mixts
 from mixts import errors
-from tests.contracts.agents import CASES, OFFERED_CASES, AgentCase, assert_unchanged, readings
+from mixts.extend.contracts import readings, unchanged
+from tests.contracts.agents import CASES, OFFERED_CASES, AgentCase
 from tests.statistical.standard_errors import assert_within, of_frequency, quotient
 
 BELIEF_CASES = [case for case in OFFERED_CASES if not case.traits.step_by_step]
@@ -40,7 +41,7 @@ def test_who_cannot_says_so(case: AgentCase, how: dict[str, Any]) -> None:
     for verb in VERBS:
         with pytest.raises(errors.ParameterError, match=name):
             getattr(agent, verb)(case.offer(rng), **how)
-    assert_unchanged(agent, before)
+    unchanged(agent, before)
 
 
 @offered_cases
@@ -64,7 +65,7 @@ def test_shapes(case: AgentCase, n_tasks: int | None) -> None:
             assert len(set(row)) == k
         shown = np.take_along_axis(included, ranked, axis=-1)
         assert np.all(shown > 0)
-    assert_unchanged(agent, before)
+    unchanged(agent, before)
 
 
 @offered_cases
@@ -77,8 +78,9 @@ def test_neutral_prices_change_no_law(case: AgentCase) -> None:
     for how in ({"values": 2 * ones}, {"costs": zeros}, {"costs": 7 * ones}, {"top": 1}):
         found, found_errors = agent.action_probabilities(offered, **how)
         sampled = np.sqrt(errors_**2 + found_errors**2)
+        priced = case.agent.startswith("MixIDS") and "top" not in how
         if case.agent.startswith(("MixIDS", "BayesUCB")) and (
-            case.linear or "horizon" in case.agent
+            priced or case.linear or "horizon" in case.agent
         ):
             continue  # the terms behind the law are sampled, and the law's own error is zero
         np.testing.assert_allclose(found, plain, atol=float(1e-8 + 6 * sampled.max()))
@@ -115,8 +117,10 @@ def test_logged_probabilities_are_those_of_the_decisions(case: AgentCase) -> Non
         if np.all(logged == logged[0]):
             assert_within(of_frequency(hit.sum(axis=0), n, logged[0]))
         else:
-            error = np.sqrt((hit.var(axis=0) + logged.var(axis=0)) / n) + 1e-12
-            assert_within((hit.mean(axis=0) - logged.mean(axis=0)) / error)
+            # By the law, not by the hits: those of a rare action may be none, and vary by nothing.
+            law = logged.mean(axis=0)
+            error = np.sqrt((law * (1 - law) + logged.var(axis=0)) / n) + 1e-12
+            assert_within((hit.mean(axis=0) - law) / error)
 
 
 @offered_cases
@@ -158,7 +162,7 @@ def test_bad_money_is_refused(case: AgentCase) -> None:
                 getattr(agent, verb)(offered, top=top)
         with pytest.raises(errors.ActionError, match=f"top is {k}, but decision 0 has {k - 1}"):
             getattr(agent, verb)(offered, mask=np.arange(k) > 0, top=k)
-    assert_unchanged(agent, before)
+    unchanged(agent, before)
 
 
 @offered_cases
@@ -204,7 +208,7 @@ def named(retired: list[int | str]) -> mixts.MixTS:
 def test_money_by_name() -> None:
     agent = named([])
     by_name = agent.action_probabilities(costs={"cheap": 0.001, "strong": 0.2, "local": 0.0})
-    listed = agent.action_probabilities(costs=[0.2, 0.001, 0.0])
+    listed = named([]).action_probabilities(costs=[0.2, 0.001, 0.0])
     np.testing.assert_array_equal(by_name, listed)
     with pytest.raises(errors.ParameterError, match=r"missing: \['cheap', 'local'\]"):
         agent.act(costs={"strong": 1.0})

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import mixts
-from tests.contracts.agents import OFFERED_CASES, AgentCase, assert_unchanged, readings
+from mixts.extend.contracts import readings, unchanged
+from tests.contracts.agents import OFFERED_CASES, AgentCase
 
 pytestmark = pytest.mark.parametrize("case", OFFERED_CASES, ids=lambda c: f"{c.agent}-{c.kind}")
 counts = pytest.mark.parametrize("n_tasks", [None, 1, 3])
@@ -43,7 +44,7 @@ def test_probabilities_are_a_distribution_for_each_task(
         assert type(chosen) is int
     picked = logged[chosen] if n_tasks is None else logged[np.arange(n_tasks), chosen]
     assert np.all(picked > 0)
-    assert_unchanged(agent, before)
+    unchanged(agent, before)
 
 
 def test_logged_decisions_follow_the_seed_too(case: AgentCase) -> None:
@@ -132,7 +133,7 @@ def test_a_mask_must_leave_something(case: AgentCase, verb: str) -> None:
         getattr(agent, verb)(offered, mask=mask)
     with pytest.raises(mixts.errors.MaskError, match="at least one must be true"):
         getattr(agent, verb)(offered, mask=np.zeros(case.n_actions, bool))
-    assert_unchanged(agent, before)
+    unchanged(agent, before)
 
 
 @pytest.mark.usefixtures("unchecked")
@@ -180,4 +181,4 @@ def test_a_floor_has_an_upper_bound(case: AgentCase) -> None:
     with pytest.raises(mixts.errors.ParameterError, match="1 / 2 "):
         agent.act_with_probabilities(offered, mask=two, floor=0.51)
     agent.act_with_probabilities(offered, mask=two, floor=0.5)
-    assert_unchanged(agent, before)
+    unchanged(agent, before)

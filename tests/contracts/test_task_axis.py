@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 
 from mixts import errors
+from mixts.extend.contracts import History, some
 from tests.contracts.problems import (
     ALL_CASES,
     N_COMPONENTS,
     SIZE,
     FamilyCase,
-    History,
     as_lists,
-    some,
 )
 
 pytestmark = pytest.mark.parametrize("case", ALL_CASES, ids=lambda case: case.name)

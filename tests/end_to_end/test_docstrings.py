@@ -22,7 +22,7 @@ from numpydoc.validate import Validator, validate
 from mixts import errors
 
 MODULES = [
-    "mixts", "mixts.bounds", "mixts.diagnostics", "mixts.errors", "mixts.features",
+    "mixts", "mixts_paper.bounds", "mixts.diagnostics", "mixts.errors", "mixts.features",
     "mixts.bridges.arviz", "mixts.bridges.mabwiser",
 ]  # fmt: skip
 RULES = {

@@ -1,4 +1,4 @@
-"""The wheel and the sdist: what they contain, and that each extra works alone."""
+"""The wheels and the sdist: what they contain, and that each part and each extra works alone."""
 
 from __future__ import annotations
 
@@ -32,35 +32,45 @@ PROGRAMS = {
     "arviz": (
         "from mixts.bridges.arviz import to_inference_data; to_inference_data(prior.belief(), 9)"
     ),
-    "client": "from mixts import AsyncClient, Client",
     "dask": "from mixts.engines.dask import DaskEngine",
     "gym": "import mixts.bridges.gym",
     "logs": "import mixts.pages.fit; from mixts import fit_logs, plot",
     "pandas": "import pandas",
-    "paper": "import mixts.experiments.runner, mixts.experiments.report",
     "plots": "import matplotlib; matplotlib.use('Agg'); mixts.plot(prior)",
     "polars": "import polars",
-    "postgres": "import mixts.service.store.postgres",
     "progress": "import rich",
-    "serve": "import mixts.service.http.server, mixts.service.dashboard",
+    "sklearn": "mixts.MixturePriorEstimator(2)",
     "table": "import pyarrow",
 }
 """What an extra is for, after the core's program; other extras are for development only."""
 
 
+PARTS = {
+    "serve": "import mixts_serve.commands.serve, mixts_serve.http.app, mixts_serve.dashboard",
+    "paper": "import mixts_paper.experiments.runner, mixts_paper.bounds, mixts_paper.analysis",
+}
+"""What each of the other packages must import with nothing else installed."""
+
+
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The sdist, and the wheel built from it."""
+    """The sdists, and the wheels built from them."""
     folder = tmp_path_factory.mktemp("dist")
-    build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)]
-    subprocess.run(build, check=True, capture_output=True)
+    for part in (".", *PARTS):
+        build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder)]
+        subprocess.run([*build, str(ROOT / part)], check=True, capture_output=True)
     return folder
 
 
 @pytest.fixture(scope="module")
 def wheel(dist: Path) -> Path:
-    (path,) = dist.glob("*.whl")
+    (path,) = dist.glob("mixts-*.whl")
     return path
+
+
+def files_of(wheel: Path) -> set[str]:
+    with zipfile.ZipFile(wheel) as archive:
+        return {name for name in archive.namelist() if ".dist-info/" not in name}
 
 
 @pytest.fixture(scope="module")
@@ -84,18 +94,32 @@ def tracked(*folders: str) -> set[str]:
 
 
 def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
-    with zipfile.ZipFile(wheel) as archive:
-        names = {name for name in archive.namelist() if ".dist-info/" not in name}
+    names = files_of(wheel)
     assert names == {name.removeprefix("src/") for name in tracked("src")}
     assert "mixts/py.typed" in names
     assert "mixts/pages/templates/base.html.jinja" in names
 
 
+@pytest.mark.parametrize("part", PARTS)
+def test_the_wheel_of_a_part_has_its_files_and_the_version(
+    dist: Path, metadata: Message, part: str
+) -> None:
+    version = metadata["Version"]
+    (path,) = dist.glob(f"mixts_{part}-{version}-*.whl")
+    names = files_of(path)
+    assert names == {name.removeprefix(f"{part}/src/") for name in tracked(f"{part}/src")}
+    assert f"mixts_{part}/py.typed" in names
+    requires = tomllib.loads((ROOT / part / "pyproject.toml").read_text())["project"]
+    assert any(re.fullmatch(rf"mixts\[.*\]=={version}", d) for d in requires["dependencies"])
+
+
 def test_the_sdist_holds_what_its_tests_need(dist: Path) -> None:
-    (path,) = dist.glob("*.tar.gz")
+    (path,) = dist.glob("mixts-*.tar.gz")
     with tarfile.open(path) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    expected = tracked("src", "tests", "docs", "studies", "benchmarks", "examples", "Makefile")
+    expected = tracked(
+        "src", "serve", "paper", "tests", "docs", "benchmarks", "examples", "Makefile"
+    )
     assert expected <= names
     assert not any("__pycache__" in name or name.startswith(".venv") for name in names)
 
@@ -125,16 +149,16 @@ def test_the_citation_names_this_version(metadata: Message) -> None:
 
 def test_every_extra_for_users_has_a_program() -> None:
     extras = set(PROJECT["optional-dependencies"])
-    assert extras - {"dev", "docs", "images", "panels", "studies"} == set(PROGRAMS)
+    assert extras - {"dev", "docs"} == set(PROGRAMS)
 
 
-def install(python: str, folder: Path, requirement: str) -> Path:
-    """Make an environment of another Python, or of this one, and install a requirement there."""
+def install(python: str, folder: Path, *requirements: str) -> Path:
+    """Make an environment of another Python, or of this one, and install requirements there."""
     if python == sys.executable:
         venv.create(folder, with_pip=True)
     else:
         subprocess.run([python, "-m", "venv", str(folder)], check=True)
-    command = [str(folder / "bin/python"), "-m", "pip", "install", "--quiet", requirement]
+    command = [str(folder / "bin/python"), "-m", "pip", "install", "--quiet", *requirements]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return folder / "bin/python"
@@ -153,6 +177,14 @@ def run(python: Path, program: str, folder: Path) -> str:
 def test_an_extra_works_alone(wheel: Path, tmp_path: Path, extra: str) -> None:
     python = install(sys.executable, tmp_path / "venv", f"{wheel}[{extra}]")
     assert "ready" in run(python, CORE + PROGRAMS[extra], tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", PARTS)
+def test_a_part_works_alone(dist: Path, wheel: Path, tmp_path: Path, part: str) -> None:
+    (path,) = dist.glob(f"mixts_{part}-*.whl")
+    python = install(sys.executable, tmp_path / "venv", str(wheel), str(path))
+    assert "ready" in run(python, CORE + PARTS[part], tmp_path)
 
 
 @pytest.mark.slow

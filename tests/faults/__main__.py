@@ -59,7 +59,9 @@ def run(tests: tuple[str, ...], fault: Fault | None = None) -> tuple[int | None,
 
 def first_failure(output: str) -> tuple[str, str]:
     """Return the first test that failed and the reason, from pytest's summary."""
-    failed = re.search(r"^(?:FAILED|ERROR) tests/(.+?)(?: - (.*))?$", output, re.MULTILINE)
+    failed = re.search(
+        r"^(?:FAILED|ERROR) ((?:serve/|paper/)?tests/.+?)(?: - (.*))?$", output, re.MULTILINE
+    )
     return (failed.group(1), failed.group(2) or "") if failed else ("NOTHING", "")
 
 

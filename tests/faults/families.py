@@ -10,7 +10,7 @@ from tests.faults.catalogue import fault
 from tests.faults.inject import edit, replace
 
 FAMILIES = "tests/contracts/test_families.py"
-INCREMENTAL = f"{FAMILIES}::test_condition_is_incremental"
+RULES = f"{FAMILIES}::test_every_family_keeps_the_rules"
 JOINT_LAW = "tests/statistical/test_joint_law.py"
 
 
@@ -25,20 +25,20 @@ def identity(run: str, *names: str) -> tuple[str, ...]:
 def component_for_each_arm(act: Any) -> Any:
     """The distribution of every single arm stays right."""
 
-    def wrong(self: Any, actions: Any = None, tasks: Any = None, mask: Any = None) -> Any:
+    def wrong(self: Any, offer: Any) -> Any:
         posterior = self.belief.posterior
         sample = posterior.sample
 
         def mixed(rng: Any, index: Any, latent: Any) -> Any:
             theta = sample(rng, index, latent)
             for arm in range(1, theta.shape[1]):
-                theta[:, arm] = sample(rng, index, self._draw_latent(index))[:, arm]
+                theta[:, arm] = sample(rng, index, self.belief.draw_latent(rng, index))[:, arm]
             return theta
 
         # Without the compiled loop, which draws a component and all arms in one pass.
         posterior.sample, posterior.decide = mixed, lambda *arguments: None
         try:
-            return act(self, actions, tasks, mask)
+            return act(self, offer)
         finally:
             del posterior.sample, posterior.decide
 
@@ -48,12 +48,12 @@ def component_for_each_arm(act: Any) -> Any:
 fault(
     "a decision draws a component for each arm",
     f"{JOINT_LAW}::test_no_decision_mixes_components",
-    replace("mixts.agents.mixts:MixTS.act", component_for_each_arm),
+    replace("mixts.agents.mixts:MixTS._act", component_for_each_arm),
 )
 fault(
     "a decision draws a component for each arm (by identities)",
     identity("bernoulli", "actions are as often taken as best", "latent state and action together"),
-    replace("mixts.agents.mixts:MixTS.act", component_for_each_arm),
+    replace("mixts.agents.mixts:MixTS._act", component_for_each_arm),
 )
 
 
@@ -68,7 +68,7 @@ def components_of_others(loop: Any) -> Any:
 fault(
     "many decisions report the components of others",
     f"{JOINT_LAW}::test_no_decision_mixes_components",
-    replace("mixts.families.bernoulli:BernoulliArms.win_loop", components_of_others),
+    replace("mixts.families.arms:draw_best_arms", components_of_others),
 )
 
 
@@ -145,17 +145,17 @@ def failures_not_counted(observe: Any) -> Any:
 
 fault(
     "failures are not counted (Bernoulli arms)",
-    f"{INCREMENTAL}[60-bernoulli]",
+    f"{RULES}[batches_do_not_matter-bernoulli]",
     replace("mixts.families.bernoulli:BernoulliArms.observe_loop", failures_not_counted),
 )
 fault(
     "the evidence of a long batch is not computed (arms)",
-    f"{INCREMENTAL}[60-bernoulli]",
+    f"{RULES}[batches_do_not_matter-bernoulli]",
     edit("mixts.families.arms:ArmPosterior.update", "self._recompute(np.unique(tasks))", ""),
 )
 fault(
     "statistics that a belief returned change with later updates",
-    f"{FAMILIES}::test_statistics_are_a_snapshot[bernoulli]",
+    f"{RULES}[statistics_are_a_snapshot-bernoulli]",
     replace(
         "mixts.belief:Belief.statistics",
         lambda _: property(lambda self: self.posterior.statistics),
@@ -196,35 +196,6 @@ fault(
         ),
     ),
 )
-
-# -- clicks that are still to come ----------------------------------------------------------------
-
-PENDING = "tests/oracles/test_pending.py"
-
-fault(
-    "silence says nothing about the component",
-    f"{PENDING}::test_weights_evidence_and_means_are_those_of_the_enumeration",
-    edit(
-        "mixts.families.pending:Silence.weigh",
-        "np.log(weights) + self.log_evidence[tasks]",
-        "np.log(weights)",
-    ),
-)
-fault(
-    "clicks that are still to come are drawn under the prior weights",
-    f"{PENDING}::test_actions_of_mixts_follow_the_law_given_the_silence",
-    edit(
-        "mixts.families.bernoulli:BernoulliPosterior.draw_outcomes",
-        "silence.weigh(weights, rows)",
-        "weights",
-    ),
-)
-fault(
-    "MixTS does not count silence",
-    f"{PENDING}::test_actions_of_mixts_follow_the_law_given_the_silence",
-    edit("mixts.agents.mixts:MixTS._take", "self._draws_outcomes(asked)", "False"),
-)
-
 
 # -- actions that are taken once ------------------------------------------------------------------
 

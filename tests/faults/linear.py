@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tests.faults.catalogue import fault
-from tests.faults.families import INCREMENTAL, JOINT_LAW, identity
+from tests.faults.families import JOINT_LAW, RULES, identity
 from tests.faults.inject import edit, replace
 
 POOL = "tests/unit/families/test_linear_pool.py"
@@ -17,7 +17,7 @@ POSTERIOR = "mixts.families._linear_posterior:LinearPosterior"
 
 fault(
     "the weights are updated after the mean (linear)",
-    f"{INCREMENTAL}[1-full]",
+    f"{RULES}[batches_do_not_matter-full]",
     edit(
         "mixts.families._kernels.slots:observe_run",
         """
@@ -37,14 +37,14 @@ def update_without_log_determinant(observe: Any) -> Any:
         before = self.prior.log_determinant_ratios(self.statistics)
         observe(self, tasks, actions, outcomes)
         after = self.prior.log_determinant_ratios(self.statistics)
-        self.relative[...] += (after - before) / 2
+        self.relative_evidence[...] += (after - before) / 2
 
     return wrong
 
 
 fault(
     "an update leaves the log determinant out of the evidence (linear)",
-    f"{INCREMENTAL}[1-full]",
+    f"{RULES}[batches_do_not_matter-full]",
     replace(f"{POSTERIOR}._observe", update_without_log_determinant),
 )
 fault(
@@ -64,7 +64,7 @@ def evidence_without_log_determinant(evidence: Any) -> Any:
 
 fault(
     "the evidence from statistics lacks the log determinant (linear)",
-    f"{INCREMENTAL}[1-full]",
+    f"{RULES}[batches_do_not_matter-full]",
     replace(f"{POSTERIOR}._evidence", evidence_without_log_determinant),
 )
 
@@ -85,7 +85,7 @@ def first_task_only(observe: Any) -> Any:
 
 fault(
     "a batch updates only the statistics of its first task (linear)",
-    "tests/contracts/test_families.py::test_new_tasks_leave_the_old_ones_alone[full]",
+    f"{RULES}[new_tasks_leave_the_old_ones_alone-full]",
     replace("mixts.families._kernels.linear:observe", first_task_only),
 )
 fault(
@@ -101,7 +101,7 @@ fault(
     "a run of one action counts as one observation (linear)",
     f"{POOL}::test_runs_of_one_action",
     edit(
-        "mixts.families._kernels.runs:settle",
+        "mixts.families._kernels.slots:settle",
         "update_root(root, v, prior.noise / m, scratch)",
         "update_root(root, v, prior.noise, scratch)",
     ),

@@ -96,7 +96,7 @@ def test_components_that_fell_behind_sleep_and_their_evidence_is_still_right() -
     belief = mixts.MixturePrior(family).belief()
     belief.update(np.ones((100, 1)), np.ones(100))
     belief.draw_latent(np.random.default_rng(0), np.array([0]))
-    assert np.isneginf(belief.posterior.relative[0]).tolist() == [True, False, False]
+    assert np.isneginf(belief.posterior.relative_evidence[0]).tolist() == [True, False, False]
     awake = mixts.MixturePrior(family.select([0])).condition(belief.statistics)
     assert belief.log_evidence[0] == awake.log_evidence[0]
     rng = np.random.default_rng(0)

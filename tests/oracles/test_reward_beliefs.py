@@ -73,7 +73,7 @@ def test_expected_regrets_are_those_of_scipy(form: Form, n: int) -> None:
     rng = np.random.default_rng(n)
     rewards = belief(form, rng, 3, n, 4)
     mask = np.array([[1, 1, 1, 1], [0, 1, 0, 1], [0, 0, 1, 0]], bool)
-    found = rewards.terms(rng, mask, "variance", 2)[0]
+    found = rewards.regrets(rng, mask, 2)
     for r in range(3):
         parameters = rewards.marginal.parameters[:, r]
         best = sum(
@@ -91,7 +91,7 @@ def test_equal_arms_have_equal_regrets(form: Form) -> None:
     rng = np.random.default_rng(0)
     one = form.parameters(rng, (1, 1, 1))
     rewards = IndependentRewards(np.ones((1, 1)), form.make(np.repeat(one, 3, axis=3)))
-    found = rewards.terms(rng, np.ones((1, 3), bool), "variance", 2)[0][0]
+    found = rewards.regrets(rng, np.ones((1, 3), bool), 2)[0]
     assert found[0] == found[1] == found[2]
     assert found[0] > 0
 
@@ -108,10 +108,7 @@ def test_equal_arms_have_equal_regrets(form: Form) -> None:
 def test_an_arm_that_is_surely_best_has_no_regret(form: Form, parameters: Any) -> None:
     marginal = form.make(np.array(parameters)[:, None, None])
     rewards = IndependentRewards(np.ones((1, 1)), marginal)
-    found, information = rewards.terms(
-        np.random.default_rng(0), np.ones((1, 2), bool), "best-action", 2
-    )
-    np.testing.assert_allclose(information, 0.0, atol=1e-12)
+    found = rewards.regrets(np.random.default_rng(0), np.ones((1, 2), bool), 2)
     scale = float(marginal.mean().max())
     assert abs(found[0, 0]) < 1e-12 * scale
     assert found[0, 1] == pytest.approx(scale - marginal.mean()[0, 0, 1], rel=1e-12)
@@ -124,71 +121,8 @@ def test_certain_arms_bound_the_best_mean() -> None:
     sd = math.sqrt(0.5)
     z = (0.2 - 0.3) / sd
     best = 0.3 + sd * (z * stats.norm.cdf(z) + stats.norm.pdf(z))
-    found = rewards.terms(np.random.default_rng(0), np.ones((1, 3), bool), "variance", 2)[0][0]
+    found = rewards.regrets(np.random.default_rng(0), np.ones((1, 3), bool), 2)[0]
     np.testing.assert_allclose(found, best - parameters[0, 0, 0], atol=1e-12)
-
-
-# -- what the best arm explains -------------------------------------------------------------------
-
-
-def explained_by_scipy(form: Form, parameters: Any, center: Any) -> tuple[Any, Any]:
-    """P(b is best) and E[theta_a - center; b is best] of one component, by plain integrals."""
-    arms = form.scipy(*parameters)
-    n = parameters.shape[1]
-    low, high = arms.ppf(1e-13), arms.isf(1e-13)
-    grids = [np.linspace(low[b], high[b], 4001) for b in range(n)]
-    chance, given = np.zeros(n), np.zeros((n, n))
-    partial = np.zeros((n, n, 4001))
-    for b in range(n):
-        t = grids[b]
-        below = np.array([form.scipy(*parameters[:, a]).cdf(t) for a in range(n)])
-        for a in range(n):
-            # E[theta_a - center; theta_a <= t], by parts.
-            fine = np.linspace(low[a], max(high[a], t[-1]), 40_001)
-            cdf = form.scipy(*parameters[:, a]).cdf(fine)
-            area = np.interp(t, fine, integrate.cumulative_simpson(cdf, x=fine, initial=0))
-            area = np.where(t < low[a], 0.0, area)
-            partial[a, b] = (t - center[a]) * below[a] - area
-        density = form.scipy(*parameters[:, b]).pdf(t)
-        others = [np.delete(below, b, axis=0).prod(axis=0)]
-        chance[b] = integrate.simpson(density * others[0], x=t)
-        for a in range(n):
-            rest = np.delete(below, [a, b], axis=0).prod(axis=0)
-            part = (t - center[b]) * others[0] if a == b else partial[a, b] * rest
-            given[a, b] = integrate.simpson(density * part, x=t)
-    return chance, given
-
-
-@pytest.mark.parametrize("name", ["beta", "normal"])
-def test_explained_variance_is_that_of_plain_integrals(name: str) -> None:
-    form, rng = FORMS[name], np.random.default_rng(3)
-    rewards = belief(form, rng, 1, 2, 3)
-    if name == "beta":
-        rewards.marginal.parameters[:] += 2.0  # densities that a plain rule can integrate
-    center = rewards.means()[0]
-    parts = [
-        explained_by_scipy(form, rewards.marginal.parameters[:, 0, s], center) for s in range(2)
-    ]
-    w = rewards.weights[0]
-    chance = sum(w[s] * parts[s][0] for s in range(2))
-    given = sum(w[s] * parts[s][1] for s in range(2))
-    mask = np.ones((1, 3), bool)
-    best = rewards.terms(rng, mask, "best-action", 2)[1][0]
-    np.testing.assert_allclose(best, (given**2 / chance).sum(axis=1), rtol=1e-6)
-    both = rewards.terms(rng, mask, "latent-and-best-action", 2)[1][0]
-    expected = sum(w[s] * (parts[s][1] ** 2 / parts[s][0]).sum(axis=1) for s in range(2))
-    np.testing.assert_allclose(both, expected, rtol=1e-6)
-
-
-@forms
-def test_two_equal_arms_explain_each_other(form: Form) -> None:
-    """Var(E[theta | which is best]) = (E[max - min] / 2)^2 for two independent equal arms."""
-    rng = np.random.default_rng(5)
-    one = form.parameters(rng, (1, 1, 1))
-    rewards = IndependentRewards(np.ones((1, 1)), form.make(np.repeat(one, 2, axis=3)))
-    regret, information = rewards.terms(rng, np.ones((1, 2), bool), "best-action", 2)
-    # E[max] - mean = E[max - min] / 2.
-    np.testing.assert_allclose(information, regret**2, rtol=1e-9)
 
 
 # -- moments and quantiles ------------------------------------------------------------------------
@@ -259,14 +193,14 @@ def test_observing_in_the_marginal_is_updating_the_belief(form: Form) -> None:
 def test_estimates_are_means_at_once_and_mean_rewards_in_the_end(form: Form) -> None:
     rng = np.random.default_rng(7)
     rewards = belief(form, rng, 3, 2, 3)
-    _, now = rewards.draw_estimates(rng, 50, np.zeros(3, np.int64))
+    _, now = rewards.ahead(np.zeros(3, np.int64), rng, 0).draw_mixture(rng, 50)
     np.testing.assert_array_equal(now, np.broadcast_to(rewards.means()[:, None], now.shape))
     for n in (1, 7, 1000):
-        _, drawn = rewards.draw_estimates(rng, 20_000, np.full(3, n))
+        _, drawn = rewards.ahead(np.full(3, n), rng, 0).draw_mixture(rng, 20_000)
         error = drawn.std(axis=1) / math.sqrt(20_000)
         assert (np.abs(drawn.mean(axis=1) - rewards.means()) < 5 * error).all()
-    _, late = rewards.draw_estimates(rng, 20_000, np.full(3, 10**6))
-    np.testing.assert_allclose(late.var(axis=1), rewards.variances(), rtol=0.1)
+    late = rewards.ahead(np.full(3, 10**6), rng, 20_000)
+    np.testing.assert_allclose(late.variances(), rewards.variances(), rtol=0.1)
 
 
 def test_estimates_of_bernoulli_arms_have_the_exact_law() -> None:
@@ -275,7 +209,7 @@ def test_estimates_of_bernoulli_arms_have_the_exact_law() -> None:
     rewards = belief(FORMS["beta"], rng, 1, 2, 1)
     (a, b), w = rewards.marginal.parameters[:, 0, :, 0], rewards.weights[0]
     n, size = 3, 200_000
-    _, drawn = rewards.draw_estimates(rng, size, np.array([n]))
+    _, drawn = rewards.ahead(np.array([n]), rng, 0).draw_mixture(rng, size)
     sums = np.arange(n + 1)
     chance = np.array([stats.betabinom(n, x, y).pmf(sums) for x, y in zip(a, b, strict=True)])
     after = w[:, None] * chance

@@ -253,7 +253,7 @@ def test_estimates_after_more_rewards_keep_the_mean() -> None:
     rng, n = np.random.default_rng(6), 20_000
     spreads = []
     for more in (0, 1, 30, 100_000):
-        _, drawn = rewards.draw_estimates(rng, n, np.array([more]))
+        _, drawn = rewards.ahead(np.array([more]), rng, 0).draw_mixture(rng, n)
         error = drawn[0].std(axis=0) / np.sqrt(n)
         assert (np.abs(drawn[0].mean(axis=0) - rewards.means()[0]) < 5 * error + 1e-10).all()
         spreads.append(np.quantile(drawn[0], 0.9, axis=0) - np.quantile(drawn[0], 0.1, axis=0))

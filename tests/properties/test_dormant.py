@@ -181,7 +181,7 @@ def test_the_history_does_make_it_dormant(kind: str) -> None:
     belief = problem.prior.belief()
     for action, outcome in zip(problem.actions, problem.outcomes, strict=True):
         belief.update(action, outcome)
-        dormant.append(bool(np.isneginf(belief.posterior.relative[0, 1])))
+        dormant.append(bool(np.isneginf(belief.posterior.relative_evidence[0, 1])))
     assert dormant[49]
     assert not dormant[-1]
 

@@ -79,7 +79,7 @@ def test_tasks_that_arrive_later(
 
 @contextmanager
 def memory_for(n_slots: int) -> Iterator[None]:
-    """Room for the posteriors of so few tasks only: the others are evicted and recomputed."""
+    """Room for the posteriors of so few tasks only: the others are dropped and recomputed."""
 
     class TightPool(_linear_posterior.SlotPool):
         def __init__(self, *shape: int) -> None:

@@ -13,10 +13,10 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+from mixts_paper.analysis.confidence import EpisodeMeasure
 
 import mixts
 from mixts import _random
-from mixts.diagnostics._widths import EpisodeMeasure
 from mixts.environments.base import Offer
 from mixts.environments.mdp import MDPEnvironment, MDPProblem
 from mixts.families import TabularMDP

@@ -1,4 +1,4 @@
-"""Regret and information of linear actions against closed forms, and against plain draws."""
+"""Regret of linear actions against closed forms, and against plain draws."""
 
 from __future__ import annotations
 
@@ -73,35 +73,3 @@ def test_plain_draws(n_rounds: int) -> None:
     # Draws come in opposite pairs: the error is below that of as many independent ones.
     lead, n_draws = drawn.mean(axis=0).argmin(), 2 * (2 + FEW // 2 * belief.weights).sum()
     assert found[:, lead].std() < drawn[:, lead].std() / np.sqrt(n_draws)
-
-
-@pytest.mark.parametrize("n_rounds", [1, 9])
-@pytest.mark.parametrize("by_component", [False, True])
-def test_information(n_rounds: int, by_component: bool) -> None:
-    """The variance that best actions explain, from 300,000 draws of each component."""
-    setting = settings.linear(0.3, noise_std=1.5)
-    agent = learned(mixts.MixTS(setting.prior, 1, seed=3), setting, n_rounds)
-    belief = setting.prior.condition(agent.belief.statistics[0])
-    family, rng = belief.as_prior().family, np.random.default_rng(44)
-    share, sums = np.zeros((3, 3)), np.zeros((3, 3, 3))
-    for s, root in enumerate(np.linalg.cholesky(family.covariance)):
-        scores = (family.mean[s] + rng.normal(size=(300_000, 4)) @ root.T) @ ACTIONS.T
-        best = scores.argmax(axis=1)[:, None] == np.arange(3)
-        gaps = scores - belief.weights @ family.mean @ ACTIONS.T
-        share[s] = belief.weights[s] * best.mean(axis=0)
-        sums[s] = belief.weights[s] * best.T @ gaps / len(gaps)
-    if not by_component:
-        share, sums = share.sum(axis=0), sums.sum(axis=0)
-    expected = (sums**2 / share[..., None]).reshape(-1, 3).sum(axis=0)
-    prior, n = belief.as_prior(), 400
-    posterior: Any = prior.belief(1).posterior
-    _, found = posterior.expected_terms(
-        np.random.default_rng(43),
-        np.zeros(n, int),
-        np.tile(prior.weights, (n, 1)),
-        ACTIONS,
-        np.ones((n, len(ACTIONS)), bool),
-        1000,
-        by_component=by_component,
-    )
-    np.testing.assert_allclose(found.mean(axis=0), expected, rtol=0.02)

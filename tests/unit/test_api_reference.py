@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import mixts_paper.bounds
 import pytest
 
 import mixts
-import mixts.bounds
 import mixts.diagnostics
+import mixts.extend
+from mixts.extend import contracts
 
 PAGES = sorted((Path(__file__).parents[2] / "docs" / "api").glob("*.rst"))
 ENTRY = re.compile(r"(?:   |\.\. data:: )(?P<name>[\w.]+)")
@@ -34,7 +36,7 @@ def test_every_public_name_is_in_the_reference(name: str) -> None:
     assert {name, f"bounds.{name}"} & listed, f"add {name} to a page of docs/api"
 
 
-@pytest.mark.parametrize("module", [mixts.bounds, mixts.diagnostics])
+@pytest.mark.parametrize("module", [mixts_paper.bounds, mixts.diagnostics, mixts.extend, contracts])
 def test_every_name_of_these_modules_is_in_the_reference(module) -> None:
     prefix = module.__name__.removeprefix("mixts.")
     missing = {f"{prefix}.{name}" for name in module.__all__} - reference(*PAGES)

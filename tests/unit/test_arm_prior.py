@@ -33,7 +33,7 @@ def test_the_arm_prior_has_the_moments_of_the_arms_and_one_pseudo_arm() -> None:
     mean, within = moments(clicks().family)
     one = clicks().arm_prior
     assert isinstance(one, mixts.BernoulliArms)
-    assert one.dimensions == (2, 1)
+    assert (one.n_components, one.n_arms) == (2, 1)
     found_mean, found_variance = moments(one)
     for s in range(2):
         v = within[s].mean()
@@ -84,7 +84,7 @@ def test_families_without_arms_have_no_arm_prior() -> None:
     assert prior.arm_prior is None
     with pytest.raises(errors.ParameterError, match="accept new arms"):
         prior.add_arms(1)
-    with pytest.raises(errors.ParameterError, match="population of arms"):
+    with pytest.raises(errors.ParameterError, match="only families of arms"):
         arm_population(prior.family)
 
 
@@ -200,9 +200,9 @@ def test_other_priors_carry_the_arm_prior_and_the_marks(tmp_path: Path) -> None:
     assert same["json"].new_arms.tolist() == [False] * 4 + [True] * 3
     one = prior.select([1]).arm_prior
     np.testing.assert_array_equal(one.alpha, prior.arm_prior.alpha[1:])  # type: ignore[union-attr]
-    assert prior.collapse().arm_prior.dimensions == (1, 1)  # type: ignore[union-attr]
+    assert prior.collapse().arm_prior.arrays()["alpha"].shape == (1, 1)  # type: ignore[union-attr]
     broad = robust_prior(prior, 0.01)
-    assert broad.arm_prior.dimensions == (3, 1)  # type: ignore[union-attr]
+    assert broad.arm_prior.arrays()["alpha"].shape == (3, 1)  # type: ignore[union-attr]
     assert broad.new_arms[4]
     assert prior.belief().as_prior().new_arms[4]
 

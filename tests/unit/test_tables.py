@@ -15,8 +15,7 @@ import pytest
 import mixts
 from mixts import errors
 from mixts._tables import arrow_table, is_table
-from mixts.logs import read_logs
-from mixts.logs.selected import read_rows
+from mixts.logs import read_logs, read_rows
 
 pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")

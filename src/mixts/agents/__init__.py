@@ -1,11 +1,13 @@
 """Agents: policies on a belief (MixTS, MixIDS, Greedy, BayesUCB), and voting baselines."""
 
 from mixts.agents.base import Agent
-from mixts.agents.belief import BeliefAgent
+from mixts.agents.bayesian import BeliefAgent
 from mixts.agents.exp4 import CorralExp4, Exp4
 from mixts.agents.greedy import BayesUCB, Greedy
 from mixts.agents.ids import MixIDS
 from mixts.agents.mixts import MixTS, Oracle
+from mixts.agents.new_arms import NewShare
+from mixts.agents.offers import Choice, Offer
 from mixts.errors import ParameterError
 
 __all__ = [
@@ -13,11 +15,14 @@ __all__ = [
     "Agent",
     "BayesUCB",
     "BeliefAgent",
+    "Choice",
     "CorralExp4",
     "Exp4",
     "Greedy",
     "MixIDS",
     "MixTS",
+    "NewShare",
+    "Offer",
     "Oracle",
     "policy_named",
 ]

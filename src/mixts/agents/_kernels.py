@@ -1,4 +1,4 @@
-"""The law of information-directed sampling, by a compiled loop."""
+"""The action probabilities of information-directed sampling, by a compiled loop."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _ratio(regret: float, information: float) -> float:
 
 
 @compiled(borrows=True)
-def _spread(r: int, k: int, share: float, terms: Array, mask: Array, law: Array) -> None:
+def _spread(r: int, k: int, share: float, terms: Array, mask: Array, probabilities: Array) -> None:
     """Add a probability to action k, in equal parts to all actions that are exactly like it."""
     same = 0
     for step in range(2):
@@ -55,11 +55,11 @@ def _spread(r: int, k: int, share: float, terms: Array, mask: Array, law: Array)
                 if step == 0:
                     same += 1
                 else:
-                    law[r, b] += share / same
+                    probabilities[r, b] += share / same
 
 
 @compiled(borrows=True)
-def minimise(terms: Array, order: Array, mask: Array, corner: Array, law: Array) -> None:
+def minimise(terms: Array, order: Array, mask: Array, corner: Array, probabilities: Array) -> None:
     """Do what ``least_ratio`` says.
 
     ``terms`` (2, m, K) are regret and information, and ``order`` (m, K) sorts the actions by their
@@ -80,13 +80,13 @@ def minimise(terms: Array, order: Array, mask: Array, corner: Array, law: Array)
             if found < least:
                 least, first, second, share = found, i, j, q
         if share < 1.0:
-            _spread(r, first, 1.0 - share, terms, mask, law)
+            _spread(r, first, 1.0 - share, terms, mask, probabilities)
         if share > 0.0:
-            _spread(r, second, share, terms, mask, law)
+            _spread(r, second, share, terms, mask, probabilities)
 
 
-def least_ratio(regrets: Array, informations: Array, mask: Array, law: Array) -> None:
-    """Write the distributions that minimise regret^2 / information to ``law`` (m, K), zeros before.
+def least_ratio(regrets: Array, informations: Array, mask: Array, probabilities: Array) -> None:
+    """Write the probabilities (m, K), zeros before, that minimise regret^2 / information.
 
     The ratio is convex on the hull, so that its minimum lies on one edge of the frontier: at most
     two actions have a positive probability. Where no action is informative, the action of least
@@ -94,4 +94,4 @@ def least_ratio(regrets: Array, informations: Array, mask: Array, law: Array) ->
     """
     order = np.where(mask, regrets, np.inf).argsort(axis=1)
     corner = np.empty(mask.shape[1], np.int64)
-    minimise(np.stack([regrets, informations]), order, mask, corner, law)
+    minimise(np.stack([regrets, informations]), order, mask, corner, probabilities)

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Self, overload
+from typing import Any, ClassVar, Self, final
 
 import numpy as np
 
-from mixts import _checks, _random
+from mixts import _random
 from mixts._files import read_bundle, write_bundle
 from mixts._tasks import TaskAxis
 from mixts._typing import ActionsLike, Array, ArrayLike, Bool, Float, Int, Seed
-from mixts.agents.new_arms import NewShare
-from mixts.agents.offers import Request, with_names
-from mixts.errors import FormatError, MixtsError, ParameterError
-from mixts.families.base import Waiting
+from mixts.agents.offers import Choice, Offer
+from mixts.errors import FormatError, MixtsError
 from mixts.families.choice import draw_rows, top_rows
-from mixts.families.quadrature import Money
 from mixts.families.trajectory import Trajectory
-from mixts.prior import MixturePrior
 
 AGENTS: dict[str, type[Agent]] = {}
 """Agents by the name of their class, which files store; a subclass registers itself."""
@@ -79,50 +75,15 @@ class Agent(ABC):
         """Number of tasks; None for one task without a task axis."""
         return self._axis.n_tasks
 
-    # -- defined by each agent ----------------------------------------------------------------
+    # -- decisions ----------------------------------------------------------------------------
 
-    @overload
-    def act(
-        self,
-        actions: ActionsLike | None,
-        tasks: ArrayLike,
-        mask: ArrayLike | None = ...,
-        *,
-        values: Any = ...,
-        costs: Any = ...,
-        top: int | None = ...,
-    ) -> Array: ...
-
-    @overload
-    def act(
-        self,
-        actions: ActionsLike | None = ...,
-        *,
-        tasks: ArrayLike,
-        mask: ArrayLike | None = ...,
-        values: Any = ...,
-        costs: Any = ...,
-        top: int | None = ...,
-    ) -> Array: ...
-
-    @overload
-    def act(
-        self,
-        actions: ActionsLike | None = ...,
-        tasks: None = ...,
-        mask: ArrayLike | None = ...,
-        *,
-        values: Any = ...,
-        costs: Any = ...,
-        top: int | None = ...,
-    ) -> Any: ...
-
-    @abstractmethod
+    @final
     def act(
         self,
         actions: ActionsLike | None = None,
         tasks: ArrayLike | None = None,
         mask: ArrayLike | None = None,
+        waiting: Any = None,
         *,
         values: Any = None,
         costs: Any = None,
@@ -140,12 +101,19 @@ class Agent(ABC):
         mask
             True where an action is available, (K,) or (n, K), or a list with the names of the
             available arms; None if all are.
+        waiting
+            Decisions whose rewards have not come yet: for one task their actions, for many
+            ``(actions, tasks)``, both as ``update`` takes them. The agent decides as if their
+            expected rewards had come, so that it does not repeat itself. For :class:`MixTS`, they
+            only count towards its horizon: its decisions differ by themselves.
         values, costs
             The agent maximises ``value * mean reward - cost``: one number for each action, (K,) or
             (n, K), or a dictionary by arm name. None: values 1, costs 0. Beliefs are about rewards
             and do not change with either.
         top
-            Number of actions to rank; None for one action.
+            Number of actions to rank; None for one action. The first is the action that the agent
+            draws, and the others follow by their expected utility; :class:`MixTS` ranks one draw,
+            :class:`BayesUCB` its quantiles.
 
         Returns
         -------
@@ -163,7 +131,226 @@ class Agent(ABC):
         array([0, 0, 0])
         >>> agent.act(tasks=[2, 2], mask=[False, True])
         array([1, 1])
+
+        The values of a success differ, and so do the costs of showing an action.
+
+        >>> agent = mixts.Greedy(prior, seed=1)
+        >>> agent.act(values=[3.0, 1.0], costs=[0.2, 0.0])
+        0
+        >>> agent.act(values=[3.0, 1.0], top=2)
+        array([0, 1])
         """
+        offer = self.offer(
+            actions, tasks, mask, waiting=waiting, values=values, costs=costs, top=top
+        )
+        return self._axis.squeeze(self._act(offer))
+
+    @final
+    def action_probabilities(
+        self,
+        actions: ActionsLike | None = None,
+        tasks: ArrayLike | None = None,
+        mask: ArrayLike | None = None,
+        waiting: Any = None,
+        *,
+        values: Any = None,
+        costs: Any = None,
+        top: int | None = None,
+    ) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
+        """Return the probability of each action in the next decision, and its standard error.
+
+        Parameters
+        ----------
+        actions, tasks, mask
+            As in ``act``.
+        waiting
+            Decisions whose rewards have not come, as in ``act``.
+        values, costs
+            As in ``act``.
+        top
+            If given, return the probability that each action is among the ``top`` actions that
+            ``act`` would rank.
+
+        Returns
+        -------
+        probabilities, standard_errors
+            (K,) or (n, K) each. Exact probabilities have standard error 0; estimates are unbiased.
+
+        Examples
+        --------
+        >>> import mixts
+        >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[8, 2], [2, 8]], [[2, 8], [8, 2]]))
+        >>> agent = mixts.MixTS(prior, seed=1)
+        >>> agent.update(0, 1)
+        >>> probabilities, errors = agent.action_probabilities()
+        >>> probabilities.round(3)
+        array([0.8, 0.2])
+        """
+        offer = self.offer(
+            actions, tasks, mask, waiting=waiting, values=values, costs=costs, top=top
+        )
+        _, *found = self._ranked(offer) if offer.top else (None, *self._probabilities(offer))
+        return self._axis.squeeze(found[0]), self._axis.squeeze(found[1])
+
+    @final
+    def act_with_probabilities(
+        self,
+        actions: ActionsLike | None = None,
+        tasks: ArrayLike | None = None,
+        mask: ArrayLike | None = None,
+        floor: float = 0.0,
+        waiting: Any = None,
+        *,
+        values: Any = None,
+        costs: Any = None,
+        top: int | None = None,
+        new_share: float | tuple[float, float] | None = None,
+    ) -> tuple[Any, Float[Array, "..."], Float[Array, "..."]]:
+        """Draw the action from the very probabilities that are returned, ready to be logged.
+
+        Where probabilities are estimated, the returned number is the true propensity given the
+        draws behind it, and over those draws the action still has the agent's exact probabilities.
+
+        Parameters
+        ----------
+        actions, tasks, mask
+            As in ``act``.
+        floor
+            Least probability of every available action. Only ``floor > 0`` guarantees that every
+            action can be drawn. With ``top``, every action has it in each position: in all, an
+            action is shown with a probability of at least ``top * floor``.
+        waiting
+            Decisions whose rewards have not come, as in ``act``.
+        values, costs
+            As in ``act``.
+        top
+            Number of actions to rank; None for one action.
+        new_share
+            Largest probability of all new arms together (``prior.new_arms``), or the smallest and
+            the largest; the rest goes to the other available arms in proportion. A floor is added
+            after that. With ``top``, it is the share of the rankings that have new arms; in the
+            smallest share, the last place goes to a new arm. None: no limit.
+
+        Returns
+        -------
+        action, probabilities, standard_errors
+            The action as ``act`` returns it; (K,) or (n, K) for the others. With ``top``: the
+            ranked actions, and the probability that each action is among them.
+
+        Examples
+        --------
+        >>> import mixts
+        >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[8, 2], [2, 8]], [[2, 8], [8, 2]]))
+        >>> agent = mixts.MixTS(prior, seed=1)
+        >>> agent.update(0, 1)
+        >>> arm, probabilities, errors = agent.act_with_probabilities(floor=0.1)
+        >>> probabilities.round(3)
+        array([0.74, 0.26])
+        """
+        offer = self.offer(
+            actions, tasks, mask, floor, waiting,
+            values=values, costs=costs, top=top, new_share=new_share,
+        )  # fmt: skip
+        choice = self.decide(offer)
+        return (
+            self._axis.squeeze(choice.actions),
+            self._axis.squeeze(choice.probabilities),
+            self._axis.squeeze(choice.standard_errors),
+        )
+
+    @final
+    def offer(
+        self,
+        actions: ActionsLike | None = None,
+        tasks: ArrayLike | None = None,
+        mask: ArrayLike | None = None,
+        floor: float = 0.0,
+        waiting: Any = None,
+        *,
+        values: Any = None,
+        costs: Any = None,
+        top: int | None = None,
+        new_share: float | tuple[float, float] | None = None,
+    ) -> Offer:
+        """Check what is asked of decisions, once; ``decide`` takes it.
+
+        Parameters
+        ----------
+        actions, tasks, mask, floor, waiting, values, costs, top, new_share
+            As in ``act_with_probabilities``.
+
+        Returns
+        -------
+        Offer
+            The checked terms of the decisions.
+        """
+        offer = self._offered(self._axis.decisions(tasks), actions, mask, waiting)
+        if values is not None or costs is not None:
+            offer = self._with_money(offer, values, costs)
+        if top is not None:
+            offer = self._with_top(offer, top)
+        if new_share is None and type(floor) is float and floor == 0.0:
+            return offer
+        return offer.with_limits(floor, new_share)
+
+    def decide(self, offer: Offer) -> Choice:
+        """Make checked decisions: draw each action from the probabilities that are returned.
+
+        Parameters
+        ----------
+        offer
+            What ``offer`` returned, or an offer that was checked in its steps.
+
+        Returns
+        -------
+        Choice
+            Actions, probabilities and standard errors, always with the axis of decisions.
+        """
+        self.last_latent = None
+        if offer.top is not None:
+            return self._with_random_rankings(offer, self._rank_with_share(offer))
+        probabilities, errors = self._probabilities(offer)
+        if offer.new_share is not None:
+            new = self._new_arms()
+            probabilities = offer.new_share.apply(probabilities, offer.available, new)
+        if offer.floor > 0:
+            probabilities, errors = _above_floor(offer, offer.floor, probabilities, errors)
+        choice = Choice(draw_rows(self._rng, probabilities), probabilities, errors)
+        self._remember(offer, choice)
+        return choice
+
+    def _act(self, offer: Offer) -> Int[Array, "m ..."]:
+        """Return the actions of decisions whose probabilities nobody wants to know."""
+        return self.decide(offer).actions
+
+    def _rank_with_share(self, offer: Offer) -> Choice:
+        """Return rankings in which new arms have their share."""
+        share, new = offer.new_share, self._new_arms()
+        if share is None or not new.any():
+            return self._ranked(offer)
+
+        def rank(mask: Bool[Array, "m K"], k: int) -> Choice:
+            return self._ranked(offer._replace(mask=mask, top=k))
+
+        assert offer.top is not None
+        return Choice(*share.apply_to_rankings(self._rng, rank, offer.available, new, offer.top))
+
+    def _with_random_rankings(self, offer: Offer, choice: Choice) -> Choice:
+        """Return rankings, the whole of which is random as often as its first action would be."""
+        if offer.floor <= 0:
+            return choice
+        ranked, mask = choice.actions.copy(), offer.available
+        k = ranked.shape[1]
+        rows = np.flatnonzero(self._rng.random(len(ranked)) < offer.floor * mask.sum(axis=1))
+        level = np.zeros((len(rows), mask.shape[1]))
+        ranked[rows] = top_rows(self._rng, level, mask[rows], k)
+        return Choice(ranked, *_above_floor(offer, k * offer.floor, *choice[1:]))
+
+    def _new_arms(self) -> Bool[Array, " k"]:
+        """Return the mask of new arms; empty if there are none."""
+        return np.zeros(0, bool)
+
+    # -- defined by each agent ----------------------------------------------------------------
 
     @abstractmethod
     def update(
@@ -197,15 +384,36 @@ class Agent(ABC):
         """
 
     @abstractmethod
-    def _probabilities(self, asked: Request) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
-        """Return the probabilities of the actions and their standard errors; checked input.
+    def _offered(
+        self,
+        tasks: Int[Array, " m"],
+        actions: ActionsLike | None,
+        mask: ArrayLike | None,
+        waiting: Any,
+    ) -> Offer:
+        """Check actions, mask and waiting decisions, and return the offer of them."""
 
-        Both are zero where the mask is false.
+    @abstractmethod
+    def _with_money(self, offer: Offer, values: Any, costs: Any) -> Offer:
+        """Check values and costs and add them to the offer, or refuse them."""
+
+    @abstractmethod
+    def _with_top(self, offer: Offer, top: Any) -> Offer:
+        """Check the length of a ranking and add it to the offer, or refuse it."""
+
+    @abstractmethod
+    def _probabilities(self, offer: Offer) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
+        """Return the probabilities of the actions and their standard errors.
+
+        Both are zero where an action is not available.
         """
 
     @abstractmethod
-    def _action_sets(self, actions: ActionsLike | None, n_rows: int) -> tuple[Array | None, int]:
-        """Check the action sets; return them and the number of actions."""
+    def _ranked(self, offer: Offer) -> Choice:
+        """Rank ``offer.top`` actions, best first, and return P(action is among them).
+
+        The probabilities are those of the procedure that drew the ranking.
+        """
 
     @abstractmethod
     def _state(self) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -216,233 +424,13 @@ class Agent(ABC):
     def _restore(cls, header: dict[str, Any], arrays: dict[str, Array]) -> Self:
         """Rebuild the agent from its state; ``header["settings"]`` holds its settings."""
 
-    def _checked_waiting(self, waiting: Any) -> Waiting | None:
-        """Check and return the decisions whose rewards have not come."""
-        if waiting is not None:
-            raise ParameterError(f"{type(self).__name__} takes no waiting decisions: leave it out")
-        return None
-
-    def _checked_money(self, values: Any, costs: Any, mask: Bool[Array, "m K"]) -> Money | None:
-        """Check and return values and costs of the actions; None if neither is given."""
-        if values is not None or costs is not None:
-            raise ParameterError(
-                f"the experts of {type(self).__name__} vote by mean rewards: leave values and "
-                "costs out"
-            )
-        return None
-
-    def _checked_top(self, top: Any, mask: Bool[Array, "m K"]) -> int:
-        """Check and return the length of a ranking."""
-        raise ParameterError(
-            f"{type(self).__name__} learns from one decision at a time: leave top out"
-        )
-
-    def _slates(
-        self, asked: Request, k: int
-    ) -> tuple[Int[Array, "m k"], Float[Array, "m K"], Float[Array, "m K"]]:
-        """Return k actions for each decision, best first, and P(action is among them), with errors.
-
-        The probabilities are those of the procedure that drew the actions.
-        """
-        raise ParameterError(f"{type(self).__name__} ranks no actions: leave top out")
-
     def _settings(self) -> dict[str, Any]:
         """Return the other arguments of the constructor: plain numbers and strings."""
         return {}
 
-    def _remember(
-        self,
-        index: Int[Array, " m"],
-        actions: Array | None,
-        chosen: Int[Array, " m"],
-        probabilities: Float[Array, "m K"],
-    ) -> None:
+    def _remember(self, offer: Offer, choice: Choice) -> None:
         """Store what an update will need of these decisions; most agents need nothing."""
         return None
-
-    # -- masks and probabilities --------------------------------------------------------------
-
-    def _available(
-        self, mask: ArrayLike | None, n_rows: int, n_actions: int
-    ) -> Bool[Array, "m K"] | None:
-        """Return the checked mask, or None if every action is available."""
-        return None if mask is None else _checks.action_mask(mask, n_rows, n_actions)
-
-    def _full_mask(self, mask: ArrayLike | None, n_rows: int, n_actions: int) -> Bool[Array, "m K"]:
-        available = self._available(mask, n_rows, n_actions)
-        return np.ones((n_rows, n_actions), bool) if available is None else available
-
-    def _without_taken(
-        self, index: Int[Array, " m"], mask: Bool[Array, "m K"], waiting: Waiting | None
-    ) -> Bool[Array, "m K"]:
-        """Return the mask without actions that their tasks may not take again; here all may."""
-        return mask
-
-    def _request(
-        self,
-        actions: ActionsLike | None,
-        tasks: ArrayLike | None,
-        mask: ArrayLike | None,
-        waiting: Any,
-        values: Any,
-        costs: Any,
-    ) -> Request:
-        """Check the arguments of decisions."""
-        index = self._axis.decisions(tasks)
-        sets, n_actions = self._action_sets(actions, len(index))
-        available = self._full_mask(mask, len(index), n_actions)
-        pending = self._checked_waiting(waiting)
-        available = self._without_taken(index, available, pending)
-        return Request(
-            index, sets, available, pending, self._checked_money(values, costs, available)
-        )
-
-    def action_probabilities(
-        self,
-        actions: ActionsLike | None = None,
-        tasks: ArrayLike | None = None,
-        mask: ArrayLike | None = None,
-        waiting: Any = None,
-        *,
-        values: Any = None,
-        costs: Any = None,
-        top: int | None = None,
-    ) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
-        """Return the probability of each action in the next decision, and its standard error.
-
-        Parameters
-        ----------
-        actions, tasks, mask
-            As in ``act``.
-        waiting
-            Decisions whose rewards have not come, see :meth:`BeliefAgent.act`.
-        values, costs
-            As in ``act``.
-        top
-            If given, return the probability that each action is among the ``top`` actions that
-            ``act`` would rank.
-
-        Returns
-        -------
-        probabilities, standard_errors
-            (K,) or (n, K) each. Exact probabilities have standard error 0; estimates are unbiased.
-
-        Examples
-        --------
-        >>> import mixts
-        >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[8, 2], [2, 8]], [[2, 8], [8, 2]]))
-        >>> agent = mixts.MixTS(prior, seed=1)
-        >>> agent.update(0, 1)
-        >>> probabilities, errors = agent.action_probabilities()
-        >>> probabilities.round(3)
-        array([0.8, 0.2])
-        """
-        asked = self._request(actions, tasks, mask, waiting, values, costs)
-        if top is None:
-            probabilities, errors = self._probabilities(asked)
-        else:
-            _, probabilities, errors = self._slates(asked, self._checked_top(top, asked.mask))
-        return self._axis.squeeze(probabilities), self._axis.squeeze(errors)
-
-    def act_with_probabilities(
-        self,
-        actions: ActionsLike | None = None,
-        tasks: ArrayLike | None = None,
-        mask: ArrayLike | None = None,
-        floor: float = 0.0,
-        waiting: Any = None,
-        *,
-        values: Any = None,
-        costs: Any = None,
-        top: int | None = None,
-        new_share: float | tuple[float, float] | None = None,
-    ) -> tuple[Any, Float[Array, "..."], Float[Array, "..."]]:
-        """Draw the action from the very probabilities that are returned, ready to be logged.
-
-        Where probabilities are estimated, the returned number is the true propensity given the
-        draws behind it, and over those draws the action still follows the agent's law exactly.
-
-        Parameters
-        ----------
-        actions, tasks, mask
-            As in ``act``.
-        floor
-            Least probability of every available action. Only ``floor > 0`` guarantees that every
-            action can be drawn. With ``top``, every action has it in each position: in all, an
-            action is shown with a probability of at least ``top * floor``.
-        waiting
-            Decisions whose rewards have not come, see :meth:`BeliefAgent.act`.
-        values, costs
-            As in ``act``.
-        top
-            Number of actions to rank; None for one action.
-        new_share
-            Largest probability of all new arms together (``prior.new_arms``), or the smallest and
-            the largest; the rest goes to the other available arms in proportion. A floor is added
-            after that. With ``top``, it is the share of the rankings that have new arms; in the
-            smallest share, the last place goes to a new arm. None: no limit.
-
-        Returns
-        -------
-        action, probabilities, standard_errors
-            The action as ``act`` returns it; (K,) or (n, K) for the others. With ``top``: the
-            ranked actions, and the probability that each action is among them.
-
-        Examples
-        --------
-        >>> import mixts
-        >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[8, 2], [2, 8]], [[2, 8], [8, 2]]))
-        >>> agent = mixts.MixTS(prior, seed=1)
-        >>> agent.update(0, 1)
-        >>> arm, probabilities, errors = agent.act_with_probabilities(floor=0.1)
-        >>> probabilities.round(3)
-        array([0.74, 0.26])
-        """
-        asked = self._request(actions, tasks, mask, waiting, values, costs)
-        room = _room_above(floor, asked.mask)
-        share = None if new_share is None else NewShare.checked(new_share)
-        if top is None:
-            probabilities, errors = self._probabilities(asked)
-            if share is not None:
-                probabilities = share.apply(probabilities, asked.mask, self._new_arms())
-            if floor > 0:
-                probabilities = np.where(asked.mask, floor + room * probabilities, 0.0)
-                errors = room * errors
-            chosen: Array = draw_rows(self._rng, probabilities)
-            self._remember(asked.tasks, asked.actions, chosen, probabilities)
-        else:
-            k = self._checked_top(top, asked.mask)
-            chosen, probabilities, errors = self._limited_slates(asked, k, share)
-            if floor > 0:
-                # The whole ranking is random as often as the first action would be.
-                rows = np.flatnonzero(self._rng.random(len(chosen)) >= np.ravel(room))
-                level = np.zeros((len(rows), asked.mask.shape[1]))
-                chosen[rows] = top_rows(self._rng, level, asked.mask[rows], k)
-                probabilities = np.where(asked.mask, k * floor + room * probabilities, 0.0)
-                errors = room * errors
-        self.last_latent = None
-        return (
-            self._axis.squeeze(chosen),
-            self._axis.squeeze(probabilities),
-            self._axis.squeeze(errors),
-        )
-
-    def _limited_slates(
-        self, asked: Request, k: int, share: NewShare | None
-    ) -> tuple[Array, Array, Array]:
-        """Return ``_slates`` in which new arms have their share."""
-        new = self._new_arms()
-        if share is None or not new.any():
-            return self._slates(asked, k)
-
-        def rank(mask: Bool[Array, "m K"], n: int) -> tuple[Array, Array, Array]:
-            return self._slates(asked._replace(mask=mask), n)
-
-        return share.apply_to_slates(self._rng, rank, asked.mask, new, k)
-
-    def _new_arms(self) -> Bool[Array, " k"]:
-        """Return the mask of new arms; empty if there are none."""
-        return np.zeros(0, bool)
 
     # -- files --------------------------------------------------------------------------------
 
@@ -517,28 +505,10 @@ def _name_in_files(kind: type[Agent]) -> str:
     return kind.__name__ if AGENTS.get(kind.__name__) is kind else _full_name(kind)
 
 
-def without_retired(
-    prior: MixturePrior, mask: ArrayLike | None, n_rows: int, n_actions: int
-) -> ArrayLike | None:
-    """Return the mask without the prior's retired arms; it may be a list of names."""
-    if mask is not None:
-        mask = with_names(prior, mask)
-    if not prior.has_retired:
-        return mask
-    return (
-        ~prior.retired
-        if mask is None
-        else (_checks.action_mask(mask, n_rows, n_actions) & ~prior.retired)
-    )
-
-
-def _room_above(floor: float, available: Bool[Array, "m K"]) -> float | Float[Array, "m 1"]:
-    """Return the probability that is left when every available action has its floor."""
-    number = isinstance(floor, (int, float, np.number)) and not isinstance(floor, bool)
-    if number and floor == 0:
-        return 1.0
-    n_available = available.sum(axis=1, keepdims=True)
-    most = int(n_available.max(initial=1))
-    if not number or not 0 <= floor <= 1 / most:
-        raise ParameterError(f"floor must be between 0 and 1 / {most} actions, got {floor!r}")
-    return 1.0 - floor * n_available
+def _above_floor(
+    offer: Offer, least: float, probabilities: Float[Array, "m K"], errors: Float[Array, "m K"]
+) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
+    """Return probabilities and errors, the former above ``least`` for every available action."""
+    mask = offer.available
+    room = 1.0 - offer.floor * mask.sum(axis=1, keepdims=True)
+    return np.where(mask, least + room * probabilities, 0.0), room * errors

@@ -19,13 +19,13 @@ import numpy as np
 from mixts import _checks
 from mixts._numbers import softmax
 from mixts._typing import ActionsLike, Array, ArrayLike, Bool, Float, Int, Seed
-from mixts.agents.base import Agent, without_retired
-from mixts.agents.belief import belief_state, restored_belief
-from mixts.agents.offers import Request
+from mixts.agents.base import Agent
+from mixts.agents.bayesian import belief_state, restored_belief
+from mixts.agents.offers import Choice, Offer
 from mixts.belief import Belief
 from mixts.errors import ActionError, FeedbackError, ObservationError, OutcomeError, ParameterError
 from mixts.families._kernels.roots import LARGEST
-from mixts.families.choice import draw_rows, feature_sets
+from mixts.families.choice import feature_sets
 from mixts.families.trajectory import Trajectory
 from mixts.prior import MixturePrior
 
@@ -130,30 +130,38 @@ class VotingAgent(Agent):
         """Learn besides the weights, or refuse, before the weights change."""
         return None
 
-    def act(
+    def _offered(
         self,
-        actions: ActionsLike | None = None,
-        tasks: ArrayLike | None = None,
-        mask: ArrayLike | None = None,
-        *,
-        values: Any = None,
-        costs: Any = None,
-        top: int | None = None,
-    ) -> Any:
-        """Draw an action from the mixed votes; see :meth:`Agent.act`.
+        tasks: Int[Array, " m"],
+        actions: ActionsLike | None,
+        mask: ArrayLike | None,
+        waiting: Any,
+    ) -> Offer:
+        if waiting is not None:
+            raise ParameterError(f"{type(self).__name__} takes no waiting decisions: leave it out")
+        return self._voted(tasks, actions, mask)
 
-        Experts vote by mean rewards, one decision at a time: values, costs and top are refused.
-        """
-        asked = self._request(actions, tasks, mask, None, values, costs)
-        if top is not None:
-            self._checked_top(top, asked.mask)
-        probabilities, _ = self._probabilities(asked)
-        chosen = draw_rows(self._rng, probabilities)
-        self._remember(asked.tasks, asked.actions, chosen, probabilities)
-        return self._axis.squeeze(chosen)
+    @abstractmethod
+    def _voted(
+        self, tasks: Int[Array, " m"], actions: ActionsLike | None, mask: ArrayLike | None
+    ) -> Offer:
+        """Check actions and mask, and return the offer of them."""
 
-    def _probabilities(self, asked: Request) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
-        index, actions, mask = asked.tasks, asked.actions, asked.mask
+    def _with_money(self, offer: Offer, values: Any, costs: Any) -> Offer:
+        raise ParameterError(
+            f"the experts of {type(self).__name__} vote by mean rewards: leave values and costs out"
+        )
+
+    def _with_top(self, offer: Offer, top: Any) -> Offer:
+        raise ParameterError(
+            f"{type(self).__name__} learns from one decision at a time: leave top out"
+        )
+
+    def _ranked(self, offer: Offer) -> Choice:
+        raise ParameterError(f"{type(self).__name__} ranks no actions: leave top out")
+
+    def _probabilities(self, offer: Offer) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
+        index, actions, mask = offer.tasks, offer.actions, offer.available
         advice = self._advice(index, actions, mask)
         share = np.einsum("ml,mlk->mk", softmax(self._log_weights[index]), advice)
         n_available = mask.sum(axis=1)
@@ -175,17 +183,12 @@ class VotingAgent(Agent):
         best = scores == top
         return np.asarray(best / best.sum(axis=2, keepdims=True))
 
-    def _remember(
-        self,
-        index: Int[Array, " m"],
-        actions: Array | None,
-        chosen: Int[Array, " m"],
-        probabilities: Float[Array, "m K"],
-    ) -> None:
+    def _remember(self, offer: Offer, choice: Choice) -> None:
+        index, actions, chosen = offer.tasks, offer.actions, choice.actions
         advice, rate = self._asked
         rows = np.arange(len(index))
         self._chosen[index] = chosen
-        self._propensity[index] = probabilities[rows, chosen]
+        self._propensity[index] = choice.probabilities[rows, chosen]
         self._backing[index] = advice[rows, :, chosen]
         self._rate[index] = rate
         self._linear[index] = actions is not None
@@ -300,11 +303,15 @@ class Exp4(VotingAgent):
         agent._set_arrays(arrays)
         return agent
 
-    def _action_sets(self, actions: ActionsLike | None, n_rows: int) -> tuple[Array | None, int]:
-        n_features = self.experts.shape[1]
-        if actions is None:
-            return None, n_features
-        return feature_sets(actions, n_features, n_rows)
+    def _voted(
+        self, tasks: Int[Array, " m"], actions: ActionsLike | None, mask: ArrayLike | None
+    ) -> Offer:
+        sets, n_actions = None, self.experts.shape[1]
+        if actions is not None:
+            sets, n_actions = feature_sets(actions, n_actions, len(tasks))
+        if mask is not None:
+            mask = _checks.action_mask(mask, len(tasks), n_actions)
+        return Offer(tasks, n_actions, sets, mask)
 
     def _expert_scores(
         self, index: Int[Array, " m"], actions: Array | None
@@ -386,15 +393,10 @@ class CorralExp4(VotingAgent):
         agent._set_arrays(arrays)
         return agent
 
-    def _action_sets(self, actions: ActionsLike | None, n_rows: int) -> tuple[Array | None, int]:
-        prior = self.belief.prior
-        return prior.family.action_sets(prior.action_rows(actions), n_rows)
-
-    def _available(
-        self, mask: ArrayLike | None, n_rows: int, n_actions: int
-    ) -> Bool[Array, "m K"] | None:
-        mask = without_retired(self.belief.prior, mask, n_rows, n_actions)
-        return super()._available(mask, n_rows, n_actions)
+    def _voted(
+        self, tasks: Int[Array, " m"], actions: ActionsLike | None, mask: ArrayLike | None
+    ) -> Offer:
+        return Offer.of(self.belief.prior, tasks, actions, mask)
 
     def _expert_scores(
         self, index: Int[Array, " m"], actions: Array | None

@@ -7,10 +7,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from mixts._typing import Array, Bool, Float, Int, Seed
-from mixts.agents.belief import BeliefAgent
-from mixts.agents.offers import Request
-from mixts.families.choice import rank_by_scores, top_rows
+from mixts._typing import Array, Float, Seed
+from mixts.agents.bayesian import BeliefAgent
+from mixts.agents.offers import Offer
+from mixts.families.choice import inclusion, top_rows
+from mixts.families.rewards import RewardBelief
 from mixts.prior import MixturePrior
 
 _N_SAMPLES = 1000
@@ -18,23 +19,40 @@ _N_SAMPLES = 1000
 
 
 class ScoringAgent(BeliefAgent):
-    """An agent that takes the actions of the highest scores; a subclass defines ``_scores``."""
+    """An agent that takes the actions of the highest scores; a subclass defines ``scores``."""
 
     deterministic: ClassVar[bool] = True
 
     @abstractmethod
-    def _scores(self, asked: Request) -> Float[Array, "m K"]:
-        """Return the score of each action."""
+    def scores(self, rewards: RewardBelief, offer: Offer) -> Float[Array, "m K"]:
+        """Return the score of each action.
 
-    def _probabilities(self, asked: Request) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
-        return shared_best(self._scores(asked), asked.mask)
+        Parameters
+        ----------
+        rewards, offer
+            As in ``probabilities``.
 
-    def _slates(
-        self, asked: Request, k: int
-    ) -> tuple[Int[Array, "m k"], Float[Array, "m K"], Float[Array, "m K"]]:
-        scores, mask = self._scores(asked), asked.mask
-        ranked = top_rows(self._rng, scores, mask, k)
-        return ranked, rank_by_scores(scores, mask, k), np.zeros(mask.shape)
+        Returns
+        -------
+        array
+            Scores, (m, K).
+        """
+
+    def probabilities(
+        self, rewards: RewardBelief, offer: Offer
+    ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
+        """Share the probability among the available actions of the highest score."""
+        return self._included(self.scores(rewards, offer), offer, 1)
+
+    def ranking(self, rewards: RewardBelief, offer: Offer) -> tuple[Array, Array, Array]:
+        """Rank the actions by their scores, ties at random."""
+        scores, k = self.scores(rewards, offer), offer.top or 1
+        ranked = top_rows(self._rng, scores, offer.available, k)
+        return ranked, *self._included(scores, offer, k)
+
+    @staticmethod
+    def _included(scores: Float[Array, "m K"], offer: Offer, k: int) -> tuple[Array, Array]:
+        return inclusion(scores, offer.available, k), np.zeros(scores.shape)
 
 
 class Greedy(ScoringAgent):
@@ -75,8 +93,20 @@ class Greedy(ScoringAgent):
         super().__init__(prior, n_tasks, seed)
         self._set(repeatable=repeatable)
 
-    def _scores(self, asked: Request) -> Float[Array, "m K"]:
-        return self._rewards(asked).means()
+    def scores(self, rewards: RewardBelief, offer: Offer) -> Float[Array, "m K"]:
+        """Return the mean of each action.
+
+        Parameters
+        ----------
+        rewards, offer
+            As in ``probabilities``.
+
+        Returns
+        -------
+        array
+            Scores, (m, K).
+        """
+        return rewards.means()
 
 
 class BayesUCB(ScoringAgent):
@@ -128,31 +158,22 @@ class BayesUCB(ScoringAgent):
     def _set(self, horizon: int | None = None, *, repeatable: bool | None = None) -> None:
         super()._set(repeatable=repeatable)
         self._horizon = self._checked_horizon(horizon)
+        self._n_draws = 1 if horizon is None else _N_SAMPLES
 
     def _settings(self) -> dict[str, Any]:
         return {"horizon": self._horizon, **super()._settings()}
 
-    def _scores(self, asked: Request) -> Float[Array, "m K"]:
-        index, waiting = asked.tasks, asked.waiting
-        quantiles = np.empty(asked.mask.shape)
-        level = 1.0 - 1.0 / (self._n_decided(index, waiting) + 2.0)
-        n_draws = 1 if self._horizon is None else _N_SAMPLES
-        for part, rewards in self._rewards_by_part(asked, n_draws):
-            left = self._n_more(index[part], waiting)
-            if left is None:
-                quantiles[part] = rewards.quantiles(level[part])
-            else:
-                drawn = rewards.scores(rewards.draw_estimates(self._rng, _N_SAMPLES, left)[1])
-                place = np.ceil(level[part] * _N_SAMPLES).astype(np.int64) - 1
-                drawn.sort(axis=1)
-                quantiles[part] = drawn[np.arange(len(place)), place]
-        return quantiles
+    def scores(self, rewards: RewardBelief, offer: Offer) -> Float[Array, "m K"]:
+        """Return the quantile of each action.
 
+        Parameters
+        ----------
+        rewards, offer
+            As in ``probabilities``.
 
-def shared_best(
-    scores: Float[Array, "m K"], mask: Bool[Array, "m K"]
-) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
-    """Return the law that takes the highest available score, equal ones alike; its errors are 0."""
-    scores = np.where(mask, scores, -np.inf)
-    best = scores == scores.max(axis=1, keepdims=True)
-    return best / best.sum(axis=1, keepdims=True), np.zeros(mask.shape)
+        Returns
+        -------
+        array
+            Scores, (m, K).
+        """
+        return rewards.quantiles(1.0 - 1.0 / (self._n_decided(offer) + 2.0))

@@ -9,10 +9,9 @@ import numpy as np
 from mixts import _checks
 from mixts._typing import ActionsLike, Array, ArrayLike, Float, Seed
 from mixts.agents._kernels import least_ratio
-from mixts.agents.belief import BeliefAgent
-from mixts.agents.offers import Request
-from mixts.errors import ParameterError
-from mixts.families.rewards import ABOUT_OTHERS, INFORMATION
+from mixts.agents.bayesian import BeliefAgent
+from mixts.agents.offers import Offer
+from mixts.families.rewards import RewardBelief
 from mixts.prior import MixturePrior
 
 N_SAMPLES = 256
@@ -24,9 +23,10 @@ class MixIDS(BeliefAgent):
 
     A decision minimises ``regret^2 / information`` over distributions on actions, at most two of
     which get a positive probability. The regret of an action is ``E[max_b theta_b - theta_a]``
-    under the belief. For arms, both terms are exact, but for the mutual information. For linear
-    rewards, the regret is estimated from draws in which components are summed exactly, and with a
-    horizon both terms are. The standard error of a probability is then 0 given these draws.
+    under the belief, and its information is the variance of its mean reward. For arms, both terms
+    are exact. For linear rewards, and for arms with values or costs, the regret is estimated from
+    draws in which components are summed exactly, and with a horizon both terms are. The standard
+    error of a probability is then 0 given these draws.
 
     MixIDS explores an action about as often as the gain that it expects there justifies, which may
     be rarely: in tasks of more than some 10,000 decisions under a vague prior, MixTS is safer.
@@ -44,12 +44,6 @@ class MixIDS(BeliefAgent):
     horizon
         Expected number of decisions of a task. Regret and information are then about the estimates
         that the agent could have by the end, so that exploration fades; None: no end in sight.
-    information
-        The information in an action. ``"variance"``: that of its mean reward under the whole
-        belief, the nearest to the optimum in our measurements. ``"best-action"``: the part that the
-        best action explains, ``Var(E[theta_a | best action])``. ``"latent-and-best-action"``: the
-        part that the latent state and the best action explain. ``"mutual-information"``: of the
-        action's next reward and the best action, from draws, which makes it a little too large.
     repeatable
         Whether an action may be taken again in a task. If False, an arm that was taken is masked,
         and both terms are about what can be known of an action before it is taken,
@@ -77,35 +71,26 @@ class MixIDS(BeliefAgent):
         *,
         n_samples: int = N_SAMPLES,
         horizon: int | None = None,
-        information: str = "variance",
         repeatable: bool | None = None,
     ) -> None:
         super().__init__(prior, n_tasks, seed)
-        self._set(n_samples, horizon, information, repeatable=repeatable)
+        self._set(n_samples, horizon, repeatable=repeatable)
 
     def _set(
         self,
         n_samples: int = N_SAMPLES,
         horizon: int | None = None,
-        information: str = "variance",
         *,
         repeatable: bool | None = None,
     ) -> None:
         super()._set(repeatable=repeatable)
-        if information not in INFORMATION:
-            raise ParameterError(
-                f"information must be one of {', '.join(map(repr, INFORMATION))}, "
-                f"got {information!r}"
-            )
-        self._n_samples = _checks.count(n_samples, "n_samples", least=2)
+        self._n_draws = _checks.count(n_samples, "n_samples", least=2)
         self._horizon = self._checked_horizon(horizon)
-        self._information = information
 
     def _settings(self) -> dict[str, Any]:
         return {
-            "n_samples": self._n_samples,
+            "n_samples": self._n_draws,
             "horizon": self._horizon,
-            "information": self._information,
             **super()._settings(),
         }
 
@@ -139,37 +124,27 @@ class MixIDS(BeliefAgent):
         >>> regret.round(3), information.round(3)
         (array([0.3, 0.3]), array([0.105, 0.105]))
         """
-        asked = self._request(actions, tasks, mask, waiting, values, costs)
-        regret, information = (np.where(asked.mask, term, np.nan) for term in self._terms(asked))
-        return self._axis.squeeze(regret), self._axis.squeeze(information)
+        offer = self.offer(actions, tasks, mask, waiting=waiting, values=values, costs=costs)
+        regret, information = self._in_parts(self._terms, offer)
+        available = offer.available
+        return (
+            self._axis.squeeze(np.where(available, regret, np.nan)),
+            self._axis.squeeze(np.where(available, information, np.nan)),
+        )
 
-    def _probabilities(self, asked: Request) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
-        regret, information = self._terms(asked)
-        law = np.zeros(asked.mask.shape)
-        least_ratio(regret, information, asked.mask, law)
-        return law, np.zeros(asked.mask.shape)
+    def probabilities(
+        self, rewards: RewardBelief, offer: Offer
+    ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
+        """Minimise ``regret^2 / information``."""
+        probabilities = np.zeros((len(offer.tasks), offer.n_actions))
+        least_ratio(*self._terms(rewards, offer), offer.available, probabilities)
+        return probabilities, np.zeros(probabilities.shape)
 
-    def _terms(self, asked: Request) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
+    def _terms(
+        self, rewards: RewardBelief, offer: Offer
+    ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
         """Return regret and information of each action."""
-        mask = asked.mask
-        regret, information = np.empty(mask.shape), np.empty(mask.shape)
-        measure = self._measure()
-        drawn = self._horizon is not None or measure in ("mutual-information", ABOUT_OTHERS)
-        n_draws = self._n_samples if drawn else 1
-        for part, rewards in self._rewards_by_part(asked, n_draws):
-            left = self._n_more(asked.tasks[part], asked.waiting)
-            how = (self._rng, mask[part], measure, self._n_samples)
-            found = rewards.terms(*how) if left is None else rewards.terms_ahead(*how, left)
-            regret[part], information[part] = found
+        regret = rewards.regrets(self._rng, offer.available, self._n_draws)
+        information = rewards.variances() if self.repeatable else rewards.taught()
         # Rounding or sampling may leave the regret of a sure action just below zero.
         return np.maximum(regret, 0.0), information
-
-    def _measure(self) -> str:
-        if self.repeatable:
-            return self._information
-        if self._information != "variance":
-            raise ParameterError(
-                f"information={self._information!r} is for actions that may be taken again: leave "
-                "it out, or give repeatable=True"
-            )
-        return ABOUT_OTHERS

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from copy import copy
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from mixts import _checks
-from mixts._typing import ActionsLike, Array, ArrayLike, Bool, Float, Int, Seed
-from mixts.agents.belief import BeliefAgent
-from mixts.agents.offers import Request
+from mixts._typing import Array, ArrayLike, Float, Int, Seed
+from mixts.agents.bayesian import BeliefAgent
+from mixts.agents.offers import Offer
 from mixts.errors import ParameterError
-from mixts.families.bernoulli import BernoulliPosterior
-from mixts.families.choice import best_rows, top_rows
-from mixts.families.pending import Pending
+from mixts.families.choice import top_rows
 from mixts.families.rewards import RewardBelief
 from mixts.prior import MixturePrior
-
-_N_OUTCOMES = 16
-"""Draws of the outcomes of pending decisions behind a propensity."""
 
 
 class MixTS(BeliefAgent):
@@ -63,9 +56,7 @@ class MixTS(BeliefAgent):
     """
 
     _plans: ClassVar[bool] = True
-
-    _has_drawn = False
-    """Whether outcomes of the history were drawn: slow exact results are not worth their time."""
+    _expects_waiting: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -88,12 +79,12 @@ class MixTS(BeliefAgent):
             raise ParameterError(
                 "MixTS takes no horizon for an MDP, because it plans whole episodes: leave it out"
             )
-        self._n_samples = _checks.count(n_samples, "n_samples")
+        self._n_draws = _checks.count(n_samples, "n_samples")
         self._horizon = self._checked_horizon(horizon)
 
     def _settings(self) -> dict[str, Any]:
         return {
-            "n_samples": self._n_samples,
+            "n_samples": self._n_draws,
             "horizon": self._horizon,
             **super()._settings(),
         }
@@ -123,172 +114,46 @@ class MixTS(BeliefAgent):
         """
         return cls(prior.collapse(), n_tasks, seed)
 
-    def act(
-        self,
-        actions: ActionsLike | None = None,
-        tasks: ArrayLike | None = None,
-        mask: ArrayLike | None = None,
-        waiting: Any = None,
-        *,
-        values: Any = None,
-        costs: Any = None,
-        top: int | None = None,
-    ) -> Any:
+    def probabilities(
+        self, rewards: RewardBelief, offer: Offer
+    ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
+        """Return P(action is the best), exact or from draws."""
+        return rewards.best(self._rng, offer.available, self._n_draws)
+
+    def ranking(self, rewards: RewardBelief, offer: Offer) -> tuple[Array, Array, Array]:
+        """Rank one draw; the probabilities are those of all draws of which it is one."""
+        drawn = rewards.draws(self._rng, self._n_draws)
+        return drawn.ranking(self._rng, offer.available, offer.top or 1)
+
+    def _act(self, offer: Offer) -> Int[Array, "m ..."]:
         """Choose by lines 5 and 6 of the algorithm for each decision  [paper: Alg. 1].
 
-        ``last_latent`` holds the latent states that were drawn. See :meth:`Agent.act`. Waiting
-        decisions count towards the horizon; otherwise they change nothing, unless their silence is
-        evidence (:class:`mixts.Pending`). With ``top``, the ranking is that of one draw.
+        ``last_latent`` holds the latent states that were drawn.
         """
-        usual = self._horizon is None and self.repeatable
-        plain = values is None and costs is None and top is None and usual
-        silent = isinstance(waiting, Pending) and np.size(waiting.actions) > 0
-        if not plain or silent:
-            asked = self._request(actions, tasks, mask, waiting, values, costs)
-            k = None if top is None else self._checked_top(top, asked.mask)
-            chosen, latent = self._take(asked, k)
+        # A decision draws true means if no end is in sight and actions may be taken again.
+        if offer.is_plain and self._horizon is None and self.repeatable:
+            chosen, latent = self._draw_best(offer)
         else:
-            index = self._axis.decisions(tasks)
-            sets, n_actions = self._action_sets(actions, len(index))
-            available = self._available(mask, len(index), n_actions)
-            self._checked_waiting(waiting)
-            chosen, latent = self._decide(index, sets, available)
+            # Padding, which no decision can take, costs no random numbers.
+            used = np.arange(offer.n_actions)
+            if offer.actions is not None and len(offer.tasks):
+                used = np.flatnonzero(offer.available.any(axis=0))
+            ranked, latent = self._in_parts(self._rank_one_draw, offer.among(used), 1)
+            chosen = used[ranked if offer.top else ranked[:, 0]]
         self.last_latent = self._axis.squeeze(latent)
-        return self._axis.squeeze(chosen)
+        return chosen
 
-    @property
-    def _as_in_paper(self) -> bool:
-        """Whether decisions draw true means: no end is in sight, and actions may be taken again."""
-        return self._horizon is None and self.repeatable
-
-    def _decide(
-        self, index: Int[Array, " m"], sets: Array | None, mask: Bool[Array, "m K"] | None
-    ) -> tuple[Int[Array, "m ..."], Int[Array, " m"]]:
+    def _draw_best(self, offer: Offer) -> tuple[Int[Array, "m ..."], Int[Array, " m"]]:
         """Return the best actions under one draw of each task, and the components drawn."""
-        return self.belief.decide(self._rng, index, sets, mask)
+        return self.belief.decide(self._rng, offer.tasks, offer.actions, offer.mask)
 
-    def _draw_latent(self, index: Int[Array, " m"]) -> Int[Array, " m"]:
-        return self.belief.draw_latent(self._rng, index)
-
-    def _take(self, asked: Request, k: int | None) -> tuple[Array, Int[Array, " m"]]:
-        """Draw components and mean rewards once; return the best action or k, and the components.
-
-        With a horizon the means that actions would have then are drawn in place of mean rewards.
-        """
-        if self._draws_outcomes(asked):
-            return self._with_outcomes(asked, 1)._take(asked.repeated(1), k)
-        used = np.arange(asked.mask.shape[1])
-        if self._as_in_paper:
-            latent = self._draw_latent(asked.tasks)
-            theta = self.belief.posterior.sample(self._rng, asked.tasks, latent)
-            outcomes = self.prior.family.mean_rewards(theta, asked.actions)
-        else:
-            # Actions that no decision can take cost no random numbers.
-            if asked.actions is not None:
-                used = np.flatnonzero(asked.mask.any(axis=0))
-                asked = asked.among(used)
-            left = self._n_more(asked.tasks, asked.waiting)
-            rewards = self._rewards(_evident(asked)._replace(money=None))
-            latents, drawn = self._drawn(rewards, 1, left)
-            latent, outcomes = latents[:, 0], drawn[:, 0]
-        scores = outcomes if asked.money is None else asked.money.of(outcomes)
-        if k is None:
-            return used[best_rows(self._rng, scores, asked.mask)], latent
-        return used[top_rows(self._rng, scores, asked.mask, k)], latent
-
-    def _draws_outcomes(self, asked: Request) -> bool:
-        """Return whether the outcomes of what is pending are drawn before a decision.
-
-        With a horizon they are expected: draws would make the last decisions explore.
-        """
-        return asked.silent and self._horizon is None
-
-    def _with_outcomes(self, asked: Request, n: int) -> Self:
-        """Return the agent after drawn outcomes of what is pending, with n tasks for each decision.
-
-        Over the draws, its decisions follow the law of the belief given the silence.
-        """
-        index = np.repeat(asked.tasks, n)
-        posterior, weights = self.belief.posterior, self._latent_weights(index)
-        assert isinstance(posterior, BernoulliPosterior)
-        assert asked.waiting is not None
-        drawn = posterior.draw_outcomes(self._rng, index, weights, asked.waiting)
-        other = copy(self)
-        other._believe(self.prior, drawn, shared=False)
-        other._has_drawn, other._n_samples = True, -(-self._n_samples // n)
-        return other
-
-    def _draws(self, asked: Request) -> Iterator[tuple[slice, RewardBelief, Float[Array, "m n K"]]]:
-        """Yield parts of the decisions, the belief about each and draws from it."""
-        left = self._n_more(asked.tasks, asked.waiting)
-        n = self._n_samples
-        for part, rewards in self._rewards_by_part(_evident(asked), n):
-            _, drawn = self._drawn(rewards, n, None if left is None else left[part])
-            yield part, rewards, drawn
-
-    def _drawn(
-        self, rewards: RewardBelief, n: int, left: Int[Array, " m"] | None
-    ) -> tuple[Int[Array, "m n"], Float[Array, "m n K"]]:
-        """Draw components, and mean rewards or, with a horizon, estimates at its end."""
-        if left is None:
-            return rewards.draw_mixture(self._rng, n)
-        return rewards.draw_estimates(self._rng, n, left)
-
-    def _probabilities(self, asked: Request) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
-        if self._draws_outcomes(asked):
-            other = self._with_outcomes(asked, _N_OUTCOMES)
-            return _average(other._probabilities(asked.repeated(_N_OUTCOMES))[0])
-        if self._as_in_paper and asked.money is None:
-            weights = self._latent_weights(asked.tasks)
-            return self.belief.posterior.best_action_probabilities(
-                self._rng, asked.tasks, weights, asked.actions, asked.mask, self._n_samples
-            )
-        if (exact := self._exact(asked, 1)) is not None:
-            return exact
-        law, mask = np.empty(asked.mask.shape), asked.mask
-        for part, rewards, drawn in self._draws(asked):
-            scores = np.where(mask[part, None], rewards.scores(drawn), -np.inf)
-            best = scores == scores.max(axis=2, keepdims=True)
-            law[part] = (best / best.sum(axis=2, keepdims=True)).mean(axis=1)
-        return law, self._standard_errors(law)
-
-    def _slates(
-        self, asked: Request, k: int
-    ) -> tuple[Int[Array, "m k"], Float[Array, "m K"], Float[Array, "m K"]]:
-        """Rank one draw; the probabilities are exact, or those of all draws of which it is one."""
-        if self._draws_outcomes(asked):
-            other = self._with_outcomes(asked, _N_OUTCOMES)
-            every, shares, _ = other._slates(asked.repeated(_N_OUTCOMES), k)
-            one = self._rng.integers(_N_OUTCOMES, size=len(asked.mask))
-            taken = every.reshape(-1, _N_OUTCOMES, k)[np.arange(len(one)), one]
-            return taken, *_average(shares)
-        if (exact := self._exact(asked, k)) is not None:
-            return self._take(asked, k)[0], *exact
-        ranked, included = np.empty((len(asked.mask), k), np.int64), np.empty(asked.mask.shape)
-        for part, rewards, drawn in self._draws(asked):
-            found = rewards.draw_rankings(self._rng, asked.mask[part], k, drawn)
-            ranked[part], included[part] = found
-        return ranked, included, self._standard_errors(included)
-
-    def _exact(self, asked: Request, k: int) -> tuple[Array, Array] | None:
-        """Return P(action is among the best k) and its errors; None where they must be sampled."""
-        if self._horizon is not None or self._has_drawn:
-            return None
-        return self._rewards(asked._replace(waiting=None)).inclusion(asked.mask, k)
-
-    def _standard_errors(self, shares: Float[Array, "m K"]) -> Float[Array, "m K"]:
-        return np.sqrt(shares * (1.0 - shares) / self._n_samples)
-
-
-def _evident(asked: Request) -> Request:
-    """Return the same decisions, with those that wait only if their silence is evidence."""
-    return asked if asked.silent else asked._replace(waiting=None)
-
-
-def _average(shares: Float[Array, "_ K"]) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
-    """Return the mean of each decision's laws given drawn outcomes, and its standard error."""
-    each = shares.reshape(-1, _N_OUTCOMES, shares.shape[1])
-    return each.mean(axis=1), each.std(axis=1, ddof=1) / np.sqrt(_N_OUTCOMES)
+    def _rank_one_draw(
+        self, rewards: RewardBelief, offer: Offer
+    ) -> tuple[Int[Array, "m k"], Int[Array, " m"]]:
+        """Return the best actions of one draw of each decision, and the components drawn."""
+        latent, drawn = rewards.draw_mixture(self._rng, 1)
+        scores = rewards.scores(drawn)[:, 0]
+        return top_rows(self._rng, scores, offer.available, offer.top or 1), latent[:, 0]
 
 
 class Oracle(MixTS):
@@ -325,9 +190,9 @@ class Oracle(MixTS):
         n_samples: int = 1000,
     ) -> None:
         super().__init__(prior, n_tasks, seed, n_samples=n_samples)
-        self._know(latent)
+        self._set_latent(latent)
 
-    def _know(self, latent: ArrayLike) -> None:
+    def _set_latent(self, latent: ArrayLike) -> None:
         n = self.prior.n_components
         states = _checks.integers(latent, "latent must be component indices", ParameterError)
         inside = ((states >= 0) & (states < n)).all()
@@ -357,20 +222,11 @@ class Oracle(MixTS):
             )
         super().use_prior(prior)
 
-    def _with_outcomes(self, asked: Request, n: int) -> Self:
-        other = super()._with_outcomes(asked, n)
-        other._latent = self._latent[np.repeat(asked.tasks, n)]
-        return other
-
-    def _decide(
-        self, index: Int[Array, " m"], sets: Array | None, mask: Bool[Array, "m K"] | None
-    ) -> tuple[Int[Array, "m ..."], Int[Array, " m"]]:
-        latent = self._draw_latent(index)
-        theta = self.belief.posterior.sample(self._rng, index, latent)
-        return self.prior.family.best_action(self._rng, theta, sets, mask), latent
-
-    def _draw_latent(self, index: Int[Array, " m"]) -> Int[Array, " m"]:
-        return self._latent[index]
+    def _draw_best(self, offer: Offer) -> tuple[Int[Array, "m ..."], Int[Array, " m"]]:
+        latent = self._latent[offer.tasks]
+        theta = self.belief.posterior.sample(self._rng, offer.tasks, latent)
+        family = self.prior.family
+        return family.best_action(self._rng, theta, offer.actions, offer.mask), latent
 
     def _latent_weights(self, index: Int[Array, " m"]) -> Float[Array, "m L"]:
         return np.asarray(self._latent[index][:, None] == np.arange(self.prior.n_components), float)
@@ -382,5 +238,5 @@ class Oracle(MixTS):
     @classmethod
     def _restore(cls, header: dict[str, Any], arrays: dict[str, Array]) -> Self:
         agent = super()._restore(header, arrays)
-        agent._know(arrays["latent"])
+        agent._set_latent(arrays["latent"])
         return agent

@@ -11,7 +11,7 @@ from mixts._typing import Array, Bool, Float
 from mixts.errors import ParameterError
 from mixts.families.choice import draw_rows
 
-Slates = tuple[Array, Array, Array]
+Rankings = tuple[Array, Array, Array]
 """Ranked actions (m, k), the probability that each action is among them (m, K), and its error."""
 
 
@@ -39,7 +39,10 @@ class NewShare(NamedTuple):
         return cls(float(pair[0]), float(pair[1]))
 
     def apply(
-        self, law: Float[Array, "m K"], available: Bool[Array, "m K"], new: Bool[Array, " k"]
+        self,
+        probabilities: Float[Array, "m K"],
+        available: Bool[Array, "m K"],
+        new: Bool[Array, " k"],
     ) -> Float[Array, "m K"]:
         """Return probabilities in which new arms together have a share within the limits.
 
@@ -48,32 +51,32 @@ class NewShare(NamedTuple):
         nothing. Decisions in which only new arms, or none, are available keep their probabilities.
         """
         if not new.any():
-            return law
+            return probabilities
         fresh, old = available & new, available & ~new
-        taken = np.where(fresh, law, 0.0).sum(axis=1, keepdims=True)
+        taken = np.where(fresh, probabilities, 0.0).sum(axis=1, keepdims=True)
         wanted = np.clip(taken, self.least, self.most)
         both = fresh.any(axis=1, keepdims=True) & old.any(axis=1, keepdims=True)
         changed = both & (wanted != taken)
         if not changed.any():
-            return law
+            return probabilities
         part = np.where(
             wanted > taken,
-            law + (wanted - taken) / np.maximum(fresh.sum(axis=1, keepdims=True), 1),
-            law * (wanted / np.where(taken > 0, taken, 1.0)),
+            probabilities + (wanted - taken) / np.maximum(fresh.sum(axis=1, keepdims=True), 1),
+            probabilities * (wanted / np.where(taken > 0, taken, 1.0)),
         )
-        rest = np.where(old & (taken < 1), law, 0.0)
+        rest = np.where(old & (taken < 1), probabilities, 0.0)
         rest = np.where(rest.sum(axis=1, keepdims=True) > 0, rest, old)
         rest = rest / np.maximum(rest.sum(axis=1, keepdims=True), 1e-300)
-        return np.where(changed, np.where(fresh, part, 0.0) + (1 - wanted) * rest, law)
+        return np.where(changed, np.where(fresh, part, 0.0) + (1 - wanted) * rest, probabilities)
 
-    def apply_to_slates(
+    def apply_to_rankings(
         self,
         rng: np.random.Generator,
-        rank: Callable[[Bool[Array, "m K"], int], Slates],
+        rank: Callable[[Bool[Array, "m K"], int], Rankings],
         available: Bool[Array, "m K"],
         new: Bool[Array, " k"],
         k: int,
-    ) -> Slates:
+    ) -> Rankings:
         """Rank k actions such that a share of the rankings within the limits has new arms.
 
         In the smallest share of the rankings, the last place goes to a new arm that is drawn
@@ -104,19 +107,23 @@ class NewShare(NamedTuple):
             parts.append((trial, _with_one_new(rng, others, np.where(rows[:, None], fresh, known))))
         shares = np.stack([share for share, _ in parts], axis=1)
         drawn = draw_rows(rng, shares)
-        chosen = np.stack([slates[0] for _, slates in parts])[drawn, np.arange(len(rows))]
-        law, error = (sum(share[:, None] * slates[i] for share, slates in parts) for i in (1, 2))
-        return chosen, np.asarray(law), np.asarray(error)
+        chosen = np.stack([rankings[0] for _, rankings in parts])[drawn, np.arange(len(rows))]
+        probabilities, error = (
+            sum(share[:, None] * rankings[i] for share, rankings in parts) for i in (1, 2)
+        )
+        return chosen, np.asarray(probabilities), np.asarray(error)
 
 
-def _nothing(available: Bool[Array, "m K"]) -> Slates:
+def _nothing(available: Bool[Array, "m K"]) -> Rankings:
     """Return rankings of no actions."""
     zeros = np.zeros(available.shape)
     return np.zeros((len(available), 0), np.int64), zeros, zeros
 
 
-def _with_one_new(rng: np.random.Generator, slates: Slates, fresh: Bool[Array, "m K"]) -> Slates:
+def _with_one_new(
+    rng: np.random.Generator, rankings: Rankings, fresh: Bool[Array, "m K"]
+) -> Rankings:
     """Return rankings with one new arm, drawn evenly, in the last place."""
-    ranked, law, error = slates
+    ranked, probabilities, error = rankings
     even = fresh / fresh.sum(axis=1, keepdims=True)
-    return np.column_stack([ranked, draw_rows(rng, even)]), law + even, error
+    return np.column_stack([ranked, draw_rows(rng, even)]), probabilities + even, error

@@ -1,14 +1,15 @@
-"""What an agent is asked to decide: tasks, actions, masks, money; and checks of the last two."""
+"""What is asked of decisions, checked once (``Offer``), and what an agent answers (``Choice``)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from mixts import _checks
-from mixts._typing import Array, ArrayLike, Bool, Float, Int
+from mixts._typing import ActionsLike, Array, ArrayLike, Bool, Float, Int
+from mixts.agents.new_arms import NewShare
 from mixts.errors import ActionError, MaskError, ParameterError
 from mixts.families._kernels.roots import LARGEST
 from mixts.families.base import Waiting
@@ -16,68 +17,212 @@ from mixts.families.quadrature import Money
 from mixts.prior import MixturePrior
 
 
-class Request(NamedTuple):
-    """The checked arguments of m decisions."""
+class Choice(NamedTuple):
+    """What an agent chose in m decisions, ready to be logged."""
+
+    actions: Int[Array, "m ..."]
+    """Action of each decision, (m,); with ``top``, the ranked actions, (m, top)."""
+    probabilities: Float[Array, "m K"]
+    """Probability of each action; with ``top``, of being among the ranked actions."""
+    standard_errors: Float[Array, "m K"]
+    """Standard errors of the probabilities; 0 where these are exact."""
+
+
+class Offer(NamedTuple):
+    """The checked terms of m decisions among K actions.
+
+    ``Agent.offer`` makes one. A caller without an agent starts with :meth:`of` and adds the rest by
+    the methods ``with_...``, each of which checks what it adds.
+    """
 
     tasks: Int[Array, " m"]
     """Task of each decision."""
-    actions: Array | None
-    """Action sets; None for arms."""
-    mask: Bool[Array, "m K"]
-    """Available actions."""
+    n_actions: int
+    """Number of actions K, available or not."""
+    actions: Array | None = None
+    """Action sets, (K, d) or (m, K, d); None for arms and MDPs."""
+    mask: Bool[Array, "m K"] | None = None
+    """Available actions; None: all are."""
     waiting: Waiting | None = None
     """Decisions whose rewards have not come."""
     money: Money | None = None
     """Values and costs of the actions; None: maximise the reward itself."""
+    top: int | None = None
+    """Number of actions to rank; None for one action."""
+    floor: float = 0.0
+    """Least probability of every available action."""
+    new_share: NewShare | None = None
+    """Smallest and largest probability of all new arms together; None: no limit."""
+
+    @classmethod
+    def of(
+        cls,
+        prior: MixturePrior,
+        tasks: Int[Array, " m"],
+        actions: ActionsLike | None = None,
+        mask: ArrayLike | None = None,
+    ) -> Self:
+        """Return an offer of checked actions; retired arms are not available.
+
+        Parameters
+        ----------
+        prior
+            Prior of the tasks.
+        tasks
+            Checked indices of the tasks, one for each decision.
+        actions, mask
+            As in ``Agent.act``.
+        """
+        rows = None if actions is None else prior.action_rows(actions)
+        sets, n_actions = prior.family.action_sets(rows, len(tasks))
+        if mask is None and not prior.has_retired:
+            return cls(tasks, n_actions, sets)
+        if prior.family.plans:
+            raise MaskError("a policy is planned over all actions: leave mask out")
+        shape = len(tasks), n_actions
+        available = np.ones(shape, bool) if mask is None else _named_mask(prior, mask, *shape)
+        if prior.has_retired:
+            available = available & ~prior.retired
+            if not available.any(axis=1).all():
+                raise MaskError("mask leaves no action: all that it allows are retired")
+        return cls(tasks, n_actions, sets, available)
 
     @property
-    def silent(self) -> bool:
-        """Whether decisions wait for clicks, so that their silence is evidence."""
-        return self.waiting is not None and self.waiting.arrived is not None
+    def available(self) -> Bool[Array, "m K"]:
+        """The mask, also if all actions are available."""
+        if self.mask is not None:
+            return self.mask
+        return np.ones((len(self.tasks), self.n_actions), bool)
 
-    def repeated(self, n: int) -> Request:
-        """Return each decision among arms n times, each about a task of its own; none waits."""
-        money = self.money and Money(*(np.repeat(x, n, axis=0) for x in self.money))
-        every = np.arange(n * len(self.tasks))
-        return Request(every, None, np.repeat(self.mask, n, axis=0), None, money)
+    @property
+    def is_plain(self) -> bool:
+        """Whether one action of the highest mean reward is wanted, and nothing limits its choice.
 
-    def among(self, used: Int[Array, " k"]) -> Request:
-        """Return the same decisions among some of the actions."""
-        sets = None if self.actions is None else self.actions[..., used, :]
-        money = None if self.money is None else Money(*(x[:, used] for x in self.money))
-        return self._replace(actions=sets, mask=self.mask[:, used], money=money)
+        Waiting decisions do not count.
+        """
+        return self.money is None and self.top is None and not self.floor and self.new_share is None
 
+    def with_money(
+        self,
+        prior: MixturePrior,
+        values: Any,
+        costs: Any,
+        names: Sequence[str] | None = None,
+    ) -> Self:
+        """Return the offer with values and costs of every action.
 
-def checked_money(
-    values: Any,
-    costs: Any,
-    mask: Bool[Array, "m K"],
-    prior: MixturePrior,
-    names: Sequence[str] | None = None,
-) -> Money | None:
-    """Return values and costs of every action of each decision; None if neither is given.
-
-    Parameters
-    ----------
-    values, costs
-        Numbers (K,) or (m, K), or a dictionary by arm name; None: 1 and 0.
-    mask
-        Available actions. The numbers of the others are ignored.
-    prior
-        The prior, which knows the names of arms.
-    names
-        Other names of the actions, such as ids; None: those of the arms.
-    """
-    if values is None and costs is None:
-        return None
-    if prior.family.plans:
-        raise ParameterError(
-            "a policy is planned for the rewards themselves: leave values and costs out"
+        Parameters
+        ----------
+        prior
+            The prior, which knows the names of arms.
+        values, costs
+            Numbers (K,) or (m, K), or a dictionary by arm name; None: 1 and 0. Numbers of actions
+            that are not available are ignored.
+        names
+            Other names of the actions, such as ids; None: those of the arms.
+        """
+        if values is None and costs is None:
+            return self
+        if prior.family.plans:
+            raise ParameterError(
+                "a policy is planned for the rewards themselves: leave values and costs out"
+            )
+        names, mask = prior.arm_names if names is None else names, self.available
+        money = Money(
+            _amounts(values, 1.0, "values", mask, names), _amounts(costs, 0.0, "costs", mask, names)
         )
-    names = prior.arm_names if names is None else names
-    return Money(
-        _amounts(values, 1.0, "values", mask, names), _amounts(costs, 0.0, "costs", mask, names)
-    )
+        return self._replace(money=money)
+
+    def with_top(self, prior: MixturePrior, top: Any) -> Self:
+        """Return the offer of a ranking; every decision needs as many available actions.
+
+        Parameters
+        ----------
+        prior
+            Prior of the tasks.
+        top
+            Number of actions to rank; None for one action.
+        """
+        if top is None:
+            return self
+        if prior.family.plans:
+            raise ParameterError("a policy is planned for whole episodes: leave top out")
+        try:
+            k = _checks.count(top, "top")
+        except ParameterError as error:
+            raise error.at("top") from None
+        available = self.available.sum(axis=1)
+        short = available < k
+        if short.any():
+            row = int(short.argmax())
+            raise ActionError(
+                f"top is {k}, but decision {row} has {int(available[row])} available actions: "
+                "offer more actions, or ask for fewer"
+            ).at("top")
+        return self._replace(top=k)
+
+    def with_limits(self, floor: Any = 0.0, new_share: Any = None) -> Self:
+        """Return the offer with limits of the probabilities.
+
+        Parameters
+        ----------
+        floor, new_share
+            As in ``Agent.act_with_probabilities``.
+        """
+        number = isinstance(floor, (int, float, np.number)) and not isinstance(floor, bool)
+        if not (number and floor == 0):
+            most = int(self.available.sum(axis=1).max(initial=1))
+            if not number or not 0 <= floor <= 1 / most:
+                raise ParameterError(
+                    f"floor must be between 0 and 1 / {most} actions, got {floor!r}"
+                )
+        share = None if new_share is None else NewShare.checked(new_share)
+        return self._replace(floor=float(floor), new_share=share)
+
+    @classmethod
+    def join(cls, offers: Sequence[Self], tasks: Int[Array, " m"]) -> Self:
+        """Return several offers as one, whose decisions an agent makes together.
+
+        Parameters
+        ----------
+        offers
+            Offers with the same number of actions, the same top and limits, all with money or all
+            without. Their waiting decisions are left out.
+        tasks
+            Checked indices of the tasks, one for each decision.
+        """
+        first = offers[0]
+        actions = mask = money = None
+        if first.actions is not None:
+            shapes = [(len(one.tasks), *one.actions.shape[-2:]) for one in offers]  # type: ignore[union-attr]
+            sets = zip(offers, shapes, strict=True)
+            actions = np.concatenate([np.broadcast_to(one.actions, shape) for one, shape in sets])  # type: ignore[arg-type]
+        if any(one.mask is not None for one in offers):
+            mask = np.concatenate([one.available for one in offers])
+        if first.money is not None:
+            pairs = [one.money for one in offers if one.money is not None]
+            money = Money(*(np.concatenate(x) for x in zip(*pairs, strict=True)))
+        joined = first._replace(tasks=tasks, actions=actions, mask=mask, waiting=None)
+        return joined._replace(money=money)
+
+    def part(self, rows: slice) -> Self:
+        """Return some of the decisions."""
+        sets = self.actions
+        return self._replace(
+            tasks=self.tasks[rows],
+            actions=sets[rows] if sets is not None and sets.ndim == 3 else sets,
+            mask=None if self.mask is None else self.mask[rows],
+            money=None if self.money is None else self.money.part(rows),
+        )
+
+    def among(self, used: Int[Array, " k"]) -> Self:
+        """Return the same decisions among some of the actions."""
+        return self._replace(
+            n_actions=len(used),
+            actions=None if self.actions is None else self.actions[..., used, :],
+            mask=None if self.mask is None else self.mask[:, used],
+            money=None if self.money is None else Money(*(x[:, used] for x in self.money)),
+        )
 
 
 def _amounts(
@@ -122,33 +267,18 @@ def _by_arm(
     return [given.get(arm, 0.0) for arm in names]
 
 
-def checked_top(top: Any, mask: Bool[Array, "m K"]) -> int:
-    """Return the length of the ranking; every decision needs as many available actions."""
-    try:
-        k = _checks.count(top, "top")
-    except ParameterError as error:
-        raise error.at("top") from None
-    available = mask.sum(axis=1)
-    short = available < k
-    if short.any():
-        row = int(short.argmax())
-        raise ActionError(
-            f"top is {k}, but decision {row} has {int(available[row])} available actions: "
-            "offer more actions, or ask for fewer"
-        ).at("top")
-    return k
-
-
-def with_names(prior: MixturePrior, mask: ArrayLike) -> ArrayLike:
-    """Return a mask; a list of arm names becomes a mask of these arms."""
+def _named_mask(
+    prior: MixturePrior, mask: ArrayLike, n_rows: int, n_actions: int
+) -> Bool[Array, "m K"]:
+    """Return the checked mask; a list of arm names becomes a mask of these arms."""
     named = isinstance(mask, (list, tuple)) and len(mask) > 0 and isinstance(mask[0], str)
-    if not named and not (isinstance(mask, np.ndarray) and mask.dtype.kind in "UT"):
-        return mask
-    if prior.arm_names is None:
-        raise MaskError("a mask of names needs a prior with arm_names: give true and false")
-    flat = np.zeros(len(prior.arm_names), bool)
-    try:
-        flat[prior.arm_indices(mask)] = True
-    except (ActionError, IndexError, ValueError) as error:
-        raise MaskError(f"mask must be arm names, or true and false: {error}") from None
-    return flat
+    if named or (isinstance(mask, np.ndarray) and mask.dtype.kind in "UT"):
+        if prior.arm_names is None:
+            raise MaskError("a mask of names needs a prior with arm_names: give true and false")
+        flat = np.zeros(len(prior.arm_names), bool)
+        try:
+            flat[prior.arm_indices(mask)] = True
+        except (ActionError, IndexError, ValueError) as error:
+            raise MaskError(f"mask must be arm names, or true and false: {error}") from None
+        mask = flat
+    return _checks.action_mask(mask, n_rows, n_actions)

@@ -15,7 +15,7 @@ import numpy as np
 
 from mixts._typing import Array, Float
 from mixts.agents import POLICIES
-from mixts.agents.belief import BeliefAgent
+from mixts.agents.bayesian import BeliefAgent
 from mixts.agents.mixts import MixTS
 from mixts.families import (
     BernoulliArms,
@@ -24,7 +24,6 @@ from mixts.families import (
     LinearBernoulli,
     LinearGaussian,
     LinearStudent,
-    Pending,
     PoissonArms,
     SpendArms,
     Statistics,
@@ -32,7 +31,6 @@ from mixts.families import (
     TabularMDP,
     Trajectory,
 )
-from mixts.families.arms import ArmFamily
 from mixts.prior import MixturePrior
 
 _FEW = 3
@@ -82,8 +80,8 @@ def example_of(prior: MixturePrior) -> MixturePrior:
     heaviest = np.sort(np.argsort(-prior.weights, kind="stable")[:_FEW])
     some = prior.select(heaviest)
     family = some.family
-    if isinstance(family, ArmFamily):
-        family = family.arms(np.arange(min(_FEW, family.n_arms)))
+    if family.n_arms is not None:
+        family = family.as_arms.arms(np.arange(min(_FEW, family.n_arms)))
     return MixturePrior(family, some.weights, repeatable=some.repeatable)
 
 
@@ -92,8 +90,6 @@ def rehearse(
     resume: Callable[[Statistics], BeliefAgent],
     tasks: Statistics,
     floor: float = 0.0,
-    *,
-    clicks: bool = False,
 ) -> None:
     """Learn once, and decide as a service does: with and without prices, for one action and more.
 
@@ -107,16 +103,11 @@ def rehearse(
         Statistics of one task, with the task axis; the observation is added to them.
     floor
         Smallest probability of an action.
-    clicks
-        Whether the silence of decisions that wait counts.
     """
     row, offered = np.zeros(1, np.int64), some_actions(prior)
     sets = None if offered is None else offered[None]
     action = 0 if offered is None else offered[0]
-    made = np.array([action])
-    waiting: list[Any] = [None, (made, row)]
-    if clicks:
-        waiting.append(Pending(made, np.array([0.5]), row))
+    waiting: list[Any] = [None, (np.array([action]), row)]
     n_actions = len(offered) if offered is not None else prior.family.n_arms or 0
     amounts = np.ones((1, n_actions))
     prices: list[dict[str, Any]] = [{}, {"values": amounts, "costs": amounts}]
@@ -142,4 +133,4 @@ def rehearse_family(name: str) -> None:
         for policy in POLICIES.values():
             tasks = prior.family.empty_statistics(1)
             resume = partial(policy.resume, prior)
-            rehearse(prior, resume, tasks, floor=0.01, clicks=name == "bernoulli")
+            rehearse(prior, resume, tasks, floor=0.01)

@@ -20,6 +20,10 @@ from mixts.belief import Belief
 from mixts.errors import ActionError, ObservationError, ParameterError
 from mixts.prior import MixturePrior
 
+__all__ = [
+    "MAB",
+]
+
 Arm = Hashable
 """An arm as MABWiser has them: a text, a number, or another key of dictionaries."""
 
@@ -221,10 +225,9 @@ class MAB:
             _, theta = agent.belief.sample(self._rng, index)
             sets, _ = family.action_sets(offered, len(index))
             return family.mean_rewards(theta, sets)
-        asked = agent._request(offered, index, self._mask(), None, None, None)
-        if isinstance(agent, ScoringAgent):
-            return agent._scores(asked)
-        return agent._rewards(asked).means()
+        offer = agent.offer(offered, index, self._mask())
+        rewards = agent.rewards(offer)
+        return agent.scores(rewards, offer) if isinstance(agent, ScoringAgent) else rewards.means()
 
     def _decisions(
         self, contexts: Any, tasks: Any

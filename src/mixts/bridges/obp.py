@@ -21,6 +21,10 @@ from mixts.logs.decisions import (
     vectors_of,
 )
 
+__all__ = [
+    "bandit_feedback",
+]
+
 _COLUMNS = ("action", "reward", "pscore", "action_dist", "weights", "prior_version", "n_actions")
 
 

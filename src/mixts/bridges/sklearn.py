@@ -7,25 +7,31 @@ to functions that split tasks. The estimator takes both. Needs the extra ``paper
 
 from __future__ import annotations
 
+import inspect
+from dataclasses import fields
 from typing import Any, Literal, Self
 
 import numpy as np
 
-from mixts._typing import Array, ArrayLike, Float, Int
+from mixts._typing import Array, Float, Int
 from mixts.errors import MissingExtraError, StatisticsError
 from mixts.families import Family, Statistics
-from mixts.families.linear import CovarianceType
-from mixts.learning import Learned, Method, Rule, learn, mixture_evidence
+from mixts.learning import Learned, LearningOptions, Method, learn, mixture_evidence
 from mixts.learning.histories import statistics_of
-from mixts.learning.models import Noise
 from mixts.prior import MixturePrior
+
+__all__ = [
+    "MixturePriorEstimator",
+    "Tasks",
+    "tasks_of",
+]
 
 try:
     from sklearn.base import BaseEstimator, DensityMixin
     from sklearn.utils.validation import check_is_fitted
 except ImportError as error:
     raise MissingExtraError(
-        "MixturePriorEstimator needs scikit-learn: pip install 'mixts[paper]'"
+        "MixturePriorEstimator needs scikit-learn: pip install 'mixts[sklearn]'"
     ) from error
 
 
@@ -78,9 +84,7 @@ class MixturePriorEstimator(DensityMixin, BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    n_components, method, noise_std, noise, covariance_type, horizon, initial, support
-        As in :func:`mixts.learn_prior`.
-    n_restarts, max_iterations, tolerance, select, max_components, n_folds, robust
+    n_components, method
         As in :func:`mixts.learn_prior`.
     engine
         As in :func:`mixts.learn_prior`. In searches it must be None or a number, because executors
@@ -88,6 +92,10 @@ class MixturePriorEstimator(DensityMixin, BaseEstimator):  # type: ignore[misc]
         keeps each fit in its process.
     random_state
         The ``seed`` of :func:`mixts.learn_prior`.
+    noise_std, noise, covariance_type, horizon, initial, support
+        As in :class:`mixts.learning.LearningOptions`.
+    n_restarts, max_iterations, tolerance, select, max_components, n_folds, robust
+        As in :class:`mixts.learning.LearningOptions`.
 
     Attributes
     ----------
@@ -118,39 +126,19 @@ class MixturePriorEstimator(DensityMixin, BaseEstimator):  # type: ignore[misc]
         n_components: int | Literal["auto"] = "auto",
         method: Method = "evidence",
         *,
-        noise_std: float | None = None,
-        noise: Noise = "common",
-        covariance_type: CovarianceType | None = None,
-        horizon: int | None = None,
-        initial: ArrayLike | None = None,
-        support: ArrayLike | None = None,
-        n_restarts: int | None = None,
-        max_iterations: int | None = None,
-        tolerance: float | None = None,
-        select: Rule = "stack",
-        max_components: int = 10,
-        n_folds: int = 5,
-        robust: float = 0.0,
         engine: Any = None,
         random_state: Any = None,
+        **options: Any,
     ) -> None:
-        self.n_components = n_components
-        self.method = method
-        self.noise_std = noise_std
-        self.noise = noise
-        self.covariance_type = covariance_type
-        self.horizon = horizon
-        self.initial = initial
-        self.support = support
-        self.n_restarts = n_restarts
-        self.max_iterations = max_iterations
-        self.tolerance = tolerance
-        self.select = select
-        self.max_components = max_components
-        self.n_folds = n_folds
-        self.robust = robust
-        self.engine = engine
-        self.random_state = random_state
+        given = {"n_components": n_components, "method": method, "engine": engine}
+        given |= {"random_state": random_state, **options}
+        # scikit-learn finds the parameters in the signature, and a value of each in an attribute.
+        known = inspect.signature(type(self)).parameters
+        unknown = [name for name in given if name not in known]
+        if unknown:
+            raise TypeError(f"unknown option {unknown[0]!r}; options: {', '.join(known)}")
+        for name, parameter in known.items():
+            setattr(self, name, given.get(name, parameter.default))
 
     def fit(self, tasks: Any, y: None = None) -> Self:
         """Learn the prior of these tasks.
@@ -169,8 +157,7 @@ class MixturePriorEstimator(DensityMixin, BaseEstimator):  # type: ignore[misc]
         """
         given = self.get_params(deep=False)
         seed = _seed(given.pop("random_state"))
-        n_components, method = given.pop("n_components"), given.pop("method")
-        self.learned_: Learned = learn(_statistics(tasks), n_components, method, seed=seed, **given)
+        self.learned_: Learned = learn(_statistics(tasks), seed=seed, **given)
         self.prior_: MixturePrior = self.learned_.prior
         self.n_components_: int = self.prior_.n_components
         return self
@@ -244,6 +231,23 @@ class MixturePriorEstimator(DensityMixin, BaseEstimator):  # type: ignore[misc]
         statistics = _statistics(tasks, self.prior_.family)
         self.prior_.family.check_statistics(statistics)
         return statistics
+
+
+def _signature(own: inspect.Signature) -> inspect.Signature:
+    """Return a signature with the options of learning in place of ``**options``."""
+    *given, _ = own.parameters.values()
+    names = {parameter.name for parameter in given}
+    more = [
+        inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default)
+        for each in fields(LearningOptions)
+        if each.name not in names
+    ]
+    return own.replace(parameters=[*given, *more])
+
+
+MixturePriorEstimator.__init__.__signature__ = _signature(  # type: ignore[attr-defined]
+    inspect.signature(MixturePriorEstimator.__init__)
+)
 
 
 def _statistics(tasks: Any, family: Family | None = None) -> Statistics:

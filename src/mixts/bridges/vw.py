@@ -25,6 +25,12 @@ from mixts.logs.decisions import (
     rewards_of,
 )
 
+__all__ = [
+    "Written",
+    "dsjson_lines",
+    "write_dsjson",
+]
+
 # Vowpal Wabbit skips an unknown key only if no space follows it.
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 

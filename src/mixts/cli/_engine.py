@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mixts import _checks
-from mixts.engines import EngineLike
 from mixts.errors import ParameterError
+
+if TYPE_CHECKING:
+    from mixts.engines import EngineLike
 
 
 def add_engine_options(parser: Any, default: str) -> None:
@@ -35,4 +36,8 @@ def engine_from(options: argparse.Namespace) -> EngineLike:
         return partial(DaskEngine, options.scheduler, options.workers)
     if options.scheduler is not None:
         raise ParameterError("--scheduler is the address of a Dask cluster: add --engine dask")
-    return None if options.workers is None else _checks.count(options.workers, "workers")
+    if options.workers is None:
+        return None
+    from mixts import _checks  # imports numpy, for which `mixts --help` need not wait
+
+    return _checks.count(options.workers, "workers")

@@ -6,10 +6,11 @@ import argparse
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-from mixts.errors import ParameterError
+from mixts.errors import MissingExtraError, MixtsError, ParameterError
 from mixts.prior import MixturePrior
 
 _ADD = """\
@@ -19,6 +20,9 @@ _WHERE = """\
 The first argument is the file of a prior: the result is written to --out, or back to the file with
 --force. With --service URL there is no file: the running service makes a version of its prior with
 the changes, and decides with it from then on."""
+Arm = tuple[Any, bool, bool]
+"""Name, whether it is retired, whether it is new."""
+
 _HELP = {
     "list": "print the arms",
     "add": "add arms without data",
@@ -53,25 +57,34 @@ def register(parser: argparse.ArgumentParser) -> None:
 
 def run_list(options: argparse.Namespace) -> int:
     """Print the arms, one a line."""
-    from mixts.service.arms import ArmList
-
     if options.service is None:
         path, names = _file_and_names(options)
-        found = ArmList.of(0, MixturePrior.load(path))
+        arms = _arms(MixturePrior.load(path))
     else:
         names = options.words
         with _client(options) as client:
-            found = client.arms()
+            arms = [
+                (arm.name or str(arm.index), arm.retired, arm.new) for arm in client.arms().arms
+            ]
     if names:
         raise ParameterError(
             f"mixts arms list takes no names of arms, got {names[0]!r}; with --service there is no "
             "file either"
         )
-    for arm in found.arms:
-        marks = [mark for mark, on in (("retired", arm.retired), ("new", arm.new)) if on]
-        name = str(arm.index) if arm.name is None else arm.name
+    for name, retired, new in arms:
+        marks = [mark for mark, on in (("retired", retired), ("new", new)) if on]
         print(name + (f"  ({', '.join(marks)})" if marks else ""))
     return 0
+
+
+def _arms(prior: MixturePrior) -> list[Arm]:
+    if prior.family.n_arms is None:
+        raise ParameterError(
+            f"{prior.family!r} has no arms to list or change: each decision offers its actions by "
+            "their features, so a new item needs no change of the prior"
+        )
+    names = prior.arm_names or [str(k) for k in range(prior.family.n_arms)]
+    return list(zip(names, prior.retired.tolist(), prior.new_arms.tolist(), strict=True))
 
 
 def run_change(options: argparse.Namespace) -> int:
@@ -84,24 +97,27 @@ def run_change(options: argparse.Namespace) -> int:
         changes = _changes(options.action, options.words)
         with _client(options) as client:
             found = client.change_arms(**changes)
-        print(f"prior version {found.version} is active: {_counted(found.arms)}")
+        marks = [(arm.name, arm.retired, arm.new) for arm in found.arms]
+        print(f"prior version {found.version} is active: {_counted(marks)}")
         return 0
     path, names = _file_and_names(options)
     target = _target(path, options)
     prior = _changed(MixturePrior.load(path), names, options)
     prior.save(target)
-    from mixts.service.arms import ArmList
-
-    print(f"{target}: {_counted(ArmList.of(0, prior).arms)}")
+    print(f"{target}: {_counted(_arms(prior))}")
     return 0
 
 
 def _changed(prior: MixturePrior, names: list[str], options: argparse.Namespace) -> MixturePrior:
-    from mixts.service.arms import ArmChanges
-
-    if options.action == "add" and (options.like is not None or options.mean is not None):
-        return prior.add_arms(names, like=options.like, mean=options.mean)
-    return ArmChanges.checked(**_changes(options.action, names)).applied(prior)
+    _arms(prior)
+    changes = _changes(options.action, names)[options.action]
+    if options.action == "add":
+        return prior.add_arms(changes, like=options.like, mean=options.mean)
+    if options.action == "retire":
+        return prior.retire_arms(changes)
+    return (
+        prior.restore_arms(changes) if options.action == "restore" else prior.rename_arms(changes)
+    )
 
 
 def _changes(action: str, names: list[str]) -> dict[str, Any]:
@@ -134,24 +150,26 @@ def _target(path: Path, options: argparse.Namespace) -> Path:
 @contextmanager
 def _client(options: argparse.Namespace) -> Iterator[Any]:
     """Connect to the service; say where a token comes from if it refuses the present one."""
-    from mixts.service.client import Client, ServiceError
-
+    found = list(entry_points(group="mixts.services", name="client"))
+    if not found:
+        raise MissingExtraError("--service needs mixts-serve: pip install mixts-serve")
+    connect = found[0].load()
     scope = "read" if options.action == "list" else "admin"
     try:
-        with Client(options.service, options.token or os.environ.get("MIXTS_TOKEN")) as client:
+        with connect(options.service, options.token or os.environ.get("MIXTS_TOKEN")) as client:
             yield client
-    except ServiceError as error:
-        if error.status in (401, 403):
+    except MixtsError as error:
+        if getattr(error, "status", None) in (401, 403):
             error.add_note(
                 f"give a token with the scope {scope} by --token or the variable MIXTS_TOKEN"
             )
         raise
 
 
-def _counted(arms: Any) -> str:
+def _counted(arms: list[Arm]) -> str:
     parts = [f"{len(arms):,} arms"]
-    for mark in ("retired", "new"):
-        n = sum(getattr(arm, mark) for arm in arms)
+    for place, mark in ((1, "retired"), (2, "new")):
+        n = sum(arm[place] for arm in arms)
         if n:
             parts.append(f"{n:,} {mark}")
     return ", ".join(parts)

@@ -15,15 +15,16 @@ from typing import Any, get_args
 from mixts._progress import show_steps, step
 from mixts.cli._engine import add_engine_options, engine_from
 from mixts.cli._shares import share
-from mixts.diagnostics import PolicyComparison, advise, compare_policies, judged
+from mixts.diagnostics import PolicyComparison, advise, compare_policies
 from mixts.engines import engine_of
 from mixts.errors import ParameterError
 from mixts.learning import PriorCheck, Rule
-from mixts.learning.fit import SELECT_FROM, Fit, fit_logs
-from mixts.learning.held_out import MOST_HELD_OUT
-from mixts.learning.noise import NoiseRule
+from mixts.learning.options import NoiseRule
+from mixts.logs.fit import fit_logs
+from mixts.logs.fitted import SELECT_FROM, Fit
+from mixts.logs.held_out import MOST_HELD_OUT
 from mixts.logs.levels import MOST_LEVELS
-from mixts.logs.read import FAMILIES
+from mixts.logs.schema import FAMILIES
 from mixts.pages import check_installed
 from mixts.pages.fit import FitRun, agent_class, described, fit_kinds, write_fit_page
 from mixts.pages.policies import policy_sources, policy_table, policy_verdict
@@ -37,32 +38,22 @@ bestseller; and write the prior to a file that agents start from. At most {MOST_
 are held out. With --held-out 0 the prior is learned from all tasks, and nothing is checked or
 compared."""
 
+_FILES = "CSV or Parquet files, patterns or folders"
 _WIDTH = 100
 
-_OPTIONS = {
-    "n_components": "--components", "select_from": "--select-from", "held_out": "--held-out",
-    "robust": "--robust", "text": "--text", "arms": "--arms",
-    "top_levels": "--top-levels", "noise_std": "--noise-std", "covariance_type": "--covariance",
-    "missing_reward": "--missing-reward", "clip": "--clip", "decimals": "--round-features",
-    "start": "--from", "start_tasks": "--from-tasks", "method": "--method", "noise": "--noise",
-    "features": "--features", "family": "--family", "select": "--select",
-}  # fmt: skip
-"""Options of the parameters of ``fit_logs``, for error messages."""
-
-_USUAL = {
-    "family": "auto", "components": "auto", "select": "stack", "select_from": SELECT_FROM,
-    "method": "evidence", "noise": "auto", "robust": 0.0, "held_out": 0.2, "text": (),
-}  # fmt: skip
-"""Values of options that were not given, where that is not None or False."""
+_ALWAYS = ("task", "reward", "seed")
+"""Options that the command line of the same fit has even where they are the usual ones."""
 
 
 def register(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     parser.description = _DESCRIPTION
-    parser.set_defaults(run=run)
+    columns: dict[str, argparse.Action] = {}
+    settings: dict[str, argparse.Action] = {}
+    parser.set_defaults(run=run, columns=columns, settings=settings)
     logs = parser.add_argument_group("the logs")
-    add = logs.add_argument
-    add("logs", nargs="+", metavar="FILE", help="CSV or Parquet files, patterns or folders")
+    logs.add_argument("logs", nargs="+", metavar="FILE", help=_FILES)
+    add = _adder(logs, columns)
     add("--task", required=True, metavar="COLUMN", help="task of a row: a user, a session")
     add("--arm", metavar="COLUMN", help="arm that was chosen")
     described = "or columns that describe the choice, numbers or text"
@@ -72,7 +63,7 @@ def register(parser: argparse.ArgumentParser) -> None:
     top = f"keep N levels of each text feature; the rest are one (default: all, max {MOST_LEVELS})"
     add("--top-levels", type=int, metavar="N", help=top)
     fewer = "round features: the family logistic counts each distinct row (default: not at all)"
-    add("--round-features", type=int, metavar="DECIMALS", help=fewer)
+    add("--round-features", dest="decimals", type=int, metavar="DECIMALS", help=fewer)
     add("--intercept", action="store_true", help="add a first feature that is always 1")
     add("--reward", required=True, metavar="COLUMN", help="reward of the choice, a number")
     empty = "reward of rows that have none, for example 0 (default: such rows are bad)"
@@ -82,25 +73,21 @@ def register(parser: argparse.ArgumentParser) -> None:
     when = "time of the choice: hold out the latest tasks instead of random ones"
     add("--time", metavar="COLUMN", help=when)
     add("--arms", type=_names, metavar="A,B,...", help="use only these arms, in this order")
-    add(
-        "--family",
-        choices=FAMILIES,
-        default="auto",
-        help="of rewards (default: by the data)",
-    )
-    add(
-        "--delimiter",
-        metavar="CHARACTER",
-        help="of CSV columns (default , or tab in .tsv)",
-    )
+    kinds = "of rewards (default: by the data)"
+    add("--family", choices=FAMILIES, default="auto", help=kinds)
+    comma = "of CSV columns (default , or tab in .tsv)"
+    add("--delimiter", metavar="CHARACTER", help=comma)
     add("--allow-bad-rows", action="store_true", help="accept more than half of the rows as bad")
     learning = parser.add_argument_group("learning")
-    add = learning.add_argument
+    add = _adder(learning, settings)
     start = "go on from this prior with new logs: the same arms or features, family and kinds"
     add("--from", dest="start", type=Path, metavar="PRIOR", help=start)
     count = "tasks that it counts as (default: those that it was learned from; 0: learn anew)"
     add("--from-tasks", dest="start_tasks", type=float, metavar="N", help=count)
-    add("--components", type=_components, default="auto", metavar="auto|N", help="number of kinds")
+    add(
+        "--components", dest="n_components", type=_components, default="auto", metavar="auto|N",
+        help="number of kinds",
+    )  # fmt: skip
     rules = "what auto makes of the mixtures it compares: join several, or take one (default stack)"
     add("--select", choices=get_args(Rule), default="stack", help=rules)
     most = f"most tasks on which auto compares numbers of kinds (default {SELECT_FROM:,})"
@@ -109,30 +96,37 @@ def register(parser: argparse.ArgumentParser) -> None:
     add("--noise-std", type=float, metavar="SIGMA", help="noise of rewards (default: learned)")
     noise = "of all tasks, of each task, or what predicts better (default auto)"
     add("--noise", choices=get_args(NoiseRule), default="auto", help=noise)
-    add("--covariance", choices=("full", "tied", "diag"), help="of features (default full)")
+    shape = "of features (default full)"
+    add("--covariance", dest="covariance_type", choices=("full", "tied", "diag"), help=shape)
     broad = "add a broad component for other tasks (weight 0.01 if none is given)"
     add("--robust", type=share, nargs="?", const=0.01, default=0.0, metavar="WEIGHT", help=broad)
-    add(
-        "--held-out",
-        type=share,
-        default=0.2,
-        metavar="SHARE",
-        help="tasks to check on (default 20%%)",
-    )
+    checked = "tasks to check on (default 20%%)"
+    add("--held-out", type=share, default=0.2, metavar="SHARE", help=checked)
     add("--seed", type=int, default=1, help="random seed (default 1)")
     add_engine_options(parser, "chosen by the work")
     again = learning.add_mutually_exclusive_group()
     never = "an arm or an item is taken at most once in a task (default: as arms are in the logs)"
-    again.add_argument("--once", action="store_true", help=never)
-    again.add_argument("--repeatable", action="store_true", help="it may be taken again")
+    add = _adder(again, settings)
+    add("--once", action="store_true", help=never)
+    add("--repeatable", action="store_true", help="it may be taken again")
     output = parser.add_argument_group("output")
-    add = output.add_argument
+    add = _adder(output, {})
     add("--out", type=Path, default=Path("prior.json"), metavar="FILE", help="file of the prior")
     add("--report", type=Path, metavar="FILE", help="page about it (default: --out as .html)")
     add("--no-report", action="store_true", help="write no page")
     add("--statistics", type=Path, metavar="FILE", help="also save the tasks' statistics")
     add("--force", action="store_true", help="overwrite files that exist")
     add("--quiet", action="store_true", help="print nothing but errors")
+
+
+def _adder(group: Any, found: dict[str, argparse.Action]) -> Callable[..., None]:
+    """Return a function that adds an option to a group, and notes it by its parameter's name."""
+
+    def add(*words: str, **details: Any) -> None:
+        action = group.add_argument(*words, **details)
+        found[action.dest] = action
+
+    return add
 
 
 def run(options: argparse.Namespace) -> int:
@@ -148,7 +142,7 @@ def run(options: argparse.Namespace) -> int:
     ):
         fit = described(_fit(options, engine, save))
         comparison = _comparison(fit, engine)
-        fit = judged(fit, comparison)
+        fit = advise(fit, comparison).recorded(fit)
         fit.prior.save(options.out)
         if page is not None:
             seconds = time.perf_counter() - started
@@ -160,32 +154,19 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _fit(options: argparse.Namespace, engine: Any, save: Callable[[Fit], None]) -> Fit:
-    columns = {
-        "task": options.task, "reward": options.reward, "arm": options.arm,
-        "features": options.features, "arms": options.arms, "intercept": options.intercept,
-        "family": options.family, "decimals": options.round_features,
-        "missing_reward": options.missing_reward, "clip": options.clip, "time": options.time,
-        "delimiter": options.delimiter, "allow_bad_rows": options.allow_bad_rows,
-        "text": options.text, "top_levels": options.top_levels,
-    }  # fmt: skip
+    columns = {name: getattr(options, name) for name in options.columns}
+    settings = {name: getattr(options, name) for name in options.settings if name != "once"}
+    settings |= {"start": _earlier(options.start), "repeatable": _repeatable(options)}
     try:
-        return fit_logs(
-            options.logs, columns, n_components=options.components, method=options.method,
-            noise_std=options.noise_std, noise=options.noise, covariance_type=options.covariance,
-            robust=options.robust, select=options.select, select_from=options.select_from,
-            repeatable=_repeatable(options),
-            held_out=options.held_out, seed=options.seed, engine=engine,
-            start=_earlier(options.start), start_tasks=options.start_tasks, on_learned=save,
-        )  # fmt: skip
+        return fit_logs(options.logs, columns, **settings, engine=engine, on_learned=save)
     except ParameterError as error:
         # Messages begin with the name of the parameter; here it is an option, if it was given.
         name, _, rest = str(error).partition(" ")
-        if name not in _OPTIONS:
+        action = {**options.columns, **options.settings}.get(name)
+        if action is None:
             raise
-        option = _OPTIONS[name]
-        known = name if hasattr(options, name) else option.removeprefix("--").replace("-", "_")
-        if _is_given(options, known):
-            raise ParameterError(f"{option} {rest}") from None
+        if _is_given(options, action):
+            raise ParameterError(f"{action.option_strings[0]} {rest}") from None
         raise ParameterError(f"learning from these logs failed: {error}") from error
 
 
@@ -275,7 +256,7 @@ def _method_lines(fit: Fit, check: PriorCheck, comparison: PolicyComparison | No
     drawn = (
         "drawn at random; --time COLUMN holds out the latest tasks and looks for drift"
         if fit.logs.times is None
-        else f"the latest by {fit.logs.request.time!r}"
+        else f"the latest by {fit.logs.schema.time!r}"
     )
     sources = [] if comparison is None else policy_sources(comparison)
     return [
@@ -304,31 +285,26 @@ def _wrapped(line: str, indent: str = "") -> list[str]:
 def command_of(options: argparse.Namespace) -> str:
     """Return the command line that makes the same fit again."""
     words = ["mixts", "fit", *options.logs]
-    names = (
-        "task", "arm", "features", "text", "top_levels", "round_features", "intercept", "reward",
-        "missing_reward", "clip", "time", "arms", "family", "delimiter", "start", "start_tasks",
-        "allow_bad_rows", "components", "select", "select_from", "method", "noise_std", "noise",
-        "covariance", "robust", "held_out", "once", "repeatable", "seed", "out",
-    )  # fmt: skip
-    for name in names:
-        value = getattr(options, name)
-        if not _is_given(options, name):
+    for name, action in {**options.columns, **options.settings}.items():
+        value, option = getattr(options, name), action.option_strings[0]
+        if not _is_given(options, action) and name not in _ALWAYS:
             continue
         if name == "clip":  # with "=", because LOW may be negative
             words.append(f"--clip={value[0]!r},{value[1]!r}")
             continue
-        words.append(_OPTIONS.get(name, "--" + name.replace("_", "-")))
+        words.append(option)
         if value is not True:
             words.append(",".join(value) if isinstance(value, tuple) else str(value))
+    words += ["--out", str(options.out)]
     return shlex.join(words)
 
 
 # -- options --------------------------------------------------------------------------------------
 
 
-def _is_given(options: argparse.Namespace, name: str) -> bool:
-    value = getattr(options, name)
-    return not (value is None or value is False or value == _USUAL.get(name))
+def _is_given(options: argparse.Namespace, action: argparse.Action) -> bool:
+    value = getattr(options, action.dest)
+    return not (value is None or value is False or value == action.default)
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -10,22 +10,25 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from importlib import import_module
+from importlib.metadata import entry_points
 from typing import Any
 
 from mixts._version import __version__
-from mixts.errors import MixtsError
+from mixts.errors import MissingExtraError, MixtsError
+
+GROUP = "mixts.commands"
+"""Entry points of this group are sub-commands. Each names a module with ``register(parser)``, which
+adds the options and sets ``run``; the first line of its docstring says what the command does."""
 
 COMMANDS = {
-    "list": "list the experiments",
-    "reproduce": "run experiments, the paper's or others, and write a report",
-    "fit": "learn a prior from logs of past tasks",
-    "serve": "serve decisions for live tasks over HTTP",
-    "store": "show, rebuild, export or salvage a store of decisions",
-    "arms": "list, add, retire or rename the arms of a prior or a service",
-    "warmup": "compile the loops of families, so that first decisions are fast",
+    "fit": ("learn a prior from logs of past tasks", "mixts"),
+    "arms": ("list, add, retire or rename the arms of a prior or a service", "mixts"),
+    "warmup": ("compile the loops of families, so that first decisions are fast", "mixts"),
+    "serve": ("serve decisions for live tasks over HTTP", "mixts-serve"),
+    "store": ("show, check, rebuild, back up or export a store of decisions", "mixts-serve"),
+    "reproduce": ("run experiments, the paper's or others, and write a report", "mixts-paper"),
 }
-"""Sub-commands and what they do; each is the module of the same name."""
+"""What each of our sub-commands does, for the help without its import, and its package."""
 
 FAILED = 1
 """Exit status: the system refused something, such as writing to a full disk."""
@@ -35,26 +38,51 @@ INTERRUPTED = 130
 """Exit status: the command was interrupted by Ctrl-C or another signal."""
 
 
-def parser(names: Iterable[str] = tuple(COMMANDS)) -> argparse.ArgumentParser:
-    """Return the parser of all commands, with the options of some; import only their modules."""
+def parser(names: Iterable[str] | None = None) -> argparse.ArgumentParser:
+    """Return the parser of all commands, with the options of some; import only their modules.
+
+    Parameters
+    ----------
+    names
+        The commands that need their options; None: all that are installed.
+    """
+    found = {entry.name: entry for entry in entry_points(group=GROUP)}
+    wanted = found if names is None else names
     top = argparse.ArgumentParser(
         prog="mixts", description="Thompson sampling with a mixture prior."
     )
     top.add_argument("--version", action="version", version=f"mixts {__version__}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for name, purpose in COMMANDS.items():
+    for name in {**COMMANDS, **found}:
+        purpose, package = COMMANDS.get(name, (None, None))
+        if purpose is None:
+            purpose = _summary(found[name])
         command = commands.add_parser(name, help=purpose)
-        if name in names:
-            _import(name).register(command)
+        if name in wanted:
+            if name not in found:
+                raise MissingExtraError(
+                    f"mixts {name} is a command of {package}: pip install {package}"
+                )
+            _load(found[name]).register(command)
     return top
 
 
-def _import(name: str) -> Any:
+def _summary(entry: Any) -> str:
+    """Return the first line of the docstring of another package's command."""
+    try:
+        text = _load(entry).__doc__ or entry.value
+    except ImportError as error:
+        # Another package's mistake is no reason to refuse our commands.
+        text = f"cannot be imported: {error}"
+    return text.strip().splitlines()[0]
+
+
+def _load(entry: Any) -> Any:
     """Import a command with what it needs; searches for garbage on the way would find none."""
     is_enabled = gc.isenabled()
     gc.disable()
     try:
-        return import_module(f"mixts.cli.{name}")
+        return entry.load()
     finally:
         if is_enabled:
             gc.enable()
@@ -64,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status; errors are printed to standard error."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     # Import one command only: a service shall not wait for the plotting library.
-    named = [word for word in words if word in COMMANDS][:1]
+    named = [word for word in words if not word.startswith("-")][:1]
     if "serve" in named:
         with _holding_back("SIGHUP"):
             return _run(words, named)
@@ -72,8 +100,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(words: list[str], named: list[str]) -> int:
-    options = parser(named).parse_args(words)
     try:
+        options = parser(named).parse_args(words)
         with _interrupted_by("SIGTERM", "SIGHUP"):
             status: int = options.run(options)
         sys.stdout.flush()

@@ -17,11 +17,10 @@ from mixts.engines import EngineLike, engine_of
 from mixts.environments import ReplayArms, ReplayBandit
 from mixts.environments.base import Problem
 from mixts.families import Statistics
-from mixts.families.arms import ArmFamily
-from mixts.learning import Fit
-from mixts.learning.fit import learn_from
 from mixts.learning.pooled import pooled_scores
 from mixts.logs import TaskRows, read_rows
+from mixts.logs.fit import learn_from
+from mixts.logs.fitted import Fit
 from mixts.prior import MixturePrior
 from mixts.simulation import AgentSpec, simulate
 from mixts.simulation.observe import Observer, Round, RoundRecorder
@@ -210,8 +209,7 @@ class PastTasks:
         """Return the agents by policy, for all actions or for some arms."""
         prior, scores = fold.prior, fold.scores
         if arms is not None and len(arms) < len(scores):  # without the marks of retired arms
-            assert isinstance(prior.family, ArmFamily)
-            some = prior.family.arms(arms)
+            some = prior.family.as_arms.arms(arms)
             prior = MixturePrior(some, prior.weights, repeatable=prior.repeatable)
             scores = scores[arms]
         agents: dict[str, AgentSpec] = {BESTSELLER: partial(Bestseller, scores)}

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from mixts.diagnostics.policies import PolicyComparison
-from mixts.learning import Fit, PriorCheck
-from mixts.learning.fit import EARLIER
+from mixts.learning import PriorCheck
 from mixts.learning.measures import HARMLESS
+from mixts.logs.fitted import EARLIER, Fit
 
 Answer = Literal["use", "caution", "no"]
 
@@ -48,6 +48,25 @@ class Advice:
     def __str__(self) -> str:
         return f"{_WORDS[self.answer]}: {'; '.join(self.reasons)}."
 
+    def recorded(self, fit: Fit) -> Fit:
+        """Return the fit with this advice in its prior: a service refuses a prior that failed.
+
+        Parameters
+        ----------
+        fit
+            The fit that the advice is about.
+
+        Returns
+        -------
+        Fit
+            The same fit, whose ``prior.origin`` has the verdict; unchanged if nothing was checked.
+        """
+        origin = fit.prior.origin
+        if fit.check is None or origin is None:
+            return fit
+        origin = origin.judged(self.answer != "no", str(self))
+        return replace(fit, prior=fit.prior.replace(origin=origin))
+
 
 class _Finding(NamedTuple):
     """A reason against a prior."""
@@ -67,7 +86,7 @@ def advise(fit: Fit, comparison: PolicyComparison | None = None) -> Advice:
     Parameters
     ----------
     fit
-        Result of :func:`mixts.learning.fit_logs`.
+        Result of :func:`mixts.fit_logs`.
     comparison
         Result of :func:`mixts.diagnostics.compare_policies`; None if policies were not compared.
 
@@ -135,43 +154,6 @@ def _fit_findings(fit: Fit) -> Iterator[_Finding]:
         yield _Finding("caution", "learning stopped before it converged")
     for found in fit.warnings:
         yield _Finding("caution", f"the logs may be wrong ({found.code}; see the warning)")
-
-
-def judged(fit: Fit, comparison: PolicyComparison | None = None) -> Fit:
-    """Return the fit with the advice in the prior: a service refuses a prior that failed.
-
-    Parameters
-    ----------
-    fit
-        Result of :func:`mixts.learning.fit_logs`.
-    comparison
-        Result of :func:`mixts.diagnostics.compare_policies`; None if policies were not compared.
-
-    Returns
-    -------
-    Fit
-        The same fit, whose ``prior.origin`` has the verdict; unchanged if nothing was checked.
-
-    Examples
-    --------
-    Clicks of 200 users on two items; users of one kind like the first item, others the second.
-
-    >>> import numpy as np
-    >>> from mixts import diagnostics, fit_logs
-    >>> user, item = np.repeat(np.arange(200), 20), np.tile([0, 1], 2000)
-    >>> clicked = np.random.default_rng(1).random(4000) < np.where((user + item) % 2, 0.8, 0.2)
-    >>> rows = np.c_[user, item, clicked]
-    >>> np.savetxt("clicks.csv", rows, "%d", ",", header="user,item,clicked", comments="")
-    >>> columns = {"task": "user", "arm": "item", "reward": "clicked"}
-    >>> fit = diagnostics.judged(fit_logs("clicks.csv", columns, n_components=2, seed=1))
-    >>> fit.prior.origin.passed
-    True
-    """
-    origin, advice = fit.prior.origin, advise(fit, comparison)
-    if fit.check is None or origin is None:
-        return fit
-    origin = origin.judged(advice.answer != "no", str(advice))
-    return replace(fit, prior=fit.prior.replace(origin=origin))
 
 
 def _earlier_findings(fit: Fit) -> Iterator[_Finding]:

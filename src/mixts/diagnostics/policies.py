@@ -15,8 +15,8 @@ from mixts.agents import policy_named
 from mixts.diagnostics._replays import BESTSELLER, PastTasks, replay
 from mixts.engines import EngineLike
 from mixts.errors import ParameterError
-from mixts.learning import Fit
 from mixts.learning.pooled import pooled_scores
+from mixts.logs.fitted import Fit
 
 N_DECISIONS = (5, 10, 20)
 """Numbers of first decisions for which earnings are reported."""
@@ -318,7 +318,7 @@ def compare_policies(
     Parameters
     ----------
     fit
-        Result of :func:`mixts.learning.fit_logs` with held-out tasks. Its files are read again, if
+        Result of :func:`mixts.fit_logs` with held-out tasks. Its files are read again, if
         there is something to replay.
     n_decisions
         Numbers of first decisions.
@@ -372,5 +372,5 @@ def compare_policies(
     n_replayable = {n: one.n_found for n, one in played.items()}
     n_past = len(fit.logs.tasks) if past.crossed else len(fit.held_out)
     return PolicyComparison(
-        earnings, n_replayable, n_past, past.crossed, fit.logs.request.exported, past.needed
+        earnings, n_replayable, n_past, past.crossed, fit.logs.schema.exported, past.needed
     )

@@ -21,11 +21,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from mixts import _checks
-from mixts._sources import numerical_sources, sources_hash
 from mixts._version import __version__
 from mixts.engines._workers import ONE_THREAD, environment_variables, n_processors
 from mixts.engines.base import JOBS_PER_WORKER, Engine
 from mixts.errors import ClusterError, MissingExtraError, ParameterError
+from mixts.sources import LIBRARY, sources_hash
 
 CONNECT_SECONDS = 15.0
 """Longest wait for the answer of a scheduler."""
@@ -282,7 +282,7 @@ def versions() -> Versions:
     found = {"Python": platform.python_version(), "mixts": __version__}
     found |= {name: metadata.version(name) for name in ("numpy", "scipy", "numba")}
     # During development the code changes while the version stays.
-    found["mixts' code"] = sources_hash(numerical_sources())
+    found["mixts' code"] = sources_hash(LIBRARY.numerical())
     return found
 
 

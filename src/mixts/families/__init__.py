@@ -4,12 +4,11 @@ from mixts.families.arms import ArmFamily, ArmPosterior, ArmStatistics
 from mixts.families.base import FAMILIES, Family, Posterior
 from mixts.families.bernoulli import BernoulliArms, BernoulliStatistics
 from mixts.families.gaussian import GaussianArms, GaussianStatistics
-from mixts.families.linear import LinearGaussian
+from mixts.families.linear import CovarianceType, LinearGaussian
 from mixts.families.linear_bernoulli import LinearBernoulli
 from mixts.families.linear_bernoulli_statistics import LinearBernoulliStatistics
 from mixts.families.linear_statistics import LinearStatistics
 from mixts.families.linear_student import LinearStudent
-from mixts.families.pending import Pending
 from mixts.families.poisson import PoissonArms, PoissonStatistics
 from mixts.families.spend import SpendArms, SpendStatistics
 from mixts.families.statistics import Statistics
@@ -24,6 +23,7 @@ __all__ = [
     "ArmStatistics",
     "BernoulliArms",
     "BernoulliStatistics",
+    "CovarianceType",
     "Family",
     "GaussianArms",
     "GaussianStatistics",
@@ -32,7 +32,6 @@ __all__ = [
     "LinearGaussian",
     "LinearStatistics",
     "LinearStudent",
-    "Pending",
     "PoissonArms",
     "PoissonStatistics",
     "Posterior",

@@ -7,7 +7,6 @@ function of prior and table alone, so an update only counts; the next reader com
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -71,7 +70,6 @@ class LinearBernoulliPosterior(Posterior):
         log_weights: Float[Array, " L"],
         *,
         allow_dormant: bool = True,
-        budget: int = BUDGET_BYTES,
     ) -> None:
         assert isinstance(statistics, LinearBernoulliStatistics)
         self.prior = prior
@@ -91,18 +89,18 @@ class LinearBernoulliPosterior(Posterior):
         self._design = tuple(self._working)
         self._quick = tuple(self._working._replace(tolerance=math.inf))
         self._finest = tuple(self._working._replace(tolerance=0.0))
-        self._kept: OrderedDict[int, kernels.Posterior] = OrderedDict()
-        """Posteriors of the tasks that were used last."""
-        self._refined: OrderedDict[int, kernels.Posterior] = OrderedDict()
+        self._kept: dict[int, kernels.Posterior] = {}
+        """Posteriors of tasks, as many as fit."""
+        self._refined: dict[int, kernels.Posterior] = {}
         """The same with all points, of tasks whose moments were used."""
-        self._max_kept = max(1, budget // prior.task_bytes)
+        self._max_kept = max(1, BUDGET_BYTES // prior.task_bytes)
         self._last: tuple[int, Table] | None = None
         """The task whose table was used last, and the table: a decision uses it twice."""
 
     # -- log evidence -------------------------------------------------------------------------
 
     @property
-    def relative(self) -> Float[Array, "n L"]:  # type: ignore[override]
+    def relative_evidence(self) -> Float[Array, "n L"]:  # type: ignore[override]
         """log p(history | s), -inf where the component is dormant; computed when it is read."""
         for task in sorted(self._unknown):
             self._learn(task)
@@ -181,7 +179,6 @@ class LinearBernoulliPosterior(Posterior):
         """Return the posteriors of a task: of its components that are not dormant."""
         if task in self._unknown or task not in self._kept:
             return self._learn(task)
-        self._kept.move_to_end(task)
         return self._kept[task]
 
     def _with_moments(self, task: int, *, every: bool = False) -> kernels.Posterior:
@@ -226,7 +223,7 @@ class LinearBernoulliPosterior(Posterior):
 
     def prepare(self, tasks: Int[Array, " m"], latent: Int[Array, " m"]) -> None:
         """Compute the posteriors of these pairs that are dormant."""
-        dormant = np.isneginf(self.relative[tasks, latent])
+        dormant = np.isneginf(self.relative_evidence[tasks, latent])
         for task in np.unique(tasks[dormant]):
             wanted = np.zeros(self.prior.n_components, bool)
             wanted[latent[dormant & (tasks == task)]] = True
@@ -313,60 +310,6 @@ class LinearBernoulliPosterior(Posterior):
             return self.prior.mean_rewards(np.zeros((len(tasks), self.prior.n_features)), None)
         return np.einsum("ml,mlk->mk", weights, self.action_moments(tasks, actions)[0])
 
-    def best_action_probabilities(
-        self,
-        rng: np.random.Generator,
-        tasks: Int[Array, " m"],
-        weights: Float[Array, "m L"],
-        actions: Array | None,
-        mask: Bool[Array, "m K"],
-        n_samples: int,
-    ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
-        """Estimate P(action is best) and its standard error: components are summed exactly."""
-        assert actions is not None
-        law, error = np.zeros(mask.shape), np.zeros(mask.shape)
-        for row, draws in enumerate(self._stratified(rng, tasks, weights, actions, n_samples)):
-            law[row], error[row] = draws.votes(mask[row])
-        return law, error
-
-    def expected_gains(
-        self,
-        rng: np.random.Generator,
-        tasks: Int[Array, " m"],
-        weights: Float[Array, "m L"],
-        actions: Array,
-        mask: Bool[Array, "m K"],
-        lead: Int[Array, " m"],
-        n_samples: int,
-    ) -> Float[Array, " m"]:
-        """Estimate E[max_b p_b - p_lead] of click rates: components are summed exactly."""
-        draws = self._stratified(rng, tasks, weights, actions, n_samples)
-        return np.array([one.gain(mask[i], int(lead[i])) for i, one in enumerate(draws)])
-
-    def _stratified(
-        self,
-        rng: np.random.Generator,
-        tasks: Int[Array, " m"],
-        weights: Float[Array, "m L"],
-        actions: Array,
-        n_samples: int,
-    ) -> list[Stratified]:
-        """Draw theta for each decision: ``4 + n_samples w_s`` times given component s.
-
-        The numbers are fixed by the history, so that ``sum_s w_s (mean over s's draws)`` has the
-        right expectation.
-        """
-        numbers = 4 + (n_samples * weights).astype(np.int64)
-        numbers[(weights <= 0) | np.isneginf(self.relative[tasks])] = 0
-        found = []
-        for row, task in enumerate(tasks):
-            latent = np.repeat(np.arange(self.prior.n_components), numbers[row])
-            theta = self.sample(rng, np.full(len(latent), task), latent)
-            own = actions if actions.ndim == 2 else actions[row]
-            used = numbers[row] > 0
-            found.append(Stratified(theta @ own.T, numbers[row][used], weights[row][used]))
-        return found
-
     def rewards(
         self,
         tasks: Int[Array, " m"],
@@ -381,7 +324,8 @@ class LinearBernoulliPosterior(Posterior):
         distinct, rows = np.unique(tasks, return_inverse=True)
         first = np.unique(rows, return_index=True)[1]
         after = Awaited(self, distinct, weights[first], waiting.among(distinct))
-        weights = reweighed(weights, after.relative[rows], self.relative[distinct][rows])
+        before = self.relative_evidence[distinct][rows]
+        weights = reweighed(weights, after.relative_evidence[rows], before)
         return ClickRates(after, rows, weights, actions)
 
 
@@ -412,37 +356,6 @@ class Awaited(LinearBernoulliPosterior):
         rows = np.concatenate([rows, added])
         trials, successes = np.append(trials, np.ones(len(rates))), np.append(successes, rates)
         return np.array([0, len(rows)]), rows, trials, successes
-
-
-@dataclass(frozen=True)
-class Stratified:
-    """Draws of a'theta for one decision, component after component."""
-
-    scores: Float[Array, "n K"]
-    numbers: Int[Array, " S"]
-    """Number of draws of each component."""
-    weights: Float[Array, " S"]
-
-    def _means(self, values: Float[Array, "n _"]) -> tuple[Array, Array]:
-        """Return the mean of each component's values, and the variance of that mean."""
-        starts = np.cumsum(self.numbers) - self.numbers
-        n = self.numbers[:, None]
-        mean = np.add.reduceat(values, starts) / n
-        square = np.add.reduceat(values * values, starts) / n
-        return mean, np.maximum(square - mean * mean, 0.0) / (n - 1)
-
-    def votes(self, mask: Bool[Array, " K"]) -> tuple[Float[Array, " K"], Float[Array, " K"]]:
-        """Return how often each available action is best, and the standard error."""
-        scores = np.where(mask, self.scores, -np.inf)
-        best = scores == scores.max(axis=1, keepdims=True)
-        mean, variance = self._means(best / best.sum(axis=1, keepdims=True))
-        return self.weights @ mean, np.sqrt(self.weights**2 @ variance)
-
-    def gain(self, mask: Bool[Array, " K"], lead: int) -> float:
-        """Return the mean of the best click rate minus that of the leading action."""
-        top = np.where(mask, self.scores, -np.inf).max(axis=1)
-        gap = logistic(top) - logistic(self.scores[:, lead])
-        return float(self.weights @ self._means(gap[:, None])[0][:, 0])
 
 
 @dataclass(frozen=True)
@@ -511,28 +424,14 @@ class ClickRates(RowRewards, AverageRewards):
         known = self._moments[2][rows, latent] + noise * x
         return logistic(known / np.sqrt(1 + np.pi / 8 * noise**2 * left))
 
-    def terms(
-        self, rng: np.random.Generator, mask: Bool[Array, "m K"], measure: str, n_samples: int
-    ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
-        """Return both terms; for the variance, only the gain of the best action is sampled."""
-        if measure != "variance":
-            return super().terms(rng, mask, measure, n_samples)
-        means = self.means()
-        lead = np.where(mask, means, -np.inf).argmax(axis=1)
-        of = (rng, self.tasks, self.weights, self.actions, mask, lead, n_samples)
-        gain = self.posterior.expected_gains(*of)
-        top = np.take_along_axis(means, lead[:, None], axis=1)
-        return gain[:, None] + top - means, self.variances()
-
 
 def _put(
-    kept: OrderedDict[int, kernels.Posterior], task: int, found: kernels.Posterior, most: int
+    kept: dict[int, kernels.Posterior], task: int, found: kernels.Posterior, most: int
 ) -> None:
-    """Keep the posteriors of a task, and forget those that were not used for longest."""
+    """Keep the posteriors of a task; if there is no room, forget all others."""
+    if task not in kept and len(kept) >= most:
+        kept.clear()
     kept[task] = found
-    kept.move_to_end(task)
-    while len(kept) > most:
-        kept.popitem(last=False)
 
 
 def _by_task(

@@ -1,7 +1,7 @@
 """Posteriors of linear tasks: updated one observation at a time, or computed from statistics.
 
-The arrays are records of ``_kernels.slots`` and ``_kernels.dormant``; docs/numerics.md describes
-them and the mathematics.
+The arrays are records of ``_kernels.slots`` and ``_kernels.dormant``; docs/numerics.md has the
+mathematics.
 """
 
 from __future__ import annotations
@@ -68,10 +68,10 @@ class LinearPosterior(Posterior):
         )  # fmt: skip
         known = not len(self._prior.degrees)
         self._pool = SlotPool(n, n_groups, n_components, prior.n_features, budget)
-        if not self._histories.counts.any():
-            self._pool.admit_all()
+        if n <= self._pool.max_slots and not self._histories.counts.any():
+            self._pool.admit(np.arange(n))
         self._dormancy = Dormancy(
-            relative=np.zeros((n, n_components)),
+            relative_evidence=np.zeros((n, n_components)),
             misfit=np.zeros((n, 0 if known else n_components)),
             dormant=np.zeros((n, n_groups), bool),
             ceiling=np.full((n, n_groups), -np.inf),
@@ -101,16 +101,16 @@ class LinearPosterior(Posterior):
     # -- log evidence -------------------------------------------------------------------------
 
     @property
-    def relative(self) -> Float[Array, "n L"]:  # type: ignore[override]
+    def relative_evidence(self) -> Float[Array, "n L"]:  # type: ignore[override]
         """log p(history | s), -inf where the component is dormant; computed at the first read."""
         if not self._has_evidence:
             self._has_evidence = True
             seen = np.flatnonzero(self._histories.counts)
             if len(seen):
                 wanted = np.ones((len(seen), self._n_groups), bool)
-                self._dormancy.relative[seen] = self._evidence(seen, wanted)
+                self._dormancy.relative_evidence[seen] = self._evidence(seen, wanted)
                 self._mark_dormant(seen)
-        return self._dormancy.relative
+        return self._dormancy.relative_evidence
 
     @property
     def _n_groups(self) -> int:
@@ -122,7 +122,7 @@ class LinearPosterior(Posterior):
         Tasks with dormant components are computed from their statistics, all components alike, so
         that their differences keep their digits.
         """
-        result = self.relative.copy()
+        result = self.relative_evidence.copy()
         has_dormant = np.flatnonzero(self._dormancy.dormant.any(axis=1))
         if len(has_dormant):
             wanted = np.ones((len(has_dormant), self._n_groups), bool)
@@ -151,14 +151,15 @@ class LinearPosterior(Posterior):
             slots.waiting[fresh] = NEW
         if known.any():
             new = new[known]
-            self.relative  # noqa: B018 - decides which groups are dormant
+            self.relative_evidence  # noqa: B018 - decides which groups are dormant
             slots.waiting[slots.of_task[new]] = LOST
             self._rebuild(new)
 
     def _rebuild(self, tasks: Int[Array, " m"]) -> None:
         """Recompute the posteriors of all groups that are not dormant from the statistics."""
         fresh = self._evidence(tasks, ~self._dormancy.dormant[tasks], keep=True)
-        self.relative[tasks] = np.where(np.isneginf(self.relative[tasks]), -np.inf, fresh)
+        dormant = np.isneginf(self.relative_evidence[tasks])
+        self.relative_evidence[tasks] = np.where(dormant, -np.inf, fresh)
 
     def _chunks(self, tasks: Int[Array, " m"]) -> list[Array]:
         """Return positions of ``tasks`` in parts whose tasks fit into the pool at once."""
@@ -195,22 +196,24 @@ class LinearPosterior(Posterior):
 
     def _update_long(self, tasks: Int[Array, " m"], actions: Array, outcomes: Array) -> None:
         """Fold long histories into the statistics, and compute the evidence once."""
-        relative, (count, factor), dormancy = self.relative, self._histories, self._dormancy
+        (count, factor), dormancy = self._histories, self._dormancy
+        relative = self.relative_evidence
         order = np.argsort(tasks, kind="stable")
         distinct, first = np.unique(tasks[order], return_index=True)
         for task, rows in zip(distinct, np.split(order, first[1:]), strict=True):
             factor[task] = fold_block(factor[task], actions[rows], outcomes[rows])
             count[task] += len(rows)
-        self._pool.drop(distinct)
         dormancy.dormant[distinct] = False
         dormancy.highest[distinct] = -np.inf
         dormancy.refresh[distinct] = count[distinct] + _REFRESH
-        relative[distinct] = self._evidence(distinct, ~dormancy.dormant[distinct])
+        held = self._pool.of_task[distinct] >= 0
+        for some, keep in ((distinct[held], True), (distinct[~held], False)):
+            relative[some] = self._evidence(some, ~dormancy.dormant[some], keep=keep)
         self._mark_dormant(distinct)
 
     def _observe(self, tasks: Int[Array, " m"], actions: Array, outcomes: Array) -> None:
         """Take checked or unchecked observations of tasks that are in the pool."""
-        self.relative  # noqa: B018 - decides which groups are dormant
+        self.relative_evidence  # noqa: B018 - decides which groups are dormant
         flagged = kernels.observe((tasks, actions, outcomes), *self._plain())
         if flagged < 0:
             raise_bad_row(actions, outcomes, -1 - flagged)
@@ -239,7 +242,7 @@ class LinearPosterior(Posterior):
             resident = due[pool.of_task[due] >= 0]
             if len(resident):
                 self._rebuild(resident)
-        lead = (self._prior.log_weights + self.relative[distinct]).max(axis=1)
+        lead = (self._prior.log_weights + self.relative_evidence[distinct]).max(axis=1)
         enough = lead - dormancy.limit - counts * dormancy.gain
         unsure = dormancy.dormant[distinct] & (dormancy.ceiling[distinct] > enough[:, None])
         for row in np.flatnonzero(unsure.any(axis=1)):
@@ -255,7 +258,7 @@ class LinearPosterior(Posterior):
         resident = bool(self._pool.of_task[task] >= 0)
         woken = self._evidence(np.array([task]), waking[None], keep=resident)[0]
         members = waking[self.prior.roots.group_of]
-        self.relative[task, members] = woken[members]
+        self.relative_evidence[task, members] = woken[members]
         ceilings = dormancy.ceiling[task, dormancy.dormant[task]]
         dormancy.highest[task] = ceilings.max(initial=-np.inf)
 
@@ -272,7 +275,7 @@ class LinearPosterior(Posterior):
         """Draw components and parameters, and find the best actions, in one compiled pass."""
         if actions is None or not self._pool.holds_all:
             return None
-        relative, m = self.relative, len(tasks)
+        relative, m = self.relative_evidence, len(tasks)
         uniform, x = rng.random(m), rng.standard_normal((m, self.prior.n_features))
         sets = actions if actions.ndim == 3 else actions[None]
         available = NO_MASK if mask is None else mask
@@ -310,7 +313,7 @@ class LinearPosterior(Posterior):
 
     def prepare(self, tasks: Int[Array, " m"], latent: Int[Array, " m"]) -> None:
         """Wake the components of these pairs; the next update makes negligible ones dormant."""
-        self.relative  # noqa: B018 - decides which groups are dormant
+        self.relative_evidence  # noqa: B018 - decides which groups are dormant
         dormant, groups = self._dormancy.dormant, self.prior.roots.group_of[latent]
         for task in np.unique(tasks[dormant[tasks, groups]]):
             waking = np.zeros(self._n_groups, bool)
@@ -324,7 +327,7 @@ class LinearPosterior(Posterior):
 
     def _means(self, tasks: Int[Array, " m"]) -> Float[Array, "m L d"]:
         n, d = self.prior.n_components, self.prior.n_features
-        self.relative  # noqa: B018 - decides which groups are dormant
+        self.relative_evidence  # noqa: B018 - decides which groups are dormant
         pairs, latent = np.repeat(tasks, n), np.tile(np.arange(n), len(tasks))
         means = self._place(pairs, latent, np.zeros((len(pairs), d))).reshape(len(tasks), n, d)
         for row in np.flatnonzero(self._dormancy.dormant[tasks].any(axis=1)):
@@ -346,7 +349,7 @@ class LinearPosterior(Posterior):
         Zeros for dormant components.
         """
         d = self.prior.n_features
-        active = ~np.isneginf(self.relative[tasks])
+        active = ~np.isneginf(self.relative_evidence[tasks])
         roots = np.zeros((len(tasks), self._n_groups, d, d))
         upper = np.triu_indices(d)
         for part in self._parts(tasks, active.sum(axis=1)):
@@ -405,25 +408,6 @@ class LinearPosterior(Posterior):
         """
         return self._in_draws(rng, tasks, weights, actions, mask, n_samples)[2]
 
-    def expected_terms(
-        self,
-        rng: np.random.Generator,
-        tasks: Int[Array, " m"],
-        weights: Float[Array, "m L"],
-        actions: Array,
-        mask: Bool[Array, "m K"],
-        n_samples: int,
-        *,
-        by_component: bool,
-    ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
-        """Estimate the expected regrets, and the variance of X_a that the best action explains.
-
-        That is ``sum_b P(b is best) (E[X_a | b is best] - E[X_a])^2``, or with ``by_component``
-        the same with pairs of a component and a best action in place of b.
-        """
-        found = self._in_draws(rng, tasks, weights, actions, mask, n_samples, by_component)
-        return found[2], np.maximum(found[3], 0.0)
-
     def _in_draws(
         self,
         rng: np.random.Generator,
@@ -432,9 +416,8 @@ class LinearPosterior(Posterior):
         actions: Array | None,
         mask: Bool[Array, "m K"],
         n_samples: int,
-        by_component: bool | None = None,
-    ) -> tuple[Array, ...]:
-        """Estimate the arrays of ``_kernels.actions.best_in_draws``; None: no information.
+    ) -> Float[Array, "3 m K"]:
+        """Estimate the arrays of ``_kernels.actions.best_in_draws``.
 
         Components are summed exactly, and parameters are sampled. Component s gets
         ``2 + n_samples w_s / 2`` pairs of samples, a number fixed by the history, so that the
@@ -443,23 +426,20 @@ class LinearPosterior(Posterior):
         """
         assert actions is not None
         pairs = 2 + (n_samples / 2 * weights).astype(np.int64)
-        pairs[(weights <= 0) | np.isneginf(self.relative[tasks])] = 0
+        pairs[(weights <= 0) | np.isneginf(self.relative_evidence[tasks])] = 0
         sizes = pairs.sum(axis=1)
-        informed, (n, n_actions) = by_component is not None, mask.shape
-        found = (*np.zeros((3, n, n_actions)), np.zeros((n if informed else 0, n_actions)))
-        scratch = new_scratch(self.prior.n_features, n_actions, informed=informed)
+        found = np.zeros((3, *mask.shape))
+        scratch = new_scratch(self.prior.n_features, mask.shape[1])
         for part in self._parts(tasks, sizes):
             x = rng.standard_normal((sizes[part].sum(), self.prior.n_features))
             self._add_noise(rng, tasks[part], pairs[part], x)
             decisions = self._decisions(part, tasks, actions, mask, weights, pairs) + scratch
-            own = tuple(array[part] if len(array) else array for array in found)
-            bad = best_in_draws(decisions, x, bool(by_component), own)
+            own = found[:, part]
+            bad = best_in_draws(decisions, x, own)
             if bad >= 0:
                 row = np.arange(len(tasks))[part][bad]
                 raise ActionError(f"the actions of decision {row} must have finite features")
-            for array, values in zip(found, own, strict=True):
-                if len(array):
-                    array[part] = values
+            found[:, part] = own
         return found
 
     def _add_noise(
@@ -484,10 +464,10 @@ class LinearPosterior(Posterior):
         self, tasks: Int[Array, " m"], actions: Array, mean: Array, variance: Array
     ) -> None:
         """Write moments of a'theta to zeros (m, L, K); an empty variance is not computed."""
-        active = ~np.isneginf(self.relative[tasks])
+        active = ~np.isneginf(self.relative_evidence[tasks])
         mask = np.ones((len(tasks), actions.shape[-2]), bool)
         weights, pairs = active.astype(float), active.astype(np.int64)
-        scratch = new_scratch(self.prior.n_features, actions.shape[-2], informed=False)
+        scratch = new_scratch(self.prior.n_features, actions.shape[-2])
         for part in self._parts(tasks, pairs.sum(axis=1)):
             decisions = self._decisions(part, tasks, actions, mask, weights, pairs) + scratch
             own = mean[part], variance[part] if len(variance) else variance
@@ -554,13 +534,14 @@ class LinearPosterior(Posterior):
         if waiting is None or not np.isin(waiting.tasks, tasks).any():
             return self._rewards(tasks, weights, actions)
         distinct, rows = np.unique(tasks, return_inverse=True)
-        place, features, _ = waiting.among(distinct)
+        place, features = waiting.among(distinct)
         first = np.unique(rows, return_index=True)[1]
         theta = np.einsum("ml,mld->md", weights[first], self._means(distinct))
         statistics = self.statistics[distinct]
         self._expect(statistics, place, (features, (features * theta[place]).sum(axis=1)))
         after = type(self)(self.prior, statistics, self._prior.log_weights)
-        weights = reweighed(weights, after.relative[rows], self.relative[distinct][rows])
+        before = self.relative_evidence[distinct][rows]
+        weights = reweighed(weights, after.relative_evidence[rows], before)
         return after._rewards(rows, weights, actions)
 
     def _rewards(
@@ -580,7 +561,7 @@ class LinearPosterior(Posterior):
         self._pool.add_tasks(n)
         old, rows = self._dormancy, ((0, n), (0, 0))
         self._dormancy = old._replace(
-            relative=np.pad(old.relative, rows),
+            relative_evidence=np.pad(old.relative_evidence, rows),
             misfit=np.pad(old.misfit, rows),
             dormant=np.pad(old.dormant, rows),
             ceiling=np.pad(old.ceiling, rows, constant_values=-np.inf),

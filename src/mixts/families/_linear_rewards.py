@@ -147,17 +147,21 @@ class ProductRewards(RowRewards):
         sets = self.actions if self.actions.ndim == 2 else self.actions[rows]
         return self.posterior.prior.mean_rewards(parameters, sets)
 
-    def terms(
-        self, rng: np.random.Generator, mask: Bool[Array, "m K"], measure: str, n_samples: int
+    def best(
+        self, rng: np.random.Generator, mask: Bool[Array, "m K"], n_samples: int
     ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
-        """Return both terms; the variance is exact, everything else is estimated."""
-        if measure == "mutual-information":
-            return super().terms(rng, mask, measure, n_samples)
-        arguments = (rng, self.tasks, self.weights, self.actions, mask, n_samples)
-        if measure == "variance":
-            return self.posterior.expected_regrets(*arguments), self.variances()
-        by_component = measure == "latent-and-best-action"
-        return self.posterior.expected_terms(*arguments, by_component=by_component)
+        """Estimate P(action is the best) by a compiled loop over pairs of draws."""
+        return self.posterior.best_action_probabilities(
+            rng, self.tasks, self.weights, self.actions, mask, n_samples
+        )
+
+    def regrets(
+        self, rng: np.random.Generator, mask: Bool[Array, "m K"], n_samples: int
+    ) -> Float[Array, "m K"]:
+        """Estimate the regrets by the same loop."""
+        return self.posterior.expected_regrets(
+            rng, self.tasks, self.weights, self.actions, mask, n_samples
+        )
 
     def scaled_rows(self) -> Float[Array, "m L K d"]:
         roots = self.posterior.component_roots(self.tasks)

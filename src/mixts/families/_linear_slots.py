@@ -29,17 +29,18 @@ def empty_slots(n_slots: int, n_groups: int, n_components: int, d: int) -> Slots
         last=np.empty((n_slots, d)),
         waiting=np.full((n_slots, n_groups), NEW, np.int64),
         spread=np.empty((n_slots, n_groups)),
-        shadow=np.empty((n_slots, n_groups, d)),
+        projection=np.empty((n_slots, n_groups, d)),
         level=np.empty((n_slots, n_components)),
-        push=np.empty((n_slots, n_components)),
+        shift=np.empty((n_slots, n_components)),
     )
 
 
 class SlotPool:
     """Slots that hold the posteriors of tasks between calls, within a memory budget.
 
-    The statistics of a task are always kept, its roots and means only while they fit. A task that
-    was evicted gets a slot again when it is next needed, recomputed from its statistics.
+    The statistics of a task are always kept, its roots and means only while they fit. When there
+    is no room left, all slots are freed. A task gets a slot again when it is next needed, and its
+    posteriors are recomputed from its statistics.
     """
 
     def __init__(
@@ -49,9 +50,6 @@ class SlotPool:
         self.max_slots = max(1, budget // task_bytes(*self._sizes))
         self.arrays = empty_slots(0, *self._sizes)._replace(of_task=np.full(n_tasks, -1, np.int64))
         self.n_resident = 0
-        self._owner = np.full(0, -1, np.int64)
-        self._used = np.zeros(0, np.int64)
-        self._clock = 0
 
     @property
     def of_task(self) -> Int[Array, " n"]:
@@ -68,56 +66,22 @@ class SlotPool:
         of_task = np.concatenate([self.of_task, np.full(n, -1, np.int64)])
         self.arrays = self.arrays._replace(of_task=of_task)
 
-    def admit_all(self) -> None:
-        """Give every task a slot, if all of them fit; none has a history or a slot."""
-        n = len(self.of_task)
-        if n <= self.max_slots:
-            self.arrays = empty_slots(n, *self._sizes)._replace(of_task=np.arange(n))
-            self._owner, self._used = np.arange(n), np.zeros(n, np.int64)
-            self.n_resident = n
-
     def admit(self, tasks: Int[Array, " m"]) -> Int[Array, " new"]:
-        """Give each of these distinct tasks a slot; return the tasks that had none."""
-        self._clock += 1
-        present = self.of_task[tasks]
-        self._used[present[present >= 0]] = self._clock
-        new = tasks[present < 0]
-        if len(new):
-            self._provide(len(new))
-            free = np.flatnonzero(self._owner < 0)[: len(new)]
-            self._owner[free] = new
-            self._used[free] = self._clock
-            self.of_task[new] = free
-            self.n_resident += len(new)
+        """Give each of these distinct tasks, which fit, a slot; return the tasks that had none."""
+        new = tasks[self.of_task[tasks] < 0]
+        if self.n_resident + len(new) > self.max_slots:
+            self.of_task[:], self.n_resident, new = -1, 0, tasks
+        first, self.n_resident = self.n_resident, self.n_resident + len(new)
+        if self.n_resident > len(self.arrays.root):
+            self._grow()
+        self.of_task[new] = np.arange(first, self.n_resident)
         return new
 
-    def drop(self, tasks: Int[Array, " m"]) -> None:
-        """Free the slots of these tasks."""
-        held = self.of_task[tasks]
-        held = np.unique(held[held >= 0])
-        self.of_task[self._owner[held]] = -1
-        self._owner[held] = -1
-        self.n_resident -= len(held)
-
-    def _provide(self, n: int) -> None:
-        """Make n slots free: by growing, then by evicting the tasks not used for longest."""
-        size = len(self._owner)
-        free = int((self._owner < 0).sum())
-        if free < n and size < self.max_slots:
-            # First room for all present tasks, then twice the size.
-            more = min(max(n - free, len(self.of_task) - size, size), self.max_slots - size)
-            self._grow(size + more)
-            free += more
-        if free < n:
-            candidates = np.flatnonzero((self._owner >= 0) & (self._used < self._clock))
-            oldest = candidates[np.argsort(self._used[candidates], kind="stable")][: n - free]
-            self.drop(self._owner[oldest])
-
-    def _grow(self, n_slots: int) -> None:
-        size = len(self._owner)
+    def _grow(self) -> None:
+        """Make room for all present tasks at first, then twice the room, as far as it fits."""
+        size = len(self.arrays.root)
+        n_slots = min(max(len(self.of_task), 2 * size), self.max_slots)
         larger = empty_slots(n_slots, *self._sizes)._replace(of_task=self.of_task)
         for name in Slots._fields[1:]:
             getattr(larger, name)[:size] = getattr(self.arrays, name)
         self.arrays = larger
-        self._owner = np.pad(self._owner, (0, n_slots - size), constant_values=-1)
-        self._used = np.pad(self._used, (0, n_slots - size))

@@ -17,18 +17,15 @@ from mixts import _checks
 from mixts._typing import Array, ArrayLike, Bool, Float, Int
 from mixts.errors import ActionError, OutcomeError, ParameterError, StatisticsError
 from mixts.families._kernels.roots import LARGEST
+from mixts.families._kernels.winners import draw_best_arms
 from mixts.families.base import Family, Posterior, Waiting
 from mixts.families.choice import NO_MASK
-from mixts.families.quadrature import Marginal, MeanDistribution, best_arm_probabilities
+from mixts.families.quadrature import Marginal, MeanDistribution
 from mixts.families.rewards import IndependentRewards, RewardBelief, with_expected_rewards
 from mixts.families.statistics import Statistics
 
 _RECOMPUTE_COST = 4
 """Recomputing one arm's evidence costs about this many incremental updates of it."""
-
-_MANY = 1000
-"""From so many decisions on, drawing only the arms that may win saves more than some hundred
-microseconds, and is worth the time to compile or load one more loop."""
 
 _THREAD_DECISIONS = 2000
 """Decisions at a time of a thread: a millisecond of work or two."""
@@ -167,22 +164,36 @@ class ArmFamily(Family):
     """Compiled loop that checks and counts observations and updates the log evidence."""
     evidence_loop: ClassVar[Callable[..., None]]
     """Compiled loop that computes the log evidence from the statistics."""
-    act_loop: ClassVar[Callable[..., None] | None] = None
-    """Compiled loop that draws components and means, and takes the best arm; None: numpy does."""
-    win_loop: ClassVar[Callable[..., None] | None] = None
-    """Compiled loop that does so without drawing the means of arms that cannot be the best."""
+    _loop: tuple[Any, ...]
     has_ties: bool = True
     """Whether two arms may have exactly the same mean reward in a draw."""
 
     @property
-    @abstractmethod
-    def dimensions(self) -> tuple[int, int]:
-        """Numbers of components and arms: (L, K)."""
+    def as_arms(self) -> Self:
+        """This family."""
+        return self
 
     @property
-    @abstractmethod
     def loop_parameters(self) -> tuple[Any, ...]:
         """Prior parameters for the compiled loops: arrays (K, L) and numbers."""
+        return self._loop
+
+    def decision_arrays(
+        self, statistics: ArmStatistics
+    ) -> tuple[int, Arrays, tuple[Any, ...]] | None:
+        """Return what the compiled loop ``draw_best_arms`` needs to know of the arms.
+
+        Parameters
+        ----------
+        statistics
+            Statistics of the tasks.
+
+        Returns
+        -------
+        tuple or None
+            Form of the densities, counts and prior; None: numpy draws all means.
+        """
+        return None
 
     @abstractmethod
     def marginal(self, parameters: Float[Array, "q ... K"]) -> MeanDistribution:
@@ -199,7 +210,6 @@ class ArmFamily(Family):
             The distributions.
         """
 
-    @abstractmethod
     def evidence_constant(self, statistics: Statistics) -> Float[Array, " n"]:
         """Return the part of the log evidence that all components share.
 
@@ -213,6 +223,7 @@ class ArmFamily(Family):
         array
             The part of each task, (n,).
         """
+        return np.zeros(len(statistics))
 
     @classmethod
     @abstractmethod
@@ -248,7 +259,6 @@ class ArmFamily(Family):
         return self.match(mean, variance, self.settings())
 
     @classmethod
-    @abstractmethod
     def from_parameters(cls, parameters: Float[Array, "q L K"], settings: dict[str, Any]) -> Self:
         """Return the family whose components have these parameters for each arm.
 
@@ -264,16 +274,17 @@ class ArmFamily(Family):
         ArmFamily
             The family.
         """
+        return cls(*parameters, **settings)
 
     @functools.cached_property
     def n_components(self) -> int:
         """Number of components, L."""
-        return self.dimensions[0]
+        return len(next(iter(self.arrays().values())))
 
     @functools.cached_property
     def n_arms(self) -> int:
         """Number of arms, K."""
-        return self.dimensions[1]
+        return int(next(iter(self.arrays().values())).shape[1])
 
     @property
     def statistics_shape(self) -> tuple[int, ...]:
@@ -312,7 +323,18 @@ class ArmFamily(Family):
         return {**own, **self.settings()}
 
     def with_arms(self, other: Family) -> Self:
-        """Return these arms followed by the other family's, component by component."""
+        """Return these arms followed by the other family's, component by component.
+
+        Parameters
+        ----------
+        other
+            A family of the same kind with as many components.
+
+        Returns
+        -------
+        ArmFamily
+            The family of all arms.
+        """
         if type(other) is not type(self) or other.settings() != self.settings():
             raise ParameterError(f"expected arms of {self!r}'s kind and settings, got {other!r}")
         if other.n_components != self.n_components:
@@ -458,7 +480,7 @@ class ArmPosterior(Posterior):
         self._lazy: Array | None = None
 
     @property
-    def relative(self) -> Float[Array, "n L"]:  # type: ignore[override]
+    def relative_evidence(self) -> Float[Array, "n L"]:  # type: ignore[override]
         """log p(history | s) up to a constant per task, computed at the first use."""
         if self._lazy is None:
             self._lazy = np.zeros((len(self.statistics), self.prior.n_components))
@@ -478,7 +500,7 @@ class ArmPosterior(Posterior):
 
     def update(self, tasks: Int[Array, " m"], observed: tuple[Array, ...]) -> None:
         """Count observations and update the evidence in one compiled pass, all or none."""
-        relative = self.relative
+        relative = self.relative_evidence
         if len(observed[0]) > _RECOMPUTE_COST * self.prior.n_arms * len(relative):
             # A long batch is counted first and its evidence computed once for each task.
             self.statistics._observe(tasks, observed)
@@ -492,7 +514,7 @@ class ArmPosterior(Posterior):
 
     def log_evidence(self) -> Float[Array, "n L"]:
         """Return log p(history | s), with all constants."""
-        return self.relative + self.prior.evidence_constant(self.statistics)[:, None]
+        return self.relative_evidence + self.prior.evidence_constant(self.statistics)[:, None]
 
     def sample(
         self, rng: np.random.Generator, tasks: Int[Array, " m"], latent: Int[Array, " m"]
@@ -511,22 +533,27 @@ class ArmPosterior(Posterior):
         """Draw components and best arms in one compiled pass.
 
         Every decision has random numbers of its own, so that the number of threads changes nothing.
-        None where there is no such loop, or where equal means must be told apart.
+        None where the compiled loop does not know the family.
         """
-        prior, n = self.prior, len(tasks)
-        many = n >= _MANY
-        loop = prior.win_loop if many else prior.act_loop
-        if loop is None or (prior.has_ties and not many):
+        known = self.prior.decision_arrays(self.statistics)
+        if known is None:
             return None
-        chosen = np.empty((2, n), np.int64)
-        mask = NO_MASK if mask is None else mask
-        known = (log_weights, self.relative), self.statistics.stored, prior.loop_parameters
+        n, chosen = len(tasks), np.empty((2, len(tasks)), np.int64)
         # The bits of two uniform numbers seed the streams.
-        key = rng.random(2).view(np.uint64)
-        if many:
-            _in_threads(loop, (tasks, mask, key), known, chosen)
+        asked = tasks, NO_MASK if mask is None else mask, rng.random(2).view(np.uint64)
+        form, counts, prior = known
+        weights, n_arms = (log_weights, self.relative_evidence), self.prior.n_arms
+
+        def work(first: int, last: int) -> None:
+            scratch = np.empty(1, np.uint64), np.empty((5, n_arms))
+            draw_best_arms((form, first, last, *asked), weights, counts, prior, scratch, chosen)
+
+        if n <= _THREAD_DECISIONS:
+            work(0, n)
         else:
-            loop((0, n, tasks, mask, key), *known, np.empty(1, np.uint64), chosen)
+            from mixts.engines.threads import in_threads  # not needed for a few decisions
+
+            in_threads(work, n, _THREAD_DECISIONS)
         return chosen[0], chosen[1]
 
     def _all(self, tasks: Int[Array, " m"]) -> MeanDistribution:
@@ -547,25 +574,6 @@ class ArmPosterior(Posterior):
         """Return the posterior of one task as a prior."""
         parameters = self._all(np.array([task])).parameters[:, 0]
         return self.prior.from_parameters(parameters, self.prior.settings())
-
-    def best_action_probabilities(
-        self,
-        rng: np.random.Generator,
-        tasks: Int[Array, " m"],
-        weights: Float[Array, "m L"],
-        actions: Array | None,
-        mask: Bool[Array, "m K"],
-        n_samples: int,
-    ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
-        """Return P(arm is best) by quadrature, and its errors: 0 wherever it converged.
-
-        ``act`` breaks ties at random between means that round to exactly 0 or 1 (priors far below
-        Beta(0.1, 0.1)); the quadrature does not see such ties.
-        """
-        marginal = self._all(tasks)
-        assert isinstance(marginal, Marginal)
-        result, error = best_arm_probabilities(marginal, weights, mask)
-        return result, np.where(mask, error[:, None], 0.0)
 
     def rewards(
         self,
@@ -590,7 +598,7 @@ class ArmPosterior(Posterior):
             return None
         distinct, rows = np.unique(tasks, return_inverse=True)
         counts = np.zeros((len(distinct), self.prior.n_arms), np.int64)
-        np.add.at(counts, waiting.among(distinct)[:2], 1)
+        np.add.at(counts, tuple(waiting.among(distinct)), 1)
         return np.asarray(counts[rows])
 
     def add_tasks(self, n: int) -> None:
@@ -598,18 +606,3 @@ class ArmPosterior(Posterior):
         self.statistics = self.statistics.extend(n)
         if self._lazy is not None:
             self._lazy = np.pad(self._lazy, ((0, n), (0, 0)))
-
-
-def _in_threads(
-    loop: Callable[..., None], asked: Arrays, known: tuple[Any, ...], chosen: Int[Array, "2 m"]
-) -> None:
-    """Have threads write the best arms and the components of many decisions to ``chosen``."""
-    from mixts.engines.threads import in_threads  # not needed for a few decisions
-
-    n_arms = len(known[2][0])
-
-    def work(first: int, last: int) -> None:
-        scratch = np.empty(1, np.uint64), np.empty((5, n_arms))
-        loop((first, last, *asked), *known, scratch, chosen)
-
-    in_threads(work, chosen.shape[1], _THREAD_DECISIONS)

@@ -20,6 +20,7 @@ from mixts.families.choice import best_rows
 from mixts.families.statistics import Statistics
 
 if TYPE_CHECKING:
+    from mixts.families.arms import ArmFamily
     from mixts.families.linear import LinearGaussian
     from mixts.families.rewards import RewardBelief
     from mixts.planning import MDP
@@ -48,6 +49,8 @@ class Family(ABC):
 
     kind: ClassVar[str]
     """Name of the family in files."""
+    array_names: ClassVar[tuple[str, ...]]
+    """Names of the constructor's array arguments, which are attributes."""
     statistics_type: ClassVar[type[Statistics]]
     """Class of the statistics of its tasks."""
     plans: ClassVar[bool] = False
@@ -55,7 +58,10 @@ class Family(ABC):
     reward_range: ClassVar[tuple[float, float] | None] = None
     """Smallest and largest possible reward; None if rewards are unbounded."""
     noise_std: float | None = None
-    """Standard deviation of Gaussian noise on rewards; None for other rewards."""
+    """Standard deviation of Gaussian noise on rewards; None for other rewards. Where each task has
+    its own, the typical one of each component."""
+    link: ClassVar[str] = "identity"
+    """Function of the mean reward that is linear in the parameters: "identity" or "logit"."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -86,6 +92,11 @@ class Family(ABC):
         return None
 
     @property
+    def as_arms(self) -> ArmFamily:
+        """This family, if its actions are independent arms; any other raises `ParameterError`."""
+        raise ParameterError(f"only families of arms can do this, got {self!r}")
+
+    @property
     def n_features(self) -> int | None:
         """Number of features of an action; None where actions have no features."""
         return None
@@ -105,9 +116,19 @@ class Family(ABC):
         """Approximate memory of one task's posterior; simulation sizes its batches by it."""
         return 8 * self.n_components
 
-    @abstractmethod
+    @property
+    def common_noise(self) -> float | None:
+        """Standard deviation of the Gaussian noise that all tasks share; None for other noise."""
+        return self.noise_std if isinstance(self.noise_std, float) else None
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes that each new action adds to a task's statistics; 0: their size is fixed."""
+        return 0
+
     def arrays(self) -> dict[str, Array]:
         """Return the constructor's array arguments by name, as files store them."""
+        return {name: getattr(self, name) for name in self.array_names}
 
     def settings(self) -> dict[str, Any]:
         """Return the constructor's other arguments by name: plain numbers and strings."""
@@ -174,20 +195,20 @@ class Family(ABC):
         joined = {name: np.concatenate([a, theirs[name]]) for name, a in self.arrays().items()}
         return self.restore(self.settings(), joined)
 
-    def with_arms(self, other: Family) -> Family:
-        """Return these arms followed by the other family's, component by component.
+    def mapped(self, matrix: Float[Array, "d d"]) -> Family:
+        """Return the same prior for rows r of other coordinates, in which these are ``matrix @ r``.
 
         Parameters
         ----------
-        other
-            A family of the same kind with as many components.
+        matrix
+            The matrix, (d, d).
 
         Returns
         -------
         Family
-            The family of all arms.
+            The family in the other coordinates.
         """
-        raise ParameterError(f"only families of arms accept new arms, got {self!r}")
+        raise ParameterError(f"{self!r} has no features")
 
     @abstractmethod
     def collapse(self, weights: Float[Array, " L"]) -> Family:
@@ -505,13 +526,6 @@ class Family(ABC):
     def _reward_moments(self, statistics: Statistics, actions: Array) -> tuple[Array, Array]:
         raise ParameterError(f"{self!r} has no single actions: its actions are policies")
 
-    def check_clicks(self) -> None:
-        """Raise ``ParameterError`` unless rewards are clicks on arms, which may still come."""
-        raise ParameterError(
-            "a delay of clicks (mixts.Pending, click_delay, --click-delay) needs Bernoulli arms, "
-            f"got {self!r}: leave the delay out, and give waiting decisions as (actions, tasks)"
-        )
-
     def to_linear(self) -> LinearGaussian:
         """Return the same prior as that of a linear bandit with Gaussian noise."""
         raise ParameterError(f"{self!r} is not a linear bandit with Gaussian noise")
@@ -554,14 +568,11 @@ class Waiting(NamedTuple):
     """Task of each decision."""
     actions: Array
     """Arm of each, (w,), or features, (w, d)."""
-    arrived: Float[Array, " w"] | None = None
-    """Probability that a click would have come by now; None: there is no model of delays."""
 
     def among(self, tasks: Int[Array, " n"]) -> Waiting:
         """Return the decisions of these tasks, sorted and distinct; a task becomes its position."""
         asked = np.isin(self.tasks, tasks)
-        arrived = None if self.arrived is None else self.arrived[asked]
-        return Waiting(np.searchsorted(tasks, self.tasks[asked]), self.actions[asked], arrived)
+        return Waiting(np.searchsorted(tasks, self.tasks[asked]), self.actions[asked])
 
 
 class Posterior(ABC):
@@ -573,7 +584,7 @@ class Posterior(ABC):
     prior: Any
     """The family whose posteriors these are."""
     statistics: Statistics
-    relative: Float[Array, "n L"]
+    relative_evidence: Float[Array, "n L"]
     """log p(history | s) up to a constant per task; -inf where the component is dormant."""
 
     def observations(self, actions: Any, outcomes: Any) -> tuple[Array, ...]:
@@ -636,18 +647,6 @@ class Posterior(ABC):
     def family(self, task: int) -> Family:
         """Return the posterior of one task as a prior."""
 
-    @abstractmethod
-    def best_action_probabilities(
-        self,
-        rng: np.random.Generator,
-        tasks: Int[Array, " m"],
-        weights: Float[Array, "m L"],
-        actions: Array | None,
-        mask: Bool[Array, "m K"],
-        n_samples: int,
-    ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
-        """Return P(action is best) under the mixture and the standard error of each number."""
-
     def rewards(
         self,
         tasks: Int[Array, " m"],
@@ -667,7 +666,7 @@ class Posterior(ABC):
             Checked action sets.
         waiting
             Decisions whose rewards have not come. The result is the belief as if their expected
-            rewards had come: those expected given their silence, if there is a model of delays.
+            rewards had come.
         """
         raise ParameterError(
             f"{type(self).__name__} has no beliefs about single actions (rewards): use mixts.MixTS"

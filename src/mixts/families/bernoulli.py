@@ -11,16 +11,11 @@ from mixts import _checks
 from mixts._typing import Array, ArrayLike, Float, Int
 from mixts.errors import ParameterError, StatisticsError
 from mixts.families._kernels.arms import count_bernoulli, evidence_bernoulli, observe_bernoulli
-from mixts.families._kernels.decide import act_bernoulli
-from mixts.families._kernels.winners import win_bernoulli
-from mixts.families.arms import ArmFamily, ArmPosterior, ArmStatistics, Arrays, by_arm, rows_of
-from mixts.families.base import Waiting
-from mixts.families.pending import Silence
+from mixts.families.arms import ArmFamily, ArmStatistics, Arrays, by_arm, rows_of
 from mixts.families.quadrature import LOGIT_BETA, Marginal
-from mixts.families.rewards import IndependentRewards, RewardBelief
-from mixts.families.statistics import Statistics
+from mixts.families.statistics import stored
 
-TAME = 0.1
+LEAST_SHAPE = 0.1
 """A gamma variable of this shape underflows with a probability of 1e-31."""
 
 
@@ -45,15 +40,8 @@ class BernoulliStatistics(ArmStatistics):
         if (self.array("successes") < 0).any() or (self.array("failures") < 0).any():
             raise StatisticsError("successes and failures must be at least 0")
 
-    @property
-    def successes(self) -> Any:
-        """Number of rewards 1 of each arm."""
-        return self._view(self.array("successes"))
-
-    @property
-    def failures(self) -> Any:
-        """Number of rewards 0 of each arm."""
-        return self._view(self.array("failures"))
+    successes = stored("successes", "Number of rewards 1 of each arm.")
+    failures = stored("failures", "Number of rewards 0 of each arm.")
 
     @property
     def pulls(self) -> Int[Array, "n K"]:
@@ -70,7 +58,7 @@ class BetaMarginal(Marginal):
     lowest: ClassVar[float] = 0.0
     highest: ClassVar[float] = 1.0
 
-    tame: bool = False
+    never_underflows: bool = False
     """Whether no parameter is so small that a gamma variable could underflow to zero."""
 
     @property
@@ -82,7 +70,7 @@ class BetaMarginal(Marginal):
         return self.parameters[1]
 
     def sample(self, rng: np.random.Generator) -> Array:
-        if not self.tame:
+        if not self.never_underflows:
             return rng.beta(self.a, self.b)
         # A quotient of gamma variables is a third faster than numpy's beta.
         won, lost = rng.standard_gamma(self.parameters)
@@ -145,13 +133,12 @@ class BernoulliArms(ArmFamily):
     """
 
     kind: ClassVar[str] = "bernoulli-arms"
+    array_names: ClassVar[tuple[str, ...]] = ("alpha", "beta")
     statistics_type: ClassVar[type[ArmStatistics]] = BernoulliStatistics
     reward_range: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
     gather_loop = staticmethod(gather_bernoulli)
     observe_loop = staticmethod(observe_bernoulli)
     evidence_loop = staticmethod(evidence_bernoulli)
-    act_loop = staticmethod(act_bernoulli)
-    win_loop = staticmethod(win_bernoulli)
 
     def __init__(self, alpha: ArrayLike, beta: ArrayLike) -> None:
         self.alpha: Float[Array, "L K"] = _checks.parameter_array(alpha, "alpha", 2)
@@ -159,7 +146,7 @@ class BernoulliArms(ArmFamily):
         _checks.same_shape(self.alpha, self.beta, "alpha and beta")
         _checks.positive(self.alpha, "alpha")
         _checks.positive(self.beta, "beta")
-        self.has_ties = bool(min(self.alpha.min(), self.beta.min()) < TAME)
+        self.has_ties = bool(min(self.alpha.min(), self.beta.min()) < LEAST_SHAPE)
         self._loop = (by_arm(self.alpha), by_arm(self.beta))
 
     @classmethod
@@ -179,31 +166,11 @@ class BernoulliArms(ArmFamily):
         n_arms = _checks.count(n_arms, "n_arms")
         return cls(np.ones((1, n_arms)), np.ones((1, n_arms)))
 
-    @property
-    def dimensions(self) -> tuple[int, int]:
-        return self.alpha.shape[0], self.alpha.shape[1]
-
-    @property
-    def loop_parameters(self) -> tuple[Any, ...]:
-        return self._loop
-
-    def arrays(self) -> dict[str, Array]:
-        return {"alpha": self.alpha, "beta": self.beta}
+    def decision_arrays(self, statistics: ArmStatistics) -> tuple[int, Arrays, tuple[Any, ...]]:
+        return LOGIT_BETA, statistics.stored, (*self._loop, 0.0)
 
     def marginal(self, parameters: Float[Array, "2 ... K"]) -> BetaMarginal:
         return BetaMarginal(parameters, not self.has_ties)
-
-    def evidence_constant(self, statistics: Statistics) -> Float[Array, " n"]:
-        return np.zeros(len(statistics))
-
-    def posterior(
-        self, statistics: Statistics, log_weights: Float[Array, " L"], *, allow_dormant: bool = True
-    ) -> BernoulliPosterior:
-        """Return the posteriors, which know what clicks that are still to come mean."""
-        return BernoulliPosterior(self, statistics)
-
-    def check_clicks(self) -> None:
-        return None
 
     @classmethod
     def match(cls, mean: Array, variance: Array, settings: dict[str, Any]) -> Self:
@@ -216,55 +183,9 @@ class BernoulliArms(ArmFamily):
         total = np.maximum(total, 1e-12)
         return cls(mean * total, (1 - mean) * total)
 
-    @classmethod
-    def from_parameters(cls, parameters: Array, settings: dict[str, Any]) -> Self:
-        return cls(*parameters)
-
     def broaden(self, weights: Float[Array, " L"], factor: float) -> BernoulliArms:
         """Return Beta(1, 1) for every arm: a reward has no more room than that."""
         return BernoulliArms.uniform(self.n_arms)
 
     def outcomes(self, rng: np.random.Generator, means: Float[Array, " n"]) -> Float[Array, " n"]:
         return (rng.random(means.shape) < means).astype(float)
-
-
-class BernoulliPosterior(ArmPosterior):
-    """Posteriors of Bernoulli arms; the silence of decisions that wait for a click may count."""
-
-    def silence(self, tasks: Int[Array, " n"], waiting: Waiting) -> Silence:
-        """Return what the pending decisions of these tasks, sorted and distinct, say."""
-        return Silence(waiting.among(tasks), *self._all(tasks).parameters)
-
-    def rewards(
-        self,
-        tasks: Int[Array, " m"],
-        weights: Float[Array, "m L"],
-        actions: Array | None,
-        waiting: Waiting | None = None,
-    ) -> RewardBelief:
-        """Return the belief about the click rates, as if the expected clicks had come."""
-        if waiting is None or waiting.arrived is None:
-            return super().rewards(tasks, weights, actions, waiting)
-        distinct, rows = np.unique(tasks, return_inverse=True)
-        silence = self.silence(distinct, waiting)
-        after = self.prior.marginal(silence.expect()[:, rows])
-        assert isinstance(after, BetaMarginal)
-        return IndependentRewards(silence.weigh(weights, rows), after)
-
-    def draw_outcomes(
-        self,
-        rng: np.random.Generator,
-        tasks: Int[Array, " m"],
-        weights: Float[Array, "m L"],
-        waiting: Waiting,
-    ) -> BernoulliStatistics:
-        """Return the statistics of each decision's task with drawn outcomes of what is pending.
-
-        The component is drawn first, then the clicks of each arm: given the outcomes, the belief
-        is an ordinary one, and over the draws it is that given the silence, exactly.
-        """
-        distinct, rows = np.unique(tasks, return_inverse=True)
-        silence = self.silence(distinct, waiting)
-        clicks, others = silence.draw_clicks(rng, rows, silence.weigh(weights, rows))
-        won, lost = (array[tasks] for array in self.statistics.stored)
-        return BernoulliStatistics(successes=won + clicks, failures=lost + others)

@@ -65,17 +65,15 @@ def top_rows(
     return np.lexsort((luck, last))[:, :k]
 
 
-def rank_by_scores(
-    scores: Float[Array, "m K"], mask: Bool[Array, "m K"], k: int
-) -> Float[Array, "m K"]:
+def inclusion(scores: Float[Array, "m K"], mask: Bool[Array, "m K"], k: int) -> Float[Array, "m K"]:
     """Return P(action is among the k highest available scores), ties at random."""
+    if k == 0:
+        return np.zeros(scores.shape)
     scores = np.where(mask, scores, -np.inf)
-    ordered = -np.sort(-scores, axis=1)
-    edge = ordered[:, k - 1 : k] if k else np.full((len(scores), 1), np.inf)
+    edge = np.partition(scores, -k, axis=1)[:, -k, None]
     above, equal = scores > edge, mask & (scores == edge)
     room = k - above.sum(axis=1, keepdims=True)
-    share = room / np.maximum(equal.sum(axis=1, keepdims=True), 1)
-    return np.where(above, 1.0, np.where(equal, share, 0.0))
+    return above + equal * (room / equal.sum(axis=1, keepdims=True))
 
 
 def draw_rows(rng: np.random.Generator, probabilities: Float[Array, "m K"]) -> Int[Array, " m"]:

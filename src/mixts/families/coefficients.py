@@ -6,7 +6,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import NormalDist
-from typing import Any, Literal, Self, get_args
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from mixts._typing import Array, ArrayLike, Bool, Float, Int
 from mixts.errors import ActionError, ParameterError
 from mixts.families.base import Family
 from mixts.families.choice import best_products, feature_sets
+from mixts.families.linear_statistics import check_rows
 
 CovarianceType = Literal["full", "tied", "diag", "spherical"]
 
@@ -67,6 +68,7 @@ class CoefficientFamily(Family):
     increasing function of which is the mean reward of the feature row a.
     """
 
+    array_names: ClassVar[tuple[str, ...]] = ("mean", "covariance")
     mean: Float[Array, "L d"]
     covariance: Array
     covariance_type: CovarianceType
@@ -103,6 +105,10 @@ class CoefficientFamily(Family):
         else:
             _checks.positive(self.covariance, "covariance", zero=True)
 
+    def check_learnable(self, actions: Float[Array, "K d"]) -> None:
+        """Raise ``ActionError`` if a row of features is too large to learn from, or no number."""
+        check_rows(actions, np.zeros(len(actions)))
+
     @abstractmethod
     def with_moments(
         self, mean: ArrayLike, covariance: ArrayLike, covariance_type: CovarianceType = "full"
@@ -134,9 +140,6 @@ class CoefficientFamily(Family):
     def statistics_shape(self) -> tuple[int, ...]:
         """Shape of the statistics of a task: (n_features,)."""
         return (self.n_features,)
-
-    def arrays(self) -> dict[str, Array]:
-        return {"mean": self.mean, "covariance": self.covariance}
 
     def settings(self) -> dict[str, Any]:
         return {"covariance_type": self.covariance_type}

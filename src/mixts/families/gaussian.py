@@ -10,9 +10,7 @@ from mixts import _checks
 from mixts._typing import Array, ArrayLike, Float, Int
 from mixts.errors import StatisticsError
 from mixts.families._kernels.arms import count_gaussian, evidence_gaussian, observe_gaussian
-from mixts.families._kernels.decide import act_gaussian
 from mixts.families._kernels.roots import LARGEST
-from mixts.families._kernels.winners import win_gaussian
 from mixts.families.arms import (
     ArmFamily,
     ArmStatistics,
@@ -22,8 +20,8 @@ from mixts.families.arms import (
     rows_of,
 )
 from mixts.families.linear import LinearGaussian
-from mixts.families.quadrature import NormalMarginal
-from mixts.families.statistics import Statistics
+from mixts.families.quadrature import NORMAL, NormalMarginal
+from mixts.families.statistics import Statistics, stored
 
 
 def gather_gaussian(
@@ -51,20 +49,9 @@ class GaussianStatistics(ArmStatistics):
         if (self.array("count") < 0).any() or (self.array("squares") < 0).any():
             raise StatisticsError("count and squares must be at least 0")
 
-    @property
-    def count(self) -> Any:
-        """Number of observations of each arm."""
-        return self._view(self.array("count"))
-
-    @property
-    def average(self) -> Any:
-        """Average reward of each arm; 0 without observations."""
-        return self._view(self.array("average"))
-
-    @property
-    def squares(self) -> Any:
-        """Sum of squared deviations from the average, M2."""
-        return self._view(self.array("squares"))
+    count = stored("count", "Number of observations of each arm.")
+    average = stored("average", "Average reward of each arm; 0 without observations.")
+    squares = stored("squares", "Sum of squared deviations from the average, M2.")
 
     @property
     def pulls(self) -> Int[Array, "n K"]:
@@ -106,12 +93,11 @@ class GaussianArms(ArmFamily):
     """
 
     kind: ClassVar[str] = "gaussian-arms"
+    array_names: ClassVar[tuple[str, ...]] = ("mean", "variance")
     statistics_type: ClassVar[type[ArmStatistics]] = GaussianStatistics
     gather_loop = staticmethod(gather_gaussian)
     observe_loop = staticmethod(observe_gaussian)
     evidence_loop = staticmethod(evidence_gaussian)
-    act_loop = staticmethod(act_gaussian)
-    win_loop = staticmethod(win_gaussian)
 
     def __init__(self, mean: ArrayLike, variance: ArrayLike, noise_std: float) -> None:
         self.mean: Float[Array, "L K"] = _checks.parameter_array(mean, "mean", 2)
@@ -124,16 +110,9 @@ class GaussianArms(ArmFamily):
         self.has_ties = bool(self.variance.min() == 0.0)
         self._loop = (by_arm(self.mean), by_arm(self.variance), self.noise_std**2)
 
-    @property
-    def dimensions(self) -> tuple[int, int]:
-        return self.mean.shape[0], self.mean.shape[1]
-
-    @property
-    def loop_parameters(self) -> tuple[Any, ...]:
-        return self._loop
-
-    def arrays(self) -> dict[str, Array]:
-        return {"mean": self.mean, "variance": self.variance}
+    def decision_arrays(self, statistics: ArmStatistics) -> tuple[int, Arrays, tuple[Any, ...]]:
+        count, average, _ = statistics.stored
+        return NORMAL, (count, average), self._loop
 
     def settings(self) -> dict[str, Any]:
         return {"noise_std": self.noise_std}
@@ -162,10 +141,6 @@ class GaussianArms(ArmFamily):
     @classmethod
     def match(cls, mean: Array, variance: Array, settings: dict[str, Any]) -> Self:
         return cls(mean, variance, **settings)
-
-    @classmethod
-    def from_parameters(cls, parameters: Array, settings: dict[str, Any]) -> Self:
-        return cls(*parameters, **settings)
 
     def outcomes(self, rng: np.random.Generator, means: Float[Array, " n"]) -> Float[Array, " n"]:
         return means + self.noise_std * rng.standard_normal(means.shape)

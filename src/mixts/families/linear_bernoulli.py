@@ -25,7 +25,7 @@ from mixts.families.linear_bernoulli_statistics import (
     LinearBernoulliStatistics,
     checked_limits,
 )
-from mixts.families.statistics import Statistics
+from mixts.families.statistics import WORD, Statistics
 
 LARGEST_ODDS = 1e10
 """Largest log odds under the prior: rounding moves them by 1e-6, and the evidence by as little."""
@@ -72,6 +72,7 @@ class LinearBernoulli(CoefficientFamily):
     kind: ClassVar[str] = "linear-bernoulli"
     statistics_type: ClassVar[type[Statistics]] = LinearBernoulliStatistics
     reward_range: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
+    link: ClassVar[str] = "logit"
 
     def __init__(
         self,
@@ -118,6 +119,11 @@ class LinearBernoulli(CoefficientFamily):
     def settings(self) -> dict[str, Any]:
         limits = {"decimals": self.decimals, "max_rows": self.max_rows}
         return {"covariance_type": self.covariance_type, **limits}
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row of a task's table: the features, the trials and the successes."""
+        return WORD * (self.n_features + 2)
 
     @property
     def task_bytes(self) -> int:
@@ -176,6 +182,7 @@ class LinearBernoulli(CoefficientFamily):
 
     def check_learnable(self, actions: Float[Array, "K d"]) -> None:
         """Raise ``ActionError`` if the prior gives an action log odds beyond 1e10."""
+        super().check_learnable(actions)
         self.check_odds(actions)
 
     def check_statistics(self, statistics: Any) -> None:

@@ -277,6 +277,12 @@ class LinearBernoulliStatistics(Statistics):
         rows, trials = self.array("rows"), self.array("trials")
         return np.sqrt((trials[:, None] * rows**2).sum(axis=0) / max(int(trials.sum()), 1))
 
+    @property
+    def feature_squares(self) -> Float[Array, "d d"]:
+        """Sum of row' row over all observations."""
+        rows = self.array("rows")
+        return np.asarray((rows * self.array("trials")[:, None]).T @ rows)
+
     # -- other statistics ---------------------------------------------------------------------
 
     def mapped(self, matrix: Float[Array, "d d"]) -> Self:

@@ -11,7 +11,7 @@ from mixts._typing import Array, ArrayLike, Float, Int
 from mixts.errors import ActionError, OutcomeError, StatisticsError
 from mixts.families._kernels.roots import LARGEST
 from mixts.families._kernels.triangles import fold_rows, triangle
-from mixts.families.statistics import Statistics
+from mixts.families.statistics import Statistics, stored
 
 
 class LinearStatistics(Statistics):
@@ -50,6 +50,12 @@ class LinearStatistics(Statistics):
         """Root mean square of each feature over all observations."""
         squares = (self.array("factor")[:, :-1, :-1] ** 2).sum(axis=(0, 1))
         return np.sqrt(squares / max(int(self.array("count").sum()), 1))
+
+    @property
+    def feature_squares(self) -> Float[Array, "d d"]:
+        """Sum of row' row over all observations."""
+        factor = self.array("factor")[:, :-1, :-1]
+        return np.einsum("nij,nik->jk", factor, factor)
 
     def mapped(self, matrix: Float[Array, "d d"]) -> Self:
         """Return the statistics of the same observations with rows ``matrix @ row``."""
@@ -132,10 +138,7 @@ class LinearStatistics(Statistics):
         """Number of observations of each task."""
         return self._view(self.array("count"))
 
-    @property
-    def factor(self) -> Any:
-        """Triangle [[R, z], [0, sqrt(rss)]] of each task."""
-        return self._view(self.array("factor"))
+    factor = stored("factor", "Triangle [[R, z], [0, sqrt(rss)]] of each task.")
 
     @property
     def gram(self) -> Any:

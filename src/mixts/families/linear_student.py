@@ -73,6 +73,7 @@ class LinearStudent(NoisyTasks, LinearFamily):
     """
 
     kind: ClassVar[str] = "linear-student"
+    array_names: ClassVar[tuple[str, ...]] = ("mean", "covariance", "noise_std", "degrees")
     unit_noise = 1.0
 
     def __init__(
@@ -107,17 +108,6 @@ class LinearStudent(NoisyTasks, LinearFamily):
             f"noise_std {shown(self.noise_std)}, degrees {shown(self.degrees)}, "
             f"covariance_type={self.covariance_type!r})"
         )
-
-    def arrays(self) -> dict[str, Array]:
-        return {
-            "mean": self.mean,
-            "covariance": self.covariance,
-            "noise_std": self.noise_std,
-            "degrees": self.degrees,
-        }
-
-    def settings(self) -> dict[str, Any]:
-        return {"covariance_type": self.covariance_type}
 
     def select(self, components: ArrayLike) -> LinearStudent:
         """Return the family of these components; a tied covariance stays tied."""
@@ -214,7 +204,7 @@ class LinearStudentPosterior(LinearPosterior):
 
     def noise_laws(self, tasks: Array, latent: Array) -> tuple[Array, Array]:
         """Return freedom and unit of the noise for tasks and components, which broadcast."""
-        self.relative  # noqa: B018 - computes the misfit
+        self.relative_evidence  # noqa: B018 - computes the misfit
         freedom = self._prior.degrees[latent] + self._histories.counts[tasks]
         return freedom, self._prior.unit[latent] + self._dormancy.misfit[tasks, latent]
 
@@ -229,7 +219,7 @@ class LinearStudentPosterior(LinearPosterior):
         self, rng: np.random.Generator, tasks: Int[Array, " m"], latent: Int[Array, " m"]
     ) -> Float[Array, "m p"]:
         """Draw sigma, then theta given sigma, of the component of each task."""
-        self.relative  # noqa: B018 - computes the misfit
+        self.relative_evidence  # noqa: B018 - computes the misfit
         x = rng.standard_normal((len(tasks), self.prior.n_features + 1))
         freedom = self._prior.degrees[latent] + self._histories.counts[tasks]
         # numpy needs ten times as long for an array of one.

@@ -11,12 +11,10 @@ from mixts import _checks
 from mixts._typing import Array, ArrayLike, Float, Int
 from mixts.errors import StatisticsError
 from mixts.families._kernels.arms import count_poisson, evidence_poisson, observe_poisson
-from mixts.families._kernels.decide import act_poisson
-from mixts.families._kernels.winners import win_poisson
 from mixts.families.arms import ArmFamily, ArmStatistics, Arrays, by_arm, rows_of
-from mixts.families.bernoulli import TAME
+from mixts.families.bernoulli import LEAST_SHAPE
 from mixts.families.quadrature import LOG_2PI_E, LOG_GAMMA, Marginal
-from mixts.families.statistics import Statistics
+from mixts.families.statistics import Statistics, stored
 
 
 def gather_poisson(tasks: Array, latent: Array, counts: Arrays, prior: Arrays, out: Array) -> None:
@@ -43,20 +41,9 @@ class PoissonStatistics(ArmStatistics):
         if any((self.array(name) < 0).any() for name in self.fields):
             raise StatisticsError("count, total and log_factorials must be at least 0")
 
-    @property
-    def count(self) -> Any:
-        """Number of observations of each arm."""
-        return self._view(self.array("count"))
-
-    @property
-    def total(self) -> Any:
-        """Sum of each arm's rewards."""
-        return self._view(self.array("total"))
-
-    @property
-    def log_factorials(self) -> Any:
-        """Sum of ln y! over each arm's rewards."""
-        return self._view(self.array("log_factorials"))
+    count = stored("count", "Number of observations of each arm.")
+    total = stored("total", "Sum of each arm's rewards.")
+    log_factorials = stored("log_factorials", "Sum of ln y! over each arm's rewards.")
 
     @property
     def pulls(self) -> Int[Array, "n K"]:
@@ -136,12 +123,11 @@ class PoissonArms(ArmFamily):
     """
 
     kind: ClassVar[str] = "poisson-arms"
+    array_names: ClassVar[tuple[str, ...]] = ("shape", "rate")
     statistics_type: ClassVar[type[ArmStatistics]] = PoissonStatistics
     gather_loop = staticmethod(gather_poisson)
     observe_loop = staticmethod(observe_poisson)
     evidence_loop = staticmethod(evidence_poisson)
-    act_loop = staticmethod(act_poisson)
-    win_loop = staticmethod(win_poisson)
 
     def __init__(self, shape: ArrayLike, rate: ArrayLike) -> None:
         self.shape: Float[Array, "L K"] = _checks.parameter_array(shape, "shape", 2)
@@ -149,19 +135,12 @@ class PoissonArms(ArmFamily):
         _checks.same_shape(self.shape, self.rate, "shape and rate")
         _checks.positive(self.shape, "shape")
         _checks.positive(self.rate, "rate")
-        self.has_ties = bool(self.shape.min() < TAME)
+        self.has_ties = bool(self.shape.min() < LEAST_SHAPE)
         self._loop = (by_arm(self.shape), by_arm(self.rate))
 
-    @property
-    def dimensions(self) -> tuple[int, int]:
-        return self.rate.shape[0], self.rate.shape[1]
-
-    @property
-    def loop_parameters(self) -> tuple[Any, ...]:
-        return self._loop
-
-    def arrays(self) -> dict[str, Array]:
-        return {"shape": self.shape, "rate": self.rate}
+    def decision_arrays(self, statistics: ArmStatistics) -> tuple[int, Arrays, tuple[Any, ...]]:
+        count, total, _ = statistics.stored
+        return LOG_GAMMA, (total, count), (*self._loop, 0.0)
 
     def marginal(self, parameters: Float[Array, "2 ... K"]) -> GammaMarginal:
         return GammaMarginal(parameters)
@@ -175,10 +154,6 @@ class PoissonArms(ArmFamily):
     @classmethod
     def match(cls, mean: Array, variance: Array, settings: dict[str, Any]) -> Self:
         return cls(mean**2 / variance, mean / variance)
-
-    @classmethod
-    def from_parameters(cls, parameters: Array, settings: dict[str, Any]) -> Self:
-        return cls(*parameters)
 
     def outcomes(self, rng: np.random.Generator, means: Float[Array, " n"]) -> Float[Array, " n"]:
         # By inversion: one uniform number per reward, so that every agent has the same luck.

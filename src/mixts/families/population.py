@@ -10,7 +10,6 @@ from __future__ import annotations
 import numpy as np
 
 from mixts._typing import Array, ArrayLike, Float, Int
-from mixts.errors import ParameterError
 from mixts.families.arms import ArmFamily
 from mixts.families.base import Family
 
@@ -48,9 +47,7 @@ def arm_population(family: Family, known: ArrayLike | None = None) -> ArmFamily:
     ArmFamily
         A family of the same type and settings with the same components and one arm.
     """
-    if not isinstance(family, ArmFamily):
-        raise ParameterError(f"only families of arms have a population of arms, got {family!r}")
-    prior = family.prior_marginal(np.arange(family.n_components))
+    prior = family.as_arms.prior_marginal(np.arange(family.n_components))
     mean, within = prior.mean(), prior.variance()
     share, error = np.ones(mean.shape), np.zeros(mean.shape)
     if known is not None:
@@ -69,13 +66,13 @@ def arm_population(family: Family, known: ArrayLike | None = None) -> ArmFamily:
 
 
 def like_arms(
-    family: ArmFamily, mean: Float[Array, "L k"], variance: Float[Array, "L k"]
+    family: Family, mean: Float[Array, "L k"], variance: Float[Array, "L k"]
 ) -> ArmFamily:
     """Return arms of a family's type and settings with these means and variances, made possible."""
     if family.reward_range is not None:
         low, high = family.reward_range
         variance = np.minimum(variance, _NEARLY_ALL * (mean - low) * (high - mean))
-    return family.like(mean, variance)
+    return family.as_arms.like(mean, variance)
 
 
 def _between(
@@ -101,7 +98,7 @@ def _between(
 
 
 def tasks_known(
-    family: ArmFamily, pulls: Int[Array, "n K"], share: Float[Array, "n L"]
+    family: Family, pulls: Int[Array, "n K"], share: Float[Array, "n L"]
 ) -> Float[Array, "L K"]:
     """Return from how many tasks each component knows each arm.
 
@@ -115,12 +112,12 @@ def tasks_known(
     return known
 
 
-def _worth(family: ArmFamily) -> Float[Array, "L K"]:
+def _worth(family: Family) -> Float[Array, "L K"]:
     """Return the number of observations that halve the variance of an arm's mean.
 
     A typical observation multiplies the variance by n0 / (n0 + 1).
     """
-    prior = family.prior_marginal(np.arange(family.n_components))
+    prior = family.as_arms.prior_marginal(np.arange(family.n_components))
     before = prior.variance()
     after = prior.expect(np.ones(before.shape)).variance()
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -13,11 +13,9 @@ import numpy as np
 from mixts._numbers import softmax
 from mixts._typing import Array, Bool, Float, Int
 from mixts.families._kernels import normals
+from mixts.families._kernels.cells import new_work
 from mixts.families._kernels.densities import LOG_GAMMA, LOGIT_BETA, MINUS_LOG_GAMMA, NORMAL
-from mixts.families._kernels.march import N_NODES, new_joint, new_work
-from mixts.families._kernels.prices import new_prices
 from mixts.families._kernels.quadrature import best_arms
-from mixts.families._kernels.utilities import best_utilities
 
 __all__ = [
     "LOGIT_BETA",
@@ -32,7 +30,6 @@ __all__ = [
     "NormalMarginal",
     "best_arm_probabilities",
     "expected_best",
-    "explain_best",
 ]
 
 
@@ -260,15 +257,10 @@ class _Found(NamedTuple):
     """Error of the chances."""
     best: Float[Array, " m"]
     """E[best mean]."""
-    information: Float[Array, "2 m K"] | None
-    """What the best arm explains, if it is wanted."""
 
 
 def best_arm_probabilities(
-    marginal: Marginal,
-    weights: Float[Array, "m L"],
-    mask: Bool[Array, "m K"],
-    money: Money | None = None,
+    marginal: Marginal, weights: Float[Array, "m L"], mask: Bool[Array, "m K"]
 ) -> tuple[Float[Array, "m K"], Float[Array, " m"]]:
     """Compute P(arm is best) under each mixture, among the arms of its mask.
 
@@ -280,8 +272,6 @@ def best_arm_probabilities(
         Weights of the components for each of m decisions.
     mask
         Available arms of each decision.
-    money
-        Values and costs: the arm of the highest utility is the best. None: of the highest mean.
 
     Returns
     -------
@@ -289,69 +279,24 @@ def best_arm_probabilities(
         The errors are 0 where every arm's mass and every component's sum of probabilities is one,
         as far as the densities of very sharp marginals can be trusted.
     """
-    found = _integrate(marginal, weights, mask, money)
+    found = _integrate(marginal, weights, mask)
     return found.chance, found.error
 
 
 def expected_best(
-    marginal: Marginal,
-    weights: Float[Array, "m L"],
-    mask: Bool[Array, "m K"],
-    money: Money | None = None,
+    marginal: Marginal, weights: Float[Array, "m L"], mask: Bool[Array, "m K"]
 ) -> Float[Array, " m"]:
     """Compute E[max_a theta_a] under each mixture, over the arms of its mask."""
-    return _integrate(marginal, weights, mask, money).best
-
-
-def explain_best(
-    marginal: Marginal,
-    weights: Float[Array, "m L"],
-    mask: Bool[Array, "m K"],
-    money: Money | None = None,
-    center: Float[Array, "m K"] | None = None,
-) -> tuple[Float[Array, " m"], Float[Array, "2 m K"]]:
-    """Compute E[max_a theta_a], and what the best arm says about the arms' means.
-
-    ``center`` are the values that deviations are measured from; None: the means of the mixture.
-
-    Returns
-    -------
-    best, explained
-        The second has two parts: the variance of ``E[theta_a | best arm]``, and that of
-        ``E[theta_a | component and best arm]``, for every arm; 0 for arms that are masked. With
-        money, theta_a is the utility.
-    """
-    if center is None:
-        center = np.einsum("ml,mlk->mk", weights, marginal.mean())
-        center = center if money is None else money.of(center)
-    found = _integrate(marginal, weights, mask, money, center)
-    assert found.information is not None
-    return found.best, np.where(mask, found.information, 0.0)
+    return _integrate(marginal, weights, mask).best
 
 
 def _integrate(
-    marginal: Marginal,
-    weights: Float[Array, "m L"],
-    mask: Bool[Array, "m K"],
-    money: Money | None,
-    center: Float[Array, "m K"] | None = None,
+    marginal: Marginal, weights: Float[Array, "m L"], mask: Bool[Array, "m K"]
 ) -> _Found:
     m, n_arms = mask.shape
-    found, work = np.zeros((m, n_arms + 2)), new_work(n_arms)
-    joint = None if center is None else new_joint(center)
-    parameters = marginal.parameters
-    if money is not None and marginal.form != NORMAL:
-        prices = np.stack(money, axis=1)
-        work = (*work, new_prices(n_arms), np.empty((3, N_NODES)))
-        best_utilities(marginal.form, parameters, prices, (weights, mask), work, found, joint)
-    else:
-        if money is not None:
-            # The utility of a normal mean is normal.
-            spread = (money.values**2)[:, None] * parameters[1]
-            parameters = np.stack([money.of(parameters[0]), spread])
-        best_arms(marginal.form, parameters, weights, mask, work, found, joint)
-    information = None if joint is None else joint.information
-    return _Found(found[:, :n_arms], found[:, n_arms], found[:, n_arms + 1], information)
+    found = np.zeros((m, n_arms + 2))
+    best_arms(marginal.form, marginal.parameters, weights, mask, new_work(n_arms), found)
+    return _Found(found[:, :n_arms], found[:, n_arms], found[:, n_arms + 1])
 
 
 def find_root(function: Callable[[Array], Array], low: Array, high: Array) -> Array:

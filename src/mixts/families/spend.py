@@ -10,7 +10,7 @@ import numpy as np
 
 from mixts import _checks
 from mixts._numbers import softmax
-from mixts._typing import Array, ArrayLike, Bool, Float, Int
+from mixts._typing import Array, ArrayLike, Float, Int
 from mixts.errors import StatisticsError
 from mixts.families._kernels.arms import count_gaussian, evidence_bernoulli, observe_bernoulli
 from mixts.families._kernels.roots import LARGEST
@@ -24,7 +24,7 @@ from mixts.families.spend_marginal import (
     log_sum,
     spend_evidence,
 )
-from mixts.families.statistics import Statistics
+from mixts.families.statistics import Statistics, stored
 
 Arrays = tuple[Array, ...]
 
@@ -125,25 +125,10 @@ class SpendStatistics(ArmStatistics):
         if any((self.array(name) < 0).any() for name in ("purchases", "misses", "squares")):
             raise StatisticsError("purchases, misses and squares must be at least 0")
 
-    @property
-    def purchases(self) -> Any:
-        """Number of rewards above 0 of each arm."""
-        return self._view(self.array("purchases"))
-
-    @property
-    def misses(self) -> Any:
-        """Number of rewards 0 of each arm."""
-        return self._view(self.array("misses"))
-
-    @property
-    def average(self) -> Any:
-        """Average logarithm of each arm's spends; 0 without purchases."""
-        return self._view(self.array("average"))
-
-    @property
-    def squares(self) -> Any:
-        """Sum of squared deviations of the logarithms from their average."""
-        return self._view(self.array("squares"))
+    purchases = stored("purchases", "Number of rewards above 0 of each arm.")
+    misses = stored("misses", "Number of rewards 0 of each arm.")
+    average = stored("average", "Average logarithm of each arm's spends; 0 without purchases.")
+    squares = stored("squares", "Sum of squared deviations of the logarithms from their average.")
 
     @property
     def pulls(self) -> Int[Array, "n K"]:
@@ -205,6 +190,9 @@ class SpendArms(ArmFamily):
     """
 
     kind: ClassVar[str] = "spend-arms"
+    array_names: ClassVar[tuple[str, ...]] = (
+        "alpha", "beta", "log_spend", "strength", "shape", "scale",
+    )  # fmt: skip
     statistics_type: ClassVar[type[ArmStatistics]] = SpendStatistics
     arm_parameters: ClassVar[int] = 6
     gather_loop = staticmethod(gather_spend)
@@ -234,26 +222,8 @@ class SpendArms(ArmFamily):
         self._loop = (*loop, log_sum(loop[4], loop[5]))
 
     @property
-    def dimensions(self) -> tuple[int, int]:
-        return self.alpha.shape[0], self.alpha.shape[1]
-
-    @property
-    def loop_parameters(self) -> tuple[Any, ...]:
-        return self._loop
-
-    @property
     def task_bytes(self) -> int:
         return 8 * (self.n_components + 2 * self.n_arms * len(LEVELS))
-
-    def arrays(self) -> dict[str, Array]:
-        return {
-            "alpha": self.alpha,
-            "beta": self.beta,
-            "log_spend": self.log_spend,
-            "strength": self.strength,
-            "shape": self.shape,
-            "scale": self.scale,
-        }
 
     def marginal(self, parameters: Float[Array, "q ... K"]) -> SpendMarginal:
         return SpendMarginal(parameters)
@@ -320,10 +290,6 @@ class SpendArms(ArmFamily):
         pooled = SpendMarginal(by_arm).pool(np.full((self.n_arms, 1), 1 / self.n_arms))
         typical = np.swapaxes(pooled.parameters, 1, 2) * np.ones(mean.shape)
         return self.from_parameters(SpendMarginal(typical).spread(mean, variance).parameters, {})
-
-    @classmethod
-    def from_parameters(cls, parameters: Array, settings: dict[str, Any]) -> Self:
-        return cls(*parameters)
 
     # -- acting and simulating --------------------------------------------------------------------
 
@@ -400,33 +366,6 @@ class SpendPosterior(ArmPosterior):
             out[:, :, i, arms, j, arms] = blocks[i, j]
         return out.reshape(*out.shape[:2], 3 * n, 3 * n)
 
-    def best_action_probabilities(
-        self,
-        rng: np.random.Generator,
-        tasks: Int[Array, " m"],
-        weights: Float[Array, "m L"],
-        actions: Array | None,
-        mask: Bool[Array, "m K"],
-        n_samples: int,
-    ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
-        """Estimate P(arm is best) and its standard error, without bias.
-
-        Components are summed exactly, and mean rewards are sampled: component s gets
-        ``2 + n_samples w_s`` samples, a number that the history fixes.
-        """
-        marginal = self._all(tasks)
-        n = 2 + (n_samples * weights).astype(np.int64)
-        pairs = np.repeat(np.arange(n.size), n.reshape(-1))
-        drawn = _draw_means(rng, marginal, *np.unravel_index(pairs, n.shape))
-        best = np.where(mask[pairs // n.shape[1]], drawn, -np.inf).argmax(axis=1)
-        wins = np.bincount(pairs * mask.shape[1] + best, minlength=n.size * mask.shape[1])
-        share = wins.reshape(*n.shape, -1) / n[:, :, None]
-        variance = share * (1 - share) / (n[:, :, None] - 1)
-        return (
-            np.einsum("ml,mlk->mk", weights, share),
-            np.sqrt(np.einsum("ml,mlk->mk", weights**2, variance)),
-        )
-
     def rewards(
         self,
         tasks: Int[Array, " m"],
@@ -438,13 +377,6 @@ class SpendPosterior(ArmPosterior):
         belief = SpendRewards(weights, self._all(tasks))
         counts = self._waiting_counts(tasks, waiting)
         return belief if counts is None else belief.expecting(counts)
-
-
-def _draw_means(
-    rng: np.random.Generator, marginal: SpendMarginal, *index: Int[Array, " n"]
-) -> Float[Array, "n K"]:
-    p, mu, variance = marginal.draw_laws(rng, *index)
-    return np.asarray(p * np.exp(mu + variance / 2))
 
 
 @dataclass(frozen=True)
@@ -461,14 +393,15 @@ class SpendRewards(RewardBelief):
     def draw(
         self, rng: np.random.Generator, rows: Int[Array, " n"], latent: Int[Array, " n"]
     ) -> Float[Array, "n K"]:
-        return _draw_means(rng, self.marginal, rows, latent)
+        p, mu, variance = self.marginal.draw_laws(rng, rows, latent)
+        return np.asarray(p * np.exp(mu + variance / 2))
 
     def draw_estimates(
-        self, rng: np.random.Generator, n_samples: int, n_more: Int[Array, " m"]
-    ) -> tuple[Int[Array, "m n"], Float[Array, "m n K"]]:
+        self, rng: np.random.Generator, latent: Int[Array, "m n"], n_more: Int[Array, " m"]
+    ) -> Float[Array, "m n K"]:
         """Draw what the mean of each arm would be after ``n_more`` rewards of it."""
-        rows, latent = self.draw_latent(rng, n_samples)
-        laws = self.marginal.draw_laws(rng, rows.reshape(-1), latent.reshape(-1))
+        rows = np.repeat(np.arange(len(latent)), latent.shape[1])
+        laws = self.marginal.draw_laws(rng, rows, latent.reshape(-1))
         p, mu, variance = (law.reshape(*latent.shape, -1) for law in laws)
         n = n_more[:, None, None]
         purchases = rng.binomial(n, p)
@@ -482,7 +415,7 @@ class SpendRewards(RewardBelief):
             log_weights = np.log(weights)[:, None, :, None]
         after_weights = softmax(np.moveaxis(log_weights + log_evidence, 2, -1))
         estimates = np.einsum("mnkl,mnlk->mnk", after_weights, after.mean())
-        return latent, np.where(n > 0, estimates, self.means()[:, None])
+        return np.where(n > 0, estimates, self.means()[:, None])
 
     def expecting(self, counts: Int[Array, "m K"]) -> SpendRewards:
         """Return the belief as if ``counts`` more rewards of each arm had come, all expected.

@@ -34,6 +34,11 @@ WORD = 8
 """Bytes of a number."""
 
 
+def stored(name: str, doc: str) -> Any:
+    """Return a property: a read-only view of a stored array, without the axis of a single task."""
+    return property(lambda statistics: statistics._view(statistics.array(name)), doc=doc)
+
+
 class Statistics(ABC):
     """Summary of the histories of tasks, which does not depend on the prior.
 
@@ -210,6 +215,26 @@ class Statistics(ABC):
     def pulls(self) -> Int[Array, "n K"]:
         """Number of observations of each arm, task axis first."""
         raise StatisticsError(f"{type(self).__name__} has no arms to count the observations of")
+
+    @property
+    def feature_squares(self) -> Float[Array, "d d"]:
+        """Sum of row' row over the feature rows of all observations."""
+        raise StatisticsError(f"{type(self).__name__} has no feature rows")
+
+    def mapped(self, matrix: Float[Array, "d d"]) -> Self:
+        """Return the statistics of the same observations with feature rows ``matrix @ row``.
+
+        Parameters
+        ----------
+        matrix
+            The matrix, (d, d).
+
+        Returns
+        -------
+        Statistics
+            The statistics.
+        """
+        raise StatisticsError(f"{type(self).__name__} has no feature rows")
 
     # -- shared by all ------------------------------------------------------------------------
 

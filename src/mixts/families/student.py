@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from mixts import _checks
-from mixts._typing import Array, ArrayLike, Bool, Float, Int
+from mixts._typing import Array, ArrayLike, Float, Int
 from mixts.families._kernels.student import evidence_student, observe_student
 from mixts.families.arms import ArmFamily, ArmPosterior, ArmStatistics, Arrays, by_arm
 from mixts.families.base import Waiting
@@ -78,6 +78,7 @@ class StudentArms(NoisyTasks, ArmFamily):
     """
 
     kind: ClassVar[str] = "student-arms"
+    array_names: ClassVar[tuple[str, ...]] = ("mean", "variance", "noise_std", "degrees")
     statistics_type: ClassVar[type[ArmStatistics]] = GaussianStatistics
     arm_parameters: ClassVar[int] = 4
     gather_loop = staticmethod(gather_student)
@@ -100,14 +101,6 @@ class StudentArms(NoisyTasks, ArmFamily):
         self._loop = (by_arm(self.mean), by_arm(ratio), *(np.array(x) for x in self.noise_law))
 
     @property
-    def dimensions(self) -> tuple[int, int]:
-        return self.mean.shape[0], self.mean.shape[1]
-
-    @property
-    def loop_parameters(self) -> tuple[Any, ...]:
-        return self._loop
-
-    @property
     def task_bytes(self) -> int:
         return 16 * self.n_components
 
@@ -117,19 +110,8 @@ class StudentArms(NoisyTasks, ArmFamily):
             f"noise_std {shown(self.noise_std)}, degrees {shown(self.degrees)})"
         )
 
-    def arrays(self) -> dict[str, Array]:
-        return {
-            "mean": self.mean,
-            "variance": self.variance,
-            "noise_std": self.noise_std,
-            "degrees": self.degrees,
-        }
-
     def marginal(self, parameters: Float[Array, "4 ... K"]) -> StudentMarginal:
         return StudentMarginal(parameters)
-
-    def evidence_constant(self, statistics: Statistics) -> Float[Array, " n"]:
-        return np.zeros(len(statistics))
 
     # -- moments ----------------------------------------------------------------------------------
 
@@ -237,18 +219,6 @@ class StudentPosterior(ArmPosterior):
         _, square = noise_moments(found.freedom[..., :1], found.unit[..., :1])
         variance = np.concatenate([found.variance(), square], axis=2)
         return variance[..., None] * np.eye(variance.shape[2])
-
-    def best_action_probabilities(
-        self,
-        rng: np.random.Generator,
-        tasks: Int[Array, " m"],
-        weights: Float[Array, "m L"],
-        actions: Array | None,
-        mask: Bool[Array, "m K"],
-        n_samples: int,
-    ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
-        """Return P(arm is best) by quadrature over means and noise, and its errors."""
-        return StudentArmRewards(weights, self._all(tasks)).include(mask, 1, None)
 
     def rewards(
         self,

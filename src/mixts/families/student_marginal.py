@@ -11,13 +11,7 @@ import numpy as np
 from mixts._numbers import softmax
 from mixts._typing import Array, Bool, Float, Int
 from mixts.families.noise import draw_noise, noise_nodes
-from mixts.families.quadrature import (
-    LOG_2PI_E,
-    MeanDistribution,
-    Money,
-    NormalMarginal,
-    explain_best,
-)
+from mixts.families.quadrature import LOG_2PI_E, MeanDistribution, NormalMarginal
 from mixts.families.rewards import ArmRewards, IndependentRewards, RewardBelief
 
 _BLOCK = 1 << 22
@@ -143,11 +137,11 @@ class StudentRewards(RewardBelief):
         return self.draw_both(rng, rows, latent)[0]
 
     def draw_estimates(
-        self, rng: np.random.Generator, n_samples: int, n_more: Int[Array, " m"]
-    ) -> tuple[Int[Array, "m n"], Float[Array, "m n K"]]:
+        self, rng: np.random.Generator, latent: Int[Array, "m n"], n_more: Int[Array, " m"]
+    ) -> Float[Array, "m n K"]:
         """Draw what the mean of each action would be after ``n_more`` rewards of it."""
-        rows, latent = self.draw_latent(rng, n_samples)
-        drawn, sigma = self.draw_both(rng, rows.reshape(-1), latent.reshape(-1))
+        rows = np.repeat(np.arange(len(latent)), latent.shape[1])
+        drawn, sigma = self.draw_both(rng, rows, latent.reshape(-1))
         means, noise = drawn.reshape(*latent.shape, drawn.shape[1]), sigma.reshape(*latent.shape, 1)
         n = n_more[:, None, None]
         averages = means + noise / np.sqrt(np.maximum(n, 1)) * rng.standard_normal(means.shape)
@@ -162,13 +156,11 @@ class StudentRewards(RewardBelief):
             log_weights = np.log(weights)[:, None, :, None]
         after_weights = softmax(np.moveaxis(log_weights + log_evidence, 2, -1))
         estimates = np.einsum("mnkl,mnlk->mnk", after_weights, after)
-        return latent, np.where(n > 0, estimates, self.means()[:, None])
+        return np.where(n > 0, estimates, self.means()[:, None])
 
-    def _reward_entropy(
-        self, mean: Float[Array, "g K"], variance: Float[Array, "g K"], rows: Int[Array, " g"]
-    ) -> Float[Array, "g K"]:
+    def _reward_entropy(self) -> Float[Array, "m K"]:
         noise = np.einsum("ml,mlk->mk", self.weights, self.marginal.noise())
-        return np.asarray(0.5 * (LOG_2PI_E + np.log(noise[rows] + variance)))
+        return np.asarray(0.5 * (LOG_2PI_E + np.log(noise + self.variances())))
 
 
 @dataclass(frozen=True)
@@ -199,67 +191,26 @@ class StudentArmRewards(ArmRewards, StudentRewards):
 
     def _normal(self, rows: slice) -> IndependentRewards:
         """Return the belief in which pairs of a component and a noise are the components."""
-        marginal, weights = self._given_noise(rows)
+        own = self.marginal.select(np.arange(len(self.weights))[rows])
+        marginal, weights = own.given_noise(self.weights[rows])
         m, n_arms = len(weights), marginal.parameters.shape[-1]
         flat = replace(marginal, parameters=marginal.parameters.reshape(2, m, -1, n_arms))
         return IndependentRewards(weights.reshape(m, -1), flat)
 
-    def _given_noise(self, rows: slice) -> tuple[NormalMarginal, Float[Array, "m L G"]]:
-        return self.marginal.select(np.arange(len(self.weights))[rows]).given_noise(
-            self.weights[rows]
-        )
-
-    def explain(
-        self, mask: Bool[Array, "m K"], measure: str, money: Money | None
-    ) -> tuple[Float[Array, " m"], Float[Array, "m K"] | None]:
-        best = np.empty(len(mask))
-        information = None if measure == "variance" else np.empty(mask.shape)
-        for rows in self._parts():
-            part = None if money is None else money.part(rows)
-            if measure == "latent-and-best-action":
-                found = self._explain_both(rows, mask[rows], part)
-            else:
-                found = self._normal(rows).explain(mask[rows], measure, part)
-            best[rows] = found[0]
-            if information is not None:
-                information[rows] = found[1]
-        return best, information
-
-    def _explain_both(
-        self, rows: slice, mask: Bool[Array, "m K"], money: Money | None
-    ) -> tuple[Float[Array, " m"], Float[Array, "m K"] | None]:
-        """Return E[best], and what component and best arm explain, but not the noise.
-
-        Each component is a decision of its own, with values of the noise as its components.
-        """
-        marginal, weights = self._given_noise(rows)
-        m, n_components, n_nodes = weights.shape
-        share = weights.sum(axis=2)
-        means = np.einsum("ml,mlk->mk", self.weights[rows], self.marginal.mean()[rows])
-        center = means if money is None else money.of(means)
-
-        def each(array: Array) -> Array:
-            return np.repeat(array, n_components, axis=0)
-
-        parameters = marginal.parameters.reshape(2, m * n_components, n_nodes, -1)
-        inside = weights.reshape(-1, n_nodes) / np.maximum(share.reshape(-1, 1), 1e-300)
-        prices = None if money is None else Money(each(money.values), each(money.costs))
-        best, explained = explain_best(
-            replace(marginal, parameters=parameters), inside, each(mask), prices, each(center)
-        )
-        best, found = best.reshape(m, -1), explained[0].reshape(m, n_components, -1)
-        # A component without weight has no values of the noise: nothing was computed for it.
-        best, found = np.where(share > 0, best, 0.0), np.where(share[..., None] > 0, found, 0.0)
-        return (share * best).sum(axis=1), np.einsum("ml,mlk->mk", share, found)
-
-    def include(
-        self, mask: Bool[Array, "m K"], k: int, money: Money | None
+    def best(
+        self, rng: np.random.Generator, mask: Bool[Array, "m K"], n_samples: int
     ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
+        """Return P(arm is the best) by quadrature over means and noise, and its errors."""
         chance, error = np.empty(mask.shape), np.empty(mask.shape)
         for rows in self._parts():
-            part = None if money is None else money.part(rows)
-            chance[rows], error[rows] = self._normal(rows).include(mask[rows], k, part)
+            chance[rows], error[rows] = self._normal(rows).best(rng, mask[rows], n_samples)
         return chance, error
+
+    def expected_best(self, mask: Bool[Array, "m K"]) -> Float[Array, " m"]:
+        best = np.empty(len(mask))
+        for rows in self._parts():
+            best[rows] = self._normal(rows).expected_best(mask[rows])
+        return best
 
     def expecting(self, counts: Int[Array, "m K"]) -> StudentArmRewards:
         """Return the belief as if ``counts`` more rewards of each arm had come, all expected.

@@ -17,9 +17,9 @@ from mixts.errors import (
 )
 from mixts.families._kernels.tabular import count, evidence
 from mixts.families.base import Family
-from mixts.families.statistics import Statistics
+from mixts.families.bernoulli import LEAST_SHAPE
+from mixts.families.statistics import Statistics, stored
 from mixts.families.tabular_posterior import (
-    TAME,
     TabularPosterior,
     collapse_rows,
     draw_parameters,
@@ -67,15 +67,8 @@ class TabularStatistics(Statistics):
                 "transitions than rewards"
             )
 
-    @property
-    def rewards(self) -> Any:
-        """Number of rewards 1 and 0 of each pair, (..., X, A, 2)."""
-        return self._view(self.array("rewards"))
-
-    @property
-    def transitions(self) -> Any:
-        """Number of transitions of each pair to each state, (..., X, A, X)."""
-        return self._view(self.array("transitions"))
+    rewards = stored("rewards", "Number of rewards 1 and 0 of each pair, (..., X, A, 2).")
+    transitions = stored("transitions", "Number of transitions to each state, (..., X, A, X).")
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -165,6 +158,7 @@ class TabularMDP(Family):
     """
 
     kind: ClassVar[str] = "tabular-mdp"
+    array_names: ClassVar[tuple[str, ...]] = ("reward", "transition", "initial")
     statistics_type: ClassVar[type[Statistics]] = TabularStatistics
     plans: ClassVar[bool] = True
     reward_range: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
@@ -193,7 +187,7 @@ class TabularMDP(Family):
         last = [np.array(np.moveaxis(part, 0, -1), order="C") for part in self.arrays_of_counts]
         self.loop_prior: tuple[Array, ...] = (*last, last[1].sum(axis=2))
         least = min(float(part.max(axis=3).min()) for part in self.arrays_of_counts)
-        self.tame = least >= TAME
+        self.never_underflows = least >= LEAST_SHAPE
         """Whether no row of counts is so small that all its gamma variables could underflow."""
 
     @classmethod
@@ -305,9 +299,6 @@ class TabularMDP(Family):
     @property
     def task_bytes(self) -> int:
         return 8 * (self.n_components + 3 * self.flat_prior.shape[1])
-
-    def arrays(self) -> dict[str, Array]:
-        return {"reward": self.reward, "transition": self.transition, "initial": self.initial}
 
     def settings(self) -> dict[str, Any]:
         return {"horizon": self.horizon}

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from mixts._numbers import softmax
-from mixts._typing import Array, Bool, Float, Int
+from mixts._typing import Array, Float, Int
 from mixts.errors import ActionError, StatisticsError, TrajectoryError
 from mixts.families._kernels.tabular import evidence, gather, normalise, observe
-from mixts.families.base import Posterior
+from mixts.families.base import Posterior, Waiting
+from mixts.families.bernoulli import LEAST_SHAPE
 from mixts.families.statistics import Statistics
 
 if TYPE_CHECKING:
@@ -21,9 +22,6 @@ _REFRESH = 4096
 """Steps of a task after which its evidence is recomputed from the counts, so that rounding errors
 of single steps do not add up: 4096 steps lose about 1e-11."""
 
-TAME = 0.1
-"""A gamma variable of this shape underflows with a probability of 1e-31."""
-
 
 def draw_parameters(
     family: TabularMDP, rng: np.random.Generator, counts: Float[Array, "m q"]
@@ -32,7 +30,7 @@ def draw_parameters(
 
     A count of zero gives exactly zero. ``counts`` is overwritten.
     """
-    if family.tame:
+    if family.never_underflows:
         return _normalised(family, rng.standard_gamma(counts, out=counts))
     weights = rng.standard_gamma(counts)
     _redraw_tiny(rng, counts, weights, family.n_states, family.n_states * family.n_actions)
@@ -59,7 +57,7 @@ def _redraw_tiny(
     ):
         rows = block.reshape(len(block), n_pairs, size)
         shapes = given.reshape(rows.shape)
-        tiny = shapes.max(axis=2) < TAME
+        tiny = shapes.max(axis=2) < LEAST_SHAPE
         a = shapes[tiny]
         with np.errstate(divide="ignore"):
             logs = np.log(rng.standard_gamma(a + 1)) + np.log(rng.random(a.shape)) / a
@@ -141,7 +139,7 @@ class TabularPosterior(Posterior):
         self.statistics = cast("TabularStatistics", statistics)
         # A writable copy: numba would compile the loops again for read-only arrays.
         self._log_weights = np.array(log_weights)
-        self.relative = np.zeros((len(statistics), prior.n_components))
+        self.relative_evidence = np.zeros((len(statistics), prior.n_components))
         self._since_refresh = np.zeros(len(statistics), np.int64)
         seen = np.flatnonzero(statistics.array("rewards").any(axis=(1, 2, 3)))
         if len(seen):
@@ -149,11 +147,11 @@ class TabularPosterior(Posterior):
             self._refuse_impossible(seen)
 
     def _recompute(self, tasks: Int[Array, " m"]) -> None:
-        evidence(tasks, self.statistics.stored, self.prior.loop_prior, self.relative)
+        evidence(tasks, self.statistics.stored, self.prior.loop_prior, self.relative_evidence)
         self._since_refresh[tasks] = 0
 
     def _refuse_impossible(self, tasks: Int[Array, " m"]) -> None:
-        reachable = self.relative[tasks][:, self._log_weights > -np.inf] > -np.inf
+        reachable = self.relative_evidence[tasks][:, self._log_weights > -np.inf] > -np.inf
         if not reachable.any(axis=1).all():
             task = int(tasks[np.argmin(reachable.any(axis=1))])
             raise StatisticsError(
@@ -175,13 +173,13 @@ class TabularPosterior(Posterior):
 
     def update(self, tasks: Int[Array, " m"], observed: tuple[Array, ...]) -> None:
         """Count episodes and update the evidence in one compiled pass, all or none."""
-        before = self.relative.take(tasks, axis=0)  # a third of the time of an index
+        before = self.relative_evidence.take(tasks, axis=0)  # a third of the time of an index
         episode, step = observe(
             tasks, observed, self.statistics.stored, self.prior.loop_prior,
-            self._log_weights, self.relative, self._since_refresh,
+            self._log_weights, self.relative_evidence, self._since_refresh,
         )  # fmt: skip
         if episode >= 0:
-            self.relative[tasks] = before
+            self.relative_evidence[tasks] = before
             self.statistics.check_episodes(observed)
             raise _impossible(int(tasks[episode]), episode, step, observed)
         if step >= _REFRESH:
@@ -189,7 +187,7 @@ class TabularPosterior(Posterior):
 
     def log_evidence(self) -> Float[Array, "n L"]:
         """Return log p(history | s) of the ordered history: no multinomial coefficients."""
-        return self.relative.copy()
+        return self.relative_evidence.copy()
 
     def sample(
         self, rng: np.random.Generator, tasks: Int[Array, " m"], latent: Int[Array, " m"]
@@ -245,14 +243,12 @@ class TabularPosterior(Posterior):
         )
         return type(prior)(reward, transition, prior.horizon, prior.initial)
 
-    def best_action_probabilities(
+    def rewards(
         self,
-        rng: np.random.Generator,
         tasks: Int[Array, " m"],
         weights: Float[Array, "m L"],
         actions: Array | None,
-        mask: Bool[Array, "m K"],
-        n_samples: int,
+        waiting: Waiting | None = None,
     ) -> Any:
         """Raise `ActionError`: there are A^(h X) policies."""
         raise ActionError(
@@ -263,5 +259,5 @@ class TabularPosterior(Posterior):
     def add_tasks(self, n: int) -> None:
         """Append tasks without observations."""
         self.statistics = self.statistics.extend(n)
-        self.relative = np.pad(self.relative, ((0, n), (0, 0)))
+        self.relative_evidence = np.pad(self.relative_evidence, ((0, n), (0, 0)))
         self._since_refresh = np.pad(self._since_refresh, (0, n))

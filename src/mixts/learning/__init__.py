@@ -3,29 +3,39 @@
 from mixts.learning.check import PriorCheck, check_prior
 from mixts.learning.em import History
 from mixts.learning.evidence import mixture_evidence
-from mixts.learning.fit import Fit, FitSettings, fit_logs
 from mixts.learning.histories import statistics_of
-from mixts.learning.learn import Learned, Method, flat_family, learn, learn_prior, robust_prior
+from mixts.learning.learn import Learned, flat_family, learn, learn_prior, robust_prior
+from mixts.learning.options import LearningOptions, Method, Rule
 from mixts.learning.refit import refit, refit_prior
-from mixts.learning.select import Rule, Selection
+from mixts.learning.select import Selection
+from mixts.learning.two_stage import (
+    gaussian_of_estimates,
+    mixture_of_estimates,
+    one_blas_thread,
+    ridge_coefficients,
+    ridge_estimates,
+)
 
 __all__ = [
-    "Fit",
-    "FitSettings",
     "History",
     "Learned",
+    "LearningOptions",
     "Method",
     "PriorCheck",
     "Rule",
     "Selection",
     "check_prior",
-    "fit_logs",
     "flat_family",
+    "gaussian_of_estimates",
     "learn",
     "learn_prior",
     "mixture_evidence",
+    "mixture_of_estimates",
+    "one_blas_thread",
     "refit",
     "refit_prior",
+    "ridge_coefficients",
+    "ridge_estimates",
     "robust_prior",
     "statistics_of",
 ]

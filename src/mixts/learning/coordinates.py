@@ -10,8 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from mixts._typing import Array, Float
-from mixts.families import LinearBernoulliStatistics, LinearStatistics, Statistics
-from mixts.families.coefficients import CoefficientFamily
+from mixts.families import Statistics
 from mixts.features import Features, NumberFeature
 from mixts.prior import MixturePrior
 
@@ -26,7 +25,7 @@ def moments(
     spread that is nothing but rounding, its coefficient and the intercept would be huge, and cancel
     each other. The spread of the intercept is 0.
     """
-    squares, n = _squares(statistics), max(int(np.sum(statistics.n_observations)), 1)
+    squares, n = statistics.feature_squares, max(int(np.sum(statistics.n_observations)), 1)
     constant = space.constant if centred else None
     mean = np.zeros(space.n_numbers) if constant is None else constant @ squares / n
     size = np.sqrt(np.diagonal(squares) / n)
@@ -37,16 +36,6 @@ def moments(
     if space.intercept:
         mean[0] = spread[0] = 0.0
     return mean, spread
-
-
-def _squares(statistics: Statistics) -> Float[Array, "d d"]:
-    """Return the sum of row' row over all observations."""
-    if isinstance(statistics, LinearBernoulliStatistics):
-        rows = statistics.array("rows")
-        return np.asarray((rows * statistics.array("trials")[:, None]).T @ rows)
-    assert isinstance(statistics, LinearStatistics)
-    factor = statistics.array("factor")[:, :-1, :-1]
-    return np.einsum("nij,nik->jk", factor, factor)
 
 
 def scaling(
@@ -69,15 +58,11 @@ def scaling(
 
 def mapped(statistics: Statistics, matrix: Float[Array, "d d"] | None) -> Statistics:
     """Return the statistics of rows ``matrix @ row``; None changes nothing."""
-    if matrix is None:
-        return statistics
-    assert isinstance(statistics, (LinearStatistics, LinearBernoulliStatistics))
-    return statistics.mapped(matrix)
+    return statistics if matrix is None else statistics.mapped(matrix)
 
 
 def unmapped(prior: MixturePrior, matrix: Float[Array, "d d"] | None) -> MixturePrior:
     """Return a prior of rows ``matrix @ row`` as a prior of the rows; None changes nothing."""
     if matrix is None:
         return prior
-    assert isinstance(prior.family, CoefficientFamily)
     return prior.replace(family=prior.family.mapped(matrix), origin=prior.origin)

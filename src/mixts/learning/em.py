@@ -14,6 +14,7 @@ from mixts._typing import Array, Float, Int
 from mixts.engines import Engine
 from mixts.families import Family
 from mixts.learning.models import Model
+from mixts.learning.options import LearningOptions
 from mixts.learning.population import population
 from mixts.learning.starts import PSEUDO, groups_of_tasks, start
 from mixts.prior import MixturePrior
@@ -35,8 +36,8 @@ population itself still suffers from rarely tried arms, which resemble the broad
 class Patience:
     """Stopping rule of one restart."""
 
-    max_iterations: int = 1000
-    tolerance: float = 1e-5
+    max_iterations: int = LearningOptions.max_iterations
+    tolerance: float = LearningOptions.tolerance
     """Stop when an iteration improves the objective, divided by the number of tasks, by less."""
 
 
@@ -185,7 +186,7 @@ def _leap(
 
 
 @dataclass(frozen=True)
-class Job:
+class RestartSpec:
     """One restart: its tasks, its number of components and its random stream."""
 
     model: Model
@@ -218,22 +219,22 @@ def pooled_restart(model: Model, patience: Patience) -> Restart:
     return restart
 
 
-def groups_of(job: Job) -> Int[Array, " n"]:
+def groups_of(spec: RestartSpec) -> Int[Array, " n"]:
     """Return the groups of tasks from which a restart begins."""
-    rng = _random.stream(job.seed, "learn", job.part, job.n_components, job.number)
-    return groups_of_tasks(job.model, job.pooled.prior, job.n_components, job.number, rng)
+    rng = _random.stream(spec.seed, "learn", spec.part, spec.n_components, spec.number)
+    return groups_of_tasks(spec.model, spec.pooled.prior, spec.n_components, spec.number, rng)
 
 
-def run(job: Job, groups: Int[Array, " n"]) -> Restart:
+def run(spec: RestartSpec, groups: Int[Array, " n"]) -> Restart:
     """Run one restart, on a worker or here."""
-    first, centred = start(job.model, job.pooled.prior, job.n_components, groups)
-    return climb(centred.quick() or centred, first.family, first.weights, job.patience)
+    first, centred = start(spec.model, spec.pooled.prior, spec.n_components, groups)
+    return climb(centred.quick() or centred, first.family, first.weights, spec.patience)
 
 
-def refine(job: Job, restart: Restart) -> Restart:
+def refine(spec: RestartSpec, restart: Restart) -> Restart:
     """Climb on from the result of a quick approximation with the model itself."""
-    centred = job.model.about(job.pooled.prior.family, PSEUDO / job.n_components)
-    return refined(centred, restart, job.patience)
+    centred = spec.model.about(spec.pooled.prior.family, PSEUDO / spec.n_components)
+    return refined(centred, restart, spec.patience)
 
 
 def refined(model: Model, restart: Restart, patience: Patience) -> Restart:
@@ -246,20 +247,20 @@ def refined(model: Model, restart: Restart, patience: Patience) -> Restart:
     return replace(climb(model, found.family, found.weights, limits), is_refined=True)
 
 
-def run_all(jobs: Sequence[Job], where: Engine, label: str) -> list[Restart]:
-    """Run restarts and return their results in the order of the jobs; show them by the label.
+def run_all(specs: Sequence[RestartSpec], where: Engine, label: str) -> list[Restart]:
+    """Run restarts and return their results in the order of the specs; show them by the label.
 
     Restarts that begin with the same groups of the same tasks have one result: it is computed once.
     Where a model has a quick approximation, the best of the restarts of the same tasks and number
     of components is refined.
     """
     kinds = []
-    distinct: dict[tuple[str, int, bytes], tuple[Job, Array]] = {}
-    for job in jobs:
-        groups = groups_of(job)
-        kinds.append((job.part, job.n_components, groups.tobytes()))
-        distinct.setdefault(kinds[-1], (job, groups))
-    refines = [(job.part, job.n_components) for job in jobs if job.model.quick() is not None]
+    distinct: dict[tuple[str, int, bytes], tuple[RestartSpec, Array]] = {}
+    for spec in specs:
+        groups = groups_of(spec)
+        kinds.append((spec.part, spec.n_components, groups.tobytes()))
+        distinct.setdefault(kinds[-1], (spec, groups))
+    refines = [(spec.part, spec.n_components) for spec in specs if spec.model.quick() is not None]
     bar = step(label, len(distinct) + len(set(refines)))
     results = {}
     for kind, restart in zip(distinct, where.map(run, list(distinct.values())), strict=True):
@@ -267,12 +268,12 @@ def run_all(jobs: Sequence[Job], where: Engine, label: str) -> list[Restart]:
         bar.advance(1)
     found = [results[kind] for kind in kinds]
     leaders: dict[tuple[str, int], int] = {}
-    for i, job in enumerate(jobs):
-        if (job.part, job.n_components) in refines:
-            first = leaders.setdefault((job.part, job.n_components), i)
+    for i, spec in enumerate(specs):
+        if (spec.part, spec.n_components) in refines:
+            first = leaders.setdefault((spec.part, spec.n_components), i)
             if found[i].objective > found[first].objective:
-                leaders[job.part, job.n_components] = i
-    refined = where.map(refine, [(jobs[i], found[i]) for i in leaders.values()])
+                leaders[spec.part, spec.n_components] = i
+    refined = where.map(refine, [(specs[i], found[i]) for i in leaders.values()])
     for i, restart in zip(leaders.values(), refined, strict=True):
         found[i] = restart
         bar.advance(1)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 
@@ -15,27 +14,19 @@ from mixts._typing import ArrayLike, Seed
 from mixts.engines import Engine, EngineLike, engine_of
 from mixts.errors import ConvergenceWarning, ParameterError, StatisticsError
 from mixts.families import Family, Statistics
-from mixts.families.linear import CovarianceType
-from mixts.learning.em import History, Patience, Restart, best, pooled_restart, run_all
+from mixts.learning.em import History, Restart, best, pooled_restart, run_all
 from mixts.learning.histories import statistics_of
-from mixts.learning.models import Model, Noise, check_options, has_noise, model_of
+from mixts.learning.models import Model, check_options, has_noise, model_of
 from mixts.learning.models.student import with_noise
+from mixts.learning.options import LearningOptions, Method
 from mixts.learning.population import with_arm_prior, with_origin
-from mixts.learning.select import Problem, Rule, Selection, compare
+from mixts.learning.select import Selection, Training, compare
 from mixts.learning.stack import by_weight, drop_few, merge_same, union, with_kinds
 from mixts.learning.starts import canonical
 from mixts.prior import MixturePrior
 
-Method = Literal["evidence", "two-stage"]
-
 BROADER = 9.0
 """Factor between the variances of the broad component and those of the whole mixture."""
-
-N_RESTARTS, N_FOLD_RESTARTS = 5, 2
-"""Default number of restarts on all tasks, and on all tasks but those of one fold."""
-MAX_ITERATIONS = 1000
-TOLERANCE = 1e-5
-"""Stop when an iteration improves the objective, divided by the number of tasks, by less."""
 
 
 @dataclass(frozen=True)
@@ -70,16 +61,8 @@ def learn_prior(
     horizon: int | None = None,
     initial: ArrayLike | None = None,
     support: ArrayLike | None = None,
-    covariance_type: CovarianceType | None = None,
-    noise: Noise = "common",
-    n_restarts: int | None = None,
-    max_iterations: int | None = None,
-    tolerance: float | None = None,
-    select: Rule = "stack",
-    max_components: int = 10,
-    n_folds: int = 5,
-    robust: float = 0.0,
     engine: EngineLike = None,
+    **options: Any,
 ) -> MixturePrior:
     """Learn a mixture prior from past tasks.
 
@@ -96,43 +79,22 @@ def learn_prior(
         evidence of held-out tasks, cross-validated over tasks; or the ``selection`` of such a
         comparison on other tasks.
     method
-        "evidence" maximises ``sum over tasks of ln sum_s w_s p(task | s)``, the exact marginal
-        likelihood, with a weak hyperprior; every task counts by how much was observed of it. For
-        clicks with features the likelihood is that of the family, known to its own small error.
+        "evidence" maximises the exact marginal likelihood of the tasks, with a weak hyperprior;
         "two-stage" is the paper's method: a point estimate of each task, then a mixture of the
-        estimates [paper: Sec. 6.2]; with "auto" it uses the number of components that the evidence
-        selects.
+        estimates [paper: Sec. 6.2].
     seed
         Seed of all that is random.
     noise_std
         Noise of Gaussian rewards; learned unless given.
     horizon, initial, support
         For MDPs: the length of an episode (required), the distribution of the first state, and
-        which transitions are possible, boolean (X, A, X). Learned counts are exactly zero only
-        where ``support`` is false.
-    covariance_type
-        For tasks with features: "full" (the default), "tied" or "diag".
-    noise
-        For Gaussian and linear rewards: "common" if all tasks have the same noise, or "per-task"
-        if each has its own. With "per-task" the prior is of :class:`mixts.StudentArms` or
-        :class:`mixts.LinearStudent`, with between 2.1 and 10,000 degrees of freedom.
-    n_restarts, max_iterations, tolerance
-        For "evidence": number of starts, iterations of each, and the improvement of the objective
-        per task below which a restart stops.
-    select
-        For "auto": "stack" joins the mixtures that together predict held-out tasks best, with the
-        weights that do; "best" takes the one that predicts best; "one-standard-error" takes the
-        smallest that is within one standard error of the best.
-    max_components, n_folds
-        For "auto": largest number of components that is compared, and number of folds of the
-        cross-validation.
-    robust
-        Weight of an additional broad component for tasks unlike any seen, see
-        :func:`mixts.learning.robust_prior`; 0 adds none.
+        which transitions are possible, boolean (X, A, X).
     engine
         Where restarts run, as in :func:`mixts.engines.engine_of`: a number of processes, an
         executor, an engine; None starts worker processes if that saves time. The result does not
         depend on it.
+    **options
+        Further options: the fields of :class:`mixts.learning.LearningOptions`.
 
     Returns
     -------
@@ -157,12 +119,8 @@ def learn_prior(
     array([0.5, 0.5])
     """
     return learn(
-        tasks, n_components, method,
-        seed=seed, noise_std=noise_std, noise=noise, horizon=horizon, initial=initial,
-        support=support, covariance_type=covariance_type, n_restarts=n_restarts,
-        max_iterations=max_iterations, tolerance=tolerance, select=select,
-        max_components=max_components, n_folds=n_folds,
-        robust=robust, engine=engine,
+        tasks, n_components, method, seed=seed, engine=engine, noise_std=noise_std,
+        horizon=horizon, initial=initial, support=support, **options,
     ).prior  # fmt: skip
 
 
@@ -172,84 +130,44 @@ def learn(
     method: Method = "evidence",
     *,
     seed: Seed = None,
-    noise_std: float | None = None,
-    horizon: int | None = None,
-    initial: ArrayLike | None = None,
-    support: ArrayLike | None = None,
-    covariance_type: CovarianceType | None = None,
-    noise: Noise = "common",
-    n_restarts: int | None = None,
-    max_iterations: int | None = None,
-    tolerance: float | None = None,
-    select: Rule = "stack",
-    max_components: int = 10,
-    n_folds: int = 5,
-    robust: float = 0.0,
     engine: EngineLike = None,
+    **options: Any,
 ) -> Learned:
     """Learn a mixture prior, and return it with how it was learned.
 
     Parameters
     ----------
-    tasks, n_components, method, ...
+    tasks, n_components, method, seed, engine
         As in :func:`mixts.learn_prior`.
+    **options
+        Further options: the fields of :class:`LearningOptions`.
 
     Returns
     -------
     Learned
         The prior, the course of its restarts and the comparison of numbers of components.
     """
-    if method not in get_args(Method):
-        raise ParameterError(f"method must be one of {get_args(Method)}, got {method!r}")
-    if select not in get_args(Rule):
-        raise ParameterError(f"select must be one of {get_args(Rule)}, got {select!r}")
-    options: dict[str, Any] = {
-        "noise_std": noise_std, "noise": noise, "covariance_type": covariance_type,
-        "horizon": horizon, "initial": initial, "support": support,
-    }  # fmt: skip
-    observed = _observed(tasks, options)
-    problem = Problem(
-        observed,
-        partial(model_of, **options),
-        seed_number(seed),
-        Patience(
-            MAX_ITERATIONS if max_iterations is None
-            else _checks.count(max_iterations, "max_iterations"),
-            TOLERANCE if tolerance is None else _checks.positive_number(tolerance, "tolerance"),
-        ),
-        N_RESTARTS if n_restarts is None else _checks.count(n_restarts, "n_restarts"),
-        N_FOLD_RESTARTS if n_restarts is None else n_restarts,
-        _checks.count(max_components, "max_components"),
-        _checks.count(n_folds, "n_folds", least=2),
-        select,
-    )  # fmt: skip
-    if robust < 0 or robust >= 1:
-        raise ParameterError(f"robust must be a weight from 0 to below 1, got {robust!r}")
+    given = LearningOptions(method=method, **options)
+    training = Training(_observed(tasks, given.of_model), given, seed_number(seed))
     selection = n_components if isinstance(n_components, Selection) else None
-    members = _checked_numbers(n_components, len(observed))
+    members = _checked_numbers(n_components, len(training.statistics))
     by_method = _by_two_stages if method == "two-stage" else _by_evidence
-    account = None if selection is None else selection.account
-    given = members is not None and selection is None
-    learned = by_method(problem, members, account, given, engine)
-    model = problem.make(observed)
+    n_kinds = None if selection is None else selection.n_kinds
+    is_given = members is not None and selection is None
+    learned = by_method(training, members, n_kinds, is_given, engine)
+    model = training.model()
     prior, unimodal = (
         with_origin(model, with_arm_prior(model, one)) for one in (learned.prior, learned.unimodal)
     )
     learned = replace(learned, prior=prior, unimodal=unimodal)
     if selection is not None:
         learned = replace(learned, selection=selection)
-    return replace(learned, prior=robust_prior(learned.prior, robust)) if robust else learned
+    if given.robust:
+        return replace(learned, prior=robust_prior(learned.prior, given.robust))
+    return learned
 
 
-def flat_family(
-    tasks: Any,
-    *,
-    noise_std: float | None = None,
-    horizon: int | None = None,
-    initial: ArrayLike | None = None,
-    support: ArrayLike | None = None,
-    noise: Noise = "common",
-) -> Family:
+def flat_family(tasks: Any, **options: Any) -> Family:
     """Return one component that knows the scale of these tasks' rewards and nothing else.
 
     That is the prior of plain Thompson sampling: Beta(1, 1), Gamma(1, 1 / mean), a normal
@@ -259,19 +177,19 @@ def flat_family(
 
     Parameters
     ----------
-    tasks, noise_std, noise, horizon, initial, support
+    tasks
         As in :func:`mixts.learn_prior`.
+    **options
+        Options of the tasks' family: ``noise_std``, ``noise``, ``horizon``, ``initial`` and
+        ``support`` of :class:`LearningOptions`.
 
     Returns
     -------
     Family
         A family of one component.
     """
-    options: dict[str, Any] = {
-        "noise_std": noise_std, "noise": noise, "horizon": horizon, "initial": initial,
-        "support": support,
-    }  # fmt: skip
-    return model_of(_observed(tasks, options), **options).centre
+    given = LearningOptions(**options).of_model
+    return model_of(_observed(tasks, given), **given).centre
 
 
 def robust_prior(prior: MixturePrior, weight: float = 0.01) -> MixturePrior:
@@ -314,20 +232,24 @@ Members = dict[int, float]
 
 
 def _by_evidence(
-    problem: Problem, members: Members | None, account: int | None, given: bool, engine: EngineLike
+    training: Training,
+    members: Members | None,
+    n_kinds: int | None,
+    is_given: bool,
+    engine: EngineLike,
 ) -> Learned:
     # A comparison runs its restarts in several calls, and given numbers of components in one.
-    n_expected = None if members else problem.n_restarts * (problem.n_folds + 1) * 3
+    n_expected = None if members else training.n_expected
     selection = None
     with engine_of(engine, n_jobs=n_expected) as where:
         if members is None:
-            comparison = compare(problem, where)
+            comparison = compare(training, where)
             selection, pooled = comparison.selection, comparison.pooled
-            members, account = selection.members, selection.account
+            members, n_kinds = selection.members, selection.n_kinds
             restarts = comparison.restarts
         else:
-            numbers = sorted({*members, account or 1})
-            pooled, restarts = _restarts(problem, numbers, where)
+            numbers = sorted({*members, n_kinds or 1})
+            pooled, restarts = _restarts(training, numbers, where)
     found = {n: best(restarts[n]) for n in members}
     heaviest = max(members, key=lambda n: members[n])
     for restart in found.values():
@@ -338,9 +260,9 @@ def _by_evidence(
                 ConvergenceWarning,
                 stacklevel=4,
             )
-    prior = _joined(problem, {n: found[n].prior for n in members}, members, given)
-    if account is not None and list(members) != [account]:
-        prior = with_kinds(prior, best(restarts[account]).prior, problem.statistics)
+    prior = _joined(training, {n: found[n].prior for n in members}, members, is_given)
+    if n_kinds is not None and list(members) != [n_kinds]:
+        prior = with_kinds(prior, best(restarts[n_kinds]).prior, training.statistics)
     return Learned(
         prior,
         pooled.prior,
@@ -354,64 +276,67 @@ def _by_evidence(
 
 
 def _restarts(
-    problem: Problem, numbers: list[int], where: Engine
+    training: Training, numbers: list[int], where: Engine
 ) -> tuple[Restart, dict[int, tuple[Restart, ...]]]:
     """Learn mixtures of these numbers of components from all tasks; one component comes first."""
-    model = problem.make(problem.statistics)
+    model = training.model()
     noise = ", each with its own noise" * (model.noise == "per-task")
-    of = f"from {len(problem.statistics):,} tasks{noise}"
+    of = f"from {len(training.statistics):,} tasks{noise}"
     step(f"learning 1 kind {of}")
-    pooled = pooled_restart(model, problem.patience)
-    jobs = [job for n in numbers if n > 1 for job in problem.restart_jobs(model, pooled, n)]
+    pooled = pooled_restart(model, training.patience)
+    specs = [spec for n in numbers if n > 1 for spec in training.restarts(model, pooled, n)]
     label = f"learning {' and '.join(str(n) for n in numbers if n > 1)} kinds {of}"
-    results = run_all(jobs, where, label) if jobs else []
+    results = run_all(specs, where, label) if specs else []
     found: dict[int, tuple[Restart, ...]] = {1: (pooled,)}
     for n in set(numbers) - {1}:
-        pairs = zip(jobs, results, strict=True)
-        found[n] = tuple(restart for job, restart in pairs if job.n_components == n)
+        pairs = zip(specs, results, strict=True)
+        found[n] = tuple(restart for spec, restart in pairs if spec.n_components == n)
     return pooled, found
 
 
 def _by_two_stages(
-    problem: Problem, members: Members | None, account: int | None, given: bool, engine: EngineLike
+    training: Training,
+    members: Members | None,
+    n_kinds: int | None,
+    is_given: bool,
+    engine: EngineLike,
 ) -> Learned:
     selection = None
     if members is None:
-        n_expected = problem.n_restarts * (problem.n_folds + 1) * 3
-        with engine_of(engine, n_jobs=n_expected) as where:
-            selection = compare(problem, where).selection
-        members, account = selection.members, selection.account
-    model: Model = problem.make(problem.statistics)
+        with engine_of(engine, n_jobs=training.n_expected) as where:
+            selection = compare(training, where).selection
+        members, n_kinds = selection.members, selection.n_kinds
+    model: Model = training.model()
     # scikit-learn takes 32 bits.
-    state = _random.seed_sequence(problem.seed, "learn", "two-stage").generate_state(1)
+    state = _random.seed_sequence(training.seed, "learn", "two-stage").generate_state(1)
     found = {n: model.two_stage(n, int(state[0])) for n in members}
     _, unimodal = found[max(members, key=lambda n: members[n])]
-    prior = _joined(problem, {n: mixture for n, (mixture, _) in found.items()}, members, given)
-    if account is not None and list(members) != [account]:
-        kinds = found[account] if account in found else model.two_stage(account, int(state[0]))
-        prior = with_kinds(prior, kinds[0], problem.statistics)
+    prior = _joined(training, {n: mixture for n, (mixture, _) in found.items()}, members, is_given)
+    if n_kinds is not None and list(members) != [n_kinds]:
+        kinds = found[n_kinds] if n_kinds in found else model.two_stage(n_kinds, int(state[0]))
+        prior = with_kinds(prior, kinds[0], training.statistics)
     return Learned(prior, unimodal, "two-stage", selection=selection)
 
 
 def _joined(
-    problem: Problem, mixtures: dict[int, MixturePrior], members: Members, given: bool
+    training: Training, mixtures: dict[int, MixturePrior], members: Members, is_given: bool
 ) -> MixturePrior:
     """Return the mixtures as one prior, without components that are practically the same.
 
     Unless the number of components was given, components of few tasks are left out. Of mixtures
     that then have equally many, the one that had most says most about the other tasks: it stays.
     """
-    if given:
+    if is_given:
         return by_weight(mixtures[next(iter(members))])
     kept: dict[int, MixturePrior] = {}
     weights: dict[int, float] = {}
     for n in sorted(members):
-        mixture = drop_few(mixtures[n], len(problem.statistics))
+        mixture = drop_few(mixtures[n], len(training.statistics))
         size = mixture.n_components
         kept[size], weights[size] = mixture, weights.get(size, 0.0) + members[n]
     if len(kept) == 1:
         return by_weight(next(iter(kept.values())))
-    return merge_same(union(list(kept.values()), list(weights.values())), problem.statistics)
+    return merge_same(union(list(kept.values()), list(weights.values())), training.statistics)
 
 
 # -- arguments ------------------------------------------------------------------------------------

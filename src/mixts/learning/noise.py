@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -13,11 +13,8 @@ from mixts._progress import step
 from mixts.families import Statistics
 from mixts.learning.evidence import mixture_evidence
 from mixts.learning.learn import learn
-from mixts.learning.models import Noise
 from mixts.learning.models.student import LEAST_NOISE, typical_noise, with_noise
-
-NoiseRule = Literal["common", "per-task", "auto"]
-"""One noise for all tasks, a noise of each task, or whichever predicts better."""
+from mixts.learning.options import Noise
 
 HELD_OUT = 0.2
 LEAST_TASKS = 20

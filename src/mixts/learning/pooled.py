@@ -10,8 +10,7 @@ import numpy as np
 from scipy import special
 
 from mixts._typing import Array, Float
-from mixts.families import LinearBernoulliStatistics, Statistics
-from mixts.families.coefficients import CoefficientFamily
+from mixts.families import Statistics
 from mixts.prior import MixturePrior
 
 RARE = 0.1
@@ -43,12 +42,11 @@ def pooled_scores(prior: MixturePrior, tasks: Statistics) -> Float[Array, " p"]:
         the reward, or of its log odds: rows are ranked by ``row @ coefficients``.
     """
     family = prior.family
-    if isinstance(family, CoefficientFamily):
-        if isinstance(tasks, LinearBernoulliStatistics):
-            return _logistic_regression(family, tasks)
-        pooled = prior.condition(merged(tasks)).as_prior(0).family
-        assert isinstance(pooled, CoefficientFamily)
-        return pooled.mean[0]
+    if family.n_features is not None:
+        if family.link == "logit":
+            return _logistic_regression(prior, tasks)
+        coefficients = prior.condition(merged(tasks)).component_mean[0, 0]
+        return coefficients[: family.n_features]
     means = np.array(prior.condition(merged(tasks)).mean_rewards()[0])
     counts = tasks.pulls.sum(axis=0)
     rare = counts < RARE * counts.mean()
@@ -77,15 +75,14 @@ def merged(tasks: Statistics) -> Statistics:
     return tasks
 
 
-def _logistic_regression(
-    family: CoefficientFamily, tasks: LinearBernoulliStatistics
-) -> Float[Array, " d"]:
+def _logistic_regression(prior: MixturePrior, tasks: Statistics) -> Float[Array, " d"]:
     """Return the coefficients with the largest posterior density, by Newton's method.
 
     The coefficients are ``mean + root @ u`` with a standard normal u, so that features of any scale
     and a singular covariance are harmless.
     """
-    mean, covariance = family.mean[0], family.full_covariances()[0]
+    belief = prior.belief()
+    mean, covariance = belief.component_mean[0], belief.component_covariance[0]
     values, vectors = np.linalg.eigh(covariance)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
     rows = tasks.array("rows")

@@ -12,8 +12,7 @@ from scipy import special
 
 from mixts._typing import Array, Float
 from mixts.families import Family
-from mixts.families.arms import ArmFamily, ArmStatistics
-from mixts.families.population import arm_population, tasks_known
+from mixts.families.population import arm_population
 from mixts.learning.models import Model
 from mixts.learning.starts import PSEUDO
 from mixts.origin import Origin
@@ -24,15 +23,15 @@ from mixts.prior import MixturePrior
 class Population:
     """Distribution of the arms of each component, as far as the tasks show it."""
 
-    arm_prior: ArmFamily
+    arm_prior: Family
     """One arm: the distribution of a new arm's parameters under each component."""
     known: Float[Array, "L K"]
     """Number of tasks from which each component knows each arm; see ``tasks_known``."""
 
     @property
-    def every_arm(self) -> ArmFamily:
+    def every_arm(self) -> Family:
         """The arm prior for each arm."""
-        return self.arm_prior.arms([0] * self.known.shape[1])
+        return self.arm_prior.as_arms.arms([0] * self.known.shape[1])
 
     def replaced(self, family: Family, least: float = 0.0) -> Family:
         """Return the family with the arm prior where no more than this many tasks are known."""
@@ -46,11 +45,11 @@ class Population:
 
 def population(model: Model, prior: MixturePrior) -> Population | None:
     """Return the population of arms in the model's tasks, or None if the family has no arms."""
-    family, statistics = prior.family, model.statistics
-    if not isinstance(family, ArmFamily) or not isinstance(statistics, ArmStatistics):
+    family = prior.family
+    if family.n_arms is None:
         return None
     share = special.softmax(prior.log_weights + model.log_evidence(family), axis=1)
-    known = tasks_known(family, statistics.pulls, share)
+    known = model.tasks_known(family, share)
     return Population(arm_population(family, known), known)
 
 
@@ -64,7 +63,6 @@ def with_arm_prior(model: Model, prior: MixturePrior) -> MixturePrior:
     found = population(model, prior)
     if found is None:
         return prior
-    assert isinstance(model.statistics, ArmStatistics)
     n = prior.n_components
     family = found.replaced(prior.family, PSEUDO / n if n > 1 else 0.0)
     result = prior.replace(family=family, arm_prior=found.arm_prior)
@@ -76,8 +74,6 @@ def known_tasks(model: Model, prior: MixturePrior) -> Float[Array, "L *K"]:
     share = np.ones((model.n_tasks, 1))
     if prior.n_components > 1:
         share = special.softmax(prior.log_weights + model.log_evidence(prior.family), axis=1)
-    if isinstance(prior.family, ArmFamily) and isinstance(model.statistics, ArmStatistics):
-        return tasks_known(prior.family, model.statistics.pulls, share)
     return model.tasks_known(prior.family, share)
 
 

@@ -17,8 +17,6 @@ import numpy as np
 from mixts import _checks
 from mixts.errors import ParameterError, StatisticsError
 from mixts.families import Statistics
-from mixts.families.arms import ArmFamily, ArmStatistics
-from mixts.families.coefficients import CoefficientFamily
 from mixts.families.population import arm_population
 from mixts.learning.em import History, Patience, climb, refined
 from mixts.learning.histories import statistics_of
@@ -123,11 +121,10 @@ def _climbed(
     """Return the prior after these tasks, and the course of learning."""
     family, options = prior.family, prior.family.learning_settings()
     options.pop("noise_std", None)  # it is learned further, too
-    if isinstance(family, CoefficientFamily):
-        if family.covariance_type == "spherical":
-            diagonals = np.diagonal(family.full_covariances(), axis1=1, axis2=2)
-            family = family.with_moments(family.mean, diagonals, "diag")
-        options["covariance_type"] = family.covariance_type
+    if family.settings().get("covariance_type") == "spherical":
+        # Spherical covariances are not learned. Mapped by any diagonal, they become diagonal.
+        family = family.mapped(np.eye(family.statistics_shape[0]))
+    options["covariance_type"] = family.settings().get("covariance_type")
     model, start = model_of(statistics, **options), MixturePrior(family, prior.weights)
     learned = origin.learned
     known = np.maximum(origin.known, LEAST_KNOWN)
@@ -146,7 +143,7 @@ def _climbed(
         arm_prior=None,
         origin=Origin(origin.n_tasks + len(statistics), known),
     )  # fmt: skip
-    if isinstance(result.family, ArmFamily) and isinstance(statistics, ArmStatistics):
+    if family.n_arms is not None:
         untried = prior.new_arms & ~statistics.pulls.any(axis=0)
         result = result.replace(arm_prior=arm_population(result.family, known))
         result = result.mark_new(np.flatnonzero(untried).tolist())

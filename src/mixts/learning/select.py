@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 from scipy import special
@@ -15,15 +14,12 @@ from mixts._progress import step
 from mixts._typing import Array, Float, Int
 from mixts.engines import Engine
 from mixts.families import Statistics
-from mixts.learning.em import Job, Patience, Restart, best, pooled_restart, run_all
-from mixts.learning.models import Model
+from mixts.learning.em import Patience, Restart, RestartSpec, best, pooled_restart, run_all
+from mixts.learning.models import Model, model_of
+from mixts.learning.options import LearningOptions, Rule
 from mixts.learning.stack import MOST_KINDS, prices, stack_weights, union_evidence
 from mixts.learning.starts import digests
 from mixts.prior import MixturePrior
-
-Rule = Literal["stack", "best", "one-standard-error"]
-"""What becomes of mixtures with different numbers of components: join those that predict best
-together, or take the one that predicts best, or the smallest within one standard error of it."""
 
 ENOUGH = 2
 """Stop after this many candidates in a row that do not predict better by their price."""
@@ -88,7 +84,7 @@ class Selection:
         return {candidate: weight for candidate, weight in pairs if weight > 0}
 
     @property
-    def account(self) -> int | None:
+    def n_kinds(self) -> int | None:
         """Number of components of the mixture whose kinds a stack is read by; None if not stacked.
 
         It is the mixture of the rule of one standard error, or the largest that is readable.
@@ -155,26 +151,42 @@ _CHOICES: dict[Rule, Callable[[Float[Array, "c n"], int], int]] = {
 """Index of the chosen candidate, by rule."""
 
 
+N_RESTARTS, N_FOLD_RESTARTS = 5, 2
+"""Default number of restarts on all tasks, and on all tasks but those of one fold: fewer, because
+there are many folds."""
+
+
 @dataclass(frozen=True)
-class Problem:
+class Training:
     """Tasks to learn from, and how to learn."""
 
     statistics: Statistics
-    make: Callable[[Statistics], Model]
+    options: LearningOptions
     seed: int
-    patience: Patience
-    n_restarts: int
-    n_fold_restarts: int
-    """Restarts for the tasks outside one fold; fewer, because there are many folds."""
-    max_components: int
-    n_folds: int
-    rule: Rule
 
-    def restart_jobs(self, model: Model, pooled: Restart, n_components: int) -> list[Job]:
-        """Return the restarts of a mixture of all tasks."""
+    def model(self, statistics: Statistics | None = None) -> Model:
+        """Return the model of some of the tasks; None: of all."""
+        some = self.statistics if statistics is None else statistics
+        return model_of(some, **self.options.of_model)
+
+    @property
+    def patience(self) -> Patience:
+        """Stopping rule of a restart."""
+        return Patience(self.options.max_iterations, self.options.tolerance)
+
+    @property
+    def n_expected(self) -> int:
+        """Expected number of restarts of a comparison, by which an engine is chosen."""
+        return (self.options.n_restarts or N_RESTARTS) * (self.options.n_folds + 1) * 3
+
+    def restarts(
+        self, model: Model, pooled: Restart, n_components: int, fold: int | None = None
+    ) -> list[RestartSpec]:
+        """Return the restarts of a mixture of all tasks, or of all but those of a fold."""
+        usual, part = (N_RESTARTS, "all") if fold is None else (N_FOLD_RESTARTS, f"fold {fold}")
         return [
-            Job(model, pooled, n_components, self.seed, "all", r, self.patience)
-            for r in range(self.n_restarts)
+            RestartSpec(model, pooled, n_components, self.seed, part, r, self.patience)
+            for r in range(self.options.n_restarts or usual)
         ]
 
 
@@ -189,28 +201,28 @@ class Comparison:
     """One component, learned from all tasks."""
 
 
-def compare(problem: Problem, where: Engine) -> Comparison:
-    """Compare mixtures from one component upwards, and choose by the problem's rule."""
-    n = len(problem.statistics)
-    n_folds = max(2, min(problem.n_folds, n))
-    parts = folds(n, n_folds, problem.seed)
+def compare(training: Training, where: Engine) -> Comparison:
+    """Compare mixtures from one component upwards, and choose by the rule of its options."""
+    n = len(training.statistics)
+    n_folds = max(2, min(training.options.n_folds, n))
+    parts = folds(n, n_folds, training.seed)
     # Equal tasks cannot belong to two components, and their differences have no standard error.
-    n_distinct = len(set(digests(problem.statistics)))
-    limit = max(1, min(problem.max_components, n // LEAST_TASKS, n_distinct))
-    whole = problem.make(problem.statistics)
+    n_distinct = len(set(digests(training.statistics)))
+    limit = max(1, min(training.options.max_components, n // LEAST_TASKS, n_distinct))
+    whole = training.model()
     bar = step(f"comparing 1 kind (of at most {limit}) on {n:,} tasks", n_folds + 1)
-    pooled = pooled_restart(whole, problem.patience)
+    pooled = pooled_restart(whole, training.patience)
     bar.advance(1)
-    training = []
+    folded = []
     for k in range(int(parts.max()) + 1):
-        training.append(_Fold.of(problem, parts == k))
+        folded.append(_Fold.of(training, parts == k))
         bar.advance(1)
     held_out, bic = [], []
     found: dict[int, tuple[Restart, ...]] = {}
     for candidate in range(1, limit + 1):
         scores = np.empty(n)
-        by_fold, restarts = _restarts(problem, candidate, whole, pooled, training, where)
-        for part, restart in zip(training, by_fold, strict=True):
+        by_fold, restarts = _restarts(training, candidate, whole, pooled, folded, where)
+        for part, restart in zip(folded, by_fold, strict=True):
             scores[part.inside] = task_evidence(restart.prior, part.test)
         held_out.append(scores)
         found[candidate] = restarts
@@ -219,8 +231,9 @@ def compare(problem: Problem, where: Engine) -> Comparison:
         if candidate - 1 - int(np.argmax(worth)) >= ENOUGH:
             break
     table = np.array(held_out)
-    chosen = _CHOICES[problem.rule](table, n_folds) + 1
-    selection = Selection(tuple(found), table, np.array(bic), chosen, n_folds, problem.rule)
+    rule = training.options.select
+    chosen = _CHOICES[rule](table, n_folds) + 1
+    selection = Selection(tuple(found), table, np.array(bic), chosen, n_folds, rule)
     return Comparison(selection, found, pooled)
 
 
@@ -246,33 +259,31 @@ class _Fold:
     pooled: Restart
 
     @classmethod
-    def of(cls, problem: Problem, inside: Array) -> _Fold:
-        test, train = (problem.make(problem.statistics[part]) for part in (inside, ~inside))
-        return cls(inside, test, train, pooled_restart(train, problem.patience))
+    def of(cls, training: Training, inside: Array) -> _Fold:
+        test, train = (training.model(training.statistics[part]) for part in (inside, ~inside))
+        return cls(inside, test, train, pooled_restart(train, training.patience))
 
 
 def _restarts(
-    problem: Problem,
+    training: Training,
     n_components: int,
     whole: Model,
     pooled: Restart,
-    training: list[_Fold],
+    folded: list[_Fold],
     where: Engine,
 ) -> tuple[list[Restart], tuple[Restart, ...]]:
     """Return the best restart without each fold, and all restarts on all tasks."""
     if n_components == 1:
-        return [part.pooled for part in training], (pooled,)
-    n = problem.n_fold_restarts
-    jobs = [
-        Job(part.train, part.pooled, n_components, problem.seed, f"fold {k}", r, problem.patience)
-        for k, part in enumerate(training)
-        for r in range(n)
-    ]
-    jobs += problem.restart_jobs(whole, pooled, n_components)
-    n_tasks = len(problem.statistics)
-    restarts = run_all(jobs, where, f"comparing {n_components} kinds on {n_tasks:,} tasks")
-    by_fold = [best(restarts[k * n : (k + 1) * n]) for k in range(len(training))]
-    return by_fold, tuple(restarts[len(training) * n :])
+        return [part.pooled for part in folded], (pooled,)
+    specs = []
+    for k, fold in enumerate(folded):
+        specs += training.restarts(fold.train, fold.pooled, n_components, k)
+    n = len(specs) // len(folded)
+    specs += training.restarts(whole, pooled, n_components)
+    n_tasks = len(training.statistics)
+    restarts = run_all(specs, where, f"comparing {n_components} kinds on {n_tasks:,} tasks")
+    by_fold = [best(restarts[k * n : (k + 1) * n]) for k in range(len(folded))]
+    return by_fold, tuple(restarts[len(folded) * n :])
 
 
 def _bic(restart: Restart, model: Model, n_components: int) -> float:

@@ -214,7 +214,7 @@ def _gaussian_mixture(n_components: int, covariance_type: str, seed: int) -> Any
         from sklearn.mixture import GaussianMixture
     except ImportError as error:
         raise MissingExtraError(
-            "fitting a mixture in two stages needs scikit-learn: pip install 'mixts[paper]'"
+            "fitting a mixture in two stages needs scikit-learn: pip install 'mixts[sklearn]'"
         ) from error
     return GaussianMixture(
         n_components, covariance_type=covariance_type, reg_covar=REGULARISATION, random_state=seed

@@ -263,7 +263,7 @@ _BYTES_PER_ROW = 64
 
 
 @dataclass(frozen=True)
-class Batch:
+class RowBatch:
     """Rows of a piece: columns by name, the number of each row (from 1), and ragged lines."""
 
     columns: dict[str, Any]
@@ -276,7 +276,7 @@ class Batch:
 
 def batches_of(
     piece: Piece, columns: Sequence[str], delimiter: str, batch_rows: int
-) -> Iterator[Batch]:
+) -> Iterator[RowBatch]:
     """Yield the rows of a piece in its order, one batch at a time."""
     read = {"parquet": _parquet_batches, "csv": _csv_batches, "table": _table_batches}[piece.format]
     try:
@@ -288,7 +288,7 @@ def batches_of(
 
 def _parquet_batches(
     piece: Piece, columns: list[str], delimiter: str, batch_rows: int
-) -> Iterator[Batch]:
+) -> Iterator[RowBatch]:
     groups = range(piece.start, piece.stop or 0)
     with pyarrow().parquet.ParquetFile(piece.path) as file:
         found = file.iter_batches(batch_rows, list(groups), columns, use_threads=False)
@@ -297,24 +297,24 @@ def _parquet_batches(
 
 def _table_batches(
     piece: Piece, columns: list[str], delimiter: str, batch_rows: int
-) -> Iterator[Batch]:
+) -> Iterator[RowBatch]:
     # Levels of a categorical column may differ from chunk to chunk of a table.
     whole = piece.rows.select(columns).unify_dictionaries().combine_chunks()
     yield from _numbered(whole.to_batches(batch_rows), columns)
 
 
-def _numbered(batches: Iterable[Any], columns: list[str]) -> Iterator[Batch]:
+def _numbered(batches: Iterable[Any], columns: list[str]) -> Iterator[RowBatch]:
     """Number the rows of record batches."""
     done = 0
     for batch in batches:
         rows = np.arange(done + 1, done + 1 + batch.num_rows)
         done += batch.num_rows
-        yield Batch({name: batch.column(name) for name in columns}, rows, BadRows())
+        yield RowBatch({name: batch.column(name) for name in columns}, rows, BadRows())
 
 
 def _csv_batches(
     piece: Piece, columns: list[str], delimiter: str, batch_rows: int
-) -> Iterator[Batch]:
+) -> Iterator[RowBatch]:
     arrow = pyarrow()
     lines = _RaggedLines(piece)
 
@@ -347,8 +347,8 @@ def _csv_batches(
         with reader:
             for batch in reader:
                 rows, ragged = lines.between(batch.num_rows)
-                yield Batch({name: read(batch.column(name)) for name in columns}, rows, ragged)
-    yield Batch({}, np.arange(0), lines.rest())
+                yield RowBatch({name: read(batch.column(name)) for name in columns}, rows, ragged)
+    yield RowBatch({}, np.arange(0), lines.rest())
 
 
 # -- formulas -------------------------------------------------------------------------------------

@@ -16,8 +16,9 @@ from mixts._typing import Array, Float, Int
 from mixts.engines import Engine
 from mixts.errors import ParameterError
 from mixts.features import Feature, Features, LevelFeature, NumberFeature
-from mixts.logs.files import Batch, Piece, are_numbers, batches_of, number_columns
-from mixts.logs.rows import Request, coded_names, is_number, numbers, sorted_order
+from mixts.logs.files import Piece, RowBatch, are_numbers, batches_of, number_columns
+from mixts.logs.rows import coded_names, is_number, numbers, sorted_order
+from mixts.logs.schema import LogSchema
 
 MOST_LEVELS = 50
 """Largest number of levels of a text feature: each is a coefficient that tasks must learn."""
@@ -98,14 +99,14 @@ class Spans:
         self.varies |= other.varies
 
 
-def find_features(jobs: Sequence[tuple[Piece, str]], request: Request, engine: Engine) -> Features:
+def find_features(jobs: Sequence[tuple[Piece, str]], schema: LogSchema, engine: Engine) -> Features:
     """Return the features of logs: columns of numbers as they are, and the levels of the others.
 
     Parameters
     ----------
     jobs
         The pieces of the logs, each with its delimiter.
-    request
+    schema
         Columns of the features, and how to treat text.
     engine
         Where files are read.
@@ -113,24 +114,24 @@ def find_features(jobs: Sequence[tuple[Piece, str]], request: Request, engine: E
     known = [number_columns(piece) for piece in {piece.path: piece for piece, _ in jobs}.values()]
     unclear = tuple(
         name
-        for name in request.features
-        if name in request.text or not all(name in names for names in known)
+        for name in schema.features
+        if name in schema.text or not all(name in names for names in known)
     )
     found = {name: Values(counts=Counter()) for name in unclear}
     if unclear:
-        arguments = ((piece, used, unclear, request.batch_rows) for piece, used in jobs)
+        arguments = ((piece, used, unclear, schema.batch_rows) for piece, used in jobs)
         for part in engine.map(count_values, arguments):
             found = {name: found[name] + part[name] for name in unclear}
     columns: list[Feature] = []
-    has_constant = request.intercept
-    for name in request.features:
-        if name not in found or (name not in request.text and found[name].are_numbers):
+    has_constant = schema.intercept
+    for name in schema.features:
+        if name not in found or (name not in schema.text and found[name].are_numbers):
             columns.append(NumberFeature(name))
             continue
         # A constant and all levels of a feature would say the same: the first level goes.
-        columns.append(_level_feature(name, found[name], request.top_levels, has_constant))
+        columns.append(_level_feature(name, found[name], schema.top_levels, has_constant))
         has_constant = True
-    return Features(columns, request.intercept)
+    return Features(columns, schema.intercept)
 
 
 def count_values(
@@ -144,7 +145,7 @@ def count_values(
     return found
 
 
-def _values(batch: Batch, name: str) -> Values:
+def _values(batch: RowBatch, name: str) -> Values:
     column = batch.columns[name]
     codes, names = coded_names(column, f"feature {name!r}")
     used = np.bincount(codes[codes >= 0], minlength=len(names))

@@ -3,47 +3,37 @@
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 
 from mixts import _checks
+from mixts._checks import some_names
 from mixts._progress import step
-from mixts._typing import Array, Int
+from mixts._typing import Array, ArrayLike, Float, Int
 from mixts.engines import EngineLike, engine_of
 from mixts.errors import FormatError, LogsError, ParameterError
 from mixts.families import Statistics
 from mixts.features import Features
-from mixts.logs.bad_rows import (
-    OTHER_ARM,
-    BadRows,
-    Example,
-    refuse_arm_a_row,
-    unusable_rewards,
-    without_reward,
-)
-from mixts.logs.decisions import check_missing, feature_column
-from mixts.logs.files import (
-    EXPORTED,
-    Log,
-    Paths,
-    Piece,
-    batches_of,
-    delimiter_of,
-    log_files,
-    pieces_of,
-)
+from mixts.logs.bad_rows import OTHER_ARM, BadRows, unusable_rewards, without_reward
+from mixts.logs.decisions import feature_column
+from mixts.logs.files import Log, Paths, Piece, batches_of, delimiter_of, log_files, pieces_of
 from mixts.logs.levels import Spans, find_features
-from mixts.logs.rows import Observations, Request, observations, sorted_order, unsupported
-from mixts.logs.sample import RowSample, feature_hashes, name_hashes, no_rows
-from mixts.logs.tally import Counted, Tally, binary
+from mixts.logs.pieces import NO_RANGE, PieceCounts, RowSample, no_rows, read_piece, tally_of
+from mixts.logs.rows import Observations, observations, sorted_order
+from mixts.logs.schema import (
+    BATCH_ROWS,
+    LogFamily,
+    LogSchema,
+    log_schema,
+    schema_of_files,
+    with_options,
+)
+from mixts.logs.tally import Tally
 from mixts.logs.times import TaskTimes
 from mixts.prior import MixturePrior
-
-LogFamily = Literal["bernoulli", "gaussian", "poisson", "spend", "linear", "logistic"]
 
 
 @dataclass(frozen=True)
@@ -77,14 +67,14 @@ class TaskLogs:
     """Ranges of the numbers in a row of features."""
     files: tuple[Log, ...] = field(repr=False)
     """Files, and tables in memory, in the order in which they were read."""
-    request: Request = field(repr=False)
+    schema: LogSchema = field(repr=False)
     """Columns that were read, to read the rows of some tasks again; its features have the ranges of
     an earlier prior only."""
 
     @property
     def space(self) -> Features | None:
         """Features, with their levels and the ranges of the rows; None for arms."""
-        known = self.request.space
+        known = self.schema.space
         return None if known is None else known.learned_from(self.spans.low, self.spans.high)
 
     @property
@@ -97,71 +87,7 @@ class TaskLogs:
             return ""
         rows = "1 row had" if self.n_missing == 1 else f"{self.n_missing:,} rows had"
         count = "counts" if self.n_missing == 1 else "count"
-        return f"{rows} no reward and {count} as {self.request.missing_reward:g} (--missing-reward)"
-
-
-BATCH_ROWS = 1 << 17
-"""Approximate number of rows in memory at a time."""
-
-FAMILIES = ("auto", *get_args(LogFamily))
-WITH_FEATURES = ("linear", "logistic")
-
-LEAST_ZEROS = 0.03
-"""Share of zeros from which on rewards of at least 0 may be purchases and spends."""
-FEW_AMOUNTS = 24
-"""So few different rewards above 0 are levels, ratings or small counts."""
-
-
-@dataclass(frozen=True)
-class Amounts:
-    """Zeros and amounts among rewards."""
-
-    n_zeros: int = 0
-    least: float = np.inf
-    """Smallest reward above 0."""
-    some: frozenset[float] = frozenset()
-    """Different rewards above 0; if there are more than ``FEW_AMOUNTS``, some of them."""
-
-    @classmethod
-    def of(cls, rewards: Array) -> Amounts:
-        """Return the amounts of some rewards."""
-        amounts = rewards[rewards > 0]
-        different = np.unique(amounts)[: FEW_AMOUNTS + 1]
-        least = float(np.min(amounts, initial=np.inf))
-        return cls(int((rewards == 0).sum()), least, frozenset(different.tolist()))
-
-    def __add__(self, other: Amounts) -> Amounts:
-        some = frozenset(sorted(self.some | other.some)[: FEW_AMOUNTS + 1])
-        return Amounts(self.n_zeros + other.n_zeros, min(self.least, other.least), some)
-
-    def are_spends(self, n: int) -> bool:
-        """Return whether n rewards of at least 0 look like purchases and spends."""
-        return self.n_zeros > LEAST_ZEROS * n and len(self.some) > FEW_AMOUNTS
-
-
-@dataclass(frozen=True)
-class Part:
-    """Result of reading a piece of the logs."""
-
-    counted: Counted
-    bad: BadRows
-    n_rows: int
-    n_other: int
-    """Number of rewards that are neither 0 nor 1."""
-    other: Example | None
-    """First reward that is neither 0 nor 1."""
-    n_missing: int
-    """Number of rows without a reward that count all the same."""
-    reward_range: tuple[float, float]
-    """Smallest and largest reward; infinity and minus infinity if there are none."""
-    times: TaskTimes
-    sample: RowSample
-    amounts: Amounts = Amounts()
-    """Zeros and amounts, where the family is chosen by the data."""
-    spans: Spans = field(default_factory=lambda: Spans(0))
-    """Ranges of the features."""
-    arm_names: frozenset[str] = frozenset()
-    """If the arms are listed: those of them that occur, and some others."""
+        return f"{rows} no reward and {count} as {self.schema.missing_reward:g} (--missing-reward)"
 
 
 def read_logs(
@@ -225,7 +151,7 @@ def read_logs(
         do not decide what is learned. By default rewards stay as they are.
     time
         Column of the time of each row: numbers, or dates as in ISO 8601 (without a zone: UTC).
-        :func:`mixts.learning.fit_logs` then holds out the latest tasks.
+        :func:`mixts.fit_logs` then holds out the latest tasks.
     delimiter
         Column separator of CSV files; by default a tab for ``.tsv`` files and a comma for others.
     allow_bad_rows
@@ -255,29 +181,160 @@ def read_logs(
     >>> logs = read_logs("clicks.csv", task="user", arm="item", reward="clicked")  # doctest: +SKIP
     >>> prior = mixts.learn_prior(logs.statistics, "auto", seed=1)  # doctest: +SKIP
     """
-    space = features if isinstance(features, Features) else None
-    names = features.raw_names if isinstance(features, Features) else features
-    if space is not None and intercept > space.intercept:
-        raise ParameterError("intercept is a part of these features: leave it out, or make others")
-    request = _request(
-        task, reward, arm, names, family, intercept if space is None else space.intercept,
-        _arm_names(arms), _checks.count(batch_rows, "batch_rows"),
+    schema = with_options(
+        log_schema(task, reward, arm, features, family, intercept, arms),
+        batch_rows=batch_rows, delimiter=delimiter, missing_reward=missing_reward, text=text,
+        top_levels=top_levels, time=time, clip=clip, decimals=decimals,
     )  # fmt: skip
-    request = replace(
-        request,
-        delimiter=delimiter,
-        missing_reward=_missing(missing_reward, request.family),
-        space=space,
-        text=_text_features(text, request, space),
-        top_levels=None if top_levels is None else _checks.count(top_levels, "top_levels"),
-        time=time,
-        clip=_limits(clip),
-        decimals=_decimals(decimals, request),
-        arms_may_lack_rows=isinstance(arms, MixturePrior),
+    files = log_files(paths, {*schema.columns, *map(feature_column, schema.features)})
+    tally, found, schema = _read(files, schema, engine)
+    return _task_logs(tally, found, schema, files, allow_bad_rows)
+
+
+def _read(
+    files: Sequence[Log], schema: LogSchema, engine: EngineLike
+) -> tuple[Tally, PieceCounts, LogSchema]:
+    """Count the rows of all files, in order; also return the schema with its features."""
+    jobs = pieces_to_read(files, schema)
+    schema = schema_of_files(schema, jobs)
+    path, above = "", 0
+    names = list(dict.fromkeys(piece.path for piece, _ in jobs))
+    bar = step(f"reading {names[0] if len(names) == 1 else f'{len(names):,} files'}", len(jobs))
+    with engine_of(1 if engine is None else engine) as where:
+        if schema.arm is None and schema.space is None:
+            schema = replace(schema, space=find_features(jobs, schema, where))
+        tally = tally_of(schema)
+        found = PieceCounts(
+            tally.counted(), BadRows(), 0, 0, None, 0, NO_RANGE, TaskTimes(), no_rows(),
+            spans=Spans(len(schema.feature_names)),
+        )  # fmt: skip
+        parts = where.map(read_piece, ((piece, used, schema) for piece, used in jobs))
+        for (piece, _), part in zip(jobs, parts, strict=True):
+            above = above if piece.path == path else 0
+            path = piece.path
+            tasks, arms = tally.merge(part.counted)
+            if schema.time is not None:
+                found.times.merge(part.times, tasks)
+            found.spans.merge(part.spans, tasks)
+            found = found.plus(replace(part, sample=part.sample.moved(tasks, arms)), above)
+            above += part.n_rows
+            bar.advance(1)
+    return tally, found, schema
+
+
+def pieces_to_read(files: Sequence[Log], schema: LogSchema) -> list[tuple[Piece, str]]:
+    """Return the pieces of all files in order, each with its delimiter."""
+    delimiters = {file: delimiter_of(file, schema.delimiter) for file in files}
+    return [(piece, used) for file, used in delimiters.items() for piece in pieces_of(file, used)]
+
+
+# -- the result -----------------------------------------------------------------------------------
+
+
+def _task_logs(
+    tally: Tally,
+    found: PieceCounts,
+    schema: LogSchema,
+    files: tuple[Log, ...],
+    allow_bad_rows: bool,
+) -> TaskLogs:
+    n_good = found.n_rows - found.bad.total
+    _, remedy = unusable_rewards(found.bad, schema.family)
+    reasons = "".join(f"\n  {line}" for line in (*found.bad.lines(), remedy) if line)
+    if not found.n_rows:
+        raise FormatError(f"no rows below the names of the columns in {', '.join(map(str, files))}")
+    _check_arms(schema, found.arm_names)
+    if n_good == 0:
+        raise FormatError(f"none of {found.n_rows:,} rows can be used{reasons}")
+    # Arms that are not listed are left out as asked for; nobody asked so by an earlier prior.
+    n_unlisted = 0 if schema.arms_may_lack_rows else found.bad.counts.get(OTHER_ARM, 0)
+    if 2 * n_good < found.n_rows - n_unlisted and not allow_bad_rows:
+        silent = without_reward(found.bad, found.reward_range, refused=True)
+        if silent:
+            raise LogsError(f"{silent}{reasons}")
+        raise FormatError(
+            f"{found.bad.total:,} of {found.n_rows:,} rows are bad, which is more than half: are "
+            "the columns the right ones? If so, add --allow-bad-rows (allow_bad_rows=True)"
+            f"{reasons}"
+        )
+    tasks = np.array(sorted_order(tuple(tally.tasks)), dtype=np.int64)
+    arms = None
+    if schema.arm is not None and schema.arms is None:
+        arms = np.array(sorted_order(tuple(tally.arms)), dtype=np.int64)
+    counted = tally.counted(tasks, arms)
+    if counted.too_large and not found.n_other:
+        raise LogsError(counted.too_large)
+    family: Any = counted.family
+    statistics = counted.statistics
+    if counted.spends is not None and found.amounts.are_spends(n_good):
+        family, statistics = "spend", counted.spends
+    return TaskLogs(
+        statistics,
+        counted.tasks,
+        None if schema.arm is None else counted.arms,
+        schema.feature_names or None,
+        family,
+        _why(family, schema, found, n_good),
+        found.n_rows,
+        found.bad,
+        found.n_missing,
+        found.reward_range,
+        None if schema.time is None else _task_times(found.times, tasks),
+        found.sample.moved(np.argsort(tasks), np.argsort(() if arms is None else arms)),
+        found.spans,
+        files,
+        schema,
     )
-    files = log_files(paths, {*request.columns, *map(feature_column, request.features)})
-    tally, found, request = _read(files, request, engine)
-    return _task_logs(tally, found, request, files, allow_bad_rows)
+
+
+def _check_arms(schema: LogSchema, seen: frozenset[str]) -> None:
+    """Refuse listed arms that no row has: a misspelt name would be an arm of its own."""
+    unknown = [name for name in schema.arms or () if name not in seen]
+    if not unknown or schema.arms_may_lack_rows:
+        return
+    names = [name for name in seen if name]
+    names = [names[i] for i in sorted_order(names)]
+    known = {name.strip().casefold(): name for name in names}
+    similar = difflib.get_close_matches(unknown[0].strip().casefold(), known, n=1)
+    hint = (
+        f": did you mean {known[similar[0]]!r}?"
+        if similar
+        else f". Its arms are {some_names(names)}."
+    )
+    raise ParameterError(
+        f"arms must occur in the logs, and {unknown[0]!r} does not{hint} To have an arm without "
+        "rows, take the arms of an earlier prior (--from PRIOR, arms=prior), or add the arm to "
+        "the learned prior (mixts arms add, prior.add_arms)"
+    )
+
+
+def _task_times(times: TaskTimes, order: Int[Array, " n"]) -> TaskTimes:
+    """Return the times of tasks in an order, unless numbers and dates are mixed."""
+    if times.n_dates and times.n_numbers:
+        raise FormatError(
+            f"{times.n_dates:,} times are dates and {times.n_numbers:,} are numbers: one of them "
+            "is wrong"
+        )
+    return times.ordered(order)
+
+
+def _why(family: LogFamily, schema: LogSchema, found: PieceCounts, n_good: int) -> str:
+    if schema.family != "auto":
+        return "it was asked for"
+    if family in ("bernoulli", "logistic"):
+        return "every reward is 0 or 1"
+    if family == "spend":
+        n, amounts = n_good - found.amounts.n_zeros, found.amounts
+        return (
+            f"{n:,} of {n_good:,} rewards are above 0 and range from {amounts.least:g} to "
+            f"{found.reward_range[1]:g}: purchases and spends"
+        )
+    return (
+        f"{found.n_other:,} of {n_good:,} rewards are neither 0 nor 1, the first in {found.other}"
+    )
+
+
+# -- reading again --------------------------------------------------------------------------------
 
 
 def read_before(
@@ -299,397 +356,100 @@ def read_before(
     tuple
         Indices of the tasks that have earlier rows, into ``logs.tasks``, and their statistics.
     """
-    request = replace(logs.request, family=logs.family, arms=logs.arms, before=time)
-    tally, _, _ = _read(logs.files, request, engine)
+    schema = replace(logs.schema, family=logs.family, arms=logs.arms, before=time)
+    tally, _, _ = _read(logs.files, schema, engine)
     index = {name: i for i, name in enumerate(logs.tasks)}
     found = np.array([index[name] for name in tally.tasks], dtype=np.int64)
     order = np.argsort(found)
     return found[order], tally.counted(order).statistics
 
 
-def _read(
-    files: Sequence[Log], request: Request, engine: EngineLike
-) -> tuple[Tally, Part, Request]:
-    """Count the rows of all files, in order; also return the request with its features."""
-    jobs = pieces_to_read(files, request)
-    exported = bool(jobs) and all(EXPORTED.issubset(piece.header) for piece, _ in jobs)
-    request = replace(request, exported=exported, renamed=_renamed(request) if exported else {})
-    _check_roles(request)
-    for piece, used in jobs:
-        _check_columns(piece, request, used)
-    path, above = "", 0
-    names = list(dict.fromkeys(piece.path for piece, _ in jobs))
-    bar = step(f"reading {names[0] if len(names) == 1 else f'{len(names):,} files'}", len(jobs))
+@dataclass(frozen=True)
+class TaskRows:
+    """Observations of some tasks, in the order of the files; the result of :func:`read_rows`."""
+
+    tasks: Int[Array, " m"]
+    """Task of each row: its position among the tasks that were asked for."""
+    arms: Int[Array, " a"]
+    """Arm of each row, an index into ``TaskLogs.arms``; empty for linear tasks."""
+    features: Float[Array, "m d"]
+    """Features of each row, as in ``TaskLogs.features``; no columns for arms."""
+    rewards: Float[Array, " m"]
+
+
+def read_rows(logs: TaskLogs, tasks: ArrayLike, engine: EngineLike = None) -> TaskRows:
+    """Read the rows of some tasks: statistics do not keep single rewards.
+
+    Parameters
+    ----------
+    logs
+        Result of :func:`mixts.logs.read_logs`. Its files are read again.
+    tasks
+        Indices of different tasks, into ``logs.tasks``.
+    engine
+        Where files are read, as in :func:`mixts.logs.read_logs`.
+
+    Returns
+    -------
+    TaskRows
+        The good rows of these tasks, in the order of files and rows, whatever the engine.
+    """
+    wanted = _checks.integers(tasks, "tasks must be indices of tasks", ParameterError)
+    n_tasks = len(logs.tasks)
+    inside = wanted.ndim == 1 and ((wanted >= 0) & (wanted < n_tasks)).all()
+    if not inside or len(np.unique(wanted)) < len(wanted):
+        raise ParameterError(
+            f"tasks must be different indices from 0 to {n_tasks - 1}, got {tasks!r}"
+        )
+    task_index = {logs.tasks[task]: i for i, task in enumerate(wanted)}
+    arm_index = {name: k for k, name in enumerate(logs.arms or ())}
     with engine_of(1 if engine is None else engine) as where:
-        if request.arm is None and request.space is None:
-            request = replace(request, space=find_features(jobs, request, where))
-        tally = _tally(request)
-        found = Part(
-            tally.counted(), BadRows(), 0, 0, None, 0, _NO_RANGE, TaskTimes(), no_rows(),
-            spans=Spans(len(request.feature_names)),
-        )  # fmt: skip
-        parts = where.map(read_piece, ((piece, used, request) for piece, used in jobs))
-        for (piece, _), part in zip(jobs, parts, strict=True):
-            above = above if piece.path == path else 0
-            path = piece.path
-            tasks, arms = tally.merge(part.counted)
-            if request.time is not None:
-                found.times.merge(part.times, tasks)
-            found.spans.merge(part.spans, tasks)
-            found = _joined(found, replace(part, sample=part.sample.moved(tasks, arms)), above)
-            above += part.n_rows
-            bar.advance(1)
-    return tally, found, request
-
-
-def _tally(request: Request) -> Tally:
-    return Tally(request.family, request.arms, len(request.feature_names), request.decimals)
-
-
-def pieces_to_read(files: Sequence[Log], request: Request) -> list[tuple[Piece, str]]:
-    """Return the pieces of all files in order, each with its delimiter."""
-    delimiters = {file: delimiter_of(file, request.delimiter) for file in files}
-    return [(piece, used) for file, used in delimiters.items() for piece in pieces_of(file, used)]
-
-
-def _request(
-    task: str, reward: str, arm: str | None, features: Sequence[str] | None, family: str,
-    intercept: bool, arms: Sequence[str] | None, batch_rows: int,
-) -> Request:  # fmt: skip
-    if family not in FAMILIES:
-        raise ParameterError(f"family must be one of {', '.join(FAMILIES)}, got {family!r}")
-    if (arm is None) == (features is None):
-        raise ParameterError(
-            "expected either arm, the column that says what was chosen, or features, the columns "
-            f"that describe it, got arm={arm!r} and features={features!r}"
+        index = where.share((task_index, arm_index))
+        jobs = (
+            (piece, used, logs.schema, index)
+            for piece, used in pieces_to_read(logs.files, logs.schema)
         )
-    linear = features is not None
-    if family != "auto" and (family in WITH_FEATURES) != linear:
-        needs = "features" if family in WITH_FEATURES else "an arm"
-        raise ParameterError(f"family {family!r} needs {needs}; choose 'auto' or another family")
-    if not linear and intercept:
-        raise ParameterError("intercept is for features: leave it out with arms")
-    if linear and arms is not None:
-        raise ParameterError("arms is the list of arms: leave it out with features")
-    names = tuple(features or ())
-    repeated = {
-        name for name in names if names.count(name) > 1 or (intercept and name == "intercept")
-    }
-    if (linear and not names and not intercept) or repeated or isinstance(features, str):
-        raise ParameterError(f"features must be different columns, at least one, got {features!r}")
-    listed = None
-    if arms is not None:
-        listed = _checks.name_list([str(name) for name in arms], len(arms), "arms")
-        if not listed:
-            raise ParameterError("arms must name at least one arm, got none")
-    return Request(
-        task, reward, arm, names, intercept, family, listed, batch_rows,
-        family_is_given=family != "auto",
-    )  # fmt: skip
+        parts = [rows for part in where.map(read_piece_rows, jobs) for rows in part]
+        return _joined_rows(parts, logs)
 
 
-def _arm_names(arms: Sequence[str] | MixturePrior | None) -> Sequence[str] | None:
-    """Return the names of arms, as given or of an earlier prior."""
-    if not isinstance(arms, MixturePrior):
-        return arms
-    if arms.arm_names is None:
-        raise ParameterError(f"arms must be names, or a prior that names its arms, got {arms!r}")
-    return arms.arm_names
+def read_piece_rows(
+    piece: Piece, delimiter: str, schema: LogSchema, index: tuple[dict[str, int], dict[str, int]]
+) -> list[TaskRows]:
+    """Return the rows of one piece that belong to the tasks in the index, batch by batch."""
+    task_index, arm_index = index
+    found = []
+    for batch in batches_of(piece, schema.columns, delimiter, schema.batch_rows):
+        if batch.columns:
+            rows = _selected(observations(batch, schema, piece.path), task_index, arm_index)
+            found += [rows] if len(rows.tasks) else []
+    return found
 
 
-def _check_arms(request: Request, seen: frozenset[str]) -> None:
-    """Refuse listed arms that no row has: a misspelt name would be an arm of its own."""
-    unknown = [name for name in request.arms or () if name not in seen]
-    if not unknown or request.arms_may_lack_rows:
-        return
-    names = [name for name in seen if name]
-    names = [names[i] for i in sorted_order(names)]
-    known = {name.strip().casefold(): name for name in names}
-    similar = difflib.get_close_matches(unknown[0].strip().casefold(), known, n=1)
-    more = f" and {len(names) - _MOST_ARMS:,} more" if len(names) > _MOST_ARMS else ""
-    hint = (
-        f": did you mean {known[similar[0]]!r}?"
-        if similar
-        else f". Its arms are {', '.join(map(repr, names[:_MOST_ARMS]))}{more}."
-    )
-    raise ParameterError(
-        f"arms must occur in the logs, and {unknown[0]!r} does not{hint} To have an arm without "
-        "rows, take the arms of an earlier prior (--from PRIOR, arms=prior), or add the arm to "
-        "the learned prior (mixts arms add, prior.add_arms)"
-    )
+def _selected(
+    rows: Observations, task_index: dict[str, int], arm_index: dict[str, int]
+) -> TaskRows:
+    tasks = _places(rows.task_names, task_index)[rows.tasks]
+    kept = tasks >= 0
+    arms = rows.arms
+    if len(rows.arm_names):
+        arms = _places(rows.arm_names, arm_index)[rows.arms]
+        kept &= arms >= 0  # a new arm: the files changed after they were read
+        arms = arms[kept]
+    return TaskRows(tasks[kept], arms, rows.features[kept], rows.rewards[kept])
 
 
-def _text_features(
-    text: Sequence[str], request: Request, space: Features | None
-) -> tuple[str, ...]:
-    """Return the features that are text; they must be among the features."""
-    if isinstance(text, str):
-        raise ParameterError(f"text must be a list of features, got {text!r}")
-    unknown = [name for name in text if name not in request.features]
-    if unknown or (text and space is not None):
-        known = ", ".join(request.features) if space is None else "none, they are known already"
-        raise ParameterError(f"text must be among the features ({known}), got {list(text)}")
-    return tuple(text)
+def _places(names: list[str], index: dict[str, int]) -> Int[Array, " n"]:
+    return np.array([index.get(name, -1) for name in names], dtype=np.int64)
 
 
-def _decimals(given: Any, request: Request) -> int | None:
-    """Return the number of decimals, which only features have."""
-    if given is None:
-        return None
-    if request.arm is not None:
-        raise ParameterError("decimals is for features: leave it out with arms")
-    return _checks.count(given, "decimals", least=0)
-
-
-def _missing(given: Any, family: str) -> float | None:
-    """Return the reward of rows without one, which the family must allow."""
-    value = check_missing(given)
-    if value is not None and unsupported(np.array([value]), family)[0]:
-        raise ParameterError(
-            f"missing_reward must be a reward of the family {family!r}, got {value:g}"
-        )
-    return value
-
-
-def _limits(clip: Any) -> tuple[float, float] | None:
-    """Return the smallest and largest reward, which must be different numbers."""
-    if clip is None:
-        return None
-    try:
-        low, high = map(float, clip)
-    except (TypeError, ValueError):
-        low = high = np.nan
-    if not -np.inf < low < high < np.inf:
-        raise ParameterError(
-            f"clip must be the smallest and the largest reward, such as (0, 500), got {clip!r}"
-        )
-    return low, high
-
-
-def _renamed(request: Request) -> dict[str, str]:
-    """Return the columns of the features of an earlier prior that an export had to rename."""
-    if request.space is None:
-        return {}
-    columns = {name: feature_column(name) for name in request.features}
-    return {name: column for name, column in columns.items() if column != name}
-
-
-def _check_roles(request: Request) -> None:
-    """Refuse a column that has two roles."""
-    first: dict[str, str] = {}
-    for role, column in request.roles:
-        known = first.setdefault(column, role)
-        if known != role:
-            raise ParameterError(
-                f"the column {column!r} is both {known} and {role}: name another column for one of "
-                "them; if it really is both, give the files a copy of it under another name"
-            )
-
-
-def _check_columns(piece: Piece, request: Request, delimiter: str) -> None:
-    for name in request.columns:
-        n = piece.header.count(name)
-        if n == 0:
-            hint = _hint(piece, name, delimiter)
-            raise ParameterError(
-                f"{piece.path} has no column {name!r}; it has: {', '.join(piece.header)}{hint}"
-            )
-        if n > 1:
-            raise ParameterError(f"{piece.path} has {n} columns {name!r}: rename all but one")
-
-
-def _hint(piece: Piece, name: str, delimiter: str) -> str:
-    """Say why a column may be missing; "" if nothing is known."""
-    columns = {column.strip().casefold(): column for column in piece.header}
-    similar = difflib.get_close_matches(name.strip().casefold(), columns, n=1)
-    if len(piece.header) == 1 and piece.format == "csv":
-        others = [mark for mark in ",;\t|" if mark != delimiter and mark in piece.header[0]]
-        if others:
-            return (
-                f"; its columns seem to be separated by {others[0]!r}: add "
-                f"--delimiter {others[0]!r} (delimiter={others[0]!r})"
-            )
-    if similar:
-        return f"; did you mean {columns[similar[0]]!r}?"
-    number = re.compile(r"[+-]?[0-9.]*[0-9]")
-    if piece.format == "csv" and any(number.fullmatch(column.strip()) for column in piece.header):
-        return "; this seems to be a row: the first line must hold the names of the columns"
-    return ""
-
-
-# -- pieces ---------------------------------------------------------------------------------------
-
-
-def read_piece(piece: Piece, delimiter: str, request: Request) -> Part:
-    """Count the rows of one piece, one batch at a time."""
-    tally = _tally(request)
-    bad, n_rows = BadRows(), 0
-    n_other, other, n_missing, extent = 0, None, 0, _NO_RANGE
-    amounts = Amounts()
-    seen: frozenset[str] = frozenset()
-    times, sample, spans = TaskTimes(), no_rows(), Spans(len(request.feature_names))
-    for batch in batches_of(piece, request.columns, delimiter, request.batch_rows):
-        n_rows += len(batch) + batch.ragged.total
-        if not batch.columns:
-            bad += batch.ragged
-            continue
-        rows = observations(batch, request, piece.path)
-        bad += rows.bad
-        n_missing += int(rows.missing.sum())
-        extent = _range(extent, rows.rewards[~rows.missing])
-        if request.family == "auto":
-            amounts += Amounts.of(rows.rewards)
-            unlike = ~binary(rows.rewards)
-            if unlike.any():
-                n_other += int(unlike.sum())
-                other = other or _example(rows, int(np.argmax(unlike)), piece)
-        if len(rows.arm_names) > _MANY_ARMS:  # before all of them get room
-            refuse_arm_a_row(len(rows.rewards), len(rows.arm_names), str(request.arm))
-        if request.arms is not None:
-            seen = _arms_seen(seen.union(rows.arm_names), request.arms)
-        tasks, arms = tally.add(rows)
-        spans.add(tasks, rows.features)
-        if request.time is not None:
-            times.add(tasks, rows.times, rows.n_dates)
-        sample += _sampled(rows, tasks, arms, sample)
-    counted = tally.counted()
-    if request.time is not None:
-        times = times.ordered(np.arange(len(counted.tasks)))
-    return Part(
-        counted, bad, n_rows, n_other, other, n_missing, extent, times, sample, amounts, spans,
-        seen,
-    )  # fmt: skip
-
-
-def _arms_seen(names: frozenset[str], listed: tuple[str, ...]) -> frozenset[str]:
-    """Return the listed arms among these names, and as many others as a message needs."""
-    found = names.intersection(listed)
-    return found.union(sorted(names - found)[:_MANY_ARMS])
-
-
-def _sampled(
-    rows: Observations, tasks: Int[Array, " m"], arms: Int[Array, " a"], known: RowSample
-) -> RowSample:
-    """Return the rows of a batch whose tasks belong to a sample; arms are empty if linear."""
-    hashes = name_hashes(rows.task_names)[rows.tasks]
-    kept = hashes < known.limit
-    choices = arms[kept] if len(rows.arm_names) else feature_hashes(rows.features[kept])
-    return RowSample(tasks[kept], choices, rows.rewards[kept], rows.times[kept], hashes[kept])
-
-
-_MANY_ARMS = 10_000
-"""Number of arms in a batch above which an arm a row is refused at once."""
-_MOST_ARMS = 20
-"""Largest number of arms that an error message lists."""
-_NO_RANGE = (np.inf, -np.inf)
-_SAME = np.empty(0, np.int64)
-"""No other indices."""
-
-
-def _range(known: tuple[float, float], rewards: Any) -> tuple[float, float]:
-    """Return the smallest and largest reward, also of those before."""
-    low, high = known
-    return float(np.min(rewards, initial=low)), float(np.max(rewards, initial=high))
-
-
-def _example(rows: Observations, index: int, piece: Piece) -> Example:
-    file = piece.path.replace("\\", "/").rpartition("/")[2]
-    return Example(file, int(rows.rows[index]), f"{rows.rewards[index]:g}")
-
-
-def _joined(found: Part, part: Part, above: int) -> Part:
-    """Return both; the part begins ``above`` rows below the top of its file."""
-    other = part.other and part.other._replace(row=part.other.row + above)
-    return replace(
-        found,
-        bad=found.bad + part.bad.moved(above),
-        n_rows=found.n_rows + part.n_rows,
-        n_other=found.n_other + part.n_other,
-        other=found.other or other,
-        n_missing=found.n_missing + part.n_missing,
-        reward_range=_range(found.reward_range, part.reward_range),
-        sample=found.sample + part.sample,
-        amounts=found.amounts + part.amounts,
-        arm_names=found.arm_names | part.arm_names,
-    )
-
-
-# -- the result -----------------------------------------------------------------------------------
-
-
-def _task_logs(
-    tally: Tally, found: Part, request: Request, files: tuple[Log, ...], allow_bad_rows: bool
-) -> TaskLogs:
-    n_good = found.n_rows - found.bad.total
-    _, remedy = unusable_rewards(found.bad, request.family)
-    reasons = "".join(f"\n  {line}" for line in (*found.bad.lines(), remedy) if line)
-    if not found.n_rows:
-        raise FormatError(f"no rows below the names of the columns in {', '.join(map(str, files))}")
-    _check_arms(request, found.arm_names)
-    if n_good == 0:
-        raise FormatError(f"none of {found.n_rows:,} rows can be used{reasons}")
-    # Arms that are not listed are left out as asked for; nobody asked so by an earlier prior.
-    n_unlisted = 0 if request.arms_may_lack_rows else found.bad.counts.get(OTHER_ARM, 0)
-    if 2 * n_good < found.n_rows - n_unlisted and not allow_bad_rows:
-        silent = without_reward(found.bad, found.reward_range, refused=True)
-        if silent:
-            raise LogsError(f"{silent}{reasons}")
-        raise FormatError(
-            f"{found.bad.total:,} of {found.n_rows:,} rows are bad, which is more than half: are "
-            "the columns the right ones? If so, add --allow-bad-rows (allow_bad_rows=True)"
-            f"{reasons}"
-        )
-    tasks = np.array(sorted_order(tuple(tally.tasks)), dtype=np.int64)
-    arms = None
-    if request.arm is not None and request.arms is None:
-        arms = np.array(sorted_order(tuple(tally.arms)), dtype=np.int64)
-    counted = tally.counted(tasks, arms)
-    if counted.too_large and not found.n_other:
-        raise LogsError(counted.too_large)
-    family: Any = counted.family
-    statistics = counted.statistics
-    if counted.spends is not None and found.amounts.are_spends(n_good):
-        family, statistics = "spend", counted.spends
-    return TaskLogs(
-        statistics,
-        counted.tasks,
-        None if request.arm is None else counted.arms,
-        request.feature_names or None,
-        family,
-        _why(family, request, found, n_good),
-        found.n_rows,
-        found.bad,
-        found.n_missing,
-        found.reward_range,
-        None if request.time is None else _task_times(found.times, tasks),
-        found.sample.moved(np.argsort(tasks), np.argsort(_SAME if arms is None else arms)),
-        found.spans,
-        files,
-        request,
-    )
-
-
-def _task_times(times: TaskTimes, order: Int[Array, " n"]) -> TaskTimes:
-    """Return the times of tasks in an order, unless numbers and dates are mixed."""
-    if times.n_dates and times.n_numbers:
-        raise FormatError(
-            f"{times.n_dates:,} times are dates and {times.n_numbers:,} are numbers: one of them "
-            "is wrong"
-        )
-    return times.ordered(order)
-
-
-def _why(family: LogFamily, request: Request, found: Part, n_good: int) -> str:
-    if request.family != "auto":
-        return "it was asked for"
-    if family in ("bernoulli", "logistic"):
-        return "every reward is 0 or 1"
-    if family == "spend":
-        n, amounts = n_good - found.amounts.n_zeros, found.amounts
-        return (
-            f"{n:,} of {n_good:,} rewards are above 0 and range from {amounts.least:g} to "
-            f"{found.reward_range[1]:g}: purchases and spends"
-        )
-    return (
-        f"{found.n_other:,} of {n_good:,} rewards are neither 0 nor 1, the first in {found.other}"
+def _joined_rows(parts: list[TaskRows], logs: TaskLogs) -> TaskRows:
+    nothing = np.empty(0, np.int64)
+    none = TaskRows(nothing, nothing, np.empty((0, len(logs.features or ()))), np.empty(0))
+    every = [none, *parts]
+    return TaskRows(
+        np.concatenate([part.tasks for part in every]),
+        np.concatenate([part.arms for part in every]),
+        np.concatenate([part.features for part in every]),
+        np.concatenate([part.rewards for part in every]),
     )

@@ -16,7 +16,8 @@ from mixts.logs.bad_rows import (
     unusable_rewards,
     without_reward,
 )
-from mixts.logs.read import FEW_AMOUNTS, TaskLogs
+from mixts.logs.pieces import FEW_AMOUNTS
+from mixts.logs.read import TaskLogs
 from mixts.logs.row_faults import FEWEST_ROWS, MOST_NAMED, LogWarning, copies, drift, sorted_rows
 
 NO_KINDS = "no-kinds"
@@ -80,7 +81,7 @@ def _refuse(logs: TaskLogs) -> None:
         return
     rows = logs.statistics.pulls.sum(axis=0)
     tried, n = np.flatnonzero(rows), int(rows.sum())
-    column = logs.request.arm
+    column = logs.schema.arm
     if len(tried) == 1:
         raise LogsError(
             f"all {n:,} rows have the same arm, {shortened(logs.arms[tried[0]])!r}: there is "
@@ -92,7 +93,7 @@ def _refuse(logs: TaskLogs) -> None:
 
 def _refuse_equal_rewards(logs: TaskLogs) -> None:
     low, high = logs.reward_range
-    filled = logs.request.missing_reward
+    filled = logs.schema.missing_reward
     if logs.n_missing and filled is not None:
         low, high = min(low, filled), max(high, filled)
     if low < high:
@@ -105,7 +106,7 @@ def _refuse_equal_rewards(logs: TaskLogs) -> None:
             if logs.reward_range[0] <= logs.reward_range[1]
             else "no row has a reward: is the column of rewards the right one (--reward)?"
         )
-    n_unusable, remedy = unusable_rewards(logs.bad_rows, logs.request.family)
+    n_unusable, remedy = unusable_rewards(logs.bad_rows, logs.schema.family)
     if not cause and n_unusable:
         cause = f"{n_unusable:,} other rewards cannot be used. {remedy}\n  {logs.bad_rows}"
     if not cause and low > 0:
@@ -143,7 +144,7 @@ def _lost_rows(logs: TaskLogs) -> list[LogWarning]:
 def _unknown_arms(logs: TaskLogs) -> LogWarning | None:
     """Warn of rows whose arm the earlier prior does not know."""
     n = logs.bad_rows.counts.get(OTHER_ARM, 0)
-    if not n or not logs.request.arms_may_lack_rows:
+    if not n or not logs.schema.arms_may_lack_rows:
         return None
     first = logs.bad_rows.examples[OTHER_ARM][0].value
     said = (
@@ -222,7 +223,7 @@ def _other_units(logs: TaskLogs) -> LogWarning | None:
 
 def _ranges(logs: TaskLogs) -> list[tuple[NumberFeature, float, float]]:
     """Return each feature that is a number, as it was given, and its range in these rows."""
-    spans, space = logs.spans, logs.request.space
+    spans, space = logs.spans, logs.schema.space
     found = []
     for column, part in () if space is None else space.parts:
         if isinstance(column, NumberFeature):
@@ -261,7 +262,7 @@ def _only_purchases(logs: TaskLogs) -> LogWarning | None:
     empty = logs.n_missing + logs.bad_rows.counts.get(NO_REWARD, 0)
     if not 0 < low < high or empty or len(logs.sample) < FEWEST_ROWS:
         return None
-    asked = logs.request.family_is_given or logs.family not in ("gaussian", "linear")
+    asked = logs.schema.family_is_given or logs.family not in ("gaussian", "linear")
     if logs.family != "spend" and (asked or not (_skewed(logs) or _priced(logs))):
         return None
     family = "linear" if logs.family == "linear" else "gaussian"
@@ -295,7 +296,7 @@ def _priced(logs: TaskLogs) -> bool:
 
 def _unusable_rewards(logs: TaskLogs) -> LogWarning | None:
     """Warn if rows are left out for the value of their reward: the other rows are then a choice."""
-    n, remedy = unusable_rewards(logs.bad_rows, logs.request.family)
+    n, remedy = unusable_rewards(logs.bad_rows, logs.schema.family)
     if n < 0.01 * logs.n_rows or not n:
         return None
     said = (
@@ -347,7 +348,7 @@ def _few_tasks(logs: TaskLogs) -> LogWarning | None:
     tasks = "is 1 task" if n == 1 else f"are {n} tasks"
     said = (
         f"There {tasks} only: kinds of task show only in many tasks. Is "
-        f"{logs.request.task!r} the task (--task), a user, a session, a machine?"
+        f"{logs.schema.task!r} the task (--task), a user, a session, a machine?"
     )
     return LogWarning("few-tasks", said, {"n_tasks": n})
 
@@ -387,7 +388,7 @@ def _short_tasks(logs: TaskLogs) -> LogWarning | None:
     n_long = n_tasks - n_short
     if 2 * n_short <= n_tasks:
         return None
-    column, few = logs.request.task, n_long < max(FEWEST_LONG, LEAST_LONG * n_tasks)
+    column, few = logs.schema.task, n_long < max(FEWEST_LONG, LEAST_LONG * n_tasks)
     what = "the arms" if logs.arms is not None else "the features"
     numbers = {"n_tasks": n_tasks, "n_short": n_short, "n_long": n_long}
     if n.max() == 1:

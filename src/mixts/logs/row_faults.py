@@ -11,8 +11,8 @@ from scipy import special
 
 from mixts._typing import Array, Bool, Float, Int
 from mixts.logs.bad_rows import shortened
+from mixts.logs.pieces import RowSample
 from mixts.logs.read import TaskLogs
-from mixts.logs.sample import RowSample
 
 FEWEST_ROWS = 20
 """Least number of rows, or of different ones, for a verdict."""
@@ -108,7 +108,7 @@ def sorted_rows(logs: TaskLogs) -> LogWarning | None:
         if found is not None:
             said = (
                 f"In {found[0]:,} of {found[1]:,} tasks the rewards are sorted by "
-                f"{logs.request.time!r}, far more than by chance: is it the time of the choice "
+                f"{logs.schema.time!r}, far more than by chance: is it the time of the choice "
                 "(--time)? A time that depends on the reward tells the reward beforehand."
             )
             return LogWarning("time-follows-reward", said, _sorted_numbers(found))

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from mixts._typing import Array, Bool, Float, Int
 from mixts.errors import ParameterError
-from mixts.families._kernels.arms import LARGEST_COUNT
 from mixts.families._kernels.roots import LARGEST
 from mixts.features import UNKNOWN, Features, LevelFeature, NumberFeature, name_of
 from mixts.logs.bad_rows import (
@@ -30,7 +29,8 @@ from mixts.logs.bad_rows import (
     of_reason,
     shortened,
 )
-from mixts.logs.files import Batch, are_numbers, pyarrow
+from mixts.logs.files import RowBatch, are_numbers, pyarrow
+from mixts.logs.schema import LogSchema, support, unsupported
 from mixts.logs.times import moments
 
 _WHOLE = re.compile(r"-?[0-9]+")
@@ -145,66 +145,6 @@ def _array(values: Any) -> Float[Array, " m"]:
 
 
 @dataclass(frozen=True)
-class Request:
-    """Columns to read, and what their values must be."""
-
-    task: str
-    reward: str
-    arm: str | None
-    features: tuple[str, ...]
-    intercept: bool
-    family: str
-    arms: tuple[str, ...] | None
-    """Names of the only arms; None if any name is an arm."""
-    batch_rows: int
-    delimiter: str | None = None
-    """Column separator of CSV files; None if it follows from the file's name."""
-    missing_reward: float | None = None
-    """Reward of rows without one; None if these rows are bad."""
-    text: tuple[str, ...] = ()
-    """Features that are text even if they look like numbers."""
-    top_levels: int | None = None
-    """Levels of a text feature to keep; the rest are one level. None keeps all."""
-    space: Features | None = None
-    """The features of tasks with features, which a first pass over the files may have found."""
-    time: str | None = None
-    clip: tuple[float, float] | None = None
-    """Smallest and largest reward; rewards beyond them count as these. None keeps all."""
-    before: float | None = None
-    """Read only rows before this time; None to read all."""
-    renamed: Mapping[str, str] = field(default_factory=dict)
-    """Columns of features whose column has another name than the feature."""
-    decimals: int | None = None
-    """Decimals to which the numbers of a row of features are rounded; None keeps all."""
-    arms_may_lack_rows: bool = False
-    """Whether some of the arms may occur in no row: those of an earlier prior may."""
-    exported: bool = False
-    """Whether all files are exports of a service's decisions."""
-    family_is_given: bool = False
-    """Whether the caller named the family, which else follows from the columns and the rewards."""
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Columns to read."""
-        return tuple(column for _, column in self.roles)
-
-    @property
-    def roles(self) -> tuple[tuple[str, str], ...]:
-        """Role of each column to read, in words, and the column."""
-        named = [
-            ("the task (--task)", self.task), ("the arm (--arm)", self.arm),
-            ("the reward (--reward)", self.reward), ("the time (--time)", self.time),
-            *(("a feature (--features)", self.renamed.get(n, n)) for n in self.features),
-        ]  # fmt: skip
-        return tuple((role, column) for role, column in named if column is not None)
-
-    @property
-    def feature_names(self) -> tuple[str, ...]:
-        """Names of the numbers of a row; the intercept comes first."""
-        return () if self.space is None else self.space.names
-
-
-@dataclass(frozen=True)
 class Observations:
     """Good rows of a batch: indices into names, rewards, and features of tasks with features."""
 
@@ -219,43 +159,43 @@ class Observations:
     rows: Int[Array, " m"]
     """Number of each row in its piece."""
     missing: Bool[Array, " m"]
-    """Whether each row had no reward, and got the request's ``missing_reward``."""
+    """Whether each row had no reward, and got the schema's ``missing_reward``."""
     times: Float[Array, " m"]
     """Time of each row; NaN without a column of times."""
     n_dates: int
     """Number of times that are dates; the others are numbers."""
 
 
-def observations(batch: Batch, request: Request, path: str) -> Observations:
+def observations(batch: RowBatch, schema: LogSchema, path: str) -> Observations:
     """Return the observations of a batch; each bad row counts for its first reason."""
     found = _Reasons(batch, os.path.basename(path))
-    tasks, task_names = coded_names(batch.columns[request.task], "task")
+    tasks, task_names = coded_names(batch.columns[schema.task], "task")
     found.note(NO_TASK, tasks < 0)
     arms = np.empty(0, np.int64)
     arm_names: list[str] = []
-    if request.arm is not None:
-        arms, arm_names = coded_names(batch.columns[request.arm], "arm")
+    if schema.arm is not None:
+        arms, arm_names = coded_names(batch.columns[schema.arm], "arm")
         found.note(NO_ARM, arms < 0)
-        if request.arms is not None:
-            listed = np.array([*(name in request.arms for name in arm_names), False])
+        if schema.arms is not None:
+            listed = np.array([*(name in schema.arms for name in arm_names), False])
             found.note(OTHER_ARM, ~listed[arms], lambda i: arm_names[arms[i]])
-    rewards, missing = found.numbers(request.reward, "reward", NO_REWARD, request.missing_reward)
-    if request.clip is not None:
-        rewards = np.clip(rewards, *request.clip)
-    outside = unsupported(rewards, request.family)
-    found.note(_support(request.family), outside, lambda i: f"{rewards[i]:g}")
+    rewards, missing = found.numbers(schema.reward, "reward", NO_REWARD, schema.missing_reward)
+    if schema.clip is not None:
+        rewards = np.clip(rewards, *schema.clip)
+    outside = unsupported(rewards, schema.family)
+    found.note(f"{BAD_REWARD} {support(schema.family)}", outside, lambda i: f"{rewards[i]:g}")
     features = np.empty((len(batch), 0))
-    if request.space is not None:
-        features = found.rows(request.space, request.renamed)
-    if request.space is not None:
-        if request.decimals is not None:
-            features = np.round(features, request.decimals)
+    if schema.space is not None:
+        features = found.rows(schema.space, schema.renamed)
+    if schema.space is not None:
+        if schema.decimals is not None:
+            features = np.round(features, schema.decimals)
         size = np.abs(features).sum(axis=1) + np.abs(rewards)
         found.note(f"features and reward beyond {LARGEST:g}", ~(size <= LARGEST))
-    times, dates = found.times(request.time)
-    good = found.good if request.before is None else found.good & (times < request.before)
+    times, dates = found.times(schema.time)
+    good = found.good if schema.before is None else found.good & (times < schema.before)
     return Observations(
-        tasks[good], task_names, arms if request.arm is None else arms[good], arm_names,
+        tasks[good], task_names, arms if schema.arm is None else arms[good], arm_names,
         rewards[good], features[good], found.bad, batch.rows[good], missing[good],
         times[good], int(dates[good].sum()),
     )  # fmt: skip
@@ -264,7 +204,7 @@ def observations(batch: Batch, request: Request, path: str) -> Observations:
 class _Reasons:
     """Rows of a batch that are still good, and the reasons of the others."""
 
-    def __init__(self, batch: Batch, file: str) -> None:
+    def __init__(self, batch: RowBatch, file: str) -> None:
         self._batch = batch
         self._file = file
         self.good: Bool[Array, " m"] = np.ones(len(batch), bool)
@@ -335,24 +275,3 @@ class _Reasons:
         self.note("time is neither a number nor a date", broken, lambda i: column[int(i)])
         self.note("time is not finite", ~np.isfinite(values), lambda i: values[i])
         return values, dates
-
-
-def unsupported(rewards: Float[Array, " m"], family: str) -> Bool[Array, " m"]:
-    """Return which rewards are impossible in a family."""
-    if family in ("bernoulli", "logistic"):
-        return (rewards != 0) & (rewards != 1)
-    if family == "poisson":
-        return ~((rewards >= 0) & (rewards <= LARGEST_COUNT) & (rewards == np.floor(rewards)))
-    if family == "spend":
-        return ~((rewards >= 0) & (rewards <= LARGEST))
-    return ~(np.abs(rewards) <= LARGEST)
-
-
-def _support(family: str) -> str:
-    support = {
-        "bernoulli": "0 or 1",
-        "logistic": "0 or 1",
-        "poisson": "a whole number from 0 to 2^53",
-        "spend": f"from 0 to {LARGEST:g}",
-    }
-    return f"{BAD_REWARD} {support.get(family, f'between -{LARGEST:g} and {LARGEST:g}')}"

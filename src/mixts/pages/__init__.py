@@ -1,15 +1,17 @@
 """HTML pages: reports of experiments, the page of a learned prior, and the kit of the dashboard.
 
 ``document`` has the parts of a report, ``page`` the templates, ``formats`` the text of numbers,
-times and names, ``charts`` the drawings of live pages, ``kinds`` a prior in words.
+times and names, ``kinds`` a prior in words. ``position`` and ``spread`` place marks and labels.
 """
 
-from mixts.bounds import Verdict
-from mixts.pages.document import Claim, Figure, Report, Section, Table
-from mixts.pages.kinds import MOST_ITEMS, Kind, descriptions_of, kinds_of
+from mixts._spacing import spread
+from mixts.pages import formats
+from mixts.pages.document import Claim, Figure, Report, Section, Table, Verdict
+from mixts.pages.kinds import MOST_ITEMS, Kind, descriptions_of, kinds_of, position
 from mixts.pages.page import (
     PriorPage,
     check_installed,
+    new_environment,
     render,
     render_prior_page,
     write_prior_page,
@@ -28,9 +30,13 @@ __all__ = [
     "Verdict",
     "check_installed",
     "descriptions_of",
+    "formats",
     "kinds_of",
+    "new_environment",
+    "position",
     "render",
     "render_prior_page",
+    "spread",
     "write_prior_page",
     "write_report",
 ]

@@ -14,12 +14,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import PurePosixPath, PureWindowsPath
 from types import MappingProxyType
-from typing import get_args
+from typing import Literal, get_args
 from urllib.parse import urlsplit
 from xml.parsers import expat
 
-from mixts.bounds import Verdict
 from mixts.errors import ParameterError
+
+Verdict = Literal["holds", "direction only", "undecided", "does not hold"]
+"""``undecided``: the estimate is within two standard errors of the threshold."""
 
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 

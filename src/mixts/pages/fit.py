@@ -16,11 +16,11 @@ import numpy as np
 from mixts._version import __version__
 from mixts.agents import policy_named
 from mixts.diagnostics import PolicyComparison, advise
-from mixts.families import LinearStudent, StudentArms
 from mixts.families.noise import shown
-from mixts.learning import Fit, PriorCheck, Selection
+from mixts.learning import PriorCheck, Selection
 from mixts.learning.measures import RateCalibration
 from mixts.logs.files import LogTable
+from mixts.logs.fitted import Fit
 from mixts.pages.document import Figure, Report, Section, Table
 from mixts.pages.formats import literal, percent, plural, signed
 from mixts.pages.kinds import MOST_ITEMS, Kind, kinds_of
@@ -69,7 +69,7 @@ def write_fit_page(
     Parameters
     ----------
     fit
-        Result of :func:`mixts.learning.fit_logs`.
+        Result of :func:`mixts.fit_logs`.
     path
         File to write.
     run
@@ -381,8 +381,8 @@ def _settings(fit: Fit) -> Mapping[str, str]:
     if "noise_std" in known:
         origin = "learned" if settings.noise_std is None else "given"
         found["noise"] = f"{known['noise_std']:.4g}, {origin}"
-    if isinstance(family, (LinearStudent, StudentArms)):
-        typical, degrees = shown(family.noise_std), shown(family.degrees)
+    if family.learning_settings().get("noise") == "per-task":
+        typical, degrees = (shown(family.arrays()[name]) for name in ("noise_std", "degrees"))
         found["noise"] = f"{typical} with {degrees} degrees of freedom, of each task"
     if fit.noise is not None:
         found["noise compared"] = fit.noise.sentence.removeprefix("noise: ")

@@ -13,10 +13,8 @@ import numpy as np
 
 from mixts._typing import Array, Bool, Float, Int
 from mixts.errors import ParameterError
-from mixts.families import Family, LinearBernoulli, Statistics
-from mixts.families.coefficients import CoefficientFamily
+from mixts.families import Family, Statistics
 from mixts.learning.coordinates import moments, scaling
-from mixts.pages.charts import Scale
 from mixts.pages.formats import listed, percent, signed
 from mixts.pages.odds import describe_odds, levels_of, steps_of
 from mixts.prior import MixturePrior
@@ -286,7 +284,7 @@ def _comparable(prior: MixturePrior, tasks: Statistics | None) -> tuple[Family, 
     action whose numbers are the average.
     """
     family, features = prior.family, prior.features
-    if tasks is None or features is None or not isinstance(family, CoefficientFamily):
+    if tasks is None or features is None or family.n_features is None:
         sizes = np.ones(family.statistics_shape) if tasks is None else tasks.feature_scales
         return family, sizes
     _, spread = moments(features, tasks)
@@ -302,14 +300,33 @@ def short_name(name: str) -> str:
     return text if len(text) <= _LONGEST_NAME else text[: _LONGEST_NAME - 3] + "..."
 
 
+def position(value: float, low: float, high: float) -> float:
+    """Return where a value is between two ends, in percent; values beyond them are at the ends.
+
+    Parameters
+    ----------
+    value
+        A number.
+    low, high
+        The ends, at 0 and 100.
+
+    Returns
+    -------
+    float
+        The place, with two decimals.
+    """
+    share = (value - low) / ((high - low) or 1.0)
+    return round(100 * min(max(share, 0.0), 1.0), 2)
+
+
 def _items(numbers: Numbers, s: int, shown: Int[Array, " k"]) -> tuple[Item, ...]:
     """Return the items of a kind, on a scale that all kinds share."""
     low, high = numbers.drawn(numbers.low)[:, shown], numbers.drawn(numbers.high)[:, shown]
-    scale = Scale(min(0.0, float(low.min())), max(0.0, float(high.max())))
+    ends = min(0.0, float(low.min())), max(0.0, float(high.max()))
     found = []
     for k in shown.tolist():
         values = (numbers.low[s], numbers.mean[s], numbers.high[s], numbers.overall)
-        below, place, above, overall = (scale.place(float(numbers.drawn(v)[k])) for v in values)
+        below, place, above, overall = (position(float(numbers.drawn(v)[k]), *ends) for v in values)
         least, mean, most, usual = (numbers.text(float(v[k]), k) for v in values)
         found.append(
             Item(
@@ -320,7 +337,7 @@ def _items(numbers: Numbers, s: int, shown: Int[Array, " k"]) -> tuple[Item, ...
                 place=place,
                 high=above,
                 overall_place=overall,
-                zero=scale.place(0.0),
+                zero=position(0.0, *ends),
                 alt=f"{mean}, {percent(_INNER)} of the tasks of this kind between {least} and "
                 f"{most}; over all tasks {usual}",
             )
@@ -334,7 +351,7 @@ _Describe = Callable[["Numbers", int], tuple[str, list[str]]]
 
 
 def _describer(family: Family) -> _Describe:
-    if isinstance(family, LinearBernoulli):
+    if family.link == "logit":
         return describe_odds
     return _describe_arms if family.n_features is None else _describe_features
 

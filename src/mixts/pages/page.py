@@ -15,10 +15,9 @@ from typing import Any
 from urllib.parse import quote
 
 from mixts._files import replacing
-from mixts.bounds import Verdict
 from mixts.errors import MissingExtraError, ParameterError
 from mixts.pages import formats
-from mixts.pages.document import ANCHORS, VERDICTS, Figure, Report, Table, svg_size
+from mixts.pages.document import ANCHORS, VERDICTS, Figure, Report, Table, Verdict, svg_size
 from mixts.pages.kinds import Kind
 from mixts.pages.policies import Answer
 
@@ -103,10 +102,7 @@ def check_installed() -> None:
     try:
         import jinja2  # noqa: F401 - only whether it is there
     except ImportError as error:
-        raise MissingExtraError(
-            "a page needs jinja2: pip install 'mixts[paper]', or 'mixts[logs]' for mixts fit, or "
-            "'mixts[serve]' for the service"
-        ) from error
+        raise MissingExtraError("a page needs jinja2: pip install 'mixts[logs]'") from error
 
 
 def _write(content: str, path: str | os.PathLike[str]) -> None:

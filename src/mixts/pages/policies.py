@@ -11,9 +11,8 @@ from mixts._numbers import Estimate, estimate
 from mixts.diagnostics import Earnings, PolicyComparison
 from mixts.diagnostics._replays import BESTSELLER
 from mixts.diagnostics.policies import FEWEST_TASKS
-from mixts.pages.charts import Scale
 from mixts.pages.formats import count, listed, plural, signed
-from mixts.pages.kinds import Item, short_name
+from mixts.pages.kinds import Item, position, short_name
 
 _NAMES = {
     "greedy": "greedy",
@@ -55,13 +54,13 @@ def policy_answer(comparison: PolicyComparison) -> Answer:
     """Return a comparison as the section of a page."""
     if not comparison.earnings:
         return Answer("", (), ())
-    digits, scale = _digits_of(comparison), _scale(comparison)
+    digits, ends = _digits_of(comparison), _ends(comparison)
     groups = tuple(
         Group(
             f"First {plural(one.n_decisions, 'decision')}",
             f"{plural(one.n_tasks, 'past task')}, {count(one.n_tasks * one.n_decisions)} decisions",
             tuple(
-                _item(comparison, one, row, digits, scale) for row in (None, *comparison.policies)
+                _item(comparison, one, row, digits, ends) for row in (None, *comparison.policies)
             ),
         )
         for one in comparison.earnings
@@ -117,7 +116,7 @@ def policy_verdict(comparison: PolicyComparison, *, usable: bool = True) -> list
         f"decisions earned {_text(one.mean(agent), digits)} with {_NAMES[agent]} and "
         f"{_text(one.mean(BESTSELLER), digits)} with {comparison.rival}{name}: {_gain(one, agent)}"
     )
-    return [*_advice(comparison, first, usable), *_restriction(comparison)]
+    return [*_advice(comparison, first, usable), *_restriction(comparison), *_left_out(comparison)]
 
 
 def _advice(comparison: PolicyComparison, first: str, usable: bool) -> list[str]:
@@ -129,7 +128,8 @@ def _advice(comparison: PolicyComparison, first: str, usable: bool) -> list[str]
     if comparison.outcome == "unclear":
         return [
             f"{first}, which is no clear difference.",
-            f"These logs do not show that learning pays over {rival}.",
+            f"These logs do not show that learning pays over {rival} in the first "
+            f"{one.n_decisions} decisions.",
         ]
     if not usable:
         return [f"{first}.", "No policy should start from this prior: it fails its checks."]
@@ -169,6 +169,17 @@ def _restriction(comparison: PolicyComparison) -> list[str]:
         "arms with a recorded reward left. If every arm had been available, "
         f"{_NAMES[agent]} expected {mine:.{digits}f} more per decision, and the bestseller "
         f"{rival:.{digits}f} more. These logs cannot tell what live decisions gain."
+    ]
+
+
+def _left_out(comparison: PolicyComparison) -> list[str]:
+    """Say which longer replay does not count, although the page shows what it earned."""
+    longest = comparison.earnings[-1]
+    if comparison.is_weak or longest is comparison.decisive:
+        return []
+    return [
+        f"The replay of {longest.n_decisions} decisions does not count: too few recorded rewards "
+        "of good arms were left for it."
     ]
 
 
@@ -273,20 +284,19 @@ def _range(value: Estimate) -> tuple[float, float]:
     return value.mean - 2 * value.error, value.mean + 2 * value.error
 
 
-def _scale(comparison: PolicyComparison) -> Scale:
-    """Return the scale that all groups share."""
+def _ends(comparison: PolicyComparison) -> tuple[float, float]:
+    """Return the ends of the axis that all groups share."""
     ranges = [
         _range(_mean(one, row))
         for one in comparison.earnings
         for row in (None, *comparison.policies)
     ]
-    low, high = min(low for low, _ in ranges), max(high for _, high in ranges)
-    return Scale(low, high)
+    return min(low for low, _ in ranges), max(high for _, high in ranges)
 
 
 def _item(
     comparison: PolicyComparison, one: Earnings, policy: str | None, digits: tuple[int, int],
-    scale: Scale,
+    ends: tuple[float, float],
 ) -> Item:  # fmt: skip
     mean = _mean(one, policy)
     low, high = _range(mean)
@@ -300,10 +310,10 @@ def _item(
         name=_title(policy, comparison.rival),
         mean=earned,
         overall=gain,
-        low=scale.place(low),
-        place=scale.place(mean.mean),
-        high=scale.place(high),
-        overall_place=scale.place(one.mean(BESTSELLER).mean),
-        zero=scale.place(0.0),
+        low=position(low, *ends),
+        place=position(mean.mean, *ends),
+        high=position(high, *ends),
+        overall_place=position(one.mean(BESTSELLER).mean, *ends),
+        zero=position(0.0, *ends),
         alt=f"{earned} per decision; gain over {comparison.rival} {gain}",
     )

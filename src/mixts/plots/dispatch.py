@@ -8,14 +8,10 @@ from typing import Any
 import numpy as np
 
 from mixts.belief import Belief
-from mixts.diagnostics.confidence import ConfidenceSets
-from mixts.diagnostics.decomposition import Decomposition
-from mixts.diagnostics.identification import Identification
 from mixts.errors import ParameterError
 from mixts.learning import History, Learned, Selection
 from mixts.learning.check import PriorCheck
 from mixts.plots.check import plot_check
-from mixts.plots.diagnostics import draw_decomposition, draw_sets, plot_identification
 from mixts.plots.learning import plot_history, plot_learned, plot_selection
 from mixts.plots.prior import plot_belief, plot_prior
 from mixts.plots.results import draw_curves, draw_sweep
@@ -27,8 +23,6 @@ from mixts.simulation.sweep import Sweep
 _DRAWINGS: dict[type, Callable[..., None]] = {
     Results: draw_curves,
     Sweep: draw_sweep,
-    ConfidenceSets: draw_sets,
-    Decomposition: draw_decomposition,
 }
 """Drawings that need one pair of axes."""
 _FIGURES: dict[type, Callable[..., list[Any]]] = {
@@ -38,7 +32,6 @@ _FIGURES: dict[type, Callable[..., list[Any]]] = {
     Selection: plot_selection,
     Learned: plot_learned,
     PriorCheck: plot_check,
-    Identification: plot_identification,
 }
 """Drawings of several panels, which return their axes."""
 
@@ -51,10 +44,9 @@ def plot(result: Any, ax: Any = None, **options: Any) -> Any:
     result
         The object to draw, of one of the classes below or of a subclass.
     ax
-        Existing axes to draw into: one for :class:`Results`, :class:`Sweep`,
-        :class:`ConfidenceSets`, :class:`Decomposition` and a belief about many tasks; a list or an
-        array of them for objects of several panels (2 for a prior; if the number is wrong, the
-        error says how many are needed). None makes a new figure.
+        Existing axes to draw into: one for :class:`Results`, :class:`Sweep` and a belief about many
+        tasks; a list or an array of them for objects of several panels (2 for a prior; if the
+        number is wrong, the error says how many are needed). None makes a new figure.
     **options
         Options of the object's class:
 
@@ -73,13 +65,6 @@ def plot(result: Any, ax: Any = None, **options: Any) -> Any:
         - :class:`Belief`: of many tasks, the weights of components over tasks. Of one task, or of
           ``task=3`` among many: its weights beside those of the prior, and the mean and an interval
           of each arm or feature, before and now. ``level``, ``width``, ``height``.
-        - :class:`Identification`: a page-wide figure of latent weights, actions, and the posterior
-          of every action's mean reward at some moments; states and actions count from 1.
-          ``moments=[0, 10, 300]`` in rounds, ``log`` for the time axis, ``width``, ``height``.
-        - :class:`ConfidenceSets`: the shares of runs that exclude a state, and that miss the true
-          one, over eta. ``etas``.
-        - :class:`Decomposition`: the cumulative regret and its two parts. ``title`` of the panel,
-          ``rounds=100`` for the first rounds only.
         - :class:`History`: gains of the objective and of both its parts over iterations of
           learning; :class:`Selection`: held-out evidence and BIC over the number of components;
           :class:`Learned`: both, as far as they exist. :class:`PriorCheck`: evidence, calibration,
@@ -126,6 +111,33 @@ def plot(result: Any, ax: Any = None, **options: Any) -> Any:
     (axes,) = [new_axes()] if ax is None else given_axes(ax, 1, type(result).__name__)
     draw(axes, result, **options)
     return axes.figure if ax is None else axes
+
+
+def register_drawing(kind: type, draw: Callable[..., None]) -> None:
+    """Let ``plot`` draw objects of a class into one pair of axes.
+
+    Parameters
+    ----------
+    kind
+        The class of the objects.
+    draw
+        Called with the axes, the object and the options of ``plot``.
+    """
+    _DRAWINGS[kind] = draw
+
+
+def register_figure(kind: type, draw: Callable[..., list[Any]]) -> None:
+    """Let ``plot`` draw objects of a class into several panels.
+
+    Parameters
+    ----------
+    kind
+        The class of the objects.
+    draw
+        Called with the object, the given axes or None, and the options of ``plot``; it returns the
+        axes that it drew into.
+    """
+    _FIGURES[kind] = draw
 
 
 def _find(drawings: dict[type, Callable[..., Any]], result: Any) -> Callable[..., Any] | None:

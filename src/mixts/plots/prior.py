@@ -11,7 +11,7 @@ import numpy as np
 from mixts._typing import Array, Float, Int
 from mixts.belief import Belief
 from mixts.errors import ParameterError
-from mixts.families import Family, LinearBernoulli
+from mixts.families import Family
 from mixts.plots.lines import End, label_ends
 from mixts.plots.style import COMPONENTS, FONT, GREY, INK, PAGE, dress, given_axes, new_figure
 from mixts.prior import MixturePrior
@@ -269,7 +269,7 @@ def _panels(
 
 
 def _quantity(family: Family) -> str:
-    if isinstance(family, LinearBernoulli):
+    if family.link == "logit":
         return "coefficient of the log odds"
     return "mean reward" if family.n_features is None else "coefficient"
 

@@ -3,7 +3,7 @@
 from mixts._numbers import Estimate, estimate
 from mixts.engines import WorkerPool
 from mixts.simulation._blocks import AgentSpec, Simulation
-from mixts.simulation.observe import Observer, Recorder, Round, RoundRecorder
+from mixts.simulation.observe import Observer, Recorder, Round, RoundRecorder, check_latent
 from mixts.simulation.results import Results, Summary
 from mixts.simulation.simulate import prepare, simulate
 from mixts.simulation.sweep import Sweep
@@ -20,6 +20,7 @@ __all__ = [
     "Summary",
     "Sweep",
     "WorkerPool",
+    "check_latent",
     "estimate",
     "prepare",
     "simulate",

@@ -80,7 +80,7 @@ def test_a_mask_is_on_top_of_retirement(name: str) -> None:
     agent.retire_arms([0])
     mask = np.array([True, True, False, False])
     assert set(agent.act(tasks=np.zeros(100, int), mask=mask)) == {1}
-    with pytest.raises(errors.MaskError, match="at least one"):
+    with pytest.raises(errors.MaskError, match="all that it allows are retired"):
         agent.act(mask=np.array([True, False, False, False]))
     with pytest.raises(errors.ParameterError, match="1 / 3"):
         agent.act_with_probabilities(floor=0.34)

@@ -1,4 +1,4 @@
-"""MixIDS: terms, the distribution that minimises the ratio, measures, horizon, bad input."""
+"""MixIDS: terms, the distribution that minimises the ratio, horizon, bad input."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import pytest
 import mixts
 from mixts import errors
 from mixts.agents._kernels import least_ratio
-from mixts.families.rewards import INFORMATION
 
 N_DRAWS = 200_000
 
@@ -98,39 +97,6 @@ def test_retired_arms_have_no_terms() -> None:
     regret, _ = agent.terms()
     twin = learned("bernoulli")
     np.testing.assert_array_equal(regret, twin.terms(mask=[True, False, True, True])[0])
-
-
-@pytest.mark.parametrize("measure", INFORMATION[1:])
-@priors
-def test_explained_information_is_that_of_a_large_sample(name: str, measure: str) -> None:
-    """Moments given the best action, or the latent state and the best action, by plain loops."""
-    agent = learned(name, information=measure, n_samples=20_000)
-    _, found = agent.terms(offer(name))
-    latent, theta = draws(agent, name, N_DRAWS)
-    best = theta.argmax(axis=1)
-    expected = np.zeros(4)
-    marginal = agent.belief.posterior.rewards(
-        np.zeros(1, np.int64), agent.belief.weights[None], offer(name)
-    ).marginal
-    keys = 10 * best + latent if measure.startswith("latent") else best
-    for key in np.unique(keys):
-        inside = theta[keys == key]
-        share = len(inside) / len(theta)
-        if measure == "mutual-information":
-            expected -= share * marginal.reward_entropy(inside.mean(axis=0), inside.var(axis=0))
-        else:
-            expected += share * (inside.mean(axis=0) - theta.mean(axis=0)) ** 2
-    if measure == "mutual-information":
-        expected += marginal.reward_entropy(theta.mean(axis=0), theta.var(axis=0))
-    np.testing.assert_allclose(found, expected, rtol=0.08, atol=0.02 * expected.max())
-
-
-def test_explained_variance_is_part_of_the_variance() -> None:
-    whole = learned("gaussian").terms()[1]
-    best = learned("gaussian", information="best-action").terms()[1]
-    both = learned("gaussian", information="latent-and-best-action").terms()[1]
-    assert (best <= both).all()
-    assert (both <= whole).all()
 
 
 # -- the least ratio ------------------------------------------------------------------------------
@@ -285,26 +251,6 @@ def test_features_that_cannot_wait() -> None:
         mixts.MixTS(mixts.MixturePrior(mixts.TabularMDP.uniform(2, 2, 3))).act(waiting=[0])
 
 
-def test_equal_arms_stay_equal_at_a_short_horizon() -> None:
-    """Estimates of counts are often equal: none of the arms is called the best more often."""
-    prior = mixts.MixturePrior(mixts.BernoulliArms.uniform(3))
-    agent = mixts.MixIDS(prior, seed=1, horizon=2, information="best-action", n_samples=20_000)
-    _, information = agent.terms()
-    np.testing.assert_allclose(information, information.mean(), rtol=0.1)
-
-
-@pytest.mark.parametrize("n_samples", [100, 20_000])
-def test_sampled_information_has_no_bias_from_few_draws(n_samples: int) -> None:
-    """Thirty equal arms, a far horizon: as many groups, and the exact value for comparison."""
-    prior = mixts.MixturePrior(mixts.GaussianArms(np.zeros((1, 30)), np.ones((1, 30)), 1.0))
-    exact = mixts.MixIDS(prior, information="best-action").terms()[1].mean()
-    agent = mixts.MixIDS(
-        prior, seed=1, information="best-action", horizon=10**6, n_samples=n_samples
-    )
-    found = np.mean([agent.terms()[1] for _ in range(20_000 // n_samples)])
-    assert found == pytest.approx(exact, rel=0.1)
-
-
 def test_baselines_take_no_waiting_decisions() -> None:
     agent = mixts.CorralExp4(PRIORS["bernoulli"], 10, seed=1)
     with pytest.raises(errors.ParameterError, match="no waiting decisions"):
@@ -323,11 +269,8 @@ def test_policies_of_an_mdp_are_too_many(kind: Any) -> None:
 
 @pytest.mark.parametrize(
     "settings",
-    [
-        {"horizon": 0}, {"horizon": -3}, {"horizon": 10**30}, {"n_samples": 1},
-        {"information": "gain"},
-    ],
-)  # fmt: skip
+    [{"horizon": 0}, {"horizon": -3}, {"horizon": 10**30}, {"n_samples": 1}],
+)
 def test_settings_that_cannot_be(settings: dict[str, Any]) -> None:
     with pytest.raises(errors.ParameterError):
         mixts.MixIDS(PRIORS["bernoulli"], **settings)
@@ -340,7 +283,7 @@ def test_an_mdp_has_its_own_horizon() -> None:
 
 
 def test_files_keep_the_settings(tmp_path: Path) -> None:
-    agent = learned("bernoulli", horizon=30, information="best-action", n_samples=64)
+    agent = learned("bernoulli", horizon=30, n_samples=64)
     agent.save(tmp_path / "agent")
     again = mixts.Agent.load(tmp_path / "agent")
     assert isinstance(again, mixts.MixIDS)

@@ -64,8 +64,6 @@ def test_arms_that_wait_for_their_rewards_are_masked(policy: Any) -> None:
     np.testing.assert_allclose(probabilities.sum(axis=1), 1)
     with pytest.raises(errors.MaskError, match="decision 1 has no arm left"):
         agent.act(mask=[[True] * 5, [k == 3 for k in range(5)]])
-    silent = agent.act(waiting=mixts.Pending([0, 1, 2], [0.5] * 3, [0, 0, 0]), tasks=[0] * 20)
-    assert set(silent.tolist()) <= {3, 4}
 
 
 @policies
@@ -121,12 +119,6 @@ def test_thompson_sampling_draws_a_kind_and_takes_its_best_arm() -> None:
     arms = taken.act()
     np.testing.assert_array_equal(arms, best[taken.last_latent])
     assert np.abs(np.bincount(arms, minlength=5) / 4000 - expected).max() < 0.04
-
-
-def test_other_measures_are_for_actions_that_come_again() -> None:
-    agent = mixts.MixIDS(once(ARMS["gaussian"]), seed=1, information="best-action")
-    with pytest.raises(errors.ParameterError, match="leave it out, or give repeatable=True"):
-        agent.act()
 
 
 # -- interfaces -----------------------------------------------------------------------------------

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from mixts_serve import DecisionStore
+from mixts_serve.store.export import export
 
 from mixts import errors
 from mixts._typing import Array
 from mixts.bridges.obp import bandit_feedback
 from mixts.bridges.vw import Written, dsjson_lines, write_dsjson
-from mixts.service import DecisionStore
-from mixts.service.store.export import export
-from tests.unit.service.sample_decisions import NAMES, fill_arms, fill_linear, known_log
+from serve.tests.unit.sample_decisions import NAMES, fill_arms, fill_linear, known_log
 
 pa = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")

@@ -18,7 +18,7 @@ import mixts
 from mixts import errors
 from mixts.bridges.sklearn import MixturePriorEstimator, Tasks, tasks_of
 from mixts.families import BernoulliStatistics
-from mixts.learning import learn
+from mixts.learning import LearningOptions, learn
 
 MEANS = np.array([[0.9, 0.1, 0.5], [0.1, 0.9, 0.5]])
 TRUE = mixts.MixturePrior(mixts.BernoulliArms(20 * MEANS, 20 * (1 - MEANS)))
@@ -79,10 +79,10 @@ def test_parameters_and_clones() -> None:
     assert twin is not first
     assert twin.get_params() == first.get_params()
     # Those of learn, under scikit-learn's name for the seed.
-    arguments = inspect.signature(learn).parameters
+    arguments = {**inspect.signature(learn).parameters, **LearningOptions.__dataclass_fields__}
     own = MixturePriorEstimator().get_params()
-    assert set(own) == set(arguments) - {"tasks", "seed"} | {"random_state"}
-    for name in set(arguments) - {"tasks", "seed", "n_components"}:
+    assert set(own) == set(arguments) - {"tasks", "seed", "options"} | {"random_state"}
+    for name in set(arguments) - {"tasks", "seed", "options", "n_components"}:
         assert own[name] == arguments[name].default
 
 
@@ -149,5 +149,5 @@ def test_without_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.delitem(sys.modules, "mixts.bridges.sklearn")
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(errors.MissingExtraError, match=r"mixts\[paper\]"):
+    with pytest.raises(errors.MissingExtraError, match=r"mixts\[sklearn\]"):
         importlib.import_module("mixts.bridges.sklearn")

@@ -6,14 +6,14 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from mixts_serve.arms import ArmList
+from mixts_serve.client import AsyncClient
+from mixts_serve.http.security import Tokens
 
 import mixts
 from mixts.cli.main import main
-from mixts.service.arms import ArmList
-from mixts.service.client import AsyncClient
-from mixts.service.http.security import Tokens
-from tests.contracts.stores import arms
-from tests.unit.service.test_client_service import deciding, served
+from serve.tests.contracts.stores import arms
+from serve.tests.unit.test_client_service import deciding, served
 
 
 @pytest.fixture

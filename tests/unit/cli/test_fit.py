@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from mixts_serve import Decider, DecisionStore
 
 import mixts
 from mixts.cli import main
@@ -20,8 +21,8 @@ from mixts.cli.main import parser
 from mixts.diagnostics import Earnings, PolicyComparison
 from mixts.diagnostics.advice import Advice
 from mixts.errors import ParameterError, StatisticsError
-from mixts.learning import Learned, Selection, fit, learn
-from mixts.logs import read_logs
+from mixts.learning import Learned, Selection, learn
+from mixts.logs import fit, read_logs
 
 COLUMNS = ["--task", "user", "--arm", "item", "--reward", "clicked"]
 
@@ -231,7 +232,7 @@ def test_every_step_gives_a_sign(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert capsys.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("step", ["mixts.learning.fit.check_prior", "mixts.cli.fit.write_fit_page"])
+@pytest.mark.parametrize("step", ["mixts.logs.fit.check_prior", "mixts.cli.fit.write_fit_page"])
 def test_a_prior_outlives_its_check_and_its_page(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str], step: str,
@@ -258,7 +259,7 @@ def test_an_unforeseen_error_also_says_where_the_prior_is(
     def fail(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("mixts.learning.fit.check_prior", fail)
+    monkeypatch.setattr("mixts.logs.fit.check_prior", fail)
     out = tmp_path / "prior.json"
     command = ["fit", str(folder / "clicks.csv"), *COLUMNS, "--components", "2", "--quiet"]
     with pytest.raises(ZeroDivisionError) as caught:
@@ -407,8 +408,8 @@ def test_a_refit_that_predicts_worse_fails(
     assert found.origin is not None
     assert found.origin.passed is False
     wrong = pytest.raises(ParameterError, match="worse than the earlier prior")
-    with mixts.DecisionStore(tmp_path / "store.db") as store, wrong:
-        mixts.Decider(found, store)
+    with DecisionStore(tmp_path / "store.db") as store, wrong:
+        Decider(found, store)
 
 
 def test_the_log_of_a_service_alone_is_warned_about(

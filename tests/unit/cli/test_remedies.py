@@ -19,12 +19,25 @@ from mixts.cli import main
 from mixts.diagnostics import advice
 from mixts.errors import ParameterError
 from mixts.families import BernoulliStatistics
-from mixts.learning import check, findings, fit, held_out, measures
-from mixts.logs import bad_rows, levels, read, review, row_faults, rows, tally
+from mixts.learning import check, findings, measures
+from mixts.logs import (
+    bad_rows,
+    fit,
+    fitted,
+    held_out,
+    levels,
+    pieces,
+    read,
+    review,
+    row_faults,
+    rows,
+    schema,
+    tally,
+)
 
 SPEAKERS = (
-    advice, bad_rows, check, findings, fit, held_out, levels, measures, read, review, row_faults,
-    rows, tally,
+    advice, bad_rows, check, findings, fit, fitted, held_out, levels, measures, pieces, read,
+    review, row_faults, rows, schema, tally,
 )  # fmt: skip
 """Modules that propose options."""
 

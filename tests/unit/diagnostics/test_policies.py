@@ -12,11 +12,11 @@ import pytest
 
 from mixts.diagnostics import Earnings, PolicyComparison, _replays, compare_policies
 from mixts.errors import ParameterError
-from mixts.learning import Fit, fit_logs
-from mixts.learning.fit import learn_from
-from mixts.learning.held_out import split
 from mixts.learning.pooled import pooled_scores
 from mixts.logs import read_rows
+from mixts.logs.fit import fit_logs, learn_from
+from mixts.logs.fitted import Fit
+from mixts.logs.held_out import split
 
 ARMS = {"task": "user", "arm": "item", "reward": "reward"}
 KINDS = np.array([[0.8, 0.1, 0.1, 0.5], [0.1, 0.8, 0.1, 0.5], [0.1, 0.1, 0.8, 0.5]])

@@ -30,13 +30,13 @@ def learned(kind: str, d: int, n_tasks: int, n_slots: int | None = None) -> tupl
 
 
 def weights_of(prior: mixts.MixturePrior, posterior: Any, tasks: Any) -> Any:
-    logs = prior.log_weights + posterior.relative[tasks]
+    logs = prior.log_weights + posterior.relative_evidence[tasks]
     weights = np.exp(logs - logs.max(axis=1, keepdims=True))
     return weights / weights.sum(axis=1, keepdims=True)
 
 
 def compare(prior: Any, posterior: Any, tasks: Any, actions: Any, mask: Any = None) -> Any:
-    """Probabilities, errors, regrets, and both kinds of information, from the same seed."""
+    """Probabilities, errors and regrets, from the same seed."""
     tasks = np.asarray(tasks)
     mask = np.ones((len(tasks), actions.shape[-2]), bool) if mask is None else mask
     weights = weights_of(prior, posterior, tasks)
@@ -45,14 +45,7 @@ def compare(prior: Any, posterior: Any, tasks: Any, actions: Any, mask: Any = No
         np.random.default_rng(7), *arguments
     )
     regrets = posterior.expected_regrets(np.random.default_rng(7), *arguments)
-    information = []
-    for by_component in (False, True):
-        same, found = posterior.expected_terms(
-            np.random.default_rng(7), *arguments, by_component=by_component
-        )
-        np.testing.assert_array_equal(same, regrets)
-        information.append(found)
-    return probabilities, errors, regrets, *information
+    return probabilities, errors, regrets
 
 
 # -- moments ---------------------------------------------------------------------------------------
@@ -91,7 +84,7 @@ def with_dormant(kind: str, n_slots: int | None) -> tuple[Any, Any]:
 def test_dormant_components_are_left_out(kind: str, n_slots: int | None) -> None:
     prior, posterior = with_dormant(kind, n_slots)
     tasks, actions = np.array([0, 1]), np.random.default_rng(0).normal(size=(4, 3))
-    dormant = np.isneginf(posterior.relative)
+    dormant = np.isneginf(posterior.relative_evidence)
     assert dormant.any()
     assert not dormant.all()
     mean, variance = posterior.action_moments(tasks, actions)
@@ -100,7 +93,7 @@ def test_dormant_components_are_left_out(kind: str, n_slots: int | None) -> None
     fresh = prior.condition(posterior.statistics.copy())
     expected = np.einsum("kd,mld->mlk", actions, fresh.component_mean)
     np.testing.assert_allclose(mean[~dormant], expected[~dormant], **TOLERANCE)
-    probabilities, _, regrets, *_ = compare(prior, posterior, tasks, actions)
+    probabilities, _, regrets = compare(prior, posterior, tasks, actions)
     np.testing.assert_allclose(probabilities.sum(axis=1), 1.0, rtol=1e-12)
     mixture = np.einsum("ml,mlk->mk", fresh.weights, expected)
     np.testing.assert_allclose(
@@ -113,24 +106,6 @@ def test_dormant_components_are_left_out(kind: str, n_slots: int | None) -> None
 # -- draws -----------------------------------------------------------------------------------------
 
 
-def squared_error(terms: Any) -> Any:
-    """Of the sum of independent terms with one expectation."""
-    return len(terms) * terms.var(axis=0, ddof=1)
-
-
-def explained(components: list[tuple[Any, Any]]) -> Any:
-    """Sum over best actions of P (E[X | best] - m)^2, without the squared errors of the sums."""
-    share, y = (sum(part.sum(axis=0) for part in parts) for parts in zip(*components, strict=True))
-    error, noise = (sum(map(squared_error, parts)) for parts in zip(*components, strict=True))
-    total = np.zeros(len(share))
-    for b in np.flatnonzero(share):
-        if sum(np.count_nonzero(votes[:, b]) for votes, _ in components) == 1:
-            total += y[b] ** 2 / share[b]
-        else:
-            total += share[b] * (y[b] ** 2 - noise[b]) / (share[b] ** 2 - error[b])
-    return total
-
-
 @kinds
 @pytest.mark.parametrize("n_actions", [1, 2, 7, 16, 17, 40])
 def test_draws_by_a_plain_loop(kind: str, n_actions: int) -> None:
@@ -141,7 +116,6 @@ def test_draws_by_a_plain_loop(kind: str, n_actions: int) -> None:
     fresh = prior.condition(posterior.statistics.copy()).as_prior(2)
     weights, family = weights_of(prior, posterior, [2])[0], fresh.family
     rng, probability, square, gain = np.random.default_rng(7), 0.0, 0.0, 0.0
-    terms, by_component = [], 0.0
     means = actions @ (weights @ family.mean)
     x = rng.standard_normal((int((2 + np.floor(N_SAMPLES / 2 * weights)).sum()), 4))
     for s in posterior._prior.members:
@@ -153,14 +127,9 @@ def test_draws_by_a_plain_loop(kind: str, n_actions: int) -> None:
         probability = probability + weights[s] * votes.mean(axis=0)
         square = square + weights[s] ** 2 * votes.var(axis=0) / (n - 1)
         gain += weights[s] * (both.max(axis=2) - both[:, :, means.argmax()]).mean()
-        # For each pair, (pairs, best action, action): its votes, and its deviations under them.
-        each = (both == both.max(axis=2, keepdims=True)) * weights[s] / n / 2
-        terms.append((each.sum(axis=0), np.einsum("gnb,gna->nba", each, both - means)))
-        by_component = by_component + explained(terms[-1:])
     assert len(x) == 0
     regret = gain + means.max() - means
-    information = np.maximum([explained(terms), by_component], 0)
-    plain = (probability, np.sqrt(square), regret, *information)
+    plain = (probability, np.sqrt(square), regret)
     for array, expected in zip(found, plain, strict=True):
         np.testing.assert_allclose(array[0], expected, rtol=1e-7, atol=1e-9)
 
@@ -196,7 +165,7 @@ def test_many_decisions_are_single_ones_in_order(
 
 @kinds
 @pytest.mark.parametrize("n_slots", [1, 2])
-def test_tasks_that_were_evicted(kind: str, n_slots: int) -> None:
+def test_tasks_that_were_dropped(kind: str, n_slots: int) -> None:
     prior, small = learned(kind, 4, 5, n_slots)
     _, large = learned(kind, 4, 5)
     actions = np.random.default_rng(2).normal(size=(5, 6, 4))
@@ -238,10 +207,9 @@ def test_an_action_that_is_surely_best(n_components: int) -> None:
     prior = mixts.MixturePrior(family)
     posterior = make_posterior(prior, 1, None)
     actions = np.array([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]])
-    probabilities, errors, regrets, *information = compare(prior, posterior, [0], actions)
+    probabilities, errors, regrets = compare(prior, posterior, [0], actions)
     np.testing.assert_array_equal(probabilities, [[0.0, 1.0, 0.0]])
-    for nothing in (errors, *information):
-        np.testing.assert_allclose(nothing, np.zeros((1, 3)), atol=1e-30)
+    np.testing.assert_allclose(errors, np.zeros((1, 3)), atol=1e-30)
     np.testing.assert_array_equal(regrets, [[1.0, 0.0, 0.5]])
 
 
@@ -251,11 +219,9 @@ def test_known_components_need_no_luck() -> None:
     family = mixts.LinearGaussian(mean, np.zeros((2, 2)), 0.5, "diag")
     prior = mixts.MixturePrior(family, weights=[0.9, 0.1])
     posterior = make_posterior(prior, 1, None)
-    probabilities, _, regrets, *information = compare(prior, posterior, [0], np.eye(2))
+    probabilities, _, regrets = compare(prior, posterior, [0], np.eye(2))
     np.testing.assert_allclose(probabilities, [[0.9, 0.1]], rtol=1e-15)
     np.testing.assert_allclose(regrets, [[0.1 * 3, 0.9 * 1]], rtol=1e-14)
-    for found in information:
-        np.testing.assert_allclose(found, [[0.09, 0.09 * 9]], rtol=1e-12)
 
 
 @kinds

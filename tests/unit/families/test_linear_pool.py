@@ -1,4 +1,4 @@
-"""Linear posteriors in their pool: evicted, grown, dormant or refreshed, the numbers are the same.
+"""Linear posteriors in their pool: dropped, grown, dormant or refreshed, the numbers are the same.
 
 Everything is compared with a belief that is computed afresh from the statistics.
 """
@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import mixts
-from mixts.families import _linear_posterior
+from mixts.families import _linear_bernoulli_posterior, _linear_posterior
 from mixts.families._linear_posterior import LinearPosterior
 
 KINDS = ("full", "tied", "diag", "spherical")
@@ -69,8 +69,9 @@ def assert_is_its_statistics(posterior: Any, prior: mixts.MixturePrior) -> None:
     np.testing.assert_allclose(posterior.log_evidence(), fresh.log_evidence, **TOLERANCE)
     every = np.arange(len(posterior.statistics))
     np.testing.assert_allclose(posterior.component_means(every), fresh.component_mean, **TOLERANCE)
-    active = ~np.isneginf(posterior.relative)
-    np.testing.assert_allclose(posterior.relative[active], fresh.log_evidence[active], **TOLERANCE)
+    active = ~np.isneginf(posterior.relative_evidence)
+    found = posterior.relative_evidence[active]
+    np.testing.assert_allclose(found, fresh.log_evidence[active], **TOLERANCE)
     for task in every:
         for component in np.flatnonzero(active[task]):
             mean, covariance = sampled_moments(posterior, task, component)
@@ -138,12 +139,12 @@ def test_runs_of_one_action(kind: str, n_slots: int | None, reads: int) -> None:
     assert_is_its_statistics(posterior, prior)
 
 
-# -- eviction --------------------------------------------------------------------------------------
+# -- more tasks than fit ---------------------------------------------------------------------------
 
 
 @kinds
 @pytest.mark.parametrize("n_slots", [1, 2, 3])
-def test_eviction_changes_nothing(kind: str, n_slots: int) -> None:
+def test_a_full_pool_changes_nothing(kind: str, n_slots: int) -> None:
     """Seven tasks in one, two or three slots, beside seven in seven."""
     prior, n_tasks, d = make_prior(kind, 4), 7, 4
     small, large = make_posterior(prior, n_tasks, n_slots), make_posterior(prior, n_tasks, None)
@@ -175,14 +176,6 @@ def test_samples_of_more_tasks_than_fit(kind: str) -> None:
     np.testing.assert_allclose(means, fresh.component_mean[tasks, latent], **TOLERANCE)
 
 
-def test_the_one_used_longest_ago_leaves() -> None:
-    prior = make_prior("full", 3)
-    posterior, rng = make_posterior(prior, 4, 2), np.random.default_rng(1)
-    for task in (0, 1, 0, 2):
-        posterior.update(np.array([task]), (rng.normal(size=(1, 3)), rng.normal(size=1)))
-    assert [int(task) for task in np.flatnonzero(posterior._pool.of_task >= 0)] == [0, 2]
-
-
 @kinds
 def test_tasks_that_arrive_when_the_pool_is_full(kind: str) -> None:
     prior = make_prior(kind, 3)
@@ -193,6 +186,25 @@ def test_tasks_that_arrive_when_the_pool_is_full(kind: str) -> None:
         posterior.update(np.arange(5), (rng.normal(size=(5, 3)), rng.normal(size=5)))
     assert posterior._pool.n_resident <= 2
     assert_is_its_statistics(posterior, prior)
+
+
+def test_clicks_of_more_tasks_than_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One task's posteriors are kept at a time: means and draws are those of a roomy belief."""
+    prior = mixts.MixturePrior(mixts.LinearBernoulli([[1, 0], [0, 1]], [0.5, 0.5], "spherical"))
+    large, rng, read = prior.belief(3), np.random.default_rng(1), [0, 1, 2, 0]
+    monkeypatch.setattr(_linear_bernoulli_posterior, "BUDGET_BYTES", 0)
+    small = prior.belief(3)
+    for _ in range(5):
+        rows, clicks = rng.normal(size=(3, 2)), rng.integers(2, size=3)
+        found = []
+        for belief in (small, large):
+            belief.update(rows, clicks, tasks=[0, 1, 2])
+            draws = belief.sample(np.random.default_rng(0), read)
+            means = belief.posterior.component_means(np.array(read))
+            found.append((*draws, means, belief.mean_rewards(rows)))
+        for one, other in zip(*found, strict=True):
+            np.testing.assert_array_equal(one, other)
+    assert (len(small.posterior._kept), len(large.posterior._kept)) == (1, 3)
 
 
 # -- dormant components ----------------------------------------------------------------------------
@@ -213,7 +225,7 @@ def test_dormant_components_wake(kind: str, n_slots: int | None) -> None:
             truth = means[(tasks + phase // 2) % N_COMPONENTS]
             rewards = (rows * truth).sum(axis=1) + 0.2 * rng.normal(size=2)
             posterior.update(tasks, (rows, rewards))
-            now = np.isneginf(posterior.relative)
+            now = np.isneginf(posterior.relative_evidence)
             marked, woke, before = marked + (now & ~before).sum(), woke + (before & ~now).sum(), now
         assert_is_its_statistics(posterior, prior)
     # Components that share a root are active as long as any of them matters.
@@ -245,7 +257,7 @@ def test_a_component_that_matters_is_never_dormant(n: int) -> None:
             noise = noise_std * rng.normal(size=size)
             posterior.update(tasks, (rows, (rows * theta[tasks]).sum(axis=1) + noise))
             log_weights = np.log(prior.condition(posterior.statistics.copy()).weights + 1e-300)
-            dormant = np.isneginf(posterior.relative)
+            dormant = np.isneginf(posterior.relative_evidence)
             below = log_weights - log_weights.max(axis=1, keepdims=True)
             assert np.all(below[dormant] < np.log(1e-16)), (seed, t)
             marked, woke = marked + (dormant & ~before).sum(), woke + (before & ~dormant).sum()

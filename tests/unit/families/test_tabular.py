@@ -334,7 +334,7 @@ def test_rounding_does_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
     belief = river.prior.belief(3)
     episode = ([[2, 2, 2, 1, 1, 1]], [[1] * 6], [[0.0] * 6])
     # A marker that only a recomputation wipes out.
-    belief.posterior.relative[:] += 1.0
+    belief.posterior.relative_evidence[:] += 1.0
     for tasks, wiped in (([0], [0, 0, 0]), ([1], [0, 0, 0]), ([0], [1, 0, 0]), ([1], [1, 1, 0])):
         belief.update(mixts.Trajectory(*episode), tasks)
         exact = river.prior.condition(belief.statistics).log_evidence

@@ -11,13 +11,14 @@ from scipy import special, stats
 
 import mixts
 from mixts import errors
+from mixts.extend.contracts import random_episodes
 from mixts.families import LinearStatistics, TabularStatistics
 from mixts.learning.check import PriorCheck, check_prior
 from mixts.learning.measures import Calibration, Surprise, Usage, scores_beside
 from mixts.learning.models.counts import counts_law
 from mixts.learning.models.linear import LinearPredictive
 from mixts.learning.models.predictive import Predictive
-from tests.contracts.problems import ALL_CASES, FamilyCase, random_episodes
+from tests.contracts.problems import ALL_CASES, FamilyCase
 from tests.statistical.held_out import held_out
 
 CLOSE = 1e-9

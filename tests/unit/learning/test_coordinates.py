@@ -11,8 +11,8 @@ import pytest
 
 import mixts
 from mixts.learning.coordinates import mapped, moments, scaling, unmapped
-from mixts.learning.fit import fit_logs
 from mixts.logs import read_logs
+from mixts.logs.fit import fit_logs
 
 
 def write(path: Path, change: Any) -> Path:

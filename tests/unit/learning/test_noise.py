@@ -12,11 +12,12 @@ from scipy import stats
 import mixts
 from mixts import errors
 from mixts.families.noise import expected_noise, match_noise
-from mixts.learning import fit_logs, learn, mixture_evidence
+from mixts.learning import learn, mixture_evidence
 from mixts.learning.models import model_of, predictive_of
 from mixts.learning.models.predictive import transform
 from mixts.learning.models.student import with_noise
 from mixts.learning.noise import compare_noise
+from mixts.logs.fit import fit_logs
 
 KINDS = ("arms", "linear")
 MEANS = np.array([[0.0, 1.0, 2.0], [2.0, 1.0, 0.0]])

@@ -298,7 +298,7 @@ def test_a_stack_is_read_by_the_kinds_of_one_standard_error(method: Method) -> N
     assert selection is not None
     assert len(selection.members) > 1
     account = selection.by("one-standard-error").chosen
-    assert selection.account == account
+    assert selection.n_kinds == account
     prior = first.prior
     assert len(prior.kind_names) <= account < prior.n_components
     totals = prior.sum_by_kind(prior.weights)
@@ -306,7 +306,7 @@ def test_a_stack_is_read_by_the_kinds_of_one_standard_error(method: Method) -> N
     # The selection of other tasks, which need not have learned the account.
     again = learn(tasks, selection, method, **options).prior
     assert again.kinds == prior.kinds
-    assert selection.by("best").account is None
+    assert selection.by("best").n_kinds is None
 
 
 def test_tasks_of_one_kind_are_called_one_kind() -> None:

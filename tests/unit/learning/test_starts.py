@@ -9,7 +9,7 @@ import numpy as np
 
 from mixts.engines.local import InlineEngine
 from mixts.families import BernoulliStatistics
-from mixts.learning.em import Job, Patience, groups_of, pooled_restart, run, run_all
+from mixts.learning.em import Patience, RestartSpec, groups_of, pooled_restart, run, run_all
 from mixts.learning.models import model_of
 
 N_TASKS, N_TRIES = 30, 100
@@ -28,14 +28,14 @@ class Counting(InlineEngine):
         return super().map(function, listed)
 
 
-def jobs_of(rates: tuple[float, ...], n_components: int) -> list[Job]:
+def jobs_of(rates: tuple[float, ...], n_components: int) -> list[RestartSpec]:
     """Return five restarts; task i has rates[i % len(rates)] for one arm and the rest for one."""
     rng = np.random.default_rng(0)
     rate = np.resize(rates, N_TASKS)[:, None]
     successes = rng.binomial(N_TRIES, np.hstack([rate, 1 - rate]))
     model = model_of(BernoulliStatistics(successes=successes, failures=N_TRIES - successes))
     pooled = pooled_restart(model, PATIENCE)
-    return [Job(model, pooled, n_components, 1, "all", r, PATIENCE) for r in range(5)]
+    return [RestartSpec(model, pooled, n_components, 1, "all", r, PATIENCE) for r in range(5)]
 
 
 def test_groups_have_the_numbers_of_their_first_tasks() -> None:
@@ -66,8 +66,8 @@ def test_every_restart_has_the_result_of_its_own_groups() -> None:
 
 def test_other_tasks_and_other_numbers_of_components_are_other_restarts() -> None:
     one, *_ = jobs_of((0.1, 0.9), 2)
-    more = Job(one.model, one.pooled, 3, one.seed, one.part, one.number, one.patience)
-    fold = Job(one.model, one.pooled, 2, one.seed, "fold 0", one.number, one.patience)
+    more = RestartSpec(one.model, one.pooled, 3, one.seed, one.part, one.number, one.patience)
+    fold = RestartSpec(one.model, one.pooled, 2, one.seed, "fold 0", one.number, one.patience)
     engine = Counting()
     found = run_all([one, more, fold], engine, "learning")
     assert engine.n_jobs == 3

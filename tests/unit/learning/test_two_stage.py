@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from mixts_paper.experiments.paper.images import N_TASKS, past_coefficients, prior_arrays, priors_of
 
 from mixts.errors import ParameterError
-from mixts.experiments.paper.images import N_TASKS, past_coefficients, prior_arrays, priors_of
 from mixts.learning.two_stage import (
     RIDGE,
     gaussian_of_estimates,

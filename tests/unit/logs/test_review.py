@@ -12,7 +12,7 @@ import pytest
 
 import mixts
 from mixts.errors import FormatError, LogsError, ParameterError
-from mixts.logs import LogWarning, files, read_logs, review, row_faults, sample
+from mixts.logs import LogWarning, files, pieces, read_logs, review, row_faults
 from tests.unit.logs.sample_logs import ARMS, write
 
 Row = tuple[Any, ...]
@@ -425,7 +425,7 @@ def test_chance_does_not_drift(tmp_path: Path) -> None:
 def test_a_sample_depends_on_the_logs_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sample, "MOST_ROWS", 250)
+    monkeypatch.setattr(pieces, "MOST_ROWS", 250)
     logged(tmp_path, clicks())
     whole = read_logs(tmp_path / "t.csv", **TIMED).sample
     users = len(np.unique(whole.tasks))
@@ -439,7 +439,7 @@ def test_a_sample_depends_on_the_logs_alone(
 
 
 def test_one_long_task_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sample, "MOST_ROWS", 50)
+    monkeypatch.setattr(pieces, "MOST_ROWS", 50)
     rows = clicks(n_users=1, n_rows=300)
     logged(tmp_path, rows)
     found = read_logs(tmp_path / "t.csv", **ARMS, batch_rows=20).sample
@@ -447,7 +447,7 @@ def test_one_long_task_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_faults_are_found_in_a_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sample, "MOST_ROWS", 300)
+    monkeypatch.setattr(pieces, "MOST_ROWS", 300)
     assert codes(logged(tmp_path, clicks() * 2)) == ["copies"]
     assert codes(logged(tmp_path, sorted(clicks(), key=lambda r: r[2]))) == ["sorted-rewards"]
     assert row_faults.CHANCE < 0.001

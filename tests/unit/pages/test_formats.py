@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mixts.pages import formats
 from mixts.pages.formats import name_html
-from tests.unit.service.dashboard.sample_dashboards import HOSTILE
+from serve.tests.unit.dashboard.sample_dashboards import HOSTILE
 
 # -- numbers and times ----------------------------------------------------------------------------
 

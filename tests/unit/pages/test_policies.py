@@ -69,7 +69,21 @@ def test_no_policy_starts_from_an_unusable_prior() -> None:
 def test_no_clear_difference_is_said() -> None:
     first, advice = policy_verdict(compared(0.5, 0.5, 0.5, 0.49))
     assert re.search(r": −2 % \(−\d to \d %\), which is no clear difference\.$", first)
-    assert advice == "These logs do not show that learning pays over the bestseller."
+    assert advice == (
+        "These logs do not show that learning pays over the bestseller in the first 20 decisions."
+    )
+
+
+def test_a_clear_gain_in_a_replay_that_does_not_count_is_not_denied() -> None:
+    few = earnings((0.5, 0.5, 0.5, 0.49), n_decisions=5)
+    more = earnings((0.5, 0.6, 0.55, 0.62), n_decisions=10, missed=0.05)
+    first, advice, left_out = policy_verdict(comparison(few, more))
+    assert "each of the first 5 decisions" in first
+    assert advice.endswith("over the bestseller in the first 5 decisions.")
+    assert left_out == (
+        "The replay of 10 decisions does not count: too few recorded rewards of good arms were "
+        "left for it."
+    )
 
 
 def test_another_policy_wins() -> None:

@@ -358,7 +358,7 @@ def test_without_jinja2(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
 
     monkeypatch.setattr(builtins, "__import__", without)
     page_module._environment.cache_clear()
-    with pytest.raises(MissingExtraError, match=re.escape("pip install 'mixts[paper]'")):
+    with pytest.raises(MissingExtraError, match=re.escape("pip install 'mixts[logs]'")):
         write_report(typical_report(), tmp_path / "report.html")
     assert list(tmp_path.iterdir()) == []
 

@@ -10,14 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from mixts_paper.analysis import decompose_regret, follow_confidence_sets
+from mixts_paper.analysis.decomposition import Decomposition
+from mixts_paper.analysis.drawings import draw_actions, draw_beliefs, draw_bounds, draw_weights
+from mixts_paper.analysis.identification import Identification, identify
 
 import mixts
 from mixts import errors
-from mixts.diagnostics import decompose_regret, follow_confidence_sets
-from mixts.diagnostics.decomposition import Decomposition
-from mixts.diagnostics.identification import Identification, identify
-from mixts.plots.bounds import draw_bounds
-from mixts.plots.diagnostics import draw_actions, draw_beliefs, draw_weights
 from mixts.plots.lines import draw_lines
 from mixts.plots.results import draw_curves, tick_values
 from mixts.plots.style import LOOKS, new_axes

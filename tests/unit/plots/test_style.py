@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from mixts_paper.analysis.identification import Identification
 
 import mixts
 from mixts import errors
-from mixts.diagnostics.identification import Identification
 from mixts.plots import draw_intervals, new_panels, save_figure
 from mixts.plots.lines import End, draw_lines, label_ends, spread
 from mixts.plots.style import DASHES, LOOKS, PALETTE, legible, looks, new_axes

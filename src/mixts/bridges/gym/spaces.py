@@ -29,8 +29,8 @@ class Numbering:
     def __init__(self, space: spaces.Space[Any], role: str = "given") -> None:
         self.space = space
         self._role = role
-        self._radices = list(self._entries(space))
-        self.size = prod(n for n, _ in self._radices)
+        self._ranges = list(self._entries(space))
+        self.size = prod(n for n, _ in self._ranges)
 
     def _entries(self, space: spaces.Space[Any]) -> Iterator[tuple[int, int]]:
         """Yield the number of values of each entry, and the least value."""
@@ -52,7 +52,7 @@ class Numbering:
         number = 0
         try:
             digits = list(_digits(self.space, element))
-            for (n, start), digit in zip(self._radices, digits, strict=True):
+            for (n, start), digit in zip(self._ranges, digits, strict=True):
                 if not start <= digit < start + n:
                     raise ValueError
                 number = number * n + digit - start
@@ -67,7 +67,7 @@ class Numbering:
         if not 0 <= index < self.size:
             raise ParameterError(f"expected a number from 0 to {self.size - 1}, got {index}")
         digits = []
-        for n, start in reversed(self._radices):
+        for n, start in reversed(self._ranges):
             index, digit = divmod(index, n)
             digits.append(start + digit)
         return _assembled(self.space, reversed(digits))

@@ -50,26 +50,21 @@ class Decisions(NamedTuple):
     columns: Array
     """(2, d, K), K rounded up: scratch for the actions A by columns, and for C'A'."""
     lines: Array
-    """(10, K): scratch for vectors over the actions."""
-    joint: Array
-    """(4, K, K): scratch for sums over pairs of actions, zeros; empty if no information is wanted.
-    The first two are those of a component, ``_fold`` adds them to the others."""
+    """(7, K): scratch for vectors over the actions."""
 
 
-N_LINES = 10
+N_LINES = 7
 _MIXTURE, _CENTER, _DEVIATION, _ABOVE, _BELOW = 0, 1, 2, 3, 4
 """Rows of ``Decisions.lines``: mean scores under the mixture and under a component (-inf where an
 action is not available), and a pair's deviation from the latter, added and subtracted."""
-_SUMS, _PAIR, _VOTES = 5, 7, 8
-"""... votes of a component's pairs and their squares (5, 6); votes of a draw (7); probabilities of
-being best and their squared errors (8, 9)."""
+_SUMS = 5
+"""... votes of a component's pairs and their squares (5, 6)."""
 
 
-def new_scratch(d: int, n_actions: int, *, informed: bool) -> tuple[Array, Array, Array]:
-    """Allocate ``columns``, ``lines`` and ``joint`` of ``Decisions``."""
+def new_scratch(d: int, n_actions: int) -> tuple[Array, Array]:
+    """Allocate ``columns`` and ``lines`` of ``Decisions``."""
     width = (n_actions + 15) // 16 * 16
-    pairs = width if informed else 0
-    return np.empty((2, d, width)), np.empty((N_LINES, width)), np.zeros((4, pairs, pairs))
+    return np.empty((2, d, width)), np.empty((N_LINES, width))
 
 
 @compiled(borrows=True)
@@ -167,25 +162,7 @@ def _share(scores: Array, top: float) -> float:
 
 
 @compiled(borrows=True)
-def _join(c: Decisions, one: float, high: float, other: float, low: float) -> None:
-    """Add a pair of draws to the component's sums of X_a - m_a where b, the row, is best.
-
-    ``one`` and ``other`` are the votes of the actions with the scores ``high`` above and ``low``
-    below.
-    """
-    mixture, above, below, joint = c.lines[_MIXTURE], c.lines[_ABOVE], c.lines[_BELOW], c.joint
-    for b in range(len(mixture)):
-        up = one if above[b] == high else 0.0
-        down = other if below[b] == low else 0.0
-        if up + down > 0.0:
-            for a in range(len(mixture)):
-                y = up * (above[a] - mixture[a]) + down * (below[a] - mixture[a])
-                joint[0, b, a] += y
-                joint[1, b, a] += y * y
-
-
-@compiled(borrows=True)
-def _count_pairs(c: Decisions, x: Array, lead: int, weight: float) -> float:
+def _count_pairs(c: Decisions, x: Array, lead: int) -> float:
     """Let the n pairs x of a component vote for their best actions; return E[max X - X_lead]."""
     center, deviation, above, below = (
         c.lines[_CENTER], c.lines[_DEVIATION], c.lines[_ABOVE], c.lines[_BELOW],
@@ -205,44 +182,7 @@ def _count_pairs(c: Decisions, x: Array, lead: int, weight: float) -> float:
             vote = (one if above[a] == high else 0.0) + (other if below[a] == low else 0.0)
             votes[a] += vote
             squares[a] += vote * vote
-        if len(c.joint[0]) > 0:
-            _join(c, one * weight / n, high, other * weight / n, low)
     return 0.5 * gain / n
-
-
-@compiled(borrows=True)
-def _fold(c: Decisions, n: int) -> None:
-    """Add a component's sums over n pairs, and their squared errors, to those of the mixture."""
-    joint = c.joint
-    for b in range(joint.shape[1]):
-        if c.lines[_SUMS, b] > 0.0:
-            for a in range(joint.shape[1]):
-                y = joint[0, b, a]
-                joint[2, b, a] += y
-                joint[3, b, a] += (n * joint[1, b, a] - y * y) / (n - 1)
-                joint[0, b, a] = joint[1, b, a] = 0.0
-
-
-@compiled(borrows=True)
-def _explain(c: Decisions, information: Array) -> None:
-    """Add sum_b P(b is best) (E[X_a | b is best] - m_a)^2 to information; empty sums and votes.
-
-    The square of a sum exceeds that of its expectation by the sum's squared error, which is
-    subtracted. An action that is best in one pair only says nothing about errors, and keeps its
-    square.
-    """
-    joint, votes, errors = c.joint, c.lines[_VOTES], c.lines[_VOTES + 1]
-    for b in range(joint.shape[1]):
-        share, error = votes[b], errors[b]
-        alone = share * share - error < 1e-9 * error
-        for a in range(joint.shape[1]):
-            if share > 0.0 and a < len(information):
-                own = 0.0 if alone else joint[3, b, a]
-                rest = share if alone else share - error / share
-                information[a] += (joint[2, b, a] * joint[2, b, a] - own) / rest
-            joint[2, b, a] = joint[3, b, a] = 0.0
-    _clear(votes)
-    _clear(errors)
 
 
 @compiled(borrows=True)
@@ -265,25 +205,21 @@ def _set_mixture(c: Decisions, i: int) -> int:
 
 
 @compiled(borrows=True, nogil=True)
-def best_in_draws(decisions: Plain, x: Array, by_component: bool, out: Plain) -> int:
+def best_in_draws(decisions: Plain, x: Array, out: Array) -> int:
     """Count in pairs of draws how often each action is best, and average the largest score.
 
-    ``x`` (pairs, d) holds standard normals for all decisions in order. Sets out, arrays (m, K) of
-    zeros, to P(action is best), its squared standard error, E[max_b X_b] - E[X_a], and, unless
-    the array is empty, the variance of X_a that the best action explains, or that component and
-    best action explain; actions that are not available keep their zeros. Returns -1, or the first
-    decision with scores that are not finite.
+    ``x`` (pairs, d) holds standard normals for all decisions in order. Sets out (3, m, K),
+    zeros, to P(action is best), its squared standard error, and E[max_b X_b] - E[X_a]; actions that
+    are not available keep their zeros. Returns -1, or the first decision with scores that are not
+    finite.
     """
-    probability, error, regret, information = out
+    probability, error, regret = out
     c = Decisions(*decisions)
-    first, informed = 0, len(information) > 0
-    n_actions, center, mixture = c.mask.shape[1], c.lines[_CENTER], c.lines[_MIXTURE]
+    first, n_actions, center, mixture = 0, c.mask.shape[1], c.lines[_CENTER], c.lines[_MIXTURE]
     for i in range(len(c.slot)):
         mask = c.mask[i]
         _load(c, i)
         lead, gain = _set_mixture(c, i), 0.0
-        _clear(c.lines[_VOTES])
-        _clear(c.lines[_VOTES + 1])
         for g in range(len(c.starts) - 1):
             fresh = True
             for j in range(c.starts[g], c.starts[g + 1]):
@@ -298,28 +234,17 @@ def best_in_draws(decisions: Plain, x: Array, by_component: bool, out: Plain) ->
                 for a in range(len(center)):
                     if a >= n_actions or not mask[a]:
                         center[a] = -np.inf
-                gain += weight * _count_pairs(c, x[first : first + n], lead, weight)
+                gain += weight * _count_pairs(c, x[first : first + n], lead)
                 first += n
                 for a in range(n_actions):
                     share, square = c.lines[_SUMS, a] / n, c.lines[_SUMS + 1, a] / n
-                    squared_error = weight * weight * max(square - share * share, 0.0) / (n - 1)
-                    c.lines[_VOTES, a] += weight * share
-                    c.lines[_VOTES + 1, a] += squared_error
                     probability[i, a] += weight * share
-                    error[i, a] += squared_error
-                if informed:
-                    _fold(c, n)
-                if informed and by_component:
-                    _explain(c, information[i])
-        if informed and not by_component:
-            _explain(c, information[i])
+                    error[i, a] += weight * weight * max(square - share * share, 0.0) / (n - 1)
         check = gain
         for a in range(n_actions):
             if mask[a]:
                 check += mixture[a]
                 regret[i, a] = gain + (mixture[lead] - mixture[a])
-            elif informed:
-                information[i, a] = 0.0
         if not math.isfinite(check):
             return i
     return -1

@@ -70,8 +70,6 @@ _SERIES = tuple(1 / math.factorial(i) for i in range(13))
 
 _ROOT = int(np.float64(math.sqrt(0.5)).view(np.int64))
 _FRACTION = (1 << 52) - 1
-_SHIFT_BITS = np.uint64(np.float64(_SHIFT).view(np.int64))
-_SHIFT_ROOT = _SHIFT + 1022.0
 _ODD = tuple(2 / (2 * i + 1) for i in range(11))
 """Series of ln((1 + s) / (1 - s)) / s in s^2; the rest is below 1e-17 for |s| <= 0.172."""
 
@@ -123,27 +121,6 @@ def log1p(x: float) -> float:
     return (k * _LN2_HIGH + (p * s + (k * _LN2_LOW + lost))) + 2.0 * s
 
 
-@compiled(inner=True, borrows=True, fastmath={"contract"})
-def log_of(ratio: float, rest: float) -> float:
-    """Return the logarithm of a positive ratio, where ``rest`` = ratio - 1 is known better near 0.
-
-    Between the roots of 1/2 and 2 it depends on ``rest`` only.
-    """
-    y = 1.0 + rest if rest > -0.5 else ratio
-    # Unsigned, and added to the last bits of a large number: processors without conversions of
-    # vectors of integers have these steps.
-    bits = np.float64(y).view(np.int64) - (_ROOT & _FRACTION)
-    k = np.int64((np.uint64(bits) >> np.uint64(52)) + _SHIFT_BITS).view(np.float64) - _SHIFT_ROOT
-    m = np.int64((bits & _FRACTION) + _ROOT).view(np.float64)
-    s = (rest if k == 0.0 else m - 1.0) / (m + 1.0)
-    z = s * s
-    p = (_ODD[10] * z + _ODD[9]) * z + _ODD[8]
-    p = ((p * z + _ODD[7]) * z + _ODD[6]) * z + _ODD[5]
-    p = ((p * z + _ODD[4]) * z + _ODD[3]) * z + _ODD[2]
-    p = (p * z + _ODD[1]) * z
-    return (k * _LN2_HIGH + (p * s + k * _LN2_LOW)) + 2.0 * s
-
-
 @compiled(borrows=True)
 def _stirling_rest(x: float) -> float:
     """Return ln Gamma(x) - (x - 1/2) ln x + x - ln(2 pi) / 2."""
@@ -153,7 +130,7 @@ def _stirling_rest(x: float) -> float:
 
 
 @compiled(inner=True, borrows=True)
-def summit(form: int, a: float, b: float) -> tuple[float, float]:
+def mode_of(form: int, a: float, b: float) -> tuple[float, float]:
     """Return the mode, and the curvature of the log density there."""
     if form == NORMAL:
         return a, 1.0 / b
@@ -176,9 +153,9 @@ def stirling_rests(form: int, a: float, b: float) -> float:
 
 
 @compiled(inner=True, borrows=True)
-def crest(form: int, a: float, b: float) -> tuple[float, float, float]:
+def peak_of(form: int, a: float, b: float) -> tuple[float, float, float]:
     """Return the mode, and the curvature and value of the log density there."""
-    mode, curvature = summit(form, a, b)
+    mode, curvature = mode_of(form, a, b)
     return mode, curvature, 0.5 * (math.log(curvature) - LOG_2PI) - stirling_rests(form, a, b)
 
 
@@ -208,7 +185,7 @@ def fall(form: int, a: float, b: float, curvature: float, x: float) -> tuple[flo
 
 
 @compiled(inner=True, borrows=True)
-def outskirts(form: int, curvature: float, depth: float) -> float:
+def tail_distance(form: int, curvature: float, depth: float) -> float:
     """Return about how far left of the mode the log density has fallen by ``depth``."""
     distance = math.sqrt(2.0 * depth / curvature)
     if form != MINUS_LOG_GAMMA:

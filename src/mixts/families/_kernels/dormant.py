@@ -15,8 +15,7 @@ import numpy as np
 from mixts._compiled import compiled
 from mixts._typing import Array
 from mixts.families._kernels.roots import SUMS, dot, project
-from mixts.families._kernels.runs import settle
-from mixts.families._kernels.slots import LOST, Histories, Prior, Slots
+from mixts.families._kernels.slots import LOST, Histories, Prior, Slots, settle
 
 Plain = tuple[Any, ...]
 """The fields of the record that an argument is named after: see ``_kernels.linear``."""
@@ -25,7 +24,7 @@ Plain = tuple[Any, ...]
 class Dormancy(NamedTuple):
     """Log evidence of the n tasks, and which groups are dormant."""
 
-    relative: Array
+    relative_evidence: Array
     """(n, L): log p(history | s); -inf while the component is dormant."""
     misfit: Array
     """(n, L): squared misfit of the history where the noise is unknown, else (n, 0)."""
@@ -74,7 +73,7 @@ def _is_negligible(t: int, g: int, prior: Prior, dormancy: Dormancy, enough: flo
     """Return whether a group that is not dormant may become so."""
     if dormancy.dormant[t, g]:
         return False
-    best = _highest(prior, dormancy.relative[t], prior.starts[g], prior.starts[g + 1])
+    best = _highest(prior, dormancy.relative_evidence[t], prior.starts[g], prior.starts[g + 1])
     return best < enough - dormancy.margin
 
 
@@ -85,7 +84,7 @@ def needs_attention(t: int, prior: Prior, count: int, dormancy: Dormancy) -> boo
     Most updates need no more than this, so that ``mark_dormant`` is compiled only where it is used.
     """
     n_groups = len(prior.starts) - 1
-    lead = _highest(prior, dormancy.relative[t], prior.starts[0], prior.starts[n_groups])
+    lead = _highest(prior, dormancy.relative_evidence[t], prior.starts[0], prior.starts[n_groups])
     enough = lead - dormancy.limit
     for g in range(n_groups):
         if _is_negligible(t, g, prior, dormancy, enough):
@@ -98,7 +97,7 @@ def _make_dormant(
     t: int, g: int, prior: Prior, slots: Slots, dormancy: Dormancy, grown: float, scratch: Array
 ) -> None:
     """Make a group dormant: note its log weights, and start its sums of residuals at zero."""
-    first, end, relative = prior.starts[g], prior.starts[g + 1], dormancy.relative[t]
+    first, end, relative = prior.starts[g], prior.starts[g + 1], dormancy.relative_evidence[t]
     best = _highest(prior, relative, first, end) - grown
     dormancy.dormant[t, g] = True
     dormancy.ceiling[t, g] = best
@@ -160,7 +159,7 @@ def mark_dormant(
     for i in range(len(tasks)):
         t = tasks[i]
         grown = past.counts[t] * sleep.gain
-        lead = _highest(known, sleep.relative[t], known.starts[0], known.starts[n_groups])
+        lead = _highest(known, sleep.relative_evidence[t], known.starts[0], known.starts[n_groups])
         enough = lead - sleep.limit
         for g in range(n_groups):
             if _is_negligible(t, g, known, sleep, enough):

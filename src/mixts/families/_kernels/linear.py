@@ -15,7 +15,6 @@ from mixts._typing import Array
 from mixts.families._kernels.choice import best_product, pick_latent
 from mixts.families._kernels.dormant import Dormancy, needs_attention, observe_dormant
 from mixts.families._kernels.roots import LARGEST, SUMS, apply_packed
-from mixts.families._kernels.runs import settle, start_run
 from mixts.families._kernels.slots import (
     LOST,
     Evidence,
@@ -23,6 +22,8 @@ from mixts.families._kernels.slots import (
     Prior,
     Slots,
     observe_run,
+    settle,
+    start_run,
 )
 from mixts.families._kernels.triangles import fold_one
 
@@ -30,7 +31,7 @@ Plain = tuple[Any, ...]
 """The fields of the record that an argument is named after."""
 
 
-class Batch(NamedTuple):
+class Observed(NamedTuple):
     """The m observations of one call."""
 
     tasks: Array
@@ -42,7 +43,7 @@ class Batch(NamedTuple):
 
 
 @compiled(borrows=True)
-def _first_bad(batch: Batch) -> int:
+def _first_bad(batch: Observed) -> int:
     """Return the first observation that is too large or not a number, or -1."""
     m, d = batch.features.shape
     for i in range(m):
@@ -72,8 +73,8 @@ def observe(
     Every task must have a slot. Returns how many tasks need ``mark_dormant``, or -1 - i if
     observation i is bad and nothing was changed. ``scratch`` is (N_SCRATCH, d + 1).
     """
-    new, known, past, held = Batch(*batch), Prior(*prior), Histories(*histories), Slots(*slots)
-    sleep = Dormancy(*dormancy)
+    new, known, past = Observed(*batch), Prior(*prior), Histories(*histories)
+    held, sleep = Slots(*slots), Dormancy(*dormancy)
     bad = _first_bad(new)
     if bad >= 0:
         return -1 - bad
@@ -81,7 +82,7 @@ def observe(
         t, a, y = new.tasks[i], new.features[i], new.outcomes[i]
         p = held.of_task[t]
         last = held.last[p]
-        evidence = Evidence(past.counts[t], sleep.relative[t], sleep.misfit[t])
+        evidence = Evidence(past.counts[t], sleep.relative_evidence[t], sleep.misfit[t])
         same = _equal(a, last)
         for g in range(len(known.starts) - 1):
             if sleep.dormant[t, g]:

@@ -68,7 +68,7 @@ errors cover 99 %, although the scatter is estimated from 8 blocks."""
 _SKEWED, _CURVED = 0.4, 0.2
 """Third and fourth derivatives, in powers of a deviation, from which drops are measured. The terms
 that the expansion leaves out are of order g^2 and h. Of thresholds 0.2, 0.4, 0.6, 0.8 and 0.2, 0.6
-these gave the most even weights on problems like those of ``studies.logistic``."""
+these gave the most even weights on simulated histories of clicks."""
 _DROPS = (0.5, 1.0, 2.0, 4.0)
 """Distances from the mode, in Laplace's standard deviations, at which drops are measured."""
 _N_DROPS = 2 * len(_DROPS)

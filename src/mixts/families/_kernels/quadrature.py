@@ -2,19 +2,15 @@
 
 ``P(a is best) = integral of f_a(t) prod_{b != a} F_b(t) dt``, in a coordinate where all densities
 are smooth (``densities``). The integral starts where the best arm lies with probability e^-39 at
-most. From there one march through cells to the left gives F_a(start), and one to the right the
+most. From there one integral over cells to the left gives F_a(start), and one to the right the
 rest. No incomplete beta or gamma function is needed, and the result is checked: every arm's mass
 must be one, and so must the sum of the probabilities; otherwise cells are made shorter.
 
-The marches are in ``march``; here are where they start, what they give for a component, and the
+The integrals are in ``cells``; here are where they start, what they give for a component, and the
 mixture of the components.
 
 The best mean is integrated with the same products: it has the density sum_a f_a prod_{b != a} F_b.
 Its mean is measured from that of the arm at the origin, so that a narrow gain keeps its digits.
-
-What the best arm says about the others follows from ``E[theta_a; b is best] = integral of
-f_b M_a prod_{c != a, b} F_c dt``, where M_a(t) is the integral of theta_a f_a up to t: it is taken
-from the densities as F_a is.
 """
 
 from __future__ import annotations
@@ -23,27 +19,25 @@ import numpy as np
 
 from mixts._compiled import compiled
 from mixts._typing import Array
-from mixts.families._kernels.densities import (
-    GAIN,
-    NORMAL,
-    crest,
-    fall,
-    height_at,
-    mean_of,
-    outskirts,
-)
-from mixts.families._kernels.march import (
+from mixts.families._kernels.cells import (
     DEPTH,
     END,
     N_NODES,
     NEGLIGIBLE,
-    SOME_MASS,
     WON,
-    Joint,
     Line,
     Work,
-    march,
+    integrate_side,
     place_of,
+)
+from mixts.families._kernels.densities import (
+    GAIN,
+    NORMAL,
+    fall,
+    height_at,
+    mean_of,
+    peak_of,
+    tail_distance,
 )
 
 Arrays = tuple[Array, ...]
@@ -83,8 +77,8 @@ def _prepare(form: int, threshold: float, arms: Array, n: int) -> Line:
     floor = -np.inf
     for i in range(n):
         arm = arms[i]
-        arm.mode, arm.curvature, arm.peak = crest(form, arm.first, arm.second)
-        end = arm.mode - outskirts(form, arm.curvature, DEPTH)
+        arm.mode, arm.curvature, arm.peak = peak_of(form, arm.first, arm.second)
+        end = arm.mode - tail_distance(form, arm.curvature, DEPTH)
         floor = end if end > floor else floor
     origin, sharpest = 0.0, 0.0
     for i in range(n):
@@ -114,7 +108,7 @@ def _start(form: int, arms: Array, n: int) -> float:
     """
     t = -np.inf
     for i in range(n):
-        end = arms[i].mode - outskirts(form, arms[i].curvature, DEPTH)
+        end = arms[i].mode - tail_distance(form, arms[i].curvature, DEPTH)
         t = end if end > t else t
     for _ in range(_N_NEWTON):
         depth, slope = 0.0, 0.0
@@ -131,7 +125,7 @@ def _start(form: int, arms: Array, n: int) -> float:
 
 
 @compiled(inner=True, borrows=True)
-def depart(n: int, sign: int, work: Work) -> tuple[int, float]:
+def return_to_start(n: int, sign: int, work: Work) -> tuple[int, float]:
     """Put all arms back to the start.
 
     Returns how many have mass on this side of it, and P(all arms are below the start).
@@ -150,7 +144,7 @@ def depart(n: int, sign: int, work: Work) -> tuple[int, float]:
 
 
 @compiled(inner=True, borrows=True)
-def tally(n: int, below: float, work: Work) -> float:
+def set_shares(n: int, below: float, work: Work) -> float:
     """Set every arm's share; return how far the masses and the sum of shares are from one."""
     total, gap = below, 0.0
     for i in range(n):
@@ -167,25 +161,12 @@ def tally(n: int, below: float, work: Work) -> float:
 
 
 @compiled(inner=True, borrows=True)
-def clear(n: int, work: Work, joint: Joint | None) -> None:
-    """Set what all marches add to, but the arms' masses, to zero."""
+def clear(n: int, work: Work) -> None:
+    """Set what both integrals add to, but the arms' masses, to zero."""
     work.cell[GAIN, 0] = 0.0
     for i in range(n):
         for j in range(N_NODES):
             work.rows[WON, i, j] = 0.0
-    if joint is not None:
-        for i in range(n):
-            for k in range(n):
-                joint.pairs[0, i, k] = 0.0
-
-
-@compiled(inner=True, borrows=True)
-def set_feet(n: int, work: Work) -> None:
-    """Set E[mean | below the start] of every arm that has mass there."""
-    for i in range(n):
-        arm = work.arms[i]
-        if arm.below > SOME_MASS:
-            arm.foot = arm.moment / arm.below - arm.drift
 
 
 @compiled(inner=True, borrows=True)
@@ -247,11 +228,9 @@ def collect(
 
 
 @compiled(inner=True, borrows=True)
-def finish(r: int, found: Array, joint: Joint | None) -> None:
+def finish(r: int, found: Array) -> None:
     """Complete decision r after its last component."""
     n_arms = found.shape[1] - 2
-    if joint is not None:
-        _explained(found[r], joint.pairs[2], 1.0, joint.information[0, r])
     total = 0.0
     for k in range(n_arms):
         total += found[r, k]
@@ -259,75 +238,11 @@ def finish(r: int, found: Array, joint: Joint | None) -> None:
         found[r, k] /= total
 
 
-@compiled(borrows=True)
-def _explained(chance: Array, given: Array, weight: float, out: Array) -> None:
-    """Add the variance of E[mean - center | which arm is best] to ``out`` (K,)."""
-    for b in range(len(out)):
-        if chance[b] > 0.0:
-            for k in range(len(out)):
-                out[k] += weight * given[k, b] * given[k, b] / chance[b]
-
-
-@compiled(inner=True, borrows=True)
-def explain(
-    r: int, weight: float, a: Array, sizes: tuple[int, int], below: float, arms: Array, joint: Joint
-) -> None:
-    """Add to what the best arm explains; ``a`` are the means of certain arms.
-
-    First E[mean of an arm - its center; another is best] of one component, (arm, other).
-    """
-    n, n_certain = sizes
-    center, given, every, chance = joint.center[r], joint.pairs[1], joint.pairs[2], joint.chance
-    for k in range(len(a)):
-        chance[k] = 0.0
-    for i in range(n + n_certain):
-        chance[arms[i].index] = arms[i].share if i < n else below / n_certain
-    for k in range(len(a)):
-        for b in range(len(a)):
-            given[k, b] = chance[b] * (a[k] - center[k])
-    for i in range(n):
-        arm = arms[i]
-        for b in range(len(a)):
-            given[arm.index, b] = chance[b] * arm.drift
-        for k in range(n):
-            given[arm.index, arms[k].index] += joint.pairs[0, i, k]
-        for k in range(n, n + n_certain):
-            given[arm.index, arms[k].index] += chance[arms[k].index] * arm.foot
-    _explained(chance, given, weight, joint.information[1, r])
-    for k in range(len(a)):
-        for b in range(len(a)):
-            every[k, b] += weight * given[k, b]
-
-
-@compiled(inner=True, borrows=True)
-def set_centers(r: int, n: int, arms: Array, joint: Joint) -> None:
-    """Set the centers of the uncertain arms."""
-    for i in range(n):
-        arms[i].center = joint.center[r, arms[i].index]
-
-
-@compiled(borrows=True)
-def _set_drifts(line: Line, n: int, arms: Array) -> None:
-    """Set what the joint moments need to know of the arms."""
-    here = height_at(line.form, line.origin)
-    for i in range(n):
-        arm = arms[i]
-        arm.drift = mean_of(line.form, arm.first, arm.second) - arm.center
-        arm.center -= here
-        arm.foot = 0.0
-
-
 @compiled(nogil=True, borrows=True)
 def best_arms(
-    form: int,
-    parameters: Array,
-    weights: Array,
-    mask: Array,
-    plain: Arrays,
-    found: Array,
-    joint: Joint | None,
+    form: int, parameters: Array, weights: Array, mask: Array, plain: Arrays, found: Array
 ) -> None:
-    """Compute P(arm is best) of m decisions, and E[best mean]; with ``joint``, what it explains.
+    """Compute P(arm is best) of m decisions, and E[best mean].
 
     ``parameters`` (2, m, L, K) are those of the arms' densities, ``weights`` (m, L) those of the
     components, ``mask`` (m, K) says which arms are available, and ``plain`` has the fields of
@@ -337,8 +252,6 @@ def best_arms(
     # function between.
     work, arms = Work(*plain), plain[0]
     for r in range(mask.shape[0]):
-        if joint is not None:
-            joint.pairs[2] = 0.0
         for s in range(weights.shape[1]):
             if weights[r, s] <= NEGLIGIBLE:
                 continue
@@ -347,22 +260,17 @@ def best_arms(
             if n > 0:
                 free = threshold == -np.inf
                 line = _prepare(form, threshold, arms, n)
-                if joint is not None:
-                    set_centers(r, n, arms, joint)
-                    _set_drifts(line, n, arms)
-                clear(n, work, joint)
+                clear(n, work)
                 winner = only_winner(n, work) if free else -1
                 n_tries, stride, roughest = 0 if winner >= 0 else N_TRIES, STRIDE, ROUGHNESS
                 for _ in range(n_tries):
-                    clear(n, work, joint)
+                    clear(n, work)
                     for i in range(n):
-                        arms[i].below = arms[i].moment = 0.0
+                        arms[i].below = 0.0
                     for sign in (-1, 1):
-                        count, below = depart(n, sign, work)
-                        if joint is not None and sign > 0:
-                            set_feet(n, work)
-                        march(line, sign, count, (stride, roughest), work, joint)
-                    gap = tally(n, 0.0 if free else below, work)
+                        count, below = return_to_start(n, sign, work)
+                        integrate_side(line, sign, count, (stride, roughest), work)
+                    gap = set_shares(n, 0.0 if free else below, work)
                     if gap < TOLERANCE:
                         break
                     stride *= 0.5
@@ -374,7 +282,4 @@ def best_arms(
                 elif not free:
                     best += below * threshold
             collect(r, weights[r, s], n, n_certain, (gap, below, best), arms, found)
-            if joint is not None:
-                a, sizes = parameters[0, r, s], (n, n_certain)
-                explain(r, weights[r, s], a, sizes, below, arms, joint)
-        finish(r, found, joint)
+        finish(r, found)

@@ -1,4 +1,4 @@
-"""The arrays of linear posteriors, and the update of one posterior.
+"""The arrays of linear posteriors, and the update of one posterior by runs.
 
 Components with the same prior covariance form a *group*: they share the root of the posterior
 covariance and everything else that does not depend on the mean. The posterior of a task lives in a
@@ -10,7 +10,7 @@ move numbers: with ``spread = a'Sigma a`` before the run, m of them leave
 Root and mean follow when they are needed: when another action comes, when the component is sampled
 or becomes dormant.
 
-Sizes: n tasks, S slots, G groups, L components, d features. docs/numerics.md lists all arrays.
+Sizes: n tasks, S slots, G groups, L components, d features.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from mixts._compiled import compiled
 from mixts._typing import Array
-from mixts.families._kernels.roots import LOG_2PI
+from mixts.families._kernels.roots import LOG_2PI, SUMS, dot, project, update_root
 from mixts.families._kernels.student import predictive
 
 NO_RUN = -1
@@ -86,12 +86,12 @@ class Slots(NamedTuple):
     LOST."""
     spread: Array
     """(S, G): a'Sigma a, Sigma = C C' without the observations that wait."""
-    shadow: Array
+    projection: Array
     """(S, G, d): C'a, without them."""
     level: Array
     """(S, L): a'mean, with them."""
-    push: Array
-    """(S, L): the mean becomes mean + push Sigma a by them."""
+    shift: Array
+    """(S, L): the mean becomes mean + shift Sigma a by them."""
 
 
 class Evidence(NamedTuple):
@@ -99,7 +99,7 @@ class Evidence(NamedTuple):
 
     n: int
     """Observations so far."""
-    relative: Array
+    relative_evidence: Array
     """(L,): log p(history | s)."""
     misfit: Array
     """(L,): squared misfit of the history where the noise is unknown, or empty."""
@@ -112,10 +112,10 @@ def _add_evidence(
     """Add the log density of one reward under component c, whose prediction erred by ``error``."""
     square = error * error / alpha
     if len(prior.degrees) == 0:
-        evidence.relative[c] -= 0.5 * (log_alpha + square)
+        evidence.relative_evidence[c] -= 0.5 * (log_alpha + square)
     else:
         freedom, unit = prior.degrees[c] + evidence.n, prior.unit[c] + evidence.misfit[c]
-        evidence.relative[c] += predictive(freedom, unit, alpha, square)
+        evidence.relative_evidence[c] += predictive(freedom, unit, alpha, square)
         evidence.misfit[c] += square
 
 
@@ -127,13 +127,52 @@ def observe_run(prior: Prior, slots: Slots, p: int, g: int, y: float, evidence: 
     left = spread * share
     alpha = left + noise
     log_alpha = LOG_2PI + math.log(alpha)
-    level, push = slots.level[p], slots.push[p]
+    level, shift = slots.level[p], slots.shift[p]
     for j in range(prior.starts[g], prior.starts[g + 1]):
         c = prior.members[j]
         error = y - level[c]
         _add_evidence(prior, c, alpha, log_alpha, error, evidence)
         step = error / alpha
-        push[c] += share * step
+        shift[c] += share * step
         # Whichever of both changes less has the smaller rounding error.
         level[c] = level[c] + left * step if left < noise else y - noise * step
     slots.waiting[p, g] += 1
+
+
+@compiled(inner=True, borrows=True, fastmath=SUMS)
+def settle(prior: Prior, slots: Slots, p: int, g: int, scratch: Array) -> None:
+    """Bring a group's root and means up to date; its run may go on."""
+    m, root, v = slots.waiting[p, g], slots.root[p, g], slots.projection[p, g]
+    first, end = prior.starts[g], prior.starts[g + 1]
+    if m == NEW:
+        for k in range(len(root)):
+            root[k] = prior.roots[g, k]
+        for j in range(first, end):
+            c = prior.members[j]
+            for k in range(len(v)):
+                slots.mean[p, c, k] = prior.mean[c, k]
+        slots.waiting[p, g] = NO_RUN
+    elif m > 0:
+        update_root(root, v, prior.noise / m, scratch)
+        for j in range(first, end):
+            c = prior.members[j]
+            step = slots.shift[p, c]
+            for k in range(len(v)):
+                slots.mean[p, c, k] += step * scratch[2, k]
+            slots.shift[p, c] = 0.0
+        slots.spread[p, g] *= prior.noise / (prior.noise + m * slots.spread[p, g])
+        slots.waiting[p, g] = 0
+
+
+@compiled(inner=True, borrows=True, fastmath=SUMS)
+def start_run(prior: Prior, slots: Slots, p: int, g: int, a: Array, scratch: Array) -> None:
+    """Bring a group up to date, and make a its run's action, not observed yet."""
+    settle(prior, slots, p, g, scratch)
+    d, v = len(a), slots.projection[p, g]
+    project(slots.root[p, g], a, v)
+    slots.spread[p, g] = dot(v, v, d)
+    slots.waiting[p, g] = 0
+    for j in range(prior.starts[g], prior.starts[g + 1]):
+        c = prior.members[j]
+        slots.level[p, c] = dot(a, slots.mean[p, c], d)
+        slots.shift[p, c] = 0.0

@@ -9,13 +9,12 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
-from mixts.learning.models.base import Model, Noise, check_options, has_noise, model_of
-from mixts.learning.models.predictive import Part, Predictive, predictive_of
+from mixts.learning.models.base import Model, check_options, has_noise, model_of
+from mixts.learning.models.predictive import Prediction, Predictive, predictive_of
 
 __all__ = [
     "Model",
-    "Noise",
-    "Part",
+    "Prediction",
     "Predictive",
     "check_options",
     "has_noise",

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
 
 from mixts._typing import Array, Float, Int
 from mixts.errors import ParameterError
 from mixts.families import Family, Statistics
+from mixts.families.population import tasks_known
+from mixts.learning.options import Noise
 from mixts.learning.two_stage import group_tasks
 from mixts.prior import MixturePrior
-
-Noise = Literal["common", "per-task"]
-"""Whether all tasks have the same noise, or each its own."""
 
 MODELS: dict[tuple[type[Statistics], Noise], type[Model]] = {}
 """Model of each type of statistics and noise; a subclass registers itself."""
@@ -117,9 +116,11 @@ class Model(ABC):
     def estimates(self, family: Family) -> Float[Array, "n p"]:
         """Return a point for each task on the parameters' own scale."""
 
-    def tasks_known(self, family: Family, share: Float[Array, "n L"]) -> Float[Array, " L"]:
-        """Return from how many tasks each component is known; of arms see ``refit``."""
-        return share.sum(axis=0)
+    def tasks_known(self, family: Family, share: Float[Array, "n L"]) -> Float[Array, "L *K"]:
+        """Return from how many tasks each component is known, or each arm of it."""
+        if family.n_arms is None:
+            return share.sum(axis=0)
+        return tasks_known(family, self.statistics.pulls, share)
 
     @abstractmethod
     def n_parameters(self, n_components: int) -> int:

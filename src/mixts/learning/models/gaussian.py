@@ -12,7 +12,13 @@ from mixts._typing import Array, Float, Int
 from mixts.families import Family, GaussianArms, GaussianStatistics, Statistics
 from mixts.learning._kernels.gaussian import ArmSums, arm_evidence, arm_moments
 from mixts.learning.models.base import MomentModel, positive, spread
-from mixts.learning.models.predictive import LOG_2PI, ArmPredictive, Part, chi_squared, noise_part
+from mixts.learning.models.predictive import (
+    LOG_2PI,
+    ArmPredictive,
+    Prediction,
+    chi_squared,
+    noise_part,
+)
 from mixts.learning.two_stage import Group
 from mixts.prior import MixturePrior
 
@@ -165,7 +171,7 @@ class GaussianPredictive(ArmPredictive):
 
     family_type: ClassVar[type[Family]] = GaussianArms
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[Prediction]:
         yield from super().parts()
         family = self.prior.family
         assert isinstance(family, GaussianArms)

@@ -15,10 +15,20 @@ from mixts.families import Family, LinearGaussian, LinearStatistics, Statistics
 from mixts.families._kernels.triangles import triangle
 from mixts.families.linear import CovarianceType, LinearFamily
 from mixts.learning._kernels.gaussian import LinearTasks
-from mixts.learning.blocks import evidence_of_blocks, moments_of_blocks
 from mixts.learning.models.base import positive
-from mixts.learning.models.coefficients import CoefficientModel, inverses
-from mixts.learning.models.predictive import LOG_2PI, Part, Predictive, chi_squared, noise_part
+from mixts.learning.models.coefficients import (
+    CoefficientModel,
+    evidence_of_blocks,
+    inverses,
+    moments_of_blocks,
+)
+from mixts.learning.models.predictive import (
+    LOG_2PI,
+    Prediction,
+    Predictive,
+    chi_squared,
+    noise_part,
+)
 from mixts.learning.two_stage import gaussian_of_estimates, mixture_of_estimates, ridge_estimates
 from mixts.prior import MixturePrior
 
@@ -284,14 +294,16 @@ class LinearPredictive(Predictive):
         self.spare: Int[Array, " n"] = np.maximum(self.count - self.real.sum(axis=1), 0)
         self.factor: Float[Array, "n d p"] = factor[:, :d] * self.real[..., None]
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[Prediction]:
         for rotated in self._blocks(np.arange(len(self.count))):
             innovation = rotated.innovations(rotated.rewards[..., None])[..., 0]
             for j in range(rotated.real.shape[1]):
                 rows = np.flatnonzero(rotated.real[:, j])
                 e, log_scale = innovation[rows, :, j], rotated.log_scale[rows, :, j]
                 log = -0.5 * (LOG_2PI + e**2) - log_scale
-                yield Part("rewards", rotated.tasks[rows], log, special.ndtr(e), np.zeros_like(e))
+                yield Prediction(
+                    "rewards", rotated.tasks[rows], log, special.ndtr(e), np.zeros_like(e)
+                )
         yield noise_part(self.spare, self.residual / self.family.unit_noise**2)
 
     def scores(self) -> Float[Array, " n"]:

@@ -26,7 +26,7 @@ from mixts.learning._kernels.logistic import (
     predict_rows,
 )
 from mixts.learning.models.coefficients import CoefficientModel, inverses
-from mixts.learning.models.predictive import Part, Predictive, Rates
+from mixts.learning.models.predictive import Prediction, Predictive, Rates
 from mixts.learning.two_stage import gaussian_of_estimates, mixture_of_estimates
 from mixts.prior import MixturePrior
 
@@ -299,12 +299,12 @@ class LinearBernoulliPredictive(Predictive):
             tasks = np.flatnonzero(size > j)
             yield tasks, self._chosen.offsets[tasks] + j
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[Prediction]:
         found, orders = self._predicted, order_counts(*self._chosen[2:])
         below = rows_below(found, self._chosen.trials, self._chosen.successes)
         at = np.exp(np.minimum(found.log_mass + orders[:, None], 0.0))
         for tasks, rows in self._in_turn():
-            yield Part("rewards", tasks, found.log_mass[rows], below[rows], at[rows])
+            yield Prediction("rewards", tasks, found.log_mass[rows], below[rows], at[rows])
 
     def rates(self) -> Rates:
         """Return the click rate of each row that the mixture predicts from the task's earlier rows.

@@ -30,7 +30,7 @@ LOG_2PI = float(np.log(2 * np.pi))
 
 
 @dataclass(frozen=True)
-class Part:
+class Prediction:
     """One part of the statistics of some tasks, predicted by each component.
 
     Predictions are given the task's earlier parts, and how often everything was tried. Densities
@@ -77,7 +77,7 @@ class Predictive(ABC):
     def __init__(self, prior: MixturePrior, statistics: Statistics) -> None: ...
 
     @abstractmethod
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[Prediction]:
         """Yield the parts of the statistics one after the other."""
 
     @abstractmethod
@@ -150,10 +150,10 @@ class ArmPredictive(Predictive):
         self.prior, self.statistics = prior, statistics
         self.pulls: Int[Array, "n K"] = statistics.pulls
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[Prediction]:
         for arm in range(self.pulls.shape[1]):
             tasks = np.flatnonzero(self.pulls[:, arm])
-            yield Part("rewards", tasks, *self._predict(arm, tasks))
+            yield Prediction("rewards", tasks, *self._predict(arm, tasks))
 
     def scores(self) -> Float[Array, " n"]:
         return mixture_evidence(self.prior, self.statistics) + self._orders(self.statistics)
@@ -180,7 +180,7 @@ class ArmPredictive(Predictive):
         if len(arms) == self.pulls.shape[1]:
             return self.prior
         assert isinstance(self.prior.family, ArmFamily)
-        return MixturePrior(self.prior.family.arms(arms), self.prior.weights)
+        return MixturePrior(self.prior.family.as_arms.arms(arms), self.prior.weights)
 
     @abstractmethod
     def _predict(self, arm: int, tasks: Int[Array, " m"]) -> tuple[Array, Array, Array]:
@@ -195,14 +195,14 @@ class ArmPredictive(Predictive):
         """Draw statistics of arms with these numbers of pulls and mean rewards, (m, K) each."""
 
 
-def noise_part(spare: Int[Array, " n"], squares: Float[Array, " n"]) -> Part:
+def noise_part(spare: Int[Array, " n"], squares: Float[Array, " n"]) -> Prediction:
     """Return the part of squared residuals, in units of the noise.
 
     They are chi-squared with ``spare`` degrees of freedom, the same under every component.
     """
     tasks = np.flatnonzero(spare)
     less = special.gammainc(spare[tasks, None] / 2, squares[tasks, None] / 2)
-    return Part("noise", tasks, np.zeros_like(less), less, np.zeros_like(less))
+    return Prediction("noise", tasks, np.zeros_like(less), less, np.zeros_like(less))
 
 
 def chi_squared(rng: np.random.Generator, freedom: Int[Array, "..."]) -> Float[Array, "..."]:

@@ -25,7 +25,7 @@ from mixts.families.statistics import Statistics
 from mixts.learning.models.base import MomentModel, positive, spread
 from mixts.learning.models.bernoulli import BernoulliModel
 from mixts.learning.models.counts import counts_law, log_orders
-from mixts.learning.models.predictive import LOG_2PI, ArmPredictive, Part, chi_squared
+from mixts.learning.models.predictive import LOG_2PI, ArmPredictive, Prediction, chi_squared
 from mixts.learning.two_stage import Group
 
 BROAD_SHAPE = 2.0
@@ -231,7 +231,7 @@ class SpendPredictive(ArmPredictive):
 
     family_type: ClassVar[type[Family]] = SpendArms
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[Prediction]:
         family = self.prior.family
         assert isinstance(family, SpendArms)
         bought, average, squares = (
@@ -239,16 +239,20 @@ class SpendPredictive(ArmPredictive):
         )
         for arm in range(self.pulls.shape[1]):
             tasks = np.flatnonzero(self.pulls[:, arm])
-            yield Part("rewards", tasks, *self._predict(arm, tasks))
+            yield Prediction("rewards", tasks, *self._predict(arm, tasks))
             shape, scale = family.shape[:, arm], family.scale[:, arm]
             tasks = np.flatnonzero(bought[:, arm] > 1)
             spare = bought[tasks, arm, None] - 1.0
-            yield Part("noise", tasks, *_deviations(shape, scale, spare, squares[tasks, arm, None]))
+            yield Prediction(
+                "noise", tasks, *_deviations(shape, scale, spare, squares[tasks, arm, None])
+            )
             tasks = np.flatnonzero(bought[:, arm])
             n = bought[tasks, arm, None].astype(float)
             shape, scale = shape + (n - 1) / 2, scale + squares[tasks, arm, None] / 2
             gap = average[tasks, arm, None] - family.log_spend[:, arm]
-            yield Part("rewards", tasks, *_averages(shape, scale, gap, n, family.strength[:, arm]))
+            yield Prediction(
+                "rewards", tasks, *_averages(shape, scale, gap, n, family.strength[:, arm])
+            )
 
     def _predict(self, arm: int, tasks: Int[Array, " m"]) -> tuple[Array, Array, Array]:
         """Predict numbers of purchases."""

@@ -32,13 +32,19 @@ from mixts.learning._kernels.gaussian import (
     add_student,
     arm_moments,
 )
-from mixts.learning.blocks import evidence_of_blocks, moments_of_blocks
-from mixts.learning.models.base import MomentModel, Noise, positive, spread
-from mixts.learning.models.coefficients import Units, inverses, outer
+from mixts.learning.models.base import MomentModel, positive, spread
+from mixts.learning.models.coefficients import (
+    Units,
+    evidence_of_blocks,
+    inverses,
+    moments_of_blocks,
+    outer,
+)
 from mixts.learning.models.gaussian import ALIKE, GaussianModel
 from mixts.learning.models.gaussian import typical_noise as arms_noise
 from mixts.learning.models.linear import LARGE_SQUARES, LinearModel, spare_counts
 from mixts.learning.models.linear import typical_noise as linear_noise
+from mixts.learning.options import Noise
 from mixts.prior import MixturePrior
 
 FIRST_DEGREES = 10.0

@@ -12,7 +12,7 @@ from mixts._typing import Array, Float, Int
 from mixts.families import Family, LinearStudent, Statistics, StudentArms
 from mixts.learning.models.gaussian import draw_rewards
 from mixts.learning.models.linear import LinearPredictive, Rotated
-from mixts.learning.models.predictive import ArmPredictive, Part
+from mixts.learning.models.predictive import ArmPredictive, Prediction
 from mixts.prior import MixturePrior
 
 
@@ -22,7 +22,7 @@ class NoiseBelief:
     def __init__(self, law: tuple[Array, Array], n_tasks: int) -> None:
         self.freedom, self.unit = (np.tile(x, (n_tasks, 1)) for x in law)
 
-    def scatter(self, spare: Int[Array, " n"], squares: Float[Array, " n"]) -> Part:
+    def scatter(self, spare: Int[Array, " n"], squares: Float[Array, " n"]) -> Prediction:
         """Return the part of squared residuals, and learn from them.
 
         With ``spare`` degrees of freedom and noise sigma they are sigma^2 times a chi-squared
@@ -36,11 +36,11 @@ class NoiseBelief:
         log = special.gammaln((freedom + more) / 2) - special.gammaln(freedom / 2)
         log -= 0.5 * (more * np.log(unit) + (freedom + more) * np.log1p(own / unit))
         self._learn(tasks, more, own)
-        return Part("noise", tasks, log, less, np.zeros_like(less))
+        return Prediction("noise", tasks, log, less, np.zeros_like(less))
 
     def reward(
         self, tasks: Int[Array, " m"], gap: Float[Array, "m L"], alpha: Float[Array, "m L"]
-    ) -> Part:
+    ) -> Prediction:
         """Return the part of a reward that is ``gap`` from its mean, and learn from it.
 
         ``alpha`` is its variance in units of the noise variance.
@@ -50,7 +50,7 @@ class NoiseBelief:
         log -= 0.5 * (freedom + 1) * np.log1p(square / unit)
         less = special.stdtr(freedom, gap / np.sqrt(alpha * unit / freedom))
         self._learn(tasks, np.ones(1), square)
-        return Part("rewards", tasks, log, less, np.zeros_like(less))
+        return Prediction("rewards", tasks, log, less, np.zeros_like(less))
 
     def _learn(self, tasks: Int[Array, " m"], n: Array, misfit: Array) -> None:
         self.freedom[tasks] += n
@@ -67,7 +67,7 @@ class StudentPredictive(ArmPredictive):
         assert isinstance(prior.family, StudentArms)
         self.family = prior.family
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[Prediction]:
         noise = NoiseBelief(self.family.noise_law, len(self.pulls))
         spare = np.maximum(self.pulls - 1, 0).sum(axis=1)
         yield noise.scatter(spare, self.statistics.array("squares").sum(axis=1))
@@ -94,7 +94,7 @@ class LinearStudentPredictive(LinearPredictive):
     family_type: ClassVar[type[Family]] = LinearStudent
     family: LinearStudent
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[Prediction]:
         noise = NoiseBelief(self.family.noise_law, len(self.count))
         yield noise.scatter(self.spare, self.residual)
         for rotated in self._blocks(np.arange(len(self.count))):

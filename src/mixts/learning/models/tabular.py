@@ -13,7 +13,7 @@ from mixts.errors import ParameterError, StatisticsError
 from mixts.families import Family, Statistics, TabularMDP, TabularStatistics
 from mixts.learning.evidence import mixture_evidence
 from mixts.learning.models.counts import Counts, CountsModel, Rows, counts_law, log_orders
-from mixts.learning.models.predictive import BLOCK, Part, Predictive
+from mixts.learning.models.predictive import BLOCK, Prediction, Predictive
 from mixts.prior import MixturePrior
 
 
@@ -121,7 +121,7 @@ class TabularPredictive(Predictive):
         self.rewards: Int[Array, "n X A 2"] = statistics.array("rewards")
         self.transitions: Int[Array, "n X A X"] = statistics.array("transitions")
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[Prediction]:
         visited = np.argwhere(self.rewards.any(axis=(0, 3)))
         for x, a in visited:
             rows = self.rewards[:, x, a], self.family.reward[:, x, a]
@@ -159,7 +159,9 @@ class TabularPredictive(Predictive):
         return TabularStatistics(rewards=np.stack([won, tried - won], axis=3), transitions=went)
 
 
-def _row_parts(group: str, counts: Int[Array, "n k"], prior: Float[Array, "L k"]) -> Iterator[Part]:
+def _row_parts(
+    group: str, counts: Int[Array, "n k"], prior: Float[Array, "L k"]
+) -> Iterator[Prediction]:
     """Yield a row's outcomes one after the other: each is beta-binomial given the earlier ones."""
     left = counts.sum(axis=1)
     rest = np.cumsum(prior[:, ::-1], axis=1)[:, ::-1]
@@ -168,5 +170,5 @@ def _row_parts(group: str, counts: Int[Array, "n k"], prior: Float[Array, "L k"]
         if not len(tasks):
             return
         law = counts_law(counts[tasks, k], left[tasks], prior[:, k], rest[:, k + 1])
-        yield Part(group, tasks, *law)
+        yield Prediction(group, tasks, *law)
         left = left - counts[:, k]

@@ -1,0 +1,3 @@
+"""The version of mixts-paper, which is that of mixts."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,241 @@
+"""What the measurements of the proofs share: inequalities, and what is recorded of actions.
+
+The bounds of the paper and those that know the latent prior are proved in steps. Each step is an
+inequality between sums over rounds, and both sides can be measured in simulations of MixTS.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mixts import MixturePrior
+from mixts.environments import BanditProblem, Problem
+from mixts.extend import Array, Estimate, Float, Int, estimate
+from mixts.families import Family
+from mixts.simulation import Observer, Results, Round, RoundRecorder, check_latent
+
+N_ERRORS = 2.0
+"""A difference of fewer standard errors does not show that an expectation is larger."""
+N_EQUAL = 3.0
+"""Two sides of an identity agree if they differ by at most this many standard errors."""
+CHANCE = 0.05
+"""Probability that chance alone refutes one of several claims that are judged together."""
+
+_ROUNDING = 1e-9
+"""Relative difference up to which two sides count as equal."""
+
+
+@dataclass(frozen=True, repr=False)
+class Inequality:
+    """One step of the proof: a sum of each run, and its bound.
+
+    The arrays have the runs first. A second axis, if there is one, is cases for each of which the
+    claim is made: latent states, pairs of states or groups of rounds.
+
+    Attributes
+    ----------
+    claim : str
+        left <= right, in symbols.
+    place : str
+        Place in the paper.
+    left : array
+        Left side of each run (and case).
+    right : array
+        Right side of each run (and case).
+    in_expectation : bool
+        Whether the claim is about expectations only, not about every run.
+    equality : bool
+        Whether the expectations are claimed to be equal.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mixts_paper.analysis import Inequality
+    >>> step = Inequality("x <= y", "App. A", left=np.array([1.0, 2.0]), right=np.array([2.0, 2.5]))
+    >>> step.holds, step.tightness
+    (True, 0.8)
+    """
+
+    claim: str
+    place: str
+    left: Float[Array, "..."]
+    right: Float[Array, "..."]
+    in_expectation: bool = False
+    equality: bool = False
+
+    def __post_init__(self) -> None:
+        left, right = np.broadcast_arrays(self.left, self.right)
+        object.__setattr__(self, "left", left)
+        object.__setattr__(self, "right", right)
+
+    @property
+    def means(self) -> tuple[Estimate, Estimate]:
+        """Averages of left and right over the runs (and states), with standard errors."""
+        return _over_runs(self.left), _over_runs(self.right)
+
+    @property
+    def share(self) -> float:
+        """Share of runs (and states) in which the inequality holds."""
+        return float((self.left <= self.right * (1 + _ROUNDING)).mean())
+
+    @property
+    def tightness(self) -> float:
+        """left / right of the means, for a claim about expectations; else the largest ratio."""
+        left, right = self.left, self.right
+        if self.in_expectation:
+            left, right = left.mean(keepdims=True), right.mean(keepdims=True)
+        # 0 <= 0 counts as tight.
+        ratio = np.divide(left, right, out=np.where(left > 0, np.inf, 1.0), where=right > 0)
+        return float(ratio.max())
+
+    @property
+    def holds(self) -> bool:
+        """Whether the claim holds: in every run and case, or in expectation, within errors.
+
+        An expectation may be too large by two standard errors, and equal ones may differ by three;
+        where there are several cases, by as many as chance alone exceeds in any of them with
+        probability 0.05 (Student's t, Bonferroni), if that is more.
+        """
+        if not self.in_expectation:
+            return self.share == 1
+        mean, error = self._excess
+        limit = _n_errors(len(self.left), mean.size, N_EQUAL if self.equality else N_ERRORS)
+        size = np.abs(self.right).reshape(len(self.right), -1).mean(axis=0)
+        far = np.abs(mean) if self.equality else mean
+        return bool((far <= limit * error + _ROUNDING * size).all())
+
+    @property
+    def deviation(self) -> float:
+        """Largest excess of left over right in standard errors, for a claim about expectations.
+
+        Of an equality, the largest difference. Infinite if a side that does not vary is too large.
+        """
+        mean, error = self._excess
+        far = np.abs(mean) if self.equality else mean
+        rounding = _ROUNDING * np.abs(self.right).reshape(len(self.right), -1).mean(axis=0)
+        far = np.where(np.abs(far) <= rounding, 0.0, far)
+        steady = np.copysign(np.inf, far, where=far != 0, out=np.zeros_like(far))
+        return float(np.divide(far, error, out=steady, where=error > rounding).max())
+
+    @property
+    def _excess(self) -> Estimate:
+        """Mean of left - right for each case, and its standard error: infinite for one run."""
+        mean, error = estimate((self.left - self.right).reshape(len(self.left), -1))
+        return Estimate(mean, np.where(np.isnan(error), np.inf, error))
+
+    def __repr__(self) -> str:
+        left, right = self.means
+        verdict = "holds" if self.holds else "fails"
+        if not self.in_expectation:
+            verdict = f"holds in {self.share:.1%} of all cases"
+        return (
+            f"{self.claim} ({self.place}): {left.mean:.4g} <= {right.mean:.4g} on average, "
+            f"tightness {self.tightness:.3g}, {verdict}"
+        )
+
+
+def _over_runs(values: Float[Array, "..."]) -> Estimate:
+    """Average over runs; the states of a run are not independent, so they are averaged first."""
+    return estimate(values.reshape(len(values), -1).mean(axis=1))
+
+
+def _n_errors(n_runs: int, n_cases: int, least: float) -> float:
+    """Return how many standard errors chance alone may add in one of several cases."""
+    if n_cases == 1 or n_runs < 2:
+        return least
+    from scipy import special  # takes as long to import as all of mixts
+
+    return max(least, float(special.stdtrit(n_runs - 1, 1 - CHANCE / n_cases)))
+
+
+# -- measurements ----------------------------------------------------------------------------------
+
+
+class MeasuredRegret:
+    """What can be read of an observed simulation of MixTS, whatever was observed."""
+
+    results: Results
+
+    @property
+    def regret(self) -> Float[Array, "n_runs n_rounds"]:
+        """mu_*(A_t*) - mu_*(A_t)."""
+        return self.results.regret[self.results.agents[0]]
+
+    @property
+    def latent(self) -> Int[Array, " n_runs"]:
+        """S_*, the true latent state of each run."""
+        return self.results.latent
+
+    @property
+    def n_rounds(self) -> int:
+        """Number of rounds, n."""
+        return int(self.regret.shape[1])
+
+    def _scale(self) -> str:
+        s = self.results.settings
+        return f"{s['n_runs']} runs of {s['n_rounds']} rounds, seed {s['seed']}"
+
+
+class ActionRecorder(RoundRecorder):
+    """Recorder of the moments of taken actions under every component.
+
+    Parameters
+    ----------
+    family
+        Family of MixTS's prior.
+    problem
+        What the environment drew for the block of runs.
+    """
+
+    def __init__(self, family: Family, problem: BanditProblem) -> None:
+        super().__init__()
+        self._family, self._problem = family, problem
+        self._kappa = np.zeros(len(problem.latent))
+        self._final: Any = None
+
+    def moments(
+        self, round_: Round, other: Int[Array, " n"]
+    ) -> tuple[Float[Array, "n 2 L"], Float[Array, "n 2 L"]]:
+        """Return mean and variance of the mean rewards of the action taken and of another one.
+
+        The largest norm of an action on offer is kept; arms have norm 1.
+        """
+        index = np.stack([round_.chosen, other], axis=1)
+        sets = round_.offer.actions
+        if sets is None:
+            self._kappa[:] = 1.0
+            return self._family.reward_moments(round_.belief.statistics, index)
+        largest = np.linalg.norm(sets, axis=-1).max(axis=-1)
+        np.maximum(self._kappa, largest, out=self._kappa)
+        # Action sets are shared by all runs, or each run has its own.
+        actions = sets[index] if sets.ndim == 2 else sets[np.arange(len(index))[:, None], index]
+        return self._family.reward_moments(round_.belief.statistics, actions)
+
+    def after_update(self, round_: Round) -> None:
+        self._final = round_.belief
+
+
+class ActionObserver(Observer):
+    """Observer of MixTS whose latent states are the prior's components.
+
+    Parameters
+    ----------
+    prior
+        The prior of MixTS.
+    """
+
+    def __init__(self, prior: MixturePrior) -> None:
+        self._prior = prior
+
+    def start(self, agent: Any, problem: Problem) -> ActionRecorder:
+        check_latent(problem.latent, self._prior)
+        assert isinstance(problem, BanditProblem)
+        return self.recorder(self._prior.family, problem)
+
+    @abstractmethod
+    def recorder(self, family: Family, problem: BanditProblem) -> ActionRecorder:
+        """Return the recorder of a block of runs."""

@@ -1,0 +1,424 @@
+"""Every bound that applies to a prior, and the condition that fails for the others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mixts import MixturePrior
+from mixts.errors import ParameterError
+from mixts.extend import Array, ArrayLike, Float, checks
+from mixts.families import Family, GaussianArms
+from mixts_paper.bounds.entropies import (
+    EntropyTerms,
+    best_action_entropy,
+    bounded_entropy_bound,
+    common_mean_range,
+    count_bound,
+    entropy,
+    entropy_terms,
+)
+from mixts_paper.bounds.models import (
+    gaussian_separation,
+    known_mdps,
+    narrow_bound,
+    separated_bound,
+)
+from mixts_paper.bounds.theorems import theorem1, theorem2
+
+ENTROPY, COUNTS, KNOWN, NARROW = "entropy", "counts", "known models", "narrow components"
+IDENTIFICATION, IDS = "entropy, identification alone", "entropy, MixIDS"
+THEOREMS = {
+    f"Theorem {number}, {form}": (number, form)
+    for number in (1, 2)
+    for form in ("statement", "appendix")
+}
+
+_WITHOUT_C2 = "without the theorem's unspecified c_2"
+_GAUSSIAN = "needs rewards with Gaussian noise of a known standard deviation"
+_NO_WIDTH = "needs components of width 0, which know their parameters"
+_COMMON = (
+    "needs one covariance for all components, isotropic or, for arms, diagonal: otherwise the "
+    "posterior means of two components may end any distance apart"
+)
+_FIXED = "needs an action set that is the same in every round"
+_ARMS = "needs arms, or unit vectors as actions"
+_IDS = "needs arms: elsewhere MixIDS only estimates the regret of an action"
+_MDP = "holds for tabular MDPs (and Bernoulli arms: one state, one step)"
+
+
+class PriorBound(NamedTuple):
+    """One bound for a prior: its value, or the condition that fails.
+
+    Attributes
+    ----------
+    name : str
+        Name of the bound, such as "entropy".
+    value : float or None
+        The bound on the Bayes regret; None if it does not apply.
+    remark : str
+        Without a value, the condition that fails; otherwise what to know about the bound.
+    whole : bool
+        Whether the whole regret of MixTS is bounded, not only a part, nor that of another policy.
+
+    Examples
+    --------
+    >>> import mixts
+    >>> from mixts_paper import bounds
+    >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[7, 3], [3, 7]], [[3, 7], [7, 3]]))
+    >>> least = bounds.of(prior, 1000).least
+    >>> least.name, round(least.value, 1)
+    ('entropy', 26.3)
+    """
+
+    name: str
+    value: float | None
+    remark: str = ""
+    whole: bool = True
+
+
+@dataclass(frozen=True, repr=False)
+class PriorBounds:
+    """Bounds on MixTS's Bayes regret for tasks from a prior; made by :func:`of`.
+
+    All assume that tasks are drawn from the prior, and that the action sets of later rounds tell
+    nothing about a task that its past does not tell.
+
+    Attributes
+    ----------
+    prior : MixturePrior
+        Prior of the tasks.
+    n : int
+        Number of rounds or episodes.
+    rows : tuple of PriorBound
+        The bounds, those that do not apply included.
+
+    Examples
+    --------
+    >>> import mixts
+    >>> from mixts_paper import bounds
+    >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[7, 3], [3, 7]], [[3, 7], [7, 3]]))
+    >>> found = bounds.of(prior, 1000)
+    >>> sorted(found.applicable)
+    ['Theorem 2, appendix', 'Theorem 2, statement', 'entropy', 'entropy, MixIDS']
+    >>> found.conditions["counts"]
+    'needs rewards with Gaussian noise of a known standard deviation'
+    """
+
+    prior: MixturePrior
+    n: int
+    rows: tuple[PriorBound, ...]
+
+    @property
+    def applicable(self) -> dict[str, float]:
+        """The bounds that apply, by name."""
+        return {row.name: row.value for row in self.rows if row.value is not None}
+
+    @property
+    def conditions(self) -> dict[str, str]:
+        """For each bound that does not apply, the condition that fails."""
+        return {row.name: row.remark for row in self.rows if row.value is None}
+
+    @property
+    def least(self) -> PriorBound | None:
+        """The least complete bound on the whole regret of MixTS; None if none applies."""
+        whole = [row for row in self.rows if row.value is not None and row.whole]
+        complete = [row for row in whole if row.remark != _WITHOUT_C2]
+        return min(complete, key=lambda row: row.value or 0.0, default=None)
+
+    def __getitem__(self, name: str) -> float:
+        """Return the bound of this name."""
+        found = self.applicable
+        if name in found:
+            return found[name]
+        if name in self.conditions:
+            raise KeyError(f"{name} does not apply: it {self.conditions[name]}")
+        raise KeyError(f"no bound {name!r}; bounds: {[row.name for row in self.rows]}")
+
+    def __iter__(self) -> Iterator[PriorBound]:
+        return iter(self.rows)
+
+    def __repr__(self) -> str:
+        unit = "episodes" if self.prior.family.plans else "rounds"
+        cells = [
+            (row.name, "-" if row.value is None else f"{row.value:,.4g}", row.remark)
+            for row in self.rows
+        ]
+        first, second = (max(len(row[i]) for row in cells) for i in (0, 1))
+        lines = [
+            f"  {name.ljust(first)}  {value.rjust(second)}  {remark}".rstrip()
+            for name, value, remark in cells
+        ]
+        head = f"Bounds on the Bayes regret of {self.n:,} {unit}, {self.prior.family!r}"
+        return "\n".join([head, *lines])
+
+
+def of(prior: MixturePrior, n: int, actions: ArrayLike | None = None) -> PriorBounds:
+    """Return every bound that applies to a prior, and why the others do not.
+
+    Theorem 1 does not depend on the latent prior [paper: Sec. 4.3]; four other bounds do.
+
+    Parameters
+    ----------
+    prior
+        Prior of the tasks, which is also the agent's.
+    n
+        Number of rounds, or of episodes.
+    actions
+        For linear rewards: the action set of all rounds, (K, d), or a stack of different sets,
+        (m, K, d), from which kappa, K and the condition "fixed" follow. None for arms and MDPs.
+
+    Returns
+    -------
+    PriorBounds
+        The bounds; they print as a table.
+
+    Examples
+    --------
+    >>> import mixts
+    >>> from mixts_paper import bounds
+    >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[7, 3], [3, 7]], [[3, 7], [7, 3]]))
+    >>> round(bounds.of(prior, 1000)["entropy"], 1)
+    26.3
+    """
+    if not isinstance(prior, MixturePrior):
+        raise ParameterError(f"prior must be a MixturePrior, got {type(prior).__name__}")
+    n = checks.count(n, "n")
+    family, weights = prior.family, prior.weights
+    if not weights.all():
+        family, weights = family.select(np.flatnonzero(weights)), weights[weights > 0]
+    if prior.retired.any():
+        family = family.as_arms.arms(np.flatnonzero(~prior.retired))
+    if family.n_features is None and actions is not None:
+        raise ParameterError(f"{family!r} has no features: leave actions out")
+    if family.plans:
+        rows = _of_mdps(family, weights, n)
+    elif family.common_noise is not None:
+        rows = _of_gaussian(family, weights, n, actions)
+    elif family.n_arms is not None and family.reward_range == (0.0, 1.0):
+        rows = _of_bounded(family, weights, n)
+    else:
+        rows = _failing(
+            {}, f"needs Gaussian noise, rewards in [0, 1] on arms, or an MDP: {family!r}"
+        )
+    return PriorBounds(prior, n, tuple(rows))
+
+
+def _failing(found: dict[str, PriorBound], reason: str) -> list[PriorBound]:
+    """Return all bounds in one order; those that were not found fail for this reason."""
+    names = (ENTROPY, COUNTS, KNOWN, NARROW, *THEOREMS, IDS)
+    rows = [found.get(name, PriorBound(name, None, reason)) for name in names]
+    return [*rows, *(row for name, row in found.items() if name not in names)]
+
+
+def _theorem(name: str, bound: Callable[..., Any], *arguments: Any) -> PriorBound:
+    form = THEOREMS[name][1]
+    remark = _WITHOUT_C2 if form == "statement" else ""
+    return PriorBound(name, float(bound(*arguments, form=form)), remark)
+
+
+# -- Gaussian rewards -----------------------------------------------------------------------------
+
+
+class _LinearBandit(NamedTuple):
+    """A linear bandit as the bounds see it."""
+
+    weights: Float[Array, " L"]
+    mean: Float[Array, "L d"]
+    covariance: Float[Array, "L d d"]
+    noise_std: float
+    variances: Float[Array, " L"]
+    sets: Array | None
+    """The fixed action set (K, d); None if it changes."""
+    n_actions: int
+    kappa: float
+    arms: bool
+    """Whether all actions are unit vectors."""
+
+    @property
+    def reward_means(self) -> Float[Array, "L K"]:
+        """Prior mean of every action of a fixed set, under every component."""
+        assert self.sets is not None
+        return self.mean @ self.sets.T
+
+
+def _problem(family: Family, weights: Array, actions: ArrayLike | None) -> _LinearBandit:
+    linear = family.to_linear()
+    covariance = np.array(linear.full_covariances())
+    variances = np.maximum(np.linalg.eigvalsh(covariance)[:, -1], 0.0)
+    if actions is None:
+        sets = np.eye(linear.n_features)[None]
+    else:
+        sets = checks.numbers(actions, "actions must be numbers", ParameterError)
+        if sets.ndim not in (2, 3) or sets.shape[-1] != linear.n_features or not sets.size:
+            raise ParameterError(
+                f"actions must have shape (K, d) or (m, K, d) with d = {linear.n_features}, got "
+                f"{sets.shape}"
+            )
+        sets = sets.reshape(-1, *sets.shape[-2:])
+    unit = ((sets == 0) | (sets == 1)).all() and (sets.sum(axis=-1) == 1).all()
+    kappa = float(np.linalg.norm(sets, axis=-1).max())
+    return _LinearBandit(
+        weights, np.array(linear.mean), covariance, float(linear.noise_std), variances,
+        sets[0] if len(sets) == 1 else None, sets.shape[1], kappa, bool(unit),
+    )  # fmt: skip
+
+
+def _of_gaussian(
+    family: Family, weights: Array, n: int, actions: ArrayLike | None
+) -> list[PriorBound]:
+    if family.n_arms is None and actions is None:
+        return _failing({}, "needs the actions (K, d), on which kappa and K depend")
+    one = _problem(family, weights, actions)
+    size = (n, one.mean.shape[1], len(weights), one.noise_std, one.kappa, one.variances.max())
+    found = {
+        name: _theorem(name, theorem1, *size)
+        for name, (number, _) in THEOREMS.items()
+        if number == 1
+    }
+    spread = float(np.ptp(one.mean, axis=0).max()) if one.arms else None
+    terms = entropy_terms(
+        n, weights, one.mean, one.covariance, one.noise_std, one.kappa, one.n_actions,
+        _best_action_entropies(one), spread,
+    )  # fmt: skip
+    found[ENTROPY] = PriorBound(ENTROPY, float(terms.bound), _least_form(terms))
+    found[IDS] = _ids_of_arms(n, one, spread)
+    D = common_mean_range(one.mean, one.covariance, one.kappa, spread)
+    found[COUNTS] = _counts(n, one, terms, D)
+    found[KNOWN] = _known(one)
+    found[NARROW] = _narrow(n, one, terms, D)
+    return _failing(found, _MDP)
+
+
+def _ids_of_arms(n: int, one: _LinearBandit, mean_range: float | None) -> PriorBound:
+    """Return the bound of the information ratio that MixIDS minimises."""
+    if not one.arms or one.sets is None:
+        return PriorBound(IDS, None, _IDS)
+    terms = entropy_terms(
+        n, one.weights, one.mean, one.covariance, one.noise_std, one.kappa, one.n_actions,
+        mean_range=mean_range,
+    )  # fmt: skip
+    return PriorBound(IDS, float(terms.joint), whole=False)
+
+
+def _best_action_entropies(one: _LinearBandit) -> Float[Array, " L"] | None:
+    """Return h_s, or an upper bound of it; None if action sets change."""
+    if one.sets is None:
+        return None
+    diagonal = np.diagonal(one.covariance, axis1=1, axis2=2)
+    if one.arms and not (one.covariance - diagonal[:, :, None] * np.eye(len(diagonal[0]))).any():
+        index = one.sets.argmax(axis=1)
+        return best_action_entropy(
+            GaussianArms(one.mean[:, index], diagonal[:, index], one.noise_std)
+        )
+    means = one.reward_means
+    tied = (means == means.max(axis=1, keepdims=True)).sum(axis=1)
+    return np.log(np.where(one.variances > 0, one.n_actions, tied))
+
+
+def _least_form(terms: EntropyTerms) -> str:
+    if terms.best_arm == terms.bound:
+        return "by the entropy of the best action"
+    if terms.joint == terms.bound:
+        return "learning and identification in one root"
+    return f"learning {terms.learning:.4g} + identification {terms.identification:.4g}"
+
+
+def _counts(
+    n: int, one: _LinearBandit, terms: EntropyTerms, mean_range: float | None
+) -> PriorBound:
+    if mean_range is None:
+        return PriorBound(COUNTS, None, _COMMON)
+    found = count_bound(
+        n, one.weights, one.noise_std, one.kappa, float(one.variances.max()), mean_range
+    )
+    remark = f"learning {terms.learning:.4g} + identification {found:.4g}"
+    return PriorBound(COUNTS, float(terms.learning + found), remark)
+
+
+def _known(one: _LinearBandit) -> PriorBound:
+    if one.variances.any():
+        width = math.sqrt(one.variances.max())
+        return PriorBound(KNOWN, None, f"{_NO_WIDTH}; the largest width is {width:.3g}")
+    if one.sets is None:
+        return PriorBound(KNOWN, None, _FIXED)
+    means = one.reward_means
+    found = separated_bound(one.weights, means, gaussian_separation(means, one.noise_std), None)
+    return _finite(found)
+
+
+def _finite(found: float) -> PriorBound:
+    if math.isinf(found):
+        reason = (
+            "needs both best actions of every pair of states to tell the pair apart; with n, "
+            "known_models grows with log n instead"
+        )
+        return PriorBound(KNOWN, None, reason)
+    return PriorBound(KNOWN, found, "for every number of rounds")
+
+
+def _narrow(
+    n: int, one: _LinearBandit, terms: EntropyTerms, mean_range: float | None
+) -> PriorBound:
+    isotropic = mean_range is not None and np.ptp(np.diag(one.covariance[0])) == 0
+    if not one.arms or one.sets is None:
+        return PriorBound(NARROW, None, _ARMS if one.sets is not None else _FIXED)
+    if not isotropic:
+        return PriorBound(NARROW, None, "needs one width for all arms of all components")
+    width = math.sqrt(one.variances[0])
+    learning = float(terms.learning)
+    found = narrow_bound(n, one.weights, one.reward_means, width, one.noise_std, learning)
+    return PriorBound(NARROW, found)
+
+
+# -- rewards in [0, 1] and MDPs -------------------------------------------------------------------
+
+
+def _of_bounded(family: Family, weights: Array, n: int) -> list[PriorBound]:
+    h, (n_arms,) = best_action_entropy(family), family.statistics_shape
+    mean, variance = family.parameter_means(), family.parameter_variances()
+    # A beta distribution has variance m (1 - m) / (alpha + beta + 1).
+    least = float((mean * (1 - mean) / variance - 1).min())
+    found = {
+        name: _theorem(name, theorem2, n, 1, n_arms, 1, len(weights), least)
+        for name, (number, _) in THEOREMS.items()
+        if number == 2
+    }
+    bound = float(bounded_entropy_bound(n, weights, n_arms, h))
+    found[ENTROPY] = PriorBound(ENTROPY, bound)
+    width = float(np.sqrt(variance.max()))
+    found[KNOWN] = PriorBound(KNOWN, None, f"{_NO_WIDTH}; the largest width is {width:.3g}")
+    # The n rewards of an arm tell at most log(n + 1) on its mean: only their sum counts.
+    told = entropy(weights) + n_arms * math.log(n + 1)
+    ids = math.sqrt(n_arms * n * told / 2)
+    found[IDS] = PriorBound(IDS, ids, whole=False)
+    return _failing(found, _GAUSSIAN)
+
+
+def _of_mdps(family: Any, weights: Array, n: int) -> list[PriorBound]:
+    size = (n, family.n_states, family.n_actions, family.horizon, len(weights))
+    found = {
+        name: _theorem(name, theorem2, *size, family.min_pseudo_count)
+        for name, (number, _) in THEOREMS.items()
+        if number == 2
+    }
+    found[IDS] = PriorBound(IDS, None, "needs arms: MixIDS does not plan")
+    known = not family.parameter_variances().any()
+    bound = float(bounded_entropy_bound(n, weights, None, 0.0, family.horizon))
+    remark = "needs few actions to bound the cost of learning, and policies are many"
+    if known:
+        found[ENTROPY] = PriorBound(ENTROPY, bound)
+        mdps = family.mdp(family.parameter_means())
+        found[KNOWN] = _finite(known_mdps(weights, mdps))
+    else:
+        found[ENTROPY] = PriorBound(ENTROPY, None, remark)
+        found[IDENTIFICATION] = PriorBound(
+            IDENTIFICATION, bound, "for the cost of finding the latent state", whole=False
+        )
+        width = float(np.sqrt(family.parameter_variances().max()))
+        found[KNOWN] = PriorBound(KNOWN, None, f"{_NO_WIDTH}; the largest width is {width:.3g}")
+    return _failing(found, _GAUSSIAN)

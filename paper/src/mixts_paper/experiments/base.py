@@ -1,0 +1,224 @@
+"""The parts of an experiment: a problem, a sweep over it, and an analysis.
+
+The sweep is a dictionary of *parts*, each a simulation that runs block by block on any worker. The
+analysis turns the measured arrays into numbers, verdicts and figures; a template beside the
+experiment's module turns these into sentences and tables. Neither simulates anything, so a report
+can be written again, and improved, without running the simulations again.
+"""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any, ClassVar
+
+import numpy as np
+
+from mixts.errors import ParameterError
+from mixts.extend import Array
+from mixts.pages import Verdict
+from mixts.simulation import Results, Simulation
+
+Arrays = dict[str, Array]
+Once = Callable[[str, Callable[[], Arrays]], Arrays]
+"""``once(name, make)`` returns the arrays that ``make`` made the first time, kept on disk."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Number of runs, and of rounds (or episodes) in each."""
+
+    n_runs: int
+    n_rounds: int
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Everything that determines the numbers of one experiment, apart from the code."""
+
+    n_runs: int
+    n_rounds: int
+    seed: int
+    choices: Mapping[str, str] = field(default_factory=dict)
+    """The experiment's own options by name: ``{"features": "logits.npz, sha256 9f86d0"}``."""
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """Paths of the files that the choices describe; a file that moves is the same choice."""
+
+
+# -- parts ----------------------------------------------------------------------------------------
+
+
+class Blocks(ABC):
+    """A simulation of an experiment, split into blocks; workers receive it pickled."""
+
+    cost: float = 1.0
+    """Approximate seconds for one block: they decide the order of work and the remaining time."""
+
+    @property
+    @abstractmethod
+    def n_blocks(self) -> int:
+        """Number of blocks; they may run in any order on any worker, with the same numbers."""
+
+    @abstractmethod
+    def play(self, block: int) -> Arrays:
+        """Run one block and return its arrays; the first axis of each is the runs."""
+
+
+class SimulationBlocks(Blocks):
+    """Agents on an environment: regret, reward and observations of each, round by round."""
+
+    def __init__(
+        self, simulation: Simulation, *, microseconds: float = 10.0, rewards: bool = True
+    ) -> None:
+        self.simulation = simulation
+        self.rewards = rewards
+        runs = simulation.width(0) * simulation.n_rounds * len(simulation.recipes)
+        self.cost = 1e-6 * microseconds * runs
+
+    @property
+    def n_blocks(self) -> int:
+        return self.simulation.n_blocks
+
+    def play(self, block: int) -> Arrays:
+        played = self.simulation.play(block)
+        arrays: Arrays = {"latent": played.latent}
+        arrays |= {f"regret/{name}": values for name, values in played.regret.items()}
+        if self.rewards:
+            arrays |= {f"reward/{name}": values for name, values in played.reward.items()}
+        for name, observed in played.observed.items():
+            arrays |= {f"observed/{name}/{key}": array for key, array in observed.items()}
+        return arrays
+
+
+# -- results ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The arrays of an experiment's parts, all blocks together."""
+
+    setting: Setting
+    parts: Mapping[str, Arrays]
+    """By part: arrays whose first axis is the runs."""
+    kept: Mapping[str, Arrays] = field(default_factory=dict)
+    """By name: arrays that the preparation made once."""
+
+    def results(self, part: str) -> Results:
+        """Return a part with agents on an environment as :func:`mixts.simulate` returns it."""
+        arrays = self.parts[part]
+        regret = _with_prefix(arrays, "regret/")
+        reward = _with_prefix(arrays, "reward/") or {
+            name: np.broadcast_to(np.nan, array.shape) for name, array in regret.items()
+        }
+        n_runs, n_rounds = next(iter(regret.values())).shape
+        settings = {"n_runs": n_runs, "n_rounds": n_rounds, "seed": self.setting.seed}
+        observed = {name: _with_prefix(arrays, f"observed/{name}/") for name in regret}
+        observed = {name: kept for name, kept in observed.items() if kept}
+        return Results(regret, reward, arrays["latent"], settings, observed)
+
+
+def _with_prefix(arrays: Arrays, prefix: str) -> Arrays:
+    return {
+        name.removeprefix(prefix): array
+        for name, array in arrays.items()
+        if name.startswith(prefix)
+    }
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """The numbers of an experiment; its template turns them into sentences."""
+
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+    """Variables of the template."""
+    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
+    """By the name of the claim in the template."""
+    figures: Mapping[str, Any] = field(default_factory=dict)
+    """Matplotlib figures, by the name of the figure in the template."""
+
+
+# -- experiments ----------------------------------------------------------------------------------
+
+
+class Experiment(ABC):
+    """One experiment, addressed by a short id such as ``paper/width``."""
+
+    id: str = ""
+    """Group and name, set by the registry."""
+    address: str = ""
+    """Name for ``mixts reproduce``, set by the registry; the id unless given."""
+    title: ClassVar[str]
+    place: ClassVar[str]
+    """Place in the paper: "Sec. 6.1, Fig. 1 left"."""
+    scale: ClassVar[Scale]
+    """Scale of the paper."""
+    quick: ClassVar[Scale]
+    """Scale of ``--quick``: enough to see that everything works."""
+    options: ClassVar[tuple[str, ...]] = ()
+    """Names of the experiment's own options."""
+    uses: ClassVar[tuple[ModuleType, ...]] = ()
+    """Modules of other experiments whose code determines its numbers too."""
+    template: ClassVar[str] = ""
+    """Text of the report's template; empty: the file beside the module, see `template_path`."""
+
+    def choices(self, **given: Any) -> dict[str, str]:
+        """Return what determines the numbers for each option: a file's content, not its path."""
+        return {}
+
+    @abstractmethod
+    def parts(self, setting: Setting, once: Once) -> dict[str, Blocks]:
+        """Return the sweep; ``once(name, make)`` keeps arrays that are slow to make."""
+
+    @abstractmethod
+    def analyse(self, measured: Measured) -> Analysis:
+        """Return the numbers, verdicts and figures of the measured arrays."""
+
+    def sources(self) -> list[Path]:
+        """Return the experiment's own source files, which determine its numbers.
+
+        These are its module, or all modules of its package if it is one, the shared modules of the
+        packages around it, whose names begin with an underscore, and those that it ``uses``. An
+        experiment defined at a prompt has none of its own.
+        """
+        used = [Path(module.__file__) for module in self.uses if module.__file__ is not None]
+        file = self._module_file()
+        if file is None:
+            return used
+        found, folder = [file, *used], file.parent
+        if file.name == "__init__.py":
+            found, folder = [*sorted(folder.rglob("*.py")), *used], folder.parent
+        while (folder / "__init__.py").exists():
+            found += sorted(folder.glob("_*.py"))
+            folder = folder.parent
+        return found
+
+    def template_path(self) -> Path:
+        """Return the path of the template: ``width.md.jinja``, or a package's ``report.md.jinja``.
+
+        Raises
+        ------
+        ParameterError
+            If the experiment has no file: then set ``template``.
+        """
+        file = self._module_file()
+        if file is None:
+            raise ParameterError(f"{self.id} has no module with a file: set its template")
+        if file.name == "__init__.py":
+            return file.with_name("report.md.jinja")
+        return file.with_suffix(".md.jinja")
+
+    def _module_file(self) -> Path | None:
+        file = getattr(sys.modules.get(type(self).__module__), "__file__", None)
+        return None if file is None else Path(file)
+
+
+def checked_id(id: str) -> str:
+    """Return the id; raise an error unless it is a group and a name: ``paper/width``."""
+    group, _, name = id.partition("/")
+    if not (group.isidentifier() and name.replace("-", "_").isidentifier()):
+        raise ParameterError(f"an experiment's id must look like paper/width, got {id!r}")
+    return id

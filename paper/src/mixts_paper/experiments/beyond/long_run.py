@@ -1,0 +1,116 @@
+"""A long run without prior knowledge: does a policy stop paying?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mixts import MixturePrior
+from mixts.environments import BanditEnvironment
+from mixts.extend import Array, Estimate, Float, estimate
+from mixts.families import BernoulliArms
+from mixts.plots import new_panels, plot
+from mixts.simulation import Results, prepare
+from mixts_paper.experiments.base import (
+    Analysis,
+    Blocks,
+    Experiment,
+    Measured,
+    Once,
+    Scale,
+    Setting,
+    SimulationBlocks,
+)
+from mixts_paper.experiments.beyond._policies import PLAIN, policies_of
+from mixts_paper.experiments.verdicts import at_most, exceeds
+
+N_ARMS = 10
+BLOCK = 20
+"""Runs in a block."""
+SLOWER = 2.0
+"""Growth of the regret from one factor of ten in rounds to the next that still counts as that of a
+logarithm. With K arms and a flat prior the regret of the best policies grows like the square of a
+logarithm: 1.4 times here; a square root gives 3.2, a straight line 10."""
+STUCK = 0.02
+"""Mean regret of a round in the last tenth of the rounds from which on a run counts as stuck."""
+
+
+class LongRunExperiment(Experiment):
+    """Ten Bernoulli arms, a flat prior, 10,000 rounds."""
+
+    title = "A long run without prior knowledge"
+    place = "not in the paper"
+    scale = Scale(40, 10_000)
+    quick = Scale(8, 200)
+
+    def parts(self, setting: Setting, once: Once) -> dict[str, Blocks]:
+        agents, bandit = flat_bandit(setting.n_rounds)
+        simulation = prepare(
+            agents, bandit, setting.n_rounds, setting.n_runs, setting.seed, block_size=BLOCK
+        )
+        return {"agents": SimulationBlocks(simulation, microseconds=20.0, rewards=False)}
+
+    def analyse(self, measured: Measured) -> Analysis:
+        results = measured.results("agents")
+        n = measured.setting.n_rounds
+        tenths = {name: by_factor_of_ten(regret) for name, regret in results.regret.items()}
+        growth = {name: estimate(last - SLOWER * before) for name, (before, last) in tenths.items()}
+        stuck = {name: stuck_runs(regret) for name, regret in results.regret.items()}
+        return Analysis(
+            {
+                "n": n,
+                "n_runs": measured.setting.n_runs,
+                "n_arms": N_ARMS,
+                "slower": SLOWER,
+                "summary": results.summary(),
+                "tenths": {
+                    name: [estimate(values) for values in each] for name, each in tenths.items()
+                },
+                "stuck": stuck,
+                "behind": {
+                    name: results.difference(name, "MixTS")
+                    for name in results.agents
+                    if name != "MixTS"
+                },
+            },
+            {
+                "logarithm": at_most(growth["MixIDS"], 0.0),
+                "greedy": exceeds(growth["Greedy"]),
+                "stuck": exceeds(_share(stuck["Greedy"])),
+            },
+            {"regret": _figure(results)},
+        )
+
+
+def flat_bandit(n_rounds: int) -> tuple[dict[str, Any], BanditEnvironment]:
+    """Return the policies, and the arms about which they know nothing."""
+    prior = MixturePrior(BernoulliArms.uniform(N_ARMS))
+    return policies_of(prior, n_rounds, PLAIN), BanditEnvironment(prior)
+
+
+def by_factor_of_ten(regret: Float[Array, "r n"]) -> tuple[Array, Array]:
+    """Return the regret of each run in rounds n/100 to n/10, and from there to n."""
+    n = regret.shape[1]
+    first, middle = n // 100, n // 10
+    return regret[:, first:middle].sum(axis=1), regret[:, middle:].sum(axis=1)
+
+
+def stuck_runs(regret: Float[Array, "r n"]) -> Array:
+    """Return which runs still lose more than ``STUCK`` a round in the last tenth of the rounds."""
+    last = regret[:, -max(1, regret.shape[1] // 10) :]
+    return np.asarray(last.mean(axis=1) > STUCK)
+
+
+def _share(runs: Array) -> Estimate:
+    return estimate(runs.astype(float))
+
+
+def _figure(results: Results) -> Any:
+    left, right = new_panels(2)
+    plot(results, left)
+    plot(results, right, log_x=True, agents=[name for name in PLAIN if name != "Greedy"])
+    return right.figure
+
+
+EXPERIMENT = LongRunExperiment()

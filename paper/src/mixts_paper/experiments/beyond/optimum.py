@@ -1,0 +1,358 @@
+"""How far are the policies from the optimum? Two arms, exactly.
+
+All that a history of K Bernoulli arms says is how many successes and failures each arm had. After t
+rounds there are C(t + 2K - 1, 2K - 1) such counts, so for two arms and some ten rounds every belief
+that can arise is known, and with it the best possible policy and the value of any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from itertools import chain, combinations_with_replacement
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mixts import MixturePrior
+from mixts.errors import ParameterError
+from mixts.extend import Array, Estimate, Float, Int, estimate, random
+from mixts.families import BernoulliArms, BernoulliStatistics
+from mixts.plots import draw_agents, label_ends, looks, new_axes, new_panels
+from mixts_paper.experiments.base import (
+    Analysis,
+    Arrays,
+    Blocks,
+    Experiment,
+    Measured,
+    Once,
+    Scale,
+    Setting,
+)
+from mixts_paper.experiments.beyond._policies import INFORMED, NAMES, PLAIN
+from mixts_paper.experiments.verdicts import exceeds, not_worse, weakest
+
+# -- exact values ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class CountTree:
+    """All counts that K arms can have within a number of rounds, one row each, round by round."""
+
+    counts: Int[Array, "n 2 K"]
+    """Successes, then failures, of each arm."""
+    starts: Int[Array, " t"]
+    """Rows ``starts[t]`` to ``starts[t + 1]`` are the counts after t rounds."""
+    following: Int[Array, "m 2 K"]
+    """Rows after a success, then a failure, of each arm; the last counts have none."""
+
+    @property
+    def n_rounds(self) -> int:
+        """Number of rounds of the longest history."""
+        return len(self.starts) - 2
+
+    def statistics(self, n_rounds: int) -> BernoulliStatistics:
+        """Return all histories of fewer than ``n_rounds`` rounds, as the statistics of tasks.
+
+        These are the histories after which a policy with this horizon still has to decide.
+        """
+        counts = self.counts[: self.starts[n_rounds]]
+        return BernoulliStatistics(successes=counts[:, 0], failures=counts[:, 1])
+
+    def value(
+        self,
+        success: Float[Array, "n K"],
+        horizon: int,
+        probabilities: Float[Array, "m K"] | None = None,
+    ) -> float:
+        """Return the expected sum of rewards of a policy, or of the best policy.
+
+        ``V_t(c) = sum_a q_a(c) [p_a(c) (1 + V_{t+1}(c + success of a)) + (1 - p_a(c)) V_{t+1}(c +
+        failure of a)]``, from ``V_h = 0`` back to the first round. The best policy has the maximum
+        over the arms in place of the sum.
+
+        Parameters
+        ----------
+        success
+            p: probability that the next reward of each arm is 1, after every history. It is the
+            arm's mean reward under the belief.
+        horizon
+            h: number of rounds.
+        probabilities
+            q: probability that the policy takes each arm, after every history; None: the best
+            policy, which is the Bayes-optimal one.
+        """
+        if not 1 <= horizon <= self.n_rounds:
+            raise ParameterError(f"horizon must be from 1 to {self.n_rounds}, got {horizon}")
+        values = np.zeros(self.starts[horizon + 1])
+        for t in reversed(range(horizon)):
+            rows = slice(self.starts[t], self.starts[t + 1])
+            won, lost = np.moveaxis(values[self.following[rows]], 1, 0)
+            each = success[rows] * (1 + won) + (1 - success[rows]) * lost
+            values[rows] = (
+                each.max(axis=1)
+                if probabilities is None
+                else (probabilities[rows] * each).sum(axis=1)
+            )
+        return float(values[0])
+
+
+@cache
+def count_tree(n_arms: int, n_rounds: int) -> CountTree:
+    """Return all counts that ``n_arms`` arms can have within ``n_rounds`` rounds."""
+    n_outcomes = 2 * n_arms
+    by_round = [
+        [
+            tuple(outcomes.count(i) for i in range(n_outcomes))
+            for outcomes in combinations_with_replacement(range(n_outcomes), t)
+        ]
+        for t in range(n_rounds + 1)
+    ]
+    rows = {counts: row for row, counts in enumerate(chain.from_iterable(by_round))}
+    inner = list(rows)[: len(rows) - len(by_round[-1])]
+    following = [
+        [rows[(*counts[:i], counts[i] + 1, *counts[i + 1 :])] for i in range(n_outcomes)]
+        for counts in inner
+    ]
+    return CountTree(
+        np.array(list(rows)).reshape(-1, 2, n_arms),
+        np.cumsum([0, *map(len, by_round)]),
+        np.array(following).reshape(-1, 2, n_arms),
+    )
+
+
+# -- the experiment --------------------------------------------------------------------------------
+
+
+N_ARMS, N_COMPONENTS = 2, 2
+LONGEST = 8
+"""Longest horizon, whatever number of rounds is asked for: 330 counts after which to decide."""
+BLOCK = 10
+"""Random priors in a block."""
+STRENGTHS = (1.0, 20.0)
+"""Random priors: least and greatest total count of an arm under a component."""
+OPTIMAL, UNIFORM = "optimal", "uniform"
+LEAST = 5e-4
+"""Missed shares below this one are not drawn."""
+SHOWN = (0.3, 1.04)
+"""Shares that the figure shows: 0 is a uniform choice, 1 the best possible policy."""
+
+
+class Named(NamedTuple):
+    """A prior with a story: mean and total count of each arm under both components."""
+
+    story: str
+    means: tuple[tuple[float, float], tuple[float, float]]
+    counts: tuple[float, float]
+    """Total count of each arm, the same under both components."""
+    weights: tuple[float, float] = (0.5, 0.5)
+
+    def prior(self) -> MixturePrior:
+        """Return the prior."""
+        means, counts = np.array(self.means), np.array(self.counts)
+        return MixturePrior(BernoulliArms(means * counts, (1 - means) * counts), self.weights)
+
+
+NAMED = {
+    "opposites": Named(
+        "one arm is good and one is bad, and it is not known which",
+        ((0.8, 0.2), (0.2, 0.8)), (10, 10),
+    ),
+    "rare hit": Named(
+        "arm 1 is known to be fair; arm 2 is bad, but in one task of four excellent",
+        ((0.5, 0.95), (0.5, 0.25)), (100, 20), (0.25, 0.75),
+    ),
+    "flat": Named(
+        "nothing is known: Beta(1, 1) for both arms", ((0.5, 0.5), (0.5, 0.5)), (2, 2)
+    ),
+}  # fmt: skip
+"""Priors with stories, by name."""
+
+
+class ValueBlocks(Blocks):
+    """Exact values of all policies and horizons, for a list of priors."""
+
+    cost = 2.0
+
+    def __init__(self, n_priors: int, n_rounds: int, seed: int | None) -> None:
+        self._n_priors, self._n_rounds, self._seed = n_priors, n_rounds, seed
+
+    @property
+    def n_blocks(self) -> int:
+        return -(-self._n_priors // BLOCK)
+
+    def play(self, block: int) -> Arrays:
+        if self._seed is None:
+            priors = [named.prior() for named in NAMED.values()]
+        else:
+            rng = random.stream(self._seed, "beyond/optimum", block)
+            priors = [random_prior(rng) for _ in range(BLOCK)][: self._n_priors - block * BLOCK]
+        values = [policy_values(prior, self._n_rounds) for prior in priors]
+        return {name: np.stack([one[name] for one in values]) for name in values[0]}
+
+
+class OptimumExperiment(Experiment):
+    """Two Bernoulli arms and two components: backward induction over all counts."""
+
+    title = "How far each policy is from the best possible one"
+    place = "not in the paper"
+    scale = Scale(40, 8)
+    quick = Scale(10, 5)
+
+    def parts(self, setting: Setting, once: Once) -> dict[str, Blocks]:
+        n_rounds = min(setting.n_rounds, LONGEST)
+        return {
+            "random": ValueBlocks(setting.n_runs, n_rounds, setting.seed),
+            "named": ValueBlocks(len(NAMED), n_rounds, None),
+        }
+
+    def analyse(self, measured: Measured) -> Analysis:
+        drawn, named = measured.parts["random"], measured.parts["named"]
+        shares = {name: gain_shares(drawn, name) for name in NAMES}
+        stories = {
+            story: {name: _share(named, name)[i] for name in NAMES} for i, story in enumerate(NAMED)
+        }
+        n_rounds = len(shares["MixTS"].mean)
+        lead = estimate(drawn["MixIDS"][:, -1] - drawn["MixTS"][:, -1])
+        informed = estimate(drawn["MixIDS, horizon"][:, -1] - drawn["MixIDS"][:, -1])
+        greedy = estimate(drawn["MixIDS, horizon"][:, -1] - drawn["Greedy"][:, -1])
+        best = max(float((drawn[name] - drawn[OPTIMAL]).max()) for name in NAMES)
+        return Analysis(
+            {
+                "n_priors": len(drawn[OPTIMAL]),
+                "n_rounds": n_rounds,
+                "longest": LONGEST,
+                "asked": measured.setting.n_rounds,
+                "horizons": range(1, n_rounds + 1),
+                "n_counts": int(count_tree(N_ARMS, n_rounds).starts[n_rounds]),
+                "names": NAMES,
+                "shares": {name: _each(shares[name]) for name in NAMES},
+                "stories": stories,
+                "named": NAMED,
+                "lost": {
+                    name: estimate(drawn[OPTIMAL][:, -1] - drawn[name][:, -1]) for name in NAMES
+                },
+                "optimal": estimate(drawn[OPTIMAL][:, -1]),
+                "uniform": estimate(drawn[UNIFORM][:, -1]),
+                "lead": lead,
+                "informed": informed,
+                "greedy": greedy,
+                "above": best,
+            },
+            {
+                "ceiling": "holds" if best <= 1e-9 else "does not hold",
+                "lead": exceeds(lead),
+                "informed": weakest(not_worse(informed), not_worse(greedy)),
+            },
+            {"share": _figure(shares, stories), "missed": _missed_figure(shares)},
+        )
+
+
+# -- values ---------------------------------------------------------------------------------------
+
+
+def random_prior(rng: np.random.Generator) -> MixturePrior:
+    """Draw a prior: means and weights uniform, total counts uniform on a logarithmic scale."""
+    shape = (N_COMPONENTS, N_ARMS)
+    means = rng.uniform(0.02, 0.98, shape)
+    least, most = np.log(STRENGTHS)
+    counts = np.exp(rng.uniform(least, most, shape))
+    weight = rng.uniform(0.05, 0.95)
+    return MixturePrior(BernoulliArms(means * counts, (1 - means) * counts), [weight, 1 - weight])
+
+
+def policy_values(prior: MixturePrior, n_rounds: int) -> dict[str, Float[Array, " h"]]:
+    """Return the exact value of every policy, for the horizons 1 to ``n_rounds``.
+
+    A policy decides after every possible history, all at once: histories are its tasks. A policy
+    that knows the horizon decides anew for each.
+    """
+    tree = count_tree(N_ARMS, n_rounds)
+    histories = [tree.statistics(h) for h in range(1, n_rounds + 1)]
+    success = np.asarray(prior.condition(histories[-1]).mean_rewards())
+    chosen: dict[str, list[Any]] = {OPTIMAL: [None] * n_rounds}
+    chosen[UNIFORM] = [np.full_like(success, 1 / N_ARMS)] * n_rounds
+    for name, kind in PLAIN.items():
+        agent = kind.resume(prior, histories[-1], seed=0)
+        chosen[name] = [agent.action_probabilities()[0]] * n_rounds
+    for name, kind in INFORMED.items():
+        chosen[name] = [
+            kind.resume(prior, histories[h - 1], seed=0, horizon=h).action_probabilities()[0]
+            for h in range(1, n_rounds + 1)
+        ]
+    return {
+        name: np.array([tree.value(success, h, q) for h, q in enumerate(each, 1)])
+        for name, each in chosen.items()
+    }
+
+
+# -- analysis -------------------------------------------------------------------------------------
+
+
+def _share(values: Arrays, name: str) -> Float[Array, "n h"]:
+    """Return for each prior the share of the best possible gain; NaN where there is no gain."""
+    gain, best = values[name] - values[UNIFORM], values[OPTIMAL] - values[UNIFORM]
+    return np.where(best > 1e-9, gain / np.where(best > 1e-9, best, 1.0), np.nan)
+
+
+def gain_shares(values: Arrays, name: str) -> Estimate:
+    """Return the mean gain over a uniform choice relative to the best possible mean gain.
+
+    The standard error is that of a ratio of means, to first order.
+    """
+    gain, best = values[name] - values[UNIFORM], values[OPTIMAL] - values[UNIFORM]
+    ratio = gain.mean(axis=0) / best.mean(axis=0)
+    return Estimate(ratio, estimate(gain - ratio * best).error / best.mean(axis=0))
+
+
+def _each(shares: Estimate) -> list[Estimate]:
+    return [Estimate(float(m), float(e)) for m, e in zip(*shares, strict=True)]
+
+
+def _figure(shares: Mapping[str, Estimate], stories: Mapping[str, Mapping[str, Array]]) -> Any:
+    """Draw the average over random priors at the left, and the named priors beside it."""
+    titles = ["random priors", *stories]
+    panels = new_panels(len(titles), titles=titles, height=2.6)
+    style = looks(NAMES)
+    exact = [
+        {name: Estimate(share, np.full(len(share), np.nan)) for name, share in one.items()}
+        for one in stories.values()
+    ]
+    for ax, lines in zip(panels, (shares, *exact), strict=True):
+        x = np.arange(1, len(lines["MixTS"].mean) + 1)
+        ends = draw_agents(ax, x, lines, style, marker="o", markersize=2.0, markeredgewidth=0)
+        ax.axhline(1.0, color="#000000", linewidth=0.6, zorder=1)
+        ax.set_ylim(*SHOWN)
+        ax.set_xlim(0.7, x[-1] + 0.3)
+        ax.set_xticks(x)
+        ax.set_xlabel("rounds of a task")
+        if ax is not panels[0]:
+            ax.tick_params(labelleft=False)
+    label_ends(panels[-1], ends)
+    panels[0].set_ylabel("share of the best possible gain")
+    return panels[0].figure
+
+
+def _missed_figure(shares: Mapping[str, Estimate]) -> Any:
+    """Draw what is left to the best possible policy on a logarithmic axis."""
+    axes = new_axes()
+    missed = {name: Estimate(1 - share.mean, share.error) for name, share in shares.items()}
+    # An exact policy misses nothing, and there is no logarithm of nothing.
+    shown = {
+        name: Estimate(np.where(one.mean > LEAST, one.mean, np.nan), np.full(len(one.mean), np.nan))
+        for name, one in missed.items()
+    }
+    x = np.arange(1, len(shown["MixTS"].mean) + 1)
+    axes.set_yscale("log")
+    label_ends(axes, draw_agents(axes, x, shown, looks(NAMES), marker="o", markersize=2.4))
+    axes.set_ylim(LEAST, 1.0)
+    axes.set_yticks([0.001, 0.01, 0.1, 1.0], labels=["0.1%", "1%", "10%", "100%"])
+    axes.set_xlim(0.7, x[-1] + 0.3)
+    axes.set_xticks(x)
+    axes.set_xlabel("rounds of a task")
+    axes.set_ylabel("missed share of the gain")
+    return axes.figure
+
+
+EXPERIMENT = OptimumExperiment()

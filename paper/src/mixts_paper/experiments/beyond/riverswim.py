@@ -1,0 +1,166 @@
+"""RiverSwim under other priors: how much of MixTS's lead over PSRL comes from counts of zero."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from mixts import MixturePrior
+from mixts.environments import MDPEnvironment, RiverSwim
+from mixts.extend import Estimate, estimate
+from mixts.families import TabularMDP
+from mixts.plots import draw_intervals, new_axes
+from mixts.simulation import prepare
+from mixts_paper.experiments.base import (
+    Analysis,
+    Blocks,
+    Experiment,
+    Measured,
+    Once,
+    Scale,
+    Setting,
+    SimulationBlocks,
+)
+from mixts_paper.experiments.paper import riverswim as paper
+from mixts_paper.experiments.paper.riverswim import GREAT, RIVALS
+from mixts_paper.experiments.verdicts import exceeds, times_less, weakest
+
+BLOCK = 20
+"""Runs in a block: two blocks of the 40 runs."""
+LEAST_GROWTH = 5.0
+"""Least factor by which the regret must grow where the lead "hangs on" counts of zero."""
+
+
+class Row(NamedTuple):
+    """A change of the paper's counts: ``factor`` times the counts, plus constants."""
+
+    name: str
+    factor: float = 1.0
+    rewards: float = 0.0
+    transitions: float = 0.0
+
+
+PAPER = Row("the paper's counts")
+ADDED = Row("+ 0.1 everywhere", rewards=0.1, transitions=0.1)
+MORE = Row("+ 1 everywhere", rewards=1.0, transitions=1.0)
+ROWS = (
+    PAPER,
+    Row("counts / 10", 0.1),
+    Row("counts × 10", 10.0),
+    Row("+ 0.01 everywhere", rewards=0.01, transitions=0.01),
+    ADDED,
+    Row("+ 0.1, rewards only", rewards=0.1),
+    Row("+ 0.1, transitions only", transitions=0.1),
+    MORE,
+)
+"""Priors of the agents; the tasks always come from the paper's."""
+STRENGTHS = ROWS[1:3]
+POSSIBLE = "tasks from + 0.1"
+"""Part in which also the tasks come from counts without zeros."""
+
+
+class RiverSwimPriorsExperiment(Experiment):
+    """MixTS and UniTS with other counts on the tasks of Sec. 6.3, beside PSRL."""
+
+    title = "RiverSwim with other priors"
+    place = "Sec. 6.3"
+    scale = Scale(40, 1000)
+    quick = Scale(8, 100)
+    uses = (paper,)
+
+    def parts(self, setting: Setting, once: Once) -> dict[str, Blocks]:
+        river = RiverSwim()
+        rivals = {name: paper.agents_of(river)[name] for name in RIVALS}
+        parts: dict[str, Blocks] = {
+            row.name: _part(river, agents_of(river, row), setting) for row in ROWS
+        }
+        parts["rivals"] = _part(river, rivals, setting)
+        tasks = MDPEnvironment(changed_prior(river, ADDED))
+        agents = {**agents_of(river, ADDED), "PSRL": rivals["PSRL"]}
+        parts[POSSIBLE] = _part(tasks, agents, setting)
+        return parts
+
+    def analyse(self, measured: Measured) -> Analysis:
+        totals = {
+            part: {name: regret.sum(axis=1) for name, regret in one.regret.items()}
+            for part, one in ((part, measured.results(part)) for part in measured.parts)
+        }
+        regret = {
+            part: {name: estimate(values) for name, values in each.items()}
+            for part, each in totals.items()
+        }
+        psrl = totals["rivals"]["PSRL"]
+        times = {
+            part: {name: float(psrl.mean() / values.mean()) for name, values in each.items()}
+            for part, each in totals.items()
+            if part != POSSIBLE
+        }
+        mine, added = totals[PAPER.name], totals[ADDED.name]
+        possible = totals[POSSIBLE]
+        return Analysis(
+            {
+                "n": measured.setting.n_rounds,
+                "n_runs": measured.setting.n_runs,
+                "strength": RiverSwim().strength,
+                "rows": [row.name for row in ROWS],
+                "regret": regret,
+                "times": times,
+                "paper": PAPER.name,
+                "added": ADDED.name,
+                "more": MORE.name,
+                "strengths": [row.name for row in STRENGTHS],
+                "possible": POSSIBLE,
+                "possible_times": float(possible["PSRL"].mean() / possible["MixTS"].mean()),
+                "growth": float(added["MixTS"].mean() / mine["MixTS"].mean()),
+            },
+            {
+                "strength": weakest(
+                    *(times_less(totals[row.name]["MixTS"], psrl, GREAT) for row in STRENGTHS)
+                ),
+                "units": times_less(mine["UniTS"], psrl, GREAT),
+                "zeros": exceeds(estimate(added["MixTS"] - LEAST_GROWTH * mine["MixTS"])),
+                "added": times_less(added["MixTS"], psrl, GREAT),
+                "possible": times_less(possible["MixTS"], possible["PSRL"], GREAT),
+            },
+            {"regret": _figure(regret)},
+        )
+
+
+def _part(
+    environment: MDPEnvironment, agents: dict[str, Any], setting: Setting
+) -> SimulationBlocks:
+    simulation = prepare(
+        agents, environment, setting.n_rounds, setting.n_runs, setting.seed, block_size=BLOCK
+    )
+    return SimulationBlocks(simulation, microseconds=25.0, rewards=False)
+
+
+def changed_prior(river: RiverSwim, row: Row) -> MixturePrior:
+    """Return the prior of the river with other counts."""
+    family = river.family
+    return MixturePrior(
+        TabularMDP(
+            row.factor * family.reward + row.rewards,
+            row.factor * family.transition + row.transitions,
+            family.horizon,
+            family.initial,
+        ),
+        names=river.prior.names,
+    )
+
+
+def agents_of(river: RiverSwim, row: Row) -> dict[str, MixturePrior]:
+    """Return MixTS and UniTS with the changed counts."""
+    prior = changed_prior(river, row)
+    return {"MixTS": prior, "UniTS": prior.collapse()}
+
+
+def _figure(regret: dict[str, dict[str, Estimate]]) -> Any:
+    axes = new_axes(5.4, 3.0)
+    estimates = {name: [regret[row.name][name] for row in ROWS] for name in ("MixTS", "UniTS")}
+    lines = {name: float(regret["rivals"][name].mean) for name in RIVALS}
+    draw_intervals(axes, [row.name for row in ROWS], estimates, "cumulative regret", log=True,
+                   lines=lines)  # fmt: skip
+    return axes.figure
+
+
+EXPERIMENT = RiverSwimPriorsExperiment()

@@ -1,0 +1,235 @@
+"""The proof of Theorem 1, term by term, in simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mixts.environments import BanditEnvironment
+from mixts.extend import Estimate
+from mixts.pages import Verdict
+from mixts.plots import draw_lines, new_axes, new_panels, plot
+from mixts.simulation import Simulation, prepare
+from mixts_paper.analysis import Decomposition, DecompositionObserver
+from mixts_paper.bounds import (
+    crossing,
+    linear_bound,
+    lints_order,
+    theorem1,
+    theorem1_terms,
+)
+from mixts_paper.experiments.base import (
+    Analysis,
+    Blocks,
+    Experiment,
+    Measured,
+    Once,
+    Scale,
+    Setting,
+    SimulationBlocks,
+)
+from mixts_paper.experiments.paper._synthetic import (
+    N_COMPONENTS,
+    N_FEATURES,
+    NOISE,
+    arms_prior,
+    problem_numbers,
+)
+from mixts_paper.experiments.verdicts import equal, weakest
+
+WIDTHS = (0.05, 0.3)
+"""At the first only the latent state is to be found; at the second parameters matter as well."""
+DRAWN_ROUNDS = 150
+"""Rounds in the figure of the two parts: afterwards hardly anything moves."""
+
+
+class Row(NamedTuple):
+    """One width: the two parts of the regret, and the bounds at the last round."""
+
+    width: float
+    first: Estimate
+    second: Estimate
+    sum: Estimate
+    regret: Estimate
+    gap: Estimate
+    """Sum minus regret."""
+    statement: float
+    appendix: float
+    linear: float
+    crossing: float
+    """Round from which on Theorem 1 is below the linear bound."""
+    c1: float
+
+
+class Step(NamedTuple):
+    """One inequality of the proof, with both sides at every width."""
+
+    claim: str
+    place: str
+    in_expectation: bool
+    sides: list[tuple[float, float]]
+    holds: bool
+
+
+class DecompositionExperiment(Experiment):
+    """Eq. 1 and the sums of the proof, both sides measured  [paper: Sec. 4.1]."""
+
+    title = "The analysis, term by term"
+    place = "Sec. 4, App. A"
+    scale = Scale(200, 1000)
+    quick = Scale(20, 100)
+
+    def parts(self, setting: Setting, once: Once) -> dict[str, Blocks]:
+        return {
+            f"width={width:g}": SimulationBlocks(observed(setting, width), microseconds=20.0)
+            for width in WIDTHS
+        }
+
+    def analyse(self, measured: Measured) -> Analysis:
+        n = measured.setting.n_rounds
+        results = {
+            width: Decomposition.of(arms_prior(width=width), measured.results(f"width={width:g}"))
+            for width in WIDTHS
+        }
+        steps = {width: one.inequalities() for width, one in results.items()}
+        widths = [inequalities["widths"] for inequalities in steps.values()]
+        rows = [_row(n, width, one) for width, one in results.items()]
+        narrow = results[WIDTHS[0]]
+        slope = _slope(n, WIDTHS[0])
+        return Analysis(
+            {
+                **problem_numbers(n),
+                "rows": rows,
+                "steps": _steps(steps),
+                "n_steps": sum(map(len, steps.values())),
+                "n_holding": sum(s.holds for one in steps.values() for s in one.values()),
+                "widths": [(s.means[0].mean, s.means[1].mean) for s in widths],
+                "share": min(step.share for step in widths),
+                "n_equal": int((np.abs(narrow.gap.sum(axis=1)) < 1e-9).sum()),
+                "n_runs": len(narrow.latent),
+                "slope": slope,
+                "informative": _informative(n),
+                "frequentist": float(lints_order(n, N_FEATURES)),
+            },
+            {
+                "identity": weakest(*(equal(row.gap) for row in rows)),
+                "widths": "holds" if all(step.holds for step in widths) else "does not hold",
+                "sublinear": _sublinear(rows, slope),
+                "informative": _improves(rows),
+            },
+            {"parts": _parts_figure(results), "bounds": _bounds_figure(n, WIDTHS[0], narrow)},
+        )
+
+
+def observed(setting: Setting, width: float) -> Simulation:
+    """Return the simulation of the bandit as arms: with unit vectors the numbers are the same."""
+    prior = arms_prior(width=width)
+    return prepare(
+        {"MixTS": prior}, BanditEnvironment(prior), setting.n_rounds, setting.n_runs, setting.seed,
+        observe=DecompositionObserver(prior),
+    )  # fmt: skip
+
+
+def _arguments(width: float) -> tuple[int, int, float, float, float]:
+    """Return the arguments of the bounds after n."""
+    return N_FEATURES, N_COMPONENTS, NOISE, 1.0, width**2
+
+
+def _row(n: int, width: float, one: Decomposition) -> Row:
+    arguments = _arguments(width)
+    return Row(
+        width,
+        one.total("first"),
+        one.total("second"),
+        one.total("sum"),
+        one.total("regret"),
+        one.total("gap"),
+        float(theorem1(n, *arguments)),
+        float(theorem1(n, *arguments, form="appendix")),
+        float(linear_bound(n, *arguments)),
+        float(crossing(N_FEATURES, NOISE, 1.0, width**2)),
+        float(theorem1_terms(n, *arguments).c1),
+    )
+
+
+def _steps(steps: Mapping[float, Mapping[str, Any]]) -> list[Step]:
+    rows = []
+    for name, first in steps[WIDTHS[0]].items():
+        same = [inequalities[name] for inequalities in steps.values()]
+        sides = [(s.means[0].mean, s.means[1].mean) for s in same]
+        holds = all(s.holds for s in same)
+        rows.append(Step(in_symbols(first.claim), first.place, first.in_expectation, sides, holds))
+    return rows
+
+
+_SYMBOLS = {
+    "sum_t": "Σ_t", "sigma": "σ", "kappa": "κ", "lambda": "λ", "sqrt": "√", "<=": "≤",
+    "log det ratio": "log det Σ₀,s/Σ_n+1,s", "Sigma": "Σ", "^2": "²", "(2 pi)": "(2π)",
+    "c_1": "c₁", "P_0": "P₀", "alpha": "α", "beta": "β", "gamma": "γ", "delta": "δ", "theta": "θ",
+    "_{t,s}": "_t,s", "_{t,S_t}": "_t,S_t", "^-1": "⁻¹", "A_t*": "A_t,*",
+}  # fmt: skip
+
+
+def in_symbols(text: str) -> str:
+    """Return a formula with symbols in place of their names, as elsewhere on the page."""
+    for name, symbol in _SYMBOLS.items():
+        text = text.replace(name, symbol)
+    return text
+
+
+def _sublinear(rows: list[Row], slope: float) -> Verdict:
+    below = [row.statement < row.linear for row in rows]
+    if not any(below):
+        return "does not hold"
+    return "holds" if all(below) and slope < 1 else "direction only"
+
+
+def _improves(rows: list[Row]) -> Verdict:
+    informative = min(row.c1 for row in rows) < N_FEATURES
+    return "holds" if informative and N_COMPONENTS**0.5 < N_FEATURES**1.5 else "does not hold"
+
+
+def _slope(n: int, width: float) -> float:
+    """Return the power of n with which Theorem 1 grows at n."""
+    step = 1.01
+    bounds = theorem1(np.array([n / step, n * step]), *_arguments(width))
+    return float(np.log(bounds[1] / bounds[0]) / (2 * np.log(step)))
+
+
+def _informative(n: int) -> float:
+    """Return the width at which c_1 = d."""
+    low, high = 1e-3, 10.0
+    while high - low > 1e-4:
+        middle = (low + high) / 2
+        c1 = float(theorem1_terms(n, N_FEATURES, 1, NOISE, 1.0, middle**2).c1)
+        low, high = (middle, high) if c1 < N_FEATURES else (low, middle)
+    return low
+
+
+def _parts_figure(results: Mapping[float, Decomposition]) -> Any:
+    panels = new_panels(len(results))
+    for ax, (width, one) in zip(panels, results.items(), strict=True):
+        plot(one, ax, title=f"width {width:g}", rounds=min(DRAWN_ROUNDS, one.n_rounds))
+    return panels[0].figure
+
+
+def _bounds_figure(n: int, width: float, one: Decomposition) -> Any:
+    axes = new_axes()
+    rounds = np.unique(np.geomspace(2, n, 60).astype(int)).astype(float)
+    draw_lines(
+        axes,
+        rounds,
+        {
+            "regret": one.curve("regret").mean[rounds.astype(int) - 1],
+            "Theorem 1": theorem1(rounds, *_arguments(width)),
+            "linear bound": linear_bound(rounds, *_arguments(width)),
+            r"order $d^{3/2}\sqrt{n}$": lints_order(rounds, N_FEATURES),
+        },
+        "round", "regret and bounds", log=True,
+    )  # fmt: skip
+    return axes.figure
+
+
+EXPERIMENT = DecompositionExperiment()

@@ -1,0 +1,82 @@
+"""One task while MixTS identifies it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mixts.environments import BanditEnvironment
+from mixts.extend import estimate
+from mixts.plots import plot
+from mixts_paper.analysis import Identification, identify
+from mixts_paper.experiments.base import (
+    Analysis,
+    Arrays,
+    Blocks,
+    Experiment,
+    Measured,
+    Once,
+    Scale,
+    Setting,
+)
+from mixts_paper.experiments.paper._synthetic import arms_prior
+
+WIDTH = 0.1
+MOST_RUNS = 20
+"""The figure shows one task; the table needs only a few more, whatever --runs is."""
+
+
+class IdentificationBlocks(Blocks):
+    """Runs of one task each, with the belief after every round."""
+
+    def __init__(self, setting: Setting) -> None:
+        self._setting = setting
+        self.cost = 2e-3 * setting.n_rounds
+
+    @property
+    def n_blocks(self) -> int:
+        return min(self._setting.n_runs, MOST_RUNS)
+
+    def play(self, block: int) -> Arrays:
+        prior = arms_prior(width=WIDTH)
+        one = identify(
+            prior, BanditEnvironment(prior), self._setting.n_rounds, self._setting.seed, run=block
+        )
+        names = ("truth", "weights", "means", "deviations", "sampled", "actions", "rewards")
+        arrays = {name: np.asarray(getattr(one, name))[None] for name in names}
+        return {**arrays, "regret": one.regret[None], "latent": np.array([one.latent])}
+
+
+class IdentificationExperiment(Experiment):
+    """A task of the synthetic bandit, followed through its first rounds  [paper: Alg. 1]."""
+
+    title = "One task while it is identified"
+    place = "Alg. 1"
+    scale = Scale(20, 300)
+    quick = Scale(2, 50)
+
+    def parts(self, setting: Setting, once: Once) -> dict[str, Blocks]:
+        return {"tasks": IdentificationBlocks(setting)}
+
+    def analyse(self, measured: Measured) -> Analysis:
+        tasks = [_task(measured, run) for run in range(len(measured.parts["tasks"]["latent"]))]
+        when = [task.identified() for task in tasks]
+        known = np.array([rounds for rounds in when if rounds is not None], float)
+        return Analysis(
+            {
+                "width": WIDTH,
+                "n_tasks": len(tasks),
+                "n_identified": len(known),
+                "rounds": estimate(known) if len(known) > 1 else None,
+                "regret": estimate(np.array([task.regret.sum() for task in tasks])),
+                "first": when[0],
+            },
+            figures={"task": plot(tasks[0])},
+        )
+
+
+def _task(measured: Measured, run: int) -> Identification:
+    arrays = {name: array[run] for name, array in measured.parts["tasks"].items()}
+    return Identification(latent=int(arrays.pop("latent")), **arrays)
+
+
+EXPERIMENT = IdentificationExperiment()

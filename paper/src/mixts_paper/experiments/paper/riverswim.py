@@ -1,0 +1,262 @@
+"""MixTS against PSRL on RiverSwim."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from mixts import MixturePrior
+from mixts.agents import Oracle
+from mixts.environments import CURRENTS, RiverSwim
+from mixts.extend import Array, estimate
+from mixts.families import TabularMDP
+from mixts.pages import Verdict
+from mixts.plots import new_panels, plot
+from mixts.simulation import Observer, Recorder, Results, Round, prepare
+from mixts_paper.analysis import follow_confidence_sets
+from mixts_paper.bounds import episode_width_sum_bound, theorem2
+from mixts_paper.experiments.base import (
+    Analysis,
+    Arrays,
+    Blocks,
+    Experiment,
+    Measured,
+    Once,
+    Scale,
+    Setting,
+    SimulationBlocks,
+)
+from mixts_paper.experiments.verdicts import N_ERRORS, at_most, exceeds, times_less, weakest
+
+BLOCK = 125
+"""Runs in a block: four blocks of the paper's 500."""
+FOLLOWED = 20
+"""Episodes in which the probability of the true current is recorded: one is enough."""
+MEASURED_RUNS = 50
+"""Runs whose confidence widths are summed: they hardly differ."""
+KNOWN = 0.99
+"""Probability of the true current from which on it counts as known."""
+MOST_KNOWN, KNOWN_AFTER = 0.95, 5
+"""Share of runs in which the current must be known, after so many episodes."""
+GREAT = 10.0
+"""Factor that counts as "greatly" and as "much more quickly"."""
+HARDLY = 0.1
+"""Mean regret of an episode that counts as hardly any: a tenth of one reward."""
+RIVALS = ("PSRL", "PSRL, neighbours")
+
+
+class TruthObserver(Observer):
+    """Records the probability that the agent gives to the true latent state after each round."""
+
+    def start(self, agent: Any, problem: Any) -> Recorder:
+        return _TruthRecorder(problem.latent)
+
+
+class _TruthRecorder(Recorder):
+    def __init__(self, latent: Array) -> None:
+        self._runs, self._latent = np.arange(len(latent)), latent
+        self._weights: list[Array] = []
+
+    def after_update(self, round_: Round) -> None:
+        self._weights.append(round_.belief.weights[self._runs, self._latent])
+
+    def arrays(self) -> dict[str, Array]:
+        return {"truth": np.stack(self._weights, axis=1)}
+
+
+class WidthBlocks(Blocks):
+    """The sums of App. B: each run's confidence widths, and what its confidence sets lost.
+
+    ``widths`` is h times the sum of c_t + phi_t over all steps of all episodes; ``missed`` is true
+    where the sets ever lost the true current, ``excluded`` where they lost any.
+    """
+
+    def __init__(self, river: RiverSwim, setting: Setting) -> None:
+        self._river, self._setting = river, setting
+        self.cost = 1e-4 * self._n_runs * setting.n_rounds
+
+    @property
+    def _n_runs(self) -> int:
+        return min(MEASURED_RUNS, self._setting.n_runs)
+
+    @property
+    def n_blocks(self) -> int:
+        return 1
+
+    def play(self, block: int) -> Arrays:
+        sets = follow_confidence_sets(
+            self._river.prior, self._river, self._setting.n_rounds, self._n_runs,
+            self._setting.seed, n_samples=8,
+        )  # fmt: skip
+        return {
+            "widths": sets.width.sum(axis=1),
+            "missed": sets.missed(),
+            "excluded": sets.excluded().any(axis=1),
+        }
+
+
+class RiverSwimExperiment(Experiment):
+    """Ten states, horizon 20, 1,000 episodes, 500 runs  [paper: Sec. 6.3]."""
+
+    title = "RiverSwim with a current of unknown direction"
+    place = "Sec. 6.3, Fig. 2 right"
+    scale = Scale(500, 1000)
+    quick = Scale(20, 100)
+
+    def parts(self, setting: Setting, once: Once) -> dict[str, Blocks]:
+        river = RiverSwim()
+        simulation = prepare(
+            agents_of(river), river, setting.n_rounds, setting.n_runs, setting.seed,
+            block_size=BLOCK,
+        )  # fmt: skip
+        followed = prepare(
+            {"MixTS": river.prior}, river, min(FOLLOWED, setting.n_rounds), setting.n_runs,
+            setting.seed, block_size=BLOCK, observe=TruthObserver(),
+        )  # fmt: skip
+        return {
+            "agents": SimulationBlocks(simulation, microseconds=15.0),
+            "widths": WidthBlocks(river, setting),
+            "current": SimulationBlocks(followed, microseconds=20.0),
+        }
+
+    def analyse(self, measured: Measured) -> Analysis:
+        river = RiverSwim()
+        family = river.family
+        results = measured.results("agents")
+        n = measured.setting.n_rounds
+        size = (n, river.n_states, 2, river.horizon)
+        bounds = {
+            form: float(theorem2(*size, 2, family.min_pseudo_count, form=form))
+            for form in ("statement", "appendix")
+        }
+        lemma6 = {
+            form: float(episode_width_sum_bound(*size, family.min_pseudo_count, form=form))
+            for form in ("statement", "appendix")
+        }
+        known = measured.results("current").observed["MixTS"]["truth"] > KNOWN
+        sums = measured.parts["widths"]
+        allowed = 2 * 2 * river.horizon / n
+        against, starts = upstream(river)
+        summary = results.summary()
+        return Analysis(
+            {
+                "river": river,
+                "n": n,
+                "n_runs": measured.setting.n_runs,
+                "trivial": n * river.horizon,
+                "summary": summary,
+                "first100": {
+                    name: estimate(results.regret[name][:, : min(100, n)].sum(axis=1))
+                    for name in results.agents
+                },
+                "times": {
+                    name: summary[name].regret.mean / summary["MixTS"].regret.mean
+                    for name in RIVALS
+                },
+                "known": KNOWN,
+                "hardly": HARDLY,
+                "known_at_once": float(known[:, 0].mean()),
+                "settled": {name: settled(results, name) for name in ("MixTS", *RIVALS)},
+                "first_regret": float(results.regret["MixTS"][:, 0].mean()),
+                "against": against,
+                "bounds": bounds,
+                "lemma6": lemma6,
+                "sums": sums,
+                "allowed": allowed,
+            },
+            {
+                **{
+                    f"great/{name}": times_less(
+                        results.regret["MixTS"].sum(axis=1),
+                        results.regret[name].sum(axis=1),
+                        GREAT,
+                    )
+                    for name in RIVALS
+                },
+                "current": weakest(_sooner(results), _mostly_known(known)),
+                "policy": "holds" if all(starts) else "does not hold",
+                "bound": at_most(summary["MixTS"].regret, min(bounds.values())),
+                "lemma6": (
+                    "holds" if sums["widths"].max() <= lemma6["statement"] else "does not hold"
+                ),
+                "lemma7": at_most(estimate(sums["missed"].astype(float)), allowed),
+            },
+            {"regret": _figure(results)},
+        )
+
+
+def agents_of(river: RiverSwim) -> dict[str, Any]:
+    """Return MixTS, the oracle, UniTS, and PSRL: MixTS with one uniform component.
+
+    "PSRL, neighbours" knows which states can follow each other.
+    """
+    size = (river.n_states, 2, river.horizon, river.start_state)
+    transition = river.prior.family.arrays()["transition"]
+    neighbours = np.asarray((transition > 0).any(axis=0))
+    return {
+        "Oracle": partial(Oracle, river.prior),
+        "MixTS": river.prior,
+        "UniTS": river.prior.collapse(),
+        "PSRL, neighbours": MixturePrior(TabularMDP.uniform(*size, neighbours)),
+        "PSRL": MixturePrior(TabularMDP.uniform(*size)),
+    }
+
+
+# -- analysis -----------------------------------------------------------------------------------
+
+
+def settled(results: Results, agent: str, n_errors: float = 0.0) -> int | None:
+    """Return the episode, from 1, from which on the mean regret stays below ``HARDLY``.
+
+    ``n_errors`` standard errors are added to the mean of each episode. None: never.
+    """
+    mean, error = estimate(results.regret[agent])
+    large = np.flatnonzero(mean + n_errors * error >= HARDLY)
+    after = int(large[-1]) + 2 if large.size else 1
+    return after if after <= results.settings["n_rounds"] else None
+
+
+def _sooner(results: Results) -> Verdict:
+    """Judge whether MixTS settles ten times sooner than both kinds of PSRL."""
+    never = results.settings["n_rounds"] + 1
+
+    def times(agent: str, n_errors: float) -> int:
+        return settled(results, agent, n_errors) or never
+
+    latest, earliest = times("MixTS", N_ERRORS), times("MixTS", -N_ERRORS)
+    if all(GREAT * latest <= times(name, -N_ERRORS) for name in RIVALS):
+        return "holds"
+    if any(GREAT * earliest > times(name, N_ERRORS) for name in RIVALS):
+        return "does not hold"
+    return "undecided"
+
+
+def _mostly_known(known: Array) -> Verdict:
+    after = min(KNOWN_AFTER, known.shape[1]) - 1
+    return exceeds(estimate(known[:, after].astype(float)), MOST_KNOWN)
+
+
+def upstream(river: RiverSwim) -> tuple[dict[str, int], list[bool]]:
+    """Return, for each current, in how many states the best policy begins against it.
+
+    The second value is, for each current, whether the starting state is one of them.
+    """
+    # Actions are to the left and to the right, in this order.
+    policies: dict[str, Array] = {
+        current: river.mean_mdp(current).plan().policy[0] == (0 if current == "right" else 1)
+        for current in CURRENTS
+    }
+    counts = {current: int(against.sum()) for current, against in policies.items()}
+    return counts, [bool(against[river.start_state]) for against in policies.values()]
+
+
+def _figure(results: Results) -> Any:
+    left, right = new_panels(2)
+    plot(results, left, agents=["MixTS", "PSRL, neighbours", "PSRL"], rounds="episode")
+    plot(results, right, log=True, rounds="episode", bottom=0.1)
+    return right.figure
+
+
+EXPERIMENT = RiverSwimExperiment()

@@ -1,0 +1,320 @@
+"""Run experiments: simulate the missing blocks, keep each one, and write the report."""
+
+from __future__ import annotations
+
+import logging
+import shlex
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mixts.engines import Engine, EngineLike, engine_of, n_processors
+from mixts.errors import ParameterError
+from mixts.extend import checks, progress_bars, random
+from mixts.pages import Claim, Section, check_installed, write_report
+from mixts.plots import new_axes
+from mixts_paper.experiments.base import Arrays, Blocks, Experiment, Setting, checked_id
+from mixts_paper.experiments.registry import all_experiments, chosen
+from mixts_paper.experiments.report import analyse_folder, option_words, report_of
+from mixts_paper.experiments.store import Store, open_folder
+
+log = logging.getLogger("mixts_paper.experiments")
+"""Messages about the progress, at level INFO; the command line prints them."""
+
+SimulatedBlock = tuple[int, Arrays, float]
+"""A block's number, its arrays, and the seconds that it took."""
+
+_BATCH_SECONDS = 1.0
+"""Duration of a batch: short blocks go together, because sending one takes some milliseconds."""
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """Result of :func:`reproduce`."""
+
+    folder: Path
+    report: Path
+    sections: tuple[Section, ...]
+    n_blocks: int
+    """Number of blocks that this call simulated; the folder already had the others."""
+    seconds: float
+    stale: tuple[str, ...] = ()
+    """Ids of experiments whose numbers other code or libraries than the present ones computed."""
+
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        """Claims of all sections."""
+        return tuple(claim for section in self.sections for claim in section.claims)
+
+
+@dataclass(frozen=True)
+class Request:
+    """Arguments of one call of :func:`reproduce`, or of the command ``mixts reproduce``."""
+
+    n_runs: int | None = None
+    n_rounds: int | None = None
+    seed: int = 1
+    quick: bool = False
+    choices: Mapping[str, Any] = field(default_factory=dict)
+
+    def command(self, names: Sequence[str]) -> str:
+        """Return the command line for these experiments; no names: those of the package."""
+        words = ["mixts", "reproduce", *names, *(["--quick"] if self.quick else [])]
+        given = {"runs": self.n_runs, "rounds": self.n_rounds, "seed": self.seed}
+        for name, value in given.items():
+            words += [] if value is None else [f"--{name}", str(value)]
+        for name, value in self.choices.items():
+            words += option_words(name, str(value))
+        return shlex.join(words)
+
+    def setting(self, experiment: Experiment) -> Setting:
+        """Return the setting of one experiment."""
+        scale = experiment.quick if self.quick else experiment.scale
+        given = {name: self.choices[name] for name in experiment.options if name in self.choices}
+        return Setting(
+            scale.n_runs if self.n_runs is None else self.n_runs,
+            scale.n_rounds if self.n_rounds is None else self.n_rounds,
+            self.seed,
+            experiment.choices(**given),
+            {name: str(value) for name, value in given.items()},
+        )
+
+
+def reproduce(
+    experiments: Sequence[str | Experiment] = (),
+    out: str | Path = "reproduction",
+    *,
+    n_runs: int | None = None,
+    n_rounds: int | None = None,
+    seed: int = 1,
+    quick: bool = False,
+    engine: EngineLike = None,
+    progress: bool | None = None,
+    **choices: Any,
+) -> Reproduction:
+    """Run experiments and write their figures and a report.
+
+    To continue after an interruption, repeat the call: it simulates only the blocks that the folder
+    does not have for these settings, and the numbers are the same as without the interruption.
+
+    Parameters
+    ----------
+    experiments
+        Ids, groups, modules, or experiments; empty: those of the package.
+    out
+        Output folder. The report covers every experiment that is complete in it.
+    n_runs, n_rounds
+        Runs of each simulation and rounds of each run; None: the experiment's own.
+    seed
+        Seed of all random numbers.
+    quick
+        Whether to simulate few runs and rounds, to see that everything works.
+    engine
+        Where blocks run: a number of processes (by default one for each processor), an executor of
+        ``concurrent.futures``, the address of a Dask scheduler, an
+        :class:`~mixts.engines.Engine`, or a function that makes an engine, called only if a block
+        is missing. The numbers do not depend on the engine.
+    progress
+        Whether to show progress bars; None: on a terminal.
+    choices
+        Options of single experiments: ``features`` is the file of image features for
+        ``paper/images`` and ``beyond/policies``.
+
+    Returns
+    -------
+    The folder, the report, and its sections with all claims. ``stale`` names the experiments whose
+    numbers other code than the present code computed; the report has a warning about them.
+    """
+    started = time.perf_counter()
+    check_installed()
+    new_axes()  # raises an error if matplotlib is missing
+    wanted = _experiments_by_id(experiments)
+    _check_choices(wanted, choices)
+    random.seed_sequence(seed)  # raises an error if it is not a seed
+    if isinstance(engine, int):
+        checks.count(engine, "workers")
+    request = Request(
+        None if n_runs is None else checks.count(n_runs, "runs", least=2),
+        None if n_rounds is None else checks.count(n_rounds, "rounds", least=2),
+        seed, quick, choices,
+    )  # fmt: skip
+    settings = {id: request.setting(experiment) for id, experiment in wanted.items()}
+    folder = open_folder(Path(out))
+    stores = {id: Store(folder, wanted[id], settings[id]) for id in wanted}
+    for store in stores.values():
+        store.check()
+    batches = _prepare(wanted, stores)
+    if batches:
+        with ExitStack() as stack:
+            opened = stack.enter_context(engine_of(n_processors() if engine is None else engine))
+            log.info("simulating %d blocks on %s", _n_blocks(batches), opened.name)
+            run(batches, opened, stack.enter_context(batch_bars(batches, progress)))
+    known = {**all_experiments(), **wanted}
+    analysed, left_out = analyse_folder(folder, known, wanted.keys(), log.info)
+    seconds = time.perf_counter() - started
+    is_default = wanted.keys() == chosen(()).keys()
+    command = request.command([] if is_default else [e.address or e.id for e in wanted.values()])
+    page = folder / "report.html"
+    write_report(report_of(analysed, left_out, command, seconds), page)
+    return Reproduction(
+        folder, page, tuple(one.section for one in analysed), _n_blocks(batches), seconds,
+        tuple(one.section.id for one in analysed if one.stale),
+    )  # fmt: skip
+
+
+def _experiments_by_id(experiments: Sequence[str | Experiment]) -> dict[str, Experiment]:
+    """Return named and given experiments by id; those of the package for an empty sequence."""
+    given = {checked_id(e.id): e for e in experiments if isinstance(e, Experiment)}
+    names = [e for e in experiments if isinstance(e, str)]
+    named = chosen(names) if names or not given else {}
+    return {**named, **given}
+
+
+def _check_choices(wanted: Mapping[str, Experiment], choices: Mapping[str, Any]) -> None:
+    for name in choices:
+        if not any(name in experiment.options for experiment in wanted.values()):
+            raise ParameterError(f"none of {', '.join(wanted)} has an option {name!r}")
+
+
+# -- batches --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Blocks of one part that a worker simulates together."""
+
+    store: Store
+    name: str
+    part: Blocks
+    blocks: tuple[int, ...]
+
+    @property
+    def cost(self) -> float:
+        """Approximate seconds."""
+        return self.part.cost * len(self.blocks)
+
+
+def _n_blocks(batches: Iterable[Batch]) -> int:
+    return sum(len(batch.blocks) for batch in batches)
+
+
+def _prepare(wanted: Mapping[str, Experiment], stores: Mapping[str, Store]) -> list[Batch]:
+    """Return the batches for all missing blocks."""
+    batches: list[Batch] = []
+    all_parts = {}
+    for id, experiment in wanted.items():
+        store = stores[id]
+        store.begin()
+        parts: dict[str, Blocks] = experiment.parts(store.setting, store.once)
+        missing = batches_of(store, parts)
+        if missing:
+            store.check_code()
+        n_blocks = sum(part.n_blocks for part in parts.values())
+        n_kept = n_blocks - _n_blocks(missing)
+        already = f", {n_kept} of them in the folder already" if n_kept else ""
+        log.info("%s: %d blocks%s", id, n_blocks, already)
+        batches += missing
+        all_parts[id] = parts
+    # Manifests change only now: if `check_code` refuses one experiment, no folder has changed.
+    for id, parts in all_parts.items():
+        stores[id].note_parts(parts)
+    return batches
+
+
+def batches_of(store: Store, parts: Mapping[str, Blocks]) -> list[Batch]:
+    """Return the batches for the missing blocks of an experiment."""
+    batches = []
+    for name, part in parts.items():
+        missing = store.missing(name, part.n_blocks)
+        size = max(1, round(_BATCH_SECONDS / max(part.cost, 1e-3)))
+        for first in range(0, len(missing), size):
+            batches.append(Batch(store, name, part, tuple(missing[first : first + size])))
+    return batches
+
+
+@contextmanager
+def batch_bars(batches: Sequence[Batch], show: bool | None) -> Iterator[Callable[[Batch], None]]:
+    """Show a progress bar for each experiment and one for all; yield a function to advance them."""
+    costs: dict[str, float] = {}
+    for batch in batches:
+        costs[batch.store.id] = costs.get(batch.store.id, 0.0) + batch.cost
+    with progress_bars(show) as bars:
+        total = bars.add("all", sum(costs.values()))
+        # Experiments run in no fixed order, so only the total has a remaining time.
+        each = {id: bars.add(f"  {id}", cost, remaining=False) for id, cost in costs.items()}
+
+        def advance(batch: Batch) -> None:
+            total.advance(batch.cost)
+            each[batch.store.id].advance(batch.cost)
+
+        yield advance
+
+
+def simulate_blocks(
+    part: Blocks, blocks: Iterable[int], label: str, index: int
+) -> list[SimulatedBlock]:
+    """Simulate the blocks of a batch, on a worker.
+
+    Error messages have the ``label``. The engine returns the arguments with the result, so that the
+    caller knows the batch by its ``index``.
+    """
+    simulated = []
+    for block in blocks:
+        started = time.perf_counter()
+        try:
+            arrays = part.play(block)
+        except Exception as error:
+            error.add_note(f"({label}, block {block})")
+            raise
+        simulated.append((block, arrays, time.perf_counter() - started))
+    return simulated
+
+
+def run(
+    batches: Sequence[Batch], engine: Engine, advance: Callable[[Batch], None] = lambda batch: None
+) -> None:
+    """Run all batches and keep each block as soon as it is finished."""
+    batches = list(_in_order(batches))
+    shared: dict[int, Any] = {}
+
+    def arguments() -> Iterator[tuple[Any, ...]]:
+        for index, batch in enumerate(batches):
+            if id(batch.part) not in shared:
+                shared[id(batch.part)] = engine.share(batch.part)
+            label = f"{batch.store.id}, part {batch.name!r}"
+            yield shared[id(batch.part)], batch.blocks, label, index
+
+    try:
+        for (*_, index), simulated in engine.as_completed(simulate_blocks, arguments()):
+            batch = batches[index]
+            for block, arrays, seconds in simulated:
+                batch.store.write(batch.name, block, arrays, seconds)
+            advance(batch)
+    except BrokenProcessPool as error:
+        error.add_note(
+            "Finished blocks are kept: repeat the command to continue. If memory ran out, "
+            "--workers 1 needs the least."
+        )
+        raise
+
+
+def _in_order(batches: Sequence[Batch]) -> Iterator[Batch]:
+    """Yield the longest batch of each experiment, then all other batches, longest first.
+
+    The first batches are then of different families, and the workers compile different loops at the
+    same time.
+    """
+    longest_first = sorted(batches, key=lambda batch: -batch.cost)
+    begun: set[int] = set()
+    others = []
+    for batch in longest_first:
+        if id(batch.store) in begun:
+            others.append(batch)
+        else:
+            begun.add(id(batch.store))
+            yield batch
+    yield from others

@@ -1,0 +1,470 @@
+"""Calls of the decision service without any network: requests, responses, errors, retries.
+
+A call is a generator of steps: it yields a request to send or a pause to make, receives the
+outcome, and returns the result. The two clients differ only in how they perform a step.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import time
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from itertools import count
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import quote, urlsplit
+
+import msgspec
+import numpy as np
+
+from mixts import MixturePrior
+from mixts.errors import (
+    ActionError,
+    ConflictError,
+    FormatError,
+    MaskError,
+    MixtsError,
+    ObservationError,
+    OutcomeError,
+    OverloadedError,
+    ParameterError,
+    StatisticsError,
+    StoreUnavailableError,
+    TaskLockedError,
+    UnknownDecisionError,
+    UnknownTaskError,
+)
+from mixts.extend import checks, files
+from mixts_serve.arms import ArmChanges, ArmList
+from mixts_serve.offers import has_names, is_named, plain_actions
+from mixts_serve.records import (
+    Activate,
+    Decide,
+    Decision,
+    PriorVersion,
+    Receipt,
+    Reward,
+    TaskState,
+)
+
+MAX_ITEMS, MAX_BYTES = 1_000, 1_000_000
+"""Size of one request of a batch; services accept it by default."""
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
+"""Longest pause before the first retry, which doubles at each retry up to the second number."""
+
+RETRIED = frozenset({429, 503})
+"""Responses that ask to try again later; all others are final."""
+
+MAX_QUOTED = 200
+"""Characters of an unreadable response in an error message."""
+
+Value = TypeVar("Value")
+
+
+# -- steps ----------------------------------------------------------------------------------------
+
+
+class Request(NamedTuple):
+    """Step: send a request, and receive httpx's response or its ``TransportError``."""
+
+    method: str
+    path: str
+    body: bytes | None
+    timeout: float
+
+
+Steps = Generator[Request | float, Any, Value]
+"""Steps of a call that returns a Value; a number is a pause in seconds."""
+
+
+# -- errors ---------------------------------------------------------------------------------------
+
+
+class ServiceError(MixtsError):
+    """Error of the service that is no error of the library: no access, a fault, another server.
+
+    Attributes
+    ----------
+    status : int
+        Status code of the response.
+    code : str or None
+        The service's name for the error, if it gave one.
+    """
+
+    def __init__(self, message: str, status: int, code: str | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return what pickle needs to make the error again."""
+        return type(self), (str(self), self.status, self.code)
+
+
+_ERRORS_BY_CODE: dict[str, type[MixtsError]] = {
+    "action": ActionError,
+    "conflict": ConflictError,
+    "format": FormatError,
+    "mask": MaskError,
+    "observation": ObservationError,
+    "outcome": OutcomeError,
+    "overloaded": OverloadedError,
+    "parameter": ParameterError,
+    "statistics": StatisticsError,
+    "store_unavailable": StoreUnavailableError,
+    "task_locked": TaskLockedError,
+    "unknown_decision": UnknownDecisionError,
+    "unknown_prior": ParameterError,
+    "unknown_task": UnknownTaskError,
+}
+
+_ERRORS_BY_STATUS: dict[int, type[MixtsError]] = {
+    409: ConflictError,
+    422: ParameterError,
+    429: OverloadedError,
+    503: StoreUnavailableError,
+}
+"""For other codes, such as those of a newer service."""
+
+
+def _error(detail: Any, status: int) -> MixtsError:
+    """Return the exception for the ``error`` object of a response."""
+    if not isinstance(detail, dict) or not isinstance(detail.get("message"), str):
+        return _unexplained(f"the service answered {status} without a reason", status)
+    message, code = detail["message"], str(detail.get("code"))
+    kind = _ERRORS_BY_CODE.get(code) or _ERRORS_BY_STATUS.get(status)
+    return kind(message) if kind else ServiceError(message, status, code)
+
+
+def _unexplained(message: str, status: int) -> MixtsError:
+    """Return the exception for a response of a proxy, or of another server."""
+    kind = _ERRORS_BY_STATUS.get(status) if status in RETRIED else None
+    return kind(message) if kind else ServiceError(message, status)
+
+
+# -- requests and responses -----------------------------------------------------------------------
+
+
+def _plain(value: Any) -> Any:
+    """Return numpy's strings as Python's."""
+    if isinstance(value, str):
+        return str(value)
+    raise TypeError(f"got {type(value).__name__}")
+
+
+_encode_json = msgspec.json.Encoder(enc_hook=_plain).encode
+
+
+def _encode(request: Decide | Reward | Activate) -> bytes:
+    """Return the JSON of a request; raise the error that the service would give for its arrays."""
+    checked: Decide | Reward | Activate = request
+    if isinstance(request, Decide):
+        checked = _checked_decide(request)
+    elif isinstance(request, Reward):
+        checked = _checked_reward(request)
+    try:
+        return _encode_json(checked)
+    except (TypeError, UnicodeEncodeError) as error:
+        raise ParameterError(f"names and keys must be Unicode text: {error}") from error
+
+
+def _checked_decide(request: Decide) -> Decide:
+    """Return the request with lists instead of arrays, and with a key, so that retries are safe."""
+    rows: list[Any] | None = None
+    mask: Any = None
+    if has_names(request.actions):
+        rows = plain_actions(request.actions)
+    elif request.actions is not None:
+        expected = "actions must be rows of finite numbers"
+        array = checks.numbers(request.actions, expected, ActionError)
+        if not np.isfinite(array).all():
+            raise ActionError(f"{expected}, got NaN or infinity")
+        rows = array.tolist()
+    if is_named(request.mask):
+        mask = [str(name) for name in request.mask]
+    elif request.mask is not None:
+        mask = np.asarray(request.mask)
+        if mask.dtype != bool:
+            raise MaskError(f"mask must be a list of true and false, got type {mask.dtype}")
+        mask = mask.tolist()
+    key = uuid.uuid4().hex if request.key is None else request.key
+    values, costs = (_checked_amounts(getattr(request, name), name) for name in ("values", "costs"))
+    return msgspec.structs.replace(
+        request, actions=rows, mask=mask, key=key, values=values, costs=costs
+    )
+
+
+def _checked_amounts(amounts: Any, name: str) -> Any:
+    """Return values or costs as a list of floats, or as a dictionary of them."""
+    if amounts is None:
+        return None
+    expected = f"{name} must be finite numbers"
+    names = list(amounts) if isinstance(amounts, Mapping) else None
+    given = amounts if names is None else [amounts[each] for each in names]
+    array = checks.numbers(given, expected, ParameterError)
+    if not np.isfinite(array).all():
+        raise ParameterError(f"{expected}, got NaN or infinity")
+    return array.tolist() if names is None else dict(zip(names, array.tolist(), strict=True))
+
+
+def _checked_reward(request: Reward) -> Reward:
+    expected = "a reward must be a finite number"
+    value = checks.numbers(request.value, expected, OutcomeError)
+    if value.ndim or not np.isfinite(value):
+        raise OutcomeError(f"{expected}, got {request.value!r}")
+    return msgspec.structs.replace(request, value=value.item())
+
+
+def _segment(name: str) -> str:
+    """Return a task's name as one segment of a path, also ``..`` and names with slashes."""
+    try:
+        quoted = quote(name, safe="")
+    except UnicodeEncodeError as error:
+        raise ParameterError(f"a task's name must be Unicode text, got {name!r}") from error
+    return quoted if quoted.strip(".") else quoted.replace(".", "%2E")
+
+
+def _decode(response: Any) -> Any:
+    """Return the JSON of a response; raise its error if the status is not 2xx."""
+    status, body = response.status_code, response.content
+    try:
+        content = msgspec.json.decode(body) if body else None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        quoted = body[:MAX_QUOTED].decode(errors="replace")
+        raise _unexplained(
+            f"expected JSON from the service, got {status}: {quoted!r}", status
+        ) from error
+    if 200 <= status < 300:
+        return content
+    raise _error(content.get("error") if isinstance(content, dict) else None, status)
+
+
+def _convert(content: Any, kind: type[Value]) -> Value:
+    """Return decoded JSON as a record; ignore fields that a newer service may have added."""
+    try:
+        return msgspec.convert(content, kind)
+    except msgspec.ValidationError as error:
+        raise ServiceError(
+            f"unexpected response: {error}; is it a mixts service of this version?", 200
+        ) from error
+
+
+def _convert_item(item: Any, kind: type[Value]) -> Value | MixtsError:
+    """Return one result of a batch: a record, or the exception of a refused item."""
+    error = item.get("error") if isinstance(item, dict) else None
+    if error is None:
+        return _convert(item, kind)
+    status = error.get("status") if isinstance(error, dict) else None
+    return _error(error, status if isinstance(status, int) else 422)
+
+
+# -- calls ----------------------------------------------------------------------------------------
+
+
+class ServiceCalls(ABC):
+    """Settings of a client, and the steps of its calls."""
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        timeout: float = 5.0,
+        retries: int = 4,
+        deadline: float = 30.0,
+        transport: Any = None,
+    ) -> None:
+        self.url = _checked_url(url)
+        if token is not None and not _TOKEN.fullmatch(token):
+            raise ParameterError(
+                "token must be letters, digits and -._~+/ (is there a space or a line break in it?)"
+            )
+        if not (timeout > 0 and deadline > 0 and retries >= 0):
+            raise ParameterError(
+                "timeout and deadline must be above 0 seconds and retries at least 0, got "
+                f"{timeout}, {deadline} and {retries}"
+            )
+        self._timeout, self._retries, self._deadline = timeout, retries, deadline
+        headers = {"Content-Type": "application/json"}
+        if token is not None:
+            headers["Authorization"] = f"Bearer {token}"
+        import httpx  # here, because the service imports this module and needs no client
+
+        self._httpx = httpx
+        self._http = self._open(base_url=self.url, headers=headers, transport=transport)
+        self._clock: Callable[[], float] = time.monotonic
+
+    @abstractmethod
+    def _open(self, **options: Any) -> Any:
+        """Return httpx's client."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.url!r})"
+
+    def _send(self, method: str, path: str, body: bytes | None = None) -> Steps[Any]:
+        """Send a request until a response is final; return its JSON.
+
+        Pauses are exponential with full jitter, so that many clients do not return at the same
+        moment, and begin when the service's Retry-After ends. A pause that would end after the
+        deadline is not made: the error is raised at once.
+        """
+        end = self._clock() + self._deadline
+        for attempt in count(1):
+            timeout = max(min(self._timeout, end - self._clock()), 0.001)
+            outcome = yield Request(method, path, body, timeout)
+            if not isinstance(outcome, Exception) and outcome.status_code not in RETRIED:
+                return _decode(outcome)
+            error, pause = self._failure(outcome)
+            pause += random.uniform(0, min(FIRST_PAUSE * 2 ** (attempt - 1), LONGEST_PAUSE))
+            if attempt > self._retries or self._clock() + pause >= end:
+                if attempt > 1:
+                    error.add_note(f"after {attempt} attempts")
+                raise error
+            yield pause
+
+    def _failure(self, outcome: Any) -> tuple[MixtsError, float]:
+        """Return the error of a failed attempt, and the seconds that the service asks to wait."""
+        if isinstance(outcome, Exception):
+            reason = type(outcome).__name__ + (f": {outcome}" if str(outcome) else "")
+            error: MixtsError = StoreUnavailableError(
+                f"no response from the service at {self.url} ({reason})"
+            )
+            error.__cause__ = outcome
+            return error, 0.0
+        try:
+            _decode(outcome)
+        except MixtsError as refused:
+            error = refused
+        seconds = outcome.headers.get("Retry-After", "").strip()
+        # A date, or anything else that is no number, counts as 0.
+        return error, float(seconds) if seconds.isascii() and seconds.isdigit() else 0.0
+
+    # -- the steps of each method of a client, with an underscore before its name -------------
+
+    def _decide(self, *values: Any, **named: Any) -> Steps[Decision]:
+        """Return the steps of a decision; the arguments are the fields of ``Decide``."""
+        body = _encode(Decide(*values, **named))
+        return _convert((yield from self._send("POST", "/v1/decide", body)), Decision)
+
+    def _reward(self, decision_id: str, value: float) -> Steps[Receipt]:
+        body = _encode(Reward(decision_id, value))
+        return _convert((yield from self._send("POST", "/v1/reward", body)), Receipt)
+
+    def _activate(self, decision_id: str) -> Steps[Receipt]:
+        body = _encode(Activate(decision_id))
+        return _convert((yield from self._send("POST", "/v1/activate", body)), Receipt)
+
+    def _decide_many(self, requests: Sequence[Decide]) -> Steps[list[Decision | MixtsError]]:
+        return (yield from self._send_batch("/v1/decide:batch", requests, Decision))
+
+    def _reward_many(self, rewards: Sequence[Reward]) -> Steps[list[Receipt | MixtsError]]:
+        return (yield from self._send_batch("/v1/reward:batch", rewards, Receipt))
+
+    def _activate_many(self, decision_ids: Sequence[str]) -> Steps[list[Receipt | MixtsError]]:
+        requests = [Activate(id) for id in decision_ids]
+        return (yield from self._send_batch("/v1/activate:batch", requests, Receipt))
+
+    def _send_batch(
+        self, path: str, requests: Sequence[Decide | Reward | Activate], kind: type[Value]
+    ) -> Steps[list[Value | MixtsError]]:
+        """Send a list in parts; after a failed part, its items and all later ones are its error."""
+        parts = list(_split(requests))
+        results: list[Value | MixtsError] = []
+        for i, part in enumerate(parts):
+            try:
+                results += yield from self._send_part(path, part, kind)
+            except MixtsError as error:
+                if i == 0:
+                    raise
+                unsent = [item for part in parts[i:] for item in part]
+                return results + [error if isinstance(item, bytes) else item for item in unsent]
+        return results
+
+    def _send_part(
+        self, path: str, part: list[bytes | MixtsError], kind: type[Value]
+    ) -> Steps[list[Value | MixtsError]]:
+        encoded = [item for item in part if isinstance(item, bytes)]
+        content = []
+        if encoded:
+            content = yield from self._send("POST", path, b"[" + b",".join(encoded) + b"]")
+        if not isinstance(content, list) or len(content) != len(encoded):
+            got = len(content) if isinstance(content, list) else type(content).__name__
+            raise ServiceError(f"expected {len(encoded)} results from the service, got {got}", 200)
+        results = iter([_convert_item(item, kind) for item in content])
+        return [next(results) if isinstance(item, bytes) else item for item in part]
+
+    def _task(self, name: str) -> Steps[TaskState]:
+        return _convert((yield from self._send("GET", f"/v1/tasks/{_segment(name)}")), TaskState)
+
+    def _priors(self) -> Steps[list[PriorVersion]]:
+        rows = _convert((yield from self._send("GET", "/v1/priors")), list)
+        return [_convert(row, PriorVersion) for row in rows]
+
+    def _upload_prior(
+        self,
+        prior: MixturePrior | str | os.PathLike[str],
+        activate: bool = False,
+        force: bool = False,
+    ) -> Steps[int]:
+        loaded = prior if isinstance(prior, MixturePrior) else MixturePrior.load(prior)
+        path = "/v1/priors" + "?activate=true" * activate + "&force=true" * (activate and force)
+        body = files.pack_bundle("prior", *loaded.bundle(), as_json=True)
+        return _convert((yield from self._send("POST", path, body)), _Version).version
+
+    def _activate_prior(self, version: int, force: bool = False) -> Steps[None]:
+        path = f"/v1/priors/{checks.count(version, 'version')}/activate" + "?force=true" * force
+        yield from self._send("POST", path)
+
+    def _arms(self) -> Steps[ArmList]:
+        return _convert((yield from self._send("GET", "/v1/arms")), ArmList)
+
+    def _change_arms(self, *values: Any, **named: Any) -> Steps[ArmList]:
+        """Return the steps of a change; the arguments are those of ``ArmChanges.checked``."""
+        body = msgspec.json.encode(ArmChanges.checked(*values, **named))
+        return _convert((yield from self._send("POST", "/v1/arms", body)), ArmList)
+
+    def _ready(self) -> Steps[bool]:
+        outcome = yield Request("GET", "/readyz", None, self._timeout)
+        return not isinstance(outcome, Exception) and bool(outcome.is_success)
+
+
+class _Version(msgspec.Struct):
+    version: int
+
+
+def _split(requests: Sequence[Decide | Reward | Activate]) -> Iterator[list[bytes | MixtsError]]:
+    """Yield the encoded requests in parts that fit in one request; some are errors instead."""
+    part: list[bytes | MixtsError] = []
+    n_bytes = 0
+    for request in requests:
+        item: bytes | MixtsError
+        try:
+            item = _encode(request)
+        except MixtsError as error:
+            item = error
+        size = len(item) + 1 if isinstance(item, bytes) else 1
+        if part and (len(part) == MAX_ITEMS or n_bytes + size > MAX_BYTES):
+            yield part
+            part, n_bytes = [], 0
+        part.append(item)
+        n_bytes += size
+    if part:
+        yield part
+
+
+_TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
+"""Characters of a bearer token (RFC 6750); a line break would begin another header."""
+
+
+def _checked_url(url: str) -> str:
+    parts = urlsplit(url)
+    # An address may contain a password: refuse it, and do not show it.
+    if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
+        raise ParameterError("url must be like http://127.0.0.1:8321, without user and password")
+    if parts.query or parts.fragment:
+        raise ParameterError("url must be like http://127.0.0.1:8321, with nothing after ? or #")
+    return url.rstrip("/")

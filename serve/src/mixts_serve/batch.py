@@ -1,0 +1,444 @@
+"""A batch of operations: reads, learns, decides and logs, in one transaction.
+
+A batch first learns from its rewards (``outcomes``), then makes its decisions, so that decisions
+use as many rewards as possible. Any other order would also be correct: all operations of a batch
+were submitted before any of them had a result.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from msgspec.structs import replace
+
+from mixts.agents import BeliefAgent, Offer
+from mixts.errors import (
+    ConflictError,
+    MaskError,
+    MixtsError,
+    ParameterError,
+    StatisticsError,
+    TaskLockedError,
+)
+from mixts.extend import Array, Float
+from mixts.families import Statistics
+from mixts_serve.locked import MOST_WAITING, LockedTasks, WaitingActions, taken, task_locked
+from mixts_serve.offers import Asked, Ids, checked_request, request_digest
+from mixts_serve.outcomes import Outcomes
+from mixts_serve.records import (
+    Decide,
+    Decision,
+    LoggedDecision,
+    Operation,
+    Result,
+    Shown,
+    TaskEntry,
+    checked_name,
+)
+from mixts_serve.rules import Rules
+from mixts_serve.store.base import Changes, Transaction, TransactionConflictError, find_features
+from mixts_serve.store.tables import ActionSet, pack, pack_probabilities, unpack
+from mixts_serve.versions import ActivePrior
+from mixts_serve.writer import SMALL, MoreWorkError
+
+Key = tuple[str, str]
+"""A task's name, and the key that identifies a request of this task."""
+
+Group = dict[int, Asked]
+"""Requests by place."""
+
+_FOREVER = 2**61
+"""A window longer than any time, in microseconds."""
+
+
+class Chosen(NamedTuple):
+    """What an agent chose for one request."""
+
+    shown: list[int]
+    """Actions to show."""
+    probabilities: Float[Array, " K"]
+    weights: Float[Array, " L"]
+    """Probabilities of the components."""
+    is_valid: bool
+    """Whether the prior could compute the probabilities."""
+
+
+class Batch:
+    """The operations of one transaction.
+
+    ``active`` is the active prior; ``load`` returns any version of the prior. The *place* of an
+    operation is its index in the batch.
+    """
+
+    def __init__(
+        self,
+        transaction: Transaction,
+        active: ActivePrior,
+        load: Callable[[int], ActivePrior],
+        rules: Rules,
+        rng: np.random.Generator,
+        now: int,
+    ) -> None:
+        self._transaction = transaction
+        self._active = active
+        self._load = load
+        self._rules = rules
+        self._rng = rng
+        self._now = now
+        self._changes = Changes()
+        self._results: dict[int, Result] = {}
+        """Results by place."""
+        self._outcomes = Outcomes(transaction, rules, now, self._changes, self._results)
+        self._taken: dict[str, set[int]] = {}
+        """Arms that tasks took before, by name, if each arm is taken at most once."""
+        self._digests: dict[int, bytes] = {}
+        """Digests of the requests that have a key, by place."""
+
+    def perform(self, operations: Sequence[Operation]) -> list[Result]:
+        """Return a result for each operation; a refused operation changes nothing."""
+        numbers = self._outcomes.match(operations)
+        asked, keys = self._check_requests(operations)
+        tasks = self._lock(asked, numbers)
+        for place, one in asked.items():
+            if not tasks.holds(one.request.task):
+                self._results[place] = task_locked(one.request.task)
+        asked = {place: one for place, one in asked.items() if tasks.holds(one.request.task)}
+        # Search after locking: other writers need the same locks to use these keys or decisions.
+        answered = self._transaction.find_keys(keys) if keys else {}
+        self._outcomes.perform(tasks)
+        self._changes.decisions = self._decide(_without_repeats(asked, answered), tasks)
+        self._changes.tasks = tasks.changed()
+        if self._changes.tasks:
+            self._transaction.add(self._changes, self._now)
+        self._answer_retries(operations, answered)
+        return [self._results[place] for place in range(len(operations))]
+
+    def _check_requests(self, operations: Sequence[Operation]) -> tuple[Group, list[Key]]:
+        """Return the valid requests by place, and all keys, which may already have a decision."""
+        asked, keys = {}, []
+        for place, operation in enumerate(operations):
+            if not isinstance(operation, Decide):
+                continue
+            try:
+                task = checked_name(operation.task, "task")
+                if operation.key is not None:
+                    keys.append((task, checked_name(operation.key, "key")))
+                    self._digests[place] = request_digest(operation)
+                asked[place] = checked_request(operation, self._active.prior, self._rules.policy)
+            except MixtsError as error:
+                self._results[place] = error
+        return asked, keys
+
+    def _lock(self, asked: Group, numbers: list[int]) -> LockedTasks:
+        """Lock the tasks of all operations: by name, and by number."""
+        names = list(dict.fromkeys(one.request.task for one in asked.values()))
+        entries: list[TaskEntry] = []
+        if names or numbers:
+            entries, n_new = self._transaction.lock_tasks(names, numbers, self._now)
+            self._changes.tally.tasks = n_new
+            if not self._transaction.is_active(self._active.version):
+                # Another replica activated a prior before the tasks were locked: their statistics
+                # may have more arms now.
+                raise TransactionConflictError("the prior has changed")
+        return LockedTasks(entries, self._active)
+
+    # -- decisions ----------------------------------------------------------------------------
+
+    def _decide(self, asked: Group, tasks: LockedTasks) -> list[LoggedDecision]:
+        """Choose the actions, and return the rows to log."""
+        asked = self._computable(asked, tasks) if asked else asked
+        if not asked:
+            return []
+        lengths = {one.request.task: tasks.n_bytes(one.request.task) for one in asked.values()}
+        if self._active.sizes.learn(lengths) > SMALL:
+            raise MoreWorkError
+        policy = self._rules.policy
+        row_of, statistics = _rows(asked.values(), tasks)
+        agent = policy.resume(self._active.prior, statistics, self._rng)
+        waiting = self._find_waiting(row_of, tasks) if policy.uses_waiting else None
+        new = []
+        one_a_task = policy.uses_waiting or not self._active.prior.repeatable
+        for members in _groups(asked, one_a_task=one_a_task):
+            group = self._untaken(members, tasks)
+            if not group:
+                continue
+            if waiting is not None:
+                # Decisions whose rewards never come are neither observed nor wait, but were made.
+                agent.n_decided = tasks.n_decided(row_of, len(statistics))
+            chosen = _choose(agent, group, row_of, waiting)
+            new += self._log_group(group, chosen, tasks)
+            for (place, one), choice in zip(group.items(), chosen, strict=True):
+                self._taken.get(one.request.task, set()).update(choice.shown)
+                if waiting is not None and isinstance(self._results[place], Decision):
+                    _add_waiting(waiting, row_of[one.request.task], one, choice.shown)
+        self._changes.tally.decisions += len(new)
+        self._changes.tally.deferred += sum(decision.deferred for decision in new)
+        return new
+
+    def _computable(self, asked: Group, tasks: LockedTasks) -> Group:
+        """Refuse the requests of tasks whose history the active prior cannot compute with."""
+        family = self._active.prior.family
+        row_of, statistics = _rows(asked.values(), tasks)
+        try:
+            family.check_statistics(statistics)
+            return asked
+        except StatisticsError:
+            left = {}
+            for place, one in asked.items():
+                try:
+                    family.check_statistics(statistics[[row_of[one.request.task]]])
+                    left[place] = one
+                except StatisticsError as error:
+                    self._results[place] = error
+            return left
+
+    def _untaken(self, asked: Group, tasks: LockedTasks) -> Group:
+        """Mask arms that a task took before, if each is taken once; refuse requests without any."""
+        prior = self._active.prior
+        if prior.repeatable or prior.family.n_arms is None:
+            return asked
+        names = {one.request.task for one in asked.values()} - self._taken.keys()
+        name_of = {tasks.number(name): name for name in names}
+        self._taken |= {name: tasks.observed_arms(name) for name in names}
+        for number, arm in self._transaction.find_taken(list(name_of)) if names else ():
+            self._taken[name_of[number]].add(arm)
+        left = {}
+        for place, one in asked.items():
+            task = one.request.task
+            mask = one.offer.available.copy()
+            mask[:, list(self._taken[task])] = False
+            try:
+                if not mask.any():
+                    raise MaskError(
+                        f"task {task!r} has no arm left: it took every available arm before, and "
+                        "an arm is taken at most once (repeatable is False). Add arms, or make a "
+                        "prior with repeatable=True"
+                    )
+                offer = one.offer._replace(mask=mask).with_top(prior, one.offer.top)
+                left[place] = one._replace(offer=offer)
+            except MixtsError as error:
+                self._results[place] = error
+        return left
+
+    def _find_waiting(self, row_of: dict[str, int], tasks: LockedTasks) -> WaitingActions:
+        """Return the actions of earlier decisions whose rewards may still come."""
+        rules, now = self._rules, self._now
+        waiting = WaitingActions()
+        counts = tasks.waiting_counts(row_of)
+        if not counts:
+            return waiting
+        # The rewards and the activations of this batch are not in the log yet.
+        rewarded = {reward.decision for reward in self._changes.rewards}
+        counts = {number: count + len(rewarded) for number, count in counts.items()}
+        window = _FOREVER if rules.window_us is None else rules.window_us
+        found = self._transaction.find_waiting(counts, MOST_WAITING, now, window)
+        found += [d for d in self._outcomes.activated() if d.task in counts]
+        found = [decision for decision in found if decision.seq not in rewarded]
+        found.sort(key=lambda decision: decision.seq)
+        features = find_features(self._transaction, found)
+        row_of_number = {tasks.number(name): row for name, row in row_of.items()}
+        for decision in found:
+            waiting.add(row_of_number[decision.task], taken(decision, features))
+        return waiting
+
+    # -- the log ------------------------------------------------------------------------------
+
+    def _log_group(
+        self, asked: Group, chosen: Sequence[Chosen], tasks: LockedTasks
+    ) -> list[LoggedDecision]:
+        """Return the rows to log, and set the results, of requests that were decided together."""
+        active, new = self._active, []
+        for (place, one), choice in zip(asked.items(), chosen, strict=True):
+            if not choice.is_valid:
+                self._results[place] = ParameterError(
+                    f"version {active.version} of the prior has no probabilities for this task: "
+                    "its parameters are too large, or too small, to compute with"
+                )
+                continue
+            try:
+                made = self._slate(place, one, choice, tasks)
+            except TaskLockedError as error:
+                self._results[place] = error
+                continue
+            new += made
+            self._results[place] = _response(made, one.request.task, active, one.ids)
+        return new
+
+    def _slate(
+        self, place: int, one: Asked, choice: Chosen, tasks: LockedTasks
+    ) -> list[LoggedDecision]:
+        """Return a row for each action that is shown; without ``top``, for the one action."""
+        (request, offer, _), law, rules = one, choice.probabilities, self._rules
+        due = None if request.defer else rules.due(self._now)
+        action_set, first = self._action_set(one), new_id(self._now)
+        made = []
+        for position, action in enumerate(choice.shown):
+            entry = tasks.count_decision(request, choice.weights, self._active.version, self._now)
+            row = LoggedDecision(
+                seq=0, activated_at=None, id=new_id(self._now) if position else first,
+                task=entry.number, at=self._now, version=self._active.version, action=action,
+                propensity=float(law[action]), weights=pack(choice.weights),
+                request=self._digests.get(place), action_set=action_set,
+                policy=rules.policy.name, deferred=int(request.defer), due=due,
+                default_reward=None if due is None else rules.default_reward,
+                slate=None if offer.top is None else first, position=position,
+                key=None if position else request.key, probabilities=pack_probabilities(law),
+                money=None if offer.money is None else pack(np.append(*offer.money)),
+            )  # fmt: skip
+            self._changes.count_decision(row)
+            made.append(row)
+        return made
+
+    def _action_set(self, one: Asked) -> int | None:
+        """Store the request's action set if it is new, and return its number."""
+        if one.offer.actions is None:
+            return None
+        actions = ActionSet.of(one.offer.actions, one.ids)
+        return self._transaction.action_set(actions.digest, actions)
+
+    # -- repeated requests --------------------------------------------------------------------
+
+    def _answer_retries(
+        self, operations: Sequence[Operation], answered: dict[Key, LoggedDecision]
+    ) -> None:
+        """Return earlier decisions to requests whose key has one, in the log or in this batch."""
+        made: dict[Key, tuple[bytes, Decision]] = {}
+        refused: dict[Key, Result] = {}
+        for place, digest in self._digests.items():
+            request = operations[place]
+            assert isinstance(request, Decide)
+            assert request.key is not None
+            key = request.task, request.key
+            result = self._results.get(place)
+            if key in answered:
+                self._results[place] = self._logged_result(key, digest, answered[key], result)
+            elif isinstance(result, Decision):
+                made[key] = digest, result
+            elif result is not None:
+                refused[key] = result
+            elif key not in made:
+                self._results[place] = refused[key]
+            else:
+                first, decision = made[key]
+                same = first == digest
+                self._results[place] = replace(decision, repeated=True) if same else _key_taken(key)
+
+    def _logged_result(
+        self, key: Key, digest: bytes, logged: LoggedDecision, result: Result | None
+    ) -> Result:
+        """Return the logged decision of a key, or an error if the request is a different one."""
+        if logged.request == digest:
+            ids = None
+            if logged.action_set is not None:
+                ids = self._transaction.find_action_sets([logged.action_set])[
+                    logged.action_set
+                ].names
+            rows = [logged] if logged.slate is None else self._transaction.find_slate(logged.slate)
+            return _response(rows, key[0], self._load(logged.version), ids, repeated=True)
+        return result if isinstance(result, MixtsError) else _key_taken(key)
+
+
+# -- requests -------------------------------------------------------------------------------------
+
+
+def _rows(asked: Iterable[Asked], tasks: LockedTasks) -> tuple[dict[str, int], Statistics]:
+    """Return the row of each task by name, and the statistics to which the rows refer."""
+    names = [one.request.task for one in asked]
+    rows, statistics = tasks.rows(names)
+    return dict(zip(names, rows.tolist(), strict=True)), statistics
+
+
+def _groups(asked: Group, *, one_a_task: bool) -> list[Group]:
+    """Split requests into groups that can be one offer.
+
+    With ``one_a_task``, a group has at most one request of a task, and its second request comes in
+    a later group, so that it is decided after the first.
+    """
+    groups: dict[tuple[int, int, int, bool], Group] = {}
+    turns: Counter[str] = Counter()
+    for place, one in asked.items():
+        task, offer = one.request.task, one.offer
+        kind = (turns[task], offer.n_actions, offer.top or 0, offer.money is None)
+        groups.setdefault(kind, {})[place] = one
+        if one_a_task:
+            turns[task] += 1
+    return [groups[key] for key in sorted(groups, key=lambda key: key[0])]
+
+
+def _choose(
+    agent: BeliefAgent, group: Group, row_of: dict[str, int], waiting: WaitingActions | None
+) -> list[Chosen]:
+    """Decide a group of requests by one call of the agent."""
+    rows = np.array([row_of[one.request.task] for one in group.values()])
+    offer = Offer.join([one.offer for one in group.values()], rows)
+    silent = None if waiting is None else waiting.of(rows.tolist())
+    if silent is not None:
+        offer = offer._replace(waiting=agent.belief.checked_waiting(*silent))
+    choice = agent.decide(offer)
+    shown, weights = choice.actions.reshape(len(rows), -1), agent.belief.working_weights(rows)
+    of_shown = np.take_along_axis(choice.probabilities, shown, axis=1)
+    is_valid = np.asarray(
+        np.isfinite(choice.probabilities).all(axis=1) & (of_shown > 0).all(axis=1)
+    )
+    each = zip(shown.tolist(), choice.probabilities, weights, is_valid.tolist(), strict=True)
+    return [Chosen(*one) for one in each]
+
+
+def _add_waiting(waiting: WaitingActions, row: int, one: Asked, shown: list[int]) -> None:
+    """Let later groups know of a decision of this batch."""
+    actions = one.offer.actions
+    for action in () if one.request.defer else shown:
+        waiting.add(row, action if actions is None else actions[action])
+
+
+def _without_repeats(asked: Group, answered: dict[Key, LoggedDecision]) -> Group:
+    """Leave out requests whose key has a decision or came earlier in the batch."""
+    seen: set[Key] = set()
+    left = {}
+    for place, one in asked.items():
+        if one.request.key is not None:
+            key = one.request.task, one.request.key
+            if key in answered or key in seen:
+                continue
+            seen.add(key)
+        left[place] = one
+    return left
+
+
+# -- responses ------------------------------------------------------------------------------------
+
+
+def new_id(now: int) -> bytes:
+    """Return a new id: the time in ms, so that indices grow at their end, and 80 random bits."""
+    return (now // 1000).to_bytes(6, "big") + os.urandom(10)
+
+
+def _response(
+    logged: Sequence[LoggedDecision],
+    task: str,
+    prior: ActivePrior,
+    ids: Ids | None,
+    *,
+    repeated: bool = False,
+) -> Decision:
+    first, all_shown = logged[0], []
+    for row in logged:
+        arm = prior.arm_name(row.action) if ids is None else ids[row.action]
+        all_shown.append(Shown(row.id.hex(), row.action, row.propensity, row.position, arm))
+    return Decision(
+        first.id.hex(), task, first.action, first.propensity,
+        tuple(unpack(first.weights).tolist()), first.version, all_shown[0].arm,
+        repeated, first.policy, bool(first.deferred),
+        () if first.slate is None else tuple(all_shown),
+    )  # fmt: skip
+
+
+def _key_taken(key: Key) -> ConflictError:
+    return ConflictError(
+        f"key {key[1]!r} of task {key[0]!r} was used for a request with other actions, another "
+        "mask, other values, costs or top, or another defer: take a new key for a new decision"
+    )

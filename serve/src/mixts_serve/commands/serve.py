@@ -1,0 +1,318 @@
+"""``mixts serve``: serve decisions for live tasks over HTTP."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import math
+import os
+import re
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from mixts import MixturePrior
+from mixts.agents import NewShare
+from mixts.cli import share
+from mixts.errors import ParameterError
+
+_DESCRIPTION = """\
+Serve decisions over HTTP. POST /v1/decide chooses an action for a task, POST /v1/reward reports its
+reward, and / is a dashboard for the browser. Everything is kept in the store: a response is sent
+only after its decision or reward is safely on disk. When the service is ready it prints one line
+with its address. Ctrl-C or SIGTERM stops it after it has answered the requests it had accepted.
+SIGHUP makes it read the token file again."""
+
+log = logging.getLogger("mixts_serve")
+
+FAILED = 1
+"""Exit status: the store did not answer when the service stopped."""
+
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def register(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    parser.description = _DESCRIPTION
+    parser.set_defaults(run=run)
+    deciding = parser.add_argument_group("decisions")
+    add = deciding.add_argument
+    store = "where decisions and rewards are kept: a SQLite file, or postgresql://..."
+    add("--store", required=True, metavar="PATH|URL", help=store)
+    prior = "prior to use, as saved by `mixts fit` (default: the active prior of the store)"
+    add("--prior", type=Path, metavar="FILE", help=prior)
+    add("--force", action="store_true", help="use the prior even if it failed its check")
+    policy = (
+        "how to choose actions: ids (information-directed sampling), ts (Thompson sampling), "
+        "greedy (highest mean reward) or ucb (highest upper quantile); default ids"
+    )
+    add("--policy", metavar="NAME", help=policy)
+    horizon = "expected number of decisions of a task: exploration fades towards its end"
+    add("--horizon", type=_count, metavar="N", help=horizon)
+    floor = (
+        "smallest probability of every action (default 0); off-policy evaluation of any other "
+        "policy, and the policies greedy and ucb, need one above 0, such as 1%%"
+    )
+    add("--floor", type=share, default=0.0, metavar="SHARE", help=floor)
+    new_items = (
+        "largest share of decisions that new arms may take together, such as 5%%, or the smallest "
+        "and the largest, such as 1%%-5%% (default: no limit); an arm is new until a prior is "
+        "learned from its data"
+    )
+    add("--new-item-share", type=_new_share, metavar="SHARE", help=new_items)
+    late = (
+        "learn only from rewards that arrive within this time after their decision: seconds, or "
+        "90m, 12h, 30d (default: no limit)"
+    )
+    add("--reward-window", type=_seconds, metavar="TIME", help=late)
+    default = (
+        "reward of a decision if no other arrives within the reward window: 0 if clients report "
+        "clicks only (default: silence says nothing)"
+    )
+    add("--default-reward", type=_reward, metavar="NUMBER", help=default)
+    listening = parser.add_argument_group("network")
+    add = listening.add_argument
+    add("--host", default="127.0.0.1", help="address (default 127.0.0.1: this machine only)")
+    add("--port", type=_port, default=8321, help="port (default 8321; 0: any free port)")
+    tokens = (
+        "file of tokens that clients must send: one a line, alone or followed by a space and its "
+        "scopes, such as read,write,admin (required unless --host is this machine)"
+    )
+    add("--token-file", type=Path, metavar="FILE", help=tokens)
+    limits = parser.add_argument_group("limits")
+    add = limits.add_argument
+    rate = "operations of one client a second (default 10,000; 0: no limit)"
+    add("--rate-limit", type=_number, default=10_000, metavar="N", help=rate)
+    pending = "operations that may wait for the store (default 10,000)"
+    add("--max-pending", type=_count, default=10_000, metavar="N", help=pending)
+    body = "size of a request's body (default 1 MiB)"
+    add("--max-body", type=_count, default=1 << 20, metavar="BYTES", help=body)
+    actions = "actions offered for one decision (default 10,000)"
+    add("--max-actions", type=_count, default=10_000, metavar="N", help=actions)
+    batch = "items of one batch (default 1,000)"
+    add("--max-batch", type=_count, default=1_000, metavar="N", help=batch)
+    connections = "open connections (default 4,096, or as many as the system allows)"
+    add("--max-connections", type=_count, default=4_096, metavar="N", help=connections)
+    request = "time for a request's headers to arrive, and for its body (default 30s)"
+    add("--request-timeout", type=_seconds, default=30.0, metavar="TIME", help=request)
+    work = (
+        "work of one request, and of large ones that wait (default 20,000): an operation is "
+        "1 unit, and more for every 16 offered actions or 64 arms times components"
+    )
+    add("--max-work", type=_count, default=20_000, metavar="N", help=work)
+    arms = "arms of an uploaded prior (default 20,000)"
+    add("--max-arms", type=_count, default=20_000, metavar="N", help=arms)
+    components = "components of an uploaded prior (default 200)"
+    add("--max-components", type=_count, default=200, metavar="N", help=components)
+    features = "features of an uploaded prior (default 500)"
+    add("--max-features", type=_count, default=500, metavar="N", help=features)
+    numbers = (
+        "arms times components of an uploaded prior or, of a linear one, features squared times "
+        "components (default 1,000,000)"
+    )
+    add("--max-numbers", type=_count, default=1_000_000, metavar="N", help=numbers)
+    logging_options = parser.add_argument_group("logging")
+    levels = ("debug", "info", "warning", "error")
+    level = "messages on standard error (default warning; debug: also every request)"
+    logging_options.add_argument("--log-level", choices=levels, default="warning", help=level)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve until a signal arrives."""
+    with _log_to_stderr(options.log_level):
+        _serve(options)
+    return 0
+
+
+def _serve(options: argparse.Namespace) -> None:
+    # Import here: a missing package is reported before anything slow happens.
+    from mixts_serve.decider import Decider
+    from mixts_serve.http import server
+    from mixts_serve.http.app import Service
+    from mixts_serve.http.limits import Limits
+    from mixts_serve.rules import DEFAULT_POLICY, Policy, Rules
+    from mixts_serve.store import DecisionStore
+    from mixts_serve.versions import PriorLimits, check_servable, rehearse_decisions
+
+    tokens = _tokens(options)
+    if options.default_reward is not None and options.reward_window is None:
+        raise ParameterError(
+            "--default-reward needs --reward-window, after which silence counts, such as 30m"
+        )
+    largest = PriorLimits(
+        options.max_arms, options.max_components, options.max_features, options.max_numbers
+    )
+    limits = Limits(
+        body=options.max_body, actions=options.max_actions, batch=options.max_batch,
+        seconds=options.request_timeout, connections=options.max_connections,
+        prior_numbers=4 * options.max_numbers,
+    )  # fmt: skip
+    # Check the settings and the prior before a store is created for them.
+    policy = Policy.checked(
+        options.policy or DEFAULT_POLICY, options.horizon, options.floor, options.new_item_share
+    )
+    rules = Rules.checked(policy, options.reward_window, options.default_reward)
+    prior = None if options.prior is None else check_servable(MixturePrior.load(options.prior))
+    if prior is not None:
+        rules.check(prior)
+    with (
+        _exit_if_closing_hangs() as serving_ends,
+        server.handle_signals(reads_tokens=tokens is not None) as signals,
+        server.bind(options.host, options.port) as listener,
+        DecisionStore(options.store) as store,
+        ExitStack() as opened,
+    ):
+
+        def start() -> Service:
+            decider = opened.enter_context(
+                Decider(
+                    prior, store, policy=policy.name, floor=policy.floor, horizon=policy.horizon,
+                    new_item_share=policy.new_item_share, reward_window=options.reward_window,
+                    default_reward=options.default_reward,
+                    max_pending=options.max_pending, max_work=options.max_work, limits=largest,
+                    force=options.force,
+                )
+            )  # fmt: skip
+            rehearse_decisions(decider.prior, policy)
+            service = Service(
+                decider, store, tokens=tokens, host=options.host, limits=limits,
+                rate=options.rate_limit,
+            )  # fmt: skip
+            if tokens is not None:
+                signals.on_hang_up(partial(_read_again, service, options))
+            return service
+
+        def print_address() -> None:
+            version = store.active_version()
+            details = f"prior version {version}, policy {policy.name}, {store.name}"
+            print(f"mixts: serving {server.url_of(listener)} ({details})", flush=True)
+
+        try:
+            server.run(server.Starting(start), listener, signals, print_address, limits=limits)
+        finally:
+            serving_ends()
+
+
+CLOSE_SECONDS = 10.0
+"""Time to write the last operations and to close the store."""
+
+
+@contextmanager
+def _exit_if_closing_hangs() -> Iterator[Callable[[], None]]:
+    """Yield a function that starts the clock; the process ends if the ``with`` block does not."""
+
+    def leave() -> None:
+        print(
+            f"mixts: the store has not answered for {CLOSE_SECONDS:g} s, so the service ends "
+            "without it: operations without a response may or may not have been written; clients "
+            "may repeat them, decisions with the same key",
+            file=sys.stderr,
+            flush=True,
+        )
+        os._exit(FAILED)
+
+    timer = threading.Timer(CLOSE_SECONDS, leave)
+    timer.daemon = True
+    try:
+        yield timer.start
+    finally:
+        timer.cancel()
+
+
+# -- options --------------------------------------------------------------------------------------
+
+
+def _tokens(options: argparse.Namespace) -> Any:
+    """Return the tokens of the file; without a file, only this machine may reach the service."""
+    from mixts_serve.http.security import Tokens, is_loopback
+
+    if options.token_file is None:
+        if not is_loopback(options.host):
+            raise ParameterError(
+                f"--host {options.host} lets other machines in: give their tokens with --token-file"
+            )
+        return None
+    tokens = Tokens.read(options.token_file)
+    for warning in tokens.warnings:
+        log.warning(warning)
+    return tokens
+
+
+def _read_again(service: Any, options: argparse.Namespace) -> None:
+    """Use the tokens that the file has now; keep the old ones if it cannot be read."""
+    try:
+        service.use_tokens(_tokens(options))
+        log.info("read the tokens of %s again", options.token_file)
+    except ParameterError as error:
+        log.error("the tokens stay as they were: %s", error)
+
+
+@contextmanager
+def _log_to_stderr(level: str) -> Iterator[None]:
+    """Write the messages of the service, the library and the HTTP server to standard error."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("mixts: %(levelname)s: %(message)s"))
+    loggers = [logging.getLogger(name) for name in ("mixts", "mixts_serve", "_granian")]
+    before = [(logger.level, logger.propagate) for logger in loggers]
+    for logger in loggers:
+        logger.addHandler(handler)
+        logger.setLevel(getattr(logging, level.upper()))
+        logger.propagate = False
+    try:
+        yield
+    finally:
+        for logger, state in zip(loggers, before, strict=True):
+            logger.removeHandler(handler)
+            logger.level, logger.propagate = state
+
+
+def _seconds(text: str) -> float:
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smhd]?)", text)
+    if found is None or float(found[1]) == 0:
+        raise argparse.ArgumentTypeError(f"expected seconds, or 90m, 12h, 30d, got {text!r}")
+    return float(found[1]) * _UNITS[found[2]]
+
+
+def _reward(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise argparse.ArgumentTypeError(f"expected a finite number, got {text!r}")
+    return number
+
+
+def _new_share(text: str) -> NewShare:
+    *least, most = text.split("-", 1)
+    try:
+        return NewShare.checked((share(least[0]) if least else 0.0, share(most)))
+    except (ParameterError, argparse.ArgumentTypeError):
+        expected = "expected a share such as 5% or 0.05, or the smallest and the largest, 1%-5%"
+        raise argparse.ArgumentTypeError(f"{expected}, got {text!r}") from None
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"expected a number from 0 to 65535, got {text!r}")
+    return int(text)
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number above 0, got {text!r}")
+    return int(text)
+
+
+def _number(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < 1e12:
+        raise argparse.ArgumentTypeError(f"expected a number, at least 0, got {text!r}")
+    return number

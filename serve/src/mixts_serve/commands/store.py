@@ -1,0 +1,237 @@
+"""``mixts store``: show, check, rebuild, back up or export a store of decisions."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from mixts.cli import FAILED
+from mixts.errors import ParameterError
+
+_SHOW = "Print the number of tasks, decisions and rewards, and the versions of the prior."
+_CHECK = """\
+Check the content of a SQLite file row by row with checksums, and compare all statistics with those
+that follow from the log. Nothing is changed. The exit status is 0 if the store is sound, and 1 if
+it is not. No other process can write meanwhile: check a copy of a store that is in use."""
+_REBUILD = """\
+Recompute all statistics from the log, in its order, and correct those that differ. None differ
+unless another program changed the store. No other process can write meanwhile. A damaged store is
+refused."""
+_BACKUP = """\
+Copy a SQLite file to a new one; the service may go on meanwhile. The copy has everything that was
+acknowledged before the command began."""
+
+_SHOWN = 100
+"""Number of damages that are listed."""
+_EXPORT = """\
+Write decisions with their propensities and rewards to one file: Parquet or CSV, which `mixts fit`
+reads, with the names of Open Bandit Pipeline, or the dsjson of Vowpal Wabbit. The name of the file
+decides. CSV holds lists, such as the probabilities of all actions, as JSON text. The service may go
+on meanwhile."""
+
+
+def register(parser: argparse.ArgumentParser) -> None:
+    """Add the actions of the command."""
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
+    named = {}
+    for name, run, text, description in (
+        ("show", run_show, "print a summary", _SHOW),
+        ("check", run_check, "look for damage, and compare statistics with the log", _CHECK),
+        ("rebuild", run_rebuild, "recompute all statistics from the log", _REBUILD),
+        ("backup", run_backup, "copy a store that is in use", _BACKUP),
+        ("export", run_export, "write decisions to a file", _EXPORT),
+    ):
+        named[name] = actions.add_parser(name, help=text, description=description)
+        named[name].set_defaults(run=run)
+        where = "a SQLite file" + ", or postgresql://..." * (name != "backup")
+        named[name].add_argument("store", metavar="STORE", help=where)
+    named["backup"].add_argument("to", type=Path, metavar="TO", help="a file that does not exist")
+    add = named["export"].add_argument
+    add("out", type=Path, metavar="OUT", help="file to write: .parquet, .csv, .csv.gz or .dsjson")
+    add("--format", choices=("parquet", "csv", "vw"), help="of a file with another name")
+    moment = "2024-05-31 or 2024-05-31T18:30:00+02:00; UTC unless given"
+    add("--since", type=_moment, metavar="TIME", help=f"only decisions from this time on: {moment}")
+    add("--until", type=_moment, metavar="TIME", help="only decisions before this time")
+    missing = "dsjson: reward of decisions without one (default: leave them out)"
+    add("--missing-reward", type=float, metavar="NUMBER", help=missing)
+    add("--force", action="store_true", help="overwrite a file that exists")
+
+
+def run_show(options: argparse.Namespace) -> int:
+    """Print a summary of a store."""
+    from mixts_serve.windows import silence_warning
+
+    with _opened(options.store) as store:
+        found = store.summary()
+    totals = found.totals
+    print(f"{found.name}: {found.database}, tables of version {found.schema_version}, ", end="")
+    print(_size(found.n_bytes))
+    print(_counted(totals))
+    if totals.defaults or found.unrewarded.deferred or found.unrewarded.given_up:
+        print(_without_reward(found.unrewarded))
+    for row in found.priors:
+        uploaded = datetime.fromtimestamp(row.uploaded_at, UTC).strftime("%Y-%m-%d %H:%M")
+        kinds = f"{row.n_components} component{'s' * (row.n_components != 1)}"
+        active = ", active" * row.active
+        print(f"prior version {row.version}: {row.family}, {kinds}, from {uploaded} UTC{active}")
+    if not found.priors:
+        print("no prior yet: mixts serve --prior brings one")
+    if found.only_value is not None:
+        print(f"warning: {silence_warning(found.only_value)}")
+    return 0
+
+
+def run_check(options: argparse.Namespace) -> int:
+    """Print what is wrong with a store, and a verdict."""
+    from mixts_serve.store.rebuild import rebuild
+
+    with _opened(options.store) as store:
+        found = rebuild(store, write=False)
+    print(_counted(found))
+    for damage in found.damage[:_SHOWN]:
+        print(f"damaged: {damage}")
+    if len(found.damage) > _SHOWN:
+        print(f"damaged: {len(found.damage) - _SHOWN:,} more")
+    _print_differences(found)
+    if found.damage:
+        print("DAMAGED: stop the service and bring the store back from a copy")
+    elif found.n_differences:
+        print("DIFFERENT: 'mixts store rebuild' corrects what differs from the log")
+    else:
+        print("sound: all rows are as they were written, all statistics are those of the log")
+    return FAILED if found.damage or found.n_differences else 0
+
+
+def run_rebuild(options: argparse.Namespace) -> int:
+    """Recompute the statistics, and print what differed."""
+    from mixts_serve.store.rebuild import rebuild
+
+    with _opened(options.store) as store:
+        found = rebuild(store)
+    print(_counted(found))
+    _print_differences(found)
+    print("corrected" if found.n_differences else "nothing differed from the log")
+    return 0
+
+
+def _print_differences(found: Any) -> None:
+    if found.differing:
+        which = "1 task differs" if found.differing == 1 else f"{found.differing:,} tasks differ"
+        names = ", ".join(repr(name) for name in found.examples)
+        more = ", ..." * (found.differing > len(found.examples))
+        print(f"{which} from the log: {names}{more}")
+    if found.windows:
+        print(f"{found.windows:,} open reward windows differ from the log")
+    if found.counts:
+        print(f"{found.counts:,} counts over time differ from the log")
+
+
+def run_backup(options: argparse.Namespace) -> int:
+    """Copy a store to a new file, and print its size."""
+    with _opened(options.store) as store:
+        store.backend.backup(options.to)
+    print(f"{options.to} is a copy of {options.store}: {_size(options.to.stat().st_size)}")
+    return 0
+
+
+def run_export(options: argparse.Namespace) -> int:
+    """Write the decisions to a file, and print how many."""
+    from mixts.bridges.vw import write_dsjson
+    from mixts_serve.store.export import export
+
+    out: Path = options.out
+    span = {"since": options.since, "until": options.until}
+    left_out = 0
+    chosen = _checked_format(options)
+    with _opened(options.store) as store:
+        if chosen != "vw":
+            done = export(store, out, **span, file_format=chosen)
+        else:
+            with TemporaryDirectory(prefix=".mixts-", dir=out.parent) as folder:
+                table = Path(folder) / "decisions.parquet"
+                done = export(store, table, **span)
+                events = write_dsjson(table, out, missing_reward=options.missing_reward)
+            left_out = events.n_without_reward
+    counts = _rewards(done.n_rewards, done.n_late, done.n_defaults)
+    print(f"{done.n_rows:,} decisions, {counts}")
+    if left_out:
+        print(f"{left_out:,} decisions without a reward were left out")
+    print(f"{out} has them: {_size(out.stat().st_size)}")
+    return 0
+
+
+def _size(n_bytes: int) -> str:
+    """Return the size of a file in words."""
+    return f"{n_bytes / 1e6:,.1f} MB" if n_bytes >= 1e6 else f"{n_bytes / 1e3:,.0f} kB"
+
+
+# -- options --------------------------------------------------------------------------------------
+
+
+def _opened(name: str) -> Any:
+    """Open an existing store; raise an error instead of creating one."""
+    _check_there(name)
+    from mixts_serve.store import DecisionStore
+
+    return DecisionStore(name, create=False)
+
+
+def _check_there(name: str) -> None:
+    if "://" not in name and not os.path.lexists(name):
+        raise ParameterError(f"there is no store {name}: mixts serve --store makes one")
+
+
+def _checked_format(options: argparse.Namespace) -> Any:
+    """Return the format of the output; raise an error if it cannot be written."""
+    from mixts.logs import decisions
+
+    out: Path = options.out
+    if "://" not in options.store and out.resolve() == Path(options.store).resolve():
+        raise ParameterError(f"{out} is the store itself: choose another file")
+    if out.exists() and not (options.force and out.is_file()):
+        raise ParameterError(f"{out} exists: choose another file, or add --force")
+    if not out.parent.is_dir() or not os.access(out.parent, os.W_OK):
+        raise ParameterError(f"{out.parent} is not a folder that can be written to")
+    chosen = options.format or decisions.format_of(out, {**decisions.SUFFIXES, ".dsjson": "vw"})
+    if options.missing_reward is not None and chosen != "vw":
+        raise ParameterError(
+            "--missing-reward is for --format vw: in other files a reward that never came is null, "
+            "and `mixts fit --missing-reward` replaces it"
+        )
+    return chosen
+
+
+def _moment(text: str) -> float:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"expected a time as in 2024-05-31 or 2024-05-31T18:30:00+02:00, got {text!r}"
+        ) from None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _counted(found: Any) -> str:
+    counts = _rewards(found.rewards, found.late, found.defaults)
+    return f"{found.tasks:,} tasks, {found.decisions:,} decisions, {counts}"
+
+
+def _rewards(n: int, late: int, defaults: int) -> str:
+    if not defaults:
+        return f"{n:,} rewards" + (f", {late:,} of them late" if late else "")
+    after = f"; {late:,} rewards came late" if late else ""
+    return f"{n:,} rewards, {defaults:,} of them defaults{after}"
+
+
+def _without_reward(found: Any) -> str:
+    counts = {
+        "wait for one": found.waiting + found.due,
+        "were deferred and not activated": found.deferred,
+        "have waited longer than the reward window": found.given_up,
+    }
+    listed = ", ".join(f"{n:,} {what}" for what, n in counts.items() if n)
+    return f"decisions without a reward: {listed or 'none'}"

@@ -1,0 +1,425 @@
+"""The page of a task: its kind, the expected reward of each action, and its decisions."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from msgspec import structs
+
+from mixts.errors import UnknownTaskError
+from mixts.pages import formats
+from mixts_serve.dashboard import charts
+from mixts_serve.dashboard.charts import (
+    N_COLOURS,
+    REST,
+    Band,
+    Chart,
+    Label,
+    Mark,
+    Scale,
+    Slot,
+    Tick,
+)
+from mixts_serve.dashboard.layout import (
+    ADDRESS,
+    Tile,
+    decide_command,
+    render,
+    reward_command,
+    unrewarded_words,
+    weights_in_words,
+)
+from mixts_serve.dashboard.source import (
+    DeciderReader,
+    PolicyFacts,
+    PriorFacts,
+    StoreReader,
+    policy_facts,
+    prior_facts,
+)
+from mixts_serve.records import MAX_NAME, ActionPosteriors, Health, TaskState
+from mixts_serve.store.views import ActionRow, DecisionRow, TaskRow, Unrewarded
+
+MOST_KINDS = 8
+MOST_ACTIONS = 30
+LAST_DECISIONS = 25
+HISTORY = 200
+"""Decisions that the chart shows."""
+COUNTED = 10_000
+"""Latest decisions in which actions are counted, which takes a few hundredths of a second."""
+_LEAST_LABELLED = 0.05
+"""Probability of a kind from which on its band has a label."""
+_MARK_ROOM = 12.0
+"""Percent of the width that the name of a version takes, on a phone."""
+
+
+@dataclass(frozen=True)
+class KindWeight:
+    """Probability of a kind, beside the prior's."""
+
+    name: str
+    colour: int | None
+    """None for several kinds together."""
+    weight: float
+    prior: float
+    about: str = ""
+    """A sentence about the kind."""
+
+
+@dataclass(frozen=True)
+class Action:
+    """An arm, or a row of the actions offered last: expected and observed rewards."""
+
+    index: int
+    name: str
+    mean: float
+    low: float
+    high: float
+    taken: int
+    rewards: int
+    """Number of its final decisions that have a reward."""
+    observed: float | None
+    """Mean of its rewards."""
+    retired: bool
+    best: bool
+
+    @property
+    def text(self) -> formats.Bounds:
+        """Mean and interval as text."""
+        return formats.bounds(self.low, self.mean, self.high)
+
+
+@dataclass(frozen=True)
+class TaskView:
+    """Everything that the page of a task shows."""
+
+    now: float
+    task: str
+    health: Health
+    prior: PriorFacts
+    policy: PolicyFacts
+    state: TaskState
+    row: TaskRow
+    kinds: tuple[KindWeight, ...]
+    actions: tuple[Action, ...]
+    n_actions: int
+    scale: Scale
+    """Scale of the actions' means and intervals."""
+    history: tuple[DecisionRow, ...]
+
+    @property
+    def first_number(self) -> int:
+        """Number of the first decision of ``history`` among all of the task."""
+        return max(1, self.row.decisions - len(self.history) + 1)
+
+    @property
+    def latest(self) -> list[tuple[int, DecisionRow]]:
+        """Last decisions with their numbers, newest first."""
+        numbered = list(enumerate(self.history, self.first_number))
+        return numbered[: -LAST_DECISIONS - 1 : -1]
+
+    @property
+    def unrewarded(self) -> Unrewarded:
+        """Number of decisions without a reward; those before ``history`` count as waiting."""
+        silent = self.row.decisions - self.row.rewards - self.row.deferred
+        given_up = sum(self.outcome(row) == "given up" for row in self.history)
+        return Unrewarded(max(0, silent - given_up), self.row.deferred, given_up, 0)
+
+    def outcome(self, row: DecisionRow) -> str:
+        """Return why a decision has no reward; nothing if it has one."""
+        if row.value is not None:
+            return ""
+        if row.deferred and row.activated_at is None:
+            return "not activated"
+        return "given up" if row.due is not None and row.due < self.now else "waiting"
+
+    def taken(self, row: DecisionRow) -> str:
+        """Return the name of the action that a decision took: its id, if it has one."""
+        return row.arm or self.prior.action(row.action)
+
+    def kind_then(self, row: DecisionRow) -> tuple[str, float]:
+        """Return the kind that was most likely at a decision, and its probability."""
+        component = max(range(len(row.weights)), key=lambda s: row.weights[s])
+        return self.prior.kind(component, row.prior_version), row.weights[component]
+
+    def observed_place(self, action: Action) -> float | None:
+        """Return the position of an action's observed mean, or None if it is off the scale."""
+        if action.observed is None or not self.scale.low <= action.observed <= self.scale.high:
+            return None
+        return self.scale.place(action.observed)
+
+
+def task_page(
+    decider: DeciderReader,
+    store: StoreReader,
+    task: str,
+    *,
+    now: float,
+    address: str = ADDRESS,
+    token: bool = False,
+) -> str:
+    """Render the page of a task. Raise `UnknownTaskError` if the store has never seen it."""
+    view = read_task(decider, store, task, now)
+    shown = view.history
+    return render(
+        "task",
+        view=view,
+        token=token,
+        likeliest=max(view.kinds, key=lambda kind: (kind.colour is not None, kind.weight)),
+        tiles=_tiles(view),
+        weights=(
+            weight_chart(shown, view.first_number, view.prior)
+            if shown and view.prior.has_kinds
+            else None
+        ),
+        period=f"From {_moment(shown[0])} to {_moment(shown[-1])}." if shown else "",
+        actions_caption=_actions_caption(view),
+        decide=decide_command(address, task, view.prior, token),
+        reward=reward_command(address, shown[-1].id if shown else None, token),
+    )
+
+
+# -- contents -------------------------------------------------------------------------------------
+
+
+def read_task(decider: DeciderReader, store: StoreReader, task: str, now: float) -> TaskView:
+    """Read everything that the page of a task shows."""
+    row = store.task(task) if 0 < len(task) <= MAX_NAME and "\0" not in task else None
+    if row is None:
+        raise UnknownTaskError(f"the store has never seen a task of the name {task!r}")
+    state, posterior = decider.task(task), decider.posterior(task, MOST_ACTIONS)
+    facts = prior_facts(decider.prior, decider.prior_version)
+    history = [
+        structs.replace(row, weights=facts.by_kind(row.weights, row.prior_version))
+        for row in store.history(task, HISTORY)
+    ]
+    # Rows of features are others at every decision: their indices mean nothing.
+    counts = []
+    if facts.n_arms is not None:
+        counts = store.actions(task, COUNTED, store.final_until(now))
+    actions = _actions(posterior, counts, facts, state.ids)
+    ends = [value for one in actions for value in (one.low, one.high, one.mean)]
+    return TaskView(
+        now=now,
+        task=task,
+        health=decider.health(),
+        prior=facts,
+        policy=policy_facts(decider.policy),
+        state=state,
+        row=row,
+        kinds=kind_weights(facts.by_kind(state.weights), facts),
+        actions=actions,
+        n_actions=posterior.n_actions,
+        scale=charts.number_scale(ends, 5),
+        history=tuple(history),
+    )
+
+
+def kind_weights(weights: Sequence[float], facts: PriorFacts) -> tuple[KindWeight, ...]:
+    """Return all kinds in their order or, of many, the most likely ones and the rest together."""
+    order = list(range(len(weights)))
+    if len(order) > MOST_KINDS:
+        order.sort(key=lambda s: (-weights[s], -facts.weight(s), s))
+        order = order[: MOST_KINDS - 1]
+    looks = charts.colours(order)
+    found = [
+        KindWeight(facts.kind(s), looks[s], weights[s], facts.weight(s), facts.about(s))
+        for s in order
+    ]
+    rest = sorted(set(range(len(weights))) - set(order))
+    if rest:
+        total = math.fsum(weights[s] for s in rest)
+        prior = math.fsum(facts.weight(s) for s in rest)
+        found.append(KindWeight(f"{len(rest)} others", None, total, prior))
+    return tuple(found)
+
+
+def _actions(
+    posterior: ActionPosteriors,
+    counts: Sequence[ActionRow],
+    facts: PriorFacts,
+    ids: Sequence[str] | None = None,
+) -> tuple[Action, ...]:
+    """Return all actions in their order or, of many, those with the highest means."""
+    found = []
+    taken = {row.action: row for row in counts}
+    for k, mean, low, high in zip(
+        posterior.indices, posterior.mean, posterior.low, posterior.high, strict=True
+    ):
+        seen = taken.get(k, ActionRow(k, 0, 0, 0.0))
+        found.append(
+            Action(
+                index=k,
+                name=facts.action(k) if ids is None else ids[k],
+                mean=mean,
+                # A mixture may be so skewed that its mean lies outside a central interval.
+                low=min(low, mean),
+                high=max(high, mean),
+                taken=seen.decisions,
+                rewards=seen.rewards,
+                observed=seen.reward_sum / seen.rewards if seen.rewards else None,
+                retired=facts.is_retired(k),
+                best=False,
+            )
+        )
+    if posterior.n_actions > len(found):
+        found.sort(key=lambda action: (-action.mean, action.index))
+    open_to = [action for action in found if not action.retired]
+    if open_to and posterior.n_actions > 1:
+        best = max(open_to, key=lambda action: action.mean)
+        found = [replace(one, best=one is best) for one in found]
+    return tuple(found)
+
+
+def _tiles(view: TaskView) -> list[Tile]:
+    row = view.row
+    seen = f"first {formats.ago(row.first_at, view.now)}"
+    rewards = [
+        f"{formats.count(n)} {word}" for n, word in ((row.defaults, "defaults"), (row.late, "late"))
+        if n
+    ]  # fmt: skip
+    silent = formats.count(max(0, row.decisions - row.rewards))
+    return [
+        ("Decisions", formats.count(row.decisions), "", seen),
+        ("Rewards", formats.count(row.rewards), "", ", ".join(rewards) or "all in time"),
+        ("Without reward", silent, "", unrewarded_words(view.unrewarded)),
+        ("Last activity", formats.ago(row.last_at, view.now), "", formats.moment(row.last_at)),
+    ]
+
+
+def _moment(row: DecisionRow) -> str:
+    return formats.moment(row.at)
+
+
+def _actions_caption(view: TaskView) -> str:
+    if view.prior.n_arms is None:
+        return "Mean reward of the actions that were offered last"
+    if view.row.decisions > COUNTED:
+        return f"Mean reward of each arm; taken and observed in the last {COUNTED:,} decisions"
+    return "Mean reward of each arm"
+
+
+# -- the chart of probabilities -------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Run:
+    """Consecutive decisions under one version of the prior."""
+
+    first: int
+    rows: tuple[DecisionRow, ...]
+
+    @property
+    def version(self) -> int:
+        return self.rows[0].prior_version
+
+    @property
+    def last(self) -> int:
+        return self.first + len(self.rows) - 1
+
+
+def weight_chart(history: Sequence[DecisionRow], first: int, facts: PriorFacts) -> Chart:
+    """Draw the probabilities of kinds, stacked to one, decision by decision.
+
+    Parameters
+    ----------
+    history
+        Decisions of a task, oldest first.
+    first
+        Number of the first of them.
+    facts
+        The active prior; components of other versions are drawn pale.
+    """
+    x = charts.count_scale(first, first + len(history) - 1)
+    runs = _runs(history, first)
+    shown = {version: _shown(history, version) for version in {run.version for run in runs}}
+    bands = [band for run in runs for band in _bands(run, shown[run.version], x, facts.version)]
+    return Chart(
+        title="Probability of each kind, decision by decision",
+        description=" ".join(_run_in_words(run, facts) for run in runs),
+        bands=tuple(bands),
+        labels=_labels(history[-1], shown[runs[-1].version], facts),
+        marks=_version_marks(runs, x, facts.version),
+        x_ticks=x.ticks,
+        y_ticks=tuple(Tick(float(at), f"{at} %") for at in (0, 50, 100)),
+        slots=tuple(_slot(row, first + i, x, facts) for i, row in enumerate(history)),
+    )
+
+
+def _runs(history: Sequence[DecisionRow], first: int) -> list[_Run]:
+    runs = []
+    for _, group in itertools.groupby(history, key=lambda row: row.prior_version):
+        rows = tuple(group)
+        runs.append(_Run(first, rows))
+        first += len(rows)
+    return runs
+
+
+def _shown(history: Sequence[DecisionRow], version: int) -> dict[int, int]:
+    """Return the components of a version that have a band, the most likely, with their colours."""
+    weights = [row.weights for row in history if row.prior_version == version]
+    totals = [sum(column) for column in zip(*weights, strict=True)]
+    order = sorted(range(len(totals)), key=lambda s: (-totals[s], s))
+    most = N_COLOURS if len(totals) <= N_COLOURS else N_COLOURS - 1
+    return charts.colours(order[:most])
+
+
+def _bands(run: _Run, shown: dict[int, int], x: Scale, active: int) -> list[Band]:
+    """Return the bands of components from the top down, then one band for all others."""
+    tops = [100.0] * len(run.rows)
+    pale = run.version != active
+    found = []
+    for component, colour in shown.items():
+        found.append(Band(f"c{colour}", charts.staircase(tops, run.first, x), pale))
+        weights = (row.weights[component] for row in run.rows)
+        tops = [top - 100 * weight for top, weight in zip(tops, weights, strict=True)]
+    if len(run.rows[0].weights) > len(shown):
+        found.append(Band(REST, charts.staircase(tops, run.first, x), pale))
+    return found
+
+
+def _labels(row: DecisionRow, shown: dict[int, int], facts: PriorFacts) -> tuple[Label, ...]:
+    """Return labels beside the bands of the last decision that are high enough."""
+    marks, top = [], 0.0
+    for component, colour in shown.items():
+        weight = row.weights[component]
+        if weight >= _LEAST_LABELLED:
+            # The number of an older version stands above the chart.
+            old = row.prior_version != facts.version
+            name = f"component {component + 1}" if old else facts.kind(component)
+            marks.append((name, round(100 * (top + weight / 2), 2), f"c{colour}"))
+        top += weight
+    if 1 - top >= _LEAST_LABELLED:
+        n = len(row.weights) - len(shown)
+        marks.append((f"{n} others", round(50 * (1 + top), 2), REST))
+    return charts.labels(marks)
+
+
+def _version_marks(runs: Sequence[_Run], x: Scale, active: int) -> tuple[Mark, ...]:
+    """Mark where versions begin; the first run has a mark only if its version is not active."""
+    marked = runs if runs[0].version != active else runs[1:]
+    places = [x.place(run.first) for run in marked]
+    room = [after - place >= _MARK_ROOM for place, after in itertools.pairwise([*places, 200.0])]
+    return tuple(
+        Mark(place, f"v{run.version}" if free else "")
+        for run, place, free in zip(marked, places, room, strict=True)
+    )
+
+
+def _slot(row: DecisionRow, n: int, x: Scale, facts: PriorFacts) -> Slot:
+    left, right = x.place(n), x.place(n + 1)
+    words = weights_in_words(row.weights, row.prior_version, facts, 3)
+    text = f"decision {formats.count(n)}, {_moment(row)}: {words}"
+    return Slot(left, round(right - left, 2), text)
+
+
+def _run_in_words(run: _Run, facts: PriorFacts) -> str:
+    begin, end = (weights_in_words(row.weights, run.version, facts, 1)
+                  for row in (run.rows[0], run.rows[-1]))  # fmt: skip
+    return (
+        f"Decisions {formats.count(run.first)} to {formats.count(run.last)}, prior version "
+        f"{run.version}: at first {begin}, at last {end}."
+    )

@@ -1,0 +1,731 @@
+"""Decisions for live tasks: called from many threads, durable before they are returned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import numpy as np
+
+from mixts import Belief, MixturePrior
+from mixts.errors import (
+    MixtsError,
+    ParameterError,
+    StatisticsError,
+    StoreError,
+    StoreUnavailableError,
+    UnknownTaskError,
+)
+from mixts.extend import Seed, checks, random
+from mixts_serve.agreement import Agreements, PriorWatch
+from mixts_serve.arms import ArmChanges, ArmList
+from mixts_serve.batch import Batch
+from mixts_serve.records import (
+    ActionPosteriors,
+    Activate,
+    Decide,
+    Decision,
+    Health,
+    Operation,
+    PriorVersion,
+    Receipt,
+    Result,
+    Reward,
+    TaskState,
+    checked_name,
+)
+from mixts_serve.rules import DEFAULT_POLICY, Policy, Rules
+from mixts_serve.store import DecisionStore
+from mixts_serve.store.base import Transaction, TransactionConflictError
+from mixts_serve.store.tables import ActionSet
+from mixts_serve.versions import (
+    ActivePrior,
+    PriorLimits,
+    Sizes,
+    action_posteriors,
+    check_arms,
+    check_decides,
+    check_features,
+    check_passed,
+    check_servable,
+    fitted_shape,
+    prior_digest,
+    rehearse_decisions,
+)
+from mixts_serve.windows import WindowCloser, silence_warning
+from mixts_serve.writer import MAX_WORK, BatchWriter, Done
+
+R = TypeVar("R")
+
+_ATTEMPTS = 8
+"""Attempts to complete a transaction that conflicts with those of other writers."""
+
+
+class Decider:
+    """Decisions for tasks in a store, by one policy and the store's active version of a prior.
+
+    Every decision and every reward is durable before its method returns. All methods may be called
+    from any thread; operations that wait at the same time share one transaction. ``Client`` has the
+    same methods for a service in another process.
+
+    Parameters
+    ----------
+    prior : MixturePrior or None
+        A prior that is new to the store is stored as a new version and activated; one that the
+        store knows changes nothing (``activate_prior`` does). None: the active one.
+    store : DecisionStore
+        Where tasks and decisions are kept; only one decider may write to it.
+    policy : str
+        How to act on the belief: "ids", information-directed sampling; "ts", Thompson sampling;
+        "greedy", the highest mean reward; "ucb", the highest upper quantile. See
+        ``mixts.agents.POLICIES``. Every decision is logged with its policy.
+    floor : float
+        The least probability of every available action. Without it, actions may have
+        probability 0, and off-policy evaluation has no full support; the deterministic policies
+        "greedy" and "ucb" need a floor above 0.
+    horizon : int, optional
+        Expected number of decisions of a task: exploration fades towards its end.
+    new_item_share : float or (float, float), optional
+        Largest probability that all new arms together (``prior.new_arms``) have in a decision, or
+        the smallest and the largest; the rest goes to the other arms in proportion, and the floor
+        is added after that.
+    reward_window : float, optional
+        Seconds after a decision, or its activation, in which its reward is learned from; later
+        ones are only logged.
+    default_reward : float, optional
+        Reward of a decision if no other comes within the reward window, which it needs: 0 where
+        only clicks are reported. Both are stored with the decision when its window begins, so new
+        settings apply to new decisions.
+    seed : optional
+        Seed of the actions' random draws. The store counts the deciders that had a seed, so that a
+        restart with the same seed goes on with other draws; the same seed and the same count
+        give the same draws. A ``numpy.random.Generator`` is used as it is.
+    max_pending : int
+        The number of operations that may wait for the writer; more raise ``OverloadedError``.
+    max_work : int
+        The work that may be submitted together, and that may wait in large submissions. An ordinary
+        operation is one unit; see ``Sizes`` for those with many actions, arms or features.
+    limits : PriorLimits, optional
+        Largest priors that may be uploaded and activated; None: of any size.
+    force : bool
+        Whether to begin with ``prior`` even if it failed its check (``prior.origin``).
+
+    Examples
+    --------
+    >>> import mixts
+    >>> from mixts_serve import Decider, DecisionStore
+    >>> prior = mixts.MixturePrior(mixts.BernoulliArms.uniform(3))
+    >>> with DecisionStore("decisions.db") as store:
+    ...     with Decider(prior, store) as decider:
+    ...         decision = decider.decide("user 17")
+    ...         decider.reward(decision.id, 1)
+    Receipt(duplicate=False, late=False)
+    """
+
+    def __init__(
+        self,
+        prior: MixturePrior | None,
+        store: DecisionStore,
+        *,
+        policy: str = DEFAULT_POLICY,
+        floor: float = 0.0,
+        horizon: int | None = None,
+        new_item_share: float | tuple[float, float] | None = None,
+        reward_window: float | None = None,
+        default_reward: float | None = None,
+        seed: Seed = None,
+        max_pending: int = 10_000,
+        max_work: int = MAX_WORK,
+        limits: PriorLimits | None = None,
+        force: bool = False,
+    ) -> None:
+        if prior is not None:
+            check_servable(prior)
+        self.store = store
+        self.policy = Policy.checked(policy, horizon, floor, new_item_share)
+        """The policy in force, with its horizon and its floor."""
+        self.rules = Rules.checked(self.policy, reward_window, default_reward)
+        """The policy, the reward window and the default reward in force."""
+        self._seed = int(seed) if isinstance(seed, np.integer) else seed
+        self._rng = random.generator(seed, "decider")
+        self._versions: dict[int, ActivePrior] = {}
+        self._limits = limits
+        max_pending = checks.count(max_pending, "max_pending")
+        max_work = checks.count(max_work, "max_work")
+        store.claim(self)
+        backend = store.backend
+        self._sizes = Sizes()
+        self._writer = BatchWriter(
+            self._perform, backend.probe, max_pending, max_work, backend.watch,
+            lambda operation: self._sizes.of(operation),
+        )  # fmt: skip
+        has_default = self.rules.default_reward is not None
+        self._closer = WindowCloser(store, self.submit, has_default)
+        self._watch = PriorWatch(store, self._load)
+        try:
+            self._writer.run(lambda: self._begin(prior, force))
+            self._sizes = self.active.sizes
+            self._closer.start()
+            self._watch.start()
+        except BaseException:
+            self.close()
+            raise
+
+    # -- decisions and rewards ----------------------------------------------------------------
+
+    def decide(
+        self,
+        task: str,
+        actions: Any = None,
+        mask: Any = None,
+        key: str | None = None,
+        *,
+        defer: bool = False,
+        values: Any = None,
+        costs: Any = None,
+        top: int | None = None,
+    ) -> Decision:
+        """Choose an action for a task.
+
+        Parameters
+        ----------
+        task : str
+            The task's name; a new name is a new task.
+        actions : (K, d) array_like or list of dict, optional
+            The feature rows that are offered, or actions with ids and named features,
+            ``{"id": "sku-17", "features": {"price": 3.2}}``; only for linear priors, which need
+            them.
+        mask : (K,) array_like of bool or list of str, optional
+            True where an action is available, or the names of these arms, or the ids of
+            these actions; all are, unless given.
+        key : str, optional
+            Makes the call safe to repeat: the same key for the same task returns the same decision.
+        defer : bool
+            The action may never be shown: the reward window begins with ``activate``, and without
+            it the decision gets no default reward.
+        values, costs : (K,) array_like or dict of str to float, optional
+            Maximise value * mean reward - cost; a dictionary has numbers by arm name or id. Both
+            are logged with the decision.
+        top : int, optional
+            Show so many actions, the best first. Each is a decision with an id of its own, by which
+            its reward is reported: see ``Decision.shown``. Propensities are the probabilities that
+            an action is shown.
+
+        Returns
+        -------
+        Decision
+            The action, its probability, and the id that the reward refers to.
+        """
+        return self._wait(Decide(task, actions, mask, key, defer, values, costs, top), Decision)
+
+    def reward(self, decision_id: str, value: float) -> Receipt:
+        """Report the reward of a decision.
+
+        Rewards may arrive late, twice and in any order.
+
+        Parameters
+        ----------
+        decision_id : str
+            ``Decision.id``.
+        value : float
+            The reward.
+
+        Returns
+        -------
+        Receipt
+            Another value for the same decision raises ``ConflictError``.
+        """
+        return self._wait(Reward(decision_id, value), Receipt)
+
+    def activate(self, decision_id: str) -> Receipt:
+        """Report that the action of a deferred decision was shown: its reward window begins.
+
+        A reward activates its decision by itself.
+
+        Parameters
+        ----------
+        decision_id : str
+            ``Decision.id``.
+
+        Returns
+        -------
+        Receipt
+            A duplicate if the decision was active already, or was not deferred.
+        """
+        return self._wait(Activate(decision_id), Receipt)
+
+    def decide_many(self, requests: Sequence[Decide]) -> list[Decision | MixtsError]:
+        """Choose actions for many requests, in few transactions.
+
+        Parameters
+        ----------
+        requests : sequence of Decide
+            What to decide.
+
+        Returns
+        -------
+        list of Decision or MixtsError
+            In the order of the requests; a refused request's error is returned, not raised.
+        """
+        return self._wait_all(requests, Decide)
+
+    def reward_many(self, rewards: Sequence[Reward]) -> list[Receipt | MixtsError]:
+        """Report many rewards, in few transactions.
+
+        Parameters
+        ----------
+        rewards : sequence of Reward
+            Ids of decisions, and their rewards.
+
+        Returns
+        -------
+        list of Receipt or MixtsError
+            In the order of the rewards; a refused reward's error is returned, not raised.
+        """
+        return self._wait_all(rewards, Reward)
+
+    def activate_many(self, decision_ids: Sequence[str]) -> list[Receipt | MixtsError]:
+        """Activate many deferred decisions, in few transactions.
+
+        Parameters
+        ----------
+        decision_ids : sequence of str
+            Ids of decisions.
+
+        Returns
+        -------
+        list of Receipt or MixtsError
+            In the order of the ids; the error of an unknown one is returned, not raised.
+        """
+        return self._wait_all([Activate(id) for id in decision_ids], Activate)
+
+    def end_windows(self) -> int:
+        """Write all default rewards that are due; a thread does this about once a second.
+
+        Returns
+        -------
+        int
+            The number of default rewards that were written.
+        """
+        return self._closer.end_windows()
+
+    def submit(self, operations: Sequence[Operation], done: Done) -> None:
+        """Pass operations to the writer, all or (``OverloadedError``) none, without waiting.
+
+        Parameters
+        ----------
+        operations : sequence of Decide, Reward or Activate
+            What to write.
+        done : callable
+            Called once, when the operations are durable, with a Decision, a Receipt or an error for
+            each, in the writer's thread.
+        """
+        self._writer.submit(operations, done)
+
+    def _wait_all(self, operations: Sequence[Any], kind: type) -> list[Any]:
+        if not all(isinstance(operation, kind) for operation in operations):
+            raise ParameterError(f"expected a list of {kind.__name__}, got {operations!r}")
+        if not operations:
+            return []
+        future: Future[list[Result]] = Future()
+        self._writer.submit(operations, future.set_result)
+        return future.result()
+
+    def _wait(self, operation: Operation, kind: type[R]) -> R:
+        (result,) = self._wait_all([operation], type(operation))
+        if isinstance(result, MixtsError):
+            raise result
+        assert isinstance(result, kind)
+        return result
+
+    def _perform(self, operations: list[Operation]) -> list[Result]:
+        def work(transaction: Transaction) -> list[Result]:
+            version = transaction.active_version()
+            assert version is not None
+            active = self._load(version)
+            self._sizes = active.sizes
+            now = transaction.now_us()
+            batch = Batch(transaction, active, self._load, self.rules, self._rng, now)
+            return batch.perform(operations)
+
+        return self._transact(work)
+
+    def _transact(self, work: Callable[[Transaction], R]) -> R:
+        """Call a function in one transaction; retry after a conflict with another writer."""
+        for _ in range(_ATTEMPTS):
+            try:
+                with self.store.backend.transaction() as transaction:
+                    return work(transaction)
+            except TransactionConflictError as error:
+                conflict = error
+        raise StoreUnavailableError(
+            f"{self.store.name}: {_ATTEMPTS} attempts conflicted with other writers ({conflict}); "
+            "nothing was changed"
+        ) from conflict
+
+    # -- the prior ----------------------------------------------------------------------------
+
+    @property
+    def prior_version(self) -> int:
+        """The active version of the prior; another replica may have activated it."""
+        version = self.store.active_version()
+        if version is None:
+            raise StoreError(f"{self.store.name} has no prior: give one")
+        return version
+
+    @property
+    def active(self) -> ActivePrior:
+        """The active version of the prior, ready to decide with."""
+        return self._load(self.prior_version)
+
+    @property
+    def prior(self) -> MixturePrior:
+        """The active prior."""
+        return self.active.prior
+
+    def priors(self) -> list[PriorVersion]:
+        """Return every version of the prior.
+
+        Returns
+        -------
+        list of PriorVersion
+            The versions, oldest first.
+        """
+        return self.store.priors()
+
+    def upload_prior(self, prior: MixturePrior, activate: bool = False, force: bool = False) -> int:
+        """Store a prior that fits the tasks of the store.
+
+        Parameters
+        ----------
+        prior : MixturePrior
+            Of the same family, with no fewer arms.
+        activate : bool
+            Whether to decide with it from now on.
+        force : bool
+            Whether to activate it even if it failed its check (``prior.origin``).
+
+        Returns
+        -------
+        int
+            Its version; a prior that the store has keeps its version.
+        """
+        check_servable(prior)
+        if activate:
+            check_passed(prior, force)
+        self._check_size(prior)
+        check_decides(prior, self.policy)
+        version: int = self._writer.run(
+            lambda: self._transact(lambda transaction: self._store(transaction, prior)[0])
+        )
+        if activate:
+            self.activate_prior(version, force)
+        return version
+
+    def activate_prior(self, version: int, force: bool = False) -> None:
+        """Decide with this version from now on; tasks keep their statistics.
+
+        Parameters
+        ----------
+        version : int
+            One of ``priors()``.
+        force : bool
+            Whether to activate it even if it failed its check (``prior.origin``).
+        """
+        version = checks.count(version, "version")
+        if self.store.prior_body(version) is None:
+            known = [row.version for row in self.priors()]
+            raise ParameterError(f"there is no version {version} of the prior; known: {known}")
+        prior = self._load(version).prior
+        check_passed(prior, force)
+        rehearse_decisions(prior, self.policy)
+        self._writer.run(
+            lambda: self._transact(lambda transaction: self._activate(transaction, version, prior))
+        )
+
+    def arms(self) -> ArmList:
+        """Return the arms of the active prior: names, and which are retired or new.
+
+        Returns
+        -------
+        ArmList
+            The version of the prior, and its arms.
+        """
+        active = self.active
+        return ArmList.of(active.version, active.prior)
+
+    def change_arms(
+        self,
+        add: Sequence[str] = (),
+        retire: Sequence[str] = (),
+        restore: Sequence[str] = (),
+        rename: Mapping[str, str] | None = None,
+    ) -> ArmList:
+        """Change the arms of the active prior: make a version with the changes, and activate it.
+
+        All changes happen at once, in one transaction, whatever other replicas do meanwhile. What
+        has been changed already stays as it is, so a repeated call changes nothing.
+
+        Parameters
+        ----------
+        add : sequence of str
+            Names of new arms; they look like the other arms of each component
+            (``prior.arm_prior``).
+        retire : sequence of str
+            Arms to take no more; their observations still count.
+        restore : sequence of str
+            Retired arms to take again.
+        rename : mapping of str to str
+            New names by present names; an arm keeps its data, and its history shows the new name.
+
+        Returns
+        -------
+        ArmList
+            The arms after the changes.
+        """
+        changes = ArmChanges.checked(add, retire, restore, rename)
+
+        def change(transaction: Transaction) -> ArmList:
+            shape = transaction.shape()  # locks: no other writer activates a prior meanwhile
+            version = transaction.active_version()
+            assert version is not None
+            before = self._load(version).prior
+            prior = changes.applied(before)
+            if prior is not before:
+                self._check_size(prior)
+                check_decides(prior, self.policy)
+                self.policy.check_floor(prior)
+                now = transaction.now_us()
+                version, _ = transaction.add_prior(
+                    prior_digest(prior), now, prior.family.kind, prior.n_components,
+                    prior.to_bytes(),
+                )  # fmt: skip
+                transaction.activate(version, now, fitted_shape(prior, shape))
+            return ArmList.of(version, prior)
+
+        found: ArmList = self._writer.run(lambda: self._transact(change))
+        return found
+
+    def _begin(self, prior: MixturePrior | None, force: bool) -> None:
+        self._begin_with_prior(prior, force)
+        if isinstance(self._seed, int | np.random.SeedSequence):
+            life = self._transact(lambda transaction: transaction.begin_life())
+            self._rng = _generator_of_life(self._seed, life)
+
+    def _begin_with_prior(self, prior: MixturePrior | None, force: bool) -> None:
+        if prior is None:
+            self.rules.check(self.prior)
+            return
+        check_decides(prior, self.policy)
+        self.rules.check(prior)
+        self._transact(lambda transaction: self._begin_with(transaction, prior, force))
+
+    def _begin_with(self, transaction: Transaction, prior: MixturePrior, force: bool) -> None:
+        version, is_new = self._store(transaction, prior)
+        if is_new or transaction.active_version() is None:
+            check_passed(prior, force)
+            self._activate(transaction, version, prior)
+
+    def _store(self, transaction: Transaction, prior: MixturePrior) -> tuple[int, bool]:
+        self._fit(transaction, prior)
+        return transaction.add_prior(
+            prior_digest(prior), transaction.now_us(), prior.family.kind, prior.n_components,
+            prior.to_bytes(),
+        )  # fmt: skip
+
+    def _check_size(self, prior: MixturePrior) -> None:
+        if self._limits is not None:
+            self._limits.check(prior)
+
+    def _activate(self, transaction: Transaction, version: int, prior: MixturePrior) -> None:
+        self._check_size(prior)
+        self.rules.check(prior)
+        transaction.activate(version, transaction.now_us(), self._fit(transaction, prior))
+
+    def _fit(self, transaction: Transaction, prior: MixturePrior) -> str:
+        """Return the shape of statistics under a prior; raise if it does not fit the tasks."""
+        shape = fitted_shape(prior, transaction.shape())
+        active = transaction.active_version()
+        before = None if active is None else self._load(active).prior
+        check_arms(prior, before)
+        check_features(prior, before)
+        return shape
+
+    def _load(self, version: int) -> ActivePrior:
+        active = self._versions.get(version)
+        if active is None:
+            body = self.store.prior_body(version)
+            if body is None:
+                raise StoreError(f"{self.store.name} has lost version {version} of the prior")
+            active = self._versions.setdefault(version, ActivePrior.load(version, body))
+        return active
+
+    # -- reading ------------------------------------------------------------------------------
+
+    def task(self, name: str) -> TaskState:
+        """Return the counts and the belief of a task.
+
+        Parameters
+        ----------
+        name : str
+            The task's name; one without decisions raises ``UnknownTaskError``.
+
+        Returns
+        -------
+        TaskState
+            Numbers of decisions and rewards, weights of the components, and mean rewards.
+        """
+        row = self.store.task(checked_name(name, "task"))
+        if row is None:
+            raise _unknown(name)
+        active, belief = self._belief(name)
+        offered = self._offered(name, active)
+        has_actions = active.prior.family.n_arms is not None or offered is not None
+        rows = None if offered is None else offered.rows
+        means = belief.mean_rewards(rows)[0].tolist() if has_actions else ()
+        return TaskState(
+            name, row.decisions, row.rewards, row.late, tuple(belief.weights[0].tolist()),
+            tuple(means), active.version, active.prior.names, row.defaults, row.deferred,
+            None if offered is None else offered.names,
+        )  # fmt: skip
+
+    def posterior(self, task: str, best: int | None = None) -> ActionPosteriors:
+        """Return the posterior of each action's mean reward.
+
+        Parameters
+        ----------
+        task : str
+            The task's name.
+        best : int, optional
+            Only so many actions, those with the highest means; all, unless given.
+
+        Returns
+        -------
+        ActionPosteriors
+            Linear priors: of the actions last offered.
+        """
+        active, belief = self._belief(task)
+        last = self._offered(task, active)
+        offered = None if last is None else last.rows
+        if active.prior.family.n_arms is None and offered is None:
+            return ActionPosteriors((), (), (), (), 0)
+        return action_posteriors(belief, offered, best)
+
+    def health(self) -> Health:
+        """Return whether decisions can be written, how many operations wait, and a warning.
+
+        Returns
+        -------
+        Health
+            The state of the writer.
+        """
+        reason, value = self._writer.trouble, self._closer.only_value
+        warning = None if value is None else silence_warning(value)
+        return Health(reason is None, reason, self._writer.pending, warning, self._watch.warning)
+
+    def agreements(self, version: int | None = None) -> Agreements | None:
+        """Return what the prior expected, and what the same decisions earned.
+
+        A thread reads the rewards that are final from the log, every few seconds.
+
+        Parameters
+        ----------
+        version : int, optional
+            A version of the prior; the active one, unless given.
+
+        Returns
+        -------
+        Agreements or None
+            None if no decision of this version is final, or the log was not read whole yet.
+        """
+        return self._watch.agreements(self.prior_version if version is None else version)
+
+    def ready(self) -> bool:
+        """Return whether decisions can be written.
+
+        Returns
+        -------
+        bool
+            True if they can.
+        """
+        return self.health().writable
+
+    @property
+    def batches(self) -> tuple[int, int]:
+        """Number of batches that were written, and of operations in all of them."""
+        return self._writer.batches
+
+    def weights(self, tasks: Sequence[str]) -> list[tuple[float, ...]]:
+        """Return the present probabilities of the components, of many tasks at once.
+
+        Parameters
+        ----------
+        tasks : sequence of str
+            Names of tasks; one without decisions raises ``UnknownTaskError``.
+
+        Returns
+        -------
+        list of tuple of float
+            P_t(s) under the active prior, in the order of the tasks; empty for a task whose
+            history the active prior cannot compute with.
+        """
+        if not tasks:
+            return []
+        try:
+            _, belief = self._belief(*tasks)
+            return [tuple(row) for row in belief.weights.tolist()]
+        except StatisticsError:
+            if len(tasks) == 1:
+                return [()]
+            return [found for task in tasks for found in self.weights([task])]
+
+    def _belief(self, *tasks: str) -> tuple[ActivePrior, Belief]:
+        """Return the active prior and the belief of tasks, with the task axis."""
+        contents = self.store.statistics([checked_name(task, "task") for task in tasks])
+        for task in tasks:
+            if task not in contents:
+                raise _unknown(task)
+        active = self.active
+        statistics = active.codec.decode([contents[task] for task in tasks])
+        return active, active.prior.condition(statistics)
+
+    def _offered(self, task: str, active: ActivePrior) -> ActionSet | None:
+        return None if active.prior.family.n_arms is not None else self.store.last_offer(task)
+
+    # -- closing ------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Write what was accepted; the store stays open, also for another decider."""
+        self._closer.close()
+        self._watch.close()
+        try:
+            self._writer.close()
+        finally:
+            self.store.release(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _generator_of_life(seed: int | np.random.SeedSequence, life: int) -> np.random.Generator:
+    """Return the generator of the decider with this number; the first one is number 0."""
+    if life == 0:
+        return random.generator(seed, "decider")
+    if isinstance(seed, np.random.SeedSequence):
+        key = (*seed.spawn_key, life)
+        return np.random.default_rng(np.random.SeedSequence(seed.entropy, spawn_key=key))
+    return random.stream(int(seed), "decider", life)
+
+
+def _unknown(task: str) -> UnknownTaskError:
+    return UnknownTaskError(f"no decision was made for a task {task!r} yet")

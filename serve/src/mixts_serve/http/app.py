@@ -1,0 +1,431 @@
+"""The ASGI application: checks every request, performs decisions and rewards, routes all others."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import msgspec
+from starlette.routing import Router
+from starlette.types import Message, Receive, Scope, Send
+
+from mixts.errors import MixtsError, StoreError
+from mixts_serve.http import endpoints, protocol
+from mixts_serve.http.endpoints import Endpoints
+from mixts_serve.http.limits import (
+    ROOM_BODIES,
+    Bodies,
+    Headers,
+    Limits,
+    RateLimit,
+    check_depth,
+    read_headers,
+)
+from mixts_serve.http.metrics import Metrics
+from mixts_serve.http.openapi import BODY_ERRORS, Endpoint, document
+from mixts_serve.http.refusals import (
+    JSON,
+    Header,
+    RefusalError,
+    refusal_for,
+    retry_after,
+    wrong_method,
+)
+from mixts_serve.http.security import OPEN_PATHS, SECURITY_HEADERS, Gate, Tokens
+from mixts_serve.records import Activate, Decide, Decision, Operation, Receipt, Result, Reward
+
+PIECE_BYTES = 32 << 10
+"""Bytes of a large body that are decoded at a time, which takes a few milliseconds."""
+
+access_log = logging.getLogger("mixts_serve.access")
+
+RATE = 10_000.0
+"""Operations per second that one client may send, by default."""
+
+
+# -- operations -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class OperationKind:
+    """Decide, reward or activate: an operation that clients send alone or in batches."""
+
+    name: str
+    read: Callable[[Any, Limits], Operation]
+    request: type[Operation]
+    response: type[Decision | Receipt]
+    summary: str
+    batch_summary: str
+    conflict_field: str
+    """Field of the request that error responses name for a conflict."""
+    errors: tuple[int, ...]
+    """Status codes of errors that one operation can have, apart from those of every body."""
+
+    def endpoints(self) -> list[Endpoint]:
+        """Return the endpoint for one operation and the endpoint for a batch."""
+        path = f"/v1/{self.name}"
+        return [
+            Endpoint(
+                "POST", path, self.name, self.summary, self.response, self.request, "write",
+                errors=(*self.errors, *BODY_ERRORS),
+            ),
+            Endpoint(
+                "POST", f"{path}:batch", f"{self.name}_batch", self.batch_summary, self.response,
+                self.request, "write", errors=BODY_ERRORS, is_batch=True,
+            ),
+        ]  # fmt: skip
+
+
+DECIDE = OperationKind(
+    "decide", protocol.read_decide, Decide, Decision, "Choose an action for a task",
+    "Make many decisions, each with its own result", "key", (409,),
+)  # fmt: skip
+REWARD = OperationKind(
+    "reward", protocol.read_reward, Reward, Receipt, "Report the reward of a decision",
+    "Report many rewards, each with its own result", "value", (404, 409),
+)  # fmt: skip
+ACTIVATE = OperationKind(
+    "activate", protocol.read_activate, Activate, Receipt,
+    "Begin the reward window of a deferred decision: its action was shown",
+    "Activate many decisions, each with its own result", "id", (404,),
+)  # fmt: skip
+KINDS = (DECIDE, REWARD, ACTIVATE)
+
+
+class OperationAddress(NamedTuple):
+    """Endpoint of one operation or of a batch."""
+
+    name: str
+    kind: OperationKind
+    is_batch: bool
+
+
+OPERATIONS = {
+    endpoint.path: OperationAddress(endpoint.name, kind, endpoint.is_batch)
+    for kind in KINDS
+    for endpoint in kind.endpoints()
+}
+ENDPOINTS = (*(each for kind in KINDS for each in kind.endpoints()), *endpoints.ENDPOINTS)
+"""All endpoints, for the OpenAPI document."""
+
+ResultsFuture = asyncio.Future[list[Result]]
+
+
+class Completions:
+    """Passes results from the writer's thread to the event loop.
+
+    The writer's thread completes the submissions of a batch one by one, but the event loop wakes
+    up once for all of them. If every submission woke it, the two threads would take turns after
+    each, and the writer could wait for the interpreter's switch interval every time.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._thread = threading.get_ident()
+        self._results: deque[tuple[ResultsFuture, list[Result]]] = deque()
+        self._is_scheduled = False
+
+    def put(self, future: ResultsFuture, results: list[Result]) -> None:
+        """Complete a future; the event loop's thread and the writer's thread may call this."""
+        if threading.get_ident() == self._thread:
+            _complete(future, results)
+            return
+        self._results.append((future, results))
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            try:
+                self.loop.call_soon_threadsafe(self._complete_all)
+            except RuntimeError:
+                return  # the event loop has ended, so no request waits for a response
+
+    def _complete_all(self) -> None:
+        # Reset first: a result that arrives during the loop schedules the next call.
+        self._is_scheduled = False
+        while self._results:
+            _complete(*self._results.popleft())
+
+
+def _complete(future: ResultsFuture, results: list[Result]) -> None:
+    if not future.done():
+        future.set_result(results)
+
+
+class Turns:
+    """Turns of large bodies: they are decoded one at a time, in pieces with rests between them.
+
+    After each piece the event loop rests for as long as the piece took. It serves other requests
+    then, and the writer's thread gets the interpreter's lock. Without a rest, the event loop would
+    take the lock again before a thread that waits for it has woken up: a small batch, which takes
+    the lock after each SQL statement, could wait for tenths of a second.
+    """
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+        self._since = 0.0
+
+    async def __aenter__(self) -> None:
+        await self._lock.acquire()
+        self._since = perf_counter()
+
+    async def __aexit__(self, *error: object) -> None:
+        try:
+            await self.rest()
+        finally:
+            self._lock.release()
+
+    async def rest(self) -> None:
+        """Rest for as long as the work since the last rest took."""
+        await asyncio.sleep(perf_counter() - self._since)
+        self._since = perf_counter()
+
+
+class Operations:
+    """Performs decisions and rewards: decodes, submits, and responds when they are durable."""
+
+    def __init__(
+        self, decider: Any, limits: Limits, rate_limit: RateLimit, metrics: Metrics
+    ) -> None:
+        self._decider = decider
+        self._limits = limits
+        self._rate_limit = rate_limit
+        self._metrics = metrics
+        self._completions: Completions | None = None
+        self._turns = Turns()
+
+    async def perform(self, address: OperationAddress, body: bytes, client: str) -> bytes:
+        """Return the body of the response to one operation, or to a batch."""
+        if address.is_batch:
+            return await self._perform_batch(address.kind, body, client)
+        return await self._perform_one(address.kind, body)
+
+    async def _perform_one(self, kind: OperationKind, body: bytes) -> bytes:
+        try:
+            operation = await self._read_one(kind, body)
+            (result,) = await self._submit([operation])
+            if isinstance(result, MixtsError):
+                raise result
+        except (RefusalError, MixtsError) as error:
+            refusal = refusal_for(error, kind.conflict_field)
+            self._metrics.count_operations(kind.name, refusal.status)
+            raise refusal from error
+        self._metrics.count_operations(kind.name, 200)
+        return protocol.encode(self._response(kind, result))
+
+    async def _perform_batch(self, kind: OperationKind, body: bytes, client: str) -> bytes:
+        """Return the result of each item; raise if the store refused the whole batch."""
+        decoded = await self._read_batch(kind, body, client)
+        operations = [item for item in decoded if not isinstance(item, RefusalError)]
+        try:
+            results = iter(await self._submit_batch(operations))
+        except StoreError as error:
+            self._metrics.count_operations(kind.name, refusal_for(error).status, len(operations))
+            raise
+        statuses: Counter[int] = Counter()
+        responses: list[Any] = []
+        for item in decoded:
+            result = item if isinstance(item, RefusalError) else next(results)
+            if isinstance(result, (RefusalError, MixtsError)):
+                refusal = refusal_for(result, kind.conflict_field)
+                statuses[refusal.status] += 1
+                responses.append(protocol.error_response(refusal, item=True))
+            else:
+                statuses[200] += 1
+                responses.append(self._response(kind, result))
+        for status, n in statuses.items():
+            self._metrics.count_operations(kind.name, status, n)
+        return protocol.encode(responses)
+
+    async def _read_one(self, kind: OperationKind, body: bytes) -> Operation:
+        """Decode one operation; large ones take turns."""
+        if len(body) <= PIECE_BYTES:
+            check_depth(body, self._limits)
+            return kind.read(body, self._limits)
+        async with self._turns:
+            check_depth(body, self._limits)
+            return kind.read(body, self._limits)
+
+    async def _read_batch(
+        self, kind: OperationKind, body: bytes, client: str
+    ) -> list[Operation | RefusalError]:
+        """Decode the items of a batch; a large one in pieces."""
+        if len(body) <= PIECE_BYTES:
+            return [self._read(kind, item) for item in self._split(body, client)]
+        decoded = []
+        size = PIECE_BYTES
+        async with self._turns:
+            for item in self._split(body, client):
+                if size >= PIECE_BYTES:
+                    size = 0
+                    await self._turns.rest()
+                decoded.append(self._read(kind, item))
+                size += memoryview(item).nbytes
+        return decoded
+
+    def _split(self, body: bytes, client: str) -> list[Any]:
+        check_depth(body, self._limits)
+        items = protocol.split_batch(body, self._limits)
+        self._rate_limit.charge(client, max(len(items) - 1, 0))  # the request itself counts as one
+        return items
+
+    def _read(self, kind: OperationKind, item: Any) -> Operation | RefusalError:
+        try:
+            return kind.read(item, self._limits)
+        except RefusalError as refusal:
+            return refusal
+
+    def _response(self, kind: OperationKind, result: Decision | Receipt) -> Decision | Receipt:
+        """Count a result, and return its response; a retry gets the first try's response."""
+        if kind is not ACTIVATE:
+            self._metrics.count_result(result)
+        if isinstance(result, Decision) and result.repeated:
+            return msgspec.structs.replace(result, repeated=False)
+        return result
+
+    async def _submit_batch(self, operations: list[Operation]) -> list[Result]:
+        """Return the results; raise the store's error if all operations failed with one."""
+        results = await self._submit(operations) if operations else []
+        if results and all(isinstance(result, StoreError) for result in results):
+            raise results[0]  # type: ignore[misc]  # it is an exception
+        return results
+
+    async def _submit(self, operations: Sequence[Operation]) -> list[Result]:
+        """Submit the operations to the decider, and wait for their results."""
+        loop = asyncio.get_running_loop()
+        completions = self._completions
+        if completions is None or completions.loop is not loop:
+            completions = self._completions = Completions(loop)
+        future: ResultsFuture = loop.create_future()
+        self._decider.submit(operations, partial(completions.put, future))
+        return await future
+
+
+# -- the application ------------------------------------------------------------------------------
+
+
+class Service:
+    """The decision service as an ASGI application; all requests must come from one event loop."""
+
+    def __init__(
+        self,
+        decider: Any,
+        store: Any,
+        *,
+        tokens: Tokens | None = None,
+        host: str = "127.0.0.1",
+        limits: Limits | None = None,
+        rate: float = RATE,
+    ) -> None:
+        self._limits = limits or Limits()
+        self._gate = Gate(tokens, host)
+        self._rate_limit = RateLimit(rate)
+        self._bodies = Bodies(ROOM_BODIES * self._limits.body, self._limits.seconds)
+        self.metrics = Metrics()
+        self._operations = Operations(decider, self._limits, self._rate_limit, self.metrics)
+        needs_token = tokens is not None
+        openapi = protocol.encode(document(ENDPOINTS, self._limits, needs_token))
+        self._endpoints = Endpoints(
+            decider, store, self._limits, self._bodies, self.metrics, openapi, needs_token
+        )
+        self._router = Router(self._endpoints.routes(), redirect_slashes=False)
+
+    def use_tokens(self, tokens: Tokens) -> None:
+        """Admit clients by these tokens from now on; not for a service that had none."""
+        self._gate.use_tokens(tokens)
+
+    def close(self) -> None:
+        """End the threads that read the store."""
+        self._endpoints.readers.close()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Respond to one request."""
+        if scope["type"] != "http":
+            raise NotImplementedError(f"this application speaks HTTP, not {scope['type']}")
+        started = perf_counter()
+        path = scope["path"]
+        operation = OPERATIONS.get(path)
+        sender = Sender(send)
+        try:
+            headers = read_headers(scope["headers"], self._limits)
+            client = self._gate.admit(scope, headers, started)
+            if path not in OPEN_PATHS:
+                self._rate_limit.take(client, started)
+            if operation is None:
+                await self._route(scope, receive, sender)
+            else:
+                body = await self._read_operation(scope, receive, headers)
+                try:
+                    content = await self._operations.perform(operation, body, client)
+                finally:
+                    self._bodies.give_back(len(body))
+                await sender.respond(200, content)
+        except asyncio.CancelledError:
+            # The service stops before the store has responded: the outcome is unknown.
+            message = "the service is stopping: try again"
+            await sender.refuse(RefusalError(503, "stopping", message, headers=retry_after(5)))
+        except Exception as error:
+            await sender.refuse(refusal_for(error))
+        name = operation.name if operation else scope.get("mixts.endpoint", "none")
+        self.metrics.count_request(name, sender.status, perf_counter() - started)
+        if access_log.isEnabledFor(logging.DEBUG):
+            # The path as it came: once decoded, it may have line breaks.
+            address, path = (scope.get("client") or ("",))[0], scope["raw_path"].decode("latin-1")
+            access_log.debug("%s %s %s %d", address, scope["method"], path, sender.status)
+
+    async def _read_operation(self, scope: Scope, receive: Receive, headers: Headers) -> bytes:
+        if scope["method"] != "POST":
+            raise wrong_method("POST")
+        protocol.check_content_type(headers)
+        return await self._bodies.read(receive, headers, self._limits.body)
+
+    async def _route(self, scope: Scope, receive: Receive, sender: Sender) -> None:
+        # Match the path before decoding: an encoded slash is part of a task's name.
+        scope["path"] = scope["raw_path"].decode("latin-1")
+        scope["app"] = self  # makes the router raise 404 and 405 instead of sending plain text
+        await self._router(scope, receive, sender.send)
+
+
+class Sender:
+    """Sends one response and adds the security headers."""
+
+    __slots__ = ("_send", "status")
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.status = 0
+        """Status of the response; 0 before it has begun."""
+
+    async def respond(self, status: int, body: bytes, headers: tuple[Header, ...] = ()) -> None:
+        """Send a whole response in JSON."""
+        self.status = status
+        length = (b"content-length", b"%d" % len(body))
+        await self._send(
+            {
+                "type": "http.response.start",
+                "status": status,
+                "headers": [JSON, length, *SECURITY_HEADERS, *headers],
+            }
+        )
+        await self._send({"type": "http.response.body", "body": body})
+
+    async def refuse(self, refusal: RefusalError) -> None:
+        """Send an error, unless a response has already begun."""
+        if not self.status:
+            body = protocol.encode(protocol.error_response(refusal))
+            await self.respond(refusal.status, body, refusal.headers)
+
+    async def send(self, message: Message) -> None:
+        """Send a part of a Starlette response."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            headers = list(message["headers"])
+            present = {name for name, _ in headers}
+            headers += [header for header in SECURITY_HEADERS if header[0] not in present]
+            message["headers"] = headers
+        await self._send(message)

@@ -1,0 +1,468 @@
+"""Endpoints for tasks, priors, health, metrics and pages; ``app`` has decisions and rewards.
+
+An endpoint is a method of ``Endpoints`` with the decorator ``endpoint``: the router and the OpenAPI
+document follow from it. Whatever reads the store runs in a thread, so the event loop goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial
+from queue import SimpleQueue
+from typing import Any, TypeVar
+from urllib.parse import unquote
+
+from msgspec.structs import asdict
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from mixts import MixturePrior
+from mixts.errors import OverloadedError, ParameterError, StoreError, UnknownTaskError
+from mixts_serve.arms import ArmChanges, ArmList
+from mixts_serve.http import protocol
+from mixts_serve.http.limits import Bodies, Limits, read_headers
+from mixts_serve.http.metrics import CONTENT_TYPE, Metrics
+from mixts_serve.http.openapi import BODY_ERRORS, TASK, Endpoint, parameter
+from mixts_serve.http.protocol import Activation, ActivePriorInfo, HealthStatus
+from mixts_serve.http.refusals import RefusalError, retry_after
+from mixts_serve.http.security import PAGE_POLICY
+from mixts_serve.records import MAX_NAME, PriorVersion, TaskState
+
+Value = TypeVar("Value")
+Handler = Callable[[Request], Awaitable[Response]]
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+ENDPOINTS: list[Endpoint] = []
+"""Documented endpoints of this module, in the order of the document."""
+
+
+def endpoint(
+    method: str, path: str, response: Any, summary: str, **details: Any
+) -> Callable[[Method], Method]:
+    """Register a method of ``Endpoints`` for an address; ``details`` are fields of ``Endpoint``.
+
+    A parameter of the path is one segment, as encoded by the client.
+    """
+
+    def register(function: Method) -> Method:
+        ENDPOINTS.append(Endpoint(method, path, function.__name__, summary, response, **details))
+        return function
+
+    return register
+
+
+_UNREWARDED = {
+    "waiting": "their window is open, or has no end",
+    "deferred": "they were deferred, and not activated",
+    "given_up": "their window has ended, and there is no default reward",
+    "due": "their window has ended, and the default reward is about to be written",
+}
+
+PAGES = {
+    "/": "overview_page",
+    "/tasks": "task_page",
+    "/assets/{name}": "asset",
+}
+"""Addresses of pages, which the document leaves out."""
+
+PAGE_CHANGES = {"/arms": "change_arms"}
+"""Addresses that scripts of pages post to; see ``security.Gate`` for what protects them."""
+
+THREADS = 4
+MAX_WAITING = 64
+"""Requests that may wait for a thread."""
+
+
+CLOSE_SECONDS = 5.0
+"""Time for calls that run when the service stops; a database that hangs may never answer them."""
+
+YES_OR_NO = {"type": "string", "enum": ["true", "false"]}
+
+MAX_UPLOADS = 2
+"""Priors that are uploaded at the same time: each needs several times its size in memory."""
+
+
+class Readers:
+    """A few threads that read the store; the process does not wait for them when it ends."""
+
+    def __init__(self, threads: int = THREADS, waiting: int = MAX_WAITING) -> None:
+        self._calls: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
+        self._capacity = threads + waiting
+        self._busy = 0
+        self._threads = [
+            threading.Thread(target=self._run, name=f"mixts-reader_{k}", daemon=True)
+            for k in range(threads)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    async def run(self, function: Callable[..., Value], *arguments: Any) -> Value:
+        """Call a function in a thread; raise ``OverloadedError`` if too many calls wait."""
+        if self._busy >= self._capacity:
+            raise OverloadedError(f"{self._busy} requests read the store: try again later")
+        self._busy += 1
+        try:
+            future: Future[Value] = Future()
+            self._calls.put((future, partial(function, *arguments)))
+            return await asyncio.wrap_future(future)
+        finally:
+            self._busy -= 1
+
+    def _run(self) -> None:
+        while (call := self._calls.get()) is not None:
+            future, function = call
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                future.set_result(function())
+            except BaseException as error:
+                future.set_exception(error)
+            del call, future, function  # or they would live until the next call
+
+    def close(self) -> None:
+        """Finish the calls, but wait no longer than ``CLOSE_SECONDS``."""
+        for _ in self._threads:
+            self._calls.put(None)
+        until = time.monotonic() + CLOSE_SECONDS
+        for thread in self._threads:
+            thread.join(max(until - time.monotonic(), 0))
+
+
+class Endpoints:
+    """Handlers of all addresses except decisions and rewards."""
+
+    def __init__(
+        self,
+        decider: Any,
+        store: Any,
+        limits: Limits,
+        bodies: Bodies,
+        metrics: Metrics,
+        document: bytes,
+        needs_token: bool,
+    ) -> None:
+        self._decider = decider
+        self._store = store
+        self._limits = limits
+        self._bodies = bodies
+        self._metrics = metrics
+        self._document = document
+        self._needs_token = needs_token
+        self.readers = Readers()
+        self._uploads = 0
+        """Priors that are being received or stored."""
+
+    def routes(self) -> list[Route]:
+        """Return a route for each path."""
+        handlers: dict[str, dict[str, Handler]] = {}
+        for each in ENDPOINTS:
+            handlers.setdefault(each.path, {})[each.method] = getattr(self, each.name)
+        for path, name in PAGES.items():
+            handlers[path] = {"GET": getattr(self, name)}
+        for path, name in PAGE_CHANGES.items():
+            handlers[path] = {"POST": getattr(self, name)}
+        return [
+            Route(path, _dispatch(of_path), methods=list(of_path))
+            for path, of_path in handlers.items()
+        ]
+
+    # -- tasks and priors ---------------------------------------------------------------------
+
+    @endpoint(
+        "GET", "/v1/tasks/{task}", TaskState, "Describe a task: counts, weights, mean rewards",
+        errors=(404, 422), parameters=(TASK,),
+    )  # fmt: skip
+    async def task(self, request: Request) -> Response:
+        """Return the counts and the belief of a task."""
+        name = path_parameter(request, "task")
+        return json_response(await self.readers.run(self._decider.task, name))
+
+    @endpoint("GET", "/v1/prior", ActivePriorInfo, "Describe the active prior")
+    async def prior(self, request: Request) -> Response:
+        """Return the active prior's description."""
+        active = await self.readers.run(lambda: self._decider.active)
+        prior, family = active.prior, active.prior.family
+        info = ActivePriorInfo(
+            active.version, family.kind, prior.n_components, prior.weights.tolist(), prior.names,
+            prior.arm_names,
+        )  # fmt: skip
+        if family.n_arms is not None:
+            info.n_arms = family.n_arms
+        else:
+            info.n_features = family.n_features
+        return json_response(info)
+
+    @endpoint("GET", "/v1/priors", list[PriorVersion], "List all versions of the prior")
+    async def priors(self, request: Request) -> Response:
+        """Return all versions of the prior."""
+        return json_response(await self.readers.run(self._decider.priors))
+
+    @endpoint(
+        "POST", "/v1/priors", Activation, "Add a version: a file as MixturePrior.save writes it",
+        request=dict[str, Any], scope="admin", status=201, errors=BODY_ERRORS,
+        parameters=tuple(parameter(name, "query", YES_OR_NO) for name in ("activate", "force")),
+    )  # fmt: skip
+    async def upload_prior(self, request: Request) -> Response:
+        """Store a new version of the prior, and activate it if the query says so."""
+        activate, force = _flag(request, "activate"), _flag(request, "force")
+        limits = self._limits
+        headers = read_headers(request.scope["headers"], limits)
+        protocol.check_content_type(headers)
+        if self._uploads >= MAX_UPLOADS:
+            raise OverloadedError(f"{self._uploads} priors are being uploaded: try again later")
+        self._uploads += 1
+        try:
+            most = max(limits.prior, limits.body)
+            body = await Bodies(most, limits.seconds).read(request.receive, headers, most)
+
+            def upload() -> Activation:
+                protocol.check_prior(body, limits)
+                prior = MixturePrior.from_bytes(body, "the prior")
+                version = self._decider.upload_prior(prior, activate, force)
+                return Activation(version, version == self._decider.prior_version)
+
+            return json_response(await self.readers.run(upload), 201)
+        finally:
+            self._uploads -= 1
+
+    @endpoint(
+        "POST", "/v1/priors/{version}/activate", Activation, "Activate a version of the prior",
+        scope="admin", errors=(404, 422),
+        parameters=(
+            parameter("version", "path", {"type": "integer", "minimum": 1}),
+            parameter("force", "query", YES_OR_NO),
+        ),
+    )  # fmt: skip
+    async def activate_prior(self, request: Request) -> Response:
+        """Activate a version of the prior; with force even one that failed its check."""
+        force = _flag(request, "force")
+        text = path_parameter(request, "version")
+        rows = await self.readers.run(self._decider.priors)
+        version = next((row.version for row in rows if str(row.version) == text), None)
+        if version is None:
+            known = ", ".join(str(row.version) for row in rows[-10:])
+            raise RefusalError(
+                404, "unknown_prior", f"there is no version {text[:20]!r}; the last are {known}",
+                "version",
+            )  # fmt: skip
+        await self.readers.run(self._decider.activate_prior, version, force)
+        return json_response(Activation(version, True))
+
+    @endpoint(
+        "GET", "/v1/arms", ArmList, "List the arms: names, and which are retired or new",
+        errors=(422,),
+    )  # fmt: skip
+    async def arms(self, request: Request) -> Response:
+        """Return the arms of the active prior."""
+        return json_response(await self.readers.run(self._decider.arms))
+
+    @endpoint(
+        "POST", "/v1/arms", ArmList, "Add, retire, restore or rename arms, all at once",
+        request=ArmChanges, scope="admin", errors=BODY_ERRORS,
+    )  # fmt: skip
+    async def change_arms(self, request: Request) -> Response:
+        """Activate a version of the prior with other arms."""
+        limits = self._limits
+        headers = read_headers(request.scope["headers"], limits)
+        protocol.check_content_type(headers)
+        body = await self._bodies.read(request.receive, headers, limits.body)
+        try:
+            changes = protocol.read_arm_changes(body, limits)
+        finally:
+            self._bodies.give_back(len(body))
+
+        def change() -> ArmList:
+            found: ArmList = self._decider.change_arms(**asdict(changes))
+            return found
+
+        return json_response(await self.readers.run(change))
+
+    # -- health and metrics -------------------------------------------------------------------
+
+    @endpoint("GET", "/healthz", HealthStatus, "Check that the process responds", scope=None)
+    async def alive(self, request: Request) -> Response:
+        """Return "ok" as long as the process responds."""
+        return json_response(HealthStatus("ok"))
+
+    @endpoint("GET", "/readyz", HealthStatus, "Check that the service accepts writes", scope=None)
+    async def ready(self, request: Request) -> Response:
+        """Return "ok", and the policy in force, if the store can be written to."""
+        health = self._decider.health()
+        if not health.writable:
+            # With tokens, strangers may reach this endpoint: they must not see paths and hosts.
+            known = None if self._needs_token else health.reason
+            reason = known or "the store cannot be written to"
+            raise RefusalError(503, "store_unavailable", reason, headers=retry_after(5))
+        status = HealthStatus("ok", health.pending, self._decider.policy.name)
+        if health.warning is not None:
+            status.warning = health.warning
+        if health.prior_alarm is not None:
+            hidden = "the rewards do not agree with the prior: see the dashboard"
+            status.prior_alarm = hidden if self._needs_token else health.prior_alarm
+        return json_response(status)
+
+    @endpoint("GET", "/metrics", "text/plain", "Counters for Prometheus")
+    async def metrics(self, request: Request) -> Response:
+        """Return counters, response times and totals."""
+        health = self._decider.health()
+        batches, operations = self._decider.batches
+        gauges: dict[str, tuple[str, float]] = {
+            "writable": ("1 if the store accepts writes, else 0", int(health.writable)),
+            "pending_operations": ("Operations that wait for the writer", health.pending),
+            "groups": ("Committed batches", batches),
+            "group_operations": ("Operations in all committed batches", operations),
+            "only_clicks": (
+                "1 if rewards seem to come for clicks only, with no default reward, else 0",
+                int(health.warning is not None),
+            ),
+            "prior_alarm": (
+                "1 if the rewards do not agree with the active prior, else 0",
+                int(health.prior_alarm is not None),
+            ),
+        }
+        with suppress(StoreError):  # the counters of this process are known even so
+            gauges |= await self.readers.run(self._store_gauges)
+        settings = asdict(self._decider.policy)
+        policy = {name: "" if value is None else str(value) for name, value in settings.items()}
+        return Response(self._metrics.text(gauges, policy), headers={"content-type": CONTENT_TYPE})
+
+    def _store_gauges(self) -> dict[str, tuple[str, float]]:
+        totals = self._store.totals()
+        gauges = {
+            f"store_{name}": (f"{name.capitalize()} in the store", getattr(totals, name))
+            for name in ("tasks", "decisions", "rewards", "late", "defaults")
+        }
+        without = asdict(self._store.unrewarded())
+        gauges |= {
+            f"store_unrewarded_{name}": (f"Decisions without a reward: {_UNREWARDED[name]}", n)
+            for name, n in without.items()
+        }
+        version = self._decider.prior_version
+        gauges |= {"prior_version": ("Active version of the prior", version)}
+        found = self._decider.agreements(version)
+        if found is not None:
+            whole, of = found.whole, "of the active prior's final decisions"
+            gauges |= {
+                "prior_evidence": ("Evidence against the active prior, log10", found.evidence),
+                "prior_expected_reward": (f"Mean reward {of}, as predicted", whole.expected),
+                "prior_earned_reward": (f"Mean reward {of}", whole.earned),
+            }
+        return gauges
+
+    @endpoint("GET", "/openapi.json", dict[str, Any], "This document")
+    async def openapi(self, request: Request) -> Response:
+        """Return the OpenAPI document."""
+        return Response(self._document, media_type="application/json")
+
+    # -- pages --------------------------------------------------------------------------------
+
+    async def overview_page(self, request: Request) -> Response:
+        """Return the dashboard."""
+        query = request.query_params
+        search = query.get("search", "").replace("\0", "")[:MAX_NAME]
+        offset, rows = query.get("offset", "0"), query.get("arms", "0")
+        return await self._page(
+            lambda: _dashboard().overview_page(
+                self._decider, self._store, now=self._store.now(), search=search,
+                offset=int(offset) if _OFFSET.fullmatch(offset) else 0,
+                span=query.get("span", ""), arm=query.get("arm", "")[:MAX_NAME],
+                arms=rows if _OFFSET.fullmatch(rows) else 0, address=_address(request),
+                token=self._needs_token, changes="admin" in request.scope["mixts.scopes"],
+            )
+        )  # fmt: skip
+
+    async def task_page(self, request: Request) -> Response:
+        """Return the page of one task."""
+        name = request.query_params.get("name", "")
+        try:
+            return await self._page(
+                lambda: _dashboard().task_page(
+                    self._decider, self._store, name, now=self._store.now(),
+                    address=_address(request), token=self._needs_token,
+                )
+            )  # fmt: skip
+        except (UnknownTaskError, ParameterError):
+            return page_response(_dashboard().missing_page(name), 404)
+
+    async def _page(self, render: Callable[[], str]) -> Response:
+        try:
+            return page_response(await self.readers.run(render))
+        except StoreError as error:
+            return page_response(_dashboard().unavailable_page(str(error)), 503)
+
+    async def asset(self, request: Request) -> Response:
+        """Return a style sheet or a script of the pages."""
+        found = _dashboard().ASSETS.get(request.path_params["name"])
+        if found is None:
+            raise RefusalError(404, "not_found", "there is nothing at this address")
+        media_type, content = found
+        return Response(content, headers={"content-type": media_type})
+
+
+# -- requests and responses -----------------------------------------------------------------------
+
+
+def _dispatch(handlers: dict[str, Handler]) -> Handler:
+    """Return one handler for all methods of a path."""
+
+    async def dispatch(request: Request) -> Response:
+        handler = handlers["GET" if request.method == "HEAD" else request.method]
+        request.scope["mixts.endpoint"] = handler.__name__
+        return await handler(request)
+
+    return dispatch
+
+
+def _flag(request: Request, name: str) -> bool:
+    """Return a flag of the query, false unless it is given."""
+    text = request.query_params.get(name, "false")
+    if text not in ("true", "false"):
+        raise RefusalError(422, "invalid", f"{name} must be true or false", name)
+    return bool(text == "true")
+
+
+def path_parameter(request: Request, name: str) -> str:
+    """Return a segment of the path, decoded."""
+    try:
+        return unquote(request.path_params[name], errors="strict")
+    except UnicodeDecodeError:
+        raise RefusalError(
+            400, "bad_request", f"{name} must be UTF-8, percent-encoded", name
+        ) from None
+
+
+def json_response(content: Any, status: int = 200) -> Response:
+    """Return a response in JSON."""
+    return Response(protocol.encode(content), status, media_type="application/json")
+
+
+def page_response(content: str, status: int = 200) -> Response:
+    """Return a response in HTML; with status 503 it says when to try again."""
+    headers = {"content-security-policy": PAGE_POLICY}
+    if status == 503:
+        headers["retry-after"] = "5"
+    return Response(content, status, headers, "text/html")
+
+
+def _dashboard() -> Any:
+    """Import the pages when they are first requested, so that the service starts sooner."""
+    from mixts_serve import dashboard
+
+    return dashboard
+
+
+_OFFSET = re.compile("[0-9]{1,12}", re.ASCII)
+_HOST = re.compile(r"[A-Za-z0-9.:\[\]-]{1,255}")
+
+
+def _address(request: Request) -> str:
+    """Return the address of the service as the client's Host header gives it."""
+    host = request.headers.get("host", "")
+    return f"http://{host}" if _HOST.fullmatch(host) else "http://127.0.0.1"

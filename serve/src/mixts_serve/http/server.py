@@ -1,0 +1,328 @@
+"""The server process: listen, serve until a signal arrives, finish the accepted requests."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from types import FrameType
+
+from granian.constants import HTTPModes, Interfaces
+from granian.http import HTTP1Settings
+from granian.log import LogLevels
+from granian.net import SocketHolder  # type: ignore[attr-defined]  # it is typed elsewhere
+from granian.server.embed import Server
+from prometheus_client import disable_created_metrics
+from starlette.types import Receive, Scope, Send
+
+from mixts_serve.http import protocol
+from mixts_serve.http.app import Sender, Service
+from mixts_serve.http.limits import Limits
+from mixts_serve.http.refusals import RefusalError, retry_after
+
+STOP_SECONDS = 10
+"""Time for open requests to finish after a signal to stop."""
+
+SILENT_SECONDS = 0.5
+"""The same, if no request has begun: connections that rest do not hold the end up."""
+
+BACKLOG = 4096
+
+BUFFER_BYTES = 64 << 10
+"""Bytes that the server reads of a connection before the application takes them."""
+
+OTHER_FILES = 256
+"""Open files that the store and the rest of the process may need."""
+
+
+# -- sockets and signals --------------------------------------------------------------------------
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Return a socket with this address, which accepts no connections yet; port 0: any free one."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, number, _, address = found[0]
+        listener = socket.socket(family, kind, number)
+    except OSError as error:
+        raise OSError(f"cannot listen on {host}: {error.strerror}") from error
+    try:
+        if sys.platform != "win32":  # where two processes could then use the same port
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        listener.bind(address)
+    except OSError as error:
+        listener.close()
+        raise OSError(f"cannot listen on {host}, port {port}: {error.strerror}") from error
+    return listener
+
+
+def url_of(listener: socket.socket) -> str:
+    """Return the URL of a bound socket."""
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+class Signals:
+    """Handler of the signals that stop the process, or make it read its tokens again.
+
+    Before the service runs a signal interrupts the start; then it calls ``stop``, and the
+    accepted requests are finished. With ``reads_tokens``, SIGHUP calls what ``on_hang_up`` was
+    given instead, as soon as there is something to call.
+    """
+
+    def __init__(self, *, reads_tokens: bool = False) -> None:
+        self.stop: Callable[[], None] | None = None
+        self._reads_tokens = reads_tokens
+        self._hang_up: Callable[[], None] | None = None
+        self._has_hung_up = False
+
+    def on_hang_up(self, call: Callable[[], None]) -> None:
+        """Call a function at every SIGHUP, and now if one came before."""
+        self._hang_up = call
+        if self._has_hung_up:
+            call()
+
+    def handle(self, number: int, frame: FrameType | None) -> None:
+        """Handle a signal."""
+        if number == SIGHUP and self._reads_tokens:
+            self._has_hung_up = True
+            if self._hang_up is not None:
+                self._hang_up()
+        elif self.stop is None:
+            raise KeyboardInterrupt
+        else:
+            self.stop()
+
+
+SIGHUP = getattr(signal, "SIGHUP", None)  # not on Windows
+
+
+@contextmanager
+def handle_signals(*, reads_tokens: bool = False) -> Iterator[Signals]:
+    """Handle SIGINT, SIGTERM and SIGHUP inside the ``with`` block; other threads than the main one
+    receive no signals.
+
+    SIGHUP stays ignored if it is, as under nohup, unless it makes the service read its tokens.
+    """
+    signals = Signals(reads_tokens=reads_tokens)
+    if threading.current_thread() is not threading.main_thread():
+        yield signals
+        return
+    handled = [signal.SIGINT, signal.SIGTERM]
+    if SIGHUP is not None and (reads_tokens or signal.getsignal(SIGHUP) is not signal.SIG_IGN):
+        handled.append(SIGHUP)
+    before = {number: signal.signal(number, signals.handle) for number in handled}
+    try:
+        if SIGHUP is not None:  # the command line held it back until there is a handler
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {SIGHUP})
+        yield signals
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _signals_wake(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+    """Wake the event loop at every signal: one that arrives as it falls asleep would wait."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    inner, outer = socket.socketpair()
+    with inner, outer:
+        inner.setblocking(False)
+        outer.setblocking(False)
+        loop.add_reader(inner, inner.recv, 4096)
+        before = signal.set_wakeup_fd(outer.fileno(), warn_on_full_buffer=False)
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(before)
+            loop.remove_reader(inner)
+
+
+# -- serving --------------------------------------------------------------------------------------
+
+
+class Starting:
+    """An ASGI application that refuses all requests but ``/healthz``, until the service is ready.
+
+    ``start`` opens the service, and may take long.
+    """
+
+    def __init__(self, start: Callable[[], Service]) -> None:
+        self.start = start
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Respond to one request, without a look at who sends it: everybody is told the same."""
+        sender = Sender(send)
+        if scope["path"] == "/healthz":
+            await sender.respond(200, protocol.encode(protocol.HealthStatus("ok")))
+        else:
+            await sender.refuse(_NOT_READY)
+
+    async def ready(self) -> Service:
+        """Start the service in a thread, which the process does not wait for if it ends."""
+        started: Future[Service] = Future()
+        started.set_running_or_notify_cancel()  # so that nobody can cancel it
+
+        def start() -> None:
+            try:
+                started.set_result(self.start())
+            except BaseException as error:
+                started.set_exception(error)
+
+        threading.Thread(target=start, name="mixts-start", daemon=True).start()
+        return await asyncio.wrap_future(started)
+
+
+_NOT_READY = RefusalError(
+    503, "starting", "the service is starting: it compiles, or loads, the code that decides",
+    headers=retry_after(1),
+)  # fmt: skip
+
+
+class Granian(Server):
+    """The HTTP server: Granian in this process, for it may have no other that owns the store.
+
+    Granian would bind a socket that several processes may share, so that a second service on the
+    same port would go unnoticed: it gets one that is bound.
+    """
+
+    def __init__(self, app: Service | Starting, listener: socket.socket, limits: Limits) -> None:
+        self.app = app
+        self.requests: set[asyncio.Task[None]] = set()
+        """Requests that are being answered."""
+        self._listener = listener
+        listener.listen(BACKLOG)
+        super().__init__(
+            self._respond, interface=Interfaces.ASGINL, http=HTTPModes.http1, websockets=False,
+            backlog=BACKLOG, backpressure=_max_connections(limits),
+            http1_settings=HTTP1Settings(
+                header_read_timeout=round(1000 * limits.seconds), max_buffer_size=BUFFER_BYTES
+            ),
+            log_level=LogLevels.error, log_dictconfig={"incremental": True, "handlers": {}},
+        )  # fmt: skip
+
+    def _init_shared_socket(self) -> None:
+        opened = self._listener.dup().detach()
+        is_unix = False
+        arguments = {"linux": (opened, is_unix, BACKLOG), "win32": (opened,)}
+        self._shd = SocketHolder(*arguments.get(sys.platform, (opened, is_unix)))  # type: ignore[assignment]
+
+    async def _respond(self, scope: Scope, receive: Receive, send: Send) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self.requests.add(task)
+        try:
+            await self.app(scope, receive, send)
+        finally:
+            self.requests.discard(task)
+
+    async def finish(self, serving: asyncio.Future[None], hurry: asyncio.Event) -> None:
+        """Answer the requests that have begun, within some seconds or until ``hurry`` is set."""
+        self.stop()  # type: ignore[no-untyped-call]
+        self._listener.close()
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        while not serving.done() and not hurry.is_set():
+            seconds = loop.time() - begun
+            if seconds > (STOP_SECONDS if self.requests else SILENT_SECONDS):
+                break
+            await asyncio.sleep(0.01)
+        for request in self.requests:
+            request.cancel()  # the application refuses the request: the service is stopping
+        await asyncio.wait([serving], timeout=SILENT_SECONDS)
+        serving.cancel()
+
+
+def run(
+    service: Service | Starting,
+    listener: socket.socket,
+    signals: Signals,
+    on_ready: Callable[[], None],
+    *,
+    limits: Limits,
+) -> None:
+    """Serve until a signal, or ``signals.stop()``; call ``on_ready`` when the service is ready.
+
+    A signal before that raises ``KeyboardInterrupt``.
+    """
+    disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series per counter
+    try:
+        was_ready = asyncio.run(_serve(service, listener, signals, on_ready, limits))
+    finally:
+        gc.unfreeze()
+    if not was_ready:
+        raise KeyboardInterrupt
+
+
+async def _serve(
+    service: Service | Starting,
+    listener: socket.socket,
+    signals: Signals,
+    on_ready: Callable[[], None],
+    limits: Limits,
+) -> bool:
+    """Serve; return whether the service was ready before a signal to stop arrived."""
+    loop = asyncio.get_running_loop()
+    stopping, hurry = asyncio.Event(), asyncio.Event()
+
+    def begin_to_stop() -> None:
+        (hurry if stopping.is_set() else stopping).set()
+
+    def stop() -> None:
+        with suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(begin_to_stop)
+
+    server = Granian(service, listener, limits)
+    with _signals_wake(loop):
+        serving = asyncio.ensure_future(server.serve())
+        signals.stop = stop
+        try:
+            if isinstance(service, Starting):
+                opened = await _opened(service, stopping)
+                if opened is None:
+                    return False
+                server.app = service = opened
+            # What the start made lives as long as the process: the collector need not visit it.
+            gc.collect()
+            gc.freeze()
+            on_ready()
+            await stopping.wait()
+        finally:
+            await server.finish(serving, hurry)
+            if isinstance(service, Service):
+                service.close()
+    return True
+
+
+async def _opened(starting: Starting, stopping: asyncio.Event) -> Service | None:
+    """Return the service when it is ready; None if a signal to stop arrives before."""
+    ready = asyncio.ensure_future(starting.ready())
+    stopped = asyncio.ensure_future(stopping.wait())
+    await asyncio.wait([ready, stopped], return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    if ready.done():
+        return ready.result()
+    ready.cancel()
+    return None
+
+
+def _max_connections(limits: Limits) -> int:
+    """Return the number of connections, less than the files that the system allows."""
+    files = limits.connections + OTHER_FILES
+    with suppress(ImportError, OSError, ValueError):
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        files = files if hard == resource.RLIM_INFINITY else min(files, hard)
+        if soft != resource.RLIM_INFINITY and soft < files:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
+    return min(limits.connections, max(64, files - OTHER_FILES))

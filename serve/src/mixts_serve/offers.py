@@ -1,0 +1,210 @@
+"""What a request offers, checked at the door: an ``Offer`` of the library, and the actions' ids."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from msgspec.json import Encoder
+
+from mixts import MixturePrior
+from mixts.agents import Offer
+from mixts.errors import ActionError, MaskError, ParameterError
+from mixts.extend import checks
+from mixts_serve.records import Decide, Offered, checked_name
+from mixts_serve.rules import Policy
+
+Ids = tuple[str, ...]
+"""Ids of the actions that were offered, in their order."""
+
+MOST_NAMED = 10
+"""Actions that an error message names."""
+
+_EXPECTED = "an action must be {'id': ..., 'features': {...}} or a row of numbers"
+
+
+class Asked(NamedTuple):
+    """A checked request for a decision."""
+
+    request: Decide
+    offer: Offer
+    ids: Ids | None
+    """Ids of the actions; None for arms, and for actions without ids."""
+
+
+def checked_request(request: Decide, prior: MixturePrior, policy: Policy) -> Asked:
+    """Return what a request offers, or raise an error."""
+    if not isinstance(request.defer, bool):
+        raise ParameterError(f"defer must be True or False, got {request.defer!r}")
+    rows, ids = offered_actions(request.actions, prior)
+    names = prior.arm_names if ids is None else ids
+    mask = named_mask(request.mask, names)
+    offer = Offer.of(prior, np.zeros(1, np.int64), rows, mask)
+    if offer.actions is not None:
+        if offer.actions.ndim != 2:
+            raise ActionError(f"actions must be one set (K, d), got shape {offer.actions.shape}")
+        if prior.features is not None:
+            prior.features.check_ranges(offer.actions)
+        prior.family.check_learnable(offer.actions)
+    n_available = offer.n_actions if offer.mask is None else int(offer.mask.sum())
+    if policy.floor > 1 / n_available:
+        raise ActionError(
+            f"{n_available} actions cannot all have the floor of {policy.floor:g}: offer at most "
+            f"{int(1 / policy.floor)}, or lower the floor"
+        )
+    offer = offer.with_money(prior, request.values, request.costs, names)
+    offer = offer.with_top(prior, request.top)
+    limited = offer._replace(floor=policy.floor, new_share=policy.new_item_share)
+    return Asked(request, limited, ids)
+
+
+# -- ids and named features -----------------------------------------------------------------------
+
+
+def offered_actions(actions: Any, prior: MixturePrior) -> tuple[Any, Ids | None]:
+    """Return what a request offers as rows of features, and the ids of the actions.
+
+    Rows stay as they are and have no ids; the family checks them.
+    """
+    if not has_names(actions):
+        return actions, None
+    items = [_offered(item, k) for k, item in enumerate(actions)]
+    features = [item.features for item in items]
+    described = [isinstance(one, Mapping) for one in features]
+    if any(described) and not all(described):
+        raise ActionError(
+            "features must be described by names in all actions or in none: action "
+            f"{described.index(not described[0])} differs from action 0"
+        )
+    ids = [item.id for item in items if item.id is not None]
+    if not ids:
+        return prior.action_rows(features), None
+    if len(ids) < len(items):
+        missing = next(k for k, item in enumerate(items) if item.id is None)
+        raise ActionError(f"all actions need an id, or none: action {missing} has none")
+    if len(set(ids)) < len(ids):
+        repeated = next(name for name, n in Counter(ids).items() if n > 1)
+        raise ActionError(f"ids of actions must differ, got {repeated!r} twice")
+    return prior.action_rows(features), tuple(ids)
+
+
+def has_names(actions: Any) -> bool:
+    """Return whether actions are objects with ids or features, in place of rows of numbers."""
+    if isinstance(actions, np.ndarray) or not isinstance(actions, Sequence):
+        return False
+    # Look at the types first: asking whether each of 10,000 rows is a mapping takes long.
+    kinds = set(map(type, actions))
+    return any(issubclass(kind, (Mapping, Offered)) for kind in kinds)
+
+
+def _offered(item: Any, k: int) -> Offered:
+    if isinstance(item, Mapping):
+        if "features" not in item or not item.keys() <= {"id", "features"}:
+            raise ActionError(f"{_EXPECTED}, got the fields {sorted(map(str, item))} (action {k})")
+        item = Offered(item["features"], item.get("id"))
+    if not isinstance(item, Offered):
+        raise ActionError(f"{_EXPECTED} as the others are, got {item!r} (action {k})")
+    if item.id is not None:
+        checked_name(item.id, f"id of action {k}")
+    return item
+
+
+def named_mask(mask: Any, ids: Ids | None) -> Any:
+    """Return a mask that lists ids as true and false for each action; others stay as they are."""
+    if not is_named(mask):
+        return mask
+    if ids is None:
+        raise MaskError(f"mask lists ids of actions, but the actions have none: got {mask[0]!r}")
+    known = set(ids)
+    unknown = [name for name in mask if name not in known]
+    if unknown:
+        listed = ", ".join(repr(name) for name in ids[:MOST_NAMED])
+        more = ", ..." * (len(ids) > MOST_NAMED)
+        raise MaskError(
+            f"mask names {unknown[0]!r}, which is not among the actions: {listed}{more}"
+        )
+    return np.isin(ids, list(mask))
+
+
+def is_named(mask: Any) -> bool:
+    """Return whether a mask lists ids."""
+    return isinstance(mask, Sequence) and bool(mask) and isinstance(mask[0], str)
+
+
+# -- on the wire ----------------------------------------------------------------------------------
+
+
+def plain_actions(actions: Any) -> list[Any]:
+    """Return offered actions as JSON has them, for a client; the service checks the names."""
+    found = []
+    for k, item in enumerate(actions):
+        one = _offered(item, k)
+        if isinstance(one.features, Mapping):
+            features: Any = {str(name): _value(value) for name, value in one.features.items()}
+        else:
+            expected = f"features of action {k} must be numbers, or described by names"
+            features = checks.numbers(one.features, expected, ActionError).tolist()
+        found.append(Offered(features, one.id))
+    return found
+
+
+def _value(value: Any) -> Any:
+    plain = value.item() if isinstance(value, np.generic) else value
+    if isinstance(plain, float) and not np.isfinite(plain):
+        raise ActionError(f"features must be finite numbers or text, got {plain}")
+    return str(plain) if isinstance(plain, str) else plain
+
+
+# -- keys -----------------------------------------------------------------------------------------
+
+
+_JSON = Encoder(enc_hook=repr, order="deterministic")
+_PLAIN = hashlib.sha256(b"plain").digest()[:16]
+
+
+def request_digest(request: Decide) -> bytes:
+    """Return a digest of all but the names of task and key, which a retry must repeat."""
+    actions, mask = request.actions, request.mask
+    rest = (actions, mask, request.values, request.costs, request.top)
+    if not request.defer and all(each is None for each in rest):
+        return _PLAIN  # most requests, and quickly
+    named: list[Any] | None = None
+    listed: list[str] | None = None
+    try:
+        if has_names(actions):
+            named, actions = [_canonical(item) for item in actions], None
+        if is_named(mask):
+            listed, mask = list(mask), None
+        amounts = [_amounts(request.values), _amounts(request.costs)]
+        given = [request.defer, request.top, named, listed, amounts]
+        content = hashlib.sha256(_JSON.encode(given))
+        for rows, kind in ((actions, float), (mask, bool)):
+            array = None if rows is None else np.asarray(rows, kind)
+            content.update(b"-" if array is None else repr(array.shape).encode() + array.tobytes())
+    except (TypeError, ValueError, OverflowError):
+        return b"malformed"
+    return content.digest()[:16]
+
+
+def _amounts(given: Any) -> Any:
+    """Return values or costs as JSON has them."""
+    if given is None or isinstance(given, Mapping):
+        return _canonical(given)
+    return np.asarray(given, float).tolist()
+
+
+def _canonical(item: Any) -> Any:
+    """Return an action in the form in which it comes over the wire: numbers are floats."""
+    if isinstance(item, Offered):
+        item = {"id": item.id, "features": item.features}
+    if isinstance(item, Mapping):
+        found = {str(name): _canonical(value) for name, value in item.items()}
+        return {name: value for name, value in found.items() if name != "id" or value is not None}
+    if isinstance(item, (list, tuple, np.ndarray)):
+        return [_canonical(value) for value in item]
+    if isinstance(item, (int, float, np.integer, np.floating)) and not isinstance(item, bool):
+        return float(item)
+    return bool(item) if isinstance(item, np.bool_) else item

@@ -1,0 +1,477 @@
+"""Records of the decision service: the same values on the wire, in process and in the store.
+
+Requests and responses are encoded to JSON as they are; msgspec checks the types of a request when
+it decodes it, and nothing when Python code makes one, so arrays may be numpy's in process. Rows are
+what a transaction reads and writes: ``store.tables`` makes the tables and the statements of both
+databases from their fields. Times in rows are whole microseconds since 1970, and arrays are bytes;
+all other times are seconds since 1970.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
+
+from msgspec import Meta, Struct, field
+
+from mixts.errors import MixtsError, ParameterError
+
+MAX_NAME = 256
+"""The longest name of a task and the longest key, in characters."""
+
+Name = Annotated[
+    str,
+    Meta(min_length=1, max_length=MAX_NAME, extra_json_schema={"pattern": "^[^\\u0000]+$"}),
+]
+
+# -- requests -------------------------------------------------------------------------------------
+
+
+if TYPE_CHECKING:  # in process, anything that makes an array or a mapping
+    Described: TypeAlias = Any
+else:  # on the wire
+    Described = dict[str, float | bool | str] | list[float]
+
+
+class Offered(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """An action that a request offers, with an id and features.
+
+    Parameters
+    ----------
+    features : dict or list of float
+        Values by the names of the prior's features, or a row of numbers.
+    id : str, optional
+        The caller's id of the action; ids differ within a request.
+    """
+
+    features: Described
+    id: Name | None = None
+
+
+if TYPE_CHECKING:  # in process, anything that makes an array, or a list of offered actions
+    Rows: TypeAlias = Any
+    Mask: TypeAlias = Any
+    Amounts: TypeAlias = Any
+else:  # on the wire
+    Rows = list[list[float] | Offered] | None
+    Mask = list[bool | Name] | None
+    Amounts = list[float] | dict[str, float] | None
+
+
+class Decide(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A request for a decision.
+
+    Parameters
+    ----------
+    task : str
+        The task's name.
+    actions : (K, d) array_like or list of Offered, optional
+        The feature rows that are offered, or actions with ids and named features; only for linear
+        priors, which need them.
+    mask : (K,) array_like of bool or list of str, optional
+        True where an action is available, or the names of these arms, or the ids of these
+        actions; all are, unless given.
+    key : str, optional
+        Makes the request safe to repeat: the same key for the same task returns the same decision.
+    defer : bool
+        The action may never be shown: the reward window begins when the decision is activated.
+    values, costs : (K,) array_like or dict of str to float, optional
+        Maximise value * mean reward - cost; a dictionary has numbers by arm name or id.
+    top : int, optional
+        Show so many actions, the best first: each is a decision with an id of its own.
+    """
+
+    task: Name
+    actions: Rows = None
+    mask: Mask = None
+    key: Name | None = None
+    defer: bool = False
+    values: Amounts = None
+    costs: Amounts = None
+    top: int | None = None
+
+
+class Reward(Struct, frozen=True, forbid_unknown_fields=True):
+    """The reward of a decision.
+
+    Parameters
+    ----------
+    decision : str
+        The decision's id (``id`` on the wire).
+    value : float
+        The reward.
+    """
+
+    decision: Name = field(name="id")
+    value: float
+
+
+class Activate(Struct, frozen=True, forbid_unknown_fields=True):
+    """Report that the action of a deferred decision was shown: its reward window begins.
+
+    Parameters
+    ----------
+    decision : str
+        The decision's id (``id`` on the wire).
+    """
+
+    decision: Name = field(name="id")
+
+
+class Expire(Struct, frozen=True):
+    """End of a decision's reward window: the decider itself asks for the default reward."""
+
+    decision: str
+
+
+Operation = Decide | Reward | Activate | Expire
+
+# -- responses ------------------------------------------------------------------------------------
+
+
+class Shown(Struct, frozen=True, omit_defaults=True):
+    """One of several actions that are shown together; its reward is reported by its id."""
+
+    id: str
+    action: int
+    propensity: float
+    """The probability that this action is among those shown."""
+    # A factory: ``omit_defaults`` would leave out the first position.
+    position: int = field(default_factory=lambda: 0)
+    """Place of the action, from 0."""
+    arm: str | None = None
+
+
+class Decision(Struct, frozen=True, omit_defaults=True):
+    """An action for a task, durable before anybody sees it.
+
+    Attributes
+    ----------
+    id : str
+        Id of the decision, by which its reward is reported.
+    task : str
+        Name of the task.
+    action : int
+        The arm's index, or the row of the actions that were offered.
+    propensity : float
+        The probability of this action in the vector that it was drawn from; never 0.
+    weights : tuple of float
+        P_t(s) of the components when the decision was made.
+    prior_version : int
+        Version of the prior that was active.
+    arm : str or None
+        The arm's name, where the prior names its arms; or the id of the action, where it has one.
+    repeated : bool
+        True for an earlier decision that is returned again because the key is the same.
+    policy : str
+        Short name of the policy that chose the action, such as "ids".
+    deferred : bool
+        True if the reward window begins when the decision is activated.
+    shown : tuple of Shown
+        With ``top``: all actions that are shown, this one first.
+
+    Examples
+    --------
+    >>> import mixts
+    >>> from mixts_serve import Decider, DecisionStore
+    >>> prior = mixts.MixturePrior(mixts.BernoulliArms.uniform(3), arm_names=["a", "b", "c"])
+    >>> with DecisionStore("decisions.db") as store, Decider(prior, store) as decider:
+    ...     decision = decider.decide("user 17", mask=["b"])
+    >>> decision.arm, decision.action, decision.propensity, decision.prior_version
+    ('b', 1, 1.0, 1)
+    """
+
+    id: str
+    task: str
+    action: int
+    propensity: float
+    weights: tuple[float, ...]
+    prior_version: int
+    arm: str | None = None
+    repeated: bool = False
+    # A factory: ``omit_defaults`` would leave out a default, and every response names the policy.
+    policy: str = field(default_factory=lambda: "ts")
+    deferred: bool = False
+    shown: tuple[Shown, ...] = ()
+
+
+class Receipt(Struct, frozen=True, omit_defaults=True):
+    """Confirmation that a reward, or an activation, is durable and counted once."""
+
+    duplicate: bool
+    """The same reward had come before, or the decision was active already; nothing changed."""
+    late: bool = False
+    """The reward came after the reward window: it was logged, not learned from."""
+
+
+Result = Decision | Receipt | MixtsError
+
+
+class TaskState(Struct, frozen=True, omit_defaults=True):
+    """Counts and belief of one task."""
+
+    task: str
+    decisions: int
+    rewards: int
+    late: int
+    weights: tuple[float, ...]
+    """P_t(s) under the active prior."""
+    mean_rewards: tuple[float, ...]
+    """Mean reward of each arm under the mixture; linear: of the actions last offered, empty before
+    any."""
+    prior_version: int
+    names: tuple[str, ...] | None = None
+    """Names of the components, where the prior has them."""
+    defaults: int = 0
+    """Number of rewards that are defaults: no other came within the window."""
+    deferred: int = 0
+    """Number of deferred decisions that are not activated."""
+    ids: tuple[str, ...] | None = None
+    """Ids of the actions last offered, in the order of ``mean_rewards``."""
+
+
+class PriorVersion(Struct, frozen=True):
+    """A version of the prior in the store."""
+
+    version: int
+    uploaded_at: float
+    active: bool
+    family: str
+    n_components: int
+
+
+class ActionPosteriors(Struct, frozen=True):
+    """The mean reward of actions under a task's belief."""
+
+    mean: tuple[float, ...]
+    low: tuple[float, ...]
+    """The 5 % points."""
+    high: tuple[float, ...]
+    """The 95 % points."""
+    indices: tuple[int, ...]
+    """The actions, in their order; not all of them if only the best were asked for."""
+    n_actions: int
+    """Number of all actions."""
+
+
+class Health(Struct, frozen=True):
+    """State of the writer: can the service write decisions?"""
+
+    writable: bool
+    reason: str | None
+    """Reason why decisions cannot be written; None if they can."""
+    pending: int
+    """Number of operations that wait for the writer."""
+    warning: str | None = None
+    """What seems to be wrong with the rewards, such as clicks without silence; else None."""
+    prior_alarm: str | None = None
+    """How the rewards disagree with the active prior; None if they agree, as far as is known."""
+
+
+# -- rows: the fields of a record are the columns of its table ------------------------------------
+
+
+class MetaEntry(Struct, frozen=True):
+    """A row of ``meta``: a fact about the whole store."""
+
+    name: str
+    value: str
+
+
+class LoggedPrior(Struct, frozen=True):
+    """A row of ``priors``; ``version`` is 0 before the row is inserted."""
+
+    version: int
+    digest: bytes
+    uploaded_at: int
+    family: str
+    n_components: int
+    body: bytes
+
+
+class PriorActivation(Struct, frozen=True):
+    """A row of ``activations``: from ``at`` on, this version of the prior is active."""
+
+    version: int
+    at: int
+
+
+class TaskEntry(Struct):
+    """A row of ``tasks``, locked by the transaction that changes it."""
+
+    number: int
+    name: str
+    first_at: int
+    last_at: int
+    decisions: int = 0
+    rewards: int = 0
+    late: int = 0
+    defaults: int = 0
+    deferred: int = 0
+    latent: int | None = None
+    certainty: float = 0.0
+    version: int = 0
+    statistics: bytes = b""
+
+
+class LoggedDecision(Struct, frozen=True):
+    """A row of ``decisions``; ``seq`` is 0 before the row is inserted."""
+
+    seq: int
+    id: bytes
+    task: int
+    at: int
+    version: int
+    action: int
+    propensity: float
+    weights: bytes
+    request: bytes | None
+    """Digest of the actions and the mask that a key stands for."""
+    action_set: int | None
+    policy: str
+    deferred: int = 0
+    """1 if the decision was deferred."""
+    due: int | None = None
+    """End of the reward window; None if there is no window, or if it has not begun."""
+    default_reward: float | None = None
+    """Reward of the decision if no other comes until ``due``; None: there is none."""
+    slate: bytes | None = None
+    """Id of the first of the decisions that are shown together; None for one decision alone."""
+    position: int = 0
+    """Place of the decision in its slate."""
+    key: str | None = None
+    """Key of the request; of a slate, only the first decision has it."""
+    activated_at: int | None = None
+    """Time at which a deferred decision was activated; the table ``activated`` has it."""
+    probabilities: bytes = b""
+    """Probability of each action; in a slate, that the action is shown. Not read again."""
+    money: bytes | None = None
+    """Values, then costs of all actions; None if the request had neither. Not read again."""
+
+    @property
+    def is_active(self) -> bool:
+        """True unless the decision is deferred and was not activated."""
+        return not self.deferred or self.activated_at is not None
+
+    @property
+    def window(self) -> OpenWindow | None:
+        """The row of ``open_windows`` that the decision has until its reward comes."""
+        if self.due is None:
+            return None
+        return OpenWindow(int(self.default_reward is not None), self.due, self.seq)
+
+
+class OpenWindow(NamedTuple):
+    """A row of ``open_windows``: a reward window that has begun, of a decision without a reward."""
+
+    has_default: int
+    """1 if the decision gets a default reward when the window ends."""
+    due: int
+    decision: int
+
+
+class WaitingDecision(NamedTuple):
+    """A decision whose reward has not come."""
+
+    seq: int
+    task: int
+    action: int
+    action_set: int | None
+
+
+class LoggedReward(Struct, frozen=True):
+    """A row of ``rewards``."""
+
+    decision: int
+    """``seq`` of the decision."""
+    at: int
+    value: float
+    late: int
+    """1 if the reward came too late to be learned from."""
+    is_default: int = 0
+    """1 if this is the default reward, because no other came within the window."""
+
+
+class LateReward(Struct, frozen=True):
+    """A row of ``late_rewards``: a reward that came after its decision had the default reward."""
+
+    decision: int
+    at: int
+    value: float
+
+
+class LoggedActivation(Struct, frozen=True):
+    """A row of ``activated``: the reward window of a deferred decision begins."""
+
+    decision: int
+    at: int
+    due: int | None
+    default_reward: float | None
+
+
+class KnownReward(NamedTuple):
+    """The reward of a decision that is in the log, and the late one beside a default."""
+
+    value: float
+    late: bool
+    is_default: bool = False
+    late_value: float | None = None
+
+
+class Tally(Struct):
+    """A row of ``activity``: counts of one writer in ten seconds."""
+
+    start: int = 0
+    writer: str = ""
+    """Replicas count apart: none waits for the rows of another."""
+    tasks: int = 0
+    decisions: int = 0
+    rewards: int = 0
+    late: int = 0
+    defaults: int = 0
+    deferred: int = 0
+    """Number of decisions that were deferred, minus those that were activated."""
+
+
+class SpanCount(Struct):
+    """A row of ``counts``: decisions of a span of time, and the rewards that came for them."""
+
+    span: int
+    """Length of the span."""
+    start: int
+    arm: int
+    """The arm that the decisions took; ``NO_ARM`` for features."""
+    version: int
+    policy: str
+    first_at: int
+    last_at: int
+    """Times of the first and of the last of the decisions."""
+    writer: str = ""
+    decisions: int = 0
+    deferred: int = 0
+    rewards: int = 0
+    defaults: int = 0
+    late: int = 0
+    reward_sum: float = 0.0
+    reward_squares: float = 0.0
+
+
+# -- names ----------------------------------------------------------------------------------------
+
+
+def checked_name(name: object, what: str) -> str:
+    """Return a name, or raise ``ParameterError`` if some database could not store it."""
+    if not isinstance(name, str):
+        raise ParameterError(f"{what} must be a string, got {name!r}")
+    if not 0 < len(name) <= MAX_NAME:
+        raise ParameterError(f"{what} must have 1 to {MAX_NAME} characters, got {len(name)}")
+    if "\0" in name or not (name.isascii() or _is_text(name)):
+        raise ParameterError(f"{what} must not contain NUL or half of a surrogate pair: {name!r}")
+    return name
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,145 @@
+"""The settings that every batch follows: the policy, the reward window and the default reward."""
+
+from __future__ import annotations
+
+import math
+from inspect import signature
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+from mixts import MixturePrior
+from mixts.agents import BeliefAgent, MixTS, NewShare, policy_named
+from mixts.errors import MixtsError, ParameterError
+from mixts.extend import Array, Float, Seed, checks
+from mixts.families import Statistics
+
+DEFAULT_POLICY = "ids"
+"""Policy of a decider and of ``mixts serve`` that name none: information-directed sampling, which
+earns more than Thompson sampling while a task is new."""
+
+
+class Policy(Struct, frozen=True):
+    """A policy of ``mixts.agents.POLICIES`` with its settings; the same for every task."""
+
+    name: str
+    horizon: int | None = None
+    """Expected number of decisions of a task; None: no end in sight."""
+    floor: float = 0.0
+    """Smallest probability that an available action may have."""
+    new_item_share: NewShare | None = None
+    """Smallest and largest probability of all new arms together; None: no limit."""
+
+    @classmethod
+    def checked(
+        cls, name: Any, horizon: Any = None, floor: Any = 0.0, new_item_share: Any = None
+    ) -> Policy:
+        """Return the policy; raise ``ParameterError`` if it cannot be served."""
+        agent = policy_named(name)
+        number = isinstance(floor, (int, float, np.number)) and not isinstance(floor, bool)
+        if not number or not 0 <= floor <= 1:
+            raise ParameterError(f"floor must be a number between 0 and 1, got {floor!r}")
+        if agent.deterministic and floor == 0:
+            raise ParameterError(
+                f"policy {name!r} always takes its best action, so the logged propensities would "
+                "be 0 and 1, which support no off-policy evaluation: give a floor above 0, such "
+                "as floor=0.01 (mixts serve --floor 1%)"
+            )
+        if horizon is not None:
+            horizon = checks.count(horizon, "horizon")
+            if "horizon" not in signature(agent).parameters:
+                raise ParameterError(
+                    f"policy {name!r} does not explore, so it has no use for a horizon: leave the "
+                    "horizon out"
+                )
+        share = None if new_item_share is None else NewShare.checked(new_item_share)
+        return cls(name, horizon, float(floor), share)
+
+    @property
+    def uses_waiting(self) -> bool:
+        """Whether decisions depend on earlier ones whose rewards have not come.
+
+        Those of Thompson sampling do so only at a horizon: there they count as made.
+        """
+        return policy_named(self.name) is not MixTS or self.horizon is not None
+
+    def resume(self, prior: MixturePrior, statistics: Statistics, seed: Seed) -> BeliefAgent:
+        """Return an agent with this policy that continues from statistics of tasks."""
+        settings = {} if self.horizon is None else {"horizon": self.horizon}
+        return policy_named(self.name).resume(prior, statistics, seed, **settings)
+
+    def check_floor(self, prior: MixturePrior) -> None:
+        """Raise ``ParameterError`` if the arms of a prior cannot all have the floor."""
+        n_arms = prior.family.n_arms
+        if n_arms is not None and self.floor > 1 / n_arms:
+            raise ParameterError(f"floor must be at most 1 / {n_arms} arms, got {self.floor!r}")
+
+
+class Rules(Struct, frozen=True):
+    """Settings of the decider that every batch follows."""
+
+    policy: Policy
+    window_us: int | None = None
+    """Microseconds after a decision in which its reward is on time; None: always."""
+    default_reward: float | None = None
+    """Reward of a decision if no other comes within the window; None: there is none."""
+
+    @classmethod
+    def checked(
+        cls,
+        policy: Policy,
+        reward_window: float | None = None,
+        default_reward: float | None = None,
+    ) -> Rules:
+        """Return the settings, from times in seconds; raise ``ParameterError`` for wrong ones."""
+        window = _window(reward_window)
+        if default_reward is not None:
+            default_reward = _default(default_reward)
+            if window is None:
+                raise ParameterError(
+                    "default_reward needs a reward_window, after which silence counts: give both, "
+                    "such as reward_window=1800 (mixts serve --reward-window 30m)"
+                )
+        return cls(policy, None if window is None else int(window * 1e6), default_reward)
+
+    def check(self, prior: MixturePrior) -> None:
+        """Raise ``ParameterError`` for a prior that these settings do not fit."""
+        self.policy.check_floor(prior)
+        if self.default_reward is None:
+            return
+        statistics, actions = prior.family.empty_statistics(1), trial_actions(prior)
+        try:
+            observed = statistics.observations(
+                0 if actions is None else actions[0], self.default_reward
+            )
+            statistics.observe(np.zeros(1, np.int64), observed)
+        except MixtsError as error:
+            raise ParameterError(
+                f"default_reward must be a possible reward of {prior.family!r}: {error}"
+            ) from error
+
+    def due(self, start: int) -> int | None:
+        """Return the end of a window that begins at ``start``, or None if there is no window."""
+        return None if self.window_us is None else start + self.window_us
+
+
+def _window(given: float | None) -> float | None:
+    """Return the window in seconds, or raise ``ParameterError`` if it is no time."""
+    number = isinstance(given, (int, float)) and not isinstance(given, bool)
+    if given is not None and (not number or not 0 < given < 1e9):
+        raise ParameterError(f"reward_window must be seconds above 0, got {given!r}")
+    return given
+
+
+def _default(given: float) -> float:
+    number = isinstance(given, (int, float)) and not isinstance(given, bool)
+    if not number or not math.isfinite(given):
+        raise ParameterError(f"default_reward must be a finite number, got {given!r}")
+    return float(given) + 0.0  # -0.0 is stored as 0.0
+
+
+def trial_actions(prior: MixturePrior) -> Float[Array, "2 d"] | None:
+    """Return two actions for a trial decision, or None for a prior of arms."""
+    n_features = prior.family.n_features
+    return None if n_features is None else np.eye(2, n_features)

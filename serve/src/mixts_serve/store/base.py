@@ -1,0 +1,449 @@
+"""The interface of a store to its database, and what all databases do alike.
+
+``batch`` says what operations mean; a transaction only finds, locks and writes rows, in bulk. Times
+are whole microseconds since 1970, arrays are bytes.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+from msgspec import field as struct_field
+
+from mixts.errors import ParameterError
+from mixts.extend import Array, Float
+from mixts_serve.records import (
+    KnownReward,
+    LateReward,
+    LoggedActivation,
+    LoggedDecision,
+    LoggedPrior,
+    LoggedReward,
+    MetaEntry,
+    OpenWindow,
+    PriorActivation,
+    SpanCount,
+    Tally,
+    TaskEntry,
+    WaitingDecision,
+)
+from mixts_serve.store import clock
+from mixts_serve.store.tables import (
+    ACTIVATED,
+    ACTIVATIONS,
+    ACTIVITY,
+    COUNTS,
+    DECISION,
+    DECISION_OF_TASK,
+    DECISIONS,
+    KNOWN_REWARD,
+    LATE_REWARDS,
+    META,
+    OFFERED,
+    OPEN_WINDOWS,
+    PRIORS,
+    REWARDS,
+    TASKS,
+    ActionSet,
+    Query,
+    Row,
+    Table,
+)
+
+SPAN_US = 10_000_000
+"""Activity is counted in spans of ten seconds."""
+
+COUNT_SPANS = (600_000_000, 86_400_000_000)
+"""Decisions are counted by ten minutes and by days, in microseconds."""
+
+NO_ARM = -1
+"""Stands for the rows of features that a decision chose from: their indices mean nothing."""
+
+LOGGED_COUNTS = {
+    "span": "s.span",
+    "start": "d.at - d.at % s.span",
+    "arm": f"CASE WHEN d.action_set IS NULL THEN d.action ELSE {NO_ARM} END",
+    "version": "d.version",
+    "policy": "d.policy",
+    "writer": "''",
+    "first_at": "MIN(d.at)",
+    "last_at": "MAX(d.at)",
+    "decisions": "COUNT(*)",
+    "deferred": "SUM(CASE WHEN d.deferred = 1 AND a.decision IS NULL THEN 1 ELSE 0 END)",
+    "rewards": "COUNT(r.decision)",
+    "defaults": "COALESCE(SUM(r.is_default), 0)",
+    "late": "COALESCE(SUM(r.late), 0) + COUNT(l.decision)",
+    "reward_sum": "COALESCE(SUM(r.value), 0.0)",
+    "reward_squares": "COALESCE(SUM(r.value * r.value), 0.0)",
+}
+COUNTS_OF_THE_LOG = f"""
+    SELECT {", ".join(LOGGED_COUNTS.values())}
+    FROM decisions d
+    CROSS JOIN (SELECT {COUNT_SPANS[0]} AS span UNION ALL SELECT {COUNT_SPANS[1]}) s
+    LEFT JOIN rewards r ON r.decision = d.seq
+    LEFT JOIN activated a ON a.decision = d.seq LEFT JOIN late_rewards l ON l.decision = d.seq
+    GROUP BY 1, 2, 3, 4, 5
+"""
+"""Rows of ``counts`` as they follow from the log."""
+
+_SAVED = tuple(name for name in TASKS.columns if name not in ("name", "first_at"))
+"""Columns of a task that change."""
+_SET_META = (
+    f"{META.insert('name', 'value')} ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+)
+_NEXT_LIFE = """
+    INSERT INTO meta (name, value) VALUES ('lives', '0')
+    ON CONFLICT (name) DO UPDATE SET value = CAST(CAST(meta.value AS BIGINT) + 1 AS TEXT)
+    RETURNING value
+"""
+_OPEN_WINDOWS = (
+    "INSERT INTO open_windows (has_default, due, decision) "
+    "SELECT CASE WHEN default_reward IS NULL THEN 0 ELSE 1 END, due, seq FROM decisions"
+)
+
+# -- what a batch writes --------------------------------------------------------------------------
+
+CountKey = tuple[int, int, int, int, str]
+"""Microseconds of a span, its start, an arm (``NO_ARM`` for features), a version and a policy."""
+
+
+class Changes(Struct):
+    """Rows that a batch writes."""
+
+    tally: Tally = struct_field(default_factory=Tally)
+    rewards: list[LoggedReward] = struct_field(default_factory=list)
+    late_rewards: list[LateReward] = struct_field(default_factory=list)
+    activated: list[LoggedActivation] = struct_field(default_factory=list)
+    decisions: list[LoggedDecision] = struct_field(default_factory=list)
+    opened: list[OpenWindow] = struct_field(default_factory=list)
+    """Windows of deferred decisions; those of other decisions follow from ``decisions``."""
+    closed: list[OpenWindow] = struct_field(default_factory=list)
+    """Windows of decisions that now have a reward."""
+    tasks: list[TaskEntry] = struct_field(default_factory=list)
+    counts: dict[CountKey, SpanCount] = struct_field(default_factory=dict)
+
+    def count_decision(self, decision: LoggedDecision) -> None:
+        """Count a new decision."""
+        for count in self._counts_of(decision):
+            count.decisions += 1
+            count.deferred += decision.deferred
+
+    def count_reward(self, decision: LoggedDecision, reward: LoggedReward) -> None:
+        """Count the reward of a decision, in the span in which the decision was made."""
+        for count in self._counts_of(decision):
+            count.rewards += 1
+            count.defaults += reward.is_default
+            count.late += reward.late
+            count.reward_sum += reward.value
+            count.reward_squares += reward.value**2
+
+    def count_late(self, decision: LoggedDecision) -> None:
+        """Count a reward that came after the default."""
+        for count in self._counts_of(decision):
+            count.late += 1
+
+    def count_activation(self, decision: LoggedDecision) -> None:
+        """Count the activation of a deferred decision."""
+        for count in self._counts_of(decision):
+            count.deferred -= 1
+
+    def _counts_of(self, decision: LoggedDecision) -> list[SpanCount]:
+        at, arm = decision.at, decision.action if decision.action_set is None else NO_ARM
+        found = []
+        for span in COUNT_SPANS:
+            key = (span, at - at % span, arm, decision.version, decision.policy)
+            count = self.counts.setdefault(key, SpanCount(*key, at, at))
+            # A batch may reward an earlier decision of the span before it makes another.
+            count.first_at, count.last_at = min(count.first_at, at), max(count.last_at, at)
+            found.append(count)
+        return found
+
+
+# -- a database -----------------------------------------------------------------------------------
+
+
+class TransactionConflictError(Exception):
+    """The transaction conflicted with another writer's; nothing was changed, so retry it."""
+
+
+class Transaction(ABC):
+    """One transaction: when its context ends, all of its changes are durable, or none was made."""
+
+    writer = ""
+    """Name of the writer in the rows of ``activity`` and ``counts``."""
+
+    # -- how a database does it ---------------------------------------------------------------
+
+    @abstractmethod
+    def _execute(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
+        """Execute one statement, and return its rows."""
+
+    @abstractmethod
+    def _execute_where(
+        self, sql: str, columns: tuple[str, ...], keys: Sequence[Row], end: str = ""
+    ) -> list[Row]:
+        """Execute a statement for the rows whose columns are equal to one of the keys."""
+
+    @abstractmethod
+    def _execute_each(self, sql: str, rows: Sequence[Row]) -> None:
+        """Execute a statement for each of several rows of parameters; it returns nothing."""
+
+    @abstractmethod
+    def _append(self, table: Table, records: Sequence[Any]) -> Any:
+        """Insert records into a table whose rows are numbered."""
+
+    @abstractmethod
+    def _update(self, table: Table, columns: tuple[str, ...], records: Sequence[Any]) -> None:
+        """Save columns of records that have numbers."""
+
+    def _together(self) -> AbstractContextManager[Any]:
+        """Send statements that return nothing without waiting for each."""
+        return nullcontext()
+
+    def now_us(self) -> int:
+        """Return the time of the operations; see :meth:`Backend.now_us`."""
+        return clock.now_us()
+
+    @abstractmethod
+    def is_active(self, version: int) -> bool:
+        """Return whether this version, read earlier in this transaction, is still active."""
+
+    @abstractmethod
+    def lock_tasks(
+        self, names: Sequence[str], numbers: Sequence[int], now: int
+    ) -> tuple[list[TaskEntry], int]:
+        """Lock tasks by name, creating missing ones, and by number, until the transaction ends.
+
+        Returns the tasks, and how many of them are new. Tasks that another writer keeps locked for
+        too long are left out.
+        """
+
+    @abstractmethod
+    def find_waiting(
+        self, tasks: Mapping[int, int], last: int, now: int, window: int
+    ) -> list[WaitingDecision]:
+        """Return the decisions of tasks that wait for a reward, oldest first.
+
+        ``tasks`` are numbers, each with an upper bound on its decisions that wait. Only the last
+        decisions of each task count, ``last`` of them. Deferred decisions that are not activated do
+        not wait, nor do those whose window has ended; ``window`` is that of decisions without one.
+        """
+
+    @abstractmethod
+    def action_set(self, digest: bytes, actions: ActionSet) -> int:
+        """Return the number of a set of actions, storing the set if it is new.
+
+        Raise ``TaskLockedError`` if another writer stores the same set and does not finish.
+        """
+
+    @abstractmethod
+    def freeze(self) -> None:
+        """Keep all other writers out until the transaction ends."""
+
+    @abstractmethod
+    def shape(self) -> str | None:
+        """Return the shape of the tasks' statistics, locked until the transaction ends."""
+
+    # -- finding ------------------------------------------------------------------------------
+
+    def _one(self, sql: str, *parameters: Any) -> Any:
+        """Return the first value of a statement, or None."""
+        rows = self._execute(sql, parameters)
+        return rows[0][0] if rows else None
+
+    def _find(self, query: Query[Any], column: str, keys: Iterable[Any]) -> list[Row]:
+        return self._execute_where(query.sql, (column,), [(key,) for key in keys])
+
+    def active_version(self) -> int | None:
+        """Return the version of the prior that was activated last."""
+        version: int | None = self._one("SELECT version FROM activations ORDER BY seq DESC LIMIT 1")
+        return version
+
+    def find_decisions(self, ids: Sequence[bytes]) -> dict[bytes, LoggedDecision]:
+        """Return the decisions with these ids that are in the log."""
+        found = map(DECISION.read, self._find(DECISION, "d.id", ids))
+        return {decision.id: decision for decision in found}
+
+    def find_keys(self, pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], LoggedDecision]:
+        """Return the decisions for pairs of a task's name and a key."""
+        rows = self._execute_where(DECISION_OF_TASK.sql, ("t.name", "d.key"), pairs)
+        found = [(row[-1], DECISION_OF_TASK.read(row)) for row in rows]
+        return {(name, decision.key): decision for name, decision in found if decision.key}
+
+    def find_slate(self, slate: bytes) -> list[LoggedDecision]:
+        """Return the decisions that are shown together, by position."""
+        sql = f"{DECISION.sql} WHERE d.slate = ? ORDER BY d.position"
+        return [DECISION.read(row) for row in self._execute(sql, (slate,))]
+
+    def find_rewards(self, decisions: Sequence[int]) -> dict[int, KnownReward]:
+        """Return the rewards of decisions, by ``seq``."""
+        rows = self._find(KNOWN_REWARD, "r.decision", decisions)
+        return {row[-1]: KNOWN_REWARD.read(row) for row in rows}
+
+    def find_taken(self, tasks: Sequence[int]) -> list[Row]:
+        """Return the number of a task and an action, for each action that one of the tasks took.
+
+        All decisions count: deferred ones may be shown, and rewards may never come.
+        """
+        sql = "SELECT DISTINCT task, action FROM decisions"
+        return self._execute_where(sql, ("task",), [(task,) for task in tasks])
+
+    def find_action_sets(self, numbers: Sequence[int]) -> dict[int, ActionSet]:
+        """Return sets of actions, by their numbers."""
+        return {row[-1]: OFFERED.read(row) for row in self._find(OFFERED, "s.number", numbers)}
+
+    # -- writing ------------------------------------------------------------------------------
+
+    def add(self, changes: Changes, now: int) -> None:
+        """Log rewards, activations and decisions, open and close windows, and save the tasks."""
+        tally = changes.tally
+        tally.start, tally.writer = now - now % SPAN_US, self.writer
+        for count in changes.counts.values():
+            count.writer = self.writer
+        with self._together():
+            self._append(REWARDS, changes.rewards)
+            self._append(LATE_REWARDS, changes.late_rewards)
+            self._append(ACTIVATED, changes.activated)
+            self._log(changes.decisions)
+            self.replace_windows(changes.closed, changes.opened)
+            self.save_tasks(changes.tasks)
+            self._execute_each(COUNTS.count, list(map(COUNTS.values, changes.counts.values())))
+            self._execute_each(ACTIVITY.count, [ACTIVITY.values(tally)])
+
+    def _log(self, decisions: Sequence[LoggedDecision]) -> None:
+        """Log decisions, and open the windows of those that have one."""
+        self._append(DECISIONS, decisions)
+        opened = [(decision.id,) for decision in decisions if decision.due is not None]
+        if opened:
+            self._execute_where(_OPEN_WINDOWS, ("id",), opened)
+
+    def save_tasks(self, tasks: Sequence[TaskEntry]) -> None:
+        """Save the counts, the belief and the statistics of tasks."""
+        self._update(TASKS, _SAVED, tasks)
+
+    def replace_windows(self, closed: Sequence[OpenWindow], opened: Sequence[OpenWindow]) -> None:
+        """Remove rows of ``open_windows``, and insert others."""
+        # A batch may activate a decision and reward it.
+        self._execute_each(OPEN_WINDOWS.insert(), list(map(OPEN_WINDOWS.values, opened)))
+        self._execute_each(OPEN_WINDOWS.delete, list(map(OPEN_WINDOWS.values, closed)))
+
+    def replace_counts(self) -> None:
+        """Make all rows of ``counts`` again, from the log."""
+        self._execute("DELETE FROM counts")
+        self._execute(f"INSERT INTO counts ({', '.join(LOGGED_COUNTS)}) {COUNTS_OF_THE_LOG}")
+
+    def add_prior(
+        self, digest: bytes, now: int, family: str, n_components: int, body: bytes
+    ) -> tuple[int, bool]:
+        """Return the version of a prior, and whether it is new; a known prior keeps its version.
+
+        Call ``shape`` first, for its lock.
+        """
+        find = "SELECT version FROM priors WHERE digest = ?"
+        known = self._one(find, digest)
+        if known is not None:
+            return int(known), False
+        self._append(PRIORS, [LoggedPrior(0, digest, now, family, n_components, body)])
+        return int(self._one(find, digest)), True
+
+    def activate(self, version: int, now: int, shape: str) -> None:
+        """Make this version the active one; its tasks' statistics have this shape."""
+        self._append(ACTIVATIONS, [PriorActivation(version, now)])
+        self._set(MetaEntry("shape", shape))
+
+    def begin_life(self) -> int:
+        """Return how many deciders with a seed wrote to this store before, and count one more."""
+        return int(self._one(_NEXT_LIFE))
+
+    def mark(self) -> None:
+        """Write a row without a meaning, to test that the database accepts writes."""
+        self._set(MetaEntry("probe", ""))
+
+    def _set(self, entry: MetaEntry) -> None:
+        self._execute(_SET_META, META.values(entry))
+
+
+FeatureSets = dict[int, Float[Array, "K d"]]
+"""Feature rows by the number of their action set."""
+
+
+def find_features(
+    transaction: Transaction, decisions: Iterable[LoggedDecision | WaitingDecision]
+) -> FeatureSets:
+    """Return the features of the actions that these decisions chose from."""
+    numbers = sorted({d.action_set for d in decisions if d.action_set is not None})
+    sets = transaction.find_action_sets(numbers) if numbers else {}
+    return {number: actions.rows for number, actions in sets.items()}
+
+
+class Backend(ABC):
+    """A database that holds decisions."""
+
+    name: str
+    """The path or address that messages show."""
+    database: str
+    """Name of the database system."""
+    settle_us = 0
+    """Microseconds after which an operation's rows are visible, with those of smaller numbers."""
+
+    def now_us(self) -> int:
+        """Return microseconds since 1970, by the one clock of all writers of this database."""
+        return clock.now_us()
+
+    @abstractmethod
+    def transaction(self) -> AbstractContextManager[Transaction]:
+        """Begin a transaction of the one writer; raise ``StoreUnavailableError`` if that fails.
+
+        Conflicts with other writers are the backend's to avoid (locks) or to report as
+        :class:`TransactionConflictError`, after which the batch is retried.
+        """
+
+    @abstractmethod
+    def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
+        """Read, from any thread; statements have ``?`` for parameters."""
+
+    @abstractmethod
+    def scan(self, sql: str, parameters: Sequence[Any] = ()) -> Iterator[Row]:
+        """Read row by row from one snapshot."""
+
+    @abstractmethod
+    def probe(self) -> None:
+        """Write a row without a meaning, to test that the database accepts writes."""
+
+    def check(self) -> Iterator[str]:
+        """Check the content of the database; yield what is wrong with it.
+
+        A database with checksums of its own yields nothing.
+        """
+        yield from ()
+
+    def backup(self, path: Path) -> None:
+        """Copy the database to a new file, while it is in use."""
+        raise ParameterError(
+            f"mixts copies SQLite files only: copy {self.name} with the tools of "
+            f"{self.database}, such as pg_dump"
+        )
+
+    @abstractmethod
+    def watch(self) -> float:
+        """Return for how many seconds a write has waited for the database.
+
+        A decider calls this regularly; it may also end what takes too long.
+        """
+
+    @abstractmethod
+    def schema_version(self) -> int:
+        """Return the version of the tables."""
+
+    @abstractmethod
+    def n_bytes(self) -> int:
+        """Return the size of the tables and their indices; of a file, with its write-ahead log."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close all connections."""

@@ -1,0 +1,260 @@
+"""Recomputation of all statistics from the log, and comparison with the stored ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+from msgspec.structs import replace
+
+from mixts.errors import StoreError
+from mixts.extend import Array, Family, Int, Statistics
+from mixts_serve.records import OpenWindow, TaskEntry
+from mixts_serve.store.base import COUNTS_OF_THE_LOG, LOGGED_COUNTS, Transaction
+from mixts_serve.store.store import DecisionStore
+from mixts_serve.store.tables import COUNTS, OPEN_WINDOWS, TASK, Row
+from mixts_serve.versions import ActivePrior
+
+_CHUNK = 20_000
+"""Number of rewards that are learned from at a time, and of tasks that are compared."""
+
+_COUNTED = ("decisions", "rewards", "late", "defaults", "deferred")
+"""Counts of a task."""
+
+_SHOWN = 10
+"""Number of differing tasks that are named."""
+
+_NUMBERS = "SELECT number FROM tasks ORDER BY number"
+_DECISIONS = "SELECT task, COUNT(*) FROM decisions GROUP BY task"
+_DEFERRED = (
+    "SELECT d.task, COUNT(*) FROM decisions d LEFT JOIN activated a ON a.decision = d.seq "
+    "WHERE d.deferred = 1 AND a.decision IS NULL GROUP BY d.task"
+)
+_LATE = (
+    "SELECT d.task, COUNT(*) FROM late_rewards l JOIN decisions d ON d.seq = l.decision "
+    "GROUP BY d.task"
+)
+_TASKS = f"{TASK.sql} ORDER BY number"
+_REWARDS = (
+    "SELECT d.task, d.action, d.action_set, r.value, r.late, r.is_default FROM rewards r "
+    "JOIN decisions d ON d.seq = r.decision ORDER BY r.seq"
+)
+_KEY = tuple(name for name in COUNTS.key if name != "writer")
+_SUMS = ("reward_sum", "reward_squares")
+_MERGED = {"first_at": "MIN(first_at)", "last_at": "MAX(last_at)", "writer": "''"}
+_STORED_COUNTS = (
+    f"SELECT {', '.join(n if n in _KEY else _MERGED.get(n, f'SUM({n})') for n in LOGGED_COUNTS)} "
+    f"FROM counts GROUP BY {', '.join(_KEY)}"
+)
+_STORED_WINDOWS = f"SELECT {', '.join(OPEN_WINDOWS.key)} FROM open_windows"
+_LOGGED_WINDOWS = (
+    "SELECT CASE WHEN COALESCE(a.default_reward, d.default_reward) IS NULL THEN 0 ELSE 1 END, "
+    "COALESCE(a.due, d.due), d.seq FROM decisions d LEFT JOIN activated a ON a.decision = d.seq "
+    "LEFT JOIN rewards r ON r.decision = d.seq "
+    "WHERE r.decision IS NULL AND COALESCE(a.due, d.due) IS NOT NULL"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """Result of a rebuild."""
+
+    tasks: int
+    decisions: int
+    rewards: int
+    late: int
+    differing: int
+    """Number of tasks whose stored statistics or counts differ from the log."""
+    examples: tuple[str, ...]
+    """Names of the first of these tasks."""
+    written: bool
+    """True if these tasks, the open windows and the counts over time were corrected."""
+    defaults: int = 0
+    windows: int = 0
+    """Number of open reward windows that differ from the log."""
+    counts: int = 0
+    """Number of counts over time (of an arm, a version and a policy) that differ from the log."""
+    damage: tuple[str, ...] = ()
+    """What is wrong with the content of the store: rows that differ from their checksums."""
+
+    @property
+    def n_differences(self) -> int:
+        """Number of tasks, windows and counts that differ from the log."""
+        return self.differing + self.windows + self.counts
+
+
+def rebuild(store: DecisionStore, *, write: bool = True) -> Rebuilt:
+    """Recompute every task and the open reward windows from the log, and correct what differs.
+
+    The rebuild learns from rewards one by one in the order of the log, as the service did, so
+    statistics agree to the bit. No other process can write meanwhile.
+
+    Parameters
+    ----------
+    store : DecisionStore
+    write : bool
+        Correct the tasks that differ (True), or only report them (False).
+
+    Returns
+    -------
+    Rebuilt
+    """
+    active = _active(store)
+    damage = tuple(store.backend.check())
+    if damage and write:
+        raise StoreError(
+            f"{store.name} is damaged, and a rebuild would learn from damaged rows: bring it back "
+            f"from a copy; nothing was changed. What is wrong: {'; '.join(damage[:_SHOWN])}"
+        )
+    try:
+        return _rebuild(store, active, damage, write)
+    except (ValueError, KeyError, IndexError, StoreError) as error:
+        if not damage:
+            raise
+        # What was found says more than how reading it failed.
+        raise StoreError(f"{store.name} is damaged: {'; '.join(damage[:_SHOWN])}") from error
+
+
+def _rebuild(
+    store: DecisionStore, active: ActivePrior, damage: tuple[str, ...], write: bool
+) -> Rebuilt:
+    with store.backend.transaction() as transaction:
+        transaction.freeze()
+        numbers = np.array([row[0] for row in store.backend.scan(_NUMBERS)], np.int64)
+        log = _Log(numbers, active.prior.family)
+        for counts, sql in (
+            (log.decisions, _DECISIONS), (log.deferred, _DEFERRED), (log.late, _LATE),
+        ):  # fmt: skip
+            for task, n in store.backend.scan(sql):
+                counts[log.rows([task])] = n
+        rewards = store.backend.scan(_REWARDS)
+        while chunk := list(islice(rewards, _CHUNK)):
+            log.learn(chunk, transaction)
+        examples: list[str] = []
+        n_differing = 0
+        for wrong in _differences(store, active, log):
+            n_differing += len(wrong)
+            examples += [task.name for task in wrong[: _SHOWN - len(examples)]]
+            if write:
+                transaction.save_tasks(wrong)
+        n_windows = _compare_windows(store, transaction, write)
+        n_counts = _compare_counts(store, transaction, write)
+    return Rebuilt(
+        len(numbers), int(log.decisions.sum()), int(log.rewards.sum()), int(log.late.sum()),
+        n_differing, tuple(examples), write and n_differing + n_windows + n_counts > 0,
+        int(log.defaults.sum()), n_windows, n_counts, damage,
+    )  # fmt: skip
+
+
+def _compare_windows(store: DecisionStore, transaction: Transaction, write: bool) -> int:
+    """Return the number of open windows that differ from the log, after correcting them."""
+    scan = store.backend.scan
+    wrong = [OpenWindow(*row) for row in scan(f"{_STORED_WINDOWS} EXCEPT {_LOGGED_WINDOWS}")]
+    missing = [OpenWindow(*row) for row in scan(f"{_LOGGED_WINDOWS} EXCEPT {_STORED_WINDOWS}")]
+    if write:
+        transaction.replace_windows(wrong, missing)
+    return len(wrong) + len(missing)
+
+
+def _compare_counts(store: DecisionStore, transaction: Transaction, write: bool) -> int:
+    """Return the number of counts over time that differ from the log, after correcting them."""
+    stored, logged = (_counts(store, sql) for sql in (_STORED_COUNTS, COUNTS_OF_THE_LOG))
+    # Sums depend on the order of the rewards, in their last digits.
+    same = [
+        key
+        for key, (counts, sums) in logged.items()
+        if key in stored
+        and stored[key][0] == counts
+        and np.allclose(stored[key][1], sums, rtol=1e-9, atol=1e-9)
+    ]
+    n_wrong = len(stored.keys() | logged.keys()) - len(same)
+    if write and n_wrong:
+        transaction.replace_counts()
+    return n_wrong
+
+
+def _counts(store: DecisionStore, sql: str) -> dict[Row, tuple[list[int], list[float]]]:
+    """Return the numbers and the sums of the rows of ``counts`` by their keys."""
+    found = {}
+    for row in store.backend.scan(sql):
+        value = dict(zip(LOGGED_COUNTS, row, strict=True))
+        key = tuple(value.pop(name) for name in COUNTS.key)
+        sums = [float(value.pop(name)) for name in _SUMS]
+        found[key] = ([int(number) for number in value.values()], sums)
+    return found
+
+
+class _Log:
+    """The tasks as recomputed from the log."""
+
+    def __init__(self, numbers: Int[Array, " n"], family: Family) -> None:
+        self._numbers = numbers
+        self._family = family
+        self._sets: dict[int, Array] = {}
+        self.statistics: Statistics = family.empty_statistics(len(numbers))
+        self._counts = np.zeros((len(_COUNTED), len(numbers)), np.int64)
+        self.decisions, self.rewards, self.late, self.defaults, self.deferred = self._counts
+
+    def rows(self, tasks: list[int]) -> Int[Array, " m"]:
+        """Return the rows of tasks with these numbers."""
+        return np.searchsorted(self._numbers, tasks)
+
+    def counts(self, row: int) -> dict[str, int]:
+        """Return the counts of a task, by the names of its fields."""
+        return dict(zip(_COUNTED, self._counts[:, row].tolist(), strict=True))
+
+    def learn(self, chunk: list[Row], transaction: Transaction) -> None:
+        """Learn from the next rewards of the log."""
+        tasks, actions, sets, values, late, defaults = zip(*chunk, strict=True)
+        rows, is_late = self.rows(list(tasks)), np.array(late, bool)
+        np.add.at(self.rewards, rows, 1)
+        np.add.at(self.late, rows, is_late)
+        np.add.at(self.defaults, rows, np.array(defaults, np.int64))
+        learned = np.flatnonzero(~is_late)
+        if not len(learned):
+            return
+        if self._family.n_arms is None:
+            self._find_sets({sets[i] for i in learned}, transaction)
+            taken: Array = np.stack([self._sets[sets[i]][actions[i]] for i in learned])
+        else:
+            taken = np.array([actions[i] for i in learned], np.int64)
+        observed = self.statistics.observations(taken, np.array(values, float)[learned])
+        self.statistics.observe(rows[learned], observed)
+
+    def _find_sets(self, numbers: set[int], transaction: Transaction) -> None:
+        if len(self._sets) > _CHUNK:
+            self._sets.clear()
+        missing = sorted(numbers - self._sets.keys())
+        for number, actions in transaction.find_action_sets(missing).items():
+            self._sets[number] = actions.rows
+
+
+def _differences(store: DecisionStore, active: ActivePrior, log: _Log) -> Iterator[list[TaskEntry]]:
+    """Yield the tasks that differ as they should be, a chunk at a time."""
+    stored = map(TASK.read, store.backend.scan(_TASKS))
+    start = 0
+    while chunk := list(islice(stored, _CHUNK)):
+        rows = range(start, start + len(chunk))
+        start += len(chunk)
+        right = active.codec.encode(log.statistics[rows.start : rows.stop])
+        contents = active.codec.decode([bytes(task.statistics) for task in chunk])
+        kept = active.codec.encode(contents)
+        corrected = [
+            replace(task, statistics=content, **log.counts(row))
+            for task, row, content in zip(chunk, rows, right, strict=True)
+        ]
+        yield [
+            new
+            for old, content, new in zip(chunk, kept, corrected, strict=True)
+            if replace(old, statistics=content) != new
+        ]
+
+
+def _active(store: DecisionStore) -> ActivePrior:
+    version = store.active_version()
+    body = None if version is None else store.prior_body(version)
+    if version is None or body is None:
+        raise StoreError(f"{store.name} has no prior yet, and so no tasks: there is nothing to do")
+    return ActivePrior.load(version, body)

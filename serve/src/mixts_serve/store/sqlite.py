@@ -1,0 +1,314 @@
+"""Decisions in a SQLite file: a write-ahead log, every commit synced, one writer.
+
+apsw contains its own SQLite. The system's may be one of those (3.7.0 to 3.51.2) that can lose a
+commit when the write-ahead log restarts.
+
+SQLite checks how its pages are built, not what is in them. So every numbered row has a checksum of
+its other columns, written in the same statement, and rows are numbered without gaps: a changed or
+missing row is noticed. The tables ``counts``, ``activity`` and ``open_windows`` follow from others.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import cache
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import apsw
+from msgspec import msgpack
+from msgspec.structs import replace
+
+from mixts.errors import StoreUnavailableError
+from mixts_serve.records import LoggedDecision, TaskEntry, WaitingDecision
+from mixts_serve.store import _sqlite_file
+from mixts_serve.store._sqlite_log import Connections, WriteAheadLog
+from mixts_serve.store.base import Backend, Transaction
+from mixts_serve.store.tables import (
+    ACTION_SETS,
+    DECISIONS,
+    OPEN_WINDOWS,
+    TABLES,
+    TASK,
+    TASKS,
+    ActionSet,
+    Row,
+    Table,
+)
+
+# SQLite reads the inner rows one by one, and stops at the outer limit.
+_WAITING = (
+    "SELECT d.seq, d.task, d.action, d.action_set FROM "
+    "(SELECT seq, task, at, action, action_set, deferred, due FROM decisions "
+    "WHERE task = ? ORDER BY seq DESC LIMIT ?) d "
+    "LEFT JOIN activated a ON a.decision = d.seq "
+    "WHERE (d.deferred = 0 OR a.at IS NOT NULL) AND COALESCE(a.due, d.due, d.at + ?) >= ? "
+    "AND NOT EXISTS (SELECT 1 FROM rewards r WHERE r.decision = d.seq) LIMIT ?"
+)
+
+_encode = msgpack.Encoder().encode
+
+
+def checksum(values: Row) -> int:
+    """Return the checksum of a row, whose values must be as SQLite returns them.
+
+    A CRC finds every flipped bit and every burst of up to 32 bits.
+    """
+    return crc32(_encode(values)) - 2**31
+
+
+@cache
+def _insert(table: Table) -> str:
+    return table.insert(str(table.key), *table.columns, "checksum")
+
+
+class SQLiteTransaction(Transaction):
+    """A transaction that holds the file's one write lock; rows need no locks of their own.
+
+    Rows of one kind are read and written by ``executemany``: one prepared statement for all of
+    them, and one call, takes half the time of a call for each.
+    """
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+        self._last: dict[str, int] = {}
+        """Last numbers of tables that this transaction appends to."""
+
+    def _execute(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
+        return list(self._connection.execute(sql, tuple(parameters)))
+
+    def _execute_where(
+        self, sql: str, columns: tuple[str, ...], keys: Sequence[Row], end: str = ""
+    ) -> list[Row]:
+        condition = " AND ".join(f"{column} = ?" for column in columns)
+        return list(self._connection.executemany(f"{sql} WHERE {condition}{end}", keys))
+
+    def _execute_each(self, sql: str, rows: Sequence[Row]) -> None:
+        self._connection.executemany(sql, rows)
+
+    def _append(self, table: Table, records: Sequence[Any]) -> range:
+        """Insert records with the next numbers and their checksums, and return the numbers."""
+        if not records:
+            return range(0)
+        last = self._last.get(table.name)
+        if last is None:
+            last = _last(self._execute, table)
+        numbers = range(last + 1, last + 1 + len(records))
+        numbered = [(n, *table.values(record)) for n, record in zip(numbers, records, strict=True)]
+        self._execute_each(_insert(table), [(*row, checksum(row)) for row in numbered])
+        self._last[table.name] = numbers[-1]
+        return numbers
+
+    def _update(self, table: Table, columns: tuple[str, ...], records: Sequence[Any]) -> None:
+        saved, number, values = attrgetter(*columns), attrgetter(str(table.key)), table.values
+        rows = [
+            (*saved(each), checksum((number(each), *values(each))), number(each))
+            for each in records
+        ]
+        self._execute_each(table.update(*columns, "checksum"), rows)
+
+    def _log(self, decisions: Sequence[LoggedDecision]) -> None:
+        # The numbers are known: no row need be found.
+        numbered = zip(decisions, self._append(DECISIONS, decisions), strict=True)
+        windows = [replace(each, seq=seq).window for each, seq in numbered if each.due is not None]
+        self._execute_each(OPEN_WINDOWS.insert(), [OPEN_WINDOWS.values(w) for w in windows])
+
+    def is_active(self, version: int) -> bool:
+        return True  # no other process can write during this transaction
+
+    def lock_tasks(
+        self, names: Sequence[str], numbers: Sequence[int], now: int
+    ) -> tuple[list[TaskEntry], int]:
+        found = [TASK.read(row) for row in self._find(TASK, "t.name", names)]
+        known = {entry.name for entry in found}
+        new = [TaskEntry(0, name, now, now) for name in names if name not in known]
+        for entry, number in zip(new, self._append(TASKS, new), strict=True):
+            entry.number = number
+        found += new
+        known_numbers = {entry.number for entry in found}
+        others = [number for number in numbers if number not in known_numbers]
+        return found + [TASK.read(row) for row in self._find(TASK, "t.number", others)], len(new)
+
+    def find_waiting(
+        self, tasks: Mapping[int, int], last: int, now: int, window: int
+    ) -> list[WaitingDecision]:
+        asked = [(task, last, window, now, most) for task, most in tasks.items()]
+        found = [WaitingDecision(*row) for row in self._connection.executemany(_WAITING, asked)]
+        return sorted(found, key=lambda decision: decision.seq)
+
+    def action_set(self, digest: bytes, actions: ActionSet) -> int:
+        number = self._one("SELECT number FROM action_sets WHERE digest = ?", digest)
+        if number is None:
+            (number,) = self._append(ACTION_SETS, [actions])
+        return int(number)
+
+    def freeze(self) -> None:
+        return None
+
+    def shape(self) -> str | None:
+        value = self._one("SELECT value FROM meta WHERE name = 'shape'")
+        return None if value is None else str(value)
+
+
+class SQLiteBackend(Backend):
+    """A store in one file (and, while it is open, its ``-wal`` and ``-shm``)."""
+
+    database = "SQLite"
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, vfs: str | None = None, synchronous: str = "FULL"
+    ) -> None:
+        self.name = str(path)
+        self.path = Path(path).absolute()
+        try:
+            self._connections = Connections(self.path, vfs, synchronous)
+        except apsw.Error as error:
+            raise _sqlite_file.refusal(self.path, error) from error
+        self._log = WriteAheadLog(self._connections, self.name)
+        self._closed = False
+        self._waits_since: float | None = None
+        """Since when the writer has been waiting for a lock or for the disk."""
+
+    @contextmanager
+    def transaction(self) -> Iterator[SQLiteTransaction]:
+        try:
+            self._waits_since = time.monotonic()
+            writer = self._log.writer()
+            writer.execute("BEGIN IMMEDIATE")  # waits while another process writes
+            try:
+                self._waits_since = None
+                yield SQLiteTransaction(writer)
+                self._waits_since = time.monotonic()
+                self._log.commit(writer)
+            except BaseException:
+                with suppress(apsw.Error):
+                    writer.execute("ROLLBACK")
+                raise
+        except apsw.ConstraintError:
+            raise  # an error in this code; the disk works
+        except apsw.Error as error:
+            if isinstance(error, apsw.FullError):
+                self._log.note_full_disk()
+            raise self._unavailable(error) from error
+        finally:
+            self._waits_since = None
+
+    def watch(self) -> float:
+        since = self._waits_since
+        return 0.0 if since is None else time.monotonic() - since
+
+    def probe(self) -> None:
+        with self.transaction() as transaction:
+            transaction.mark()
+
+    def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
+        try:
+            with self._connections.reader() as reader:
+                return list(reader.execute(sql, tuple(parameters)))
+        except apsw.Error as error:
+            raise self._unavailable(error) from error
+
+    def scan(self, sql: str, parameters: Sequence[Any] = ()) -> Iterator[Row]:
+        try:
+            with self._connections.separate_reader() as reader:
+                reader.execute("BEGIN")
+                yield from reader.execute(sql, tuple(parameters))
+        except apsw.Error as error:
+            raise self._unavailable(error) from error
+
+    def check(self) -> Iterator[str]:
+        try:
+            found = [row[0] for row in self.query("PRAGMA integrity_check(10)")]
+            yield from [] if found == ["ok"] else found
+            with self._connections.reader() as reader:
+                yield from _sqlite_file.changed_definitions(reader)
+
+                def execute(sql: str, parameters: Row) -> list[Row]:
+                    return list(reader.execute(sql, parameters))
+
+                for table in TABLES:
+                    if isinstance(table.key, str):
+                        yield from check_rows(execute, table)
+        except apsw.Error as error:
+            raise self._unavailable(error) from error
+
+    def backup(self, path: Path) -> None:
+        with self._connections.separate_reader() as reader:
+            _sqlite_file.copy(reader, path)
+
+    def _unavailable(self, error: apsw.Error) -> StoreUnavailableError:
+        reason = _sqlite_file.reason_of(self.path, error)
+        return StoreUnavailableError(f"{self.name}: {reason}; nothing was acknowledged")
+
+    def schema_version(self) -> int:
+        ((version,),) = self.query("PRAGMA user_version")
+        return int(version)
+
+    def n_bytes(self) -> int:
+        files = (self.path, self.path.with_name(self.path.name + "-wal"))
+        return sum(file.stat().st_size for file in files if file.exists())
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._log.close()
+
+
+# -- checks of rows -------------------------------------------------------------------------------
+
+_CHECKED_ROWS = 1_000
+"""Number of rows that are read at a time."""
+
+Execute = Callable[[str, Row], list[Row]]
+
+
+def _last(execute: Execute, table: Table) -> int:
+    """Return the last number of a table."""
+    return int(execute(f"SELECT COALESCE(MAX({table.key}), 0) FROM {table.name}", ())[0][0])
+
+
+def check_rows(execute: Execute, table: Table) -> Iterator[str]:
+    """Yield what is wrong with the rows of a table, and with the index of its unique column."""
+    key, name = table.key, table.name
+    unique = next((column for column, rule in table.rules.items() if "UNIQUE" in rule), None)
+    indexed = "NULL"
+    if unique is not None:
+        indexed = f"(SELECT s.{key} FROM {name} s WHERE s.{unique} = r.{unique})"
+    sql = (
+        f"SELECT {key}, {', '.join(table.columns)}, checksum, {indexed} FROM {name} r "
+        f"WHERE {key} > ? AND {key} <= ? ORDER BY {key} LIMIT ?"
+    )
+    done, last, n = 0, _last(execute, table), _CHECKED_ROWS
+    while done < last:
+        try:
+            rows = execute(sql, (done, last, n))
+        except UnicodeDecodeError:  # a text is damaged: read row by row to find it
+            if n == 1:
+                done += 1
+                yield f"row {done} of {name} has a damaged text"
+            n = 1 if n > 1 else _CHECKED_ROWS
+            continue
+        except apsw.CorruptError as error:
+            yield f"{name} cannot be read after row {done} ({error})"
+            return
+        for *values, stored, found in rows:
+            number = values[0]
+            if number != done + 1:
+                yield _missing(name, done + 1, number - 1)
+            done = number
+            if checksum(tuple(values)) != stored:
+                yield f"row {number} of {name} differs from its checksum"
+            elif unique is not None and found != number:
+                yield f"row {number} of {name} is not in its index"
+        if not rows:
+            yield _missing(name, done + 1, last)
+            return
+
+
+def _missing(name: str, first: int, last: int) -> str:
+    return f"rows {first} to {last} of {name} are missing"

@@ -1,0 +1,344 @@
+"""The tables of a store: made, like all statements on them, from the fields of their records.
+
+A field of a record is a column of its table, by name; the type of the field is the type of the
+column in each database. Statements have ``?`` for parameters in both databases.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from operator import attrgetter
+from types import NoneType
+from typing import Any, Generic, TypeVar, get_args, get_type_hints
+
+import numpy as np
+from msgspec import Struct
+
+from mixts.extend import Array, ArrayLike, Float
+from mixts_serve.records import (
+    KnownReward,
+    LateReward,
+    LoggedActivation,
+    LoggedDecision,
+    LoggedPrior,
+    LoggedReward,
+    MetaEntry,
+    OpenWindow,
+    PriorActivation,
+    SpanCount,
+    Tally,
+    TaskEntry,
+)
+
+SCHEMA_VERSION = 1
+"""Version of the tables below. A store of another version is refused."""
+
+Row = tuple[Any, ...]
+
+# -- arrays in columns of bytes -------------------------------------------------------------------
+
+WORD = 8
+"""Bytes of every number: 64-bit integers and doubles, little-endian."""
+
+
+def pack(values: ArrayLike) -> bytes:
+    """Return the doubles of an array, one after the other."""
+    return np.ascontiguousarray(values, "<f8").tobytes()
+
+
+def unpack(content: bytes) -> Float[Array, " n"]:
+    """Return the doubles that ``pack`` packed, as a writable array."""
+    return np.frombuffer(content, "<f8").astype(float)
+
+
+_SPARSE = b"\x01"
+_HEAD = 5
+"""Bytes before the entries of sparse probabilities: the mark, and the number of actions."""
+_FEWEST_SPARSE = 100
+"""Probabilities of fewer actions are always dense: there is little to save."""
+
+
+def pack_probabilities(probabilities: Float[Array, " K"]) -> bytes:
+    """Return the probabilities of actions: all, or only the positive ones if that is short.
+
+    All of them are doubles, as ``pack`` writes them. Sparse ones are a mark of one byte, the number
+    of actions (32 bits), the indices of m actions (32 bits each) and their m doubles: 5 + 12 m
+    bytes, which is no multiple of 8, so that the length tells the two apart.
+    """
+    if len(probabilities) < _FEWEST_SPARSE:
+        return pack(probabilities)
+    places = np.flatnonzero(probabilities)
+    if _HEAD + 12 * len(places) > 4 * len(probabilities):
+        return pack(probabilities)
+    numbers = np.concatenate([[len(probabilities)], places]).astype("<u4")
+    return _SPARSE + numbers.tobytes() + pack(probabilities[places])
+
+
+def n_probabilities(length: int, head: bytes) -> int:
+    """Return the number of packed probabilities by their length and their first five bytes."""
+    return length // WORD if length % WORD == 0 else int.from_bytes(head[1:_HEAD], "little")
+
+
+def unpack_probabilities(content: bytes) -> Float[Array, " K"]:
+    """Return the probabilities that ``pack_probabilities`` packed."""
+    if len(content) % WORD == 0:
+        return unpack(content)
+    m = (len(content) - _HEAD) // 12
+    found = np.zeros(n_probabilities(len(content), content[:_HEAD]))
+    found[np.frombuffer(content, "<u4", m, _HEAD)] = np.frombuffer(content, "<f8", m, _HEAD + 4 * m)
+    return found
+
+
+class ActionSet(Struct, frozen=True):
+    """A row of ``action_sets``: actions that were offered together."""
+
+    n_actions: int
+    n_features: int
+    body: bytes
+    ids: str | None
+    """Ids of the actions, a JSON list; None if they have none."""
+    digest: bytes = b""
+    """Digest of the whole set. Not read again."""
+
+    @classmethod
+    def of(cls, rows: Float[Array, "K d"], ids: Sequence[str] | None) -> ActionSet:
+        """Return the set of these rows, whose actions may have ids."""
+        n_actions, n_features = rows.shape
+        body, names = pack(rows), None if ids is None else json.dumps(list(ids))
+        head = f"{n_actions} {n_features} ".encode()
+        digest = hashlib.sha256(head + body + (names or "").encode()).digest()
+        return cls(n_actions, n_features, body, names, digest)
+
+    @property
+    def rows(self) -> Float[Array, "K d"]:
+        """Features of the actions."""
+        return unpack(bytes(self.body)).reshape(self.n_actions, self.n_features)
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """Ids of the actions."""
+        return None if self.ids is None else tuple(json.loads(self.ids))
+
+
+# -- a table --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """What differs between databases in the definition of a table."""
+
+    types: Mapping[type, str]
+    number: str
+    """Type of the column that numbers the rows of a table."""
+    numbered: str = ""
+    """Options of a table whose rows are numbered."""
+    keyed: str = ""
+    """Options of a table with another key."""
+    checksum: str | None = None
+    """Column for a checksum of a numbered row; None: the database has checksums of its own."""
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A table whose columns are the fields of a record."""
+
+    name: str
+    record: type
+    key: str | tuple[str, ...] = "seq"
+    """The column that numbers the rows from 1, or the columns of another key."""
+    rules: Mapping[str, str] = field(default_factory=dict)
+    """What else is said of a column when the table is created."""
+    indices: tuple[str, ...] = ()
+    derived: frozenset[str] = frozenset()
+    """Fields of the record that are not in this table."""
+
+    @cached_property
+    def types(self) -> dict[str, tuple[type, bool]]:
+        """Type of each column, and whether it may be null; without the number."""
+        found = {}
+        for name, hint in get_type_hints(self.record).items():
+            kinds = get_args(hint) or (hint,)
+            kind = next(each for each in kinds if each is not NoneType)
+            if name != self.key and name not in self.derived:
+                found[name] = (kind, NoneType in kinds)
+        return found
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """All columns but the number, in the order of the alphabet.
+
+        Statements and checksums use this order: the order of the record's fields means nothing.
+        """
+        return tuple(sorted(self.types))
+
+    @cached_property
+    def values(self) -> Callable[[Any], Row]:
+        """Function that returns the values of a record's columns."""
+        return attrgetter(*self.columns)
+
+    def create(self, dialect: Dialect) -> list[str]:
+        """Return the statements that create the table and its indices."""
+        numbered = isinstance(self.key, str)
+        columns = [f"{self.key} {dialect.number}"] if numbered else []
+        for name, (kind, nullable) in self.types.items():
+            null = "" if nullable else " NOT NULL"
+            columns.append(f"{name} {dialect.types[kind]}{null} {self.rules.get(name, '')}".strip())
+        if numbered and dialect.checksum is not None:
+            columns.append(dialect.checksum)
+        if not numbered:
+            columns.append(f"PRIMARY KEY ({', '.join(self.key)})")
+        options = dialect.numbered if numbered else dialect.keyed
+        return [f"CREATE TABLE {self.name} ({', '.join(columns)}) {options}".strip(), *self.indices]
+
+    def insert(self, *columns: str) -> str:
+        """Return the statement that inserts a row of these columns, by default all of them."""
+        columns = columns or self.columns
+        places = ", ".join("?" * len(columns))
+        return f"INSERT INTO {self.name} ({', '.join(columns)}) VALUES ({places})"
+
+    def update(self, *columns: str) -> str:
+        """Return the statement that sets columns of the row with a number."""
+        setting = ", ".join(f"{name} = ?" for name in columns)
+        return f"UPDATE {self.name} SET {setting} WHERE {self.key} = ?"
+
+    @cached_property
+    def delete(self) -> str:
+        """Statement that deletes a row by all of its columns."""
+        return f"DELETE FROM {self.name} WHERE {' AND '.join(f'{c} = ?' for c in self.columns)}"
+
+    @cached_property
+    def count(self) -> str:
+        """Statement that inserts a row of counts, or adds its counts to those that are there."""
+        changes = []
+        for name in self.columns:
+            if name in self.key:
+                continue
+            old, new = f"t.{name}", f"excluded.{name}"
+            compared = {"first_at": "<", "last_at": ">"}.get(name)
+            changes.append(
+                f"{name} = {old} + {new}" if compared is None
+                else f"{name} = CASE WHEN {new} {compared} {old} THEN {new} ELSE {old} END"
+            )  # fmt: skip
+        insert = self.insert().replace(f"INTO {self.name} ", f"INTO {self.name} AS t ")
+        return f"{insert} ON CONFLICT ({', '.join(self.key)}) DO UPDATE SET {', '.join(changes)}"
+
+
+META = Table("meta", MetaEntry, ("name",))
+PRIORS = Table("priors", LoggedPrior, "version", {"digest": "UNIQUE"})
+ACTIVATIONS = Table("activations", PriorActivation, rules={"version": "REFERENCES priors"})
+TASKS = Table(
+    "tasks", TaskEntry, "number", {"name": "UNIQUE"},
+    (
+        "CREATE INDEX tasks_by_activity ON tasks (last_at)",
+        "CREATE INDEX tasks_by_kind ON tasks (version, latent, certainty)",
+    ),
+)  # fmt: skip
+ACTION_SETS = Table("action_sets", ActionSet, "number", {"digest": "UNIQUE"})
+DECISIONS = Table(
+    "decisions", LoggedDecision,
+    rules={
+        "id": "UNIQUE", "task": "REFERENCES tasks", "version": "REFERENCES priors",
+        "action_set": "REFERENCES action_sets", "propensity": "CHECK (propensity > 0)",
+    },
+    indices=(
+        "CREATE INDEX decisions_by_task ON decisions (task, seq)",
+        "CREATE UNIQUE INDEX decisions_by_key ON decisions (task, key) WHERE key IS NOT NULL",
+        "CREATE INDEX decisions_by_slate ON decisions (slate) WHERE slate IS NOT NULL",
+    ),
+    derived=frozenset({"activated_at"}),
+)  # fmt: skip
+_ONE_EACH = {"decision": "UNIQUE REFERENCES decisions"}
+REWARDS = Table("rewards", LoggedReward, rules=_ONE_EACH)
+LATE_REWARDS = Table("late_rewards", LateReward, rules=_ONE_EACH)
+ACTIVATED = Table("activated", LoggedActivation, rules=_ONE_EACH)
+OPEN_WINDOWS = Table(
+    "open_windows", OpenWindow, ("has_default", "due", "decision"),
+    {"decision": "REFERENCES decisions"},
+)  # fmt: skip
+ACTIVITY = Table("activity", Tally, ("start", "writer"))
+COUNTS = Table("counts", SpanCount, ("span", "start", "arm", "version", "policy", "writer"))
+
+TABLES = (
+    META, PRIORS, ACTIVATIONS, TASKS, ACTION_SETS, DECISIONS, REWARDS, LATE_REWARDS, ACTIVATED,
+    OPEN_WINDOWS, ACTIVITY, COUNTS,
+)  # fmt: skip
+"""Each table after those to which it refers. The last three are derived from the log."""
+
+
+# -- reading records ------------------------------------------------------------------------------
+
+Record = TypeVar("Record")
+
+
+@dataclass(frozen=True)
+class Query(Generic[Record]):
+    """A statement that reads records, up to its condition."""
+
+    record: type[Record]
+    expressions: Mapping[str, str]
+    """What is read for each field; the last fields may keep their defaults."""
+    source: str
+    """Tables, after ``FROM``."""
+    more: tuple[str, ...] = ()
+    """What is read beside the record; it comes last in a row."""
+
+    @cached_property
+    def sql(self) -> str:
+        """The statement."""
+        read = [self.expressions[name] for name in self.fields]
+        return f"SELECT {', '.join((*read, *self.more))} FROM {self.source}"
+
+    @cached_property
+    def fields(self) -> tuple[str, ...]:
+        """The fields that are read, in the order of the record, which is made from positions."""
+        names = tuple(get_type_hints(self.record))[: len(self.expressions)]
+        if set(names) != set(self.expressions):
+            raise TypeError(f"{self.record.__name__} begins with the fields {names}: read these")
+        return names
+
+    @cached_property
+    def _flags(self) -> list[int]:
+        hints = get_type_hints(self.record)
+        return [place for place, name in enumerate(self.fields) if hints[name] is bool]
+
+    def read(self, row: Row) -> Record:
+        """Return the record of a row."""
+        values: Any = row[: len(self.fields)] if self.more else row
+        if self._flags:
+            values = list(values)
+            for place in self._flags:
+                values[place] = bool(values[place])
+        return self.record(*values)
+
+
+def _all(table: Table, alias: str, *left_out: str) -> dict[str, str]:
+    """Return all columns of a table, by name, with a number that is part of the record."""
+    names = [name for name in get_type_hints(table.record) if name not in table.derived]
+    return {name: f"{alias}.{name}" for name in names if name not in left_out}
+
+
+TASK = Query(TaskEntry, _all(TASKS, "t"), "tasks t")
+DECISION = Query(
+    LoggedDecision,
+    {
+        **_all(DECISIONS, "d", "probabilities", "money"),
+        "activated_at": "a.at",
+        "due": "COALESCE(a.due, d.due)",
+        "default_reward": "COALESCE(a.default_reward, d.default_reward)",
+    },
+    "decisions d LEFT JOIN activated a ON a.decision = d.seq",
+)
+DECISION_OF_TASK = Query(
+    LoggedDecision, DECISION.expressions, f"{DECISION.source} JOIN tasks t ON t.number = d.task",
+    more=("t.name",),
+)  # fmt: skip
+OFFERED = Query(ActionSet, _all(ACTION_SETS, "s", "digest"), "action_sets s", more=("s.number",))
+KNOWN_REWARD = Query(
+    KnownReward,
+    {"value": "r.value", "late": "r.late", "is_default": "r.is_default", "late_value": "l.value"},
+    "rewards r LEFT JOIN late_rewards l ON l.decision = r.decision", more=("r.decision",),
+)  # fmt: skip

@@ -1,0 +1,192 @@
+"""What can be read from a store: counts and rows, with times in seconds since 1970."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from mixts_serve.records import PriorVersion
+
+
+class TaskRow(Struct, frozen=True):
+    """A line of the list of tasks."""
+
+    task: str
+    decisions: int
+    rewards: int
+    late: int
+    latent: int | None
+    """Heaviest component of the most probable kind at the last decision; None before the first."""
+    certainty: float
+    """Probability of the most probable kind."""
+    version: int
+    """The prior's version at the last decision."""
+    first_at: float
+    last_at: float
+    defaults: int = 0
+    deferred: int = 0
+    """Number of deferred decisions that are not activated."""
+
+
+class DecisionRow(Struct, frozen=True):
+    """A decision of a task, and its reward if one came."""
+
+    id: str
+    at: float
+    action: int
+    propensity: float
+    weights: tuple[float, ...]
+    prior_version: int
+    value: float | None
+    rewarded_at: float | None
+    late: bool
+    policy: str
+    is_default: bool = False
+    """True if ``value`` is the default reward."""
+    late_value: float | None = None
+    """The reward that came after the default; None if none came."""
+    deferred: bool = False
+    activated_at: float | None = None
+    """Time at which a deferred decision was activated."""
+    due: float | None = None
+    """End of the reward window; None if there is no window, or if it has not begun."""
+    arm: str | None = None
+    """Id of the action, where the request gave one."""
+
+
+class ActionRow(Struct, frozen=True):
+    """Number of times that a task's decisions took an action, and the sum of its rewards."""
+
+    action: int
+    decisions: int
+    rewards: int
+    """Number of rewards of its final decisions."""
+    reward_sum: float
+    """Sum of these rewards, including late ones."""
+
+
+class Totals(Struct, frozen=True):
+    """Counts of the whole store."""
+
+    tasks: int
+    decisions: int
+    rewards: int
+    """Number of decisions with a reward, a default one included."""
+    late: int
+    """Number of rewards that came after the window, beside a default reward or without one."""
+    defaults: int = 0
+    """Number of default rewards."""
+    deferred: int = 0
+    """Number of deferred decisions that are not activated."""
+
+
+class Unrewarded(Struct, frozen=True):
+    """Counts of the decisions without a reward."""
+
+    waiting: int
+    """Decisions whose reward window is open, or that have no window."""
+    deferred: int
+    """Deferred decisions that are not activated: their actions were not shown."""
+    given_up: int
+    """Decisions whose window has ended without a reward, and that have no default reward."""
+    due: int
+    """Decisions whose window has ended, and whose default reward is about to be written."""
+
+
+class Activity(Struct, frozen=True):
+    """Counts of a span of time that begins at ``start``; empty spans are left out.
+
+    Rewards count when they arrive, so that their sum here would say nothing about the decisions:
+    see :class:`SpanEarnings`.
+    """
+
+    start: float
+    decisions: int
+    rewards: int
+    late: int
+    defaults: int = 0
+
+
+class Earnings(Struct, frozen=True):
+    """Counts of some decisions, and of the rewards that came for them so far."""
+
+    decisions: int = 0
+    deferred: int = 0
+    """Number of deferred decisions that are not activated."""
+    rewards: int = 0
+    """Number of decisions with a reward, a default one included."""
+    defaults: int = 0
+    late: int = 0
+    reward_sum: float = 0.0
+    """Sum of the rewards of final decisions, including late ones and defaults, but not those after
+    a default. Clicks come before the zeros of the same period: a decision is final when its window
+    has ended, whether its reward came or not."""
+    reward_squares: float = 0.0
+    counted: int = 0
+    """Number of the rewards in the sums."""
+
+    @property
+    def mean(self) -> float | None:
+        """Mean reward of the final decisions; None if there is none."""
+        return self.reward_sum / self.counted if self.counted else None
+
+    @property
+    def unrewarded(self) -> int:
+        """Number of decisions without a reward, whatever the reason."""
+        return max(0, self.decisions - self.rewards)
+
+
+class ArmEarnings(Struct, frozen=True):
+    """Decisions that took an arm; -1 stands for all rows of features."""
+
+    arm: int
+    earned: Earnings
+
+
+class ArmTraffic(Struct, frozen=True):
+    """Decisions that took an arm (None: any arm) in a span of time that begins at ``start``."""
+
+    start: float
+    arm: int | None
+    decisions: int
+
+
+class SpanEarnings(Struct, frozen=True):
+    """Rewards of the final decisions that were made in a span of time that begins at ``start``."""
+
+    start: float
+    rewards: int
+    reward_sum: float
+
+
+class VersionEarnings(Struct, frozen=True):
+    """Decisions that a policy made under a version of the prior."""
+
+    version: int
+    policy: str
+    first_at: float
+    last_at: float
+    earned: Earnings
+
+
+class Share(Struct, frozen=True):
+    """Tasks with the same ``latent``; None: no decision under this prior yet."""
+
+    latent: int | None
+    tasks: int
+    sure: int
+    """Number of tasks in which the most probable kind had a probability of at least 0.9."""
+
+
+class Summary(Struct, frozen=True):
+    """Summary of a store, as ``mixts store show`` prints it."""
+
+    name: str
+    database: str
+    schema_version: int
+    n_bytes: int
+    """Size of the tables and their indices; of a file, with its write-ahead log."""
+    totals: Totals
+    priors: list[PriorVersion]
+    unrewarded: Unrewarded
+    only_value: float | None
+    """The one value of all rewards, if the log looks like one of clicks only; else None."""

@@ -1,0 +1,336 @@
+"""Versions of the prior: which ones fit the tasks of a store, and what deciding with one needs."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Mapping, Sequence, Sized
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mixts import Belief, MixturePrior
+from mixts.errors import MixtsError, ParameterError, StatisticsError, StoreError
+from mixts.extend import Array, Family, Statistics, random, rehearsal
+from mixts_serve.records import ActionPosteriors, Decide, Operation
+from mixts_serve.rules import Policy, trial_actions
+
+log = logging.getLogger("mixts_serve")
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Estimates the work of operations; an ordinary one is 1 unit, 0.1 to 0.2 ms.
+
+    A belief takes about 2 us for each arm and component; draws, for prices and rankings, 3 to 13.
+    An offered action takes 1 us, and 0.1 us for each feature, and as much again to be parsed,
+    checked and stored. A belief about clicks with features takes 3 to 7 us for each component and
+    distinct row of the task; how many rows a task has is learned from batches. Measured by
+    ``benchmarks/service/sizes.py``.
+    """
+
+    decide: int = 1
+    """Work of a decision, without the actions that it offers."""
+    drawn: int = 1
+    """The same with values, costs or a ranking."""
+    other: int = 1
+    """Work of any other operation."""
+    n_features: int = 0
+    table_bytes: int = 0
+    """Bytes of a task's table of distinct rows that are one unit; 0: tasks have no tables."""
+    tables: dict[str, int] = field(default_factory=dict, repr=False, compare=False)
+    """Work of tasks with large tables, by name, the last seen at the end."""
+
+    @classmethod
+    def of_prior(cls, prior: MixturePrior, n_bytes: int) -> Sizes:
+        """Return the sizes under a prior, with so many bytes of statistics for each task."""
+        family, other = prior.family, 1 + n_bytes // (4096 * 8)
+        if family.n_arms is not None:
+            n = prior.n_components * family.n_arms
+            return cls(1 + n // 64, 1 + n // 16, other)
+        n_features = family.n_features or 0
+        decide = 1 + prior.n_components * n_features**2 // 4096
+        table_bytes = 0
+        if family.row_bytes:
+            table_bytes = max(family.row_bytes * ROWS_OF_UNIT // prior.n_components, 1)
+        return cls(decide, decide, other, n_features, table_bytes)
+
+    def of(self, operation: Operation) -> int:
+        """Return the work of an operation."""
+        if not isinstance(operation, Decide):
+            return self.other
+        asked = (operation.values, operation.costs, operation.top)
+        size = self.decide if all(each is None for each in asked) else self.drawn
+        if self.tables:
+            size += self.tables.get(operation.task, 0)
+        if isinstance(operation.top, int):
+            size += max(operation.top, 0)
+        offered = operation.actions
+        if offered is None or not isinstance(offered, Sized):
+            return size
+        return size + len(offered) * (16 + self.n_features) // 256
+
+    def learn(self, lengths: Mapping[str, int]) -> int:
+        """Note the bytes of tasks' statistics; return how many units of work were not known."""
+        unknown = 0
+        for task, n_bytes in lengths.items() if self.table_bytes else ():
+            size, known = n_bytes // self.table_bytes, self.tables.pop(task, 0)
+            if size >= LARGE_TABLE:  # what is not remembered must not be new every time
+                unknown += max(size - known, 0)
+                self.tables[task] = size
+        while len(self.tables) > MOST_TABLES:
+            del self.tables[next(iter(self.tables))]
+        return unknown
+
+
+ROWS_OF_UNIT = 40
+"""Distinct rows of a task, times components, whose belief takes 0.2 ms."""
+
+LARGE_TABLE = 2
+"""Units of work from which on a table is remembered."""
+
+MOST_TABLES = 100_000
+"""Tasks whose tables are remembered: some megabytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class ActivePrior:
+    """A version of the prior, ready to decide with."""
+
+    version: int
+    prior: MixturePrior
+    codec: StatisticsCodec
+    sizes: Sizes
+
+    @classmethod
+    def load(cls, version: int, body: bytes) -> ActivePrior:
+        """Return a version from its file in the store."""
+        prior = MixturePrior.from_bytes(body, f"version {version} of the prior")
+        codec = StatisticsCodec(prior.family)
+        return cls(version, prior, codec, Sizes.of_prior(prior, codec.n_bytes))
+
+    def arm_name(self, action: int) -> str | None:
+        """Return the name of an arm, or None if the prior does not name its arms."""
+        names = self.prior.arm_names
+        return names[action] if names is not None else None
+
+
+class StatisticsCodec:
+    """Encoding of tasks' statistics as bytes, for one family."""
+
+    def __init__(self, family: Family) -> None:
+        self._empty = family.empty_statistics(0)
+        self.n_bytes = self._empty.n_bytes
+
+    def decode(self, contents: Sequence[bytes]) -> Statistics:
+        """Return the statistics of these tasks, with the task axis."""
+        try:
+            return self._empty.decode(contents)
+        except StatisticsError as error:
+            raise StoreError(f"a task's statistics are damaged: {error}") from error
+
+    def encode(self, statistics: Statistics, rows: Any = slice(None)) -> list[bytes]:
+        """Return the bytes of each task, or of those in some rows."""
+        return statistics.encode(rows)
+
+
+def prior_digest(prior: MixturePrior) -> bytes:
+    """Return a digest that is the same for the same prior, whatever file it came from."""
+    header, arrays = prior.bundle()
+    content = hashlib.sha256(repr(sorted(header.items())).encode())
+    for name, array in sorted(arrays.items()):
+        content.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        content.update(np.ascontiguousarray(array).tobytes())
+    return content.digest()
+
+
+# -- which priors are accepted -------------------------------------------------------------------
+
+
+def check_servable(prior: object) -> MixturePrior:
+    """Raise ``ParameterError`` for a prior that the service cannot decide with."""
+    if not isinstance(prior, MixturePrior):
+        raise ParameterError(f"prior must be a MixturePrior, got {prior!r}")
+    if prior.family.plans:
+        raise ParameterError(
+            f"the decision service takes priors of arms and linear ones, got {prior.family!r}: "
+            "policies of an MDP have no propensities; use mixts.MixTS in process"
+        )
+    return prior
+
+
+def check_passed(prior: MixturePrior, force: bool) -> None:
+    """Raise ``ParameterError`` for a prior that failed its check, unless it is forced."""
+    origin = prior.origin
+    if force or origin is None or origin.passed is not False:
+        return
+    raise ParameterError(
+        f"this prior failed its check and was not activated. {origin.verdict} To use it all the "
+        "same, force it: mixts serve --force, ?force=true over HTTP, force=True in Python"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PriorLimits:
+    """Limits on the priors that a decider accepts: every task has a belief of that size."""
+
+    arms: int = 20_000
+    components: int = 200
+    features: int = 500
+    numbers: int = 1_000_000
+    """Arms times components or, of a linear prior, features squared times components."""
+
+    def check(self, prior: MixturePrior) -> None:
+        """Raise ``ParameterError`` for a prior that is too large."""
+        family, n = prior.family, prior.n_components
+        width = family.n_arms if family.n_arms is not None else (family.n_features or 0) ** 2
+        found = {
+            "arms": family.n_arms or 0, "components": n, "features": family.n_features or 0,
+            "numbers": n * width,
+        }  # fmt: skip
+        for name, most in asdict(self).items():
+            if found[name] > most:
+                what = f" in a task's belief ({n} components)" if name == "numbers" else ""
+                raise ParameterError(
+                    f"a prior has at most {most:,} {name}{what}, got {found[name]:,}: make it "
+                    f"smaller, or allow it with mixts serve --max-{name}"
+                )
+
+
+def check_arms(prior: MixturePrior, before: MixturePrior | None) -> None:
+    """Raise ``ParameterError`` if an arm would get the statistics of another.
+
+    Named arms keep their order; new ones come after them.
+    """
+    old = None if before is None else before.arm_names
+    new = prior.arm_names
+    if old is None or new is None or new[: len(old)] == old:
+        return
+    place = next((k for k, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), len(new))
+    raise ParameterError(
+        f"arm {place} is {old[place]!r} in the prior in force and "
+        f"{new[place] if place < len(new) else 'missing'!r} in this one: tasks have statistics by "
+        "the arm's place, so the arms in force must come first and in their order (mixts fit "
+        "--from keeps them), new ones after them; mixts arms rename renames an arm"
+    )
+
+
+def check_features(prior: MixturePrior, before: MixturePrior | None) -> None:
+    """Raise ``ParameterError`` if a feature would get the statistics of another."""
+    old = None if before is None else before.features
+    if old is None or prior.features is None or prior.features == old:
+        return
+    raise ParameterError(
+        f"the prior in force has the features {', '.join(old.names)} and this one "
+        f"{', '.join(prior.features.names)}, or others of their levels and scales: tasks have "
+        "statistics by the place of a feature, so both must be the same (mixts fit --from "
+        "the prior in force)"
+    )
+
+
+def check_decides(prior: MixturePrior, policy: Policy) -> None:
+    """Raise ``ParameterError`` for a prior whose first decision has no probabilities.
+
+    The store keeps the prior, and may be served by Thompson sampling next time: it must have
+    probabilities as well.
+    """
+    actions = trial_actions(prior)
+    for each in (policy, Policy("ts"))[: 1 if policy.name == "ts" else 2]:
+        try:
+            with np.errstate(all="ignore"):
+                agent = each.resume(prior, prior.family.empty_statistics(None), 0)
+                _, law, _ = agent.act_with_probabilities(actions)
+        except ZeroDivisionError:
+            law = np.array(np.nan)
+        if not (np.isfinite(law).all() and law.sum() > 0):
+            raise ParameterError(
+                f"the prior has no probabilities for a new task under policy {each.name!r}: its "
+                "parameters are too large, or too small, to compute with"
+            )
+
+
+def fitted_shape(prior: MixturePrior, shape: str | None) -> str:
+    """Return the shape of tasks' statistics under a prior, if it fits the stored ones.
+
+    Stored statistics stay as they are: a prior may have more arms, never fewer, and must be of the
+    same family.
+    """
+    family = prior.family
+    kind, (size,) = family.statistics_type.kind, family.empty_statistics(1).shape
+    mine = f"{kind} {size}"
+    if shape is None or shape == mine:
+        return mine
+    old_kind, old_size = shape.split()
+    if kind == old_kind and family.n_arms is not None and size > int(old_size):
+        return mine
+    arms = old_kind.endswith("arms")
+    raise ParameterError(
+        f"the tasks of this store have statistics of {old_kind} with {old_size} "
+        f"{'arms' if arms else 'features'}, which {family!r} cannot go on from: use a prior of the "
+        "same family with no fewer arms, or another store"
+        + "; `mixts fit --from` the prior in force keeps its arms"
+        * arms
+    )
+
+
+# -- what the first request would wait for ---------------------------------------------------------
+
+
+def rehearse_decisions(prior: MixturePrior, policy: Policy) -> None:
+    """Compile, or load, all that operations with a prior may need, so that no client waits."""
+    example = rehearsal.example_of(prior)
+    codec = StatisticsCodec(example.family)
+    tasks = codec.decode([b""])
+    try:
+        with np.errstate(all="ignore"):
+            rehearsal.rehearse(
+                example, lambda tasks: policy.resume(example, tasks, 0), tasks, policy.floor
+            )
+            codec.encode(tasks)
+            action_posteriors(example.condition(tasks), trial_actions(example), None)
+    except (MixtsError, ZeroDivisionError) as error:
+        log.warning("the first requests will be slow: %s", error)
+
+
+# -- posteriors of a task's actions ----------------------------------------------------------------
+
+_N_DRAWS = 2000
+"""Draws from which the 5 and 95 % points are estimated, with a standard error of 0.5 %."""
+
+_FEWEST_DRAWS, _MOST_NUMBERS = 200, 1_000_000
+"""With thousands of actions, fewer draws keep the memory bounded."""
+
+
+def action_posteriors(belief: Belief, offered: Array | None, best: int | None) -> ActionPosteriors:
+    """Return means and intervals of the mean rewards of one task's actions.
+
+    Parameters
+    ----------
+    belief
+        Of one task, with the task axis.
+    offered
+        Rows of the actions; None for arms.
+    best
+        Only so many actions, those with the highest means; None for all.
+    """
+    (mean,) = belief.mean_rewards(offered)
+    shown = np.arange(len(mean))
+    if best is not None and best < len(mean):
+        shown = np.sort(np.argsort(-mean, kind="stable")[:best])
+    n_draws = max(_FEWEST_DRAWS, min(_N_DRAWS, _MOST_NUMBERS // len(shown)))
+    # The same draws at every call: a page that is refreshed does not flicker.
+    rng, same = random.stream(0, "decider", "posterior"), np.zeros(n_draws, np.int64)
+    latent = belief.sample_latent(rng, same)
+    if offered is None:
+        # Arms are independent given the component: draw those that are shown.
+        some = belief.posterior.family(0).as_arms.arms(shown)
+        means = some.mean_rewards(some.draw(rng, latent), None)
+    else:
+        draws = belief.sample_parameters(rng, latent, same)
+        means = belief.prior.family.mean_rewards(draws, offered[shown])
+    low, high = np.quantile(means, [0.05, 0.95], axis=0)
+    return ActionPosteriors(
+        tuple(mean[shown].tolist()), tuple(low.tolist()), tuple(high.tolist()),
+        tuple(shown.tolist()), len(mean),
+    )  # fmt: skip

@@ -1,0 +1,418 @@
+"""The writer: one thread that performs all operations, those that wait together in one transaction.
+
+A batch is what waits when the thread is free, up to ``MAX_BATCH`` units of work; the thread never
+waits for more. Under load batches grow, and a batch needs only one sync of the disk.
+
+The queue is fair (weighted fair queueing). The turns are those in which submissions would be done
+if all that wait shared the thread's time equally. So a small one does not wait for large ones that
+came before it, and a large one is not kept waiting for ever. A batch may hold the first operations
+of a large submission; the others keep their turn.
+
+A store can be silent: a disk or a database that neither completes a write nor refuses it. A second
+thread watches how long the store takes to answer, and refuses what waits.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from mixts.errors import (
+    MixtsError,
+    OverloadedError,
+    ParameterError,
+    StoreError,
+    StoreUnavailableError,
+    TaskLockedError,
+)
+from mixts_serve.records import Operation, Result
+
+Done = Callable[[list[Result]], None]
+"""Callback of a submission: called once, with one result for each operation."""
+
+log = logging.getLogger("mixts_serve")
+
+MAX_BATCH = 256
+"""Most work in a batch: 256 ordinary operations; see ``Sizes``. One operation that is larger is a
+batch by itself."""
+
+SMALL = 64
+"""Work of a submission that is taken on however much work waits: it does not wait for that."""
+
+MAX_WORK = 20_000
+"""Most work of a submission, and of all larger than ``SMALL`` that wait: two to four seconds."""
+
+PROBE_SECONDS = 1.0
+"""Time between attempts to write to a failed store while no operations arrive."""
+
+WATCH_SECONDS = 0.5
+"""Time between looks at the store."""
+
+SLOW_STORE_SECONDS = 3.0
+"""If the store does not answer for longer, the service is not ready."""
+
+SILENT_SECONDS = 15.0
+"""If the store does not answer for longer, all operations are refused, although those of the batch
+that is being written may yet succeed.
+
+Longer than the ten seconds after which either database gives up by itself.
+"""
+
+
+class MoreWorkError(Exception):
+    """A batch has found more work than the estimates said; nothing was changed, and they now do."""
+
+
+class Call(NamedTuple):
+    """A function that the writer's thread calls between two batches."""
+
+    function: Callable[[], Any]
+
+
+@dataclass(slots=True, eq=False)
+class Submission:
+    """Operations that were submitted together, and the callback for their results."""
+
+    operations: Sequence[Any]
+    """Operations, or one call."""
+    done: Done
+    size: int
+    """Estimate of the work."""
+    turn: tuple[float, int] = (0.0, 0)
+    """Place in the queue: the end of its work, and the number of the submission."""
+    alone: bool = False
+    """Whether no other submission may be in the same batch: one that failed had both."""
+    results: list[Any] = field(default_factory=list)
+    """Results of the first operations."""
+
+    def __lt__(self, other: Submission) -> bool:
+        return self.turn < other.turn
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every operation has a result."""
+        return len(self.results) == len(self.operations)
+
+    @property
+    def work(self) -> int:
+        """Work that counts towards the limit of waiting work: none of a small submission."""
+        return self.size if self.size > SMALL else 0
+
+
+class Slice(NamedTuple):
+    """The operations of a submission that are in one batch."""
+
+    submission: Submission
+    operations: Sequence[Any]
+
+
+class BatchWriter:
+    """The queue of operations, and the thread that writes them.
+
+    ``perform`` performs operations in one transaction and returns their results; it may raise
+    ``MoreWorkError``. ``probe`` tests a failed store. ``watch`` returns for how many seconds the
+    store has not answered. ``size_of`` estimates the work of an operation; 1 is an ordinary one.
+    """
+
+    def __init__(
+        self,
+        perform: Callable[[list[Operation]], list[Result]],
+        probe: Callable[[], None],
+        max_pending: int,
+        max_work: int = MAX_WORK,
+        watch: Callable[[], float] = lambda: 0.0,
+        size_of: Callable[[Operation], int] = lambda operation: 1,
+    ) -> None:
+        self._perform, self._probe, self._watch = perform, probe, watch
+        self._max_pending, self._max_work, self._size_of = max_pending, max_work, size_of
+        # The lock of this condition guards all that follows.
+        self._changed = threading.Condition()
+        self._queue: list[Submission] = []
+        """Heap of submissions, by their turns."""
+        self._batch: list[Slice] = []
+        """What is being written."""
+        self._numbers = itertools.count()
+        self._pending = 0
+        """Number of operations that have no result yet."""
+        self._waiting_work = 0
+        self._shared_work = 0.0
+        """Work that every submission would have got so far, if all shared the thread's time."""
+        self._n_batches = self._n_written = 0
+        self._failure: str | None = None
+        """Reason why the last write failed; None if it succeeded."""
+        self._silence = 0.0
+        """Seconds for which the store had not answered at the last look."""
+        self._is_closed = False
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="mixts-writer", daemon=True)
+        self._thread.start()
+        threading.Thread(target=self._watch_store, name="mixts-watch", daemon=True).start()
+
+    @property
+    def pending(self) -> int:
+        """Number of operations that were admitted and have no result yet."""
+        with self._changed:
+            return self._pending
+
+    @property
+    def batches(self) -> tuple[int, int]:
+        """Number of batches that were written, and of operations in all of them."""
+        with self._changed:
+            return self._n_batches, self._n_written
+
+    @property
+    def trouble(self) -> str | None:
+        """Reason why operations cannot be written at present; None if they can."""
+        with self._changed:
+            failure = self._failure
+        seconds = self._watch()
+        if failure is not None or seconds <= SLOW_STORE_SECONDS:
+            return failure
+        return f"the store has not answered for {seconds:.0f} s"
+
+    def submit(self, operations: Sequence[Operation], done: Done) -> None:
+        """Put operations in the queue: all of them or, if this raises an error, none.
+
+        ``done`` is called in the writer's thread.
+        """
+        if not operations:
+            done([])
+            return
+        n, size = len(operations), sum(map(self._size_of, operations))
+        if n > self._max_pending:
+            raise ParameterError(
+                f"at most {self._max_pending:,} operations are taken at once, got {n:,}: send them "
+                "in parts, or raise max_pending"
+            )
+        if size > self._max_work:
+            raise ParameterError(
+                f"at most {self._max_work:,} units of work are taken at once, got {size:,}: an "
+                "operation is one unit, and more with many actions, arms, features or components; "
+                + ("send them in parts" if n > 1 else "offer fewer actions")
+                + ", or raise max_work (mixts serve --max-work)"
+            )
+        submission = Submission(operations, done, size)
+        with self._changed:
+            if self._silence > SILENT_SECONDS:
+                raise _silent(self._silence)
+            if self._pending + n > self._max_pending:
+                raise OverloadedError(
+                    f"{self._pending:,} operations are waiting and at most {self._max_pending:,} "
+                    f"may: {n:,} more were not taken on; try again later"
+                )
+            if submission.work and self._waiting_work + size > self._max_work:
+                raise OverloadedError(
+                    f"{self._waiting_work:,} units of work are waiting and at most "
+                    f"{self._max_work:,} may: {size:,} more were not taken on; try again later"
+                )
+            self._put(submission)
+
+    def run(self, function: Callable[[], Any]) -> Any:
+        """Call a function in the writer's thread, and return its result."""
+        future: Future[list[Any]] = Future()
+        with self._changed:
+            self._put(Submission([Call(function)], future.set_result, 0, alone=True))
+        (result,) = future.result()
+        if isinstance(result, BaseException):
+            raise result
+        return result
+
+    def _put(self, submission: Submission) -> None:
+        """Put a new submission in the queue; the caller holds the lock."""
+        if self._is_closed:
+            raise StoreError("the decider is closed")
+        submission.turn = self._shared_work + submission.size, next(self._numbers)
+        self._pending += len(submission.operations)
+        self._waiting_work += submission.work
+        heapq.heappush(self._queue, submission)
+        self._changed.notify()
+
+    def close(self) -> None:
+        """Write everything in the queue, and end the threads.
+
+        Raise ``StoreUnavailableError`` if the store stays silent.
+        """
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify()
+        while self._thread.is_alive() and self._watch() <= SILENT_SECONDS:
+            self._thread.join(WATCH_SECONDS)
+        self._ended.set()
+        if self._thread.is_alive():
+            raise _silent(self._watch())
+
+    # -- in the thread that watches -----------------------------------------------------------
+
+    def _watch_store(self) -> None:
+        while not self._ended.wait(WATCH_SECONDS):
+            silence = self._watch()
+            with self._changed:
+                self._silence = silence
+                has_waiting = bool(self._batch or self._queue)
+            if silence > SILENT_SECONDS and has_waiting:
+                self._note(str(_silent(silence)))
+                self._refuse_all(_silent(silence))
+
+    def _refuse_all(self, error: StoreError) -> None:
+        """Refuse all operations that wait or are being written."""
+        with self._changed:
+            refused = [*(each.submission for each in self._batch), *self._queue]
+            self._batch, self._queue = [], []
+            for submission in refused:
+                n_left = len(submission.operations) - len(submission.results)
+                self._add_results(submission, [error] * n_left)
+        _call_back(refused)
+
+    # -- in the writer's thread ---------------------------------------------------------------
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while not (self._queue or self._is_closed):
+                    if not self._changed.wait(PROBE_SECONDS if self._failure else None):
+                        break  # it is time to probe the store
+                failure, is_closed = self._failure, self._is_closed
+                if is_closed and not self._queue:
+                    return
+                batch = self._batch = [] if is_closed and failure else self._take()
+            if batch:
+                self._write(batch)
+            elif is_closed:
+                self._refuse_all(StoreUnavailableError(failure))
+            else:
+                self._retry_store()
+
+    def _take(self) -> list[Slice]:
+        """Remove the next batch from the queue; the caller holds the lock."""
+        batch: list[Slice] = []
+        left = MAX_BATCH
+        while self._queue and not (batch and self._queue[0].alone):
+            first = self._queue[0]
+            start = end = len(first.results)
+            while end < len(first.operations):
+                left -= self._work_of(first.operations[end])
+                if left < 0 and (batch or end > start):
+                    break
+                end += 1
+            if end > start:
+                batch.append(Slice(first, first.operations[start:end]))
+                heapq.heappop(self._queue)
+            if left < 0 or first.alone:
+                break
+        return batch
+
+    def _work_of(self, operation: Any) -> int:
+        return 0 if isinstance(operation, Call) else self._size_of(operation)
+
+    def _write(self, batch: list[Slice]) -> None:
+        """Perform a batch, and pass the results to the callbacks."""
+        operations = [operation for each in batch for operation in each.operations]
+        failure: str | None = None
+        results: list[Any]
+        started = time.monotonic()
+        try:
+            is_call = isinstance(operations[0], Call)
+            results = [operations[0].function()] if is_call else self._perform(operations)
+            self._note(None)
+        except MoreWorkError:
+            self._put_back(batch, alone=False)
+            return
+        except StoreUnavailableError as error:
+            failure, results = str(error), [error] * len(operations)
+            self._note(failure)
+        except Exception as error:
+            if len(batch) > 1:
+                # Some submission made the batch fail: write each alone, so that others succeed.
+                self._put_back(batch, alone=True)
+                return
+            results = [_reported(error, operations)] * len(operations)
+        self._answer(batch, results)
+        if failure and time.monotonic() - started > SLOW_STORE_SECONDS:
+            # The store was silent. The others would wait as long, one batch after the other.
+            self._refuse_all(StoreUnavailableError(failure))
+
+    def _put_back(self, batch: list[Slice], *, alone: bool) -> None:
+        with self._changed:
+            self._batch = []
+            for submission, _ in batch:
+                submission.alone = submission.alone or alone
+                if not submission.is_complete:
+                    heapq.heappush(self._queue, submission)
+
+    def _answer(self, batch: list[Slice], results: list[Any]) -> None:
+        """Call back the submissions that are complete, and put the others back."""
+        complete: list[Submission] = []
+        left = iter(results)
+        with self._changed:
+            self._batch = []
+            n_waiting = len(batch) + len(self._queue)
+            if not isinstance(batch[0].operations[0], Call):
+                self._n_batches += 1
+                self._n_written += len(results)
+            for submission, operations in batch:
+                found = list(itertools.islice(left, len(operations)))
+                self._shared_work += sum(map(self._work_of, operations)) / n_waiting
+                if submission.is_complete:  # it was refused, because it took too long
+                    continue
+                self._add_results(submission, found)
+                if submission.is_complete:
+                    complete.append(submission)
+                else:
+                    heapq.heappush(self._queue, submission)
+        _call_back(complete)
+
+    def _add_results(self, submission: Submission, results: list[Any]) -> None:
+        """Keep results of a submission; the caller holds the lock."""
+        submission.results += results
+        self._pending -= len(results)
+        if results and submission.is_complete:
+            self._waiting_work -= submission.work
+
+    def _retry_store(self) -> None:
+        try:
+            self._probe()
+            self._note(None)
+            log.warning("the store can be written to again")
+        except Exception as error:  # of any type: the thread must go on to serve requests
+            self._note(str(error) or type(error).__name__)
+
+    def _note(self, failure: str | None) -> None:
+        """Remember why the store cannot be written to; None: it can."""
+        with self._changed:
+            before, self._failure = self._failure, failure
+        if failure is not None and before is None:
+            log.error("the store cannot be written to: %s", failure)
+
+
+def _silent(seconds: float) -> StoreUnavailableError:
+    return StoreUnavailableError(
+        f"the store has not answered for {seconds:.0f} s: the operation may still be carried out; "
+        "repeat it, a decision with the same key"
+    )
+
+
+def _reported(error: Exception, operations: Sequence[Any]) -> Exception:
+    """Return the error that callers get for one of any type."""
+    if isinstance(operations[0], Call) or isinstance(error, TaskLockedError):
+        return error
+    log.error("a batch of %d operations failed", len(operations), exc_info=error)
+    if isinstance(error, StoreError):
+        return error
+    return MixtsError(f"internal error: {type(error).__name__}")
+
+
+def _call_back(submissions: Sequence[Submission]) -> None:
+    """Call the callbacks of submissions that have all their results."""
+    for submission in submissions:
+        try:
+            submission.done(submission.results)
+        except Exception:
+            n = len(submission.operations)
+            log.exception("could not pass on the results of %d operations", n)

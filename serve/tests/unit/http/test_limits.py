@@ -1,0 +1,297 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mixts_serve.http.endpoints import Readers
+from mixts_serve.http.limits import Limits, RateLimit, check_actions, check_depth
+from mixts_serve.http.refusals import RefusalError
+
+from mixts.errors import OverloadedError
+from serve.tests.unit.http.calls import JSON, FakeDecider, call, get, post, service
+
+TASK = b'{"task": "t"}'
+
+
+# -- bodies and headers ---------------------------------------------------------------------------
+
+
+def test_a_body_that_says_it_is_too_large_is_not_received() -> None:
+    decider = FakeDecider()
+    limited = service(decider, limits=Limits(body=100))
+    headers = [JSON, ("content-length", "100000")]
+    answer = call(limited, "POST", "/v1/decide", [], headers)  # nothing can be received
+    assert (answer.status, answer.error["code"]) == (413, "too_large")
+    assert answer.headers["connection"] == "close"
+    assert decider.submitted == []
+
+
+def test_a_body_in_parts_is_counted_while_it_arrives() -> None:
+    limited = service(limits=Limits(body=len(TASK)))
+    assert call(limited, "POST", "/v1/decide", [TASK[:5], TASK[5:]], [JSON]).status == 200
+    assert call(limited, "POST", "/v1/decide", [TASK, b" "], [JSON]).status == 413
+    endless = [b"x" * 1000] * 1000
+    assert call(limited, "POST", "/v1/decide", endless, [JSON]).status == 413
+
+
+def test_a_client_that_expects_100_continue_is_refused_at_once() -> None:
+    limited = service(limits=Limits(body=10))
+    headers = [JSON, ("content-length", "13"), ("expect", "100-continue")]
+    assert call(limited, "POST", "/v1/decide", [], headers).status == 413
+
+
+def test_a_length_that_is_no_number_is_refused() -> None:
+    headers = [JSON, ("content-length", "-1")]
+    assert call(service(), "POST", "/v1/decide", TASK, headers).status == 400
+
+
+@pytest.mark.parametrize("coding", ["gzip, chunked", "chunked, chunked", "xchunked"])
+def test_a_body_in_another_coding_is_refused(coding: str) -> None:
+    headers = [JSON, ("transfer-encoding", coding)]
+    assert call(service(), "POST", "/v1/decide", TASK, headers).status == 501
+    headers = [JSON, ("transfer-encoding", "Chunked")]
+    assert call(service(), "POST", "/v1/decide", TASK, headers).status == 200
+
+
+@pytest.mark.parametrize(
+    "headers", [[("x-padding", "x" * 3000)], [(f"x-{i}", "") for i in range(70)]]
+)
+def test_headers_that_are_too_large_are_431(headers: list[tuple[str, str]]) -> None:
+    limited = service(limits=Limits(head=2000, headers=64))
+    answer = get(limited, "/healthz", headers=headers)
+    assert (answer.status, answer.error["code"]) == (431, "headers_too_large")
+    assert get(limited, "/healthz").status == 200
+
+
+# -- JSON -----------------------------------------------------------------------------------------
+
+
+def nested(depth: int) -> bytes:
+    return b'{"a":' * (depth - 1) + b"[]" + b"}" * (depth - 1)
+
+
+@pytest.mark.parametrize("depth", [15, 16, 17, 1000, 100_000])
+def test_nesting_is_refused_before_it_is_parsed(depth: int) -> None:
+    answer = post(service(), "/v1/decide", nested(depth))
+    assert answer.status == 422
+    assert (answer.error["code"] == "too_deep") == (depth > 16)
+
+
+@pytest.mark.parametrize("bracket", [b"[", b"{"])
+def test_brackets_that_never_close_are_no_way_around(bracket: bytes) -> None:
+    for path in ("/v1/decide", "/v1/reward:batch"):
+        assert post(service(), path, bracket * 50_000).error["code"] == "too_deep"
+
+
+def test_brackets_in_strings_do_not_count() -> None:
+    decider = FakeDecider()
+    name = '[[{{"\\' * 40
+    assert post(service(decider), "/v1/decide", {"task": name, "key": "]" * 40}).status == 200
+    assert decider.submitted[0].task == name
+
+
+def test_many_rows_are_not_deep() -> None:
+    check_depth(json.dumps({"actions": [[1, 2]] * 5000}).encode(), Limits())
+    with pytest.raises(RefusalError, match="nested 16 deep"):
+        check_depth(b'{"actions": [' + b"[1],".join([b""] * 50) + b"[" * 20, Limits())
+
+
+@given(st.text('"\\[]{}a,', max_size=40))
+def test_depth_is_that_of_brackets_outside_strings(text: str) -> None:
+    depth = deepest = 0
+    is_inside = is_escaped = False
+    for character in text:
+        if is_inside:
+            is_inside = character != '"' or is_escaped
+            is_escaped = character == "\\" and not is_escaped
+        elif character == "\\":
+            return  # no JSON from here on
+        else:
+            is_inside = character == '"'
+            depth += (character in "[{") - (character in "]}")
+            deepest = max(deepest, depth)
+    check_depth(text.encode(), Limits(depth=max(deepest, 0)))
+    if deepest > 0:
+        with pytest.raises(RefusalError, match="deep at most"):
+            check_depth(text.encode(), Limits(depth=deepest - 1))
+
+
+@pytest.mark.parametrize("field", ["actions", "mask"])
+def test_the_number_of_actions_is_limited(field: str) -> None:
+    decider = FakeDecider()
+    limited = service(decider, limits=Limits(actions=20))
+    entry: Any = [0.5] if field == "actions" else True
+    assert post(limited, "/v1/decide", {"task": "t", field: [entry] * 20}).status == 200
+    answer = post(limited, "/v1/decide", {"task": "t", field: [entry] * 21})
+    assert (answer.status, answer.error["code"]) == (422, "too_many")
+    assert answer.error["field"] == field
+    batch = post(limited, "/v1/decide:batch", [{"task": "t", field: [entry] * n} for n in (20, 21)])
+    assert "id" in batch.json[0]
+    assert batch.json[1]["error"]["field"] == field
+    assert len(decider.submitted) == 2
+
+
+def test_lists_beside_the_actions_are_no_actions() -> None:
+    decider = FakeDecider()
+    limited = service(decider, limits=Limits(actions=20))
+    lists = {"mask": [True] * 20, "values": [1.0] * 20, "costs": [0.0] * 20}
+    assert (
+        post(limited, "/v1/decide", {"task": "t", "actions": [[0.5]] * 20, **lists}).status == 200
+    )
+
+
+def test_the_number_of_shown_actions_is_limited() -> None:
+    """Each is a row of the log with the probabilities of all actions."""
+    limited = service(FakeDecider(), limits=Limits(shown=3))
+    assert post(limited, "/v1/decide", {"task": "t", "top": 3}).status == 200
+    answer = post(limited, "/v1/decide", {"task": "t", "top": 4})
+    assert (answer.status, answer.error["field"]) == (422, "top")
+    assert answer.error["message"] == "top must be at most 3, got 4"
+
+
+def test_actions_are_counted_without_parsing_them() -> None:
+    limits = Limits(actions=20)
+    broken = b'{"actions": [' + b"[1]," * 24 + b"never closed"
+    with pytest.raises(RefusalError, match="at most 20 actions"):
+        check_actions(broken, limits)
+    with pytest.raises(RefusalError, match="at most 20 actions"):
+        check_actions(b'{"mask": [' + b"true,false," * 11, limits)
+    check_actions(json.dumps({"task": "[true" * 100}).encode(), limits)
+
+
+def test_a_large_body_is_looked_through_quickly() -> None:
+    """Within a second, where a search that went back and forth would take hours."""
+    started = time.perf_counter()
+    for body in (b'"' * (1 << 20), b"\\" * (1 << 20), b'"\\' * (1 << 19), b"[" * (1 << 20)):
+        answer = post(service(), "/v1/decide", body)
+        assert answer.status in (400, 422)
+    assert time.perf_counter() - started < 10
+
+
+# -- rates ----------------------------------------------------------------------------------------
+
+
+def test_a_client_has_a_second_of_operations_at_once_and_then_its_rate() -> None:
+    limit = RateLimit(5)
+    for _ in range(5):
+        limit.take("a", 10.0)
+    with pytest.raises(RefusalError) as refused:
+        limit.take("a", 10.0)
+    assert refused.value.status == 429
+    assert refused.value.headers == ((b"retry-after", b"1"),)
+    limit.take("b", 10.0)
+    limit.take("a", 10.25)
+    with pytest.raises(RefusalError):
+        limit.take("a", 10.25)
+
+
+def test_a_batch_counts_by_its_items_and_may_leave_a_debt() -> None:
+    limit = RateLimit(10)
+    limit.take("a", 0.0)
+    limit.charge("a", 49)  # 40 more than there were: 4 seconds, and one for the next
+    with pytest.raises(RefusalError) as refused:
+        limit.take("a", 0.0)
+    assert refused.value.headers == ((b"retry-after", b"5"),)
+    with pytest.raises(RefusalError):
+        limit.take("a", 4.0)
+    limit.take("a", 4.2)
+
+
+def test_no_rate_is_no_limit() -> None:
+    limit = RateLimit(0)
+    for _ in range(100):
+        limit.take("a", 0.0)
+    limit.charge("a", 1000)
+    limit.take("a", 0.0)
+    assert not limit._left, "nobody is even counted"
+
+
+def test_a_rate_below_one_a_second_lets_one_through() -> None:
+    limit = RateLimit(0.1)
+    limit.take("a", 0.0)
+    with pytest.raises(RefusalError) as refused:
+        limit.take("a", 1.0)
+    assert refused.value.headers == ((b"retry-after", b"10"),)
+
+
+def test_only_so_many_clients_are_remembered() -> None:
+    limit = RateLimit(1, clients=3)
+    for client in "abc":
+        limit.take(client, 0.0)
+    with pytest.raises(RefusalError):
+        limit.take("a", 0.0)
+    limit.take("d", 0.0)  # the one that came first is forgotten
+    assert len(limit._left) == 3
+    limit.take("a", 0.0)
+
+
+def test_too_many_operations_are_429_for_this_client_only() -> None:
+    decider = FakeDecider()
+    limited = service(decider, rate=3)
+    assert post(limited, "/v1/decide:batch", [{"task": "t"}] * 8).status == 200
+    answer = post(limited, "/v1/decide", {"task": "t"})
+    assert (answer.status, answer.error["code"]) == (429, "rate_limited")
+    assert int(answer.headers["retry-after"]) >= 1
+    assert post(limited, "/v1/decide", {"task": "t"}, client="127.0.0.2").status == 200
+    assert get(limited, "/healthz").status == 200  # whoever watches is not counted
+    assert len(decider.submitted) == 9
+
+
+def test_an_empty_batch_counts_as_one_operation() -> None:
+    limited = service(FakeDecider(), rate=3)
+    statuses = [post(limited, "/v1/decide:batch", []).status for _ in range(5)]
+    assert statuses == [200, 200, 200, 429, 429]
+
+
+def test_only_so_many_priors_are_received_at_once() -> None:
+    """Each may be large, and needs several times its size."""
+    limited = service()
+    headers = [JSON, ("content-length", "2")]
+
+    async def upload(received: asyncio.Event) -> int:
+        sent: list[Any] = []
+
+        async def receive() -> dict[str, Any]:
+            await received.wait()
+            return {"type": "http.request", "body": b"{}"}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        scope = {
+            "type": "http", "method": "POST", "path": "/v1/priors", "raw_path": b"/v1/priors",
+            "query_string": b"", "root_path": "", "client": ("127.0.0.1", 1),
+            "headers": [(name.encode(), value.encode()) for name, value in
+                        [*headers, ("host", "localhost")]],
+        }  # fmt: skip
+        await limited(scope, receive, send)
+        return sent[0]["status"]
+
+    async def three() -> list[int]:
+        received = asyncio.Event()
+        first = [asyncio.create_task(upload(received)) for _ in range(2)]
+        await asyncio.sleep(0.01)
+        third = await asyncio.wait_for(upload(received), 10)
+        received.set()
+        return [third, *await asyncio.gather(*first), await upload(received)]
+
+    assert asyncio.run(three()) == [503, 422, 422, 422]
+    limited.close()
+
+
+def test_only_so_many_wait_for_a_thread_that_reads() -> None:
+    readers = Readers(threads=1, waiting=1)
+
+    async def three() -> list[Any]:
+        calls = [readers.run(time.sleep, 0.05) for _ in range(3)]
+        return await asyncio.gather(*calls, return_exceptions=True)
+
+    results = asyncio.run(three())
+    readers.close()
+    assert results[:2] == [None, None]
+    assert isinstance(results[2], OverloadedError)

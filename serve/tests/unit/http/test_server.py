@@ -1,0 +1,350 @@
+"""Real connections over a socket: behaviour before the application sees a request."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from hashlib import sha256
+
+import pytest
+from mixts_serve.http import server
+from mixts_serve.http.limits import Limits
+from mixts_serve.http.security import SCOPES, Grant, Tokens
+
+from serve.tests.unit.http.calls import FakeDecider, service
+from serve.tests.unit.store.faulty_store import wait_until
+
+LIMITS = Limits(body=20_000, head=4_000, seconds=0.25)
+POST = b"POST /v1/decide HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+
+
+@dataclass
+class Server:
+    port: int
+    stop: server.Signals
+    decider: FakeDecider
+
+    def connect(self, source: str = "127.0.0.1") -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), 10, (source, 0))
+
+    def exchange(self, *parts: bytes) -> tuple[int, bytes]:
+        """Send, and read until the connection is closed."""
+        with self.connect() as connection:
+            for part in parts:
+                connection.sendall(part)
+            return _answer(b"".join(iter(lambda: connection.recv(65536), b"")))
+
+
+def _answer(content: bytes) -> tuple[int, bytes]:
+    head, _, body = content.partition(b"\r\n\r\n")
+    return int(head.split()[1]), body
+
+
+@contextmanager
+def started(
+    decider: FakeDecider, limits: Limits = LIMITS, tokens: Tokens | None = None
+) -> Iterator[Server]:
+    listener = server.bind("127.0.0.1", 0)
+    stop, ready = server.Signals(), threading.Event()
+    app = service(decider, limits=limits, tokens=tokens, rate=0)
+    thread = threading.Thread(
+        target=server.run, args=(app, listener, stop, ready.set), kwargs={"limits": limits}
+    )
+    thread.start()
+    assert ready.wait(30)
+    try:
+        yield Server(listener.getsockname()[1], stop, decider)
+    finally:
+        assert stop.stop is not None
+        stop.stop()
+        thread.join(30)
+        assert not thread.is_alive()
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Server]:
+    with started(FakeDecider()) as one:
+        yield one
+
+
+def test_a_request_is_answered(running: Server) -> None:
+    body = b'{"task": "t"}'
+    length = b"content-length: %d\r\nconnection: close\r\n\r\n" % len(body)
+    status, answer = running.exchange(POST + length + body)
+    assert (status, json.loads(answer)["action"]) == (200, 2)
+
+
+def test_a_body_in_chunks_is_read(running: Server) -> None:
+    chunks = b"7\r\n" + b'{"task"' + b"\r\n" + b"6\r\n" + b': "t"}' + b"\r\n0\r\n\r\n"
+    head = POST + b"transfer-encoding: chunked\r\nconnection: close\r\n\r\n"
+    assert running.exchange(head, chunks)[0] == 200
+
+
+def test_headers_without_end_are_431(running: Server) -> None:
+    with running.connect() as connection:
+        with suppress(ConnectionError):
+            connection.sendall(POST + b"x-padding: " + b"x" * 2 * server.BUFFER_BYTES)
+        assert _received(connection)[:12] in (b"HTTP/1.1 431", b"")
+        assert _received(connection) == b""
+
+
+def test_large_headers_that_end_are_431(running: Server) -> None:
+    status, body = running.exchange(POST + b"x-padding: " + b"x" * 5000 + b"\r\n\r\n")
+    assert status == 431
+    assert json.loads(body)["error"]["code"] == "headers_too_large"
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [POST + b"content-length: 100\r\n\r\n", POST + b"content-length: 100\r\n\r\n{"],
+    ids=["no body", "part of a body"],
+)
+def test_a_body_that_comes_too_slowly_is_408(running: Server, sent: bytes) -> None:
+    before = len(running.decider.submitted)
+    started = time.perf_counter()
+    status, body = running.exchange(sent)
+    assert time.perf_counter() - started >= LIMITS.seconds
+    assert status == 408
+    assert json.loads(body)["error"]["code"] == "timeout"
+    assert len(running.decider.submitted) == before
+
+
+def test_a_client_that_sends_on_and_on_is_not_listened_to(running: Server) -> None:
+    """A byte now and then does not win time."""
+
+    def trickle(connection: socket.socket) -> None:
+        connection.sendall(POST + b"content-length: 1000\r\n\r\n")
+        for _ in range(500):
+            connection.sendall(b" ")
+            time.sleep(0.02)
+
+    with running.connect() as connection, pytest.raises((BrokenPipeError, ConnectionResetError)):
+        trickle(connection)
+
+
+@pytest.mark.parametrize("sent", [b"\x16\x03\x01 hello\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n"])
+def test_what_is_not_http_is_400(running: Server, sent: bytes) -> None:
+    assert running.exchange(sent)[0] == 400
+
+
+def test_the_request_before_is_answered_first(running: Server) -> None:
+    body = b'{"task": "t"}'
+    request = POST + b"content-length: %d\r\n\r\n" % len(body) + body
+    with running.connect() as connection:
+        connection.sendall(request + b"no HTTP at all\r\n\r\n")
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))
+    assert [int(part[:3]) for part in answer.split(b"HTTP/1.1 ")[1:]] == [200, 400]
+
+
+def test_a_length_beside_chunks_is_no_way_to_smuggle(running: Server) -> None:
+    head = POST + b"content-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n"
+    assert running.exchange(head)[0] == 400
+
+
+def test_a_connection_serves_many_requests(running: Server) -> None:
+    body = b'{"task": "t"}'
+    request = POST + b"content-length: %d\r\n\r\n" % len(body) + body
+    with running.connect() as connection:
+        for _ in range(3):
+            connection.sendall(request)
+            content = b""
+            while b'"policy":"ts"}' not in content:
+                content += connection.recv(65536)
+            assert _answer(content)[0] == 200
+        time.sleep(0.4 * LIMITS.seconds)  # a connection may rest between requests
+        connection.sendall(request)
+        assert _answer(connection.recv(65536))[0] == 200
+        assert connection.recv(1) == b"", "but not for ever"
+
+
+def test_a_client_that_sends_a_whole_large_body_gets_the_refusal(running: Server) -> None:
+    n = 3 * LIMITS.body
+    status, body = running.exchange(POST + b"content-length: %d\r\n\r\n" % n, b" " * n)
+    assert status == 413
+    assert json.loads(body)["error"]["code"] == "too_large"
+
+
+BODY = b'{"task": "t"}'
+REQUEST = POST + b"content-length: %d\r\n\r\n" % len(BODY) + BODY
+
+
+def test_the_size_of_headers_is_counted_for_each_request(running: Server) -> None:
+    with running.connect() as connection:
+        for _ in range(LIMITS.head // len(REQUEST) + 2):
+            connection.sendall(REQUEST)
+            assert _answer(connection.recv(65536))[0] == 200
+        for part in (REQUEST[:30], REQUEST[30:]):
+            connection.sendall(part)
+            time.sleep(0.1 * LIMITS.seconds)
+        assert _answer(connection.recv(65536))[0] == 200
+
+
+def test_a_malformed_request_gets_one_error(running: Server) -> None:
+    """Not a second one for its size."""
+    with running.connect() as connection:
+        connection.sendall(b"GET / HTTP/9.9\r\n" + b"x" * 2 * LIMITS.head)
+        content = b"".join(iter(lambda: _received(connection), b""))
+    assert content.startswith(b"HTTP/1.1 400 ")
+    assert content.count(b"HTTP/1.1 ") == 1
+
+
+def _received(connection: socket.socket) -> bytes:
+    try:
+        return connection.recv(65536)
+    except ConnectionResetError:  # the server closed without reading everything
+        return b""
+
+
+HEALTH = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"
+
+
+def test_a_silent_connection_is_closed(running: Server) -> None:
+    """A connection that never sends a request does not hold its place."""
+    with running.connect() as connection:
+        assert connection.recv(1) == b""
+
+
+# -- requests in advance, half-closed connections, trailers ---------------------------------------
+
+
+def test_requests_in_advance_are_answered_in_order(running: Server) -> None:
+    """More of them than are parsed at once."""
+    paths = [b"/healthz" if i % 3 else b"/nothing" for i in range(500)]
+    requests = [HEALTH.replace(b"/healthz", path) for path in paths]
+    with running.connect() as connection:
+        connection.sendall(b"".join(requests[:-1]))
+        connection.sendall(requests[-1][:-2] + b"connection: close\r\n\r\n")
+        content = b"".join(iter(lambda: connection.recv(65536), b""))
+    statuses = [int(part[:3]) for part in content.split(b"HTTP/1.1 ")[1:]]
+    assert statuses == [200 if path == b"/healthz" else 404 for path in paths]
+
+
+def test_half_a_request_is_not_performed(running: Server) -> None:
+    before = len(running.decider.submitted)
+    for sent in (REQUEST[:-1], REQUEST[:30]):
+        with running.connect() as connection:
+            connection.sendall(sent)
+            connection.shutdown(socket.SHUT_WR)
+            assert not connection.recv(65536).startswith(b"HTTP/1.1 200 ")
+    assert len(running.decider.submitted) == before
+
+
+def test_a_busy_client_is_not_late(running: Server) -> None:
+    """Every request has its own time, also if the next one begins before the last has ended."""
+    with running.connect() as connection:
+        connection.sendall(REQUEST[:30])
+        for _ in range(10):
+            time.sleep(0.2 * LIMITS.seconds)
+            connection.sendall(REQUEST[30:] + REQUEST[:30])
+            assert _answer(connection.recv(65536))[0] == 200
+
+
+TOKENS = Tokens([Grant("client", SCOPES, sha256(b"secret").digest())])
+CHUNKED = POST + b"transfer-encoding: chunked\r\n\r\n"
+CHUNKS = b"d\r\n" + BODY + b"\r\n0\r\n"
+
+
+def test_a_token_in_a_trailer_is_none() -> None:
+    decider = FakeDecider()
+    with started(decider, tokens=TOKENS) as one:
+        trailer = b"authorization: Bearer secret\r\n\r\n"
+        with one.connect() as connection:
+            last = CHUNKED.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n")
+            connection.sendall(CHUNKED + CHUNKS + trailer + last + CHUNKS + b"\r\n")
+            content = b"".join(iter(lambda: connection.recv(65536), b""))
+    assert [int(part[:3]) for part in content.split(b"HTTP/1.1 ")[1:]] == [401, 401]
+    assert decider.submitted == []
+
+
+@pytest.mark.parametrize("trailer", [b"x: " + b"y" * 100_000, b"x" * 100_000, b"no trailer\r\n"])
+def test_endless_and_malformed_trailers_are_refused_with_their_request(
+    running: Server, trailer: bytes
+) -> None:
+    before = len(running.decider.submitted)
+    status, body = running.exchange(CHUNKED + CHUNKS + trailer + b"\r\n\r\n")
+    assert (status, json.loads(body)["error"]["code"]) == (400, "bad_request")
+    assert len(running.decider.submitted) == before
+
+
+def test_a_request_has_one_response(running: Server) -> None:
+    """A body that turns out to be malformed after the response ends the connection, no more."""
+    with running.connect() as connection:
+        connection.sendall(CHUNKED.replace(b"decide", b"nothing"))
+        assert _answer(connection.recv(65536))[0] == 404
+        connection.sendall(b"no chunk\r\n")
+        assert connection.recv(65536) == b""
+
+
+def test_a_client_that_expects_100_continue_is_told_to(running: Server) -> None:
+    with running.connect() as connection:
+        connection.sendall(REQUEST[: -len(BODY) - 2] + b"expect: 100-continue\r\n\r\n")
+        assert connection.recv(65536) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        connection.sendall(BODY)
+        assert _answer(connection.recv(65536))[0] == 200
+
+
+def test_an_upgrade_is_answered_in_http_1(running: Server) -> None:
+    """`curl --http2` sends one."""
+    offer = b"connection: upgrade, close\r\nupgrade: h2c\r\n\r\n"
+    assert running.exchange(HEALTH[:-2] + offer)[0] == 200
+
+
+def test_an_address_without_a_path_is_404(running: Server) -> None:
+    offer = b"CONNECT a:1 HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
+    assert running.exchange(offer)[0] == 404
+
+
+def test_a_request_is_logged_if_somebody_wants_to_know(
+    running: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("DEBUG", "mixts_serve.access"):
+        running.exchange(HEALTH[:-2] + b"connection: close\r\n\r\n")
+        assert wait_until(lambda: caplog.messages == ["127.0.0.1 GET /healthz 200"])
+
+
+def test_an_answer_leaves_in_one_piece(running: Server) -> None:
+    """Headers and body together, so that the client wakes up once."""
+    with running.connect() as connection:
+        connection.sendall(HEALTH)
+        assert connection.recv(65536).endswith(b'{"status":"ok"}')
+
+
+def test_an_answer_without_content_is_sent(running: Server) -> None:
+    with running.connect() as connection:
+        connection.sendall(b"HEAD /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
+        first = connection.recv(65536)
+    assert first.startswith(b"HTTP/1.1 ")
+    assert first.endswith(b"\r\n\r\n")
+
+
+def test_an_address_that_is_taken_is_refused(running: Server) -> None:
+    with pytest.raises(OSError, match=f"listen on 127.0.0.1, port {running.port}: "):
+        server.bind("127.0.0.1", running.port)
+    with pytest.raises(OSError, match=r"cannot listen on no\.such\.host\.invalid"):
+        server.bind("no.such.host.invalid", 0)
+
+
+# -- stopping -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(2 * server.SILENT_SECONDS, 200), (None, 503)])
+def test_what_was_accepted_is_answered_within_bounds(
+    seconds: float | None, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "STOP_SECONDS", 10 if seconds else 0.2)
+    decider = FakeDecider(seconds=seconds)
+    body = b'{"task": "t"}'
+    with started(decider) as one, one.connect() as connection:
+        connection.sendall(POST + b"content-length: %d\r\n\r\n" % len(body) + body)
+        while not decider.submitted:
+            time.sleep(0.01)
+        assert one.stop.stop is not None
+        one.stop.stop()
+        status, answer = _answer(b"".join(iter(lambda: connection.recv(65536), b"")))
+    assert status == expected
+    assert (b"stopping" in answer) == (expected == 503)

@@ -1,5 +1,0 @@
-"""Stores of decisions: a SQLite file, or a PostgreSQL database that replicas share."""
-
-from mixts.service.store.store import DecisionStore
-
-__all__ = ["DecisionStore"]

@@ -1,1 +1,0 @@
-"""Ways to act on one belief, measured on the same problems: ``python -m studies.policies``."""

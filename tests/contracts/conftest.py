@@ -1,5 +1,0 @@
-"""Fixtures that several contracts share."""
-
-from tests.contracts.stores import address, opened, postgres, store
-
-__all__ = ["address", "opened", "postgres", "store"]
